@@ -1,0 +1,89 @@
+//! Draws a machine by running it: feeds every sample state and input to `step`.
+//!
+//! Each machine's test calls [`Drawing::row`] for what it saw and [`Drawing::assert_fresh`] with
+//! the path of its `states.md`, which its module documentation includes. `UPDATE_EXPECT=1`
+//! (`cargo xtask machines`) rewrites the file.
+
+use crate::{Automaton, Instant};
+use std::collections::BTreeSet;
+use std::fmt::{Debug, Write as _};
+use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
+
+/// The rows seen so far, in the order of samples.
+#[derive(Debug, Default)]
+pub struct Drawing {
+    rows: Vec<[String; 4]>,
+    seen: BTreeSet<[String; 4]>,
+}
+
+/// The name of an enum's variant: its `Debug` text up to the first data.
+pub fn variant<T: Debug>(value: &T) -> String {
+    let text = format!("{value:?}");
+    text.split(['(', ' ', '{']).next().unwrap_or_default().to_string()
+}
+
+impl Drawing {
+    /// Steps `machine` (a sample state) with `input`; records the row unless the code says that
+    /// the pair cannot happen. `state` tells a machine's state in one word.
+    pub fn sample<M, I: Debug>(
+        &mut self,
+        mut machine: M,
+        input: I,
+        state: impl Fn(&M) -> String,
+        convert: impl FnOnce(I) -> M::Input,
+    ) where
+        M: Automaton,
+        M::Output: Debug,
+    {
+        let (before, label) = (state(&machine), variant(&input));
+        let mut out = Vec::new();
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(|_| {}));
+        let stepped = panic::catch_unwind(AssertUnwindSafe(|| {
+            machine.check();
+            machine.step(Instant(0), convert(input), &mut out);
+            machine.check();
+        }));
+        panic::set_hook(hook);
+        if stepped.is_ok() {
+            let asks: Vec<String> = out.iter().map(variant).collect();
+            self.row(&before, &label, &state(&machine), &asks.join(", "));
+        }
+    }
+
+    /// Records one row.
+    pub fn row(&mut self, state: &str, input: &str, next: &str, asks: &str) {
+        let row = [state, input, next, asks].map(str::to_string);
+        if self.seen.insert(row.clone()) {
+            self.rows.push(row);
+        }
+    }
+
+    /// The table and the graph as Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = String::from("| state | input | next | asks for |\n|---|---|---|---|\n");
+        for [state, input, next, asks] in &self.rows {
+            writeln!(text, "| {state} | {input} | {next} | {asks} |").expect("a string");
+        }
+        text.push_str("\n```mermaid\nstateDiagram-v2\n");
+        let mut arrows = BTreeSet::new();
+        for [state, input, next, _] in &self.rows {
+            if arrows.insert([state, input, next]) {
+                writeln!(text, "    {state} --> {next}: {input}").expect("a string");
+            }
+        }
+        text.push_str("```\n");
+        text
+    }
+
+    /// Compares with the file, or rewrites it if `UPDATE_EXPECT` is set.
+    pub fn assert_fresh(&self, path: impl AsRef<Path>) {
+        let (path, text) = (path.as_ref(), self.markdown());
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(path, &text).expect("the drawing stands beside the code");
+        }
+        let drawn = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(drawn == text, "{} is stale; run: cargo xtask machines", path.display());
+    }
+}

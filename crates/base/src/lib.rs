@@ -1,0 +1,28 @@
+//! The vocabulary every part of Upcall shares.
+//!
+//! Two traits are the architecture: an [`Automaton`] accepts inputs and asks for outputs, a
+//! [`Reactor`] performs operations and brings their completions back. Everything else here is the
+//! nouns those two exchange: time, buffers, names, file attributes, errors, operations.
+//!
+//! Nothing in this crate reads a clock, touches the kernel, or waits.
+
+mod automaton;
+mod buf;
+mod caller;
+mod error;
+mod name;
+mod stat;
+mod time;
+
+pub mod drawing;
+pub mod histogram;
+pub mod op;
+pub mod rng;
+
+pub use automaton::{Automaton, Reactor};
+pub use buf::Buf;
+pub use caller::{Caller, User};
+pub use error::Error;
+pub use name::{NAME_MAX, Name};
+pub use stat::{Access, Kind, SetStat, SetTime, Stat, StatFs};
+pub use time::{Instant, Time};

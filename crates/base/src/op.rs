@@ -1,0 +1,422 @@
+//! What a node can ask of the world, and what the world answers.
+//!
+//! Operations on files name an open file by the [`File`] that an earlier completion handed out;
+//! operations on connections name a [`Socket`]. Both are opaque to everybody but the reactor.
+//! Work that takes several system calls (resolve beneath a directory, open, stat, change owner …)
+//! is one [`PathOp`], performed as straight-line code.
+//!
+//! Every operation with an id completes exactly once, also when it is cancelled.
+
+use crate::{Access, Buf, Caller, Error, Kind, Name, SetStat, Stat, StatFs, User};
+
+/// Names one operation; chosen by who submits it and given back with the completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OpId(pub u64);
+
+/// An open file or directory of the host, or a handle that only names one (`O_PATH`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct File(pub u32);
+
+/// A connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Socket(pub u32);
+
+/// A listening socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Listener(pub u32);
+
+/// An operation.
+#[derive(Debug)]
+pub enum Op {
+    /// Accept one connection.
+    Accept {
+        /// Comes back with [`Done::Accepted`].
+        id: OpId,
+        /// Where.
+        listener: Listener,
+    },
+    /// Receive whatever arrives next.
+    Receive {
+        /// Comes back with [`Done::Received`].
+        id: OpId,
+        /// From whom.
+        socket: Socket,
+        /// Where to put it: behind the contents of this buffer. `None`: a buffer of the reactor's.
+        into: Option<Buf>,
+    },
+    /// Send all of this, in order.
+    Send {
+        /// Comes back with [`Done::Sent`].
+        id: OpId,
+        /// To whom. One send at a time.
+        socket: Socket,
+        /// What.
+        data: Vec<Buf>,
+    },
+    /// Say that nothing more will be sent.
+    Finish {
+        /// To whom.
+        socket: Socket,
+    },
+    /// End the connection at once; what is outstanding completes with `Disconnected`.
+    Hangup {
+        /// Whose.
+        socket: Socket,
+    },
+    /// Give the socket back. Nothing may be outstanding.
+    CloseSocket {
+        /// Which.
+        socket: Socket,
+    },
+    /// Read up to `count` bytes.
+    Read {
+        /// Comes back with [`Done::Read`].
+        id: OpId,
+        /// From an open file.
+        file: File,
+        /// Where in the file.
+        offset: u64,
+        /// At most.
+        count: u32,
+        /// How much room to leave in front of the data.
+        headroom: u32,
+    },
+    /// Write all of `data`, or as much as fits.
+    Write {
+        /// Comes back with [`Done::Written`].
+        id: OpId,
+        /// As whom (set-id bits are cleared for ordinary users).
+        caller: Caller,
+        /// To an open file.
+        file: File,
+        /// Where in the file.
+        offset: u64,
+        /// What.
+        data: Buf,
+    },
+    /// Make what was written durable.
+    Sync {
+        /// Comes back with [`Done::Synced`].
+        id: OpId,
+        /// Of an open file.
+        file: File,
+        /// Only the contents, not the dates.
+        data_only: bool,
+    },
+    /// Several system calls on paths, as one operation.
+    Path {
+        /// Comes back with [`Done::Path`].
+        id: OpId,
+        /// As whom.
+        caller: Caller,
+        /// What.
+        op: PathOp,
+    },
+    /// Give a file or handle back. Nothing may be outstanding on it.
+    CloseFile {
+        /// Which.
+        file: File,
+        /// The file may have no name left, so that closing frees its storage, which takes time.
+        last: bool,
+    },
+    /// Try to end an operation early. It completes all the same, perhaps with `Cancelled`.
+    Cancel {
+        /// Which.
+        id: OpId,
+    },
+}
+
+/// Straight-line work on the host's directories. `File`s here may be mere handles (`O_PATH`).
+#[derive(Clone, Debug)]
+pub enum PathOp {
+    /// Find the file named by `names`, one after the other, from `from`; links are not followed.
+    Walk {
+        /// The served root: `..` stops here.
+        root: File,
+        /// Where to start.
+        from: File,
+        /// At least one.
+        names: Vec<Name>,
+    },
+    /// Find a file by its path from `root`, following links that stay beneath; open and read it.
+    Fetch {
+        /// Where to start.
+        root: File,
+        /// Components joined by `/`; empty means `root` itself.
+        path: Vec<u8>,
+        /// How much to read at once, bytes.
+        read_max: u32,
+        /// How much room to leave in front of the data.
+        headroom: u32,
+    },
+    /// The attributes.
+    Stat {
+        /// Of what.
+        file: File,
+    },
+    /// Change attributes; all or as many as the order mode, owner, size, dates allows.
+    SetStat {
+        /// Of what.
+        file: File,
+        /// Whether `file` is open for writing, which is permission enough to set the size.
+        open: bool,
+        /// What.
+        set: SetStat,
+    },
+    /// Open a file or directory that is held by a handle.
+    Open {
+        /// Which.
+        file: File,
+        /// How.
+        access: Access,
+    },
+    /// Make a file and open it; or open it, if it is there and `exclusive` is not asked for.
+    Create {
+        /// Where.
+        dir: File,
+        /// Its name.
+        name: Name,
+        /// How to open it.
+        access: Access,
+        /// Whether it must not be there.
+        exclusive: bool,
+        /// Permission bits.
+        mode: u32,
+        /// Group, if the caller chooses it.
+        gid: Option<u32>,
+    },
+    /// Make a directory.
+    MakeDir {
+        /// Where.
+        dir: File,
+        /// Its name.
+        name: Name,
+        /// Permission bits.
+        mode: u32,
+        /// Group, if the caller chooses it.
+        gid: Option<u32>,
+    },
+    /// Make a symbolic link.
+    Symlink {
+        /// Where.
+        dir: File,
+        /// Its name.
+        name: Name,
+        /// What it says.
+        target: Vec<u8>,
+        /// Group, if the caller chooses it.
+        gid: Option<u32>,
+    },
+    /// Make a special (or plain) file without opening it.
+    MakeNode {
+        /// Where.
+        dir: File,
+        /// Its name.
+        name: Name,
+        /// What it is.
+        kind: Kind,
+        /// Permission bits.
+        mode: u32,
+        /// For devices: which (Linux's encoding).
+        device: u64,
+        /// Group, if the caller chooses it.
+        gid: Option<u32>,
+    },
+    /// What a symbolic link says.
+    ReadLink {
+        /// Which.
+        file: File,
+    },
+    /// Give a file one more name.
+    Link {
+        /// Which.
+        file: File,
+        /// Where.
+        dir: File,
+        /// The name.
+        name: Name,
+    },
+    /// Move an entry, replacing what is there.
+    Rename {
+        /// From where.
+        from: File,
+        /// Which.
+        name: Name,
+        /// To where.
+        to: File,
+        /// As what.
+        new_name: Name,
+    },
+    /// Move a file that is known by a handle; its present name is found out.
+    RenameFile {
+        /// The served root, which the file must be beneath.
+        root: File,
+        /// Which.
+        file: File,
+        /// To where; `None`: within its directory.
+        to: Option<File>,
+        /// As what.
+        new_name: Name,
+    },
+    /// Remove an entry.
+    Remove {
+        /// From where.
+        dir: File,
+        /// Which.
+        name: Name,
+        /// Whether it must be a directory (`Some(true)`) or must not be (`Some(false)`).
+        directory: Option<bool>,
+    },
+    /// Remove a file that is known by a handle; its present name is found out.
+    RemoveFile {
+        /// The served root, which the file must be beneath.
+        root: File,
+        /// Which.
+        file: File,
+    },
+    /// Entries of an open directory, from a cookie on.
+    List {
+        /// Which.
+        file: File,
+        /// Zero, or the cookie of the last entry seen.
+        cookie: u64,
+        /// How many bytes of names, each with 24 bytes of overhead, to return about.
+        bytes_max: u32,
+        /// Whether each entry's attributes are wanted.
+        with_stat: bool,
+    },
+    /// How full the file system is.
+    StatFs {
+        /// Any file on it.
+        file: File,
+    },
+    /// The value of an extended attribute.
+    GetAttr {
+        /// Of what.
+        file: File,
+        /// Its name.
+        name: Vec<u8>,
+    },
+    /// Set an extended attribute.
+    SetAttr {
+        /// Of what.
+        file: File,
+        /// Its name.
+        name: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+        /// `Some(true)`: must be new; `Some(false)`: must be there.
+        create: Option<bool>,
+    },
+    /// The names of the extended attributes, each ended by NUL.
+    ListAttrs {
+        /// Of what.
+        file: File,
+    },
+    /// Remove an extended attribute.
+    RemoveAttr {
+        /// Of what.
+        file: File,
+        /// Its name.
+        name: Vec<u8>,
+    },
+    /// What the host knows about a user.
+    Identify {
+        /// By number or name.
+        who: Who,
+    },
+}
+
+/// How a client names a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// By user id.
+    Uid(u32),
+    /// By name.
+    Name(Vec<u8>),
+}
+
+/// A directory entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where to go on behind this entry. Stable while the directory changes.
+    pub cookie: u64,
+    /// Which file on the directory's device.
+    pub inode: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// Its name, neither `.` nor `..`.
+    pub name: Name,
+    /// Its attributes, where they were asked for and could be had.
+    pub stat: Option<Stat>,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// Somebody on the network: an address that proves nothing.
+    Network(String),
+    /// A process of this host; the kernel says whose.
+    Local(User),
+}
+
+/// A completion.
+#[derive(Debug)]
+pub struct Event {
+    /// Of which operation.
+    pub id: OpId,
+    /// How it ended.
+    pub done: Done,
+}
+
+/// How an operation ended.
+#[derive(Debug)]
+pub enum Done {
+    /// A connection came.
+    Accepted(Result<(Socket, Peer), Error>),
+    /// Bytes came; none: the peer will send nothing more.
+    Received(Result<Buf, Error>),
+    /// All was sent, or the connection is broken.
+    Sent(Result<(), Error>),
+    /// Bytes were read; none: at or past the end of the file.
+    Read(Result<Buf, Error>),
+    /// So many bytes were written.
+    Written(Result<u32, Error>),
+    /// What was written is durable. After an error nobody knows what is on the disk.
+    Synced(Result<(), Error>),
+    /// A path operation ended.
+    Path(Result<PathDone, Error>),
+    /// A person asked the process to end; unasked for, each time it happens.
+    Stop,
+}
+
+/// What a path operation gives.
+#[derive(Debug)]
+pub enum PathDone {
+    /// Nothing but success.
+    Ok,
+    /// [`PathOp::Walk`]: attributes of every file on the way; a handle if all were found, else
+    /// why the next one was not.
+    Walked(Vec<Stat>, Result<File, Error>),
+    /// [`PathOp::Fetch`]: attributes, the first bytes, and the open file if there may be more.
+    Fetched(Stat, Buf, Option<File>),
+    /// [`PathOp::Stat`], [`PathOp::MakeDir`], [`PathOp::Symlink`], [`PathOp::MakeNode`].
+    Stat(Stat),
+    /// [`PathOp::Open`]: the open file.
+    Opened(File, Stat),
+    /// [`PathOp::Create`]: the open file and a handle that names it.
+    Created(File, File, Stat),
+    /// [`PathOp::ReadLink`], [`PathOp::GetAttr`], [`PathOp::ListAttrs`].
+    Bytes(Vec<u8>),
+    /// [`PathOp::List`]: none: the end.
+    Entries(Vec<Entry>),
+    /// [`PathOp::StatFs`].
+    StatFs(StatFs),
+    /// [`PathOp::Identify`].
+    User(User),
+}
+
+impl OpId {
+    /// The id of events nobody asked for ([`Done::Stop`]).
+    pub const UNASKED: OpId = OpId(u64::MAX);
+}

@@ -1,0 +1,48 @@
+//! Time: an input, never read from a clock.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// Nanoseconds since the reactor started. Only differences mean anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// How long ago `earlier` was; zero if it is in the future.
+    pub fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+
+    fn add(self, span: Duration) -> Instant {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        Instant(self.0.saturating_add(nanos))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+
+    fn sub(self, earlier: Instant) -> Duration {
+        self.since(earlier)
+    }
+}
+
+/// A date as files carry it: seconds since 1970 (negative before) and nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Seconds since 1970-01-01 00:00 UTC.
+    pub secs: i64,
+    /// Nanoseconds within the second, below 10⁹.
+    pub nanos: u32,
+}
+
+impl Time {
+    /// A date on a whole second.
+    pub fn from_secs(secs: i64) -> Time {
+        Time { secs, nanos: 0 }
+    }
+}
