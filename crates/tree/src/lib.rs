@@ -1,1 +1,15 @@
-//! x
+//! The one file interface, and the trees that answer it.
+//!
+//! Front ends, the mux and the file trees behind it speak one vocabulary ([`request`]). A tree is
+//! an automaton: requests and completions in, replies and operations out ([`Input`], [`Output`]).
+//!
+//! - [`host`]: an existing directory of the host.
+//! - [`service`]: files whose contents the node makes when they are opened (`/.upcall/`).
+//! - [`locks`]: who holds which range of which file, for every tree that needs it.
+
+pub mod host;
+pub mod locks;
+pub mod request;
+pub mod service;
+
+pub use request::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId, Topic};

@@ -1,1 +1,6 @@
-//! x
+//! Bytes to messages and back.
+//!
+//! Nothing here has state: every value that can be built can be encoded, and every byte string
+//! decodes to a value or an error. What a message means is the business of `front`.
+
+pub mod ninep;

@@ -1,0 +1,238 @@
+//! The host tree: an existing directory, served as it is.
+//!
+//! A node is a handle (`O_PATH`) that the reactor holds, so it outlives its name, and nothing
+//! outside of the root can be reached: names are resolved beneath a handle, one at a time, links
+//! are not followed. Each request becomes one operation of the reactor's vocabulary, an
+//! [`errand`]; the tree itself only keeps count of who still needs which handle, because a file
+//! may be closed by its client while reads of it are under way.
+//!
+//! Permissions are the kernel's: every operation says on whose behalf it is performed.
+//!
+#![doc = include_str!("host/states.md")]
+
+mod errand;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use crate::locks::{FileKey, Table};
+use crate::request::{Input, NodeId, OpenId, Output, Reply, Request, RequestId};
+use base::op::{Done, File, Op, OpId};
+use base::{Automaton, Error, Instant, Stat};
+use errand::{Awaits, Errand};
+use plan::Plan;
+use slab::Slab;
+
+/// Most nodes and open files together; the process's limit on open files is usually lower.
+pub const HANDLES_MAX: usize = 1 << 20;
+
+/// A handle with its users.
+#[derive(Clone, Debug)]
+struct Handle {
+    file: File,
+    /// References given out and errands under way. Never zero while it is in a table.
+    users: u32,
+    /// Given back by its client; lives on only for errands under way. (Open files only.)
+    closed: bool,
+    /// How many removals the tree had seen when the handle was made.
+    removals: u64,
+    key: FileKey,
+}
+
+/// What an errand keeps from being closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pin {
+    Node(NodeId),
+    Open(OpenId),
+}
+
+/// The tree automaton.
+#[derive(Debug)]
+pub struct Host {
+    /// Set in the upper bits of every operation's id, so that completions find this tree.
+    tag: u64,
+    read_only: bool,
+    nodes: Slab<Handle>,
+    opens: Slab<Handle>,
+    errands: Slab<Errand>,
+    locks: Table<OpenId, RequestId>,
+    /// Removals so far. A handle made before the last one may be a file's last tie to its storage.
+    removals: u64,
+}
+
+/// How much of everything there is, for `/.upcall/`.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Nodes that clients hold.
+    pub nodes: usize,
+    /// Open files.
+    pub opens: usize,
+    /// Ranges locked, and requests waiting for one.
+    pub locks: (usize, usize),
+    /// Errands by what they wait for.
+    pub errands: Vec<(&'static str, usize)>,
+}
+
+impl Host {
+    /// The root of every host tree.
+    pub const ROOT: NodeId = NodeId(0);
+
+    /// The tree below `root`, a handle of the reactor's. `tag` is set in every operation's id.
+    pub fn new(tag: u64, root: File, read_only: bool) -> Host {
+        let (mut nodes, removals) = (Slab::new(), 0);
+        nodes.insert(Handle { file: root, users: 1, closed: false, removals, key: (0, 0) });
+        let (opens, errands) = (Slab::new(), Slab::new());
+        Host { tag, read_only, nodes, opens, errands, locks: Table::default(), removals }
+    }
+
+    /// How much of everything there is.
+    pub fn counts(&self) -> Counts {
+        let mut errands: Vec<(&'static str, usize)> = Vec::new();
+        for (_, errand) in &self.errands {
+            let name = errand.awaits.name();
+            match errands.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, count)) => *count += 1,
+                None => errands.push((name, 1)),
+            }
+        }
+        let (nodes, opens) = (self.nodes.len() - 1, self.opens.len());
+        Counts { nodes, opens, locks: self.locks.counts(), errands }
+    }
+}
+
+impl Automaton for Host {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, _now: Instant, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Ask(id, request) => self.ask(id, request, out),
+            Input::Cancel(id) => self.cancel(id, out),
+            Input::Release(node) => self.unpin(Pin::Node(node), out),
+            Input::Close(open) => self.close(open, out),
+            Input::Done(op, done) => self.done(op, done, out),
+            Input::Rendered(ticket, _) => unreachable!("{ticket}: no file here is rendered"),
+        }
+    }
+
+    fn check(&self) {
+        assert!(self.nodes.len() + self.opens.len() <= HANDLES_MAX + 1);
+        assert!(self.nodes[0].users > 0, "the root is never released");
+        for (_, handle) in self.nodes.iter().chain(&self.opens) {
+            assert!(handle.users > 0, "a handle without users is closed at once");
+        }
+        for (_, errand) in &self.errands {
+            errand.pins().for_each(|pin| assert!(self.handle(pin).users > 0));
+        }
+    }
+}
+
+impl Host {
+    fn ask(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
+        if self.read_only && request.ask.changes() {
+            return out.push(Output::Reply(id, Err(Error::ReadOnly)));
+        }
+        if self.nodes.len() + self.opens.len() + self.errands.len() >= HANDLES_MAX {
+            return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
+        }
+        let op = OpId(self.tag | self.errands.vacant_key() as u64);
+        match self.plan(id, request, op) {
+            Plan::Answer(reply) => out.push(Output::Reply(id, reply)),
+            Plan::Wait => {}
+            Plan::Run { pins, awaits, op } => {
+                pins.iter().flatten().for_each(|pin| self.handle_mut(*pin).users += 1);
+                self.errands.insert(Errand { request: id, awaits, pins });
+                out.push(Output::Do(op));
+            }
+        }
+        self.grant(out);
+    }
+
+    fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
+        if self.locks.cancel(id) {
+            return out.push(Output::Reply(id, Err(Error::Cancelled)));
+        }
+        let found = self.errands.iter().find(|(_, errand)| errand.request == id);
+        if let Some((slot, _)) = found {
+            out.push(Output::Do(Op::Cancel { id: OpId(self.tag | slot as u64) }));
+        }
+    }
+
+    fn close(&mut self, open: OpenId, out: &mut Vec<Output>) {
+        self.locks.close(open);
+        self.handle_mut(Pin::Open(open)).closed = true;
+        self.unpin(Pin::Open(open), out);
+        self.grant(out);
+    }
+
+    fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {
+        let slot = (op.0 & !self.tag) as usize;
+        let errand = self.errands.remove(slot);
+        if errand.awaits == Awaits::Remove {
+            self.removals += 1;
+        }
+        let reply = errand::finish(self, errand.awaits, done);
+        out.push(Output::Reply(errand.request, reply));
+        errand.pins().for_each(|pin| self.unpin(pin, out));
+    }
+
+    /// Gives back one use of a handle, and the handle after the last.
+    fn unpin(&mut self, pin: Pin, out: &mut Vec<Output>) {
+        let removals = self.removals;
+        let handle = self.handle_mut(pin);
+        handle.users -= 1;
+        if handle.users == 0 {
+            let last = handle.removals != removals;
+            out.push(Output::Do(Op::CloseFile { file: handle.file, last }));
+            match pin {
+                Pin::Node(node) => self.nodes.remove(node.0 as usize),
+                Pin::Open(open) => self.opens.remove(open.0 as usize),
+            };
+        }
+    }
+
+    fn grant(&mut self, out: &mut Vec<Output>) {
+        while let Some(id) = self.locks.grant() {
+            out.push(Output::Reply(id, Ok(Reply::Locked)));
+        }
+    }
+
+    fn handle(&self, pin: Pin) -> &Handle {
+        match pin {
+            Pin::Node(node) => &self.nodes[node.0 as usize],
+            Pin::Open(open) => &self.opens[open.0 as usize],
+        }
+    }
+
+    fn handle_mut(&mut self, pin: Pin) -> &mut Handle {
+        match pin {
+            Pin::Node(node) => &mut self.nodes[node.0 as usize],
+            Pin::Open(open) => &mut self.opens[open.0 as usize],
+        }
+    }
+
+    fn file(&self, node: NodeId) -> File {
+        self.handle(Pin::Node(node)).file
+    }
+
+    fn open_file(&self, open: OpenId) -> File {
+        let handle = self.handle(Pin::Open(open));
+        assert!(!handle.closed, "a closed file is not used again");
+        handle.file
+    }
+
+    fn add_node(&mut self, file: File, stat: &Stat) -> NodeId {
+        let handle = self.new_handle(file, stat);
+        NodeId(self.nodes.insert(handle) as u64)
+    }
+
+    fn add_open(&mut self, file: File, stat: &Stat) -> OpenId {
+        let handle = self.new_handle(file, stat);
+        OpenId(self.opens.insert(handle) as u64)
+    }
+
+    fn new_handle(&self, file: File, stat: &Stat) -> Handle {
+        let key = (stat.device, stat.inode);
+        Handle { file, users: 1, closed: false, removals: self.removals, key }
+    }
+}

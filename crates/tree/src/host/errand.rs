@@ -1,0 +1,108 @@
+//! An errand: one request, waiting for the completion of its one operation.
+
+use super::{Host, Pin};
+use crate::request::{Reply, RequestId};
+use base::op::{Done, PathDone};
+use base::{Error, Kind};
+
+/// A request under way.
+#[derive(Clone, Debug)]
+pub(super) struct Errand {
+    pub(super) request: RequestId,
+    pub(super) awaits: Awaits,
+    /// Handles that may not be closed before the completion.
+    pub(super) pins: [Option<Pin>; 2],
+}
+
+/// What an errand waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaits {
+    /// Attributes of the files on the way, and a handle.
+    Walk,
+    /// Attributes, first bytes, perhaps the open file.
+    Fetch,
+    /// An open file.
+    Open,
+    /// An open new file and its handle.
+    Create,
+    /// Bytes of a file.
+    Read,
+    /// The count of bytes written.
+    Write,
+    /// That a file is durable.
+    Sync,
+    /// That a name is gone, which may leave a file without any.
+    Remove,
+    /// Whatever else a path operation gives.
+    Path,
+}
+
+impl Awaits {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Awaits::Walk => "walk",
+            Awaits::Fetch => "fetch",
+            Awaits::Open => "open",
+            Awaits::Create => "create",
+            Awaits::Read => "read",
+            Awaits::Write => "write",
+            Awaits::Sync => "sync",
+            Awaits::Remove => "remove",
+            Awaits::Path => "path",
+        }
+    }
+}
+
+impl Errand {
+    pub(super) fn pins(&self) -> impl Iterator<Item = Pin> + use<> {
+        self.pins.into_iter().flatten()
+    }
+}
+
+/// Turns a completion into the reply, and what it brought into nodes and open files.
+pub(super) fn finish(host: &mut Host, awaits: Awaits, done: Done) -> Result<Reply, Error> {
+    match (awaits, done) {
+        (Awaits::Read, Done::Read(result)) => result.map(Reply::Data),
+        (Awaits::Write, Done::Written(result)) => result.map(Reply::Written),
+        (Awaits::Sync, Done::Synced(result)) => result.map(|()| Reply::Done),
+        (
+            Awaits::Walk
+            | Awaits::Fetch
+            | Awaits::Open
+            | Awaits::Create
+            | Awaits::Remove
+            | Awaits::Path,
+            Done::Path(result),
+        ) => result.and_then(|done| finish_path(host, done)),
+        // The reactor completes every operation with its own shape.
+        (awaits, done) => unreachable!("{done:?} for {awaits:?}"),
+    }
+}
+
+fn finish_path(host: &mut Host, done: PathDone) -> Result<Reply, Error> {
+    Ok(match done {
+        PathDone::Ok => Reply::Done,
+        PathDone::Walked(stats, Ok(file)) => {
+            let last = stats.last().expect("a walk that arrived passed a file");
+            let node = host.add_node(file, last);
+            Reply::Walked(stats, Some(node))
+        }
+        PathDone::Walked(stats, Err(error)) if stats.is_empty() => return Err(error),
+        PathDone::Walked(stats, Err(_)) => Reply::Walked(stats, None),
+        PathDone::Fetched(stat, data, file) => {
+            assert!(file.is_some() || stat.kind == Kind::File);
+            let open = file.map(|file| host.add_open(file, &stat));
+            Reply::Fetched(stat, data, open)
+        }
+        PathDone::Stat(stat) => Reply::Stat(stat),
+        PathDone::Opened(file, stat) => Reply::Opened(host.add_open(file, &stat), stat),
+        PathDone::Created(file, handle, stat) => {
+            let open = host.add_open(file, &stat);
+            Reply::Created(host.add_node(handle, &stat), open, stat)
+        }
+        PathDone::Bytes(bytes) => Reply::Bytes(bytes),
+        PathDone::Entries(entries) => Reply::Entries(entries),
+        PathDone::StatFs(stat) => Reply::StatFs(stat),
+        PathDone::User(user) => Reply::User(user),
+    })
+}

@@ -1,0 +1,216 @@
+//! Which operation answers which request, and what it needs to stay open meanwhile.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "each function takes its share of the requests and hands on the rest"
+)]
+
+use super::errand::Awaits;
+use super::{Host, Pin};
+use crate::locks::Outcome;
+use crate::request::{Ask, Reply, Request, RequestId};
+use base::op::{Op, OpId, PathOp};
+use base::{Caller, Error, Name};
+
+/// How a request is going to be answered.
+pub(super) enum Plan {
+    /// At once.
+    Answer(Result<Reply, Error>),
+    /// When a lock is granted.
+    Wait,
+    /// By an operation.
+    Run { pins: [Option<Pin>; 2], awaits: Awaits, op: Op },
+}
+
+impl Host {
+    /// The plan for a request; its operation, if any, is going to be called `id`.
+    pub(super) fn plan(&mut self, request_id: RequestId, request: Request, id: OpId) -> Plan {
+        let caller = request.caller;
+        match request.ask {
+            Ask::Walk { from, names } if names.is_empty() => {
+                self.handle_mut(Pin::Node(from)).users += 1;
+                Plan::Answer(Ok(Reply::Walked(Vec::new(), Some(from))))
+            }
+            ask @ (Ask::Read { .. } | Ask::Write { .. } | Ask::Sync { .. }) => {
+                self.plan_io(id, caller, ask)
+            }
+            ask @ (Ask::Lock { .. } | Ask::GetLock { .. }) => self.lock(request_id, ask),
+            ask => self.plan_path(id, caller, ask),
+        }
+    }
+
+    fn plan_io(&self, id: OpId, caller: Caller, ask: Ask) -> Plan {
+        let pins = pins(&ask);
+        let (awaits, op) = match ask {
+            Ask::Read { open, offset, count, headroom } => {
+                let file = self.open_file(open);
+                (Awaits::Read, Op::Read { id, file, offset, count, headroom })
+            }
+            Ask::Write { open, offset, data } => {
+                let file = self.open_file(open);
+                (Awaits::Write, Op::Write { id, caller, file, offset, data })
+            }
+            Ask::Sync { open, data_only } => {
+                (Awaits::Sync, Op::Sync { id, file: self.open_file(open), data_only })
+            }
+            other => unreachable!("{other:?} is no input or output"),
+        };
+        Plan::Run { pins, awaits, op }
+    }
+
+    fn lock(&mut self, id: RequestId, ask: Ask) -> Plan {
+        match ask {
+            Ask::Lock { open, lock, wait } => {
+                let key = self.handle(Pin::Open(open)).key;
+                match self.locks.request(key, open, lock, wait.then_some(id)) {
+                    Ok(Outcome::Granted) => Plan::Answer(Ok(Reply::Locked)),
+                    Ok(Outcome::Blocked) => Plan::Answer(Ok(Reply::Blocked)),
+                    Ok(Outcome::Waits) => Plan::Wait,
+                    Err(error) => Plan::Answer(Err(error)),
+                }
+            }
+            Ask::GetLock { open, lock } => {
+                let key = self.handle(Pin::Open(open)).key;
+                Plan::Answer(Ok(Reply::Conflict(self.locks.conflict(key, &lock).cloned())))
+            }
+            other => unreachable!("{other:?} is no lock"),
+        }
+    }
+
+    fn plan_path(&self, id: OpId, caller: Caller, ask: Ask) -> Plan {
+        let pins = pins(&ask);
+        let awaits = match ask {
+            Ask::Walk { .. } => Awaits::Walk,
+            Ask::Fetch { .. } => Awaits::Fetch,
+            Ask::Open { .. } => Awaits::Open,
+            Ask::Create { .. } => Awaits::Create,
+            Ask::Remove { .. }
+            | Ask::RemoveNode { .. }
+            | Ask::Rename { .. }
+            | Ask::RenameNode { .. } => Awaits::Remove,
+            _ => Awaits::Path,
+        };
+        let special = |name: &Name| !name.plain();
+        let refused = match &ask {
+            Ask::Create { name, .. }
+            | Ask::MakeDir { name, .. }
+            | Ask::Symlink { name, .. }
+            | Ask::MakeNode { name, .. }
+            | Ask::Link { name, .. } => special(name).then_some(Error::Exists),
+            Ask::Rename { name, new_name, .. } => {
+                (special(name) || special(new_name)).then_some(Error::Busy)
+            }
+            Ask::RenameNode { new_name, .. } => special(new_name).then_some(Error::Busy),
+            Ask::Remove { name, .. } => special(name).then_some(Error::Invalid),
+            _ => None,
+        };
+        if let Some(error) = refused {
+            return Plan::Answer(Err(error));
+        }
+        let op = Op::Path { id, caller, op: self.path_op(ask) };
+        Plan::Run { pins, awaits, op }
+    }
+
+    fn path_op(&self, ask: Ask) -> PathOp {
+        let file = |node| self.file(node);
+        let root = file(Host::ROOT);
+        match ask {
+            Ask::Walk { from, names } => PathOp::Walk { root, from: file(from), names },
+            Ask::Fetch { path, read_max, headroom } => {
+                PathOp::Fetch { root, path: join(&path), read_max, headroom }
+            }
+            Ask::Stat { node } => PathOp::Stat { file: file(node) },
+            Ask::SetStat { node, open, set } => match open.filter(|_| set.size.is_some()) {
+                Some(open) => PathOp::SetStat { file: self.open_file(open), open: true, set },
+                None => PathOp::SetStat { file: file(node), open: false, set },
+            },
+            Ask::Open { node, access } => PathOp::Open { file: file(node), access },
+            Ask::List { open, cookie, bytes_max, with_stat } => {
+                PathOp::List { file: self.open_file(open), cookie, bytes_max, with_stat }
+            }
+            Ask::ReadLink { node } => PathOp::ReadLink { file: file(node) },
+            Ask::StatFs { node } => PathOp::StatFs { file: file(node) },
+            Ask::GetAttr { node, name } => PathOp::GetAttr { file: file(node), name },
+            Ask::SetAttr { node, name, value, create } => {
+                PathOp::SetAttr { file: file(node), name, value, create }
+            }
+            Ask::ListAttrs { node } => PathOp::ListAttrs { file: file(node) },
+            Ask::RemoveAttr { node, name } => PathOp::RemoveAttr { file: file(node), name },
+            Ask::Identify { who } => PathOp::Identify { who },
+            ask => self.entry_op(ask),
+        }
+    }
+
+    /// What makes, moves and removes entries.
+    fn entry_op(&self, ask: Ask) -> PathOp {
+        let file = |node| self.file(node);
+        let root = file(Host::ROOT);
+        match ask {
+            Ask::Create { dir, name, access, exclusive, mode, gid } => {
+                PathOp::Create { dir: file(dir), name, access, exclusive, mode, gid }
+            }
+            Ask::MakeDir { dir, name, mode, gid } => {
+                PathOp::MakeDir { dir: file(dir), name, mode, gid }
+            }
+            Ask::Symlink { dir, name, target, gid } => {
+                PathOp::Symlink { dir: file(dir), name, target, gid }
+            }
+            Ask::MakeNode { dir, name, kind, mode, device, gid } => {
+                PathOp::MakeNode { dir: file(dir), name, kind, mode, device, gid }
+            }
+            Ask::Link { node, dir, name } => {
+                PathOp::Link { file: file(node), dir: file(dir), name }
+            }
+            Ask::Rename { from, name, to, new_name } => {
+                PathOp::Rename { from: file(from), name, to: file(to), new_name }
+            }
+            Ask::RenameNode { node, to, new_name } => {
+                PathOp::RenameFile { root, file: file(node), to: to.map(file), new_name }
+            }
+            Ask::Remove { dir, name, directory } => {
+                PathOp::Remove { dir: file(dir), name, directory }
+            }
+            Ask::RemoveNode { node } => PathOp::RemoveFile { root, file: file(node) },
+            other => unreachable!("{other:?} makes, moves or removes nothing"),
+        }
+    }
+}
+
+/// The handles a request uses.
+fn pins(ask: &Ask) -> [Option<Pin>; 2] {
+    let node = |id: &crate::NodeId| Some(Pin::Node(*id));
+    let open = |id: &crate::OpenId| Some(Pin::Open(*id));
+    match ask {
+        Ask::Walk { from: one, .. }
+        | Ask::Stat { node: one }
+        | Ask::Open { node: one, .. }
+        | Ask::Create { dir: one, .. }
+        | Ask::MakeDir { dir: one, .. }
+        | Ask::Symlink { dir: one, .. }
+        | Ask::MakeNode { dir: one, .. }
+        | Ask::ReadLink { node: one }
+        | Ask::Remove { dir: one, .. }
+        | Ask::RemoveNode { node: one }
+        | Ask::StatFs { node: one }
+        | Ask::GetAttr { node: one, .. }
+        | Ask::SetAttr { node: one, .. }
+        | Ask::ListAttrs { node: one }
+        | Ask::RemoveAttr { node: one, .. } => [node(one), None],
+        Ask::SetStat { node: one, open: other, .. } => [node(one), other.as_ref().and_then(open)],
+        Ask::Link { node: one, dir: two, .. } | Ask::Rename { from: one, to: two, .. } => {
+            [node(one), node(two)]
+        }
+        Ask::RenameNode { node: one, to, .. } => [node(one), to.as_ref().and_then(node)],
+        Ask::Read { open: one, .. }
+        | Ask::Write { open: one, .. }
+        | Ask::Sync { open: one, .. }
+        | Ask::List { open: one, .. }
+        | Ask::Lock { open: one, .. }
+        | Ask::GetLock { open: one, .. } => [open(one), None],
+        Ask::Fetch { .. } | Ask::Identify { .. } => [None, None],
+    }
+}
+
+fn join(path: &[Name]) -> Vec<u8> {
+    path.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/')
+}

@@ -1,0 +1,380 @@
+//! File requests: what 9P2000.L, NFSv3, HTTP and FUSE have in common.
+//!
+//! Files are named by [`NodeId`], and what must outlive a name is pinned by an [`OpenId`]. A
+//! reply that carries either hands out one reference; [`Input::Release`] and [`Input::Close`]
+//! give it back. Ids are made by trees and never by clients, so an unknown one is a mistake of
+//! this program and not of a peer.
+
+use base::op::{Done, Entry, Op, OpId, Who};
+use base::{Access, Buf, Caller, Error, Kind, Name, SetStat, Stat, StatFs, User};
+
+pub use crate::locks::{Lock, LockKind, Owner};
+
+/// Names one request; chosen by who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestId(pub u64);
+
+/// Names a file of a tree for as long as the reference is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeId(pub u64);
+
+/// Names an open file of a tree for as long as it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OpenId(pub u64);
+
+/// What can happen to a tree.
+#[derive(Debug)]
+pub enum Input {
+    /// Somebody asks; exactly one [`Output::Reply`] follows.
+    Ask(RequestId, Request),
+    /// The reply is no longer wanted; it comes all the same, perhaps as `Cancelled`.
+    Cancel(RequestId),
+    /// A reference to a node is given back.
+    Release(NodeId),
+    /// An open file is given back, and its locks with it.
+    Close(OpenId),
+    /// An operation ended.
+    Done(OpId, Done),
+    /// The contents of a service file, as asked for by [`Output::Render`].
+    Rendered(u64, Vec<u8>),
+}
+
+/// What a tree can ask for.
+#[derive(Debug)]
+pub enum Output {
+    /// The answer to a request.
+    Reply(RequestId, Result<Reply, Error>),
+    /// An operation of the reactor.
+    Do(Op),
+    /// The contents of a service file; comes back with the same number.
+    Render(u64, Topic),
+}
+
+/// What a service file is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Every kind of machine, how many are in which state.
+    Machines,
+    /// Every queue, its length and its limit.
+    Queues,
+    /// How long each stage of a request takes.
+    Stages,
+    /// All of it as Prometheus text.
+    Metrics,
+}
+
+/// Who asks for what.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// On whose behalf; every tree enforces permissions.
+    pub caller: Caller,
+    /// What.
+    pub ask: Ask,
+}
+
+/// What can be asked of a tree.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// Follow names one after the other. No names: one more reference to the same node.
+    Walk {
+        /// Where to start.
+        from: NodeId,
+        /// At most sixteen.
+        names: Vec<Name>,
+    },
+    /// Find a file by its path from the root, following links that stay within, and read it.
+    Fetch {
+        /// Components, none of them `.` or `..`.
+        path: Vec<Name>,
+        /// How much to read at once, bytes.
+        read_max: u32,
+        /// How much room to leave in front of the data.
+        headroom: u32,
+    },
+    /// The attributes.
+    Stat {
+        /// Of what.
+        node: NodeId,
+    },
+    /// Change attributes.
+    SetStat {
+        /// Of what.
+        node: NodeId,
+        /// The same file, open for writing, which is permission enough to set the size.
+        open: Option<OpenId>,
+        /// What.
+        set: SetStat,
+    },
+    /// Open a file or directory.
+    Open {
+        /// Which.
+        node: NodeId,
+        /// How.
+        access: Access,
+    },
+    /// Make a file and open it.
+    Create {
+        /// Where.
+        dir: NodeId,
+        /// Its name.
+        name: Name,
+        /// How to open it.
+        access: Access,
+        /// Whether it must not be there.
+        exclusive: bool,
+        /// Permission bits.
+        mode: u32,
+        /// Group, if the client chooses it.
+        gid: Option<u32>,
+    },
+    /// Read from an open file.
+    Read {
+        /// Which.
+        open: OpenId,
+        /// Where.
+        offset: u64,
+        /// How much at most, bytes.
+        count: u32,
+        /// How much room to leave in front of the data.
+        headroom: u32,
+    },
+    /// Write to an open file.
+    Write {
+        /// Which.
+        open: OpenId,
+        /// Where.
+        offset: u64,
+        /// What.
+        data: Buf,
+    },
+    /// Make what was written durable.
+    Sync {
+        /// Which.
+        open: OpenId,
+        /// Only the contents, not the dates.
+        data_only: bool,
+    },
+    /// Entries of an open directory.
+    List {
+        /// Which.
+        open: OpenId,
+        /// Zero, or the cookie of the last entry seen.
+        cookie: u64,
+        /// About how many bytes of names and 24 bytes for each.
+        bytes_max: u32,
+        /// Whether each entry's attributes are wanted.
+        with_stat: bool,
+    },
+    /// Make a directory.
+    MakeDir {
+        /// Where.
+        dir: NodeId,
+        /// Its name.
+        name: Name,
+        /// Permission bits.
+        mode: u32,
+        /// Group, if the client chooses it.
+        gid: Option<u32>,
+    },
+    /// Make a symbolic link.
+    Symlink {
+        /// Where.
+        dir: NodeId,
+        /// Its name.
+        name: Name,
+        /// What it says.
+        target: Vec<u8>,
+        /// Group, if the client chooses it.
+        gid: Option<u32>,
+    },
+    /// Make a special (or plain) file.
+    MakeNode {
+        /// Where.
+        dir: NodeId,
+        /// Its name.
+        name: Name,
+        /// What it is.
+        kind: Kind,
+        /// Permission bits.
+        mode: u32,
+        /// For devices: which.
+        device: u64,
+        /// Group, if the client chooses it.
+        gid: Option<u32>,
+    },
+    /// What a symbolic link says.
+    ReadLink {
+        /// Which.
+        node: NodeId,
+    },
+    /// Give a file one more name.
+    Link {
+        /// Which.
+        node: NodeId,
+        /// Where.
+        dir: NodeId,
+        /// The name.
+        name: Name,
+    },
+    /// Move an entry, replacing what is there.
+    Rename {
+        /// From where.
+        from: NodeId,
+        /// Which.
+        name: Name,
+        /// To where.
+        to: NodeId,
+        /// As what.
+        new_name: Name,
+    },
+    /// Move a file that is known by a node.
+    RenameNode {
+        /// Which.
+        node: NodeId,
+        /// To where; `None`: within its directory.
+        to: Option<NodeId>,
+        /// As what.
+        new_name: Name,
+    },
+    /// Remove an entry.
+    Remove {
+        /// From where.
+        dir: NodeId,
+        /// Which.
+        name: Name,
+        /// Whether it must be a directory or must not be.
+        directory: Option<bool>,
+    },
+    /// Remove a file that is known by a node.
+    RemoveNode {
+        /// Which.
+        node: NodeId,
+    },
+    /// How full the tree is.
+    StatFs {
+        /// Any file of it.
+        node: NodeId,
+    },
+    /// The value of an extended attribute.
+    GetAttr {
+        /// Of what.
+        node: NodeId,
+        /// Its name.
+        name: Vec<u8>,
+    },
+    /// Set an extended attribute.
+    SetAttr {
+        /// Of what.
+        node: NodeId,
+        /// Its name.
+        name: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+        /// `Some(true)`: must be new; `Some(false)`: must be there.
+        create: Option<bool>,
+    },
+    /// The names of the extended attributes, each ended by NUL.
+    ListAttrs {
+        /// Of what.
+        node: NodeId,
+    },
+    /// Remove an extended attribute.
+    RemoveAttr {
+        /// Of what.
+        node: NodeId,
+        /// Its name.
+        name: Vec<u8>,
+    },
+    /// Lock or unlock a range.
+    Lock {
+        /// Of which open file.
+        open: OpenId,
+        /// What.
+        lock: Lock,
+        /// Whether to wait while somebody else holds it.
+        wait: bool,
+    },
+    /// Who is in the way of such a lock.
+    GetLock {
+        /// Of which open file.
+        open: OpenId,
+        /// What.
+        lock: Lock,
+    },
+    /// What the host knows about a user.
+    Identify {
+        /// By number or name.
+        who: Who,
+    },
+}
+
+impl Ask {
+    /// Whether this could change anything, so that a read-only tree refuses it.
+    pub fn changes(&self) -> bool {
+        match self {
+            Ask::Open { access, .. } => access.changes(),
+            Ask::SetStat { .. }
+            | Ask::Create { .. }
+            | Ask::Write { .. }
+            | Ask::MakeDir { .. }
+            | Ask::Symlink { .. }
+            | Ask::MakeNode { .. }
+            | Ask::Link { .. }
+            | Ask::Rename { .. }
+            | Ask::RenameNode { .. }
+            | Ask::Remove { .. }
+            | Ask::RemoveNode { .. }
+            | Ask::SetAttr { .. }
+            | Ask::RemoveAttr { .. } => true,
+            Ask::Walk { .. }
+            | Ask::Fetch { .. }
+            | Ask::Stat { .. }
+            | Ask::Read { .. }
+            | Ask::Sync { .. }
+            | Ask::List { .. }
+            | Ask::ReadLink { .. }
+            | Ask::StatFs { .. }
+            | Ask::GetAttr { .. }
+            | Ask::ListAttrs { .. }
+            | Ask::Lock { .. }
+            | Ask::GetLock { .. }
+            | Ask::Identify { .. } => false,
+        }
+    }
+}
+
+/// What a tree answers.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// Nothing but success.
+    Done,
+    /// Attributes of every file on the way; the node if all names were found. Not even the first
+    /// found is an error, unless there were no names.
+    Walked(Vec<Stat>, Option<NodeId>),
+    /// Attributes, the first bytes, and the open file if there may be more (or it is a directory).
+    Fetched(Stat, Buf, Option<OpenId>),
+    /// Attributes.
+    Stat(Stat),
+    /// An open file.
+    Opened(OpenId, Stat),
+    /// A new file, open.
+    Created(NodeId, OpenId, Stat),
+    /// Bytes read; none: the end of the file.
+    Data(Buf),
+    /// So many bytes were written.
+    Written(u32),
+    /// Entries; none: the end of the directory.
+    Entries(Vec<Entry>),
+    /// A link's target, an attribute's value, the list of attributes.
+    Bytes(Vec<u8>),
+    /// How full the tree is.
+    StatFs(StatFs),
+    /// The range is locked (or unlocked).
+    Locked,
+    /// Somebody else holds it, and waiting was not asked for.
+    Blocked,
+    /// Who is in the way; `None`: nobody.
+    Conflict(Option<Lock>),
+    /// A user.
+    User(User),
+}

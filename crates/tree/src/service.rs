@@ -1,0 +1,245 @@
+//! Service files: contents that the node makes when they are opened.
+//!
+//! `/.upcall/` is such a tree: a flat directory of read-only files, each about one [`Topic`].
+//! Opening (or fetching) one asks the node for its contents; reads are answered from what it said
+//! then, so a reader sees one moment and not a mixture.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is not a read of these files is not supported by them"
+)]
+
+use crate::request::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId, Topic};
+use base::op::Entry;
+use base::{Automaton, Buf, Error, Instant, Kind, Name, Stat, StatFs, Time};
+use slab::Slab;
+
+#[cfg(test)]
+mod tests;
+
+/// Most service files that can be open at once.
+pub const OPENS_MAX: usize = 1024;
+
+/// The files: name and topic.
+pub const FILES: [(&str, Topic); 4] = [
+    ("machines", Topic::Machines),
+    ("queues", Topic::Queues),
+    ("stages", Topic::Stages),
+    ("metrics", Topic::Metrics),
+];
+
+/// The device number of service files; no host has it.
+const DEVICE: u64 = u64::MAX;
+const ROOT: u64 = 0;
+
+/// A request that waits for contents.
+#[derive(Debug)]
+struct Rendering {
+    request: RequestId,
+    file: u64,
+    /// The headroom of a fetch; `None`: an open.
+    fetch: Option<u32>,
+}
+
+#[derive(Debug)]
+enum Opened {
+    Directory,
+    File(Vec<u8>),
+}
+
+/// The tree automaton.
+#[derive(Debug)]
+pub struct Service {
+    started: Time,
+    opens: Slab<Opened>,
+    renderings: Slab<Rendering>,
+}
+
+impl Service {
+    /// The root of every service tree.
+    pub const ROOT: NodeId = NodeId(ROOT);
+
+    /// A tree whose files bear the date `started`.
+    pub fn new(started: Time) -> Service {
+        Service { started, opens: Slab::new(), renderings: Slab::new() }
+    }
+
+    /// How many files are open.
+    pub fn opens(&self) -> usize {
+        self.opens.len()
+    }
+
+    /// Attributes of the root.
+    pub fn root_stat(&self) -> Stat {
+        self.stat(ROOT)
+    }
+}
+
+impl Automaton for Service {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, _now: Instant, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Ask(id, request) => self.ask(id, request, out),
+            // Contents are made at once: there is nothing to cut short.
+            Input::Cancel(_) => {}
+            // Nodes are numbers here: there is nothing to free.
+            Input::Release(_) => {}
+            Input::Close(open) => drop(self.opens.remove(open.0 as usize)),
+            Input::Rendered(ticket, contents) => self.rendered(ticket, contents, out),
+            Input::Done(op, done) => unreachable!("{op:?} {done:?}: no operation was asked for"),
+        }
+    }
+
+    fn check(&self) {
+        assert!(self.opens.len() + self.renderings.len() <= OPENS_MAX);
+    }
+}
+
+impl Service {
+    fn ask(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
+        let answer = match request.ask {
+            ask if ask.changes() => Err(Error::NotPermitted),
+            Ask::Open { node, .. } if node.0 != ROOT => return self.render(id, node.0, None, out),
+            Ask::Fetch { path, headroom, .. } => match find_path(&path) {
+                Some(ROOT) => self
+                    .open(Opened::Directory)
+                    .map(|open| Reply::Fetched(self.stat(ROOT), Buf::default(), Some(open))),
+                Some(file) => return self.render(id, file, Some(headroom), out),
+                None => Err(Error::NotFound),
+            },
+            ask => self.answer(ask),
+        };
+        out.push(Output::Reply(id, answer));
+    }
+
+    fn render(&mut self, id: RequestId, file: u64, fetch: Option<u32>, out: &mut Vec<Output>) {
+        if self.opens.len() + self.renderings.len() >= OPENS_MAX {
+            return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
+        }
+        let (_, topic) = FILES[file as usize - 1];
+        let ticket = self.renderings.insert(Rendering { request: id, file, fetch });
+        out.push(Output::Render(ticket as u64, topic));
+    }
+
+    fn rendered(&mut self, ticket: u64, contents: Vec<u8>, out: &mut Vec<Output>) {
+        let rendering = self.renderings.remove(ticket as usize);
+        let stat = Stat { size: contents.len() as u64, ..self.stat(rendering.file) };
+        let reply = match rendering.fetch {
+            Some(headroom) => {
+                let mut data = Buf::with_room(headroom as usize, contents.len());
+                data.extend(&contents);
+                Reply::Fetched(stat, data, None)
+            }
+            None => {
+                let open = self.opens.insert(Opened::File(contents));
+                Reply::Opened(OpenId(open as u64), stat)
+            }
+        };
+        out.push(Output::Reply(rendering.request, Ok(reply)));
+    }
+
+    fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
+        match ask {
+            Ask::Walk { from, names } => self.walk(from, &names),
+            Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.0))),
+            Ask::Open { .. } => {
+                let open = self.open(Opened::Directory)?;
+                Ok(Reply::Opened(open, self.stat(ROOT)))
+            }
+            Ask::Read { open, offset, count, headroom } => {
+                self.read(open, offset, count as usize, headroom as usize)
+            }
+            Ask::List { open, cookie, with_stat, .. } => self.list(open, cookie, with_stat),
+            Ask::Sync { .. } => Ok(Reply::Done),
+            Ask::StatFs { .. } => Ok(Reply::StatFs(StatFs { name_max: 255, ..StatFs::default() })),
+            Ask::ListAttrs { .. } => Ok(Reply::Bytes(Vec::new())),
+            Ask::GetAttr { .. } => Err(Error::NoAttribute),
+            Ask::ReadLink { .. } => Err(Error::Invalid),
+            _ => Err(Error::Unsupported),
+        }
+    }
+
+    fn walk(&self, from: NodeId, names: &[Name]) -> Result<Reply, Error> {
+        let (mut node, mut stats) = (from.0, Vec::new());
+        for name in names {
+            let next = if node == ROOT { find(name) } else { Err(Error::NotDirectory) };
+            match next {
+                Ok(found) => node = found,
+                Err(error) if stats.is_empty() => return Err(error),
+                Err(_) => return Ok(Reply::Walked(stats, None)),
+            }
+            stats.push(self.stat(node));
+        }
+        Ok(Reply::Walked(stats, Some(NodeId(node))))
+    }
+
+    fn open(&mut self, opened: Opened) -> Result<OpenId, Error> {
+        if self.opens.len() + self.renderings.len() >= OPENS_MAX {
+            return Err(Error::TooManyOpen);
+        }
+        Ok(OpenId(self.opens.insert(opened) as u64))
+    }
+
+    fn read(&self, open: OpenId, offset: u64, count: usize, room: usize) -> Result<Reply, Error> {
+        let Opened::File(contents) = &self.opens[open.0 as usize] else {
+            return Err(Error::IsDirectory);
+        };
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(contents.len());
+        let end = start.saturating_add(count).min(contents.len());
+        let mut data = Buf::with_room(room, end - start);
+        data.extend(&contents[start..end]);
+        Ok(Reply::Data(data))
+    }
+
+    fn list(&self, open: OpenId, cookie: u64, with_stat: bool) -> Result<Reply, Error> {
+        let Opened::Directory = &self.opens[open.0 as usize] else {
+            return Err(Error::NotDirectory);
+        };
+        let entry = |file: u64| {
+            let (name, _) = FILES[file as usize - 1];
+            let name = Name::new(name.as_bytes()).expect("a plain name");
+            let stat = with_stat.then(|| self.stat(file));
+            Entry { cookie: file, inode: file, kind: Kind::File, name, stat }
+        };
+        Ok(Reply::Entries((cookie + 1..=FILES.len() as u64).map(entry).collect()))
+    }
+
+    fn stat(&self, node: u64) -> Stat {
+        let (kind, mode, links) = match node {
+            ROOT => (Kind::Directory, 0o555, 2),
+            _file => (Kind::File, 0o444, 1),
+        };
+        let (accessed, modified, changed) = (self.started, self.started, self.started);
+        let (device, inode, block_size) = (DEVICE, node, 4096);
+        Stat {
+            kind,
+            mode,
+            links,
+            device,
+            inode,
+            block_size,
+            accessed,
+            modified,
+            changed,
+            ..Stat::default()
+        }
+    }
+}
+
+fn find(name: &Name) -> Result<u64, Error> {
+    if matches!(name.as_bytes(), b"." | b"..") {
+        return Ok(ROOT);
+    }
+    let index = FILES.iter().position(|(known, _)| known.as_bytes() == name.as_bytes());
+    index.map(|index| index as u64 + 1).ok_or(Error::NotFound)
+}
+
+fn find_path(path: &[Name]) -> Option<u64> {
+    match path {
+        [] => Some(ROOT),
+        [name] => find(name).ok(),
+        [..] => None,
+    }
+}
