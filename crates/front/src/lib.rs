@@ -1,1 +1,98 @@
-//! x
+//! Sessions with clients.
+//!
+//! A session is an automaton between the bytes of one connection and file requests: what arrives
+//! is parsed into messages, each message becomes a call, each call asks the name space and is
+//! answered. It does not know how files are stored, nor how bytes travel: what it has to say
+//! leaves as [`Output`], and the node carries it.
+//!
+//! - [`ninep`]: 9P2000 and 9P2000.L.
+//! - [`http`]: HTTP/1.1.
+
+pub mod http;
+pub mod ninep;
+
+use base::{Buf, Caller, Error};
+use tree::{NodeId, OpenId, Reply, Request};
+
+/// Names one call of a session: a request of a client that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallId(pub u32);
+
+/// What can happen to a session.
+#[derive(Debug)]
+pub enum Input {
+    /// Bytes came.
+    Received(Buf),
+    /// The name space answered a call.
+    Answered(CallId, Result<Reply, Error>),
+    /// Everything said so far is on its way to the client.
+    Sent,
+    /// The client will send nothing more, or is gone.
+    Ended,
+    /// A deadline passed.
+    Tick,
+    /// The server ends: answer what is under way, begin nothing new.
+    Drain,
+}
+
+/// What a session can ask for.
+#[derive(Debug)]
+pub enum Output {
+    /// Ask the name space; exactly one [`Input::Answered`] follows.
+    Ask(CallId, Request),
+    /// The answer to a call is no longer wanted; it comes all the same.
+    Cancel(CallId),
+    /// Give a node back.
+    Release(NodeId),
+    /// Give an open file back.
+    Close(OpenId),
+    /// Say this to the client, in order.
+    Send(Buf),
+    /// End the connection when everything is said; for the log: why.
+    Hangup(&'static str),
+}
+
+/// As whom a client's requests are performed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// As this user, whatever the client says.
+    Fixed(Caller),
+    /// As whom the client claims to be (`--trust-clients`).
+    Claimed,
+}
+
+/// What a session needs to know of the server.
+#[derive(Clone, Debug)]
+pub struct Export {
+    /// The root of the name space.
+    pub root: NodeId,
+    /// The device most files are on; their inode numbers are shown as they are.
+    pub device: u64,
+    /// What the served directory is called on the host; clients may attach to it by this name.
+    pub path: Vec<u8>,
+    /// What the date on the wall was when the clock of inputs stood at zero.
+    pub wall: base::Time,
+    /// Limits of one connection.
+    pub limits: Limits,
+    /// HTTP may change files.
+    pub http_write: bool,
+}
+
+/// Limits of one connection. At a limit its socket is not read.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Largest 9P message, bytes.
+    pub msize: u32,
+    /// Most fids.
+    pub fids: usize,
+    /// Most calls under way.
+    pub calls: usize,
+    /// Most bytes asked for, or answered and not yet sent.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { msize: 1 << 20, fids: 1 << 18, calls: 1024, bytes: 32 << 20 }
+    }
+}

@@ -16,7 +16,7 @@ mod plan;
 mod tests;
 
 use crate::locks::{FileKey, Table};
-use crate::request::{Input, NodeId, OpenId, Output, Reply, Request, RequestId};
+use crate::request::{Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 use base::op::{Done, File, Op, OpId};
 use base::{Automaton, Error, Instant, Stat};
 use errand::{Awaits, Errand};
@@ -39,18 +39,11 @@ struct Handle {
     key: FileKey,
 }
 
-/// What an errand keeps from being closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pin {
-    Node(NodeId),
-    Open(OpenId),
-}
-
 /// The tree automaton.
 #[derive(Debug)]
 pub struct Host {
-    /// Set in the upper bits of every operation's id, so that completions find this tree.
-    tag: u64,
+    /// Set in the upper byte of every id, of nodes as of operations, so that they find this tree.
+    index: u8,
     read_only: bool,
     nodes: Slab<Handle>,
     opens: Slab<Handle>,
@@ -74,15 +67,18 @@ pub struct Counts {
 }
 
 impl Host {
-    /// The root of every host tree.
-    pub const ROOT: NodeId = NodeId(0);
-
-    /// The tree below `root`, a handle of the reactor's. `tag` is set in every operation's id.
-    pub fn new(tag: u64, root: File, read_only: bool) -> Host {
+    /// The tree below `root`, a handle of the reactor's, as number `index` among the node's trees.
+    pub fn new(index: u8, root: File, stat: &Stat, read_only: bool) -> Host {
         let (mut nodes, removals) = (Slab::new(), 0);
-        nodes.insert(Handle { file: root, users: 1, closed: false, removals, key: (0, 0) });
+        let key = (stat.device, stat.inode);
+        nodes.insert(Handle { file: root, users: 1, closed: false, removals, key });
         let (opens, errands) = (Slab::new(), Slab::new());
-        Host { tag, read_only, nodes, opens, errands, locks: Table::default(), removals }
+        Host { index, read_only, nodes, opens, errands, locks: Table::default(), removals }
+    }
+
+    /// The root; never released. Every walk that ends there gives this node.
+    pub fn root(&self) -> NodeId {
+        NodeId::new(self.index, 0)
     }
 
     /// How much of everything there is.
@@ -108,7 +104,7 @@ impl Automaton for Host {
         match input {
             Input::Ask(id, request) => self.ask(id, request, out),
             Input::Cancel(id) => self.cancel(id, out),
-            Input::Release(node) => self.unpin(Pin::Node(node), out),
+            Input::Release(node) => self.unpin(Id::Node(node), out),
             Input::Close(open) => self.close(open, out),
             Input::Done(op, done) => self.done(op, done, out),
             Input::Rendered(ticket, _) => unreachable!("{ticket}: no file here is rendered"),
@@ -135,7 +131,7 @@ impl Host {
         if self.nodes.len() + self.opens.len() + self.errands.len() >= HANDLES_MAX {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }
-        let op = OpId(self.tag | self.errands.vacant_key() as u64);
+        let op = self.op_id(self.errands.vacant_key());
         match self.plan(id, request, op) {
             Plan::Answer(reply) => out.push(Output::Reply(id, reply)),
             Plan::Wait => {}
@@ -154,39 +150,38 @@ impl Host {
         }
         let found = self.errands.iter().find(|(_, errand)| errand.request == id);
         if let Some((slot, _)) = found {
-            out.push(Output::Do(Op::Cancel { id: OpId(self.tag | slot as u64) }));
+            out.push(Output::Do(Op::Cancel { id: self.op_id(slot) }));
         }
     }
 
     fn close(&mut self, open: OpenId, out: &mut Vec<Output>) {
         self.locks.close(open);
-        self.handle_mut(Pin::Open(open)).closed = true;
-        self.unpin(Pin::Open(open), out);
+        self.handle_mut(Id::Open(open)).closed = true;
+        self.unpin(Id::Open(open), out);
         self.grant(out);
     }
 
     fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {
-        let slot = (op.0 & !self.tag) as usize;
-        let errand = self.errands.remove(slot);
+        let errand = self.errands.remove(NodeId(op.0).local());
         if errand.awaits == Awaits::Remove {
             self.removals += 1;
         }
-        let reply = errand::finish(self, errand.awaits, done);
+        let reply = errand::finish(self, errand.awaits, done, out);
         out.push(Output::Reply(errand.request, reply));
         errand.pins().for_each(|pin| self.unpin(pin, out));
     }
 
     /// Gives back one use of a handle, and the handle after the last.
-    fn unpin(&mut self, pin: Pin, out: &mut Vec<Output>) {
+    fn unpin(&mut self, id: Id, out: &mut Vec<Output>) {
         let removals = self.removals;
-        let handle = self.handle_mut(pin);
+        let handle = self.handle_mut(id);
         handle.users -= 1;
         if handle.users == 0 {
             let last = handle.removals != removals;
             out.push(Output::Do(Op::CloseFile { file: handle.file, last }));
-            match pin {
-                Pin::Node(node) => self.nodes.remove(node.0 as usize),
-                Pin::Open(open) => self.opens.remove(open.0 as usize),
+            match id {
+                Id::Node(node) => self.nodes.remove(node.local()),
+                Id::Open(open) => self.opens.remove(open.local()),
             };
         }
     }
@@ -197,38 +192,52 @@ impl Host {
         }
     }
 
-    fn handle(&self, pin: Pin) -> &Handle {
-        match pin {
-            Pin::Node(node) => &self.nodes[node.0 as usize],
-            Pin::Open(open) => &self.opens[open.0 as usize],
+    fn handle(&self, id: Id) -> &Handle {
+        match id {
+            Id::Node(node) => &self.nodes[node.local()],
+            Id::Open(open) => &self.opens[open.local()],
         }
     }
 
-    fn handle_mut(&mut self, pin: Pin) -> &mut Handle {
-        match pin {
-            Pin::Node(node) => &mut self.nodes[node.0 as usize],
-            Pin::Open(open) => &mut self.opens[open.0 as usize],
+    fn handle_mut(&mut self, id: Id) -> &mut Handle {
+        match id {
+            Id::Node(node) => &mut self.nodes[node.local()],
+            Id::Open(open) => &mut self.opens[open.local()],
         }
     }
 
     fn file(&self, node: NodeId) -> File {
-        self.handle(Pin::Node(node)).file
+        self.handle(Id::Node(node)).file
     }
 
     fn open_file(&self, open: OpenId) -> File {
-        let handle = self.handle(Pin::Open(open));
+        let handle = self.handle(Id::Open(open));
         assert!(!handle.closed, "a closed file is not used again");
         handle.file
     }
 
+    fn op_id(&self, slot: usize) -> OpId {
+        OpId(NodeId::new(self.index, slot).0)
+    }
+
+    /// The node where a walk arrived: the root is always the same one.
+    fn arrive(&mut self, file: File, stat: &Stat, out: &mut Vec<Output>) -> NodeId {
+        if (stat.device, stat.inode) != self.nodes[0].key {
+            return self.add_node(file, stat);
+        }
+        out.push(Output::Do(Op::CloseFile { file, last: false }));
+        self.nodes[0].users += 1;
+        self.root()
+    }
+
     fn add_node(&mut self, file: File, stat: &Stat) -> NodeId {
         let handle = self.new_handle(file, stat);
-        NodeId(self.nodes.insert(handle) as u64)
+        NodeId::new(self.index, self.nodes.insert(handle))
     }
 
     fn add_open(&mut self, file: File, stat: &Stat) -> OpenId {
         let handle = self.new_handle(file, stat);
-        OpenId(self.opens.insert(handle) as u64)
+        OpenId::new(self.index, self.opens.insert(handle))
     }
 
     fn new_handle(&self, file: File, stat: &Stat) -> Handle {

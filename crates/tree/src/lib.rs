@@ -12,4 +12,4 @@ pub mod locks;
 pub mod request;
 pub mod service;
 
-pub use request::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId, Topic};
+pub use request::{Ask, Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId, Topic};

@@ -22,6 +22,50 @@ pub struct NodeId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpenId(pub u64);
 
+/// Both kinds of ids say in their upper byte which tree made them.
+macro_rules! of_tree {
+    ($type:ident) => {
+        impl $type {
+            /// The id that a tree gives to what it counts as `local`.
+            pub fn new(tree: u8, local: usize) -> $type {
+                $type(u64::from(tree) << 56 | local as u64)
+            }
+
+            /// Which tree.
+            pub fn tree(self) -> u8 {
+                (self.0 >> 56) as u8
+            }
+
+            /// What it is to that tree.
+            pub fn local(self) -> usize {
+                (self.0 & ((1 << 56) - 1)) as usize
+            }
+        }
+    };
+}
+
+of_tree!(NodeId);
+of_tree!(OpenId);
+
+/// A node or an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Id {
+    /// A node.
+    Node(NodeId),
+    /// An open file.
+    Open(OpenId),
+}
+
+impl Id {
+    /// Which tree it is of.
+    pub fn tree(self) -> u8 {
+        match self {
+            Id::Node(node) => node.tree(),
+            Id::Open(open) => open.tree(),
+        }
+    }
+}
+
 /// What can happen to a tree.
 #[derive(Debug)]
 pub enum Input {
@@ -309,6 +353,79 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// The nodes and open files it is about, at most two.
+    pub fn ids(&self) -> [Option<Id>; 2] {
+        let node = |id: &NodeId| Some(Id::Node(*id));
+        let open = |id: &OpenId| Some(Id::Open(*id));
+        match self {
+            Ask::Walk { from: one, .. }
+            | Ask::Stat { node: one }
+            | Ask::Open { node: one, .. }
+            | Ask::Create { dir: one, .. }
+            | Ask::MakeDir { dir: one, .. }
+            | Ask::Symlink { dir: one, .. }
+            | Ask::MakeNode { dir: one, .. }
+            | Ask::ReadLink { node: one }
+            | Ask::Remove { dir: one, .. }
+            | Ask::RemoveNode { node: one }
+            | Ask::StatFs { node: one }
+            | Ask::GetAttr { node: one, .. }
+            | Ask::SetAttr { node: one, .. }
+            | Ask::ListAttrs { node: one }
+            | Ask::RemoveAttr { node: one, .. } => [node(one), None],
+            Ask::SetStat { node: one, open: other, .. } => {
+                [node(one), other.as_ref().and_then(open)]
+            }
+            Ask::Link { node: one, dir: two, .. } | Ask::Rename { from: one, to: two, .. } => {
+                [node(one), node(two)]
+            }
+            Ask::RenameNode { node: one, to, .. } => [node(one), to.as_ref().and_then(node)],
+            Ask::Read { open: one, .. }
+            | Ask::Write { open: one, .. }
+            | Ask::Sync { open: one, .. }
+            | Ask::List { open: one, .. }
+            | Ask::Lock { open: one, .. }
+            | Ask::GetLock { open: one, .. } => [open(one), None],
+            Ask::Fetch { .. } | Ask::Identify { .. } => [None, None],
+        }
+    }
+
+    /// The entries it would make, move, replace or remove: directory and name.
+    pub fn entries(&self) -> [Option<(NodeId, &Name)>; 2] {
+        match self {
+            Ask::Create { dir, name, .. }
+            | Ask::MakeDir { dir, name, .. }
+            | Ask::Symlink { dir, name, .. }
+            | Ask::MakeNode { dir, name, .. }
+            | Ask::Link { dir, name, .. }
+            | Ask::Remove { dir, name, .. } => [Some((*dir, name)), None],
+            Ask::Rename { from, name, to, new_name } => {
+                [Some((*from, name)), Some((*to, new_name))]
+            }
+            Ask::RenameNode { to: Some(to), new_name, .. } => [Some((*to, new_name)), None],
+            Ask::Walk { .. }
+            | Ask::Fetch { .. }
+            | Ask::Stat { .. }
+            | Ask::SetStat { .. }
+            | Ask::Open { .. }
+            | Ask::Read { .. }
+            | Ask::Write { .. }
+            | Ask::Sync { .. }
+            | Ask::List { .. }
+            | Ask::ReadLink { .. }
+            | Ask::RenameNode { to: None, .. }
+            | Ask::RemoveNode { .. }
+            | Ask::StatFs { .. }
+            | Ask::GetAttr { .. }
+            | Ask::SetAttr { .. }
+            | Ask::ListAttrs { .. }
+            | Ask::RemoveAttr { .. }
+            | Ask::Lock { .. }
+            | Ask::GetLock { .. }
+            | Ask::Identify { .. } => [None, None],
+        }
+    }
+
     /// Whether this could change anything, so that a read-only tree refuses it.
     pub fn changes(&self) -> bool {
         match self {

@@ -30,13 +30,13 @@ pub const FILES: [(&str, Topic); 4] = [
 
 /// The device number of service files; no host has it.
 const DEVICE: u64 = u64::MAX;
-const ROOT: u64 = 0;
+const ROOT: usize = 0;
 
 /// A request that waits for contents.
 #[derive(Debug)]
 struct Rendering {
     request: RequestId,
-    file: u64,
+    file: usize,
     /// The headroom of a fetch; `None`: an open.
     fetch: Option<u32>,
 }
@@ -50,28 +50,26 @@ enum Opened {
 /// The tree automaton.
 #[derive(Debug)]
 pub struct Service {
+    index: u8,
     started: Time,
     opens: Slab<Opened>,
     renderings: Slab<Rendering>,
 }
 
 impl Service {
-    /// The root of every service tree.
-    pub const ROOT: NodeId = NodeId(ROOT);
+    /// Number `index` among the node's trees; its files bear the date `started`.
+    pub fn new(index: u8, started: Time) -> Service {
+        Service { index, started, opens: Slab::new(), renderings: Slab::new() }
+    }
 
-    /// A tree whose files bear the date `started`.
-    pub fn new(started: Time) -> Service {
-        Service { started, opens: Slab::new(), renderings: Slab::new() }
+    /// The root.
+    pub fn root(&self) -> NodeId {
+        NodeId::new(self.index, ROOT)
     }
 
     /// How many files are open.
     pub fn opens(&self) -> usize {
         self.opens.len()
-    }
-
-    /// Attributes of the root.
-    pub fn root_stat(&self) -> Stat {
-        self.stat(ROOT)
     }
 }
 
@@ -86,7 +84,7 @@ impl Automaton for Service {
             Input::Cancel(_) => {}
             // Nodes are numbers here: there is nothing to free.
             Input::Release(_) => {}
-            Input::Close(open) => drop(self.opens.remove(open.0 as usize)),
+            Input::Close(open) => drop(self.opens.remove(open.local())),
             Input::Rendered(ticket, contents) => self.rendered(ticket, contents, out),
             Input::Done(op, done) => unreachable!("{op:?} {done:?}: no operation was asked for"),
         }
@@ -101,7 +99,9 @@ impl Service {
     fn ask(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
         let answer = match request.ask {
             ask if ask.changes() => Err(Error::NotPermitted),
-            Ask::Open { node, .. } if node.0 != ROOT => return self.render(id, node.0, None, out),
+            Ask::Open { node, .. } if node.local() != ROOT => {
+                return self.render(id, node.local(), None, out);
+            }
             Ask::Fetch { path, headroom, .. } => match find_path(&path) {
                 Some(ROOT) => self
                     .open(Opened::Directory)
@@ -114,11 +114,11 @@ impl Service {
         out.push(Output::Reply(id, answer));
     }
 
-    fn render(&mut self, id: RequestId, file: u64, fetch: Option<u32>, out: &mut Vec<Output>) {
+    fn render(&mut self, id: RequestId, file: usize, fetch: Option<u32>, out: &mut Vec<Output>) {
         if self.opens.len() + self.renderings.len() >= OPENS_MAX {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }
-        let (_, topic) = FILES[file as usize - 1];
+        let (_, topic) = FILES[file - 1];
         let ticket = self.renderings.insert(Rendering { request: id, file, fetch });
         out.push(Output::Render(ticket as u64, topic));
     }
@@ -134,7 +134,7 @@ impl Service {
             }
             None => {
                 let open = self.opens.insert(Opened::File(contents));
-                Reply::Opened(OpenId(open as u64), stat)
+                Reply::Opened(OpenId::new(self.index, open), stat)
             }
         };
         out.push(Output::Reply(rendering.request, Ok(reply)));
@@ -143,7 +143,7 @@ impl Service {
     fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
         match ask {
             Ask::Walk { from, names } => self.walk(from, &names),
-            Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.0))),
+            Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.local()))),
             Ask::Open { .. } => {
                 let open = self.open(Opened::Directory)?;
                 Ok(Reply::Opened(open, self.stat(ROOT)))
@@ -162,7 +162,7 @@ impl Service {
     }
 
     fn walk(&self, from: NodeId, names: &[Name]) -> Result<Reply, Error> {
-        let (mut node, mut stats) = (from.0, Vec::new());
+        let (mut node, mut stats) = (from.local(), Vec::new());
         for name in names {
             let next = if node == ROOT { find(name) } else { Err(Error::NotDirectory) };
             match next {
@@ -172,18 +172,18 @@ impl Service {
             }
             stats.push(self.stat(node));
         }
-        Ok(Reply::Walked(stats, Some(NodeId(node))))
+        Ok(Reply::Walked(stats, Some(NodeId::new(self.index, node))))
     }
 
     fn open(&mut self, opened: Opened) -> Result<OpenId, Error> {
         if self.opens.len() + self.renderings.len() >= OPENS_MAX {
             return Err(Error::TooManyOpen);
         }
-        Ok(OpenId(self.opens.insert(opened) as u64))
+        Ok(OpenId::new(self.index, self.opens.insert(opened)))
     }
 
     fn read(&self, open: OpenId, offset: u64, count: usize, room: usize) -> Result<Reply, Error> {
-        let Opened::File(contents) = &self.opens[open.0 as usize] else {
+        let Opened::File(contents) = &self.opens[open.local()] else {
             return Err(Error::IsDirectory);
         };
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(contents.len());
@@ -194,25 +194,26 @@ impl Service {
     }
 
     fn list(&self, open: OpenId, cookie: u64, with_stat: bool) -> Result<Reply, Error> {
-        let Opened::Directory = &self.opens[open.0 as usize] else {
+        let Opened::Directory = &self.opens[open.local()] else {
             return Err(Error::NotDirectory);
         };
-        let entry = |file: u64| {
-            let (name, _) = FILES[file as usize - 1];
+        let first = usize::try_from(cookie).map_or(usize::MAX, |seen| seen.saturating_add(1));
+        let entry = |file: usize| {
+            let (name, _) = FILES[file - 1];
             let name = Name::new(name.as_bytes()).expect("a plain name");
             let stat = with_stat.then(|| self.stat(file));
-            Entry { cookie: file, inode: file, kind: Kind::File, name, stat }
+            Entry { cookie: file as u64, inode: file as u64, kind: Kind::File, name, stat }
         };
-        Ok(Reply::Entries((cookie + 1..=FILES.len() as u64).map(entry).collect()))
+        Ok(Reply::Entries((first..=FILES.len()).map(entry).collect()))
     }
 
-    fn stat(&self, node: u64) -> Stat {
+    fn stat(&self, node: usize) -> Stat {
         let (kind, mode, links) = match node {
             ROOT => (Kind::Directory, 0o555, 2),
             _file => (Kind::File, 0o444, 1),
         };
         let (accessed, modified, changed) = (self.started, self.started, self.started);
-        let (device, inode, block_size) = (DEVICE, node, 4096);
+        let (device, inode, block_size) = (DEVICE, node as u64, 4096);
         Stat {
             kind,
             mode,
@@ -228,15 +229,15 @@ impl Service {
     }
 }
 
-fn find(name: &Name) -> Result<u64, Error> {
+fn find(name: &Name) -> Result<usize, Error> {
     if matches!(name.as_bytes(), b"." | b"..") {
         return Ok(ROOT);
     }
     let index = FILES.iter().position(|(known, _)| known.as_bytes() == name.as_bytes());
-    index.map(|index| index as u64 + 1).ok_or(Error::NotFound)
+    index.map(|index| index + 1).ok_or(Error::NotFound)
 }
 
-fn find_path(path: &[Name]) -> Option<u64> {
+fn find_path(path: &[Name]) -> Option<usize> {
     match path {
         [] => Some(ROOT),
         [name] => find(name).ok(),

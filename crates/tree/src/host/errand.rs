@@ -1,7 +1,7 @@
 //! An errand: one request, waiting for the completion of its one operation.
 
-use super::{Host, Pin};
-use crate::request::{Reply, RequestId};
+use super::Host;
+use crate::request::{Id, Output, Reply, RequestId};
 use base::op::{Done, PathDone};
 use base::{Error, Kind};
 
@@ -11,7 +11,7 @@ pub(super) struct Errand {
     pub(super) request: RequestId,
     pub(super) awaits: Awaits,
     /// Handles that may not be closed before the completion.
-    pub(super) pins: [Option<Pin>; 2],
+    pub(super) pins: [Option<Id>; 2],
 }
 
 /// What an errand waits for.
@@ -54,13 +54,18 @@ impl Awaits {
 }
 
 impl Errand {
-    pub(super) fn pins(&self) -> impl Iterator<Item = Pin> + use<> {
+    pub(super) fn pins(&self) -> impl Iterator<Item = Id> + use<> {
         self.pins.into_iter().flatten()
     }
 }
 
 /// Turns a completion into the reply, and what it brought into nodes and open files.
-pub(super) fn finish(host: &mut Host, awaits: Awaits, done: Done) -> Result<Reply, Error> {
+pub(super) fn finish(
+    host: &mut Host,
+    awaits: Awaits,
+    done: Done,
+    out: &mut Vec<Output>,
+) -> Result<Reply, Error> {
     match (awaits, done) {
         (Awaits::Read, Done::Read(result)) => result.map(Reply::Data),
         (Awaits::Write, Done::Written(result)) => result.map(Reply::Written),
@@ -73,18 +78,18 @@ pub(super) fn finish(host: &mut Host, awaits: Awaits, done: Done) -> Result<Repl
             | Awaits::Remove
             | Awaits::Path,
             Done::Path(result),
-        ) => result.and_then(|done| finish_path(host, done)),
+        ) => result.and_then(|done| finish_path(host, done, out)),
         // The reactor completes every operation with its own shape.
         (awaits, done) => unreachable!("{done:?} for {awaits:?}"),
     }
 }
 
-fn finish_path(host: &mut Host, done: PathDone) -> Result<Reply, Error> {
+fn finish_path(host: &mut Host, done: PathDone, out: &mut Vec<Output>) -> Result<Reply, Error> {
     Ok(match done {
         PathDone::Ok => Reply::Done,
         PathDone::Walked(stats, Ok(file)) => {
             let last = stats.last().expect("a walk that arrived passed a file");
-            let node = host.add_node(file, last);
+            let node = host.arrive(file, last, out);
             Reply::Walked(stats, Some(node))
         }
         PathDone::Walked(stats, Err(error)) if stats.is_empty() => return Err(error),

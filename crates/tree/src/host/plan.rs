@@ -5,10 +5,10 @@
     reason = "each function takes its share of the requests and hands on the rest"
 )]
 
+use super::Host;
 use super::errand::Awaits;
-use super::{Host, Pin};
 use crate::locks::Outcome;
-use crate::request::{Ask, Reply, Request, RequestId};
+use crate::request::{Ask, Id, Reply, Request, RequestId};
 use base::op::{Op, OpId, PathOp};
 use base::{Caller, Error, Name};
 
@@ -19,7 +19,7 @@ pub(super) enum Plan {
     /// When a lock is granted.
     Wait,
     /// By an operation.
-    Run { pins: [Option<Pin>; 2], awaits: Awaits, op: Op },
+    Run { pins: [Option<Id>; 2], awaits: Awaits, op: Op },
 }
 
 impl Host {
@@ -28,7 +28,7 @@ impl Host {
         let caller = request.caller;
         match request.ask {
             Ask::Walk { from, names } if names.is_empty() => {
-                self.handle_mut(Pin::Node(from)).users += 1;
+                self.handle_mut(Id::Node(from)).users += 1;
                 Plan::Answer(Ok(Reply::Walked(Vec::new(), Some(from))))
             }
             ask @ (Ask::Read { .. } | Ask::Write { .. } | Ask::Sync { .. }) => {
@@ -40,7 +40,7 @@ impl Host {
     }
 
     fn plan_io(&self, id: OpId, caller: Caller, ask: Ask) -> Plan {
-        let pins = pins(&ask);
+        let pins = ask.ids();
         let (awaits, op) = match ask {
             Ask::Read { open, offset, count, headroom } => {
                 let file = self.open_file(open);
@@ -61,7 +61,7 @@ impl Host {
     fn lock(&mut self, id: RequestId, ask: Ask) -> Plan {
         match ask {
             Ask::Lock { open, lock, wait } => {
-                let key = self.handle(Pin::Open(open)).key;
+                let key = self.handle(Id::Open(open)).key;
                 match self.locks.request(key, open, lock, wait.then_some(id)) {
                     Ok(Outcome::Granted) => Plan::Answer(Ok(Reply::Locked)),
                     Ok(Outcome::Blocked) => Plan::Answer(Ok(Reply::Blocked)),
@@ -70,7 +70,7 @@ impl Host {
                 }
             }
             Ask::GetLock { open, lock } => {
-                let key = self.handle(Pin::Open(open)).key;
+                let key = self.handle(Id::Open(open)).key;
                 Plan::Answer(Ok(Reply::Conflict(self.locks.conflict(key, &lock).cloned())))
             }
             other => unreachable!("{other:?} is no lock"),
@@ -78,7 +78,7 @@ impl Host {
     }
 
     fn plan_path(&self, id: OpId, caller: Caller, ask: Ask) -> Plan {
-        let pins = pins(&ask);
+        let pins = ask.ids();
         let awaits = match ask {
             Ask::Walk { .. } => Awaits::Walk,
             Ask::Fetch { .. } => Awaits::Fetch,
@@ -113,7 +113,7 @@ impl Host {
 
     fn path_op(&self, ask: Ask) -> PathOp {
         let file = |node| self.file(node);
-        let root = file(Host::ROOT);
+        let root = file(self.root());
         match ask {
             Ask::Walk { from, names } => PathOp::Walk { root, from: file(from), names },
             Ask::Fetch { path, read_max, headroom } => {
@@ -144,7 +144,7 @@ impl Host {
     /// What makes, moves and removes entries.
     fn entry_op(&self, ask: Ask) -> PathOp {
         let file = |node| self.file(node);
-        let root = file(Host::ROOT);
+        let root = file(self.root());
         match ask {
             Ask::Create { dir, name, access, exclusive, mode, gid } => {
                 PathOp::Create { dir: file(dir), name, access, exclusive, mode, gid }
@@ -173,41 +173,6 @@ impl Host {
             Ask::RemoveNode { node } => PathOp::RemoveFile { root, file: file(node) },
             other => unreachable!("{other:?} makes, moves or removes nothing"),
         }
-    }
-}
-
-/// The handles a request uses.
-fn pins(ask: &Ask) -> [Option<Pin>; 2] {
-    let node = |id: &crate::NodeId| Some(Pin::Node(*id));
-    let open = |id: &crate::OpenId| Some(Pin::Open(*id));
-    match ask {
-        Ask::Walk { from: one, .. }
-        | Ask::Stat { node: one }
-        | Ask::Open { node: one, .. }
-        | Ask::Create { dir: one, .. }
-        | Ask::MakeDir { dir: one, .. }
-        | Ask::Symlink { dir: one, .. }
-        | Ask::MakeNode { dir: one, .. }
-        | Ask::ReadLink { node: one }
-        | Ask::Remove { dir: one, .. }
-        | Ask::RemoveNode { node: one }
-        | Ask::StatFs { node: one }
-        | Ask::GetAttr { node: one, .. }
-        | Ask::SetAttr { node: one, .. }
-        | Ask::ListAttrs { node: one }
-        | Ask::RemoveAttr { node: one, .. } => [node(one), None],
-        Ask::SetStat { node: one, open: other, .. } => [node(one), other.as_ref().and_then(open)],
-        Ask::Link { node: one, dir: two, .. } | Ask::Rename { from: one, to: two, .. } => {
-            [node(one), node(two)]
-        }
-        Ask::RenameNode { node: one, to, .. } => [node(one), to.as_ref().and_then(node)],
-        Ask::Read { open: one, .. }
-        | Ask::Write { open: one, .. }
-        | Ask::Sync { open: one, .. }
-        | Ask::List { open: one, .. }
-        | Ask::Lock { open: one, .. }
-        | Ask::GetLock { open: one, .. } => [open(one), None],
-        Ask::Fetch { .. } | Ask::Identify { .. } => [None, None],
     }
 }
 

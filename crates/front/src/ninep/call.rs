@@ -1,0 +1,236 @@
+//! A call: one message of the client on its way to an answer.
+//!
+//! Most calls ask once. Those that ask several times (attach, create of 9P2000 …) are machines
+//! whose state says what they wait for; [`super::Session::resume`] moves them on.
+
+use super::fid::{Claim, Fid, Fids, Openness};
+use crate::Output;
+use base::{Access, Buf, Caller, Error, Kind, Name, SetStat};
+use tree::{Ask, NodeId, OpenId, Reply};
+use wire::ninep::Rmessage;
+
+/// A message under way.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// `None`: given up; nobody waits for the answer.
+    pub(super) tag: Option<u16>,
+    pub(super) awaits: Await,
+    /// Flushes that wait for this call's answer, in order.
+    pub(super) flushes: Vec<u16>,
+    /// Bytes it asked for, which count against the connection's limit.
+    pub(super) bytes: usize,
+}
+
+/// What a call does next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Ask, and wait.
+    Ask(Await, Caller, Ask),
+    /// Answer.
+    Say(Buf),
+}
+
+/// What a call waits for.
+#[derive(Debug)]
+pub(super) enum Await {
+    /// Nothing: it is being moved on.
+    Nothing,
+    /// Who the client is; then the root, or the place it named.
+    Identify { fid: u32, path: Vec<Name> },
+    /// The place to attach to.
+    Attach { fid: u32, caller: Caller },
+    /// The end of a walk of so many names.
+    Walk { fid: u32, newfid: u32, wanted: usize, last: Option<Name> },
+    /// The file opened.
+    Open { claim: Claim, access: Access, remove: bool },
+    /// The attributes of the directory that a 9P2000 file is going to be made in.
+    CreateMode { claim: Claim, name: Name, perm: u32, access: Access, remove: bool },
+    /// The new file.
+    Create { claim: Claim, name: Name, access: Access, remove: bool },
+    /// The new 9P2000 directory.
+    CreateDir { claim: Claim, name: Name, access: Access, remove: bool },
+    /// The way to the new 9P2000 directory.
+    CreateDirWalk { claim: Claim, name: Name, access: Access, remove: bool },
+    /// Bytes of a file.
+    Read,
+    /// Entries of a directory, for 9P2000.
+    ReadEntries { fid: u32, count: u32 },
+    /// Entries of a directory, for 9P2000.L.
+    Readdir { count: u32 },
+    /// The count of bytes written.
+    Write,
+    /// Attributes, for `Tgetattr`.
+    Getattr,
+    /// Attributes, for `Tstat`.
+    Stat { fid: u32 },
+    /// Attributes changed by `Twstat`; then perhaps a new name.
+    Wstat { fid: u32, rename: Option<Name> },
+    /// The new name set by `Twstat`.
+    WstatRename { fid: u32, name: Name },
+    /// The new symbolic link, directory or special file: which answer its qid goes into.
+    Make { code: u8 },
+    /// Success, which this answer tells.
+    Success { code: u8 },
+    /// What a link says.
+    Readlink,
+    /// How full the tree is.
+    Statfs,
+    /// A reference to the node whose attribute a new fid is going to read.
+    AttrNode { fid: u32, newfid: u32, name: Vec<u8> },
+    /// The attribute's value.
+    AttrValue { newfid: u32, node: NodeId, caller: Caller, kind: Kind },
+    /// The attribute set, by clunking the fid that held its value.
+    AttrSet { file: Fid },
+    /// The file removed, by clunking or `Tremove`; the fid is gone already.
+    Remove { code: u8, file: Fid },
+    /// The lock.
+    Lock,
+    /// Who is in the way of a lock.
+    Getlock,
+}
+
+impl Await {
+    /// Whether nothing changes whether or not the call ends, so that it can be given up.
+    pub(super) fn only_looks(&self) -> bool {
+        match self {
+            Await::Identify { .. }
+            | Await::Attach { .. }
+            | Await::Walk { .. }
+            | Await::Read
+            | Await::ReadEntries { .. }
+            | Await::Readdir { .. }
+            | Await::Getattr
+            | Await::Stat { .. }
+            | Await::Readlink
+            | Await::Statfs
+            | Await::AttrNode { .. }
+            | Await::AttrValue { .. }
+            | Await::Getlock => true,
+            Await::Nothing
+            | Await::Open { .. }
+            | Await::CreateMode { .. }
+            | Await::Create { .. }
+            | Await::CreateDir { .. }
+            | Await::CreateDirWalk { .. }
+            | Await::Write
+            | Await::Wstat { .. }
+            | Await::WstatRename { .. }
+            | Await::Make { .. }
+            | Await::Success { .. }
+            | Await::AttrSet { .. }
+            | Await::Remove { .. }
+            | Await::Lock => false,
+        }
+    }
+
+    /// How many bytes count against the limit while it waits.
+    pub(super) fn bytes(&self, ask: &Ask) -> usize {
+        let carried = match (self, ask) {
+            (Await::ReadEntries { count, .. } | Await::Readdir { count }, _) => *count as usize,
+            (_, Ask::Read { count, .. }) => *count as usize,
+            (_, Ask::Write { data, .. }) => data.capacity(),
+            (_, _) => 0,
+        };
+        carried + size_of::<Call>()
+    }
+
+    /// Gives back what a call that comes to nothing, or to its end, has held.
+    pub(super) fn end(self, fids: &mut Fids, out: &mut Vec<Output>) {
+        match self {
+            Await::Open { claim, .. }
+            | Await::Create { claim, .. }
+            | Await::CreateMode { claim, .. }
+            | Await::CreateDir { claim, .. }
+            | Await::CreateDirWalk { claim, .. } => fids.unclaim(claim),
+            Await::AttrValue { node, .. } => out.push(Output::Release(node)),
+            Await::AttrSet { file } | Await::Remove { file, .. } => file.forget(out),
+            Await::Nothing
+            | Await::Identify { .. }
+            | Await::Attach { .. }
+            | Await::Walk { .. }
+            | Await::Read
+            | Await::ReadEntries { .. }
+            | Await::Readdir { .. }
+            | Await::Write
+            | Await::Getattr
+            | Await::Stat { .. }
+            | Await::Wstat { .. }
+            | Await::WstatRename { .. }
+            | Await::Make { .. }
+            | Await::Success { .. }
+            | Await::Readlink
+            | Await::Statfs
+            | Await::AttrNode { .. }
+            | Await::Lock
+            | Await::Getlock => {}
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Await::Nothing => "nothing",
+            Await::Identify { .. } => "identify",
+            Await::Attach { .. } => "attach",
+            Await::Walk { .. } => "walk",
+            Await::Open { .. } => "open",
+            Await::CreateMode { .. }
+            | Await::Create { .. }
+            | Await::CreateDir { .. }
+            | Await::CreateDirWalk { .. } => "create",
+            Await::Read => "read",
+            Await::ReadEntries { .. } | Await::Readdir { .. } => "list",
+            Await::Write => "write",
+            Await::Getattr | Await::Stat { .. } => "stat",
+            Await::Wstat { .. } | Await::WstatRename { .. } => "set_stat",
+            Await::Make { .. } => "make",
+            Await::Success { .. } => "change",
+            Await::Readlink => "read_link",
+            Await::Statfs => "stat_fs",
+            Await::AttrNode { .. } | Await::AttrValue { .. } | Await::AttrSet { .. } => "attr",
+            Await::Remove { .. } => "remove",
+            Await::Lock => "lock",
+            Await::Getlock => "get_lock",
+        }
+    }
+}
+
+/// Throws an answer away that nobody waits for: gives back what it brought.
+pub(super) fn discard(reply: Result<Reply, Error>, out: &mut Vec<Output>) {
+    match reply {
+        Ok(Reply::Walked(_, Some(node))) => out.push(Output::Release(node)),
+        Ok(Reply::Opened(open, _) | Reply::Fetched(_, _, Some(open))) => {
+            out.push(Output::Close(open));
+        }
+        Ok(Reply::Created(node, open, _)) => {
+            out.extend([Output::Close(open), Output::Release(node)]);
+        }
+        Ok(_) | Err(_) => {}
+    }
+}
+
+/// A whole message.
+pub(super) fn encode(tag: u16, message: &Rmessage<'_>) -> Buf {
+    let mut bytes = Vec::with_capacity(64);
+    message.encode(tag, &mut bytes);
+    Buf::from(bytes)
+}
+
+/// How an opened file or directory is kept in a fid.
+pub(super) fn opened(kind: Kind, open: OpenId, access: Access, remove: bool) -> Openness {
+    match kind {
+        Kind::Directory => {
+            Openness::Directory { open, cursor: super::fid::Cursor::default(), remove }
+        }
+        Kind::File
+        | Kind::Symlink
+        | Kind::Fifo
+        | Kind::Socket
+        | Kind::CharDevice
+        | Kind::BlockDevice => Openness::File { open, access, remove },
+    }
+}
+
+/// Whether a change of attributes changes nothing.
+pub(super) fn is_nothing(set: &SetStat) -> bool {
+    *set == SetStat::default()
+}

@@ -1,0 +1,174 @@
+//! Fids: the client's names for files.
+
+use crate::Output;
+use base::op::Entry;
+use base::{Access, Caller, Error, Kind};
+use std::collections::{BTreeMap, VecDeque};
+use tree::{NodeId, OpenId};
+
+/// A file as the client knows it.
+#[derive(Debug)]
+pub(super) struct Fid {
+    pub(super) node: NodeId,
+    pub(super) caller: Caller,
+    pub(super) kind: Kind,
+    /// The last name of the walk that led here; 9P2000 shows it.
+    pub(super) name: Vec<u8>,
+    pub(super) openness: Openness,
+}
+
+/// The right to open a fid, held by one call. The fid may be clunked and its number taken for
+/// another file before the call ends; the serial number tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) fid: u32,
+    serial: u64,
+}
+
+/// What can be done through a fid.
+#[derive(Debug)]
+pub(super) enum Openness {
+    /// Walk, stat, open.
+    Closed,
+    /// Nothing before the call that claimed it has opened it.
+    Opening { serial: u64 },
+    /// Read and write a file.
+    File {
+        open: OpenId,
+        access: Access,
+        /// Remove it when the fid is clunked (9P2000's `ORCLOSE`).
+        remove: bool,
+    },
+    /// Read a directory.
+    Directory { open: OpenId, cursor: Cursor, remove: bool },
+    /// Read the value of an extended attribute, or the list of them.
+    AttrRead { value: Vec<u8> },
+    /// Write the value of an extended attribute, which is set when the fid is clunked.
+    AttrWrite { name: Vec<u8>, value: Vec<u8>, size: usize, flags: u32 },
+}
+
+/// Where a 9P2000 client is in a directory: it may only go on or start again (read(5)).
+#[derive(Debug, Default)]
+pub(super) struct Cursor {
+    /// The only offset but zero that may be read next.
+    pub(super) offset: u64,
+    /// The cookie of the last entry taken from the tree.
+    pub(super) cookie: u64,
+    /// Entries taken from the tree that did not fit the last answer.
+    pub(super) ahead: VecDeque<Entry>,
+}
+
+impl Fid {
+    /// The open file behind it, whatever it is.
+    pub(super) fn open(&self) -> Option<OpenId> {
+        match self.openness {
+            Openness::File { open, .. } | Openness::Directory { open, .. } => Some(open),
+            Openness::Closed
+            | Openness::Opening { .. }
+            | Openness::AttrRead { .. }
+            | Openness::AttrWrite { .. } => None,
+        }
+    }
+
+    /// The open file behind it, if it may be written.
+    pub(super) fn open_for_writing(&self) -> Option<OpenId> {
+        match self.openness {
+            Openness::File { open, access, .. } if access.write => Some(open),
+            Openness::File { .. }
+            | Openness::Directory { .. }
+            | Openness::Closed
+            | Openness::Opening { .. }
+            | Openness::AttrRead { .. }
+            | Openness::AttrWrite { .. } => None,
+        }
+    }
+
+    /// Gives back what it holds.
+    pub(super) fn forget(self, out: &mut Vec<Output>) {
+        if let Some(open) = self.open() {
+            out.push(Output::Close(open));
+        }
+        out.push(Output::Release(self.node));
+    }
+}
+
+/// All fids of a connection.
+#[derive(Debug)]
+pub(super) struct Fids {
+    fids: BTreeMap<u32, Fid>,
+    limit: usize,
+    /// Claims handed out so far.
+    claims: u64,
+}
+
+impl Fids {
+    pub(super) fn new(limit: usize) -> Fids {
+        Fids { fids: BTreeMap::new(), limit, claims: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.fids.len()
+    }
+
+    /// `Invalid` stands for an unknown fid, as `EBADF` would for a file descriptor.
+    pub(super) fn get(&self, fid: u32) -> Result<&Fid, Error> {
+        self.fids.get(&fid).ok_or(Error::Invalid)
+    }
+
+    pub(super) fn get_mut(&mut self, fid: u32) -> Result<&mut Fid, Error> {
+        self.fids.get_mut(&fid).ok_or(Error::Invalid)
+    }
+
+    /// Claims a fid for opening; nobody else may open it meanwhile.
+    pub(super) fn claim(&mut self, fid: u32) -> Result<Claim, Error> {
+        let serial = self.claims + 1;
+        let file = self.get_mut(fid)?;
+        let Openness::Closed = file.openness else { return Err(Error::Invalid) };
+        file.openness = Openness::Opening { serial };
+        self.claims = serial;
+        Ok(Claim { fid, serial })
+    }
+
+    /// The fid that was claimed, if it is still the same.
+    pub(super) fn claimed(&mut self, claim: Claim) -> Option<&mut Fid> {
+        let file = self.fids.get_mut(&claim.fid)?;
+        matches!(file.openness, Openness::Opening { serial } if serial == claim.serial)
+            .then_some(file)
+    }
+
+    /// Opening failed; the fid can be opened again.
+    pub(super) fn unclaim(&mut self, claim: Claim) {
+        if let Some(file) = self.claimed(claim) {
+            file.openness = Openness::Closed;
+        }
+    }
+
+    /// Whether `fid` can be given to a new file.
+    pub(super) fn expect_free(&self, fid: u32) -> Result<(), Error> {
+        if self.fids.contains_key(&fid) || fid == wire::ninep::NO_FID {
+            return Err(Error::Invalid);
+        }
+        if self.fids.len() >= self.limit { Err(Error::TooManyOpen) } else { Ok(()) }
+    }
+
+    /// Binds `fid`; if the client took the number meanwhile for something else, the new file is
+    /// given back and the later binding stays.
+    pub(super) fn bind(&mut self, fid: u32, file: Fid, out: &mut Vec<Output>) -> Result<(), Error> {
+        if let Err(error) = self.expect_free(fid) {
+            file.forget(out);
+            return Err(error);
+        }
+        self.fids.insert(fid, file);
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, fid: u32) -> Result<Fid, Error> {
+        self.fids.remove(&fid).ok_or(Error::Invalid)
+    }
+
+    pub(super) fn forget_all(&mut self, out: &mut Vec<Output>) {
+        for (_, fid) in std::mem::take(&mut self.fids) {
+            fid.forget(out);
+        }
+    }
+}

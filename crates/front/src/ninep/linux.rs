@@ -1,0 +1,390 @@
+//! The messages of 9P2000.L.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "each function takes its share of the messages and answers and hands on the rest"
+)]
+
+use super::Session;
+use super::call::{Await, Next, encode};
+use super::fid::{Fid, Openness};
+use super::shared::{Started, bare, opened};
+use super::translate::{self, flags};
+use crate::{Identity, Output};
+use base::op::Entry;
+use base::{Access, Error, Kind, Name, SetStat, SetTime, Stat, StatFs, Time};
+use tree::request::{Lock, LockKind, Owner};
+use tree::{Ask, NodeId, Reply};
+use wire::ninep::{Data, IO_HEADER_SIZE, Qid, Rmessage, Tmessage, dirent_size, put_dirent};
+
+/// Largest extended attribute (Linux `XATTR_SIZE_MAX`).
+const ATTR_SIZE_MAX: u64 = 65_536;
+
+/// The fields of `Rgetattr` that are always filled in (`P9_STATS_BASIC`).
+const STATS_BASIC: u64 = 0x7ff;
+
+impl Session {
+    pub(super) fn start_linux(&mut self, tag: u16, message: Tmessage<'_>) -> Started {
+        match message {
+            Tmessage::Lopen { fid, flags } => self.lopen(fid, flags),
+            Tmessage::Lcreate { fid, name, flags, mode, gid } => {
+                let (name, dir) = (Name::new(name)?, self.node(fid)?);
+                let access = translate::linux_access(flags)?;
+                let (caller, claim) = (self.caller(fid)?, self.fids.claim(fid)?);
+                let (exclusive, gid) = (flags & flags::EXCL != 0, self.group(gid));
+                let awaits = Await::Create { claim, name: name.clone(), access, remove: false };
+                let mode = mode & 0o7777;
+                let ask = Ask::Create { dir, name, access, exclusive, mode, gid };
+                Ok(Next::Ask(awaits, caller, ask))
+            }
+            Tmessage::Getattr { fid, .. } => {
+                let ask = Ask::Stat { node: self.node(fid)? };
+                Ok(Next::Ask(Await::Getattr, self.caller(fid)?, ask))
+            }
+            Tmessage::Setattr { fid, .. } => {
+                let set = set_stat(&message);
+                let file = self.fids.get(fid)?;
+                let (node, open) = (file.node, file.open_for_writing());
+                let ask = Ask::SetStat { node, open, set };
+                Ok(Next::Ask(Await::Success { code: 27 }, file.caller.clone(), ask))
+            }
+            Tmessage::Readdir { fid, offset, count } => {
+                let count = count.min(self.msize - IO_HEADER_SIZE);
+                let file = self.fids.get(fid)?;
+                let Openness::Directory { open, .. } = file.openness else {
+                    return Err(Error::NotDirectory);
+                };
+                let ask = Ask::List { open, cookie: offset, bytes_max: count, with_stat: false };
+                Ok(Next::Ask(Await::Readdir { count }, file.caller.clone(), ask))
+            }
+            Tmessage::Fsync { fid, data_only } => {
+                let file = self.fids.get(fid)?;
+                let open = file.open().ok_or(Error::Invalid)?;
+                let ask = Ask::Sync { open, data_only: data_only.is_some_and(|only| only != 0) };
+                Ok(Next::Ask(Await::Success { code: 51 }, file.caller.clone(), ask))
+            }
+            Tmessage::Lock { .. } | Tmessage::Getlock { .. } => self.lock(&message),
+            Tmessage::Statfs { fid } => {
+                let ask = Ask::StatFs { node: self.node(fid)? };
+                Ok(Next::Ask(Await::Statfs, self.caller(fid)?, ask))
+            }
+            Tmessage::Readlink { fid } => {
+                let ask = Ask::ReadLink { node: self.node(fid)? };
+                Ok(Next::Ask(Await::Readlink, self.caller(fid)?, ask))
+            }
+            Tmessage::Xattrwalk { fid, newfid, name } => {
+                self.fids.expect_free(newfid)?;
+                let ask = Ask::Walk { from: self.node(fid)?, names: Vec::new() };
+                let awaits = Await::AttrNode { fid, newfid, name: name.to_vec() };
+                Ok(Next::Ask(awaits, self.caller(fid)?, ask))
+            }
+            Tmessage::Xattrcreate { fid, name, size, flags } => {
+                if size > ATTR_SIZE_MAX {
+                    return Err(Error::AttributeTooLarge);
+                }
+                let file = self.fids.get_mut(fid)?;
+                let Openness::Closed = file.openness else { return Err(Error::Invalid) };
+                let (name, size) = (name.to_vec(), usize::try_from(size).expect("64 KiB"));
+                file.openness = Openness::AttrWrite { name, value: Vec::new(), size, flags };
+                Ok(Next::Say(encode(tag, &Rmessage::Xattrcreate {})))
+            }
+            message => self.start_entry(message),
+        }
+    }
+
+    /// What makes, moves and removes entries.
+    fn start_entry(&mut self, message: Tmessage<'_>) -> Started {
+        let (fid, awaits, ask) = match message {
+            Tmessage::Mkdir { dfid, name, mode, gid } => {
+                let (dir, name, gid) = (self.node(dfid)?, Name::new(name)?, self.group(gid));
+                let ask = Ask::MakeDir { dir, name, mode: mode & 0o7777, gid };
+                (dfid, Await::Make { code: 73 }, ask)
+            }
+            Tmessage::Symlink { dfid, name, target, gid } => {
+                let (dir, name, gid) = (self.node(dfid)?, Name::new(name)?, self.group(gid));
+                let ask = Ask::Symlink { dir, name, target: target.to_vec(), gid };
+                (dfid, Await::Make { code: 17 }, ask)
+            }
+            Tmessage::Mknod { dfid, name, mode, major, minor, gid } => {
+                let (dir, name, gid) = (self.node(dfid)?, Name::new(name)?, self.group(gid));
+                let kind = Kind::from_mode(mode).ok_or(Error::Invalid)?;
+                let (mode, device) = (mode & 0o7777, translate::device(major, minor));
+                let ask = Ask::MakeNode { dir, name, kind, mode, device, gid };
+                (dfid, Await::Make { code: 19 }, ask)
+            }
+            Tmessage::Link { dfid, fid, name } => {
+                let (dir, node, name) = (self.node(dfid)?, self.node(fid)?, Name::new(name)?);
+                (dfid, Await::Success { code: 71 }, Ask::Link { node, dir, name })
+            }
+            Tmessage::Rename { fid, dfid, name } => {
+                let (node, to, new_name) = (self.node(fid)?, self.node(dfid)?, Name::new(name)?);
+                let ask = Ask::RenameNode { node, to: Some(to), new_name };
+                (fid, Await::Success { code: 21 }, ask)
+            }
+            Tmessage::Renameat { olddirfid, oldname, newdirfid, newname } => {
+                let (from, to) = (self.node(olddirfid)?, self.node(newdirfid)?);
+                let (name, new_name) = (Name::new(oldname)?, Name::new(newname)?);
+                let ask = Ask::Rename { from, name, to, new_name };
+                (olddirfid, Await::Success { code: 75 }, ask)
+            }
+            Tmessage::Unlinkat { dfid, name, flags } => {
+                const REMOVEDIR: u32 = 0x200;
+                let (dir, name) = (self.node(dfid)?, Name::new(name)?);
+                let directory = Some(flags & REMOVEDIR != 0);
+                (dfid, Await::Success { code: 77 }, Ask::Remove { dir, name, directory })
+            }
+            // The messages of 9P2000 that .L replaced.
+            _other => return Err(Error::Unsupported),
+        };
+        Ok(Next::Ask(awaits, self.caller(fid)?, ask))
+    }
+
+    fn lopen(&mut self, fid: u32, flags: u32) -> Started {
+        let file = self.fids.get(fid)?;
+        let (node, caller) = (file.node, file.caller.clone());
+        if flags & flags::DIRECTORY != 0 && file.kind != Kind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        let access = translate::linux_access(flags)?;
+        let claim = self.fids.claim(fid)?;
+        let awaits = Await::Open { claim, access, remove: false };
+        Ok(Next::Ask(awaits, caller, Ask::Open { node, access }))
+    }
+
+    fn lock(&self, message: &Tmessage<'_>) -> Started {
+        const BLOCK: u32 = 1;
+        let (fid, kind, flags, start, length, process, client) = match message {
+            Tmessage::Lock { fid, kind, flags, start, length, proc_id, client_id } => {
+                (*fid, *kind, Some(*flags), *start, *length, *proc_id, *client_id)
+            }
+            Tmessage::Getlock { fid, kind, start, length, proc_id, client_id } => {
+                (*fid, *kind, None, *start, *length, *proc_id, *client_id)
+            }
+            other => unreachable!("{other:?} is about no lock"),
+        };
+        let kind = match kind {
+            0 => LockKind::Shared,
+            1 => LockKind::Exclusive,
+            2 => LockKind::None,
+            _unknown => return Err(Error::Invalid),
+        };
+        let file = self.fids.get(fid)?;
+        let open = file.open().ok_or(Error::Invalid)?;
+        let owner = Owner { client: client.to_vec(), process };
+        let lock = Lock::new(kind, start, length, owner)?;
+        Ok(match flags {
+            Some(flags) => {
+                let ask = Ask::Lock { open, lock, wait: flags & BLOCK != 0 };
+                Next::Ask(Await::Lock, file.caller.clone(), ask)
+            }
+            None => Next::Ask(Await::Getlock, file.caller.clone(), Ask::GetLock { open, lock }),
+        })
+    }
+
+    pub(super) fn resume_linux(
+        &mut self,
+        tag: u16,
+        awaits: Await,
+        reply: Reply,
+        out: &mut Vec<Output>,
+    ) -> Started {
+        let message = match (awaits, reply) {
+            (Await::Open { claim, access, remove }, Reply::Opened(open, stat)) => {
+                let Some(fid) = self.fids.claimed(claim) else {
+                    out.push(Output::Close(open));
+                    return Err(Error::Invalid);
+                };
+                fid.openness = opened(stat.kind, open, access, remove);
+                let (qid, iounit) = (self.qid(&stat), self.iounit());
+                encode(tag, &Rmessage::Lopen { qid, iounit })
+            }
+            (Await::Create { claim, name, access, remove }, Reply::Created(node, open, stat)) => {
+                self.created((node, open), &stat, claim, name, access, remove, out)?;
+                let (qid, iounit) = (self.qid(&stat), self.iounit());
+                encode(tag, &Rmessage::Lcreate { qid, iounit })
+            }
+            (Await::Getattr, Reply::Stat(stat)) => encode(tag, &getattr(&stat, self.qid(&stat))),
+            (Await::Make { code }, Reply::Stat(stat)) => encode(tag, &made(code, self.qid(&stat))),
+            (Await::Success { code }, Reply::Done | Reply::Stat(_)) => encode(tag, &bare(code)),
+            (Await::Readdir { count }, Reply::Entries(entries)) => {
+                let data = self.dirents(&entries, count as usize);
+                encode(tag, &Rmessage::Readdir { data: Data(&data) })
+            }
+            (Await::Statfs, Reply::StatFs(stat)) => encode(tag, &statfs(&stat)),
+            (Await::Readlink, Reply::Bytes(target)) => {
+                encode(tag, &Rmessage::Readlink { target: &target })
+            }
+            (Await::AttrNode { fid, newfid, name }, Reply::Walked(_, Some(node))) => {
+                return self.attr_value(fid, newfid, node, name, out);
+            }
+            (Await::AttrValue { newfid, node, caller, kind }, Reply::Bytes(value)) => {
+                let size = value.len() as u64;
+                let openness = Openness::AttrRead { value };
+                let file = Fid { node, caller, kind, name: Vec::new(), openness };
+                self.fids.bind(newfid, file, out)?;
+                encode(tag, &Rmessage::Xattrwalk { size })
+            }
+            (Await::Lock, Reply::Locked) => encode(tag, &Rmessage::Lock { status: 0 }),
+            (Await::Lock, Reply::Blocked) => encode(tag, &Rmessage::Lock { status: 1 }),
+            (Await::Getlock, Reply::Conflict(lock)) => encode(tag, &getlock(lock.as_ref())),
+            // Trees answer what was asked.
+            (awaits, reply) => unreachable!("{reply:?} for {awaits:?}"),
+        };
+        Ok(Next::Say(message))
+    }
+
+    /// Binds a new file to the fid of its directory.
+    #[allow(clippy::too_many_arguments, reason = "the parts of one answer and one call")]
+    pub(super) fn created(
+        &mut self,
+        (node, open): (NodeId, tree::OpenId),
+        stat: &Stat,
+        claim: super::fid::Claim,
+        name: Name,
+        access: Access,
+        remove: bool,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Error> {
+        let Some(fid) = self.fids.claimed(claim) else {
+            out.extend([Output::Close(open), Output::Release(node)]);
+            return Err(Error::Invalid);
+        };
+        out.push(Output::Release(fid.node));
+        (fid.node, fid.kind, fid.name) = (node, stat.kind, name.as_bytes().to_vec());
+        fid.openness = opened(stat.kind, open, access, remove);
+        Ok(())
+    }
+
+    fn attr_value(
+        &mut self,
+        fid: u32,
+        newfid: u32,
+        node: NodeId,
+        name: Vec<u8>,
+        out: &mut Vec<Output>,
+    ) -> Started {
+        let Ok(file) = self.fids.get(fid) else {
+            out.push(Output::Release(node));
+            return Err(Error::Invalid);
+        };
+        let (caller, kind) = (file.caller.clone(), file.kind);
+        let ask = match name.is_empty() {
+            true => Ask::ListAttrs { node },
+            false => Ask::GetAttr { node, name },
+        };
+        Ok(Next::Ask(Await::AttrValue { newfid, node, caller: caller.clone(), kind }, caller, ask))
+    }
+
+    fn dirents(&self, entries: &[Entry], count: usize) -> Vec<u8> {
+        let mut data = Vec::with_capacity(count.min(64 << 10));
+        for entry in entries {
+            if data.len() + dirent_size(entry.name.as_bytes()) > count {
+                break;
+            }
+            let device = self.export.device;
+            let (kind, inode) = (entry.kind, entry.inode);
+            let stat = Stat { kind, inode, device, ..Stat::default() };
+            let qid = Qid { version: 0, ..translate::qid(&stat, device) };
+            put_dirent(qid, entry.cookie, kind.dirent_type(), entry.name.as_bytes(), &mut data);
+        }
+        data
+    }
+
+    pub(super) fn node(&self, fid: u32) -> Result<NodeId, Error> {
+        self.fids.get(fid).map(|fid| fid.node)
+    }
+
+    /// The group a client chooses for a new file, if clients are believed.
+    fn group(&self, gid: u32) -> Option<u32> {
+        (self.identity == Identity::Claimed && gid != u32::MAX).then_some(gid)
+    }
+}
+
+/// What `Tsetattr` changes (`P9_ATTR_…`).
+fn set_stat(message: &Tmessage<'_>) -> SetStat {
+    let Tmessage::Setattr { valid, mode, uid, gid, size, .. } = *message else {
+        unreachable!("{message:?} sets nothing");
+    };
+    let Tmessage::Setattr { atime_sec, atime_nsec, mtime_sec, mtime_nsec, .. } = *message else {
+        unreachable!("{message:?} sets nothing");
+    };
+    let has = |bit: u32| valid & bit != 0;
+    let time = |bit: u32, explicit: u32, secs: u64, nanos: u64| {
+        let nanos = u32::try_from(nanos).unwrap_or(0).min(999_999_999);
+        let at = SetTime::At(Time { secs: secs.cast_signed(), nanos });
+        has(bit).then_some(if has(explicit) { at } else { SetTime::Now })
+    };
+    SetStat {
+        mode: has(1).then_some(mode & 0o7777),
+        uid: has(2).then_some(uid),
+        gid: has(4).then_some(gid),
+        size: has(8).then_some(size),
+        accessed: time(0x10, 0x80, atime_sec, atime_nsec),
+        modified: time(0x20, 0x100, mtime_sec, mtime_nsec),
+    }
+}
+
+fn getattr(stat: &Stat, qid: Qid) -> Rmessage<'static> {
+    Rmessage::Getattr {
+        valid: STATS_BASIC,
+        qid,
+        mode: stat.full_mode(),
+        uid: stat.uid,
+        gid: stat.gid,
+        nlink: stat.links.into(),
+        rdev: stat.special_device,
+        size: stat.size,
+        blksize: stat.block_size.into(),
+        blocks: stat.blocks,
+        atime_sec: stat.accessed.secs.cast_unsigned(),
+        atime_nsec: stat.accessed.nanos.into(),
+        mtime_sec: stat.modified.secs.cast_unsigned(),
+        mtime_nsec: stat.modified.nanos.into(),
+        ctime_sec: stat.changed.secs.cast_unsigned(),
+        ctime_nsec: stat.changed.nanos.into(),
+        btime_sec: 0,
+        btime_nsec: 0,
+        generation: 0,
+        data_version: 0,
+    }
+}
+
+fn made(code: u8, qid: Qid) -> Rmessage<'static> {
+    match code {
+        17 => Rmessage::Symlink { qid },
+        19 => Rmessage::Mknod { qid },
+        73 => Rmessage::Mkdir { qid },
+        other => unreachable!("{other} carries no qid"),
+    }
+}
+
+fn statfs(stat: &StatFs) -> Rmessage<'static> {
+    Rmessage::Statfs {
+        kind: stat.kind,
+        bsize: stat.block_size,
+        blocks: stat.blocks,
+        bfree: stat.blocks_free,
+        bavail: stat.blocks_available,
+        files: stat.files,
+        ffree: stat.files_free,
+        fsid: stat.id,
+        namelen: stat.name_max,
+    }
+}
+
+fn getlock(lock: Option<&Lock>) -> Rmessage<'_> {
+    const UNLOCKED: u8 = 2;
+    match lock {
+        None => {
+            let client_id = b"";
+            Rmessage::Getlock { kind: UNLOCKED, start: 0, length: 0, proc_id: 0, client_id }
+        }
+        Some(lock) => Rmessage::Getlock {
+            kind: u8::from(lock.kind == LockKind::Exclusive),
+            start: lock.start,
+            length: lock.length(),
+            proc_id: lock.owner.process,
+            client_id: &lock.owner.client,
+        },
+    }
+}

@@ -1,0 +1,319 @@
+//! What both dialects do alike: attach, walk, read, write, clunk, remove.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "each function takes its share of the messages and answers and hands on the rest"
+)]
+
+use super::call::{self, Await, Next, encode};
+use super::fid::{Fid, Openness};
+use super::{Dialect, Session, State, translate};
+use crate::{Identity, Output};
+use base::op::Who;
+use base::{Buf, Caller, Error, Kind, Name};
+use std::sync::Arc;
+use tree::{Ask, NodeId, Reply};
+use wire::ninep::{
+    IO_HEADER_SIZE, NO_FID, NO_UID, Names, READ_HEADER_SIZE, Rmessage, Tmessage, read_header,
+};
+
+/// A message that begins a call, or is answered at once.
+pub(super) type Started = Result<Next, Error>;
+
+const READ_HEADROOM: u32 = READ_HEADER_SIZE as u32;
+
+impl Session {
+    /// Begins a call for a message (all but `Tversion` and `Tflush`).
+    pub(super) fn start(
+        &mut self,
+        dialect: Dialect,
+        tag: u16,
+        message: Tmessage<'_>,
+        out: &mut Vec<Output>,
+    ) -> Started {
+        match message {
+            Tmessage::Attach { fid, afid, uname, aname, uid } => {
+                self.attach(fid, afid, uname, aname, uid)
+            }
+            Tmessage::Auth { .. } => Err(Error::Unsupported),
+            Tmessage::Walk { fid, newfid, names } => self.walk(fid, newfid, &names),
+            Tmessage::Read { fid, offset, count } => self.read(tag, fid, offset, count),
+            Tmessage::Write { fid, offset, data } => {
+                self.write(tag, fid, offset, Buf::from(data.0))
+            }
+            Tmessage::Clunk { fid } => self.clunk(tag, fid, out),
+            Tmessage::Remove { fid } => self.remove(fid),
+            message => match dialect {
+                Dialect::Linux => self.start_linux(tag, message),
+                Dialect::Plan9 => self.start_plan9(tag, message),
+            },
+        }
+    }
+
+    /// Moves a call on with the answer it waited for.
+    pub(super) fn resume(
+        &mut self,
+        tag: u16,
+        awaits: Await,
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) -> Started {
+        match (awaits, reply) {
+            (Await::Identify { fid, path }, Ok(Reply::User(user))) => {
+                let (caller, from) = (Caller::User(Arc::new(user)), self.export.root);
+                let ask = Ask::Walk { from, names: path };
+                Ok(Next::Ask(Await::Attach { fid, caller: caller.clone() }, caller, ask))
+            }
+            (Await::Attach { fid, caller }, Ok(Reply::Walked(stats, node))) => {
+                let (Some(stat), Some(node)) = (stats.last(), node) else {
+                    return Err(Error::NotFound);
+                };
+                let (kind, name, openness) = (stat.kind, b"/".to_vec(), Openness::Closed);
+                self.fids.bind(fid, Fid { node, caller, kind, name, openness }, out)?;
+                Ok(Next::Say(encode(tag, &Rmessage::Attach { qid: self.qid(stat) })))
+            }
+            (Await::Walk { fid, newfid, wanted, last }, Ok(Reply::Walked(stats, node))) => {
+                let qids = stats.iter().map(|stat| self.qid(stat)).collect();
+                match node {
+                    Some(node) if stats.len() == wanted => {
+                        let kind = stats.last().map(|stat| stat.kind);
+                        self.walked(fid, newfid, node, last, kind, out)?;
+                    }
+                    node => out.extend(node.map(Output::Release)),
+                }
+                Ok(Next::Say(encode(tag, &Rmessage::Walk { qids })))
+            }
+            (Await::Read, Ok(Reply::Data(mut data))) => {
+                data.prepend(&read_header(tag, data.len()));
+                Ok(Next::Say(data))
+            }
+            (Await::Write, Ok(Reply::Written(count))) => {
+                Ok(Next::Say(encode(tag, &Rmessage::Write { count })))
+            }
+            (Await::AttrSet { file }, Ok(_)) => {
+                file.forget(out);
+                Ok(Next::Say(encode(tag, &Rmessage::Clunk {})))
+            }
+            (Await::Remove { code, file }, result) => {
+                file.forget(out);
+                removed(tag, code, result)
+            }
+            (awaits, Err(error)) => {
+                awaits.end(&mut self.fids, out);
+                Err(error)
+            }
+            (awaits, Ok(reply)) => match self.state {
+                State::Ready(Dialect::Plan9) => self.resume_plan9(tag, awaits, reply, out),
+                State::Ready(Dialect::Linux) | State::New | State::Closing => {
+                    self.resume_linux(tag, awaits, reply, out)
+                }
+            },
+        }
+    }
+
+    /// Attach (attach(5)). The place may be a path within the tree, or the served directory's own
+    /// path on the host, which is what diod's clients name.
+    fn attach(&self, fid: u32, afid: u32, uname: &[u8], aname: &[u8], uid: Option<u32>) -> Started {
+        self.fids.expect_free(fid)?;
+        if afid != NO_FID {
+            return Err(Error::Unsupported);
+        }
+        let inner = aname.strip_prefix(&self.export.path[..]).unwrap_or(aname);
+        let components = inner.split(|b| *b == b'/').filter(|part| !part.is_empty());
+        let here: &[u8] = b".";
+        let path = std::iter::once(here).chain(components);
+        let path = path.map(Name::new).collect::<Result<Vec<Name>, Error>>()?;
+        let caller = match (&self.identity, uid) {
+            (Identity::Fixed(caller), _) => caller.clone(),
+            (Identity::Claimed, Some(uid)) if uid != NO_UID => {
+                return Ok(identify(fid, path, Who::Uid(uid)));
+            }
+            (Identity::Claimed, _) => {
+                return Ok(identify(fid, path, Who::Name(uname.to_vec())));
+            }
+        };
+        let ask = Ask::Walk { from: self.export.root, names: path };
+        Ok(Next::Ask(Await::Attach { fid, caller: caller.clone() }, caller, ask))
+    }
+
+    fn walk(&mut self, fid: u32, newfid: u32, names: &Names<'_>) -> Started {
+        let file = self.fids.get(fid)?;
+        if newfid != fid {
+            self.fids.expect_free(newfid)?;
+        }
+        if file.open().is_some() && !names.as_slice().is_empty() {
+            return Err(Error::Invalid);
+        }
+        // A name that no file can have ends the walk where it stands.
+        let good = names.as_slice().iter().map_while(|name| Name::new(name).ok());
+        let good: Vec<Name> = good.collect();
+        if let (true, Some(first)) = (good.is_empty(), names.as_slice().first()) {
+            return Err(Name::new(first).err().unwrap_or(Error::NotFound));
+        }
+        let (from, caller) = (file.node, file.caller.clone());
+        let (wanted, last) = (names.as_slice().len(), good.last().cloned());
+        let awaits = Await::Walk { fid, newfid, wanted, last };
+        Ok(Next::Ask(awaits, caller, Ask::Walk { from, names: good }))
+    }
+
+    /// Binds the end of a whole walk.
+    fn walked(
+        &mut self,
+        fid: u32,
+        newfid: u32,
+        node: NodeId,
+        last: Option<Name>,
+        kind: Option<Kind>,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Error> {
+        let Ok(from) = self.fids.get(fid) else {
+            out.push(Output::Release(node));
+            return Err(Error::Invalid);
+        };
+        let name = last.map_or_else(|| from.name.clone(), |name| name.as_bytes().to_vec());
+        let (caller, kind) = (from.caller.clone(), kind.unwrap_or(from.kind));
+        if newfid == fid {
+            self.fids.remove(fid)?.forget(out);
+        }
+        self.fids.bind(newfid, Fid { node, caller, kind, name, openness: Openness::Closed }, out)
+    }
+
+    fn read(&mut self, tag: u16, fid: u32, offset: u64, count: u32) -> Started {
+        let count = count.min(self.msize - IO_HEADER_SIZE);
+        let caller = self.caller(fid)?;
+        match &self.fids.get(fid)?.openness {
+            Openness::File { open, .. } => {
+                let ask = Ask::Read { open: *open, offset, count, headroom: READ_HEADROOM };
+                Ok(Next::Ask(Await::Read, caller, ask))
+            }
+            Openness::AttrRead { value } => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX).min(value.len());
+                let end = start.saturating_add(count as usize).min(value.len());
+                let data = wire::ninep::Data(&value[start..end]);
+                Ok(Next::Say(encode(tag, &Rmessage::Read { data })))
+            }
+            Openness::Directory { .. } if self.state == State::Ready(Dialect::Plan9) => {
+                self.read_entries(tag, fid, offset, count)
+            }
+            Openness::Directory { .. } => Err(Error::IsDirectory),
+            Openness::Closed | Openness::Opening { .. } | Openness::AttrWrite { .. } => {
+                Err(Error::Invalid)
+            }
+        }
+    }
+
+    pub(super) fn write(&mut self, tag: u16, fid: u32, offset: u64, data: Buf) -> Started {
+        let caller = self.caller(fid)?;
+        match &mut self.fids.get_mut(fid)?.openness {
+            Openness::File { open, access, .. } if access.write => {
+                Ok(Next::Ask(Await::Write, caller, Ask::Write { open: *open, offset, data }))
+            }
+            Openness::AttrWrite { value, size, .. } => {
+                if offset != value.len() as u64 || value.len() + data.len() > *size {
+                    return Err(Error::Invalid);
+                }
+                value.extend_from_slice(&data);
+                let count = u32::try_from(data.len()).expect("messages are below 4 GiB");
+                Ok(Next::Say(encode(tag, &Rmessage::Write { count })))
+            }
+            Openness::Directory { .. } => Err(Error::IsDirectory),
+            Openness::File { .. }
+            | Openness::Closed
+            | Openness::Opening { .. }
+            | Openness::AttrRead { .. } => Err(Error::Invalid),
+        }
+    }
+
+    /// Clunk: the fid is gone whatever comes of it (clunk(5)).
+    fn clunk(&mut self, tag: u16, fid: u32, out: &mut Vec<Output>) -> Started {
+        let mut file = self.fids.remove(fid)?;
+        match std::mem::replace(&mut file.openness, Openness::Closed) {
+            Openness::AttrWrite { name, value, size, flags } if value.len() == size => {
+                let (node, caller) = (file.node, file.caller.clone());
+                let ask = set_attr(node, name, value, flags);
+                Ok(Next::Ask(Await::AttrSet { file }, caller, ask))
+            }
+            Openness::AttrWrite { .. } => {
+                file.forget(out);
+                Err(Error::Invalid)
+            }
+            openness => {
+                file.openness = openness;
+                self.clunk_open(tag, file, out)
+            }
+        }
+    }
+
+    fn clunk_open(&mut self, tag: u16, file: Fid, out: &mut Vec<Output>) -> Started {
+        match &file.openness {
+            Openness::File { remove: true, .. } | Openness::Directory { remove: true, .. } => {
+                let (node, caller) = (file.node, file.caller.clone());
+                let awaits = Await::Remove { code: CLUNK, file };
+                Ok(Next::Ask(awaits, caller, Ask::RemoveNode { node }))
+            }
+            _other => {
+                file.forget(out);
+                Ok(Next::Say(encode(tag, &Rmessage::Clunk {})))
+            }
+        }
+    }
+
+    /// Remove: the fid is gone whatever comes of it (remove(5)).
+    fn remove(&mut self, fid: u32) -> Started {
+        let file = self.fids.remove(fid)?;
+        let (node, caller) = (file.node, file.caller.clone());
+        Ok(Next::Ask(Await::Remove { code: REMOVE, file }, caller, Ask::RemoveNode { node }))
+    }
+
+    pub(super) fn qid(&self, stat: &base::Stat) -> wire::ninep::Qid {
+        translate::qid(stat, self.export.device)
+    }
+
+    /// The largest transfer that one message holds.
+    pub(super) fn iounit(&self) -> u32 {
+        self.msize - IO_HEADER_SIZE
+    }
+}
+
+const CLUNK: u8 = 121;
+const REMOVE: u8 = 123;
+
+fn identify(fid: u32, path: Vec<Name>, who: Who) -> Next {
+    Next::Ask(Await::Identify { fid, path }, Caller::Server, Ask::Identify { who })
+}
+
+/// Setting an attribute to nothing where it must exist is how Linux's client removes it.
+fn set_attr(node: NodeId, name: Vec<u8>, value: Vec<u8>, flags: u32) -> Ask {
+    const CREATE: u32 = 1;
+    const REPLACE: u32 = 2;
+    match flags {
+        REPLACE if value.is_empty() => Ask::RemoveAttr { node, name },
+        CREATE => Ask::SetAttr { node, name, value, create: Some(true) },
+        REPLACE => Ask::SetAttr { node, name, value, create: Some(false) },
+        _either => Ask::SetAttr { node, name, value, create: None },
+    }
+}
+
+fn removed(tag: u16, code: u8, result: Result<Reply, Error>) -> Started {
+    match (code, result) {
+        (CLUNK, _) => Ok(Next::Say(encode(tag, &Rmessage::Clunk {}))),
+        (_, Ok(_)) => Ok(Next::Say(encode(tag, &Rmessage::Remove {}))),
+        (_, Err(error)) => Err(error),
+    }
+}
+
+/// The answers that carry nothing but success, or one qid, by their type byte.
+pub(super) fn bare(code: u8) -> Rmessage<'static> {
+    match code {
+        21 => Rmessage::Rename {},
+        27 => Rmessage::Setattr {},
+        51 => Rmessage::Fsync {},
+        71 => Rmessage::Link {},
+        75 => Rmessage::Renameat {},
+        77 => Rmessage::Unlinkat {},
+        127 => Rmessage::Wstat {},
+        other => unreachable!("{other} carries more than success"),
+    }
+}
+
+pub(super) use call::opened;

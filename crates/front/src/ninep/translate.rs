@@ -1,0 +1,105 @@
+//! Between the words of 9P and of file requests.
+
+use base::{Access, Error, Kind, Stat};
+use wire::ninep::Qid;
+
+/// The Linux `errno` of an error (9P2000.L sends it as it is).
+pub(super) fn errno(error: Error) -> u32 {
+    match error {
+        Error::NotPermitted => 1,
+        Error::NotFound => 2,
+        Error::Cancelled => 4,
+        Error::Io => 5,
+        Error::NoDevice => 6,
+        Error::WouldBlock => 11,
+        Error::NoMemory => 12,
+        Error::Denied => 13,
+        Error::Busy => 16,
+        Error::Exists => 17,
+        Error::CrossDevice => 18,
+        Error::NotDirectory => 20,
+        Error::IsDirectory => 21,
+        Error::Invalid => 22,
+        Error::TooManyOpen => 24,
+        Error::TextBusy => 26,
+        Error::FileTooLarge => 27,
+        Error::NoSpace => 28,
+        Error::ReadOnly => 30,
+        Error::TooManyLinks => 31,
+        Error::AttributeTooLarge => 34,
+        Error::WouldDeadlock => 35,
+        Error::NameTooLong => 36,
+        Error::NotEmpty => 39,
+        Error::Loop => 40,
+        Error::NoAttribute => 61,
+        Error::Unsupported => 95,
+        Error::Disconnected => 104,
+        Error::Stale => 116,
+        Error::QuotaExceeded => 122,
+    }
+}
+
+/// What identifies a file to 9P clients. Inodes of the served directory's own device are shown as
+/// they are; those of others are moved out of their way.
+pub(super) fn qid(stat: &Stat, device: u64) -> Qid {
+    let kind = match stat.kind {
+        Kind::Directory => Qid::DIR,
+        Kind::Symlink => Qid::SYMLINK,
+        Kind::File | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => Qid::FILE,
+    };
+    let mix = |other: u64| other.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 << 63;
+    let path = if stat.device == device { stat.inode } else { stat.inode ^ mix(stat.device) };
+    let version = stat.version();
+    Qid { kind, version: (version ^ version >> 32) as u32, path }
+}
+
+/// The flags of `Tlopen` and `Tlcreate`, which are Linux's of `open(2)` on most machines.
+pub(super) mod flags {
+    /// Must not exist.
+    pub(in super::super) const EXCL: u32 = 0o200;
+    /// Must be a directory.
+    pub(in super::super) const DIRECTORY: u32 = 0o200_000;
+    pub(super) const TRUNC: u32 = 0o1000;
+    pub(super) const APPEND: u32 = 0o2000;
+    pub(super) const DSYNC: u32 = 0o10_000;
+    pub(super) const SYNC: u32 = 0o4_000_000;
+}
+
+/// How Linux flags open a file.
+pub(super) fn linux_access(flags: u32) -> Result<Access, Error> {
+    let (read, write) = match flags & 3 {
+        0 => (true, false),
+        1 => (false, true),
+        2 => (true, true),
+        _three => return Err(Error::Invalid),
+    };
+    Ok(Access {
+        read,
+        write,
+        append: flags & flags::APPEND != 0,
+        truncate: flags & flags::TRUNC != 0,
+        sync: flags & (flags::SYNC | flags::DSYNC) != 0,
+    })
+}
+
+/// How a Plan 9 mode opens a file (open(5)), and whether it is removed when closed.
+pub(super) fn plan9_access(mode: u8) -> Result<(Access, bool), Error> {
+    const TRUNCATE: u8 = 0x10;
+    const REMOVE: u8 = 0x40;
+    if mode & !(3 | TRUNCATE | REMOVE) != 0 {
+        return Err(Error::Invalid);
+    }
+    let (read, write) = match mode & 3 {
+        1 => (false, true),
+        2 => (true, true),
+        _read_or_execute => (true, false),
+    };
+    let truncate = mode & TRUNCATE != 0;
+    Ok((Access { read, write, truncate, ..Access::default() }, mode & REMOVE != 0))
+}
+
+/// A device number from its halves, in Linux's encoding (`makedev(3)`).
+pub(super) fn device(major: u32, minor: u32) -> u64 {
+    let (major, minor) = (u64::from(major), u64::from(minor));
+    (major & 0xffff_f000) << 32 | (major & 0xfff) << 8 | (minor & 0xffff_ff00) << 12 | minor & 0xff
+}
