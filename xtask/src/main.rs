@@ -1,1 +1,58 @@
-fn main() {}
+//! Every developer command. `cargo xtask COMMAND`; each module's own header is its manual.
+//!
+//! | command | does |
+//! |---|---|
+//! | `check` | format, lints, tidy, arrows, licences, documentation: under two minutes |
+//! | `test` | everything: installs what is missing, then all tests, simulation, conformance |
+//! | `machines` | runs every machine and draws its `states.md` again |
+//! | `sim [SEED] …` | the simulated twin; prints its seed first |
+//! | `fuzz NAME [SEED]`, `fuzz smoke` | one fuzzer, or all for a moment |
+//! | `conformance [SUITE …]` | clients that nobody here wrote, against a running server |
+//! | `bench [9p] [http] [--record]` | against diod and nginx, each pair in turn in one run |
+//!
+//! `.ci/run` calls `test` and nothing else.
+
+mod apt;
+mod arrows;
+mod bench;
+mod check;
+mod conformance;
+mod licences;
+mod report;
+mod server;
+mod sh;
+mod test;
+mod tidy;
+mod vm;
+
+use anyhow::{Result, bail};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = args.split_first().map_or(("", &[][..]), |(c, r)| (c.as_str(), r));
+    match run(command, rest) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(command: &str, rest: &[String]) -> Result<bool> {
+    match command {
+        "check" => check::main(),
+        "test" => test::main(),
+        "machines" => {
+            let mut cargo = sh::cargo(&["test", "--workspace", "--quiet", "states_md"]);
+            sh::run(cargo.env("UPDATE_EXPECT", "1")).map(|()| true)
+        }
+        "sim" => test::sim(rest).map(|()| true),
+        "fuzz" => test::fuzz(rest).map(|()| true),
+        "conformance" => conformance::main(rest),
+        "bench" => bench::main(rest).map(|()| true),
+        _ => bail!("usage: cargo xtask check | test | machines | sim | fuzz | conformance | bench"),
+    }
+}

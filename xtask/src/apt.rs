@@ -1,0 +1,152 @@
+//! The Debian packages that tests and benches use, installed when they are missing.
+//!
+//! Root installs them with apt-get; anybody else with `sudo -n` if that works; if neither works,
+//! the command to run is printed and the caller fails.
+
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
+
+/// A package, a program or file that shows it is there, and what it is for.
+pub(crate) struct Package {
+    name: &'static str,
+    shows: &'static str,
+    why: &'static str,
+}
+
+const fn package(name: &'static str, shows: &'static str, why: &'static str) -> Package {
+    Package { name, shows, why }
+}
+
+/// What booting a guest kernel takes.
+pub(crate) const VM: &[Package] = &[
+    package("qemu-system-x86", "qemu-system-x86_64", "runs the guest kernel"),
+    package("busybox-static", "/bin/busybox", "is the guest's user land"),
+    package("xz-utils", "xz", "unpacks kernel modules and sources"),
+    package("attr", "setfattr", "extended attributes in the guest"),
+];
+
+/// What building pjdfstest takes.
+pub(crate) const PJDFSTEST: &[Package] = &[
+    package("libacl1-dev", "/usr/include/sys/acl.h", "pjdfstest links to it"),
+    package("gcc", "cc", "links pjdfstest"),
+];
+
+/// The file system that can be made to hang.
+pub(crate) const CANCEL: &[Package] = &[
+    package("bindfs", "bindfs", "a FUSE mount that can be stopped, for hung reads"),
+    package("fuse3", "fusermount3", "unmounts it"),
+];
+
+/// diod: its client tools in the tests, its server in the benches.
+pub(crate) const DIOD: &[Package] = &[package("diod", "diod", "its client tools and its server")];
+
+/// The toolchain of the 9P2000 client.
+pub(crate) const GO: &[Package] = &[
+    package("golang-go", "go", "builds a 9P2000 client nobody here wrote"),
+    package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "fetches its library"),
+];
+
+/// The HTTP client.
+pub(crate) const CURL: &[Package] = &[package("curl", "curl", "the HTTP client of the tests")];
+
+/// The peers and tools of the benches.
+pub(crate) const BENCH: &[Package] = &[
+    package("diod", "diod", "the 9P peer"),
+    package("nginx-light", "nginx", "the HTTP peer"),
+    package("wrk", "wrk", "the HTTP load generator"),
+    package("strace", "strace", "counts system calls"),
+];
+
+/// Makes sure that all of these packages are there.
+pub(crate) fn need(groups: &[&[Package]]) -> Result<()> {
+    let missing: Vec<_> =
+        groups.iter().flat_map(|group| group.iter()).filter(|package| !there(package)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut names: Vec<_> = missing.iter().map(|package| package.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    for package in &missing {
+        println!("   installing {} ({})", package.name, package.why);
+    }
+    refresh_once()?;
+    let mut words = vec!["apt-get", "install", "-y", "-q", "--no-install-recommends"];
+    words.extend(&names);
+    as_root(&words)
+}
+
+/// Downloads a package into `target/deb` without installing it. `name` may be a package that only
+/// depends on the real one; the result is the file and the real package's name.
+pub(crate) fn download(name: &str) -> Result<PathBuf> {
+    let dir = sh::scratch("deb")?;
+    if let Some(file) = downloaded(&dir, name)? {
+        return Ok(file);
+    }
+    refresh_once()?;
+    sh::read(sh::cmd("apt-get", &["download", "-q", name]).current_dir(&dir))?;
+    downloaded(&dir, name)?.with_context(|| format!("apt-get download {name} left no file"))
+}
+
+/// The package that a meta package depends on and whose name starts in the same way.
+pub(crate) fn behind(meta: &str, prefix: &str) -> Result<String> {
+    let ask = || sh::read(&mut sh::cmd("apt-cache", &["depends", meta]));
+    let mut text = ask().unwrap_or_default();
+    if !text.contains(prefix) {
+        refresh_once()?;
+        text = ask()?;
+    }
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|name| name.starts_with(prefix) && *name != meta)
+        .map(str::to_owned)
+        .with_context(|| format!("apt knows no package {prefix}… behind {meta}: not Debian?"))
+}
+
+fn there(package: &Package) -> bool {
+    if package.shows.starts_with('/') {
+        return std::path::Path::new(package.shows).exists();
+    }
+    sh::found(package.shows)
+}
+
+fn downloaded(dir: &std::path::Path, name: &str) -> Result<Option<PathBuf>> {
+    let mut files: Vec<_> = std::fs::read_dir(dir)?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| {
+            let file = path.file_name().unwrap_or_default().to_string_lossy();
+            file.starts_with(&format!("{name}_")) && file.ends_with(".deb")
+        })
+        .collect();
+    files.sort();
+    Ok(files.pop())
+}
+
+/// `apt-get update`, but only if no list is younger than a day.
+fn refresh_once() -> Result<()> {
+    let stamp = sh::target().join(".apt-updated");
+    let fresh = std::fs::metadata(&stamp)
+        .and_then(|meta| meta.modified())
+        .ok()
+        .and_then(|time| time.elapsed().ok())
+        .is_some_and(|age| age.as_secs() < 86_400);
+    if !fresh {
+        as_root(&["apt-get", "update", "-q"])?;
+        std::fs::create_dir_all(sh::target())?;
+        std::fs::write(&stamp, "")?;
+    }
+    Ok(())
+}
+
+fn as_root(words: &[&str]) -> Result<()> {
+    let root = rustix::process::geteuid().is_root();
+    let line = words.join(" ");
+    if !root && sh::read(&mut sh::cmd("sudo", &["-n", "true"])).is_err() {
+        bail!("this needs root once: run `sudo {line}` and start again");
+    }
+    let mut all = if root { vec![] } else { vec!["sudo", "-n"] };
+    all.extend(["env", "DEBIAN_FRONTEND=noninteractive"]);
+    all.extend(words);
+    sh::read(&mut sh::cmd(all[0], &all[1..])).map(|_| ()).with_context(|| line)
+}

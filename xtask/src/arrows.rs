@@ -1,0 +1,122 @@
+//! The arrows between crates: which may use which. What Cargo.toml says must be allowed here.
+//!
+//! The list is the table of ARCHITECTURE.md whose last column is titled `may use`, so that the
+//! drawing people read is the one that is enforced.
+
+use crate::sh;
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The table as long as ARCHITECTURE.md has none.
+const ALLOWED: &str = "\
+| crate | may use |
+| base | |
+| wire | base |
+| tree | base, wire |
+| names | base, tree |
+| front | base, wire, tree, names |
+| node | base, wire, tree, names, front |
+| reactor | base |
+| sim | base, wire, tree, names, front, node |
+| upcall | base, node, reactor |
+| xtask | wire |
+";
+
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// Every arrow that the table does not allow, and every crate that it does not know.
+pub(crate) fn complaints() -> Result<Vec<String>> {
+    let written = std::fs::read_to_string(sh::root().join("ARCHITECTURE.md")).unwrap_or_default();
+    let allowed = Some(table(&written)).filter(|rows| !rows.is_empty());
+    let allowed = allowed.unwrap_or_else(|| table(ALLOWED));
+    let mut complaints = Vec::new();
+    for (from, uses) in &drawn()? {
+        let Some(may) = allowed.get(from) else {
+            complaints.push(format!("crate {from} is not in the table of arrows"));
+            continue;
+        };
+        complaints.extend(uses.difference(may).map(|to| format!("{from} may not use {to}")));
+    }
+    Ok(complaints)
+}
+
+/// The rows of every Markdown table whose last column is titled `may use`.
+fn table(text: &str) -> Arrows {
+    let mut rows = Arrows::new();
+    let mut inside = false;
+    for line in text.lines() {
+        let cells: Vec<_> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
+        if !line.trim_start().starts_with('|') {
+            inside = false;
+        } else if cells.last() == Some(&"may use") {
+            inside = true;
+        } else if inside && !cells[0].starts_with('-') {
+            rows.insert(names(cells[0]).into_iter().collect(), names(cells[cells.len() - 1]));
+        }
+    }
+    rows
+}
+
+/// The crate names of a cell, with or without backticks and commas.
+fn names(cell: &str) -> BTreeSet<String> {
+    cell.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The arrows that the manifests draw, among the crates of this workspace.
+fn drawn() -> Result<Arrows> {
+    let mut manifests = vec![("xtask".to_owned(), sh::root().join("xtask/Cargo.toml"))];
+    for entry in std::fs::read_dir(sh::root().join("crates"))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        manifests.push((name, entry.path().join("Cargo.toml")));
+    }
+    let ours: BTreeSet<_> = manifests.iter().map(|(name, _)| name.clone()).collect();
+    let mut arrows = Arrows::new();
+    for (name, path) in &manifests {
+        let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+        arrows.insert(name.clone(), dependencies(&text).intersection(&ours).cloned().collect());
+    }
+    Ok(arrows)
+}
+
+/// The keys of every dependencies section of a manifest.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let mut inside = false;
+    let mut keys = BTreeSet::new();
+    for line in manifest.lines() {
+        if let Some(section) = line.trim().strip_prefix('[') {
+            inside = section.trim_end_matches(']').ends_with("dependencies");
+        } else if inside && let Some((key, _)) = line.split_once(['.', '=', ' ']) {
+            keys.insert(key.trim().to_owned());
+        }
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crates_use_only_what_the_table_allows() {
+        assert_eq!(complaints().expect("manifests can be read"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_table_is_read_whatever_its_middle_columns() {
+        let text = "| crate | is | may use |\n|---|---|---|\n| `a` | x | – |\n| `b` | y | `a` |\n";
+        let rows = table(text);
+        assert!(rows["a"].is_empty());
+        assert!(rows["b"].contains("a"));
+    }
+
+    #[test]
+    fn dependencies_of_every_kind_are_seen() {
+        let text =
+            "[dependencies]\nbase.workspace = true\n[dev-dependencies]\nsim = { path = \"\" }\n";
+        assert_eq!(dependencies(text).into_iter().collect::<Vec<_>>(), ["base", "sim"]);
+    }
+}

@@ -1,0 +1,4 @@
+//! draft
+pub(crate) fn main(_: &[String]) -> anyhow::Result<()> {
+    Ok(())
+}

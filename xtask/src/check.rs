@@ -1,0 +1,45 @@
+//! `cargo xtask check`: what can be said about the code without running it.
+//!
+//! Format, [tidy](crate::tidy), [arrows](crate::arrows), [licences](crate::licences), clippy over
+//! all targets and rustdoc, warnings being errors. All of them run, also after a failure.
+
+use crate::report::Report;
+use crate::{arrows, licences, sh, tidy};
+use anyhow::{Result, bail};
+use std::process::Command;
+
+/// The command. True if there is nothing to say.
+pub(crate) fn main() -> Result<bool> {
+    let mut report = Report::default();
+    report.case("format", || quiet(&mut sh::cargo(&["fmt", "--all", "--check"])));
+    report.case("tidy", || nothing(tidy::complaints()?));
+    report.case("arrows", || nothing(arrows::complaints()?));
+    report.case("licences", || nothing(licences::complaints()?));
+    let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    report.case("clippy", || quiet(&mut sh::cargo(&clippy)));
+    let mut doc = sh::cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    report.case("documentation", || quiet(&mut doc));
+    Ok(report.finish())
+}
+
+fn quiet(command: &mut Command) -> Result<String> {
+    let output = command.output()?;
+    if !output.status.success() {
+        let said = [output.stdout, output.stderr].concat();
+        print!("{}", String::from_utf8_lossy(&said));
+        bail!("see above");
+    }
+    Ok(String::new())
+}
+
+/// Complaints as an error, one a line.
+fn nothing(complaints: Vec<String>) -> Result<String> {
+    if complaints.is_empty() {
+        return Ok(String::new());
+    }
+    for complaint in &complaints {
+        println!("        {complaint}");
+    }
+    bail!("{} complaints", complaints.len())
+}

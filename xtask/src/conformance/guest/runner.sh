@@ -1,0 +1,18 @@
+# Runs each case in a directory of its own on the mount and tells its verdict.
+now() { cut -d' ' -f1 /proc/uptime; }
+for case in /cases/*.sh; do
+    name=$(basename "$case" .sh)
+    mkdir -p "/mnt/work/$name"
+    cd "/mnt/work/$name" || continue
+    from=$(now)
+    timeout 300 sh -eux -c ". /refuse.sh; . $case" > /tmp/said 2>&1
+    code=$?
+    took=$(awk "BEGIN { printf \"%.1f\", $(now) - $from }")
+    cd /
+    if [ $code = 0 ]; then
+        echo "@ok $name $took $(grep '^note: ' /tmp/said | tail -n 1 | cut -c 7-)"
+    else
+        echo "@no $name $took exit $code: $(tail -c 500 /tmp/said | tr '\n\r' '  ')"
+    fi
+done
+umount /mnt || echo "@no umount 0 busy"

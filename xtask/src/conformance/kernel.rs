@@ -1,0 +1,107 @@
+//! The Linux kernel's 9P client works on files: the cases are the scripts under `guest/`, each run
+//! in a directory of its own on the mount. What the guest wrote is compared on the host too.
+
+use super::{TRUST, aname, need_root, served, tree};
+use crate::report::Report;
+use crate::server::{Kind, Server};
+use crate::sh;
+use crate::vm::{self, Job};
+use anyhow::{Context, Result};
+use std::path::Path;
+use std::time::Duration;
+
+const CASES: &[(&str, &str)] = &[
+    ("append", include_str!("guest/append.sh")),
+    ("attributes", include_str!("guest/attributes.sh")),
+    ("big", include_str!("guest/big.sh")),
+    ("copy", include_str!("guest/copy.sh")),
+    ("entries", include_str!("guest/entries.sh")),
+    ("execute", include_str!("guest/execute.sh")),
+    ("links", include_str!("guest/links.sh")),
+    ("locks", include_str!("guest/locks.sh")),
+    ("names", include_str!("guest/names.sh")),
+    ("parallel", include_str!("guest/parallel.sh")),
+    ("permissions", include_str!("guest/permissions.sh")),
+    ("remove", include_str!("guest/remove.sh")),
+    ("rename", include_str!("guest/rename.sh")),
+    ("strangers", include_str!("guest/strangers.sh")),
+    ("special", include_str!("guest/special.sh")),
+    ("truncate", include_str!("guest/truncate.sh")),
+    ("underneath", include_str!("guest/underneath.sh")),
+    ("unlinked", include_str!("guest/unlinked.sh")),
+    ("xattr", include_str!("guest/xattr.sh")),
+];
+
+/// Runs every case in `/cases`, each for at most five minutes.
+const RUNNER: &str = include_str!("guest/runner.sh");
+
+/// Parts of the Linux source that hold symbolic links, programs and deep directories.
+const SOURCE: &[&str] = &["scripts", "fs/9p", "net/9p", "tools/testing/selftests/net"];
+
+/// How many entries the large directory has.
+const MANY: u32 = 100_000;
+
+/// The suite.
+pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+    need_root()?;
+    let dir = served("kernel")?;
+    many(&dir.join("many"), MANY)?;
+    many(&dir.join("doomed"), 3000)?;
+    std::fs::create_dir(dir.join("work"))?;
+    let source = tree::linux()?;
+    let mut server = Server::start(kind, &dir, TRUST)?;
+    let script = vm::mount_script(server.ninep, &aname(&server), "cache=none") + RUNNER;
+    let job = Job::new("kernel", &script, Duration::from_secs(600))?;
+    job.file("refuse.sh", include_bytes!("guest/refuse.sh"))?;
+    for (name, case) in CASES {
+        job.file(&format!("cases/{name}.sh"), case.as_bytes())?;
+    }
+    for program in ["setfattr", "getfattr", "flock"] {
+        job.program(&sh::which(program).with_context(|| format!("no program {program}"))?)?;
+    }
+    for part in SOURCE {
+        copy(&source.join(part), &dir.join("source").join(part))?;
+    }
+    let text = job.run_watched(|line| answer(line, &dir))?;
+    let names: Vec<_> = CASES.iter().map(|(name, _)| *name).collect();
+    vm::enter(report, "kernel", &text, &names);
+    report.case("kernel/copied_tree_on_host", || {
+        let output = sh::cmd("diff", &["-r", "--no-dereference"])
+            .arg(dir.join("source"))
+            .arg(dir.join("work/copy/in"))
+            .output()?;
+        anyhow::ensure!(
+            output.status.success(),
+            "differs: {}",
+            sh::tail(&String::from_utf8_lossy(&output.stdout), 300)
+        );
+        Ok("diff -r --no-dereference finds nothing".into())
+    });
+    report.case("kernel/server_lives", || {
+        anyhow::ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        Ok(format!("{} KiB resident", server.rss_kib()))
+    });
+    Ok(())
+}
+
+/// `@host append FILE`: the guest asks for a change underneath.
+fn answer(line: &str, dir: &Path) {
+    let Some(rest) = line.strip_prefix("@host append ") else { return };
+    let path = dir.join(rest.trim());
+    if let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(path) {
+        let _ = std::io::Write::write_all(&mut file, b"from the host\n");
+    }
+}
+
+fn many(dir: &Path, count: u32) -> Result<()> {
+    std::fs::create_dir(dir)?;
+    for number in 0..count {
+        std::fs::File::create(dir.join(format!("entry-{number:06}")))?;
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to.parent().expect("below the served directory"))?;
+    sh::read(sh::cmd("cp", &["-a"]).arg(from).arg(to)).map(|_| ())
+}

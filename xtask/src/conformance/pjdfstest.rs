@@ -1,0 +1,174 @@
+//! pjdfstest, the POSIX file-system suite, over the kernel's 9P client.
+//!
+//! What must not fail is everything that is not in `expected/pjdfstest.txt`, where each line names
+//! a case and the reason why no server of this protocol can pass it in this kernel. A listed case
+//! that passes fails the suite too: the list may not grow old.
+
+use super::{TRUST, aname, need_root, served};
+use crate::report::Report;
+use crate::server::{Kind, Server};
+use crate::sh;
+use crate::vm::{self, Job};
+use anyhow::{Result, ensure};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const VERSION: &str = "0.2.2";
+
+/// How many cases this version has; a suite that ends early must not look like a success.
+const CASES: usize = 398;
+
+const CONFIG: &str = "[features]\nposix_fallocate = {}\nrename_ctime = {}\nutime_now = {}\nutimensat = {}\n\
+    [settings]\nnaptime = 0.02\nallow_remount = false\n\
+    [dummy_auth]\nentries = [[\"nobody\", \"nobody\"], [\"tests\", \"tests\"]]\n";
+
+/// The suite.
+pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+    need_root()?;
+    let program = installed()?;
+    let dir = served("pjdfstest")?;
+    let server = Server::start(kind, &dir, TRUST)?;
+    let script = vm::mount_script(server.ninep, &aname(&server), "cache=none")
+        + "cd /mnt && /usr/bin/pjdfstest -c /pjdfstest.toml -p /mnt 2>&1\n";
+    let job = Job::new("pjdfstest", &script, Duration::from_secs(900))?;
+    job.program(&program)?;
+    job.file("pjdfstest.toml", CONFIG.as_bytes())?;
+    let text = job.run()?;
+    drop(server);
+    vm::enter(report, "pjdfstest", &text, &[]);
+    let outcomes = parse(&text);
+    judge(report, kind, &outcomes);
+    Ok(())
+}
+
+/// The suite's program, built once under `target/tools`.
+fn installed() -> Result<PathBuf> {
+    let tools = sh::scratch("tools")?;
+    let program = tools.join("bin/pjdfstest");
+    if !program.exists() {
+        println!("   building pjdfstest {VERSION}");
+        let mut cargo = sh::cargo(&["install", "--quiet", "--locked", "--version", VERSION]);
+        cargo.arg("pjdfstest").arg("--root").arg(&tools);
+        cargo.arg("--target-dir").arg(tools.join("build"));
+        sh::run(&mut cargo)?;
+    }
+    Ok(program)
+}
+
+/// What became of a case, and why.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+fn parse(text: &str) -> BTreeMap<String, Outcome> {
+    let mut outcomes = BTreeMap::new();
+    let mut last: Option<String> = None;
+    for line in text.lines() {
+        let line = plain(line);
+        if let Some(reason) = line.strip_prefix('\t') {
+            match last.as_ref().and_then(|name| outcomes.get_mut(name)) {
+                Some(Outcome::Failed(why) | Outcome::Skipped(why)) if why.len() < 200 => {
+                    why.push_str(reason.trim());
+                    why.push(' ');
+                }
+                Some(Outcome::Failed(_) | Outcome::Skipped(_) | Outcome::Passed) | None => {}
+            }
+            continue;
+        }
+        let mut words = line.split_whitespace();
+        let (Some(name), Some(verdict), None) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
+        let outcome = match verdict {
+            "ok" => Outcome::Passed,
+            "FAILED" => Outcome::Failed(String::new()),
+            "skipped" => Outcome::Skipped(String::new()),
+            _ => continue,
+        };
+        last = Some(name.to_owned());
+        outcomes.insert(name.to_owned(), outcome);
+    }
+    outcomes
+}
+
+/// Without the colours.
+fn plain(line: &str) -> String {
+    let mut text = String::new();
+    let mut parts = line.split('\x1b');
+    text.push_str(parts.next().unwrap_or(""));
+    for part in parts {
+        text.push_str(part.split_once('m').map_or("", |(_, rest)| rest));
+    }
+    text
+}
+
+fn judge(report: &mut Report, kind: Kind, outcomes: &BTreeMap<String, Outcome>) {
+    let expected = expected();
+    let mut skips: BTreeMap<&str, u32> = BTreeMap::new();
+    let (mut passed, mut failed, mut listed) = (0, 0, 0);
+    for (name, outcome) in outcomes {
+        let title = format!("pjdfstest/{name}");
+        match (outcome, expected.get(name.as_str())) {
+            (Outcome::Passed, None) => passed += 1,
+            (Outcome::Passed, Some(_)) if kind == Kind::Diod => passed += 1,
+            (Outcome::Passed, Some(_)) => {
+                report.line(&title, Err("passes: take it off the list".into()), 0.0);
+            }
+            (Outcome::Failed(why), None) => {
+                failed += 1;
+                report.line(&title, Err(why.clone()), 0.0);
+            }
+            (Outcome::Failed(_), Some(reason)) => {
+                listed += 1;
+                println!("  limit {name}: {reason}");
+            }
+            (Outcome::Skipped(why), _) => *skips.entry(why.trim()).or_default() += 1,
+        }
+    }
+    report.counted("pjdfstest", passed, 0);
+    for (why, count) in &skips {
+        println!("  the suite itself skips {count}: {why}");
+    }
+    let skipped: u32 = skips.values().sum();
+    println!("  {passed} passed, {failed} failed, {listed} limits, {skipped} skipped");
+    report.case("pjdfstest/complete", || {
+        ensure!(outcomes.len() == CASES, "{} cases of {CASES} ran", outcomes.len());
+        Ok(format!("{CASES} cases"))
+    });
+}
+
+/// The cases that cannot pass, each with the reason.
+fn expected() -> BTreeMap<&'static str, &'static str> {
+    include_str!("../../expected/pjdfstest.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
+        .map(|line| line.split_once(" - ").unwrap_or((line, "")))
+        .map(|(name, reason)| (name.trim(), reason.trim()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_of_the_suite_is_understood() {
+        let text = "\u{1b}[34mopen::a\u{1b}[0m    \u{1b}[32mok\u{1b}[0m\n\
+            open::b   FAILED\n\tassertion failed\n\
+            open::c   skipped\n\trequires features: chflags\n\nSummary: 1 failed, 1 skipped\n";
+        let outcomes = parse(text);
+        assert_eq!(outcomes["open::a"], Outcome::Passed);
+        assert_eq!(outcomes["open::b"], Outcome::Failed("assertion failed ".into()));
+        assert_eq!(outcomes["open::c"], Outcome::Skipped("requires features: chflags ".into()));
+        assert_eq!(outcomes.len(), 3);
+    }
+
+    #[test]
+    fn every_expected_case_has_a_reason() {
+        assert!(expected().values().all(|reason| !reason.is_empty()));
+    }
+}

@@ -1,0 +1,71 @@
+//! Plain 9P2000, spoken by the client library of Plan 9 from User Space (9fans.net/go).
+//!
+//! The client is `plan9/main.go`, built in `target/plan9` with the library at a pinned version and
+//! whichever Go toolchain is there; Debian's own is enough.
+
+use super::served;
+use crate::report::Report;
+use crate::server::{Kind, Server};
+use crate::{sh, vm};
+use anyhow::{Context, Result, ensure};
+use std::path::PathBuf;
+
+const CLIENT: &str = include_str!("plan9/main.go");
+const MODULE: &str = "module client\n\ngo 1.19\n\nrequire 9fans.net/go v0.0.7\n";
+
+/// Every case the client has, so that one it does not reach is missed.
+const CASES: &[&str] = &[
+    "write_and_read",
+    "read_at_an_offset",
+    "write_at_an_offset",
+    "open_truncates",
+    "remove",
+    "remove_on_close",
+    "errors_are_said",
+    "make_and_list",
+    "walk_deep",
+    "dot_dot_ends_at_the_root",
+    "from_the_host",
+    "stat",
+    "wstat_mode_and_length",
+    "wstat_time",
+    "wstat_renames",
+    "qids_tell_versions",
+];
+
+/// The suite.
+pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+    if kind == Kind::Diod {
+        report.skip("9p2000", "diod speaks 9P2000.L only");
+        return Ok(());
+    }
+    let client = built()?;
+    println!("  client: 9fans.net/go v0.0.7");
+    let dir = served("9p2000")?;
+    std::fs::write(dir.join("from-host"), "hello\n")?;
+    let mut server = Server::start(kind, &dir, &[])?;
+    let address = format!("127.0.0.1:{}", server.ninep);
+    let output = sh::cmd("timeout", &["60"]).arg(client).arg(address).output()?;
+    let text = [output.stdout, output.stderr].concat();
+    vm::enter(report, "9p2000", &String::from_utf8_lossy(&text), CASES);
+    report.case("9p2000/seen_on_host", || {
+        let small = std::fs::read(dir.join("small")).context("read what the client wrote")?;
+        ensure!(small == b"changed789", "the host reads {small:?}");
+        ensure!(server.alive(), "the server died");
+        Ok(String::new())
+    });
+    Ok(())
+}
+
+fn built() -> Result<PathBuf> {
+    let dir = sh::scratch("plan9")?;
+    std::fs::write(dir.join("main.go"), CLIENT)?;
+    std::fs::write(dir.join("go.mod"), MODULE)?;
+    let go = sh::which("go").context("no go toolchain")?;
+    let program = dir.join("client");
+    let mut command = sh::cmd(&go.display().to_string(), &["build", "-mod=mod", "-o"]);
+    command.arg(&program).arg(".").current_dir(&dir);
+    command.env("GOFLAGS", "-buildvcs=false").env("GOTOOLCHAIN", "local");
+    sh::read(&mut command).context("build the 9P2000 client")?;
+    Ok(program)
+}

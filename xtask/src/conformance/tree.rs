@@ -1,0 +1,132 @@
+//! A real tree of more than 50,000 files, a Linux source package of Debian, read completely by the
+//! kernel's 9P client and by curl, and compared with the checksums of the files themselves.
+
+use super::{TRUST, aname, need_root};
+use crate::report::Report;
+use crate::server::{Kind, Server};
+use crate::vm::{self, Job};
+use crate::{apt, sh};
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Prints a checksum, the length and the name of every file, and the target of every link.
+const SUMS: &str = "find . -type f -print0 | sort -z | xargs -0 -n 500 cksum";
+const LINKS: &str =
+    "find . -type l | sort | while read -r l; do echo \"$l $(readlink \"$l\")\"; done";
+
+/// The suite.
+pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+    let dir = linux()?;
+    let expected = sums(&shell(&dir, SUMS)?);
+    println!("  {} files in {}", expected.len(), dir.file_name().unwrap_or_default().display());
+    ensure!(expected.len() > 50_000, "the tree has only {} files", expected.len());
+    let mut extra = TRUST.to_vec();
+    extra.push("--read-only");
+    let server = Server::start(kind, &dir, &extra)?;
+    if kind != Kind::Diod {
+        report.case("tree/http", || by_http(&server, &dir, &expected));
+    }
+    report.case("tree/9p", || by_kernel(&server, &dir, &expected));
+    Ok(())
+}
+
+/// The unpacked Linux source, downloaded at the first call.
+pub(crate) fn linux() -> Result<PathBuf> {
+    let dir = sh::target().join("linux-source");
+    if !dir.exists() {
+        let package = apt::behind("linux-source", "linux-source-")?;
+        println!("   unpacking {package} for a real tree");
+        let file = apt::download(&package)?;
+        let partial = sh::empty("linux-source.partial")?;
+        sh::read(sh::cmd("dpkg-deb", &["-x"]).arg(file).arg(&partial))?;
+        let archive = partial.join("usr/src").join(format!("{package}.tar.xz"));
+        let out = partial.join("out");
+        std::fs::create_dir(&out)?;
+        sh::read(sh::cmd("tar", &["-xf"]).arg(archive).arg("-C").arg(&out))?;
+        std::fs::rename(out.join(package), &dir)?;
+        std::fs::remove_dir_all(&partial)?;
+    }
+    Ok(dir)
+}
+
+fn shell(dir: &Path, script: &str) -> Result<String> {
+    let mut bash = sh::cmd("sh", &["-c", script]);
+    sh::read(bash.current_dir(dir).env("LC_ALL", "C"))
+}
+
+/// From `CHECKSUM LENGTH ./NAME` lines.
+fn sums(text: &str) -> BTreeMap<String, String> {
+    text.lines()
+        .filter_map(|line| line.split_once(" ./"))
+        .map(|(sum, name)| (name.to_owned(), sum.to_owned()))
+        .collect()
+}
+
+fn by_kernel(server: &Server, dir: &Path, expected: &BTreeMap<String, String>) -> Result<String> {
+    need_root()?;
+    let script = vm::mount_script(server.ninep, &aname(server), "cache=none,ro")
+        + "cd /mnt && "
+        + SUMS
+        + " > /results/sums; "
+        + LINKS
+        + " > /results/links; cut -d' ' -f1 /proc/uptime > /results/uptime; cd /; umount /mnt\n";
+    let job = Job::new("tree", &script, Duration::from_secs(900))?;
+    job.run()?;
+    let text = String::from_utf8_lossy(&job.result("sums")?).into_owned();
+    compare(&sums(&text), expected)?;
+    let links = String::from_utf8_lossy(&job.result("links")?).into_owned();
+    ensure!(links == shell(dir, LINKS)?, "symbolic links differ");
+    Ok(format!("{} files and {} links equal", expected.len(), links.lines().count()))
+}
+
+fn by_http(server: &Server, dir: &Path, expected: &BTreeMap<String, String>) -> Result<String> {
+    let out = sh::empty("tree-by-http")?;
+    let mut config = String::new();
+    for name in expected.keys() {
+        let url = encoded(name);
+        writeln!(config, "url = \"http://127.0.0.1:{}/{url}\"", server.http)?;
+        writeln!(config, "output = \"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))?;
+    }
+    let file = out.with_extension("curl");
+    std::fs::write(&file, config)?;
+    let mut curl = sh::cmd("curl", &["-sS", "-f", "--create-dirs", "--path-as-is", "-K"]);
+    sh::read(curl.arg(&file).current_dir(&out)).context("curl")?;
+    let got = sums(&shell(&out, SUMS)?);
+    compare(&got, expected)?;
+    let bytes = sh::read(sh::cmd("du", &["-s", "--apparent-size", "-BM"]).arg(dir))?;
+    std::fs::remove_dir_all(&out)?;
+    let size = bytes.split_whitespace().next().unwrap_or("").to_owned();
+    Ok(format!("{} files equal, {size}", expected.len()))
+}
+
+fn encoded(name: &str) -> String {
+    let mut url = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            let _ = write!(url, "%{byte:02X}");
+        }
+    }
+    url
+}
+
+fn compare(got: &BTreeMap<String, String>, expected: &BTreeMap<String, String>) -> Result<()> {
+    let wrong: Vec<_> = expected
+        .iter()
+        .filter(|(name, sum)| got.get(*name) != Some(sum))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    ensure!(
+        wrong.is_empty() && got.len() == expected.len(),
+        "{} of {} files differ, first: {:?}; {} files came",
+        wrong.len(),
+        expected.len(),
+        &wrong[..wrong.len().min(3)],
+        got.len()
+    );
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! A server under test or beside us in a bench: started on free loopback ports, stopped by its
+//! process id, its processor time read from /proc.
+
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Which program serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Ours, on io_uring.
+    Uring,
+    /// Ours, on epoll and threads.
+    Threads,
+    /// diod, the 9P2000.L server the Linux community measures against.
+    Diod,
+    /// nginx with one worker.
+    Nginx,
+}
+
+impl Kind {
+    /// The name in tables and on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Uring => "uring",
+            Kind::Threads => "threads",
+            Kind::Diod => "diod",
+            Kind::Nginx => "nginx",
+        }
+    }
+
+    /// The kind of that name.
+    pub(crate) fn named(name: &str) -> Option<Kind> {
+        [Kind::Uring, Kind::Threads, Kind::Diod, Kind::Nginx]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+    }
+}
+
+/// A running server. Dropping it stops it.
+pub(crate) struct Server {
+    /// The 9P port on 127.0.0.1, 0 if it speaks none.
+    pub(crate) ninep: u16,
+    /// The HTTP port on 127.0.0.1, 0 if it speaks none.
+    pub(crate) http: u16,
+    /// The directory it serves, as an absolute path: also diod's `aname`.
+    pub(crate) dir: PathBuf,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts `kind` on `dir`. `extra` are further flags for our own server; those
+    /// that are paths are further directories for diod, which crosses no mount points itself.
+    pub(crate) fn start(kind: Kind, dir: &Path, extra: &[&str]) -> Result<Server> {
+        Server::start_on(kind, dir, extra, None)
+    }
+
+    /// The same, bound to one processor.
+    pub(crate) fn start_on(
+        kind: Kind,
+        dir: &Path,
+        extra: &[&str],
+        core: Option<usize>,
+    ) -> Result<Server> {
+        let dir = dir.canonicalize().with_context(|| format!("serve {}", dir.display()))?;
+        let (ninep, http) = (free_port()?, free_port()?);
+        let (mut command, ninep, http) = match kind {
+            Kind::Uring | Kind::Threads => (ours(kind, &dir, ninep, http, extra), ninep, http),
+            Kind::Diod => (diod(&dir, ninep, extra)?, ninep, 0),
+            Kind::Nginx => (nginx(&dir, http)?, 0, http),
+        };
+        if let Some(core) = core {
+            let mut pinned = Command::new("taskset");
+            pinned.args(["-c", &core.to_string()]).arg(command.get_program());
+            pinned.args(command.get_args());
+            command = pinned;
+        }
+        let log = sh::scratch("logs")?.join(format!("{}.log", kind.name()));
+        let file = std::fs::File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let child = command.spawn().with_context(|| format!("start {}", kind.name()))?;
+        let mut server = Server { ninep, http, dir, child, log };
+        server.wait_ready()?;
+        Ok(server)
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Processor time so far, user and system, of it and its children, in clock ticks (1/100 s).
+    pub(crate) fn cpu_ticks(&self) -> u64 {
+        family(self.pid()).iter().map(|pid| ticks(*pid)).sum()
+    }
+
+    /// Resident memory in KiB, of it and its children.
+    pub(crate) fn rss_kib(&self) -> u64 {
+        family(self.pid()).iter().map(|pid| rss(*pid)).sum()
+    }
+
+    /// The process that does the work: the only child if there is one, else itself.
+    pub(crate) fn worker(&self) -> u32 {
+        *family(self.pid()).last().expect("a family has its head")
+    }
+
+    /// What it wrote so far.
+    pub(crate) fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Asks it to end and waits; the exit status, or an error if it had to be killed.
+    pub(crate) fn stop(&mut self) -> Result<Option<i32>> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Ok(status.code());
+        }
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(5) {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.code());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.child.kill()?;
+        self.child.wait()?;
+        bail!("the server did not end within 5 s of SIGTERM")
+    }
+
+    fn wait_ready(&mut self) -> Result<()> {
+        let start = Instant::now();
+        let ports = [self.ninep, self.http];
+        for port in ports.into_iter().filter(|port| *port != 0) {
+            while TcpStream::connect(("127.0.0.1", port)).is_err() {
+                if let Some(status) = self.child.try_wait()? {
+                    bail!("the server ended at once ({status}): {}", sh::tail(&self.said(), 600));
+                }
+                if start.elapsed() > Duration::from_secs(20) {
+                    bail!("nobody listens on port {port}: {}", sh::tail(&self.said(), 600));
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}
+
+/// The server's binary, built if it is not up to date.
+pub(crate) fn build() -> Result<()> {
+    sh::run(&mut sh::cargo(&["build", "--release", "--quiet", "-p", "upcall"]))
+}
+
+fn ours(kind: Kind, dir: &Path, ninep: u16, http: u16, extra: &[&str]) -> Command {
+    let mut command = Command::new(sh::target().join("release/upcall"));
+    command.arg("serve").arg(dir);
+    command.args(["--9p", &format!("127.0.0.1:{ninep}")]);
+    command.args(["--http", &format!("127.0.0.1:{http}")]);
+    command.args(["--reactor", kind.name()]).args(extra);
+    command
+}
+
+fn diod(dir: &Path, port: u16, extra: &[&str]) -> Result<Command> {
+    let path = sh::which("diod").context("diod is not installed")?;
+    let mut command = Command::new(path);
+    command.args(["-f", "-n", "-c", "/dev/null", "-l", &format!("127.0.0.1:{port}"), "-e"]);
+    command.arg(dir);
+    for path in extra.iter().filter(|word| word.starts_with('/')) {
+        command.arg("-e").arg(path);
+    }
+    Ok(command)
+}
+
+fn nginx(dir: &Path, port: u16) -> Result<Command> {
+    let scratch = sh::scratch("nginx")?;
+    let conf = scratch.join("nginx.conf");
+    let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
+    let text = format!(
+        "{user}\ndaemon off;\nworker_processes 1;\nworker_rlimit_nofile 8192;\n\
+         pid {scratch}/pid;\nerror_log {scratch}/error.log crit;\n\
+         events {{ worker_connections 4096; }}\n\
+         http {{\n  access_log off;\n  sendfile on;\n  tcp_nopush on;\n  tcp_nodelay on;\n  \
+         keepalive_timeout 65;\n  keepalive_requests 100000000;\n  \
+         open_file_cache max=10000 inactive=60s;\n  open_file_cache_valid 60s;\n  \
+         client_body_temp_path {scratch}/body;\n  proxy_temp_path {scratch}/proxy;\n  \
+         fastcgi_temp_path {scratch}/fastcgi;\n  uwsgi_temp_path {scratch}/uwsgi;\n  \
+         scgi_temp_path {scratch}/scgi;\n  types {{ text/plain txt; }}\n  \
+         server {{ listen 127.0.0.1:{port} backlog=4096; root {dir}; }}\n}}\n",
+        scratch = scratch.display(),
+        dir = dir.display(),
+    );
+    std::fs::write(&conf, text)?;
+    let mut command = Command::new(sh::which("nginx").context("nginx is not installed")?);
+    command.arg("-c").arg(conf).arg("-p").arg(scratch);
+    Ok(command)
+}
+
+/// A port of the loopback interface that was free a moment ago.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+fn family(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = list.unwrap_or_default();
+    std::iter::once(pid).chain(children.split_whitespace().filter_map(|c| c.parse().ok())).collect()
+}
+
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = stat.rsplit(") ").next().unwrap_or_default();
+    after.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+fn rss(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").trim().parse().unwrap_or(0)
+}

@@ -1,0 +1,114 @@
+//! Running other programs, and the few paths every command needs.
+//!
+//! A program is named in the error when it fails, with the end of what it wrote, so that a failure
+//! can be read without running it again.
+
+use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask has a parent").to_path_buf()
+}
+
+/// Where builds and downloads go.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// `target/NAME` as an existing directory.
+pub(crate) fn scratch(name: &str) -> Result<PathBuf> {
+    let dir = target().join(name);
+    std::fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
+    Ok(dir)
+}
+
+/// `target/NAME` as a new, empty directory.
+pub(crate) fn empty(name: &str) -> Result<PathBuf> {
+    let dir = target().join(name);
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir).with_context(|| format!("empty {}", dir.display()))?;
+    }
+    scratch(name)
+}
+
+/// A command in the workspace's root.
+pub(crate) fn cmd<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+/// `cargo` as it was called by `cargo xtask`.
+pub(crate) fn cargo<S: AsRef<OsStr>>(args: &[S]) -> Command {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    cmd(&cargo, args)
+}
+
+/// Runs to the end with the output on the terminal.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("start {}", line(command)))?;
+    if !status.success() {
+        bail!("{} ended with {status}", line(command));
+    }
+    Ok(())
+}
+
+/// Runs to the end and returns what it wrote; what it complained about is in the error.
+pub(crate) fn read(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("start {}", line(command)))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{} ended with {}: {}", line(command), output.status, tail(&said, 600));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether a program of this name can be found.
+pub(crate) fn found(program: &str) -> bool {
+    which(program).is_some()
+}
+
+/// Where a program is; system directories count even when PATH does not name them.
+pub(crate) fn which(program: &str) -> Option<PathBuf> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let extra = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/lib/go/bin"];
+    path.split(':')
+        .chain(extra)
+        .map(|dir| Path::new(dir).join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+/// The last `bytes` of a text, from a character boundary, without surrounding blanks.
+pub(crate) fn tail(text: &str, bytes: usize) -> &str {
+    let text = text.trim();
+    let mut start = text.len().saturating_sub(bytes);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}
+
+fn line(command: &Command) -> String {
+    let words: Vec<_> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    words.join(" ").chars().take(200).collect()
+}
+
+/// Runs to the end and hands over each line as it comes; standard error goes to the terminal.
+pub(crate) fn stream(
+    command: &mut Command,
+    mut each: impl FnMut(&str),
+) -> Result<std::process::ExitStatus> {
+    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| line(command))?;
+    let stdout = child.stdout.take().context("the output is a pipe")?;
+    for line in BufReader::new(stdout).split(b'\n') {
+        each(&String::from_utf8_lossy(&line?));
+    }
+    Ok(child.wait()?)
+}

@@ -1,0 +1,75 @@
+//! `cargo xtask test`: everything, from a clean clone on a fresh Debian machine.
+//!
+//! Missing packages are installed first (apt-get says which and why). Then the unit tests of the
+//! workspace, a short simulation, every fuzzer for a moment, and all conformance suites. The last
+//! line is the sum: `N passed, N failed`.
+
+use crate::report::Report;
+use crate::server::Kind;
+use crate::{conformance, sh};
+use anyhow::{Result, bail};
+
+/// The command. True if everything passed.
+pub(crate) fn main() -> Result<bool> {
+    let mut report = Report::default();
+    report.stage("cargo test --workspace", unit);
+    report.stage("simulation", |report| smoke(report, "sim/smoke", &["smoke"]));
+    report.stage("fuzzers", |report| smoke(report, "fuzz/smoke", &["fuzz", "smoke"]));
+    report.stage("conformance", |report| conformance::run(report, &[], Kind::Uring));
+    Ok(report.finish())
+}
+
+/// `cargo xtask sim …`.
+pub(crate) fn sim(args: &[String]) -> Result<()> {
+    sh::run(simulator().args(args))
+}
+
+/// `cargo xtask fuzz …`.
+pub(crate) fn fuzz(args: &[String]) -> Result<()> {
+    sh::run(simulator().arg("fuzz").args(args))
+}
+
+fn simulator() -> std::process::Command {
+    sh::cargo(&["run", "--quiet", "--release", "-p", "sim", "--"])
+}
+
+fn smoke(report: &mut Report, name: &str, args: &[&str]) -> Result<()> {
+    report.case(name, || sh::run(simulator().args(args)).map(|()| String::new()));
+    Ok(())
+}
+
+fn unit(report: &mut Report) -> Result<()> {
+    let (mut passed, mut failed) = (0, 0);
+    let mut cargo = sh::cargo(&["test", "--workspace", "--no-fail-fast"]);
+    let status = sh::stream(&mut cargo, |line| {
+        println!("{line}");
+        if let Some((good, bad)) = result(line) {
+            passed += good;
+            failed += bad;
+        }
+    })?;
+    report.counted("cargo test", passed, failed);
+    if !status.success() && failed == 0 {
+        bail!("cargo test ended with {status}");
+    }
+    Ok(())
+}
+
+/// The figures of a `test result:` line.
+fn result(line: &str) -> Option<(u32, u32)> {
+    let rest = line.strip_prefix("test result: ")?;
+    let figure = |label: &str| {
+        rest.split([';', '.']).find_map(|part| part.trim().strip_suffix(label)?.trim().parse().ok())
+    };
+    Some((figure("passed")?, figure("failed")?))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_sum_of_a_test_run_is_read() {
+        let line = "test result: FAILED. 7 passed; 2 failed; 0 ignored; 0 measured; 1 filtered out";
+        assert_eq!(super::result(line), Some((7, 2)));
+        assert_eq!(super::result("running 3 tests"), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! A real Linux kernel in a virtual machine, for the parts of a server that only a kernel client
+//! exercises.
+//!
+//! The guest is Debian's plain kernel (the cloud flavour has no 9p) with busybox, in QEMU by
+//! software emulation: no KVM, no root, about five seconds from start to power-off. Its network is
+//! QEMU's own: the host's loopback is 10.0.2.2 in there. A job goes in as a tar on the first disk
+//! and is unpacked at `/`; `/job.sh` runs; files come back as a tar on the second disk; what the
+//! job prints arrives over the serial line. Lines of the form `@ok NAME SECONDS NOTE` and
+//! `@no NAME SECONDS WHY` are its cases.
+
+mod cpio;
+mod image;
+
+use crate::report::Report;
+use crate::sh;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What is to happen in the guest.
+pub(crate) struct Job {
+    dir: PathBuf,
+    results: PathBuf,
+    limit: Duration,
+}
+
+impl Job {
+    /// A job that runs `script` and may take `limit`. `name` is its directory under `target/vm`.
+    pub(crate) fn new(name: &str, script: &str, limit: Duration) -> Result<Job> {
+        let dir = sh::empty(&format!("vm/job-{name}"))?;
+        let results = sh::scratch("vm")?.join(format!("{name}.results"));
+        let job = Job { dir, results, limit };
+        job.file("job.sh", script.as_bytes())?;
+        Ok(job)
+    }
+
+    /// A file of the guest.
+    pub(crate) fn file(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.dir.join(path);
+        std::fs::create_dir_all(path.parent().expect("a file has a directory"))?;
+        std::fs::write(&path, bytes).with_context(|| format!("write {}", path.display()))
+    }
+
+    /// A program of the host with the libraries it was linked to, as `/usr/bin/NAME`.
+    pub(crate) fn program(&self, program: &Path) -> Result<()> {
+        let name = program.file_name().context("a program has a name")?;
+        let bin = self.dir.join("usr/bin");
+        std::fs::create_dir_all(&bin)?;
+        std::fs::copy(program, bin.join(name))
+            .with_context(|| format!("copy {}", program.display()))?;
+        let linked = sh::read(sh::cmd("ldd", &[program]).env("LC_ALL", "C")).unwrap_or_default();
+        for library in linked.split_whitespace().filter(|word| word.starts_with('/')) {
+            let to = self.dir.join(library.trim_start_matches('/'));
+            std::fs::create_dir_all(to.parent().expect("a library has a directory"))?;
+            std::fs::copy(library, to).with_context(|| format!("copy {library}"))?;
+        }
+        Ok(())
+    }
+
+    /// Boots, runs the job and returns everything it printed.
+    pub(crate) fn run(&self) -> Result<String> {
+        self.run_watched(|_| ())
+    }
+
+    /// The same; `watch` sees each line as it arrives, so that the host can answer.
+    pub(crate) fn run_watched(&self, mut watch: impl FnMut(&str)) -> Result<String> {
+        let image = image::image()?;
+        let disk = self.dir.with_extension("tar");
+        sh::read(sh::cmd("tar", &["-cf"]).arg(&disk).arg("-C").arg(&self.dir).arg("."))?;
+        pad(&disk)?;
+        std::fs::File::create(&self.results)?.set_len(256 << 20)?;
+        let mut child = qemu(&image, &disk, &self.results).spawn().context("start QEMU")?;
+        let stdout = child.stdout.take().context("QEMU's output is a pipe")?;
+        let watchdog = Watchdog::new(&child, self.limit);
+        let mut text = String::new();
+        for line in BufReader::new(stdout).split(b'\n') {
+            let line = String::from_utf8_lossy(&line?).trim_end_matches('\r').to_owned();
+            watch(&line);
+            text.push_str(&line);
+            text.push('\n');
+        }
+        let late = watchdog.stop();
+        child.wait()?;
+        std::fs::write(self.dir.with_extension("log"), &text)?;
+        std::fs::remove_file(&disk)?;
+        if late {
+            bail!("the guest did not end in {:?}; it said: {}", self.limit, sh::tail(&text, 1500));
+        }
+        if !text.contains("@booted") {
+            bail!("the guest did not boot; it said: {}", sh::tail(&text, 1500));
+        }
+        Ok(text)
+    }
+
+    /// A file that the job put into `/results`.
+    pub(crate) fn result(&self, name: &str) -> Result<Vec<u8>> {
+        let mut tar = sh::cmd("tar", &["-xOf"]);
+        tar.arg(&self.results).arg(format!("./{name}")).stderr(Stdio::null());
+        let output = tar.output()?;
+        if !output.status.success() && output.stdout.is_empty() {
+            bail!("the guest left no file {name}");
+        }
+        Ok(output.stdout)
+    }
+}
+
+/// Enters the `@ok` and `@no` lines into the report; a name of `expected` without a line failed.
+pub(crate) fn enter(report: &mut Report, suite: &str, text: &str, expected: &[&str]) {
+    let mut missing: BTreeSet<&str> = expected.iter().copied().collect();
+    for line in text.lines().filter(|line| line.starts_with('@')) {
+        let mut words = line.splitn(4, ' ');
+        let (verdict, name) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let seconds = words.next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
+        let note = words.next().unwrap_or("").to_owned();
+        let outcome = match verdict {
+            "@ok" => Ok(note),
+            "@no" => Err(note),
+            _ => continue,
+        };
+        missing.remove(name);
+        report.line(&format!("{suite}/{name}"), outcome, seconds);
+    }
+    for name in missing {
+        let why = format!("no verdict; the guest said last: {}", sh::tail(text, 600));
+        report.line(&format!("{suite}/{name}"), Err(why), 0.0);
+    }
+}
+
+/// The beginning of every job: mounts the server on `/mnt`, or ends the job, so that no suite can
+/// pass on the guest's own file system.
+pub(crate) fn mount_script(port: u16, aname: &str, options: &str) -> String {
+    format!(
+        "mount -t 9p -o trans=tcp,port={port},version=9p2000.L,aname={aname},\
+         access=user,msize=1048576,{options} 10.0.2.2 /mnt || {{ echo '@no mount 0 refused'; exit 1; }}\n"
+    )
+}
+
+fn qemu(image: &image::Image, disk: &Path, results: &Path) -> Command {
+    let mut qemu = Command::new("qemu-system-x86_64");
+    qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "1536"]);
+    qemu.args(["-no-reboot", "-nographic", "-nodefaults", "-M", "pc", "-serial", "stdio"]);
+    qemu.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&image.initrd);
+    qemu.args(["-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off tsc=reliable"]);
+    qemu.args(["-netdev", "user,id=n0,restrict=off"]);
+    qemu.args(["-device", "virtio-net-pci,netdev=n0,romfile="]);
+    let drive = |file: &Path, more| format!("file={},format=raw,if=virtio{more}", file.display());
+    qemu.arg("-drive").arg(drive(disk, ",readonly=on"));
+    qemu.arg("-drive").arg(drive(results, ""));
+    qemu.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    qemu
+}
+
+fn pad(disk: &Path) -> Result<()> {
+    let file = std::fs::OpenOptions::new().write(true).open(disk)?;
+    let length = file.metadata()?.len();
+    Ok(file.set_len(length.next_multiple_of(512))?)
+}
+
+/// Ends QEMU, by its process id, when the time is up.
+struct Watchdog {
+    done: std::sync::mpsc::Sender<()>,
+    thread: std::thread::JoinHandle<bool>,
+}
+
+impl Watchdog {
+    fn new(child: &Child, limit: Duration) -> Watchdog {
+        let pid = rustix::process::Pid::from_child(child);
+        let (done, wait) = std::sync::mpsc::channel();
+        let end = Instant::now() + limit;
+        let thread = std::thread::spawn(move || {
+            let left = end.saturating_duration_since(Instant::now());
+            let late = wait.recv_timeout(left) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            if late {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+            late
+        });
+        Watchdog { done, thread }
+    }
+
+    /// Whether the time had run out.
+    fn stop(self) -> bool {
+        let _ = self.done.send(());
+        self.thread.join().unwrap_or(true)
+    }
+}
