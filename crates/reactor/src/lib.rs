@@ -1,1 +1,202 @@
-//! x
+//! Performs operations on the real world: with io_uring, or with epoll and threads.
+//!
+//! A [`World`] is the [`base::Reactor`] that the server runs on. Both forms behave the same; the
+//! tests are written once and run on both. This crate does not know what its operations mean.
+//!
+//! A world belongs to the thread that makes it: make it on the thread that will run the node.
+//! Before that, `main` calls [`hold_signals`], [`raise_open_files`], and `umask(0)` (the modes
+//! that clients ask for are meant as they are; the umask is the process's, so it is not this
+//! crate's to change).
+//!
+//! What every form promises beyond [`base::op`]:
+//!
+//! - A receive into a buffer of the reactor's gives an empty buffer at the end of the stream; one
+//!   into the caller's own buffer gives `Disconnected`, also if nothing was ever received.
+//! - A read is short only at the end of the file.
+//! - Numbers of files and sockets are descriptors. Closing what still has operations outstanding
+//!   is a mistake that the kernel answers with errors, or with somebody else's data.
+//! - The queue of the pool is as long as the node lets it be.
+
+mod clock;
+mod common;
+mod descriptor;
+mod errno;
+mod host;
+mod identity;
+mod job;
+mod memory;
+mod path;
+mod pool;
+mod probe;
+mod sending;
+mod signals;
+mod sockets;
+mod threads;
+mod uring;
+
+use base::op::{Event, File, Listener, Op};
+use base::{Instant, Reactor, Time};
+use rustix::process::{Resource, Rlimit};
+use std::io;
+use std::path::Path;
+
+pub use pool::PoolStatistics;
+pub use probe::probe;
+pub use signals::hold_signals;
+pub use sockets::Address;
+
+/// Which interface of the kernel is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One io_uring.
+    Uring,
+    /// Epoll, and threads for what would wait.
+    Threads,
+}
+
+/// What can be chosen about a world.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Most threads of the pool; it does what no form can do without waiting.
+    pub threads_max: usize,
+    /// Whether SIGINT and SIGTERM come to this world. Exactly one of a process should say so.
+    pub signals: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { threads_max: 16, signals: false }
+    }
+}
+
+/// What a world has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// The pool.
+    pub pool: PoolStatistics,
+    /// Calls of `io_uring_enter` or `epoll_wait`.
+    pub kernel_entries: u64,
+    /// Path operations that were done without a thread of the pool.
+    pub paths_inline: u64,
+}
+
+/// The real world, in one of two forms.
+pub struct World {
+    inner: Inner,
+    /// A world stays on its thread: identities and the ring are bound to it.
+    _thread: std::marker::PhantomData<*const ()>,
+}
+
+enum Inner {
+    Uring(Box<uring::Uring>),
+    Threads(Box<threads::Threads>),
+}
+
+impl World {
+    /// Makes a world for the current thread.
+    ///
+    /// # Errors
+    /// If the kernel refuses ([`probe`] says why for io_uring), or `/proc` is not mounted.
+    pub fn new(form: Form, config: &Config) -> io::Result<World> {
+        let inner = match form {
+            Form::Uring => Inner::Uring(Box::new(uring::Uring::new(config)?)),
+            Form::Threads => Inner::Threads(Box::new(threads::Threads::new(config)?)),
+        };
+        Ok(World { inner, _thread: std::marker::PhantomData })
+    }
+
+    /// Which form this is.
+    pub fn form(&self) -> Form {
+        match &self.inner {
+            Inner::Uring(_) => Form::Uring,
+            Inner::Threads(_) => Form::Threads,
+        }
+    }
+
+    fn common(&self) -> &common::Common {
+        match &self.inner {
+            Inner::Uring(uring) => &uring.common,
+            Inner::Threads(threads) => &threads.common,
+        }
+    }
+
+    /// Listens at an address, and gives the one that it became (with its port).
+    ///
+    /// A unix socket that nobody listens to any more is replaced. Its permissions follow the
+    /// process's umask; who connects is told by the kernel ([`base::op::Peer::Local`]).
+    ///
+    /// # Errors
+    /// Those of `bind(2)` and `listen(2)`; `AddrInUse` if somebody listens there.
+    pub fn listen(&mut self, address: &Address) -> io::Result<(Listener, Address)> {
+        match &mut self.inner {
+            Inner::Uring(uring) => {
+                uring.common.listen(address, uring::Uring::listener_flags())
+            }
+            Inner::Threads(threads) => {
+                let flags = threads::Threads::listener_flags();
+                let (listener, bound) = threads.common.listen(address, flags)?;
+                threads.watch_listener(listener)?;
+                Ok((listener, bound))
+            }
+        }
+    }
+
+    /// Closes all listening sockets; accepts under way complete with `Cancelled`.
+    pub fn close_listeners(&mut self) {
+        match &mut self.inner {
+            Inner::Uring(uring) => uring.close_listeners(),
+            Inner::Threads(threads) => threads.close_listeners(),
+        }
+    }
+
+    /// Opens a directory that will be served, as a handle.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub fn open_root(&mut self, path: &Path) -> io::Result<File> {
+        match &mut self.inner {
+            Inner::Uring(uring) => uring.common.open_root(path),
+            Inner::Threads(threads) => threads.common.open_root(path),
+        }
+    }
+
+    /// What was done so far.
+    pub fn statistics(&self) -> Statistics {
+        self.common().statistics()
+    }
+}
+
+impl Reactor for World {
+    fn now(&self) -> Instant {
+        self.common().clock.now()
+    }
+
+    fn wall(&self) -> Time {
+        self.common().clock.wall()
+    }
+
+    fn submit(&mut self, op: Op) {
+        match &mut self.inner {
+            Inner::Uring(uring) => uring.submit(op),
+            Inner::Threads(threads) => threads.submit(op),
+        }
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
+        match &mut self.inner {
+            Inner::Uring(uring) => uring.wait(deadline, events),
+            Inner::Threads(threads) => threads.wait(deadline, events),
+        }
+    }
+}
+
+/// Allows the process as many open files as the host lets it have, and says how many.
+pub fn raise_open_files() -> u64 {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let now = match rustix::process::setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    now.unwrap_or(u64::MAX)
+}

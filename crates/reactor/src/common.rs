@@ -1,0 +1,269 @@
+//! What both forms have: clocks, the pool, memory, listeners, and completions that are ready.
+
+use crate::clock::Clock;
+use crate::host::Host;
+use crate::job::{Job, Work};
+use crate::memory::Memory;
+use crate::path;
+use crate::pool::Pool;
+use crate::signals::Signals;
+use crate::sockets::{self, Address, Listening};
+use crate::{Config, Statistics, descriptor};
+use base::op::{Done, Event, File, Listener, OpId, PathDone, PathOp, Peer, Socket};
+use base::{Buf, Caller, Error, Stat};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::SocketFlags;
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+/// Most events of one call of `wait`.
+pub(crate) const EVENTS_MAX: usize = 256;
+
+/// How often in a row completions at hand are given out before the kernel is asked for more.
+/// What a completion leads to (a reply) then goes to the kernel together with the next wait.
+const TURNS_WITHOUT_KERNEL: u32 = 2;
+
+/// The part of a reactor that does not depend on its form.
+pub(crate) struct Common {
+    pub(crate) clock: Clock,
+    pub(crate) host: Arc<Host>,
+    pub(crate) pool: Pool,
+    pub(crate) memory: Memory,
+    pub(crate) signals: Option<Signals>,
+    pub(crate) statistics: Statistics,
+    ready: VecDeque<Event>,
+    turns: u32,
+    /// Files on file systems that may hang: never touched on the node's thread.
+    foreign: BTreeSet<u32>,
+    /// Connections that this side has ended.
+    hung_up: BTreeSet<u32>,
+    /// Connections that are open, to be closed at the end.
+    sockets: BTreeSet<u32>,
+    listeners: Vec<Option<Listening>>,
+}
+
+impl Common {
+    pub(crate) fn new(config: &Config) -> io::Result<Common> {
+        let host = Arc::new(Host::new()?);
+        let signals = if config.signals { Some(Signals::new()?) } else { None };
+        Ok(Common {
+            clock: Clock::start(),
+            pool: Pool::new(Arc::clone(&host), config.threads_max)?,
+            host,
+            memory: Memory::default(),
+            signals,
+            statistics: Statistics::default(),
+            ready: VecDeque::new(),
+            turns: 0,
+            foreign: BTreeSet::new(),
+            hung_up: BTreeSet::new(),
+            sockets: BTreeSet::new(),
+            listeners: Vec::new(),
+        })
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        Statistics { pool: self.pool.statistics(), ..self.statistics }
+    }
+
+    // Completions.
+
+    /// A completion has come.
+    pub(crate) fn ready(&mut self, id: OpId, done: Done) {
+        if let Done::Path(Ok(path)) = &done {
+            self.note_device(path);
+        }
+        self.ready.push_back(Event { id, done });
+    }
+
+    /// Whether the kernel should be left alone in this turn, because there is enough to do.
+    pub(crate) fn enough(&mut self) -> bool {
+        self.collect();
+        let enough = self.ready.len() >= EVENTS_MAX
+            || (!self.ready.is_empty() && self.turns < TURNS_WITHOUT_KERNEL);
+        self.turns = if enough { self.turns + 1 } else { 0 };
+        enough
+    }
+
+    /// Whether anything is ready.
+    pub(crate) fn any_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Fetches what the pool has finished.
+    pub(crate) fn collect(&mut self) {
+        while let Some(finished) = self.pool.next_finished() {
+            if let Some(buf) = finished.used {
+                self.memory.give(buf);
+            }
+            if let Some((id, done)) = finished.event {
+                self.ready(id, done);
+            }
+        }
+    }
+
+    /// Gives out what is ready.
+    pub(crate) fn give_out(&mut self, events: &mut Vec<Event>) {
+        let count = self.ready.len().min(EVENTS_MAX);
+        events.extend(self.ready.drain(..count));
+    }
+
+    // Files.
+
+    /// Performs a path operation: at once if that takes no waiting, else on the pool.
+    pub(crate) fn path(&mut self, id: OpId, caller: Caller, op: PathOp) {
+        if let Some(files) = path::cacheable(&op)
+            && !self.touches_foreign(files)
+            && let Some(result) =
+                path::perform_cached(&self.host, &mut self.memory, &caller, &op)
+        {
+            self.statistics.paths_inline += 1;
+            self.ready(id, Done::Path(result));
+            return;
+        }
+        self.pool.push(Job { id: Some(id), work: Work::Path { caller, op } });
+    }
+
+    fn touches_foreign(&self, files: [File; 2]) -> bool {
+        !self.foreign.is_empty() && files.iter().any(|file| self.foreign.contains(&file.0))
+    }
+
+    /// Remembers which new files are on file systems that may hang.
+    fn note_device(&mut self, done: &PathDone) {
+        match done {
+            PathDone::Walked(stats, Ok(file)) => {
+                if let Some(stat) = stats.last() {
+                    self.note(*file, stat);
+                }
+            }
+            PathDone::Fetched(stat, _, Some(file)) | PathDone::Opened(file, stat) => {
+                self.note(*file, stat);
+            }
+            PathDone::Created(file, handle, stat) => {
+                self.note(*file, stat);
+                self.note(*handle, stat);
+            }
+            PathDone::Walked(_, Err(_))
+            | PathDone::Fetched(_, _, None)
+            | PathDone::Ok
+            | PathDone::Stat(_)
+            | PathDone::Bytes(_)
+            | PathDone::Entries(_)
+            | PathDone::StatFs(_)
+            | PathDone::User(_) => {}
+        }
+    }
+
+    fn note(&mut self, file: File, stat: &Stat) {
+        if !self.host.is_local(stat.device) {
+            self.foreign.insert(file.0);
+        }
+    }
+
+    /// Opens the directory that will be served.
+    pub(crate) fn open_root(&mut self, path: &std::path::Path) -> io::Result<File> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        let mut stat = Stat::default();
+        let raw = rustix::fs::fstat(&fd)?;
+        stat.device = raw.st_dev;
+        self.host.learn(fd.as_fd(), &stat);
+        let file = File(descriptor::release(fd));
+        self.note(file, &stat);
+        Ok(file)
+    }
+
+    /// Closes a file: at once, or on the pool if that may take time.
+    pub(crate) fn close_file(&mut self, file: File, last: bool) {
+        let foreign = self.foreign.remove(&file.0);
+        if last || foreign {
+            self.pool.push(Job { id: None, work: Work::Close { file } });
+        } else {
+            descriptor::close(file.0);
+        }
+    }
+
+    /// An empty buffer for a read.
+    pub(crate) fn read_buffer(&mut self, headroom: u32, count: u32) -> Buf {
+        self.memory.take(headroom as usize, count as usize)
+    }
+
+    // Connections.
+
+    /// Listens at an address.
+    pub(crate) fn listen(
+        &mut self,
+        address: &Address,
+        flags: SocketFlags,
+    ) -> io::Result<(Listener, Address)> {
+        let (listening, bound) = sockets::listen(address, flags)?;
+        let index = u32::try_from(self.listeners.len()).expect("few listeners");
+        self.listeners.push(Some(listening));
+        Ok((Listener(index), bound))
+    }
+
+    /// The listening socket, unless it has been closed.
+    pub(crate) fn listening(&self, listener: Listener) -> Option<&OwnedFd> {
+        self.listeners.get(listener.0 as usize)?.as_ref().map(|listening| &listening.fd)
+    }
+
+    /// Takes all listening sockets out.
+    pub(crate) fn take_listeners(&mut self) -> Vec<Listening> {
+        self.listeners.iter_mut().filter_map(Option::take).collect()
+    }
+
+    /// A connection has been accepted.
+    pub(crate) fn accepted(&mut self, fd: OwnedFd) -> Result<(Socket, Peer), Error> {
+        let peer = sockets::peer(fd.as_fd())?;
+        let number = descriptor::release(fd);
+        self.sockets.insert(number);
+        Ok((Socket(number), peer))
+    }
+
+    /// Nothing more will come from the peer: says so, in the way that depends on why, and on
+    /// whose buffer it was.
+    pub(crate) fn end_of_stream(&self, socket: Socket, own_buffer: bool) -> Result<Buf, Error> {
+        if own_buffer && !self.hung_up.contains(&socket.0) {
+            Ok(Buf::default())
+        } else {
+            Err(Error::Disconnected)
+        }
+    }
+
+    /// Ends a connection in one or both directions.
+    pub(crate) fn shut_down(&mut self, socket: Socket, both: bool) {
+        let how = if both { rustix::net::Shutdown::Both } else { rustix::net::Shutdown::Write };
+        if both {
+            self.hung_up.insert(socket.0);
+        }
+        if let Ok(fd) = descriptor::socket(socket) {
+            // A connection that is gone already is as good.
+            let _ = rustix::net::shutdown(fd, how);
+        }
+    }
+
+    /// Closes a connection.
+    pub(crate) fn close_socket(&mut self, socket: Socket) {
+        self.hung_up.remove(&socket.0);
+        self.sockets.remove(&socket.0);
+        descriptor::close(socket.0);
+    }
+
+    /// Ends all connections, at the end of the reactor.
+    pub(crate) fn hang_up_all(&mut self) {
+        for number in std::mem::take(&mut self.sockets) {
+            self.shut_down(Socket(number), true);
+            descriptor::close(number);
+        }
+    }
+
+    /// The signals that came, as events.
+    pub(crate) fn take_signals(&mut self) {
+        let count = self.signals.as_ref().map_or(0, Signals::take);
+        for _ in 0..count {
+            self.ready(OpId::UNASKED, Done::Stop);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! From the kernel's error numbers to the project's errors.
+
+use base::Error;
+use rustix::io::Errno;
+
+/// Why a step of straight-line work did not succeed.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The kernel said so.
+    Kernel(Errno),
+    /// This crate said so.
+    Known(Error),
+    /// It cannot be done without waiting, and waiting was not allowed: do it on the pool.
+    NotCached,
+}
+
+impl From<Errno> for Trouble {
+    fn from(errno: Errno) -> Trouble {
+        Trouble::Kernel(errno)
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Known(error)
+    }
+}
+
+impl From<Trouble> for Error {
+    fn from(trouble: Trouble) -> Error {
+        match trouble {
+            Trouble::Kernel(errno) => translate(errno),
+            Trouble::Known(error) => error,
+            Trouble::NotCached => Error::WouldBlock,
+        }
+    }
+}
+
+/// What a negative result of the kernel means.
+pub(crate) fn from_raw(result: i32) -> Error {
+    translate(Errno::from_raw_os_error(-result))
+}
+
+/// The whole translation. What is not listed is a failure of the disk or its driver: `Io`.
+pub(crate) fn translate(errno: Errno) -> Error {
+    match errno {
+        Errno::NOENT => Error::NotFound,
+        Errno::ACCESS => Error::Denied,
+        Errno::PERM => Error::NotPermitted,
+        Errno::EXIST => Error::Exists,
+        Errno::NOTDIR => Error::NotDirectory,
+        Errno::ISDIR => Error::IsDirectory,
+        Errno::NOTEMPTY => Error::NotEmpty,
+        Errno::NAMETOOLONG => Error::NameTooLong,
+        Errno::LOOP => Error::Loop,
+        Errno::XDEV => Error::CrossDevice,
+        Errno::NOSPC => Error::NoSpace,
+        Errno::DQUOT => Error::QuotaExceeded,
+        Errno::FBIG | Errno::OVERFLOW => Error::FileTooLarge,
+        Errno::ROFS => Error::ReadOnly,
+        Errno::BUSY => Error::Busy,
+        Errno::TXTBSY => Error::TextBusy,
+        Errno::MLINK => Error::TooManyLinks,
+        Errno::MFILE | Errno::NFILE => Error::TooManyOpen,
+        Errno::INVAL | Errno::BADF | Errno::FAULT | Errno::SPIPE | Errno::ILSEQ => Error::Invalid,
+        Errno::NODATA => Error::NoAttribute,
+        Errno::RANGE | Errno::TOOBIG => Error::AttributeTooLarge,
+        Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::AFNOSUPPORT => Error::Unsupported,
+        Errno::STALE => Error::Stale,
+        Errno::CANCELED | Errno::INTR => Error::Cancelled,
+        Errno::DEADLK => Error::WouldDeadlock,
+        Errno::AGAIN => Error::WouldBlock,
+        Errno::NXIO | Errno::NODEV => Error::NoDevice,
+        Errno::CONNRESET
+        | Errno::PIPE
+        | Errno::NOTCONN
+        | Errno::CONNABORTED
+        | Errno::CONNREFUSED
+        | Errno::SHUTDOWN
+        | Errno::TIMEDOUT
+        | Errno::HOSTUNREACH
+        | Errno::NETUNREACH
+        | Errno::NETDOWN
+        | Errno::NETRESET => Error::Disconnected,
+        Errno::NOMEM | Errno::NOBUFS => Error::NoMemory,
+        _ => Error::Io,
+    }
+}

@@ -1,0 +1,155 @@
+//! As whom the current thread talks to the file system.
+//!
+//! The kernel checks permissions by credentials that each thread has for itself: its file-system
+//! user and group, its supplementary groups and its effective capabilities. A thread that acts
+//! for a user takes all four, and gives back all four before it acts for the server again. The
+//! capabilities matter as much as the user id: without dropping them a user could set security
+//! attributes, write trusted ones, and use the blocks and quota reserved for root.
+//!
+//! The present identity is remembered per thread, so that work for the same user one after the
+//! other costs nothing.
+#![allow(unsafe_code)]
+
+use base::{Caller, Error, User};
+use rustix::process::Gid;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What the process is when it acts for itself.
+#[derive(Debug)]
+pub(crate) struct Own {
+    uid: u32,
+    gid: u32,
+    groups: Vec<Gid>,
+    capabilities: CapabilitySets,
+}
+
+/// A user whose identity the thread has, with the group for new files.
+struct Present {
+    user: Arc<User>,
+    gid: u32,
+}
+
+thread_local! {
+    /// `None`: the process's own identity.
+    static PRESENT: RefCell<Option<Present>> = const { RefCell::new(None) };
+}
+
+impl Own {
+    /// Reads the identity of the process. To be called before any thread has another one.
+    pub(crate) fn read() -> rustix::io::Result<Own> {
+        Ok(Own {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: rustix::process::getgroups()?,
+            capabilities: rustix::thread::capabilities(None)?,
+        })
+    }
+
+    /// Whether `caller` is checked by the kernel as the process itself is.
+    pub(crate) fn acts_as_server(&self, caller: &Caller) -> bool {
+        match caller {
+            Caller::Server => true,
+            Caller::User(user) if self.uid == 0 => user.uid == 0 && user.gid == self.gid,
+            Caller::User(user) => user.uid == self.uid,
+        }
+    }
+
+    /// Gives the current thread the identity of `caller`; new files get group `gid` if the user
+    /// is a member of it (others are ignored, as is everything for [`Caller::Server`]).
+    ///
+    /// # Errors
+    /// `NotPermitted` if the process is not root and `caller` is somebody else.
+    pub(crate) fn assume(&self, caller: &Caller, gid: Option<u32>) -> Result<(), Error> {
+        PRESENT.with_borrow_mut(|present| match caller {
+            Caller::Server => self.leave(present),
+            Caller::User(user) if self.uid != 0 => {
+                if user.uid == self.uid { Ok(()) } else { Err(Error::NotPermitted) }
+            }
+            Caller::User(user) => {
+                let member = |g: &u32| *g == user.gid || user.uid == 0 || user.groups.contains(g);
+                let gid = gid.filter(member).unwrap_or(user.gid);
+                if user.uid == 0 && gid == self.gid {
+                    return self.leave(present);
+                }
+                if present.as_ref().is_some_and(|p| is_same(&p.user, user) && p.gid == gid) {
+                    return Ok(());
+                }
+                self.leave(present)?;
+                self.enter(present, user, gid)
+            }
+        })
+    }
+
+    /// Back to the process's own identity.
+    fn leave(&self, present: &mut Option<Present>) -> Result<(), Error> {
+        if present.is_none() {
+            return Ok(());
+        }
+        // The capabilities first: changing the groups needs one of them.
+        set_capabilities(self.capabilities)?;
+        set_fs_user(self.uid)?;
+        set_fs_group(self.gid)?;
+        set_groups(&self.groups)?;
+        *present = None;
+        Ok(())
+    }
+
+    fn enter(&self, present: &mut Option<Present>, user: &Arc<User>, gid: u32) -> Result<(), Error> {
+        // From here on the thread is nobody in particular, so a failure half-way is undone by
+        // the next `leave`.
+        *present = Some(Present { user: Arc::clone(user), gid });
+        let result = self.take_on(user, gid);
+        if result.is_err() {
+            self.leave(present)?;
+        }
+        result
+    }
+
+    fn take_on(&self, user: &User, gid: u32) -> Result<(), Error> {
+        let all = std::iter::once(&user.gid).chain(&user.groups);
+        let groups: Vec<Gid> = all.filter(|g| **g != u32::MAX).map(|g| Gid::from_raw(*g)).collect();
+        set_groups(&groups)?;
+        set_fs_group(gid)?;
+        set_fs_user(user.uid)?;
+        if user.uid != 0 {
+            let effective = CapabilitySet::empty();
+            set_capabilities(CapabilitySets { effective, ..self.capabilities })?;
+        }
+        Ok(())
+    }
+}
+
+fn is_same(a: &Arc<User>, b: &Arc<User>) -> bool {
+    Arc::ptr_eq(a, b) || a == b
+}
+
+fn set_capabilities(sets: CapabilitySets) -> Result<(), Error> {
+    rustix::thread::set_capabilities(None, sets).map_err(|_| Error::NotPermitted)
+}
+
+fn set_groups(groups: &[Gid]) -> Result<(), Error> {
+    rustix::thread::set_thread_groups(groups).map_err(|_| Error::NotPermitted)
+}
+
+fn set_fs_user(uid: u32) -> Result<(), Error> {
+    // SAFETY: setfsuid takes a number and changes only this thread's credentials.
+    let call = |uid: u32| unsafe { libc::syscall(libc::SYS_setfsuid, uid) };
+    call(uid);
+    verify(call(u32::MAX), uid)
+}
+
+fn set_fs_group(gid: u32) -> Result<(), Error> {
+    // SAFETY: setfsgid takes a number and changes only this thread's credentials.
+    let call = |gid: u32| unsafe { libc::syscall(libc::SYS_setfsgid, gid) };
+    call(gid);
+    verify(call(u32::MAX), gid)
+}
+
+/// Both calls report the previous value and never an error; an id that cannot exist changes
+/// nothing, so a second call tells what the first one did.
+fn verify(now: libc::c_long, wanted: u32) -> Result<(), Error> {
+    let wanted_valid = wanted != u32::MAX;
+    if wanted_valid && now == libc::c_long::from(wanted) { Ok(()) } else { Err(Error::NotPermitted) }
+}

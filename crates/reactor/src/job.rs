@@ -1,0 +1,161 @@
+//! Work for a thread that may wait.
+
+use crate::host::Host;
+use crate::memory::Memory;
+use crate::{descriptor, errno, path};
+use base::op::{Done, File, OpId, PathOp};
+use base::{Buf, Caller, Error};
+use rustix::io::Errno;
+
+/// One piece of work.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Several system calls on paths.
+    Path {
+        /// As whom.
+        caller: Caller,
+        /// What.
+        op: PathOp,
+    },
+    /// Read into `buf` until `count` bytes are there, or the file ends.
+    Read {
+        /// From an open file.
+        file: File,
+        /// Where the contents of `buf` begin in the file.
+        offset: u64,
+        /// How many bytes it shall have.
+        count: usize,
+        /// What was read so far.
+        buf: Buf,
+    },
+    /// Write once.
+    Write {
+        /// As whom.
+        caller: Caller,
+        /// To an open file.
+        file: File,
+        /// Where.
+        offset: u64,
+        /// What.
+        data: Buf,
+    },
+    /// Make durable.
+    Sync {
+        /// What.
+        file: File,
+        /// Without the dates.
+        data_only: bool,
+    },
+    /// Close what may have to be freed.
+    Close {
+        /// What.
+        file: File,
+    },
+}
+
+/// Work with the name it completes under; `None` if nobody waits for it.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// Of which operation.
+    pub(crate) id: Option<OpId>,
+    /// What.
+    pub(crate) work: Work,
+}
+
+/// How work ended, with a buffer whose memory can be used again.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// Of which operation, and how.
+    pub(crate) event: Option<(OpId, Done)>,
+    /// Not needed any more.
+    pub(crate) used: Option<Buf>,
+}
+
+impl Job {
+    /// Does the work.
+    pub(crate) fn run(self, host: &Host, memory: &mut Memory) -> Finished {
+        let (done, used) = self.work.run(host, memory);
+        Finished { event: self.id.zip(done), used }
+    }
+
+    /// Ends the work before it began.
+    pub(crate) fn cancel(self) -> Finished {
+        let error = Error::Cancelled;
+        let (done, used) = match self.work {
+            Work::Path { .. } => (Done::Path(Err(error)), None),
+            Work::Read { buf, .. } => (Done::Read(Err(error)), Some(buf)),
+            Work::Write { data, .. } => (Done::Written(Err(error)), Some(data)),
+            Work::Sync { .. } => (Done::Synced(Err(error)), None),
+            // Nobody can name it, so nobody can cancel it; at the end of the reactor it is done.
+            Work::Close { file } => {
+                descriptor::close(file.0);
+                (Done::Synced(Err(error)), None)
+            }
+        };
+        Finished { event: self.id.map(|id| (id, done)), used }
+    }
+}
+
+impl Work {
+    fn run(self, host: &Host, memory: &mut Memory) -> (Option<Done>, Option<Buf>) {
+        match self {
+            Work::Path { caller, op } => {
+                (Some(Done::Path(path::perform(host, memory, &caller, &op))), None)
+            }
+            Work::Read { file, offset, count, mut buf } => {
+                let result = host.own.assume(&Caller::Server, None);
+                match result.and_then(|()| read(file, offset, count, &mut buf)) {
+                    Ok(()) => (Some(Done::Read(Ok(buf))), None),
+                    Err(error) => (Some(Done::Read(Err(error))), Some(buf)),
+                }
+            }
+            Work::Write { caller, file, offset, data } => {
+                let result = host.own.assume(&caller, None);
+                let result = result.and_then(|()| write(file, offset, &data));
+                (Some(Done::Written(result)), Some(data))
+            }
+            Work::Sync { file, data_only } => {
+                let result = host.own.assume(&Caller::Server, None);
+                (Some(Done::Synced(result.and_then(|()| sync(file, data_only)))), None)
+            }
+            Work::Close { file } => {
+                descriptor::close(file.0);
+                (None, None)
+            }
+        }
+    }
+}
+
+fn read(file: File, offset: u64, count: usize, buf: &mut Buf) -> Result<(), Error> {
+    let fd = descriptor::file(file)?;
+    while buf.len() < count {
+        let at = offset.saturating_add(buf.len() as u64);
+        let want = count - buf.len();
+        match rustix::io::pread(fd, &mut buf.spare()[..want], at) {
+            Ok(0) => break,
+            Ok(n) => buf.grow(n),
+            Err(Errno::INTR) => {}
+            // What was read before is as good as a short read.
+            Err(_) if !buf.is_empty() => break,
+            Err(errno) => return Err(errno::translate(errno)),
+        }
+    }
+    Ok(())
+}
+
+fn write(file: File, offset: u64, data: &[u8]) -> Result<u32, Error> {
+    let fd = descriptor::file(file)?;
+    loop {
+        match rustix::io::pwrite(fd, data, offset) {
+            Ok(n) => return Ok(u32::try_from(n).unwrap_or(u32::MAX)),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno::translate(errno)),
+        }
+    }
+}
+
+fn sync(file: File, data_only: bool) -> Result<(), Error> {
+    let fd = descriptor::file(file)?;
+    let result = if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) };
+    result.map_err(errno::translate)
+}

@@ -1,0 +1,71 @@
+//! Used memory, kept for the next buffers: 4 KiB, 64 KiB and 1 MiB reads neither allocate nor zero.
+
+use base::Buf;
+
+/// Room for a header beside a payload that is itself a power of two, bytes.
+const SLACK: usize = 512;
+
+/// Sizes of memory that are kept, bytes, and how many of each.
+const CLASSES: [(usize, usize); 5] = [
+    ((4 << 10) + SLACK, 1024),
+    ((16 << 10) + SLACK, 1024),
+    ((64 << 10) + SLACK, 256),
+    ((256 << 10) + SLACK, 64),
+    ((1 << 20) + SLACK, 32),
+];
+
+/// Memory by size class. Bounded: about 100 MiB if every class is full.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    kept: [Vec<Vec<u8>>; CLASSES.len()],
+}
+
+impl Memory {
+    /// An empty buffer with so much room before and behind; used memory if there is any.
+    pub(crate) fn take(&mut self, headroom: usize, capacity: usize) -> Buf {
+        let size = headroom + capacity;
+        let Some(class) = CLASSES.iter().position(|&(class, _)| size <= class) else {
+            return Buf::with_room(headroom, capacity);
+        };
+        match self.kept[class].pop() {
+            Some(memory) => Buf::reuse(memory, headroom, capacity),
+            None => Buf::with_room(headroom, CLASSES[class].0 - headroom),
+        }
+    }
+
+    /// Takes a buffer's memory back. What is too small or too much is freed.
+    pub(crate) fn give(&mut self, buf: Buf) {
+        let size = buf.capacity();
+        let Some(class) = CLASSES.iter().rposition(|&(class, _)| class <= size) else {
+            return;
+        };
+        // Memory far above its class would be kept for requests that need a fraction of it.
+        if self.kept[class].len() < CLASSES[class].1 && size <= 2 * CLASSES[class].0 {
+            self.kept[class].push(buf.into_memory());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_for_the_next_buffer_of_its_class() {
+        let mut memory = Memory::default();
+        let buf = memory.take(32, 4096);
+        let address = buf.as_ptr() as usize - buf.headroom();
+        memory.give(buf);
+        let again = memory.take(0, 4096);
+        assert_eq!((again.as_ptr() as usize, again.len()), (address, 0));
+        assert!(memory.take(0, 16384).tailroom() >= 16384);
+    }
+
+    #[test]
+    fn small_and_huge_memory_is_not_kept() {
+        let mut memory = Memory::default();
+        memory.give(Buf::from(&b"small"[..]));
+        memory.give(Buf::with_room(0, 64 << 20));
+        assert!(memory.kept.iter().all(Vec::is_empty));
+    }
+}

@@ -1,0 +1,191 @@
+//! Several system calls on paths as one operation: straight-line code, the same for both forms.
+//!
+//! Each operation is tried in one of two modes. `Cached` runs on the node's own thread and does
+//! only what cannot wait: it resolves names with `RESOLVE_CACHED`, never crosses a mount point,
+//! reads with `RWF_NOWAIT`, and gives up with [`Trouble::NotCached`] otherwise. `Blocking` runs
+//! on a thread of the pool and may take as long as the file system wants. Only handles on local
+//! file systems are tried in `Cached` mode: a call on a hung network or FUSE mount would take the
+//! node's thread with it.
+
+mod attrs;
+mod create;
+mod extended;
+mod fetch;
+mod list;
+mod open;
+mod rename;
+mod users;
+mod walk;
+
+use crate::descriptor;
+use crate::errno::Trouble;
+use crate::host::Host;
+use crate::memory::Memory;
+use base::op::{File, PathDone, PathOp};
+use base::{Caller, Error};
+use rustix::fs::ResolveFlags;
+use rustix::io::Errno;
+
+/// What a step gives.
+type Outcome<T> = Result<T, Trouble>;
+
+/// Whether waiting is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// No: only what is in memory.
+    Cached,
+    /// Yes.
+    Blocking,
+}
+
+/// Where an operation takes place.
+pub(crate) struct Ground<'a> {
+    /// The host.
+    pub(crate) host: &'a Host,
+    /// Whether waiting is allowed.
+    pub(crate) mode: Mode,
+    /// Memory for what is read.
+    pub(crate) memory: &'a mut Memory,
+}
+
+impl Ground<'_> {
+    /// How names are resolved in this mode, besides `wanted`.
+    fn resolve(&self, wanted: ResolveFlags) -> ResolveFlags {
+        match self.mode {
+            Mode::Cached => wanted | ResolveFlags::CACHED | ResolveFlags::NO_XDEV,
+            Mode::Blocking => wanted,
+        }
+    }
+
+    /// In `Cached` mode, turns the kernel's "not without waiting" and "there is a mount point on
+    /// the way" into [`Trouble::NotCached`].
+    fn settle<T>(&self, result: rustix::io::Result<T>) -> Outcome<T> {
+        match result {
+            Err(Errno::AGAIN | Errno::XDEV | Errno::OPNOTSUPP) if self.mode == Mode::Cached => {
+                Err(Trouble::NotCached)
+            }
+            other => other.map_err(Trouble::Kernel),
+        }
+    }
+}
+
+/// Performs an operation as `caller`, on a thread that may wait.
+pub(crate) fn perform(
+    host: &Host,
+    memory: &mut Memory,
+    caller: &Caller,
+    op: &PathOp,
+) -> Result<PathDone, Error> {
+    host.own.assume(caller, group_of(op))?;
+    let mut ground = Ground { host, mode: Mode::Blocking, memory };
+    dispatch(&mut ground, caller, op).map_err(Error::from)
+}
+
+/// Performs an operation as `caller` if that takes no waiting; else `None`, with nothing done.
+pub(crate) fn perform_cached(
+    host: &Host,
+    memory: &mut Memory,
+    caller: &Caller,
+    op: &PathOp,
+) -> Option<Result<PathDone, Error>> {
+    if let Err(error) = host.own.assume(caller, None) {
+        return Some(Err(error));
+    }
+    let mut ground = Ground { host, mode: Mode::Cached, memory };
+    match dispatch(&mut ground, caller, op) {
+        Err(Trouble::NotCached) => None,
+        result => Some(result.map_err(Error::from)),
+    }
+}
+
+/// The files that an operation would touch on the node's own thread; `None` if it is always
+/// one for the pool.
+pub(crate) fn cacheable(op: &PathOp) -> Option<[File; 2]> {
+    match op {
+        PathOp::Walk { root, from, .. } => Some([*root, *from]),
+        PathOp::Fetch { root, .. } => Some([*root; 2]),
+        PathOp::Open { access, .. } if access.truncate => None,
+        PathOp::Stat { file } | PathOp::ReadLink { file } | PathOp::Open { file, .. } => {
+            Some([*file; 2])
+        }
+        PathOp::SetStat { .. }
+        | PathOp::Create { .. }
+        | PathOp::MakeDir { .. }
+        | PathOp::Symlink { .. }
+        | PathOp::MakeNode { .. }
+        | PathOp::Link { .. }
+        | PathOp::Rename { .. }
+        | PathOp::RenameFile { .. }
+        | PathOp::Remove { .. }
+        | PathOp::RemoveFile { .. }
+        | PathOp::List { .. }
+        | PathOp::StatFs { .. }
+        | PathOp::GetAttr { .. }
+        | PathOp::SetAttr { .. }
+        | PathOp::ListAttrs { .. }
+        | PathOp::RemoveAttr { .. }
+        | PathOp::Identify { .. } => None,
+    }
+}
+
+/// The group that the caller wants for what is made.
+fn group_of(op: &PathOp) -> Option<u32> {
+    if let PathOp::Create { gid, .. }
+    | PathOp::MakeDir { gid, .. }
+    | PathOp::Symlink { gid, .. }
+    | PathOp::MakeNode { gid, .. } = op
+    {
+        *gid
+    } else {
+        None
+    }
+}
+
+fn dispatch(ground: &mut Ground<'_>, caller: &Caller, op: &PathOp) -> Outcome<PathDone> {
+    let fd = descriptor::file;
+    match op {
+        PathOp::Walk { root, from, names } => walk::walk(ground, fd(*root)?, fd(*from)?, names),
+        PathOp::Fetch { root, path, read_max, headroom } => {
+            fetch::fetch(ground, *root, path, *read_max, *headroom)
+        }
+        PathOp::Stat { file } => attrs::stat(ground, fd(*file)?).map(PathDone::Stat),
+        PathOp::SetStat { file, open, set } => attrs::set(ground, fd(*file)?, *open, set),
+        PathOp::Open { file, access } => open::open(ground, fd(*file)?, *access),
+        PathOp::Create { dir, name, access, exclusive, mode, gid: _ } => {
+            create::create(ground, fd(*dir)?, name, *access, *exclusive, *mode)
+        }
+        PathOp::MakeDir { dir, name, mode, gid: _ } => {
+            create::make_dir(ground, fd(*dir)?, name, *mode)
+        }
+        PathOp::Symlink { dir, name, target, gid: _ } => {
+            create::symlink(ground, fd(*dir)?, name, target)
+        }
+        PathOp::MakeNode { dir, name, kind, mode, device, gid: _ } => {
+            create::make_node(ground, fd(*dir)?, name, *kind, *mode, *device)
+        }
+        PathOp::ReadLink { file } => open::read_link(ground, fd(*file)?),
+        PathOp::Link { file, dir, name } => create::link(ground, fd(*file)?, fd(*dir)?, name),
+        PathOp::Rename { from, name, to, new_name } => {
+            rename::rename(fd(*from)?, name, fd(*to)?, new_name)
+        }
+        PathOp::RenameFile { root, file, to, new_name } => {
+            let to = to.map(fd).transpose()?;
+            rename::rename_file(ground, caller, fd(*root)?, fd(*file)?, to, new_name)
+        }
+        PathOp::Remove { dir, name, directory } => rename::remove(fd(*dir)?, name, *directory),
+        PathOp::RemoveFile { root, file } => {
+            rename::remove_file(ground, caller, fd(*root)?, fd(*file)?)
+        }
+        PathOp::List { file, cookie, bytes_max, with_stat } => {
+            list::list(ground, *file, *cookie, *bytes_max, *with_stat)
+        }
+        PathOp::StatFs { file } => attrs::stat_fs(fd(*file)?),
+        PathOp::GetAttr { file, name } => extended::get(fd(*file)?, name),
+        PathOp::SetAttr { file, name, value, create } => {
+            extended::set(fd(*file)?, name, value, *create)
+        }
+        PathOp::ListAttrs { file } => extended::list(fd(*file)?),
+        PathOp::RemoveAttr { file, name } => extended::remove(fd(*file)?, name),
+        PathOp::Identify { who } => users::identify(who).map(PathDone::User),
+    }
+}

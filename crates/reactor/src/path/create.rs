@@ -1,0 +1,129 @@
+//! Making files, directories, links and special files.
+
+use super::{Ground, Outcome, attrs, open, walk};
+use crate::descriptor;
+use base::op::{File, PathDone};
+use base::{Access, Error, Kind, Name};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// How often a file that comes and goes is chased.
+const RETRIES: usize = 8;
+
+/// A name that something can be made under.
+pub(super) fn plain(name: &Name) -> Result<&[u8], Error> {
+    if name.plain() { Ok(name.as_bytes()) } else { Err(Error::Exists) }
+}
+
+fn permissions(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & 0o7777)
+}
+
+/// Makes a file and opens it, or opens the one that is there.
+///
+/// An existing file is looked at before it is opened, so what is there besides plain files (a
+/// pipe, a device, a link) is refused without having been touched.
+pub(super) fn create(
+    ground: &Ground<'_>,
+    dir: BorrowedFd<'_>,
+    name: &Name,
+    access: Access,
+    exclusive: bool,
+    mode: u32,
+) -> Outcome<PathDone> {
+    let bytes = plain(name)?;
+    for _ in 0..RETRIES {
+        let flags = open::flags(access) | OFlags::CREATE | OFlags::EXCL;
+        match rustix::fs::openat(dir, bytes, flags, permissions(mode)) {
+            Ok(file) => {
+                let handle = open::reopen(ground, file.as_fd(), OFlags::PATH | OFlags::CLOEXEC)?;
+                return created(ground, file, handle);
+            }
+            Err(Errno::EXIST) if !exclusive => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let handle = match walk::handle(ground, dir, bytes) {
+            Err(crate::errno::Trouble::Kernel(Errno::NOENT)) => continue,
+            other => other?,
+        };
+        let stat = attrs::stat(ground, handle.as_fd())?;
+        if stat.kind == Kind::Directory {
+            return Err(Error::IsDirectory.into());
+        }
+        let file = open::open_plain(ground, handle.as_fd(), &stat, access)?;
+        return created(ground, file, handle);
+    }
+    Err(Error::Busy.into())
+}
+
+fn created(ground: &Ground<'_>, file: OwnedFd, handle: OwnedFd) -> Outcome<PathDone> {
+    let stat = attrs::stat(ground, file.as_fd())?;
+    let (file, handle) = (descriptor::release(file), descriptor::release(handle));
+    Ok(PathDone::Created(File(file), File(handle), stat))
+}
+
+/// Makes a directory.
+pub(super) fn make_dir(
+    ground: &Ground<'_>,
+    dir: BorrowedFd<'_>,
+    name: &Name,
+    mode: u32,
+) -> Outcome<PathDone> {
+    rustix::fs::mkdirat(dir, plain(name)?, permissions(mode))?;
+    made(ground, dir, name)
+}
+
+/// Makes a symbolic link.
+pub(super) fn symlink(
+    ground: &Ground<'_>,
+    dir: BorrowedFd<'_>,
+    name: &Name,
+    target: &[u8],
+) -> Outcome<PathDone> {
+    rustix::fs::symlinkat(target, dir, plain(name)?)?;
+    made(ground, dir, name)
+}
+
+/// Makes a special or plain file.
+pub(super) fn make_node(
+    ground: &Ground<'_>,
+    dir: BorrowedFd<'_>,
+    name: &Name,
+    kind: Kind,
+    mode: u32,
+    device: u64,
+) -> Outcome<PathDone> {
+    let (kind, device) = match kind {
+        Kind::File => (FileType::RegularFile, 0),
+        Kind::Fifo => (FileType::Fifo, 0),
+        Kind::Socket => (FileType::Socket, 0),
+        Kind::CharDevice => (FileType::CharacterDevice, device),
+        Kind::BlockDevice => (FileType::BlockDevice, device),
+        Kind::Directory | Kind::Symlink => return Err(Error::Invalid.into()),
+    };
+    rustix::fs::mknodat(dir, plain(name)?, kind, permissions(mode), device)?;
+    made(ground, dir, name)
+}
+
+fn made(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &Name) -> Outcome<PathDone> {
+    let handle = walk::handle(ground, dir, name.as_bytes())?;
+    Ok(PathDone::Stat(attrs::stat(ground, handle.as_fd())?))
+}
+
+/// Gives the file that `fd` holds one more name.
+pub(super) fn link(
+    ground: &Ground<'_>,
+    fd: BorrowedFd<'_>,
+    dir: BorrowedFd<'_>,
+    name: &Name,
+) -> Outcome<PathDone> {
+    let name = plain(name)?;
+    if attrs::stat(ground, fd)?.kind == Kind::Directory {
+        return Err(Error::NotPermitted.into());
+    }
+    let number = open::by_number(fd);
+    let flags = AtFlags::SYMLINK_FOLLOW;
+    rustix::fs::linkat(ground.host.proc(), number.as_c_str(), dir, name, flags)?;
+    Ok(PathDone::Ok)
+}

@@ -1,0 +1,67 @@
+//! Extended attributes, through the magic link of the handle: it leads to the handle's own inode,
+//! also if that is a symbolic link.
+
+use super::Outcome;
+use super::open::by_path;
+use base::Error;
+use base::op::PathDone;
+use rustix::fd::BorrowedFd;
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+/// Longest value and longest list that Linux has (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`), bytes.
+const SIZE_MAX: usize = 64 << 10;
+
+/// How much is tried first, bytes; most values and lists are small.
+const SIZE_USUAL: usize = 512;
+
+/// Reads something of unknown size with a call that says `ERANGE` if the room is too small.
+fn read(call: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> Outcome<PathDone> {
+    let mut bytes = vec![0; SIZE_USUAL];
+    let size = match call(&mut bytes) {
+        Err(Errno::RANGE) => {
+            bytes.resize(SIZE_MAX, 0);
+            call(&mut bytes)?
+        }
+        other => other?,
+    };
+    bytes.truncate(size);
+    Ok(PathDone::Bytes(bytes))
+}
+
+/// The value of an attribute.
+pub(super) fn get(fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<PathDone> {
+    let path = by_path(fd);
+    read(|bytes| rustix::fs::getxattr(&path, name, bytes))
+}
+
+/// Sets an attribute.
+pub(super) fn set(
+    fd: BorrowedFd<'_>,
+    name: &[u8],
+    value: &[u8],
+    create: Option<bool>,
+) -> Outcome<PathDone> {
+    let flags = match create {
+        Some(true) => XattrFlags::CREATE,
+        Some(false) => XattrFlags::REPLACE,
+        None => XattrFlags::empty(),
+    };
+    if value.len() > SIZE_MAX {
+        return Err(Error::AttributeTooLarge.into());
+    }
+    rustix::fs::setxattr(&by_path(fd), name, value, flags)?;
+    Ok(PathDone::Ok)
+}
+
+/// The names of all attributes, each ended by NUL.
+pub(super) fn list(fd: BorrowedFd<'_>) -> Outcome<PathDone> {
+    let path = by_path(fd);
+    read(|bytes| rustix::fs::listxattr(&path, bytes))
+}
+
+/// Removes an attribute.
+pub(super) fn remove(fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<PathDone> {
+    rustix::fs::removexattr(&by_path(fd), name)?;
+    Ok(PathDone::Ok)
+}

@@ -1,0 +1,141 @@
+//! Resolve beneath the root, open, look, read: everything an HTTP GET needs, at once.
+//!
+//! What a path leads to must be known before it is opened: opening a device may rewind a tape.
+//! So the first time a path is resolved to a mere handle, looked at, and opened through `/proc`.
+//! Paths that led to a plain file are remembered, and are opened directly the next time, which
+//! saves two system calls of six: `openat2`, `statx`, `preadv2`, `close` remain. For that
+//! shortcut to open a device, somebody who may make devices would have to put one in the place
+//! of a file in between; that is noticed at once, and the path forgotten.
+
+use super::{Ground, Mode, Outcome, attrs, open};
+use crate::descriptor;
+use crate::errno::Trouble;
+use base::op::{File, PathDone};
+use base::{Access, Buf, Error, Kind, Stat};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{OFlags, ResolveFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::IoSliceMut;
+
+/// How much is read of a file that says it is empty (those of `/proc` do), bytes.
+const UNKNOWN_SIZE: u64 = 4096;
+
+/// How often a path is resolved again if directories were moved in the meantime.
+const RETRIES: usize = 8;
+
+/// Performs a fetch.
+pub(super) fn fetch(
+    ground: &mut Ground<'_>,
+    root: File,
+    path: &[u8],
+    read_max: u32,
+    headroom: u32,
+) -> Outcome<PathDone> {
+    let (file, stat) = find(ground, root, path)?;
+    if stat.kind == Kind::Directory {
+        finish_flags(ground, &file)?;
+        return Ok(PathDone::Fetched(stat, Buf::default(), Some(give_out(file))));
+    }
+    let expected = if stat.size == 0 { UNKNOWN_SIZE } else { stat.size };
+    let count = usize::try_from(expected.min(read_max.into())).expect("fits in 32 bits");
+    let mut buf = ground.memory.take(headroom as usize, count);
+    if let Err(trouble) = fill(ground, file.as_fd(), &mut buf, count, stat.size) {
+        ground.memory.give(buf);
+        return Err(trouble);
+    }
+    let more = stat.size > buf.len() as u64 || (stat.size == 0 && buf.len() == count && count > 0);
+    if !more {
+        return Ok(PathDone::Fetched(stat, buf, None));
+    }
+    finish_flags(ground, &file)?;
+    Ok(PathDone::Fetched(stat, buf, Some(give_out(file))))
+}
+
+fn give_out(file: OwnedFd) -> File {
+    File(descriptor::release(file))
+}
+
+/// Opens the plain file or directory that `path` leads to.
+fn find(ground: &Ground<'_>, root: File, path: &[u8]) -> Outcome<(OwnedFd, Stat)> {
+    let from = descriptor::file(root)?;
+    let hash = ground.host.path_hash(root.0, path);
+    if ground.mode == Mode::Cached && ground.host.was_plain(hash) {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | open::ALWAYS;
+        let file = resolve(ground, from, path, flags)?;
+        let stat = attrs::stat(ground, file.as_fd())?;
+        if open::is_plain(stat.kind) {
+            return Ok((file, stat));
+        }
+        ground.host.set_plain(hash, false);
+        return Err(Error::Unsupported.into());
+    }
+    let handle = resolve(ground, from, path, OFlags::PATH | OFlags::CLOEXEC)?;
+    let stat = attrs::stat(ground, handle.as_fd())?;
+    if !open::is_plain(stat.kind) {
+        return Err(Error::Unsupported.into());
+    }
+    let flags = OFlags::RDONLY | open::ALWAYS;
+    let flags = if ground.mode == Mode::Cached { flags | OFlags::NONBLOCK } else { flags };
+    let file = ground.settle(open::reopen(ground, handle.as_fd(), flags))?;
+    ground.host.set_plain(hash, true);
+    Ok((file, stat))
+}
+
+fn resolve(
+    ground: &Ground<'_>,
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+) -> Outcome<OwnedFd> {
+    let path = if path.is_empty() { b"." } else { path };
+    let wanted = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let mode = rustix::fs::Mode::empty();
+    let attempt = || rustix::fs::openat2(root, path, flags, mode, ground.resolve(wanted));
+    let mut result = attempt();
+    for _ in 0..RETRIES {
+        // Something was renamed while a `..` was resolved, so nobody knows if it stayed beneath.
+        if ground.mode == Mode::Cached || !matches!(result, Err(Errno::AGAIN)) {
+            break;
+        }
+        result = attempt();
+    }
+    ground.settle(result)
+}
+
+/// Reads the first `count` bytes, or as many as there are.
+fn fill(
+    ground: &Ground<'_>,
+    file: BorrowedFd<'_>,
+    buf: &mut Buf,
+    count: usize,
+    size: u64,
+) -> Outcome<()> {
+    let flags = match ground.mode {
+        Mode::Cached => ReadWriteFlags::NOWAIT,
+        Mode::Blocking => ReadWriteFlags::empty(),
+    };
+    while buf.len() < count {
+        let offset = buf.len() as u64;
+        let want = count - buf.len();
+        let mut slices = [IoSliceMut::new(&mut buf.spare()[..want])];
+        match ground.settle(rustix::io::preadv2(file, &mut slices, offset, flags)) {
+            Ok(0) => break,
+            Ok(n) => buf.grow(n),
+            Err(Trouble::Kernel(Errno::INTR)) => {}
+            Err(trouble) => return Err(trouble),
+        }
+        // What calls itself empty gives what it has in one read.
+        if size == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Makes an open file that was opened without waiting fit to be handed out.
+fn finish_flags(ground: &Ground<'_>, file: &OwnedFd) -> Outcome<()> {
+    match ground.mode {
+        Mode::Cached => Ok(open::clear_nonblock(file, Access::READ)?),
+        Mode::Blocking => Ok(()),
+    }
+}

@@ -1,0 +1,146 @@
+//! Moving and removing, by name or by a handle whose present name has to be found out.
+
+use super::create::plain;
+use super::{Ground, Outcome, attrs, walk};
+use base::op::PathDone;
+use base::{Caller, Error, Name, Stat};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+/// How often a file is looked for that moves while it is looked for.
+const RETRIES: usize = 4;
+
+/// Moves an entry, replacing what is there.
+pub(super) fn rename(
+    from: BorrowedFd<'_>,
+    name: &Name,
+    to: BorrowedFd<'_>,
+    new_name: &Name,
+) -> Outcome<PathDone> {
+    let (name, new_name) = (movable(name)?, movable(new_name)?);
+    rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::empty())?;
+    Ok(PathDone::Ok)
+}
+
+/// Names that the kernel would call busy, because every directory has them.
+fn movable(name: &Name) -> Result<&[u8], Error> {
+    plain(name).map_err(|_| Error::Invalid)
+}
+
+/// Removes an entry.
+pub(super) fn remove(
+    dir: BorrowedFd<'_>,
+    name: &Name,
+    directory: Option<bool>,
+) -> Outcome<PathDone> {
+    let name = movable(name)?;
+    match directory {
+        Some(true) => rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?,
+        Some(false) => rustix::fs::unlinkat(dir, name, AtFlags::empty())?,
+        None => match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+            Err(Errno::ISDIR) => rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?,
+            other => other?,
+        },
+    }
+    Ok(PathDone::Ok)
+}
+
+/// Moves the file that `file` holds.
+pub(super) fn rename_file(
+    ground: &Ground<'_>,
+    caller: &Caller,
+    root: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    to: Option<BorrowedFd<'_>>,
+    new_name: &Name,
+) -> Outcome<PathDone> {
+    let place = locate(ground, caller, root, file)?;
+    let parent = place.parent.as_fd();
+    rename(parent, &place.name, to.unwrap_or(parent), new_name)
+}
+
+/// Removes the file that `file` holds.
+pub(super) fn remove_file(
+    ground: &Ground<'_>,
+    caller: &Caller,
+    root: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+) -> Outcome<PathDone> {
+    let place = locate(ground, caller, root, file)?;
+    remove(place.parent.as_fd(), &place.name, None)
+}
+
+/// Where a file is at present.
+struct Place {
+    parent: OwnedFd,
+    name: Name,
+}
+
+/// Finds the present name of a file beneath the root.
+///
+/// The kernel says it as an absolute path, which may lead through directories above the root
+/// that are nobody else's business: so the search is the server's own, and what is then done in
+/// the directory found is the caller's.
+fn locate(
+    ground: &Ground<'_>,
+    caller: &Caller,
+    root: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+) -> Outcome<Place> {
+    ground.host.own.assume(&Caller::Server, None)?;
+    let found = search(ground, root, file);
+    ground.host.own.assume(caller, None)?;
+    found
+}
+
+fn search(ground: &Ground<'_>, root: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Outcome<Place> {
+    let top = attrs::stat(ground, root)?;
+    for _ in 0..RETRIES {
+        let wanted = attrs::stat(ground, file)?;
+        if wanted.is_same(&top) {
+            return Err(Error::NotPermitted.into());
+        }
+        if wanted.links == 0 {
+            return Err(Error::NotFound.into());
+        }
+        if let Some(place) = look(ground, &top, file, &wanted)? {
+            return Ok(place);
+        }
+    }
+    // It has other names, or it would have no links; but the one it was found by is gone.
+    Err(Error::NotFound.into())
+}
+
+/// Reads the name and makes sure of it; `None` if it does not hold any more.
+fn look(
+    ground: &Ground<'_>,
+    top: &Stat,
+    file: BorrowedFd<'_>,
+    wanted: &Stat,
+) -> Outcome<Option<Place>> {
+    let number = super::open::by_number(file);
+    let path = rustix::fs::readlinkat(ground.host.proc(), number.as_c_str(), Vec::new())?;
+    let path = path.into_bytes();
+    let Some(slash) = path.iter().rposition(|&b| b == b'/') else {
+        return Err(Error::CrossDevice.into());
+    };
+    let Ok(name) = Name::new(&path[slash + 1..]) else { return Ok(None) };
+    let parent = if slash == 0 { &b"/"[..] } else { &path[..slash] };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = match rustix::fs::open(parent, flags, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        other => other?,
+    };
+    match attrs::stat_entry(parent.as_fd(), name.as_bytes()) {
+        Err(Errno::NOENT) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+        Ok(entry) if !entry.is_same(wanted) => return Ok(None),
+        Ok(_) => {}
+    }
+    let stat = attrs::stat(ground, parent.as_fd())?;
+    if !walk::is_beneath(ground, top, parent.as_fd(), &stat)? {
+        return Err(Error::CrossDevice.into());
+    }
+    Ok(Some(Place { parent, name }))
+}

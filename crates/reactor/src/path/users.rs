@@ -1,0 +1,91 @@
+//! What the host's user database says. May ask a server on the network (NSS), so never cached.
+#![allow(unsafe_code)]
+
+use super::Outcome;
+use base::op::Who;
+use base::{Error, User};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// Largest entry of the user database that is believed, bytes.
+const ENTRY_MAX: usize = 1 << 20;
+
+/// Most groups of one user (Linux `NGROUPS_MAX`).
+const GROUPS_MAX: usize = 65_536;
+
+/// A user with the groups that the host gives them.
+///
+/// A number that the host does not know is still somebody: that user, with a group of the same
+/// number and no others. A name that it does not know is nobody: `NotFound`.
+pub(super) fn identify(who: &Who) -> Outcome<User> {
+    let found = match who {
+        Who::Uid(uid) => lookup(|entry, bytes, found| {
+            // SAFETY: all pointers are to memory that lives across the call, with its length.
+            unsafe { libc::getpwuid_r(*uid, entry, bytes.as_mut_ptr().cast(), bytes.len(), found) }
+        })?,
+        Who::Name(name) => {
+            let name = CString::new(name.as_slice()).map_err(|_| Error::NotFound)?;
+            lookup(|entry, bytes, found| {
+                let (memory, size) = (bytes.as_mut_ptr().cast(), bytes.len());
+                // SAFETY: as above; the name is a C string that lives across the call.
+                unsafe { libc::getpwnam_r(name.as_ptr(), entry, memory, size, found) }
+            })?
+        }
+    };
+    match (found, who) {
+        (Some(user), _) => Ok(user),
+        (None, Who::Uid(uid)) => Ok(User { uid: *uid, gid: *uid, groups: Vec::new() }),
+        (None, Who::Name(_)) => Err(Error::NotFound.into()),
+    }
+}
+
+/// Calls one of the `getpw…_r` functions with as much memory as it wants.
+fn lookup(
+    call: impl Fn(*mut libc::passwd, &mut [u8], *mut *mut libc::passwd) -> libc::c_int,
+) -> Outcome<Option<User>> {
+    let mut bytes = vec![0u8; 1024];
+    loop {
+        let mut entry = MaybeUninit::<libc::passwd>::uninit();
+        let mut found = ptr::null_mut();
+        let code = call(entry.as_mut_ptr(), &mut bytes, &raw mut found);
+        match code {
+            libc::ERANGE if bytes.len() < ENTRY_MAX => bytes.resize(bytes.len() * 4, 0),
+            libc::EINTR => {}
+            // The ways in which the various databases say that there is no such user.
+            0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM if found.is_null() => {
+                return Ok(None);
+            }
+            0 => {
+                // SAFETY: on success `found` points to `entry`, which is filled in, and its name
+                // to a C string in `bytes`; both live until the end of this block.
+                let (name, uid, gid) = unsafe {
+                    ((*found).pw_name, (*found).pw_uid, (*found).pw_gid)
+                };
+                // SAFETY: see above.
+                let name = unsafe { CStr::from_ptr(name) };
+                return Ok(Some(User { uid, gid, groups: groups(name, gid) }));
+            }
+            code => return Err(Errno::from_raw_os_error(code).into()),
+        }
+    }
+}
+
+/// The supplementary groups, without the primary one.
+fn groups(name: &CStr, gid: u32) -> Vec<u32> {
+    let mut groups = vec![0; 64];
+    loop {
+        let mut count = libc::c_int::try_from(groups.len()).expect("at most GROUPS_MAX");
+        // SAFETY: the name is a C string, and `count` says how many groups there is room for.
+        let code =
+            unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
+        let count = usize::try_from(count).unwrap_or(0);
+        if code >= 0 || groups.len() >= GROUPS_MAX {
+            groups.truncate(count);
+            groups.retain(|group| *group != gid);
+            return groups;
+        }
+        groups.resize((groups.len() * 4).clamp(count.min(GROUPS_MAX), GROUPS_MAX), 0);
+    }
+}

@@ -1,0 +1,103 @@
+//! Finding files by their names, one name after the other, and never outside of the served root.
+
+use super::{Ground, Outcome, attrs};
+use crate::descriptor;
+use crate::errno::Trouble;
+use base::op::{File, PathDone};
+use base::{Error, Name, Stat};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+/// Deepest directory that is climbed from; Linux paths cannot be written down deeper than this.
+const DEPTH_MAX: usize = 4096;
+
+/// A handle that names a file without opening it. Links are not followed.
+const HANDLE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Performs a walk. The handles on the way are closed; only the last one is given out.
+pub(super) fn walk(
+    ground: &mut Ground<'_>,
+    root: BorrowedFd<'_>,
+    from: BorrowedFd<'_>,
+    names: &[Name],
+) -> Outcome<PathDone> {
+    let mut stats = Vec::with_capacity(names.len());
+    let mut here: Option<OwnedFd> = None;
+    for name in names {
+        let dir = here.as_ref().map_or(from, AsFd::as_fd);
+        match step(ground, root, dir, name) {
+            Ok((next, stat)) => {
+                stats.push(stat);
+                here = Some(next);
+            }
+            Err(Trouble::NotCached) => return Err(Trouble::NotCached),
+            Err(trouble) => return Ok(PathDone::Walked(stats, Err(trouble.into()))),
+        }
+    }
+    match here {
+        Some(fd) => Ok(PathDone::Walked(stats, Ok(File(descriptor::release(fd))))),
+        None => Err(Error::Invalid.into()),
+    }
+}
+
+fn step(
+    ground: &Ground<'_>,
+    root: BorrowedFd<'_>,
+    dir: BorrowedFd<'_>,
+    name: &Name,
+) -> Outcome<(OwnedFd, Stat)> {
+    if name.is_parent() {
+        return parent(ground, root, dir);
+    }
+    let fd = handle(ground, dir, name.as_bytes())?;
+    let stat = attrs::stat(ground, fd.as_fd())?;
+    Ok((fd, stat))
+}
+
+/// The directory above `dir`, or `dir` itself if that is the root.
+fn parent(
+    ground: &Ground<'_>,
+    root: BorrowedFd<'_>,
+    dir: BorrowedFd<'_>,
+) -> Outcome<(OwnedFd, Stat)> {
+    let top = attrs::stat(ground, root)?;
+    let here = attrs::stat(ground, dir)?;
+    let name: &[u8] = if here.is_same(&top) { b"." } else { b".." };
+    let fd = handle(ground, dir, name)?;
+    let stat = attrs::stat(ground, fd.as_fd())?;
+    if !is_beneath(ground, &top, fd.as_fd(), &stat)? {
+        return Err(Error::CrossDevice.into());
+    }
+    Ok((fd, stat))
+}
+
+/// A handle for the entry `name` of `dir`.
+pub(super) fn handle(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<OwnedFd> {
+    let resolve = ground.resolve(ResolveFlags::empty());
+    ground.settle(rustix::fs::openat2(dir, name, HANDLE, Mode::empty(), resolve))
+}
+
+/// Whether the directory `dir`, whose attributes are `stat`, is `top` or somewhere beneath it,
+/// found out by climbing.
+pub(super) fn is_beneath(
+    ground: &Ground<'_>,
+    top: &Stat,
+    dir: BorrowedFd<'_>,
+    stat: &Stat,
+) -> Outcome<bool> {
+    let mut here: Option<OwnedFd> = None;
+    let mut stat = stat.clone();
+    for _ in 0..DEPTH_MAX {
+        if stat.is_same(top) {
+            return Ok(true);
+        }
+        let above = handle(ground, here.as_ref().map_or(dir, AsFd::as_fd), b"..")?;
+        let above_stat = attrs::stat(ground, above.as_fd())?;
+        if above_stat.is_same(&stat) {
+            return Ok(false);
+        }
+        here = Some(above);
+        stat = above_stat;
+    }
+    Ok(false)
+}

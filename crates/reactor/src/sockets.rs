@@ -1,0 +1,169 @@
+//! Listening, and who is at the other end of a connection.
+#![allow(unsafe_code)]
+
+use crate::errno;
+use base::op::Peer;
+use base::{Error, User};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt,
+};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// On the network. Port zero: any that is free.
+    Tcp(SocketAddr),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "{address}"),
+            Address::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// A listening socket. Removes its name from the file system when it goes.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    /// The socket.
+    pub(crate) fd: OwnedFd,
+    unix: Option<Bound>,
+}
+
+/// A unix socket's name, and what was there when it was bound.
+#[derive(Debug)]
+struct Bound {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let Some(bound) = &self.unix else { return };
+        // Somebody else may have put their own socket there.
+        if identity(&bound.path) == Some(bound.identity) {
+            let _ = std::fs::remove_file(&bound.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    metadata.file_type().is_socket().then(|| (metadata.dev(), metadata.ino()))
+}
+
+/// Listens; gives the address that it really became.
+pub(crate) fn listen(address: &Address, extra: SocketFlags) -> io::Result<(Listening, Address)> {
+    let flags = SocketFlags::CLOEXEC | extra;
+    match address {
+        Address::Tcp(address) => listen_tcp(address, flags),
+        Address::Unix(path) => listen_unix(path, flags),
+    }
+}
+
+fn listen_tcp(address: &SocketAddr, flags: SocketFlags) -> io::Result<(Listening, Address)> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    // Accepted sockets inherit it, which saves a call for each.
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    rustix::net::bind(&fd, address)?;
+    rustix::net::listen(&fd, BACKLOG)?;
+    let bound = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
+    Ok((Listening { fd, unix: None }, Address::Tcp(bound)))
+}
+
+fn listen_unix(path: &Path, flags: SocketFlags) -> io::Result<(Listening, Address)> {
+    let name = SocketAddrUnix::new(path)?;
+    let new = || rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    let fd = new()?;
+    match rustix::net::bind(&fd, &name) {
+        Err(rustix::io::Errno::ADDRINUSE) => {
+            remove_stale(path, &new()?, &name)?;
+            rustix::net::bind(&fd, &name)?;
+        }
+        other => other?,
+    }
+    let identity = identity(path).unwrap_or_default();
+    rustix::net::listen(&fd, BACKLOG)?;
+    let unix = Some(Bound { path: path.to_path_buf(), identity });
+    Ok((Listening { fd, unix }, Address::Unix(path.to_path_buf())))
+}
+
+/// Removes a socket that nobody listens to any more. Anything else stays.
+fn remove_stale(path: &Path, probe: &OwnedFd, name: &SocketAddrUnix) -> io::Result<()> {
+    let in_use = || io::Error::from(rustix::io::Errno::ADDRINUSE);
+    if identity(path).is_none() {
+        return Err(in_use());
+    }
+    match rustix::net::connect(probe, name) {
+        Err(rustix::io::Errno::CONNREFUSED) => std::fs::remove_file(path),
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        _ => Err(in_use()),
+    }
+}
+
+/// Who is at the other end of an accepted connection.
+pub(crate) fn peer(fd: BorrowedFd<'_>) -> Result<Peer, Error> {
+    let local = rustix::net::getsockname(fd).map_err(errno::translate)?;
+    if local.address_family() == AddressFamily::UNIX {
+        return local_peer(fd).map(Peer::Local).map_err(errno::translate);
+    }
+    let address = rustix::net::getpeername(fd).map_err(errno::translate)?;
+    let address = address.and_then(|a: SocketAddrAny| SocketAddr::try_from(a).ok());
+    address.map(|a| Peer::Network(a.to_string())).ok_or(Error::Disconnected)
+}
+
+fn local_peer(fd: BorrowedFd<'_>) -> rustix::io::Result<User> {
+    let credentials = sockopt::socket_peercred(fd)?;
+    Ok(User {
+        uid: credentials.uid.as_raw(),
+        gid: credentials.gid.as_raw(),
+        groups: peer_groups(fd)?,
+    })
+}
+
+/// The supplementary groups of the process that connected (`SO_PEERGROUPS`, Linux 4.13).
+fn peer_groups(fd: BorrowedFd<'_>) -> rustix::io::Result<Vec<u32>> {
+    let mut groups = vec![0u32; 64];
+    loop {
+        let mut bytes = libc::socklen_t::try_from(size_of_val(groups.as_slice()))
+            .expect("at most the 65536 groups that Linux has");
+        // SAFETY: the pointer is to `bytes` bytes of memory that live across the call.
+        let result = unsafe {
+            libc::getsockopt(
+                fd.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let count = bytes as usize / size_of::<u32>();
+        if result == 0 {
+            groups.truncate(count);
+            return Ok(groups);
+        }
+        let error = io::Error::last_os_error();
+        match rustix::io::Errno::from_io_error(&error) {
+            Some(rustix::io::Errno::RANGE) if count > groups.len() => groups.resize(count, 0),
+            errno => return Err(errno.unwrap_or(rustix::io::Errno::IO)),
+        }
+    }
+}

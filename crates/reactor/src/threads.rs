@@ -1,0 +1,440 @@
+//! The form with epoll and the pool: for kernels and containers that forbid io_uring.
+//!
+//! Connections are watched edge by edge (`EPOLLET`): each remembers whether it may be readable
+//! or writable, an operation is tried at once if so, and waits for the next edge otherwise. Reads
+//! of files are tried at once too, as far as the page cache goes (`RWF_NOWAIT`); everything else
+//! on files is asynchronous only by the pool's threads.
+
+mod connection;
+
+use crate::common::{Common, EVENTS_MAX};
+use crate::job::{Job, Work};
+use crate::sending::Sending;
+use crate::{Config, descriptor, errno};
+use base::op::{Done, Event, File, Listener, Op, OpId, Socket};
+use base::{Buf, Error, Instant};
+use connection::{Connection, Receiving};
+use rustix::event::{Timespec, epoll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::SocketFlags;
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
+use std::time::Duration;
+
+/// How much is received into a buffer of the reactor's own, bytes; the same as the ring's.
+const RECEIVE: usize = 16 << 10;
+
+/// Results shorter than this are copied, so that the large buffer stays here.
+const COPY_MAX: usize = 2048;
+
+/// What an epoll event is about, in the upper half of its data; the lower half is a number.
+const CONNECTION: u64 = 0;
+const LISTENER: u64 = 1 << 32;
+const WAKE: u64 = 2 << 32;
+const SIGNAL: u64 = 3 << 32;
+
+/// A listening socket's part here.
+#[derive(Default)]
+struct Accepting {
+    /// Whether a connection may be waiting.
+    ready: bool,
+    /// Who waits for one.
+    waiting: VecDeque<OpId>,
+}
+
+/// The reactor on epoll and threads.
+pub(crate) struct Threads {
+    pub(crate) common: Common,
+    epoll: OwnedFd,
+    /// By number of the descriptor.
+    connections: Vec<Option<Box<Connection>>>,
+    /// By number of the listener.
+    accepting: Vec<Accepting>,
+    sendings: Vec<Box<Sending>>,
+    /// For the next receive without a buffer.
+    spare: Option<Buf>,
+    edges: Vec<epoll::Event>,
+}
+
+impl Threads {
+    pub(crate) fn new(config: &Config) -> io::Result<Threads> {
+        let common = Common::new(config)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        watch(&epoll, common.pool.wake(), WAKE, epoll::EventFlags::IN)?;
+        if let Some(signals) = &common.signals {
+            watch(&epoll, signals.fd(), SIGNAL, epoll::EventFlags::IN)?;
+        }
+        Ok(Threads {
+            common,
+            epoll,
+            connections: Vec::new(),
+            accepting: Vec::new(),
+            sendings: Vec::new(),
+            spare: None,
+            edges: Vec::with_capacity(EVENTS_MAX),
+        })
+    }
+
+    pub(crate) fn listener_flags() -> SocketFlags {
+        SocketFlags::NONBLOCK
+    }
+
+    pub(crate) fn submit(&mut self, op: Op) {
+        match op {
+            Op::Accept { id, listener } => self.accept(id, listener),
+            Op::Receive { id, socket, into } => self.receive(id, socket, into),
+            Op::Send { id, socket, data } => {
+                let mut sending = self.sendings.pop().unwrap_or_else(|| Box::new(Sending::new()));
+                sending.begin(id, data);
+                self.send(socket, sending);
+            }
+            Op::Finish { socket } => self.common.shut_down(socket, false),
+            Op::Hangup { socket } => self.common.shut_down(socket, true),
+            Op::CloseSocket { socket } => {
+                if let Some(connection) = self.connections.get_mut(socket.0 as usize) {
+                    *connection = None;
+                }
+                self.common.close_socket(socket);
+            }
+            Op::Read { id, file, offset, count, headroom } => {
+                self.read(id, file, offset, count, headroom);
+            }
+            Op::Write { id, caller, file, offset, data } => {
+                self.push(id, Work::Write { caller, file, offset, data });
+            }
+            Op::Sync { id, file, data_only } => self.push(id, Work::Sync { file, data_only }),
+            Op::Path { id, caller, op } => self.common.path(id, caller, op),
+            Op::CloseFile { file, last } => self.common.close_file(file, last),
+            Op::Cancel { id } => self.cancel(id),
+        }
+    }
+
+    fn push(&mut self, id: OpId, work: Work) {
+        self.common.pool.push(Job { id: Some(id), work });
+    }
+
+    // Files.
+
+    /// Reads what the page cache has at once, and leaves the rest to the pool.
+    fn read(&mut self, id: OpId, file: File, offset: u64, count: u32, headroom: u32) {
+        let mut buf = self.common.read_buffer(headroom, count);
+        let count = count as usize;
+        match read_cached(file, offset, count, &mut buf) {
+            Ok(true) => self.common.ready(id, Done::Read(Ok(buf))),
+            Ok(false) => self.push(id, Work::Read { file, offset, count, buf }),
+            Err(error) => {
+                self.common.memory.give(buf);
+                self.common.ready(id, Done::Read(Err(error)));
+            }
+        }
+    }
+
+    // Connections.
+
+    fn accept(&mut self, id: OpId, listener: Listener) {
+        let index = listener.0 as usize;
+        if self.common.listening(listener).is_none() || index >= self.accepting.len() {
+            return self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
+        }
+        self.accepting[index].waiting.push_back(id);
+        self.try_accept(listener);
+    }
+
+    fn try_accept(&mut self, listener: Listener) {
+        let index = listener.0 as usize;
+        while self.accepting[index].ready && !self.accepting[index].waiting.is_empty() {
+            let Some(fd) = self.common.listening(listener) else { return };
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let accepted = match rustix::net::accept_with(fd, flags) {
+                Err(Errno::AGAIN) => {
+                    self.accepting[index].ready = false;
+                    return;
+                }
+                Err(Errno::INTR) => continue,
+                Err(errno) => Err(errno::translate(errno)),
+                Ok(fd) => self.welcome(fd),
+            };
+            if let Some(id) = self.accepting[index].waiting.pop_front() {
+                self.common.ready(id, Done::Accepted(accepted));
+            }
+        }
+    }
+
+    fn welcome(
+        &mut self,
+        fd: OwnedFd,
+    ) -> Result<(Socket, base::op::Peer), Error> {
+        let (socket, peer) = self.common.accepted(fd)?;
+        let index = socket.0 as usize;
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(Box::default());
+        let edges = epoll::EventFlags::IN
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
+        let watched = descriptor::socket(socket).and_then(|fd| {
+            watch(&self.epoll, fd, CONNECTION | u64::from(socket.0), edges)
+                .map_err(errno::translate)
+        });
+        if let Err(error) = watched {
+            self.connections[index] = None;
+            self.common.close_socket(socket);
+            return Err(error);
+        }
+        Ok((socket, peer))
+    }
+
+    fn connection(&mut self, socket: Socket) -> Option<&mut Connection> {
+        self.connections.get_mut(socket.0 as usize)?.as_deref_mut()
+    }
+
+    fn receive(&mut self, id: OpId, socket: Socket, into: Option<Buf>) {
+        let full = into.as_ref().is_some_and(|buf| buf.tailroom() == 0);
+        match self.connection(socket) {
+            Some(connection) if !full => {
+                connection.receiving = Some(Receiving { id, into });
+                self.try_receive(socket);
+            }
+            Some(_) | None => self.common.ready(id, Done::Received(Err(Error::Invalid))),
+        }
+    }
+
+    fn try_receive(&mut self, socket: Socket) {
+        let Some(connection) = self.connection(socket) else { return };
+        if !connection.readable {
+            return;
+        }
+        let Some(Receiving { id, into }) = connection.receiving.take() else { return };
+        let own = into.is_none();
+        let mut buf = into.unwrap_or_else(|| self.spare_buffer());
+        let room = buf.spare();
+        let asked = room.len().min(if own { RECEIVE } else { usize::MAX });
+        let result = connection::receive(socket, &mut room[..asked]);
+        let connection = self.connection(socket).expect("it was there above");
+        let received = match result {
+            Err(Errno::AGAIN) => {
+                connection.readable = false;
+                connection.receiving = Some(Receiving { id, into: None });
+                return self.keep_waiting(socket, buf, own);
+            }
+            Ok(0) => {
+                if own {
+                    self.spare = Some(buf);
+                }
+                self.common.end_of_stream(socket, own)
+            }
+            Ok(n) => {
+                // Less than asked: all that was there. After a hang-up no further edge comes.
+                connection.readable = n == asked || connection.ended;
+                Ok(if own { self.claim(buf, n) } else { grown(buf, n) })
+            }
+            Err(errno) => Err(errno::translate(errno)),
+        };
+        self.common.ready(id, Done::Received(received));
+    }
+
+    fn spare_buffer(&mut self) -> Buf {
+        self.spare.take().unwrap_or_else(|| self.common.memory.take(0, RECEIVE))
+    }
+
+    /// Nothing has come: the buffer goes back to where it was.
+    fn keep_waiting(&mut self, socket: Socket, buf: Buf, own: bool) {
+        if own {
+            self.spare = Some(buf);
+            return;
+        }
+        let connection = self.connection(socket).expect("the caller has just looked at it");
+        let receiving = connection.receiving.as_mut().expect("the caller has just set it");
+        receiving.into = Some(buf);
+    }
+
+    /// Much data leaves with its memory, little data as a copy.
+    fn claim(&mut self, mut buf: Buf, n: usize) -> Buf {
+        if n > COPY_MAX {
+            return grown(buf, n);
+        }
+        let copy = Buf::from(&buf.spare()[..n]);
+        self.spare = Some(buf);
+        copy
+    }
+
+    fn send(&mut self, socket: Socket, sending: Box<Sending>) {
+        match self.connection(socket) {
+            Some(connection) => {
+                connection.sending = Some(sending);
+                self.try_send(socket);
+            }
+            None => self.sent(sending, Err(Error::Disconnected)),
+        }
+    }
+
+    fn try_send(&mut self, socket: Socket) {
+        let Some(connection) = self.connection(socket) else { return };
+        let Some(mut sending) = connection.sending.take() else { return };
+        let result = loop {
+            if sending.is_done() {
+                break Ok(());
+            }
+            let connection = self.connection(socket).expect("it was there above");
+            if !connection.writable {
+                connection.sending = Some(sending);
+                return;
+            }
+            match connection::send(socket, &mut sending) {
+                Ok(n) => sending.advance(n),
+                Err(Errno::AGAIN) => connection.writable = false,
+                Err(Errno::INTR) => {}
+                Err(errno) => break Err(errno::translate(errno)),
+            }
+        };
+        self.sent(sending, result);
+    }
+
+    fn sent(&mut self, mut sending: Box<Sending>, result: Result<(), Error>) {
+        self.common.ready(sending.id, Done::Sent(result));
+        sending.end(&mut self.common.memory);
+        self.sendings.push(sending);
+    }
+
+    // Cancelling.
+
+    fn cancel(&mut self, id: OpId) {
+        for accepting in &mut self.accepting {
+            if let Some(index) = accepting.waiting.iter().position(|waiting| *waiting == id) {
+                accepting.waiting.remove(index);
+                return self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
+            }
+        }
+        for connection in self.connections.iter_mut().flatten() {
+            if connection.receiving.as_ref().is_some_and(|receiving| receiving.id == id) {
+                connection.receiving = None;
+                return self.common.ready(id, Done::Received(Err(Error::Cancelled)));
+            }
+        }
+        self.common.pool.cancel(id);
+    }
+
+    pub(crate) fn close_listeners(&mut self) {
+        self.common.take_listeners();
+        let waiting = self.accepting.iter_mut().flat_map(|a| std::mem::take(&mut a.waiting));
+        for id in waiting.collect::<Vec<_>>() {
+            self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
+        }
+    }
+
+    /// A new listener is to be watched.
+    pub(crate) fn watch_listener(&mut self, listener: Listener) -> io::Result<()> {
+        let index = listener.0 as usize;
+        self.accepting.resize_with(index + 1, Accepting::default);
+        let fd = self.common.listening(listener).ok_or(Errno::BADF)?;
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        Ok(watch(&self.epoll, fd.as_fd(), LISTENER | u64::from(listener.0), flags)?)
+    }
+
+    // Waiting.
+
+    pub(crate) fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
+        loop {
+            if !self.common.enough() {
+                let timeout = deadline.map(|deadline| self.common.clock.until(deadline));
+                self.poll(timeout);
+                self.common.collect();
+            }
+            let ready = self.common.any_ready();
+            self.common.give_out(events);
+            if ready || deadline.is_some_and(|deadline| self.common.clock.now() >= deadline) {
+                return;
+            }
+        }
+    }
+
+    /// Takes the edges that came; sleeps for them if there is nothing else to do.
+    fn poll(&mut self, timeout: Option<Duration>) {
+        let sleep = !self.common.any_ready()
+            && timeout != Some(Duration::ZERO)
+            && self.common.pool.fall_asleep();
+        let timeout = if sleep { timeout } else { Some(Duration::ZERO) };
+        let timeout = timeout.map(timespec);
+        self.common.statistics.kernel_entries += 1;
+        let mut edges = std::mem::take(&mut self.edges);
+        let result =
+            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut edges), timeout.as_ref());
+        if sleep {
+            self.common.pool.wake_up();
+        }
+        if result.is_ok() {
+            for edge in edges.drain(..) {
+                self.edge(edge.data.u64(), edge.flags);
+            }
+        }
+        edges.clear();
+        self.edges = edges;
+    }
+
+    fn edge(&mut self, data: u64, flags: epoll::EventFlags) {
+        let number = (data & 0xffff_ffff) as u32;
+        match data & !0xffff_ffff {
+            LISTENER => {
+                self.accepting[number as usize].ready = true;
+                self.try_accept(Listener(number));
+            }
+            WAKE => self.common.pool.awake(),
+            SIGNAL => self.common.take_signals(),
+            _ => {
+                let socket = Socket(number);
+                let Some(connection) = self.connection(socket) else { return };
+                connection.note(flags);
+                self.try_receive(socket);
+                self.try_send(socket);
+            }
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.common.hang_up_all();
+    }
+}
+
+fn watch(
+    epoll: &OwnedFd,
+    fd: BorrowedFd<'_>,
+    data: u64,
+    flags: epoll::EventFlags,
+) -> rustix::io::Result<()> {
+    epoll::add(epoll, fd, epoll::EventData::new_u64(data), flags)
+}
+
+fn timespec(time: Duration) -> Timespec {
+    let tv_sec = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: time.subsec_nanos().into() }
+}
+
+fn grown(mut buf: Buf, n: usize) -> Buf {
+    buf.grow(n);
+    buf
+}
+
+/// Reads without waiting. `true`: all that there is, up to `count`; `false`: the rest takes
+/// waiting.
+fn read_cached(file: File, offset: u64, count: usize, buf: &mut Buf) -> Result<bool, Error> {
+    let fd = descriptor::file(file)?;
+    while buf.len() < count {
+        let at = offset.saturating_add(buf.len() as u64);
+        let want = count - buf.len();
+        let mut slices = [IoSliceMut::new(&mut buf.spare()[..want])];
+        match rustix::io::preadv2(fd, &mut slices, at, ReadWriteFlags::NOWAIT) {
+            Ok(0) => break,
+            Ok(n) => buf.grow(n),
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno::translate(errno)),
+        }
+    }
+    Ok(true)
+}
+

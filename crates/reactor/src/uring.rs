@@ -1,0 +1,467 @@
+//! The form with one io_uring: files, sockets and waiting in one system call per turn.
+//!
+//! Each operation has a slot that owns all memory the kernel may touch, until the completion has
+//! come, also when the operation is cancelled. The ring is driven by one thread only, the one
+//! that made it (`SINGLE_ISSUER`, `DEFER_TASKRUN`): the kernel does its part of the work while
+//! this thread is in the kernel anyway.
+#![allow(unsafe_code)]
+
+mod personality;
+pub(crate) mod ring;
+mod shelf;
+
+use crate::common::{Common, EVENTS_MAX};
+use crate::job::{Job, Work};
+use crate::sending::Sending;
+use crate::{Config, errno};
+use base::op::{Done, Event, File, Listener, Op, OpId, Socket};
+use base::{Buf, Caller, Error, Instant};
+use io_uring::{cqueue, opcode, squeue, types};
+use personality::Personalities;
+use ring::Ring;
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use rustix::net::SocketFlags;
+use shelf::Shelf;
+use slab::Slab;
+use std::io;
+use std::time::Duration;
+
+/// Results shorter than this are copied out of the kernel's buffer, which stays where it is.
+const COPY_MAX: usize = 2048;
+
+/// How long the end of the reactor waits for what is under way.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What an operation under way owns.
+enum Slot {
+    Accept { id: OpId },
+    Receive { id: OpId, socket: Socket, into: Option<Buf> },
+    Send { socket: Socket, sending: Box<Sending> },
+    Read { id: OpId, file: File, offset: u64, count: usize, buf: Buf },
+    Write { id: OpId, data: Buf },
+    Sync { id: OpId },
+    /// The pool's call to wake up.
+    Wake { count: Box<[u8; 8]> },
+    /// A signal.
+    Signal,
+}
+
+/// A slot's content with the number that tells it from earlier ones at the same place.
+struct Entry {
+    sequence: u32,
+    slot: Slot,
+}
+
+/// The reactor on io_uring.
+pub(crate) struct Uring {
+    pub(crate) common: Common,
+    ring: Ring,
+    shelf: Shelf,
+    slots: Slab<Entry>,
+    sequence: u32,
+    personalities: Personalities,
+    /// Used ones, to be used again.
+    sendings: Vec<Box<Sending>>,
+    completions: Vec<cqueue::Entry>,
+}
+
+impl Uring {
+    pub(crate) fn new(config: &Config) -> io::Result<Uring> {
+        let mut common = Common::new(config)?;
+        let ring = Ring::new()?;
+        let shelf = Shelf::new(&ring, &mut common.memory)?;
+        let mut uring = Uring {
+            common,
+            ring,
+            shelf,
+            slots: Slab::new(),
+            sequence: 0,
+            personalities: Personalities::default(),
+            sendings: Vec::new(),
+            completions: Vec::with_capacity(EVENTS_MAX),
+        };
+        uring.listen_for_wake(Box::new([0; 8]));
+        uring.listen_for_signals();
+        Ok(uring)
+    }
+
+    // Starting.
+
+    /// Puts an operation into a slot and its entry into the queue.
+    fn start(&mut self, slot: Slot, entry: squeue::Entry) {
+        self.sequence = self.sequence.wrapping_add(1) & 0x7fff_ffff;
+        let sequence = self.sequence;
+        let key = self.slots.insert(Entry { sequence, slot });
+        self.ring.push(&entry.user_data(name(key, sequence)));
+    }
+
+    pub(crate) fn submit(&mut self, op: Op) {
+        match op {
+            Op::Accept { id, listener } => self.accept(id, listener),
+            Op::Receive { id, socket, into } => self.receive(id, socket, into),
+            Op::Send { id, socket, data } => {
+                let mut sending = self.sendings.pop().unwrap_or_else(|| Box::new(Sending::new()));
+                sending.begin(id, data);
+                self.send(socket, sending);
+            }
+            Op::Finish { socket } => self.common.shut_down(socket, false),
+            Op::Hangup { socket } => self.common.shut_down(socket, true),
+            Op::CloseSocket { socket } => self.common.close_socket(socket),
+            Op::Read { id, file, offset, count, headroom } => {
+                let buf = self.common.read_buffer(headroom, count);
+                self.read(id, file, offset, count as usize, buf);
+            }
+            Op::Write { id, caller, file, offset, data } => {
+                self.write(id, caller, file, offset, data);
+            }
+            Op::Sync { id, file, data_only } => {
+                let flags = if data_only {
+                    types::FsyncFlags::DATASYNC
+                } else {
+                    types::FsyncFlags::empty()
+                };
+                let entry = opcode::Fsync::new(fd(file.0)).flags(flags).build();
+                self.start(Slot::Sync { id }, entry);
+            }
+            Op::Path { id, caller, op } => self.common.path(id, caller, op),
+            Op::CloseFile { file, last } => self.common.close_file(file, last),
+            Op::Cancel { id } => self.cancel(id),
+        }
+    }
+
+    fn accept(&mut self, id: OpId, listener: Listener) {
+        let Some(socket) = self.common.listening(listener) else {
+            return self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
+        };
+        let socket = types::Fd(socket.as_raw_fd());
+        let (no_address, no_length) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let entry = opcode::Accept::new(socket, no_address, no_length)
+            .flags(libc::SOCK_CLOEXEC)
+            .build();
+        self.start(Slot::Accept { id }, entry);
+    }
+
+    fn receive(&mut self, id: OpId, socket: Socket, mut into: Option<Buf>) {
+        let entry = match &mut into {
+            None => opcode::Recv::new(fd(socket.0), std::ptr::null_mut(), 0)
+                .buf_group(shelf::GROUP)
+                .build()
+                .flags(squeue::Flags::BUFFER_SELECT),
+            Some(buf) if buf.tailroom() == 0 => {
+                return self.common.ready(id, Done::Received(Err(Error::Invalid)));
+            }
+            Some(buf) => {
+                let spare = buf.spare();
+                let length = u32::try_from(spare.len()).unwrap_or(u32::MAX);
+                opcode::Recv::new(fd(socket.0), spare.as_mut_ptr(), length).build()
+            }
+        };
+        self.start(Slot::Receive { id, socket, into }, entry);
+    }
+
+    fn send(&mut self, socket: Socket, mut sending: Box<Sending>) {
+        if sending.is_done() {
+            return self.sent(sending, Ok(()));
+        }
+        let flags = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+        let entry = if let Some(bytes) = sending.single() {
+            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            opcode::Send::new(fd(socket.0), bytes.as_ptr(), length).flags(flags).build()
+        } else {
+            let flags = u32::try_from(flags).expect("positive");
+            opcode::SendMsg::new(fd(socket.0), sending.message()).flags(flags).build()
+        };
+        self.start(Slot::Send { socket, sending }, entry);
+    }
+
+    fn sent(&mut self, mut sending: Box<Sending>, result: Result<(), Error>) {
+        self.common.ready(sending.id, Done::Sent(result));
+        sending.end(&mut self.common.memory);
+        self.sendings.push(sending);
+    }
+
+    fn read(&mut self, id: OpId, file: File, offset: u64, count: usize, mut buf: Buf) {
+        let spare = &mut buf.spare()[..count];
+        let length = u32::try_from(count).expect("it was 32 bits");
+        let entry = opcode::Read::new(fd(file.0), spare.as_mut_ptr(), length).offset(offset).build();
+        self.start(Slot::Read { id, file, offset, count, buf }, entry);
+    }
+
+    /// Writes as the caller: the kernel has to take set-id bits away from what users write.
+    fn write(&mut self, id: OpId, caller: Caller, file: File, offset: u64, data: Buf) {
+        let personality = match &caller {
+            caller if self.common.host.own.acts_as_server(caller) => Ok(0),
+            Caller::Server => Ok(0),
+            Caller::User(user) => self.personalities.of(user, &mut self.ring, &self.common.host),
+        };
+        let Ok(personality) = personality else {
+            let work = Work::Write { caller, file, offset, data };
+            return self.common.pool.push(Job { id: Some(id), work });
+        };
+        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        let entry = opcode::Write::new(fd(file.0), data.as_ptr(), length).offset(offset).build();
+        self.start(Slot::Write { id, data }, entry.personality(personality));
+    }
+
+    fn listen_for_wake(&mut self, mut count: Box<[u8; 8]>) {
+        let wake = types::Fd(rustix::fd::AsFd::as_fd(&self.common.pool.wake()).as_raw_fd());
+        let entry = opcode::Read::new(wake, count.as_mut_ptr(), 8).build();
+        self.start(Slot::Wake { count }, entry);
+    }
+
+    fn listen_for_signals(&mut self) {
+        let Some(signals) = &self.common.signals else { return };
+        let flags = u32::try_from(libc::POLLIN).expect("positive");
+        let entry = opcode::PollAdd::new(types::Fd(signals.fd().as_raw_fd()), flags).build();
+        self.start(Slot::Signal, entry);
+    }
+
+    // Cancelling.
+
+    fn cancel(&mut self, id: OpId) {
+        let found = self.slots.iter().find(|(_, entry)| entry.slot.can_be_cancelled(id));
+        match found.map(|(key, entry)| name(key, entry.sequence)) {
+            Some(name) => self.cancel_by_name(name),
+            None => self.common.pool.cancel(id),
+        }
+    }
+
+    fn cancel_by_name(&mut self, name: u64) {
+        self.ring.push(&opcode::AsyncCancel::new(name).build().user_data(ring::IGNORED));
+    }
+
+    pub(crate) fn close_listeners(&mut self) {
+        let accepting = |entry: &Entry| matches!(entry.slot, Slot::Accept { .. });
+        let names: Vec<u64> = self
+            .slots
+            .iter()
+            .filter(|(_, entry)| accepting(entry))
+            .map(|(key, entry)| name(key, entry.sequence))
+            .collect();
+        for name in names {
+            self.cancel_by_name(name);
+        }
+        // The kernel must have seen all of them before the descriptors may mean something else.
+        self.enter(false, Some(Duration::ZERO));
+        self.common.take_listeners();
+    }
+
+    pub(crate) fn listener_flags() -> SocketFlags {
+        // The ring waits by itself; a descriptor that never waits would give up instead.
+        SocketFlags::empty()
+    }
+
+    // Waiting.
+
+    pub(crate) fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
+        loop {
+            if !self.common.enough() {
+                let timeout = deadline.map(|deadline| self.common.clock.until(deadline));
+                let may_sleep = !self.common.any_ready() && !self.ring.any_completion();
+                let sleep = may_sleep && timeout != Some(Duration::ZERO);
+                if sleep || !self.ring.any_completion() || self.ring.any_queued() {
+                    self.enter(sleep, timeout);
+                }
+                self.harvest();
+                self.common.collect();
+            }
+            let ready = self.common.any_ready();
+            self.common.give_out(events);
+            if ready || deadline.is_some_and(|deadline| self.common.clock.now() >= deadline) {
+                return;
+            }
+        }
+    }
+
+    /// Hands over what is queued, and sleeps if there is nothing else to do.
+    fn enter(&mut self, sleep: bool, timeout: Option<Duration>) {
+        // The kernel takes the credentials of whoever hands an operation over.
+        if self.common.host.own.assume(&Caller::Server, None).is_err() {
+            // It was the server's before, so this cannot fail for lack of permission; and what
+            // cannot be handed over as the server must not be handed over as somebody else.
+            return;
+        }
+        self.common.statistics.kernel_entries += 1;
+        if sleep && self.common.pool.fall_asleep() {
+            self.ring.enter(1, timeout);
+            self.common.pool.wake_up();
+        } else {
+            self.ring.enter(0, None);
+        }
+    }
+
+    fn harvest(&mut self) {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.ring.take(&mut completions, EVENTS_MAX);
+        for completion in completions.drain(..) {
+            self.complete(&completion);
+        }
+        self.completions = completions;
+        self.shelf.publish();
+    }
+
+    fn complete(&mut self, completion: &cqueue::Entry) {
+        let Some(key) = key(completion.user_data()) else { return };
+        let Some(entry) = self.slots.try_remove(key) else { return };
+        let result = completion.result();
+        match entry.slot {
+            Slot::Accept { id } => self.complete_accept(id, result),
+            Slot::Receive { id, socket, into: None } => {
+                self.complete_shelf_receive(id, socket, completion);
+            }
+            Slot::Receive { id, socket, into: Some(buf) } => {
+                self.complete_receive(id, socket, buf, result);
+            }
+            Slot::Send { socket, sending } => self.complete_send(socket, sending, result),
+            Slot::Read { id, file, offset, count, buf } => {
+                self.complete_read(id, file, offset, count, buf, result);
+            }
+            Slot::Write { id, data } => {
+                self.common.memory.give(data);
+                let written = u32::try_from(result).map_err(|_| errno::from_raw(result));
+                self.common.ready(id, Done::Written(written));
+            }
+            Slot::Sync { id } => {
+                let synced = if result < 0 { Err(errno::from_raw(result)) } else { Ok(()) };
+                self.common.ready(id, Done::Synced(synced));
+            }
+            Slot::Wake { count } => self.listen_for_wake(count),
+            Slot::Signal => {
+                self.common.take_signals();
+                self.listen_for_signals();
+            }
+        }
+    }
+
+    fn complete_accept(&mut self, id: OpId, result: i32) {
+        let accepted = if result < 0 {
+            Err(errno::from_raw(result))
+        } else {
+            // SAFETY: the kernel has just made this descriptor for us, nobody else knows it.
+            self.common.accepted(unsafe { OwnedFd::from_raw_fd(result) })
+        };
+        self.common.ready(id, Done::Accepted(accepted));
+    }
+
+    fn complete_shelf_receive(&mut self, id: OpId, socket: Socket, completion: &cqueue::Entry) {
+        let result = completion.result();
+        let length = usize::try_from(result).unwrap_or(0);
+        let buf = cqueue::buffer_select(completion.flags()).map(|index| {
+            if length > COPY_MAX {
+                self.shelf.take(index, length, &mut self.common.memory)
+            } else {
+                self.shelf.copy(index, length)
+            }
+        });
+        if result == -libc::ENOBUFS {
+            // The shelf is full again as soon as this turn's completions are taken.
+            return self.receive(id, socket, None);
+        }
+        let received = match (result, buf) {
+            (1.., Some(buf)) => Ok(buf),
+            (0, _) => self.common.end_of_stream(socket, true),
+            (error, _) => Err(errno::from_raw(error)),
+        };
+        self.common.ready(id, Done::Received(received));
+    }
+
+    fn complete_receive(&mut self, id: OpId, socket: Socket, mut buf: Buf, result: i32) {
+        let received = match result {
+            0 => self.common.end_of_stream(socket, false),
+            1.. => {
+                buf.grow(result.unsigned_abs() as usize);
+                Ok(buf)
+            }
+            error => Err(errno::from_raw(error)),
+        };
+        self.common.ready(id, Done::Received(received));
+    }
+
+    fn complete_send(&mut self, socket: Socket, mut sending: Box<Sending>, result: i32) {
+        match result {
+            1.. => {
+                sending.advance(result.unsigned_abs() as usize);
+                self.send(socket, sending);
+            }
+            0 => self.sent(sending, Err(Error::Disconnected)),
+            error if error == -libc::EINTR || error == -libc::EAGAIN => self.send(socket, sending),
+            error => self.sent(sending, Err(errno::from_raw(error))),
+        }
+    }
+
+    fn complete_read(
+        &mut self,
+        id: OpId,
+        file: File,
+        offset: u64,
+        count: usize,
+        mut buf: Buf,
+        result: i32,
+    ) {
+        if result == -libc::EAGAIN {
+            // Not by the ring, then.
+            let work = Work::Read { file, offset, count, buf };
+            return self.common.pool.push(Job { id: Some(id), work });
+        }
+        let done = if result < 0 {
+            self.common.memory.give(buf);
+            Err(errno::from_raw(result))
+        } else {
+            buf.grow(result.unsigned_abs() as usize);
+            Ok(buf)
+        };
+        self.common.ready(id, Done::Read(done));
+    }
+}
+
+impl Slot {
+    /// Whether this is operation `id` and can be ended early.
+    fn can_be_cancelled(&self, wanted: OpId) -> bool {
+        match self {
+            Slot::Accept { id } | Slot::Receive { id, .. } | Slot::Read { id, .. } => *id == wanted,
+            Slot::Send { .. }
+            | Slot::Write { .. }
+            | Slot::Sync { .. }
+            | Slot::Wake { .. }
+            | Slot::Signal => false,
+        }
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        self.common.hang_up_all();
+        let deadline = self.common.clock.now() + FAREWELL;
+        self.ring.push(&ring::cancel_all());
+        while !self.slots.is_empty() && self.common.clock.now() < deadline {
+            self.enter(false, None);
+            self.ring.enter(1, Some(Duration::from_millis(10)));
+            self.ring.take(&mut self.completions, EVENTS_MAX);
+            for completion in self.completions.drain(..) {
+                if let Some(key) = key(completion.user_data()) {
+                    drop(self.slots.try_remove(key));
+                }
+            }
+        }
+        if !self.slots.is_empty() {
+            // What still hangs (a read of a dead disk) keeps its memory for ever.
+            std::mem::forget(std::mem::take(&mut self.slots));
+            self.shelf.abandon();
+        }
+    }
+}
+
+/// The name of a slot's operation in the ring.
+fn name(key: usize, sequence: u32) -> u64 {
+    (u64::from(sequence) << 32) | key as u64
+}
+
+/// The slot that a name is for; `None`: nobody waits for it.
+fn key(name: u64) -> Option<usize> {
+    (name != ring::IGNORED).then_some((name & 0xffff_ffff) as usize)
+}
+
+fn fd(number: u32) -> types::Fd {
+    types::Fd(RawFd::try_from(number).unwrap_or(-1))
+}
+

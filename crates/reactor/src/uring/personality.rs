@@ -1,0 +1,49 @@
+//! Users as whom the ring may write.
+
+use super::ring::Ring;
+use crate::host::Host;
+use base::{Caller, Error, User};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How many users are remembered; the one registered longest ago goes first.
+const USERS_MAX: usize = 64;
+
+/// Registered credentials by user. What is under way keeps its credentials when they go.
+#[derive(Default)]
+pub(super) struct Personalities {
+    known: VecDeque<(Arc<User>, u16)>,
+}
+
+impl Personalities {
+    /// The number of `user`'s credentials.
+    ///
+    /// # Errors
+    /// If the process may not act for this user, or the kernel does not take more credentials.
+    pub(super) fn of(
+        &mut self,
+        user: &Arc<User>,
+        ring: &mut Ring,
+        host: &Host,
+    ) -> Result<u16, Error> {
+        let same = |known: &Arc<User>| Arc::ptr_eq(known, user) || known == user;
+        if let Some((_, number)) = self.known.iter().find(|(known, _)| same(known)) {
+            return Ok(*number);
+        }
+        if self.known.len() == USERS_MAX
+            && let Some((_, oldest)) = self.known.pop_front()
+        {
+            // What is queued in its name must be handed over before the name is gone.
+            host.own.assume(&Caller::Server, None)?;
+            ring.enter(0, None);
+            ring.submitter().unregister_personality(oldest).map_err(|_| Error::NotPermitted)?;
+        }
+        // The kernel registers the identity that the current thread has.
+        host.own.assume(&Caller::User(Arc::clone(user)), None)?;
+        let number = ring.submitter().register_personality();
+        host.own.assume(&Caller::Server, None)?;
+        let number = number.map_err(|_| Error::NotPermitted)?;
+        self.known.push_back((Arc::clone(user), number));
+        Ok(number)
+    }
+}

@@ -1,0 +1,104 @@
+//! The buffers that the kernel takes for itself when data comes, so idle connections hold none.
+//!
+//! A buffer ring of fixed size (`IORING_REGISTER_PBUF_RING`). Much data leaves with the memory it
+//! lies in, and other memory takes its place; little data is copied out.
+#![allow(unsafe_code)]
+
+use super::ring::Ring;
+use crate::memory::Memory;
+use base::Buf;
+use io_uring::types::BufRingEntry;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// The ring's only group of buffers.
+pub(super) const GROUP: u16 = 0;
+
+/// How many buffers there are; a power of two.
+const COUNT: u16 = 256;
+
+/// Size of each, bytes.
+const SIZE: usize = 16 << 10;
+
+/// The buffers, and the ring of them that the kernel reads.
+pub(super) struct Shelf {
+    entries: *mut BufRingEntry,
+    /// The memory of buffer `i`.
+    buffers: Vec<Buf>,
+    tail: u16,
+}
+
+impl Shelf {
+    /// Registers a full shelf.
+    pub(super) fn new(ring: &Ring, memory: &mut Memory) -> io::Result<Shelf> {
+        let length = usize::from(COUNT) * size_of::<BufRingEntry>();
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: new anonymous memory at no particular address.
+        let entries = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, access, flags)? };
+        let entries = entries.cast::<BufRingEntry>();
+        let buffers = (0..COUNT).map(|_| memory.take(0, SIZE)).collect();
+        let mut shelf = Shelf { entries, buffers, tail: 0 };
+        // SAFETY: the memory is page-aligned and holds COUNT entries; it is unmapped only when
+        // the shelf is dropped, which is after the ring was closed.
+        unsafe { ring.submitter().register_buf_ring_with_flags(entries as u64, COUNT, GROUP, 0)? };
+        for index in 0..COUNT {
+            shelf.put(index);
+        }
+        shelf.publish();
+        Ok(shelf)
+    }
+
+    /// Lets the kernel use buffer `index` again, after the next `publish`.
+    fn put(&mut self, index: u16) {
+        let buf = self.buffers[usize::from(index)].spare();
+        let place = usize::from(self.tail & (COUNT - 1));
+        // SAFETY: `place` is below COUNT, and the kernel does not read beyond the published tail.
+        let entry = unsafe { &mut *self.entries.add(place) };
+        entry.set_addr(buf.as_mut_ptr() as u64);
+        entry.set_len(u32::try_from(SIZE).expect("small"));
+        entry.set_bid(index);
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// Shows the kernel what was put back.
+    pub(super) fn publish(&self) {
+        // SAFETY: the tail lies in the mapped memory, is aligned, and is shared with the kernel,
+        // which reads it atomically.
+        unsafe {
+            let tail = BufRingEntry::tail(self.entries).cast_mut();
+            AtomicU16::from_ptr(tail).store(self.tail, Ordering::Release);
+        }
+    }
+
+    /// The data with its memory; other memory takes its place.
+    pub(super) fn take(&mut self, index: u16, length: usize, memory: &mut Memory) -> Buf {
+        let other = memory.take(0, SIZE);
+        let mut buf = std::mem::replace(&mut self.buffers[usize::from(index)], other);
+        buf.grow(length);
+        self.put(index);
+        buf
+    }
+
+    /// Leaves the buffers to the kernel for ever.
+    pub(super) fn abandon(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.buffers));
+    }
+
+    /// A copy of the data.
+    pub(super) fn copy(&mut self, index: u16, length: usize) -> Buf {
+        let buf = Buf::from(&self.buffers[usize::from(index)].spare()[..length]);
+        self.put(index);
+        buf
+    }
+}
+
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        let length = usize::from(COUNT) * size_of::<BufRingEntry>();
+        // SAFETY: mapped by `new` with this length; the ring that knew it is closed, because it
+        // is declared before the shelf in `Uring`.
+        let _ = unsafe { rustix::mm::munmap(self.entries.cast(), length) };
+    }
+}
