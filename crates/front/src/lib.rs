@@ -5,11 +5,14 @@
 //! answered. It does not know how files are stored, nor how bytes travel: what it has to say
 //! leaves as [`Output`], and the node carries it.
 //!
-//! - [`ninep`]: 9P2000 and 9P2000.L.
-//! - [`http`]: HTTP/1.1.
+//! - [`ninep`] speaks 9P2000 and 9P2000.L.
+//! - [`http`] speaks HTTP/1.1.
 
 pub mod http;
 pub mod ninep;
+mod session;
+
+pub use session::{Protocol, Session};
 
 use base::{Buf, Caller, Error};
 use tree::{NodeId, OpenId, Reply, Request};
@@ -25,11 +28,11 @@ pub enum Input {
     Received(Buf),
     /// The name space answered a call.
     Answered(CallId, Result<Reply, Error>),
-    /// Everything said so far is on its way to the client.
-    Sent,
+    /// So many bytes of what was said are on their way to the client.
+    Sent(usize),
     /// The client will send nothing more, or is gone.
     Ended,
-    /// A deadline passed.
+    /// A deadline passed, or there is more allowance: look again.
     Tick,
     /// The server ends: answer what is under way, begin nothing new.
     Drain,

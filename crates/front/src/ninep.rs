@@ -52,7 +52,9 @@ enum State {
     New,
     /// For messages of a dialect, and for answers.
     Ready(Dialect),
-    /// For the answers still under way. Nothing is read or said any more.
+    /// For the answers under way, which are still said; the server ends.
+    Parting(Dialect),
+    /// For the answers under way, which nobody wants any more.
     Closing,
 }
 
@@ -75,6 +77,8 @@ pub struct Session {
     asked: usize,
     /// Bytes said and not yet sent.
     unsent: usize,
+    /// How many of both there may be. A connection with nothing under way may always begin.
+    allowance: usize,
 }
 
 impl Session {
@@ -84,6 +88,7 @@ impl Session {
         Session {
             state: State::New,
             msize: export.limits.msize,
+            allowance: export.limits.bytes,
             export,
             identity,
             input: Buf::default(),
@@ -98,7 +103,17 @@ impl Session {
 
     /// Whether the connection should be read.
     pub fn is_hungry(&self) -> bool {
-        self.state != State::Closing && self.within_limits()
+        matches!(self.state, State::New | State::Ready(_)) && self.within_limits()
+    }
+
+    /// Sets how many bytes may be asked for and unsent; the node shares out what it has.
+    pub fn set_allowance(&mut self, bytes: usize) {
+        self.allowance = bytes;
+    }
+
+    /// How many bytes are asked for or unsent.
+    pub fn bytes(&self) -> usize {
+        self.asked + self.unsent
     }
 
     /// A buffer to receive into, if a large message is under way.
@@ -116,17 +131,13 @@ impl Session {
         self.state == State::Closing && self.calls.is_empty()
     }
 
-    /// Whether no call is under way.
-    pub fn is_idle(&self) -> bool {
-        self.calls.is_empty()
-    }
-
     /// The state in one word, for `/.upcall/`.
     pub fn state_name(&self) -> &'static str {
         match self.state {
             State::New => "new",
             State::Ready(Dialect::Plan9) => "9P2000",
             State::Ready(Dialect::Linux) => "9P2000.L",
+            State::Parting(_) => "parting",
             State::Closing => "closing",
         }
     }
@@ -143,7 +154,8 @@ impl Session {
 
     fn within_limits(&self) -> bool {
         let Limits { calls, bytes, .. } = self.export.limits;
-        self.calls.len() - self.waiting < calls && self.asked + self.unsent < bytes
+        let busy = self.calls.len() - self.waiting;
+        busy < calls && (self.bytes() == 0 || self.bytes() < bytes.min(self.allowance))
     }
 }
 
@@ -161,20 +173,33 @@ impl Automaton for Session {
                 self.answered(id, reply, out);
                 self.take_messages(out)
             }
-            (State::New | State::Ready(_), Input::Sent) => {
-                self.unsent = 0;
+            (State::New | State::Ready(_), Input::Sent(bytes)) => {
+                self.unsent -= bytes;
                 self.take_messages(out)
             }
-            (State::New | State::Ready(_), Input::Ended) => self.give_up("the client left", out),
-            (State::New | State::Ready(_), Input::Drain) if self.calls.is_empty() => {
-                self.give_up("the server ends", out)
+            (State::New | State::Ready(_), Input::Tick) => self.take_messages(out),
+            (State::New, Input::Drain) => self.give_up("the server ends", out),
+            (State::Ready(dialect), Input::Drain) => self.part(dialect, out),
+            (State::Parting(dialect), Input::Answered(id, reply)) => {
+                self.answered(id, reply, out);
+                self.part(dialect, out)
             }
-            (state, Input::Drain | Input::Tick) => state,
+            (State::New | State::Ready(_) | State::Parting(_), Input::Ended) => {
+                self.give_up("the client left", out)
+            }
             (State::Closing, Input::Answered(id, reply)) => {
                 self.answered(id, reply, out);
                 State::Closing
             }
-            (State::Closing, Input::Received(_) | Input::Sent | Input::Ended) => State::Closing,
+            (state @ (State::Parting(_) | State::Closing), Input::Sent(bytes)) => {
+                self.unsent -= bytes;
+                state
+            }
+            (
+                state @ (State::Parting(_) | State::Closing),
+                Input::Received(_) | Input::Tick | Input::Drain,
+            )
+            | (state @ State::Closing, Input::Ended) => state,
         };
     }
 
@@ -253,7 +278,9 @@ impl Session {
                 self.proceed(None, tag, next, out);
                 dialect
             }
-            (State::New | State::Closing, _) => return Err("a message before Tversion"),
+            (State::New | State::Parting(_) | State::Closing, _) => {
+                return Err("a message before Tversion");
+            }
         };
         Ok(State::Ready(dialect))
     }
@@ -281,7 +308,7 @@ impl Session {
                 self.proceed(None, tag, Err(Error::Invalid), out);
                 Ok(self.state)
             }
-            State::Ready(_) | State::New | State::Closing => {
+            State::Ready(_) | State::New | State::Parting(_) | State::Closing => {
                 Err("a message that cannot be understood")
             }
         }
@@ -382,10 +409,13 @@ impl Session {
 
     fn error(&self, tag: u16, error: Error) -> Buf {
         match self.state {
-            State::Ready(Dialect::Linux) => {
+            State::Ready(Dialect::Linux) | State::Parting(Dialect::Linux) => {
                 call::encode(tag, &Rmessage::Lerror { ecode: translate::errno(error) })
             }
-            State::Ready(Dialect::Plan9) | State::New | State::Closing => {
+            State::Ready(Dialect::Plan9)
+            | State::Parting(Dialect::Plan9)
+            | State::New
+            | State::Closing => {
                 call::encode(tag, &Rmessage::Error { ename: error.text().as_bytes() })
             }
         }
@@ -394,6 +424,14 @@ impl Session {
     fn say(&mut self, message: Buf, out: &mut Vec<Output>) {
         self.unsent += message.len();
         out.push(Output::Send(message));
+    }
+
+    /// The server ends: answers what is under way, then hangs up.
+    fn part(&mut self, dialect: Dialect, out: &mut Vec<Output>) -> State {
+        if self.calls.len() > self.waiting {
+            return State::Parting(dialect);
+        }
+        self.give_up("the server ends", out)
     }
 
     /// Ends the connection: every call is told to stop, every fid is given back.

@@ -1,1 +1,206 @@
-//! x
+//! The node: every automaton of one server, and who sends what to whom.
+//!
+//! A composition of automata is an automaton. Its input is a *turn*: the completions that the
+//! reactor brought; its outputs are operations. Within a turn messages are routed by a `match`
+//! until none is left, and what the sessions said in a turn leaves together, so that a burst of
+//! requests is answered by one system call.
+//!
+//! ```text
+//!   reactor ──events──▶ listener, connection(session) ──requests──▶ names ──▶ host, service
+//!      ▲                        │    ▲                                │           │
+//!      └────────operations──────┴────┼──────────replies───────────────┘           │
+//!      └────────operations───────────┴──────────────────────────────────────────-─┘
+//! ```
+//!
+//! Admission happens here, once: so many connections, so many bytes. At a limit sockets are not
+//! read, and TCP pushes back.
+
+pub mod connection;
+pub mod listener;
+mod route;
+pub mod stages;
+mod status;
+
+#[cfg(test)]
+mod tests;
+
+use base::op::{Event, File, Listener as Port, Op};
+use base::{Automaton, Instant, Name, Reactor, Stat, Time};
+use connection::Connection;
+use front::{Export, Identity, Limits, Protocol};
+use listener::Listener;
+use names::{Mount, Names};
+use route::Message;
+use slab::Slab;
+use stages::Stages;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+use tree::host::Host;
+use tree::service::Service;
+
+/// How long a node that was asked to end waits for what is under way.
+pub const DRAIN_TIME: Duration = Duration::from_secs(10);
+
+/// What a node serves, where, to whom, and within which limits.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The served directory: a handle of the reactor's.
+    pub root: File,
+    /// Its attributes.
+    pub root_stat: Stat,
+    /// Its path on the host.
+    pub root_path: Vec<u8>,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// The server's own state is shown under `/.upcall/`.
+    pub service: bool,
+    /// HTTP may change files.
+    pub http_write: bool,
+    /// As whom clients on the network act.
+    pub network: Identity,
+    /// As whom clients on unix sockets act; `None`: as whom the kernel says they are.
+    pub local: Option<Identity>,
+    /// Where to listen, and for which protocol.
+    pub ports: Vec<(Port, Protocol)>,
+    /// The date on the wall when the reactor's clock stood at zero.
+    pub wall: Time,
+    /// Limits of each connection.
+    pub limits: Limits,
+    /// Most connections at once.
+    pub connections_max: usize,
+    /// Most bytes asked for or unsent, over all connections.
+    pub bytes_max: usize,
+}
+
+/// How far the node's life is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Serving.
+    Running,
+    /// Asked to end: answers what is under way, at most until the given time.
+    Draining(Instant),
+    /// Ended: the process may exit.
+    Over,
+}
+
+/// The trees of a node, by number.
+const HOST: u8 = 0;
+const SERVICE: u8 = 1;
+
+/// One server.
+#[derive(Debug)]
+pub struct Node {
+    phase: Phase,
+    config: Config,
+    export: Export,
+    listeners: Vec<Listener>,
+    connections: Slab<Connection>,
+    names: Names,
+    host: Host,
+    service: Service,
+    /// Messages on their way from one automaton to another. Empty between turns.
+    messages: VecDeque<Message>,
+    /// Connections that have something to send or to ask of the reactor at the end of the turn.
+    busy: Vec<usize>,
+    /// Connections that wait for others to give bytes back.
+    starved: Vec<usize>,
+    /// When to look at which connection. A connection's true deadline may be later, never earlier.
+    alarms: BTreeSet<(Instant, usize)>,
+    /// Bytes asked for or unsent, over all connections.
+    bytes: usize,
+    stages: Stages,
+    scratch: Scratch,
+}
+
+/// Vectors for outputs, kept between steps for their memory. Empty between steps.
+#[derive(Debug, Default)]
+struct Scratch {
+    connections: Vec<connection::Output>,
+    names: Vec<names::Output>,
+    trees: Vec<tree::Output>,
+}
+
+impl Node {
+    /// A node that begins to serve with its first turn, which should be empty.
+    pub fn new(config: Config) -> Node {
+        let host = Host::new(HOST, config.root, &config.root_stat, config.read_only);
+        let service = Service::new(SERVICE, config.wall);
+        let name = Name::new(b".upcall").expect("a plain name");
+        let mount = config.service.then(|| Mount { name, root: service.root() });
+        let names = Names::new(host.root(), mount.into_iter().collect());
+        let listeners = config.ports.iter().map(|(port, _)| Listener::new(*port)).collect();
+        let export = Export {
+            root: names.root(),
+            device: config.root_stat.device,
+            path: config.root_path.clone(),
+            wall: config.wall,
+            limits: config.limits,
+            http_write: config.http_write && !config.read_only,
+        };
+        Node {
+            phase: Phase::Running,
+            config,
+            export,
+            listeners,
+            connections: Slab::new(),
+            names,
+            host,
+            service,
+            messages: VecDeque::new(),
+            busy: Vec::new(),
+            starved: Vec::new(),
+            alarms: BTreeSet::new(),
+            bytes: 0,
+            stages: Stages::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Whether the node has ended.
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+}
+
+impl Automaton for Node {
+    type Input = Vec<Event>;
+    type Output = Op;
+
+    fn step(&mut self, now: Instant, events: Vec<Event>, ops: &mut Vec<Op>) {
+        self.turn(now, &mut { events }, ops);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let alarm = self.alarms.first().map(|(at, _)| *at);
+        let drain = match self.phase {
+            Phase::Draining(until) => Some(until),
+            Phase::Running | Phase::Over => None,
+        };
+        let listeners = self.listeners.iter().filter_map(Automaton::deadline);
+        listeners.chain(alarm).chain(drain).min()
+    }
+
+    fn check(&self) {
+        assert!(self.messages.is_empty());
+        assert!(self.connections.len() <= self.config.connections_max);
+        let bytes: usize = self.connections.iter().map(|(_, connection)| connection.bytes()).sum();
+        assert_eq!(bytes, self.bytes);
+        self.names.check();
+        self.host.check();
+        self.service.check();
+        self.listeners.iter().for_each(Automaton::check);
+        self.connections.iter().for_each(|(_, connection)| connection.check());
+    }
+}
+
+/// The whole event loop of a server.
+pub fn run(node: &mut Node, reactor: &mut impl Reactor) {
+    let (mut events, mut ops) = (Vec::new(), Vec::new());
+    while !node.is_over() {
+        node.turn(reactor.now(), &mut events, &mut ops);
+        ops.drain(..).for_each(|op| reactor.submit(op));
+        if !node.is_over() {
+            reactor.wait(node.deadline(), &mut events);
+        }
+    }
+}

@@ -103,10 +103,13 @@ impl Session {
                 Err(error)
             }
             (awaits, Ok(reply)) => match self.state {
-                State::Ready(Dialect::Plan9) => self.resume_plan9(tag, awaits, reply, out),
-                State::Ready(Dialect::Linux) | State::New | State::Closing => {
-                    self.resume_linux(tag, awaits, reply, out)
+                State::Ready(Dialect::Plan9) | State::Parting(Dialect::Plan9) => {
+                    self.resume_plan9(tag, awaits, reply, out)
                 }
+                State::Ready(Dialect::Linux)
+                | State::Parting(Dialect::Linux)
+                | State::New
+                | State::Closing => self.resume_linux(tag, awaits, reply, out),
             },
         }
     }

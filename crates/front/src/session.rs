@@ -1,0 +1,97 @@
+//! A session of whichever protocol.
+
+use crate::{Export, Identity, Input, Output, http, ninep};
+use base::{Automaton, Buf, Instant};
+
+/// Which protocol a listener speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// 9P2000 and 9P2000.L.
+    NineP,
+    /// HTTP/1.1.
+    Http,
+}
+
+/// A session of whichever protocol: an automaton that hands everything on.
+#[derive(Debug)]
+pub enum Session {
+    /// 9P2000 and 9P2000.L.
+    NineP(Box<ninep::Session>),
+    /// HTTP/1.1.
+    Http(Box<http::Session>),
+}
+
+/// Calls the same method of either session.
+macro_rules! either {
+    ($self:expr, $session:ident => $call:expr) => {
+        match $self {
+            Session::NineP($session) => $call,
+            Session::Http($session) => $call,
+        }
+    };
+}
+
+impl Session {
+    /// A connection just accepted. `local`: by way of a loopback address or a unix socket.
+    pub fn new(protocol: Protocol, export: Export, identity: Identity, local: bool) -> Session {
+        match protocol {
+            Protocol::NineP => Session::NineP(Box::new(ninep::Session::new(export, identity))),
+            Protocol::Http => Session::Http(Box::new(http::Session::new(export, identity, local))),
+        }
+    }
+
+    /// Whether the connection should be read.
+    pub fn is_hungry(&self) -> bool {
+        either!(self, session => session.is_hungry())
+    }
+
+    /// A buffer to receive into, if a large message is under way.
+    pub fn receive_into(&mut self) -> Option<Buf> {
+        either!(self, session => session.receive_into())
+    }
+
+    /// Whether nothing is left to wait for, so that the session can be forgotten.
+    pub fn is_over(&self) -> bool {
+        either!(self, session => session.is_over())
+    }
+
+    /// Sets how many bytes may be asked for and unsent.
+    pub fn set_allowance(&mut self, bytes: usize) {
+        either!(self, session => session.set_allowance(bytes));
+    }
+
+    /// How many bytes are asked for or unsent.
+    pub fn bytes(&self) -> usize {
+        either!(self, session => session.bytes())
+    }
+
+    /// Protocol and state in one word each, for `/.upcall/`.
+    pub fn state_name(&self) -> (&'static str, &'static str) {
+        match self {
+            Session::NineP(session) => ("9p", session.state_name()),
+            Session::Http(session) => ("http", session.state_name()),
+        }
+    }
+
+    /// What each call under way waits for, for `/.upcall/`.
+    pub fn awaits(&self) -> Vec<&'static str> {
+        either!(self, session => session.awaits().collect())
+    }
+}
+
+impl Automaton for Session {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        either!(self, session => session.step(now, input, out));
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        either!(self, session => session.deadline())
+    }
+
+    fn check(&self) {
+        either!(self, session => session.check());
+    }
+}

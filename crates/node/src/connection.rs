@@ -1,0 +1,268 @@
+//! A connection: a session, and the bytes between it and its client.
+//!
+//! What the session says gathers while a send is under way, so a slow client makes sends larger
+//! and not more. At most one receive and one send are under way; the socket is closed when both
+//! have come back and the session is over.
+//!
+#![doc = include_str!("connection/states.md")]
+
+use crate::stages::Stage;
+use base::op::{Op, OpId, Socket};
+use base::{Automaton, Buf, Error, Instant};
+use front::{CallId, Input as SessionInput, Output as SessionOutput, Session};
+use std::mem;
+use std::time::Duration;
+use tree::{NodeId, OpenId, Reply, Request};
+
+#[cfg(test)]
+mod tests;
+
+/// Most buffers in one send.
+const SEND_MAX: usize = 256;
+
+/// How long a client may take nothing of what is sent to it before it is given up.
+pub const STALL_TIME: Duration = Duration::from_secs(300);
+
+/// What can happen to a connection.
+#[derive(Debug)]
+pub enum Input {
+    /// It was just accepted.
+    Begin,
+    /// A receive ended.
+    Received(Result<Buf, Error>),
+    /// A send ended.
+    Sent(Result<(), Error>),
+    /// The name space answered a call.
+    Answered(CallId, Result<Reply, Error>),
+    /// A deadline passed, or there is more allowance.
+    Tick,
+    /// The server ends.
+    Drain,
+    /// The server has waited long enough.
+    Abort,
+}
+
+/// What a connection can ask for.
+#[derive(Debug)]
+pub enum Output {
+    /// An operation of the reactor.
+    Do(Op),
+    /// Ask the name space.
+    Ask(CallId, Request),
+    /// An answer is no longer wanted.
+    Cancel(CallId),
+    /// Give a node back.
+    Release(NodeId),
+    /// Give an open file back.
+    Close(OpenId),
+    /// A stage of a request took so long.
+    Staged(Stage, Duration),
+}
+
+/// How far the connection's life is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// For bytes either way.
+    Talking,
+    /// For the last bytes to be sent; the session has hung up.
+    Parting,
+    /// For what is under way to come back; the socket is dead.
+    Ending,
+}
+
+/// Whether a send is under way, how large, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    No,
+    Yes { bytes: usize, since: Instant },
+}
+
+/// The connection automaton.
+#[derive(Debug)]
+pub struct Connection {
+    state: State,
+    id: OpId,
+    socket: Socket,
+    session: Session,
+    receiving: bool,
+    sending: Sending,
+    /// Said by the session and not yet given to a send. Bounded: the session stops at its limits.
+    unsent: Vec<Buf>,
+    /// When the last bytes came; when which call was asked.
+    received: Instant,
+    asked: Vec<Instant>,
+    from_session: Vec<SessionOutput>,
+    /// When the node is going to look at this connection.
+    pub(crate) alarm: Option<Instant>,
+    /// The node has it on its list for the end of the turn.
+    pub(crate) is_marked: bool,
+}
+
+impl Connection {
+    /// A connection just accepted; its operations bear `id`.
+    pub fn new(id: OpId, socket: Socket, session: Session) -> Connection {
+        Connection {
+            state: State::Talking,
+            id,
+            socket,
+            session,
+            receiving: false,
+            sending: Sending::No,
+            unsent: Vec::new(),
+            received: Instant(0),
+            asked: Vec::new(),
+            from_session: Vec::new(),
+            alarm: None,
+            is_marked: false,
+        }
+    }
+
+    /// The reactor's name for it.
+    pub fn socket(&self) -> Socket {
+        self.socket
+    }
+
+    /// Its session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// How many bytes it asks for or has unsent.
+    pub fn bytes(&self) -> usize {
+        self.session.bytes()
+    }
+
+    /// Sets how many it may.
+    pub fn set_allowance(&mut self, bytes: usize) {
+        self.session.set_allowance(bytes);
+    }
+
+    /// Whether the socket can be closed and the connection forgotten.
+    pub fn is_over(&self) -> bool {
+        let quiet = !self.receiving && self.sending == Sending::No;
+        self.state == State::Ending && quiet && self.session.is_over()
+    }
+
+    /// Asks the reactor for what is wanted at the end of a turn.
+    pub fn leave(&mut self, now: Instant, hungry: bool, ops: &mut Vec<Op>) {
+        if self.state == State::Parting && self.unsent.is_empty() && self.sending == Sending::No {
+            ops.push(Op::Hangup { socket: self.socket });
+            self.state = State::Ending;
+        }
+        if self.state != State::Ending && self.sending == Sending::No && !self.unsent.is_empty() {
+            let count = self.unsent.len().min(SEND_MAX);
+            let data: Vec<Buf> = self.unsent.drain(..count).collect();
+            let bytes = data.iter().map(|buf| buf.len()).sum();
+            self.sending = Sending::Yes { bytes, since: now };
+            ops.push(Op::Send { id: self.id, socket: self.socket, data });
+        }
+        if self.state == State::Talking && !self.receiving && hungry && self.session.is_hungry() {
+            self.receiving = true;
+            let into = self.session.receive_into();
+            ops.push(Op::Receive { id: self.id, socket: self.socket, into });
+        }
+    }
+
+    fn pass(&mut self, now: Instant, input: SessionInput, out: &mut Vec<Output>) {
+        let mut from_session = mem::take(&mut self.from_session);
+        self.session.step(now, input, &mut from_session);
+        for output in from_session.drain(..) {
+            match output {
+                SessionOutput::Ask(call, request) => {
+                    self.note_asked(now, call, out);
+                    out.push(Output::Ask(call, request));
+                }
+                SessionOutput::Cancel(call) => out.push(Output::Cancel(call)),
+                SessionOutput::Release(node) => out.push(Output::Release(node)),
+                SessionOutput::Close(open) => out.push(Output::Close(open)),
+                SessionOutput::Send(_) if self.state == State::Ending => {}
+                SessionOutput::Send(buf) => self.unsent.push(buf),
+                SessionOutput::Hangup(_) if self.state == State::Ending => {}
+                SessionOutput::Hangup(_) => self.state = State::Parting,
+            }
+        }
+        self.from_session = from_session;
+    }
+
+    fn note_asked(&mut self, now: Instant, call: CallId, out: &mut Vec<Output>) {
+        let index = call.0 as usize;
+        if self.asked.len() <= index {
+            self.asked.resize(index + 1, now);
+        }
+        self.asked[index] = now;
+        out.push(Output::Staged(Stage::Made, now.since(self.received)));
+    }
+
+    /// The client is gone: nothing more can be said.
+    fn lose(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.state = State::Ending;
+        self.unsent.clear();
+        out.push(Output::Do(Op::Hangup { socket: self.socket }));
+        self.pass(now, SessionInput::Ended, out);
+    }
+
+    fn sent(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let Sending::Yes { bytes, since } = self.sending else {
+            unreachable!("nothing was being sent");
+        };
+        self.sending = Sending::No;
+        out.push(Output::Staged(Stage::Sent, now.since(since)));
+        self.pass(now, SessionInput::Sent(bytes), out);
+    }
+}
+
+impl Automaton for Connection {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Begin => {}
+            Input::Received(result) => {
+                self.receiving = false;
+                match (self.state, result) {
+                    (State::Talking, Ok(bytes)) if !bytes.is_empty() => {
+                        self.received = now;
+                        self.pass(now, SessionInput::Received(bytes), out);
+                    }
+                    (State::Talking, Ok(_end)) => self.pass(now, SessionInput::Ended, out),
+                    (State::Talking | State::Parting, Err(_)) => self.lose(now, out),
+                    (State::Parting | State::Ending, Ok(_)) | (State::Ending, Err(_)) => {}
+                }
+            }
+            Input::Sent(Ok(())) => self.sent(now, out),
+            Input::Sent(Err(_)) => {
+                self.sent(now, out);
+                if self.state != State::Ending {
+                    self.lose(now, out);
+                }
+            }
+            Input::Answered(call, reply) => {
+                let asked = self.asked.get(call.0 as usize).copied().unwrap_or(now);
+                out.push(Output::Staged(Stage::Answered, now.since(asked)));
+                self.pass(now, SessionInput::Answered(call, reply), out);
+            }
+            Input::Tick => match self.sending {
+                Sending::Yes { since, .. } if since + STALL_TIME <= now => self.lose(now, out),
+                Sending::No | Sending::Yes { .. } => self.pass(now, SessionInput::Tick, out),
+            },
+            Input::Drain => self.pass(now, SessionInput::Drain, out),
+            Input::Abort => self.lose(now, out),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let stall = match self.sending {
+            Sending::Yes { since, .. } if self.state != State::Ending => Some(since + STALL_TIME),
+            Sending::Yes { .. } | Sending::No => None,
+        };
+        self.session.deadline().into_iter().chain(stall).min()
+    }
+
+    fn check(&self) {
+        if self.state == State::Ending {
+            assert!(self.unsent.is_empty());
+        }
+        self.session.check();
+    }
+}

@@ -1,0 +1,130 @@
+//! A listener: accepts connections one after the other while there is room for them.
+//!
+//! When the host has no file descriptor left, it waits a moment and tries again: connections
+//! that end make room.
+//!
+#![doc = include_str!("listener/states.md")]
+
+use base::op::Listener as Port;
+use base::{Automaton, Error, Instant};
+use std::time::Duration;
+
+#[cfg(test)]
+mod tests;
+
+/// How long to wait when accepting failed.
+pub const PAUSE: Duration = Duration::from_millis(50);
+
+/// What can happen to a listener.
+#[derive(Clone, Copy, Debug)]
+pub enum Input {
+    /// There is room for more connections; said every turn.
+    Room,
+    /// There is no room.
+    Full,
+    /// A connection came.
+    Accepted,
+    /// Accepting failed.
+    Failed(Error),
+    /// No more connections are wanted.
+    Close,
+}
+
+/// What a listener can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Accept a connection.
+    Accept(Port),
+    /// Stop accepting.
+    Cancel,
+}
+
+/// What a listener waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// For room.
+    Idle,
+    /// For a connection.
+    Accepting,
+    /// For a better time.
+    Pausing(Instant),
+    /// For the end of the last accept.
+    Closing,
+    /// For nothing.
+    Closed,
+}
+
+/// The listener automaton.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    port: Port,
+    state: State,
+}
+
+impl Listener {
+    /// A listener that has not begun to accept.
+    pub fn new(port: Port) -> Listener {
+        Listener { port, state: State::Idle }
+    }
+
+    /// Whether it has ended.
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// The state in one word.
+    pub fn state_name(&self) -> &'static str {
+        match self.state {
+            State::Idle => "full",
+            State::Accepting => "accepting",
+            State::Pausing(_) => "pausing",
+            State::Closing => "closing",
+            State::Closed => "closed",
+        }
+    }
+}
+
+impl Automaton for Listener {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        self.state = match (self.state, input) {
+            (State::Idle, Input::Room) => {
+                out.push(Output::Accept(self.port));
+                State::Accepting
+            }
+            (State::Accepting, Input::Accepted) => State::Idle,
+            (State::Accepting, Input::Failed(Error::Cancelled)) => State::Idle,
+            (State::Accepting, Input::Failed(_)) => State::Pausing(now + PAUSE),
+            (State::Pausing(until), Input::Room) if until <= now => {
+                out.push(Output::Accept(self.port));
+                State::Accepting
+            }
+            (State::Accepting, Input::Close) => {
+                out.push(Output::Cancel);
+                State::Closing
+            }
+            (State::Closing, Input::Accepted | Input::Failed(_)) => State::Closed,
+            (State::Idle | State::Pausing(_), Input::Close) => State::Closed,
+            (
+                state @ (State::Accepting | State::Pausing(_) | State::Closing | State::Closed),
+                Input::Room,
+            )
+            | (state, Input::Full)
+            | (state @ (State::Closing | State::Closed), Input::Close) => state,
+            // Only the one accept that is under way completes.
+            (
+                state @ (State::Idle | State::Pausing(_) | State::Closed),
+                input @ (Input::Accepted | Input::Failed(_)),
+            ) => unreachable!("{input:?} in {state:?}"),
+        };
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Pausing(until) => Some(until),
+            State::Idle | State::Accepting | State::Closing | State::Closed => None,
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Who sends what to whom.
+//!
+//! Ids carry the way back: an operation's id says in its upper byte which kind of automaton asked
+//! for it (trees come first, by their number) and below which one; a request's id says which
+//! connection asked, and which of its calls.
+
+use super::connection::{self, Connection};
+use super::{DRAIN_TIME, HOST, Node, Phase, SERVICE, listener, status};
+use base::op::{Done, Event, Op, OpId, Peer, Socket};
+use base::{Automaton, Caller, Instant};
+use front::{CallId, Identity, Protocol, Session};
+use std::mem;
+use std::sync::Arc;
+use tree::{Input as TreeInput, Output as TreeOutput, RequestId};
+
+/// The upper byte of the ids of a listener's operations.
+const LISTENER: u8 = 0xf0;
+/// The upper byte of the ids of a connection's operations.
+const CONNECTION: u8 = 0xf1;
+
+/// Something on its way from one automaton to another.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Connection(usize, connection::Input),
+    Names(names::Input),
+    Tree(u8, TreeInput),
+}
+
+impl Node {
+    /// Takes the events of one turn; leaves `events` empty.
+    pub fn turn(&mut self, now: Instant, events: &mut Vec<Event>, ops: &mut Vec<Op>) {
+        for event in events.drain(..) {
+            self.event(now, event, ops);
+            self.route(now, ops);
+        }
+        self.tick(now, ops);
+        self.feed(now, ops);
+        self.leave(now, ops);
+        self.end();
+    }
+
+    fn event(&mut self, now: Instant, event: Event, ops: &mut Vec<Op>) {
+        if let Done::Stop = event.done {
+            return self.stop(now, ops);
+        }
+        let (kind, index) = ((event.id.0 >> 56) as u8, event.id.0 & ((1 << 56) - 1));
+        match (kind, event.done) {
+            (HOST | SERVICE, done) => {
+                self.messages.push_back(Message::Tree(kind, TreeInput::Done(event.id, done)));
+            }
+            (LISTENER, Done::Accepted(Ok((socket, peer)))) => {
+                self.admit(now, index as usize, socket, peer, ops);
+            }
+            (LISTENER, Done::Accepted(Err(error))) => {
+                self.listen(now, index as usize, listener::Input::Failed(error), ops);
+            }
+            (CONNECTION, Done::Received(result)) => {
+                let input = connection::Input::Received(result);
+                self.messages.push_back(Message::Connection(index as usize, input));
+            }
+            (CONNECTION, Done::Sent(result)) => {
+                let input = connection::Input::Sent(result);
+                self.messages.push_back(Message::Connection(index as usize, input));
+            }
+            // The reactor completes every operation with its own shape.
+            (kind, done) => unreachable!("{done:?} for {kind:#x}"),
+        }
+    }
+
+    /// Delivers messages until none is left.
+    fn route(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        while let Some(message) = self.messages.pop_front() {
+            match message {
+                Message::Connection(slot, input) => self.step_connection(now, slot, input, ops),
+                Message::Names(input) => self.step_names(now, input),
+                Message::Tree(tree, input) => self.step_tree(now, tree, input, ops),
+            }
+        }
+    }
+
+    fn step_names(&mut self, now: Instant, input: names::Input) {
+        let mut out = mem::take(&mut self.scratch.names);
+        self.names.step(now, input, &mut out);
+        for output in out.drain(..) {
+            self.messages.push_back(match output {
+                names::Output::Tell(tree, input) => Message::Tree(tree, input),
+                names::Output::Reply(id, reply) => {
+                    let (slot, call) = ((id.0 >> 32) as usize, CallId(id.0 as u32));
+                    Message::Connection(slot, connection::Input::Answered(call, reply))
+                }
+            });
+        }
+        self.scratch.names = out;
+    }
+
+    fn step_tree(&mut self, now: Instant, tree: u8, input: TreeInput, ops: &mut Vec<Op>) {
+        let mut out = mem::take(&mut self.scratch.trees);
+        match tree {
+            HOST => self.host.step(now, input, &mut out),
+            _service => self.service.step(now, input, &mut out),
+        }
+        for output in out.drain(..) {
+            match output {
+                TreeOutput::Do(op) => ops.push(op),
+                TreeOutput::Reply(id, reply) => {
+                    self.messages.push_back(Message::Names(names::Input::Answered(id, reply)));
+                }
+                TreeOutput::Render(ticket, topic) => {
+                    let text = status::render(self, now, topic).into_bytes();
+                    let input = TreeInput::Rendered(ticket, text);
+                    self.messages.push_back(Message::Tree(tree, input));
+                }
+            }
+        }
+        self.scratch.trees = out;
+    }
+
+    fn step_connection(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        input: connection::Input,
+        ops: &mut Vec<Op>,
+    ) {
+        let mut out = mem::take(&mut self.scratch.connections);
+        let connection = &mut self.connections[slot];
+        let before = connection.bytes();
+        let spare = self.config.bytes_max.saturating_sub(self.bytes - before);
+        connection.set_allowance(spare);
+        connection.step(now, input, &mut out);
+        self.bytes = self.bytes - before + connection.bytes();
+        if !mem::replace(&mut connection.is_marked, true) {
+            self.busy.push(slot);
+        }
+        self.deliver(slot, &mut out, ops);
+        self.scratch.connections = out;
+    }
+
+    fn deliver(&mut self, slot: usize, out: &mut Vec<connection::Output>, ops: &mut Vec<Op>) {
+        use connection::Output;
+        for output in out.drain(..) {
+            let input = match output {
+                Output::Do(op) => {
+                    ops.push(op);
+                    continue;
+                }
+                Output::Staged(stage, span) => {
+                    self.stages.record(stage, span);
+                    continue;
+                }
+                Output::Ask(call, request) => names::Input::Ask(request_id(slot, call), request),
+                Output::Cancel(call) => names::Input::Cancel(request_id(slot, call)),
+                Output::Release(node) => names::Input::Release(node),
+                Output::Close(open) => names::Input::Close(open),
+            };
+            self.messages.push_back(Message::Names(input));
+        }
+    }
+
+    /// Takes a new connection in, or turns it away while draining.
+    fn admit(&mut self, now: Instant, index: usize, socket: Socket, peer: Peer, ops: &mut Vec<Op>) {
+        self.listen(now, index, listener::Input::Accepted, ops);
+        if self.phase != Phase::Running {
+            return ops.push(Op::CloseSocket { socket });
+        }
+        let protocol = self.config.ports[index].1;
+        let session = self.session(protocol, peer);
+        let slot = self.connections.vacant_key();
+        let id = OpId(u64::from(CONNECTION) << 56 | slot as u64);
+        self.connections.insert(Connection::new(id, socket, session));
+        self.messages.push_back(Message::Connection(slot, connection::Input::Begin));
+        self.stages.accepted += 1;
+    }
+
+    fn session(&self, protocol: Protocol, peer: Peer) -> Session {
+        let (identity, local) = match (peer, &self.config.local) {
+            (Peer::Network(address), _) => (self.config.network.clone(), is_loopback(&address)),
+            (Peer::Local(_), Some(identity)) => (identity.clone(), true),
+            (Peer::Local(user), None) => (Identity::Fixed(Caller::User(Arc::new(user))), true),
+        };
+        Session::new(protocol, self.export.clone(), identity, local)
+    }
+
+    fn listen(&mut self, now: Instant, index: usize, input: listener::Input, ops: &mut Vec<Op>) {
+        let mut out = Vec::new();
+        self.listeners[index].step(now, input, &mut out);
+        let id = OpId(u64::from(LISTENER) << 56 | index as u64);
+        ops.extend(out.into_iter().map(|output| match output {
+            listener::Output::Accept(listener) => Op::Accept { id, listener },
+            listener::Output::Cancel => Op::Cancel { id },
+        }));
+    }
+
+    /// Looks at what time has brought about.
+    fn tick(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        let room = self.connections.len() < self.config.connections_max;
+        let running = self.phase == Phase::Running;
+        for index in 0..self.listeners.len() {
+            let input = match (running, room) {
+                (true, true) => listener::Input::Room,
+                (true, false) => listener::Input::Full,
+                (false, _) => listener::Input::Close,
+            };
+            self.listen(now, index, input, ops);
+        }
+        while let Some(&(at, slot)) = self.alarms.first().filter(|(at, _)| *at <= now) {
+            self.alarms.remove(&(at, slot));
+            self.connections[slot].alarm = None;
+            self.messages.push_back(Message::Connection(slot, connection::Input::Tick));
+        }
+        if let Phase::Draining(until) = self.phase
+            && until <= now
+        {
+            self.tell_all(&|| connection::Input::Abort);
+        }
+        self.route(now, ops);
+    }
+
+    /// Looks again at connections that waited for bytes.
+    fn feed(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        if self.bytes < self.config.bytes_max / 2 {
+            for slot in mem::take(&mut self.starved) {
+                if self.connections.contains(slot) {
+                    let input = connection::Input::Tick;
+                    self.messages.push_back(Message::Connection(slot, input));
+                }
+            }
+            self.route(now, ops);
+        }
+    }
+
+    /// Lets every connection that has changed ask what it needs of the reactor.
+    fn leave(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        for slot in mem::take(&mut self.busy) {
+            let connection = &mut self.connections[slot];
+            connection.is_marked = false;
+            let hungry = self.bytes < self.config.bytes_max || connection.bytes() == 0;
+            connection.leave(now, hungry, ops);
+            if !hungry {
+                self.starved.push(slot);
+            }
+            self.alarm(slot);
+            if self.connections[slot].is_over() {
+                self.forget(slot, ops);
+            }
+        }
+    }
+
+    /// Makes sure that the connection is looked at no later than it wants.
+    fn alarm(&mut self, slot: usize) {
+        let connection = &mut self.connections[slot];
+        let Some(at) = connection.deadline() else { return };
+        if connection.alarm.is_none_or(|alarm| at < alarm) {
+            if let Some(old) = connection.alarm.replace(at) {
+                self.alarms.remove(&(old, slot));
+            }
+            self.alarms.insert((at, slot));
+        }
+    }
+
+    fn forget(&mut self, slot: usize, ops: &mut Vec<Op>) {
+        let connection = self.connections.remove(slot);
+        if let Some(at) = connection.alarm {
+            self.alarms.remove(&(at, slot));
+        }
+        self.bytes -= connection.bytes();
+        ops.push(Op::CloseSocket { socket: connection.socket() });
+    }
+
+    /// The first time: begins to drain. The second: ends at once.
+    fn stop(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        self.phase = match self.phase {
+            Phase::Running => Phase::Draining(now + DRAIN_TIME),
+            Phase::Draining(_) | Phase::Over => Phase::Over,
+        };
+        self.tell_all(&|| connection::Input::Drain);
+        self.route(now, ops);
+    }
+
+    fn tell_all(&mut self, input: &dyn Fn() -> connection::Input) {
+        let slots = self.connections.iter().map(|(slot, _)| Message::Connection(slot, input()));
+        self.messages.extend(slots);
+    }
+
+    fn end(&mut self) {
+        let closed = self.listeners.iter().all(super::Listener::is_closed);
+        if let Phase::Draining(_) = self.phase
+            && closed
+            && self.connections.is_empty()
+        {
+            self.phase = Phase::Over;
+        }
+    }
+}
+
+fn request_id(slot: usize, call: CallId) -> RequestId {
+    RequestId((slot as u64) << 32 | u64::from(call.0))
+}
+
+fn is_loopback(address: &str) -> bool {
+    let address: Option<std::net::SocketAddr> = address.parse().ok();
+    address.is_some_and(|address| address.ip().to_canonical().is_loopback())
+}
