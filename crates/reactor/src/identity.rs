@@ -65,7 +65,11 @@ impl Own {
         PRESENT.with_borrow_mut(|present| match caller {
             Caller::Server => self.leave(present),
             Caller::User(user) if self.uid != 0 => {
-                if user.uid == self.uid { Ok(()) } else { Err(Error::NotPermitted) }
+                if user.uid == self.uid {
+                    Ok(())
+                } else {
+                    Err(Error::NotPermitted)
+                }
             }
             Caller::User(user) => {
                 let member = |g: &u32| *g == user.gid || user.uid == 0 || user.groups.contains(g);
@@ -96,7 +100,12 @@ impl Own {
         Ok(())
     }
 
-    fn enter(&self, present: &mut Option<Present>, user: &Arc<User>, gid: u32) -> Result<(), Error> {
+    fn enter(
+        &self,
+        present: &mut Option<Present>,
+        user: &Arc<User>,
+        gid: u32,
+    ) -> Result<(), Error> {
         // From here on the thread is nobody in particular, so a failure half-way is undone by
         // the next `leave`.
         *present = Some(Present { user: Arc::clone(user), gid });
@@ -151,5 +160,9 @@ fn set_fs_group(gid: u32) -> Result<(), Error> {
 /// nothing, so a second call tells what the first one did.
 fn verify(now: libc::c_long, wanted: u32) -> Result<(), Error> {
     let wanted_valid = wanted != u32::MAX;
-    if wanted_valid && now == libc::c_long::from(wanted) { Ok(()) } else { Err(Error::NotPermitted) }
+    if wanted_valid && now == libc::c_long::from(wanted) {
+        Ok(())
+    } else {
+        Err(Error::NotPermitted)
+    }
 }

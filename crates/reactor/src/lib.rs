@@ -129,9 +129,7 @@ impl World {
     /// Those of `bind(2)` and `listen(2)`; `AddrInUse` if somebody listens there.
     pub fn listen(&mut self, address: &Address) -> io::Result<(Listener, Address)> {
         match &mut self.inner {
-            Inner::Uring(uring) => {
-                uring.common.listen(address, uring::Uring::listener_flags())
-            }
+            Inner::Uring(uring) => uring.common.listen(address, uring::Uring::listener_flags()),
             Inner::Threads(threads) => {
                 let flags = threads::Threads::listener_flags();
                 let (listener, bound) = threads.common.listen(address, flags)?;

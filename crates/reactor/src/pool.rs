@@ -8,6 +8,7 @@
 use crate::host::Host;
 use crate::job::{Finished, Job};
 use crate::memory::Memory;
+use base::Caller;
 use base::op::OpId;
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -119,8 +120,10 @@ impl Pool {
         state.counts.threads += 1;
         drop(state);
         let shared = Arc::clone(&self.shared);
+        // A thread begins with the identity of the one that starts it.
+        let own = shared.host.own.assume(&Caller::Server, None);
         let thread = std::thread::Builder::new().name("upcall-pool".into());
-        if thread.spawn(move || shared.serve()).is_err() {
+        if own.is_err() || thread.spawn(move || shared.serve()).is_err() {
             self.do_without_thread();
         }
     }

@@ -44,10 +44,9 @@ fn check_kernel() -> Result<(), String> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
     match version(release) {
-        Some(found) if found < KERNEL_MIN => Err(format!(
-            "kernel {release} is too old: {}.{} is needed",
-            KERNEL_MIN.0, KERNEL_MIN.1
-        )),
+        Some(found) if found < KERNEL_MIN => {
+            Err(format!("kernel {release} is too old: {}.{} is needed", KERNEL_MIN.0, KERNEL_MIN.1))
+        }
         // A kernel with an unusual name is asked in other ways.
         Some(_) | None => Ok(()),
     }

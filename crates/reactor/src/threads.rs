@@ -51,6 +51,7 @@ pub(crate) struct Threads {
     connections: Vec<Option<Box<Connection>>>,
     /// By number of the listener.
     accepting: Vec<Accepting>,
+    #[allow(clippy::vec_box, reason = "the kernel refers to them, so they must not move")]
     sendings: Vec<Box<Sending>>,
     /// For the next receive without a buffer.
     spare: Option<Buf>,
@@ -161,10 +162,7 @@ impl Threads {
         }
     }
 
-    fn welcome(
-        &mut self,
-        fd: OwnedFd,
-    ) -> Result<(Socket, base::op::Peer), Error> {
+    fn welcome(&mut self, fd: OwnedFd) -> Result<(Socket, base::op::Peer), Error> {
         let (socket, peer) = self.common.accepted(fd)?;
         let index = socket.0 as usize;
         if self.connections.len() <= index {
@@ -437,4 +435,3 @@ fn read_cached(file: File, offset: u64, count: usize, buf: &mut Buf) -> Result<b
     }
     Ok(true)
 }
-

@@ -34,14 +34,36 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 /// What an operation under way owns.
 enum Slot {
-    Accept { id: OpId },
-    Receive { id: OpId, socket: Socket, into: Option<Buf> },
-    Send { socket: Socket, sending: Box<Sending> },
-    Read { id: OpId, file: File, offset: u64, count: usize, buf: Buf },
-    Write { id: OpId, data: Buf },
-    Sync { id: OpId },
+    Accept {
+        id: OpId,
+    },
+    Receive {
+        id: OpId,
+        socket: Socket,
+        into: Option<Buf>,
+    },
+    Send {
+        socket: Socket,
+        sending: Box<Sending>,
+    },
+    Read {
+        id: OpId,
+        file: File,
+        offset: u64,
+        count: usize,
+        buf: Buf,
+    },
+    Write {
+        id: OpId,
+        data: Buf,
+    },
+    Sync {
+        id: OpId,
+    },
     /// The pool's call to wake up.
-    Wake { count: Box<[u8; 8]> },
+    Wake {
+        count: Box<[u8; 8]>,
+    },
     /// A signal.
     Signal,
 }
@@ -61,6 +83,7 @@ pub(crate) struct Uring {
     sequence: u32,
     personalities: Personalities,
     /// Used ones, to be used again.
+    #[allow(clippy::vec_box, reason = "the kernel refers to them, so they must not move")]
     sendings: Vec<Box<Sending>>,
     completions: Vec<cqueue::Entry>,
 }
@@ -135,9 +158,8 @@ impl Uring {
         };
         let socket = types::Fd(socket.as_raw_fd());
         let (no_address, no_length) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let entry = opcode::Accept::new(socket, no_address, no_length)
-            .flags(libc::SOCK_CLOEXEC)
-            .build();
+        let entry =
+            opcode::Accept::new(socket, no_address, no_length).flags(libc::SOCK_CLOEXEC).build();
         self.start(Slot::Accept { id }, entry);
     }
 
@@ -183,7 +205,8 @@ impl Uring {
     fn read(&mut self, id: OpId, file: File, offset: u64, count: usize, mut buf: Buf) {
         let spare = &mut buf.spare()[..count];
         let length = u32::try_from(count).expect("it was 32 bits");
-        let entry = opcode::Read::new(fd(file.0), spare.as_mut_ptr(), length).offset(offset).build();
+        let entry =
+            opcode::Read::new(fd(file.0), spare.as_mut_ptr(), length).offset(offset).build();
         self.start(Slot::Read { id, file, offset, count, buf }, entry);
     }
 
@@ -275,10 +298,9 @@ impl Uring {
 
     /// Hands over what is queued, and sleeps if there is nothing else to do.
     fn enter(&mut self, sleep: bool, timeout: Option<Duration>) {
-        // The kernel takes the credentials of whoever hands an operation over.
-        if self.common.host.own.assume(&Caller::Server, None).is_err() {
-            // It was the server's before, so this cannot fail for lack of permission; and what
-            // cannot be handed over as the server must not be handed over as somebody else.
+        // The kernel takes the credentials of whoever hands an operation over. What cannot be
+        // handed over as the server must not be handed over as somebody else.
+        if !self.common.be_server() {
             return;
         }
         self.common.statistics.kernel_entries += 1;
@@ -464,4 +486,3 @@ fn key(name: u64) -> Option<usize> {
 fn fd(number: u32) -> types::Fd {
     types::Fd(RawFd::try_from(number).unwrap_or(-1))
 }
-

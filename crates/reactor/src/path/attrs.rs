@@ -5,9 +5,7 @@ use super::{Ground, Mode, Outcome};
 use base::op::PathDone;
 use base::{Error, Kind, SetStat, SetTime, Stat, StatFs, Time};
 use rustix::fd::BorrowedFd;
-use rustix::fs::{
-    AtFlags, Gid, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
-};
+use rustix::fs::{AtFlags, Gid, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid};
 
 /// The attributes of an open file or handle. In `Blocking` mode also learns about its device.
 pub(super) fn stat(ground: &Ground<'_>, fd: BorrowedFd<'_>) -> Outcome<Stat> {
@@ -106,7 +104,8 @@ fn set_times(
     accessed: Option<SetTime>,
     modified: Option<SetTime>,
 ) -> Outcome<()> {
-    let times = Timestamps { last_access: timespec(accessed), last_modification: timespec(modified) };
+    let times =
+        Timestamps { last_access: timespec(accessed), last_modification: timespec(modified) };
     Ok(rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?)
 }
 

@@ -50,7 +50,7 @@ pub(super) fn set(
     if value.len() > SIZE_MAX {
         return Err(Error::AttributeTooLarge.into());
     }
-    rustix::fs::setxattr(&by_path(fd), name, value, flags)?;
+    rustix::fs::setxattr(by_path(fd), name, value, flags)?;
     Ok(PathDone::Ok)
 }
 
@@ -62,6 +62,6 @@ pub(super) fn list(fd: BorrowedFd<'_>) -> Outcome<PathDone> {
 
 /// Removes an attribute.
 pub(super) fn remove(fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<PathDone> {
-    rustix::fs::removexattr(&by_path(fd), name)?;
+    rustix::fs::removexattr(by_path(fd), name)?;
     Ok(PathDone::Ok)
 }

@@ -60,9 +60,8 @@ fn lookup(
             0 => {
                 // SAFETY: on success `found` points to `entry`, which is filled in, and its name
                 // to a C string in `bytes`; both live until the end of this block.
-                let (name, uid, gid) = unsafe {
-                    ((*found).pw_name, (*found).pw_uid, (*found).pw_gid)
-                };
+                let (name, uid, gid) =
+                    unsafe { ((*found).pw_name, (*found).pw_uid, (*found).pw_gid) };
                 // SAFETY: see above.
                 let name = unsafe { CStr::from_ptr(name) };
                 return Ok(Some(User { uid, gid, groups: groups(name, gid) }));

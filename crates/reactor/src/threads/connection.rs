@@ -57,10 +57,8 @@ pub(super) fn send(socket: Socket, sending: &mut Sending) -> Result<usize, Errno
     }
     let raw = rustix::fd::AsRawFd::as_raw_fd(&fd);
     // SAFETY: the message refers to buffers that `sending` owns, and is not used after the call.
-    let sent = unsafe {
-        libc::sendmsg(raw, sending.message(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
-    };
-    usize::try_from(sent).map_err(|_| {
-        Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
-    })
+    let sent =
+        unsafe { libc::sendmsg(raw, sending.message(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    usize::try_from(sent)
+        .map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
 }

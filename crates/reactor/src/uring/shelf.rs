@@ -36,7 +36,8 @@ impl Shelf {
         let length = usize::from(COUNT) * size_of::<BufRingEntry>();
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: new anonymous memory at no particular address.
-        let entries = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, access, flags)? };
+        let entries =
+            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, access, flags)? };
         let entries = entries.cast::<BufRingEntry>();
         let buffers = (0..COUNT).map(|_| memory.take(0, SIZE)).collect();
         let mut shelf = Shelf { entries, buffers, tail: 0 };
