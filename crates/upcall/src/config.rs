@@ -1,0 +1,182 @@
+//! What can be said on the command line and, in the same words, in a TOML file.
+
+use clap::{Args, ValueEnum};
+use reactor::Address;
+use serde::Deserialize;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+/// Where 9P is listened for unless said otherwise. 5640 is the port diod's clients expect near.
+pub(crate) const NINEP_DEFAULT: &str = "127.0.0.1:5640";
+/// Where HTTP is listened for unless said otherwise.
+pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:8080";
+
+/// Flags of `upcall serve`; a configuration file has the same words. What is said on the command
+/// line wins.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct Serve {
+    /// The directory to serve [default: the current directory]
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Where to listen for 9P: HOST:PORT, unix:PATH, or none; can be given several times
+    /// [default: 127.0.0.1:5640]
+    #[arg(long = "9p", value_name = "ADDR")]
+    #[serde(rename = "9p", deserialize_with = "one_or_many")]
+    pub(crate) ninep: Vec<String>,
+
+    /// Where to listen for HTTP: HOST:PORT, unix:PATH, or none; can be given several times
+    /// [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) http: Vec<String>,
+
+    /// Let nobody change anything
+    #[arg(long)]
+    pub(crate) read_only: bool,
+
+    /// Allow PUT and DELETE over HTTP
+    #[arg(long)]
+    pub(crate) http_write: bool,
+
+    /// Act for clients on the network as this user, a name or a number (only as root)
+    /// [default: the owner of DIR, or nobody where root owns it]
+    #[arg(long = "as", value_name = "USER")]
+    #[serde(rename = "as")]
+    pub(crate) as_user: Option<String>,
+
+    /// Believe clients who they are, as diod -n and NFS do: only for networks you trust
+    #[arg(long)]
+    pub(crate) trust_clients: bool,
+
+    /// How to talk to the kernel [default: uring where it is allowed, else threads]
+    #[arg(long, value_enum, value_name = "FORM")]
+    pub(crate) reactor: Option<Form>,
+
+    /// Do not show the server's own state under /.upcall/
+    #[arg(long)]
+    pub(crate) no_status: bool,
+
+    /// Most connections at once [default: 16384]
+    #[arg(long, value_name = "N")]
+    pub(crate) connections_max: Option<usize>,
+
+    /// Most memory for requests under way and answers not yet sent, MiB [default: 512]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memory_max: Option<usize>,
+
+    /// Largest 9P message, bytes, at most 1048576 [default: 1048576]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) msize: Option<u32>,
+
+    /// Read all of this from a TOML file; flags win over it
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// How to talk to the kernel.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Form {
+    /// One io_uring.
+    Uring,
+    /// Epoll and a pool of threads.
+    Threads,
+}
+
+fn one_or_many<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match OneOrMany::deserialize(from)? {
+        OneOrMany::One(text) => vec![text],
+        OneOrMany::Many(texts) => texts,
+    })
+}
+
+impl Serve {
+    /// Fills in from the configuration file what the command line does not say.
+    pub(crate) fn complete(self) -> Result<Serve, String> {
+        let Some(path) = self.config.clone() else { return Ok(self) };
+        let file = Serve::read(&path)?;
+        let lists = |flags: Vec<String>, file| if flags.is_empty() { file } else { flags };
+        Ok(Serve {
+            dir: self.dir.or(file.dir),
+            ninep: lists(self.ninep, file.ninep),
+            http: lists(self.http, file.http),
+            read_only: self.read_only || file.read_only,
+            http_write: self.http_write || file.http_write,
+            as_user: self.as_user.or(file.as_user),
+            trust_clients: self.trust_clients || file.trust_clients,
+            reactor: self.reactor.or(file.reactor),
+            no_status: self.no_status || file.no_status,
+            connections_max: self.connections_max.or(file.connections_max),
+            memory_max: self.memory_max.or(file.memory_max),
+            msize: self.msize.or(file.msize),
+            config: self.config,
+        })
+    }
+
+    fn read(path: &Path) -> Result<Serve, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        toml::from_str(&text).map_err(|error| {
+            let place = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
+            format!("{} line {place}: {}", path.display(), error.message())
+        })
+    }
+}
+
+/// Where to listen: the default, or what was said; `none` means nowhere.
+pub(crate) fn addresses(said: &[String], default: &str) -> Result<Vec<Address>, String> {
+    match said {
+        [] => Ok(vec![address(default)?]),
+        [none] if none == "none" => Ok(Vec::new()),
+        many => many.iter().map(|text| address(text)).collect(),
+    }
+}
+
+/// An address as people write it: `HOST:PORT`, `:PORT` (loopback), `unix:PATH`.
+fn address(text: &str) -> Result<Address, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return Ok(Address::Unix(path.into()));
+    }
+    let full = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_string() };
+    let found: Option<SocketAddr> = full.to_socket_addrs().ok().and_then(|mut all| all.next());
+    found.map(Address::Tcp).ok_or_else(|| {
+        format!("cannot understand the address '{text}': write HOST:PORT, unix:PATH or none")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_hosts_and_ports_or_unix_sockets() {
+        let tcp = |text: &str| Ok(vec![Address::Tcp(text.parse().unwrap())]);
+        assert_eq!(addresses(&[], HTTP_DEFAULT), tcp("127.0.0.1:8080"));
+        assert_eq!(addresses(&[":99".into()], HTTP_DEFAULT), tcp("127.0.0.1:99"));
+        assert_eq!(addresses(&["none".into()], HTTP_DEFAULT), Ok(vec![]));
+        assert_eq!(
+            addresses(&["unix:/run/u".into()], HTTP_DEFAULT),
+            Ok(vec![Address::Unix("/run/u".into())])
+        );
+        let error = addresses(&["nonsense".into()], HTTP_DEFAULT).unwrap_err();
+        assert!(error.contains("write HOST:PORT"), "{error}");
+    }
+
+    #[test]
+    fn a_file_has_the_same_words_and_flags_win() {
+        let text = "dir = \"/srv\"\n9p = \":1\"\nhttp = [\":2\", \"unix:/x\"]\nread-only = true\n";
+        let file: Serve = toml::from_str(text).unwrap();
+        assert_eq!((file.ninep.len(), file.http.len(), file.read_only), (1, 2, true));
+        let error = toml::from_str::<Serve>("colour = 1").unwrap_err();
+        assert!(error.message().contains("unknown field `colour`"), "{error}");
+    }
+}
