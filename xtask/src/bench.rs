@@ -1,4 +1,186 @@
-//! draft
-pub(crate) fn main(_: &[String]) -> anyhow::Result<()> {
+//! `cargo xtask bench [9p] [http] [--servers diod,nginx,uring,threads] [--rounds N]
+//! [--seconds S] [--record]`: our server beside a peer, on this machine, in this run.
+//!
+//! *9p* measures against diod with a pipelined client of our own (one connection, bound to
+//! processor 1, the server to processor 0); *http* against nginx (one worker, sendfile,
+//! open_file_cache, no log) with wrk. In each round every server does the same work in turn; the
+//! order is reversed in every other round. What is printed is the ratio of a round, as the median
+//! over the rounds and its range, because rates wander with the machine. Processor time is the
+//! server's own (user and system, from /proc) divided by the requests it answered. System calls
+//! are counted in a separate short run under strace, which would disturb the rates.
+//!
+//! `--record` puts the tables into `docs/performance.md`. Losing rows are kept.
+
+mod client;
+mod http;
+mod ninep;
+mod record;
+mod table;
+
+use crate::server::{self, Kind, Server};
+use crate::{apt, sh};
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::time::Duration;
+
+/// What the command line asks for.
+pub(crate) struct Plan {
+    servers: Vec<Kind>,
+    rounds: usize,
+    time: Duration,
+}
+
+/// One server's figures for one piece of work in one round.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    /// Requests answered per second.
+    pub(crate) rate: f64,
+    /// Processor time of the server per request, in microseconds.
+    pub(crate) cpu_us: f64,
+}
+
+/// Everything known about one piece of work.
+pub(crate) struct Row {
+    pub(crate) work: String,
+    /// For each server, one sample a round.
+    pub(crate) samples: Vec<(Kind, Vec<Sample>)>,
+    /// For each server, system calls per request.
+    pub(crate) calls: Vec<(Kind, Option<f64>)>,
+}
+
+/// The command.
+pub(crate) fn main(args: &[String]) -> Result<()> {
+    let (mut names, mut record) = (Vec::new(), false);
+    let mut plan = Plan { servers: Vec::new(), rounds: 5, time: Duration::from_secs(2) };
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().with_context(|| format!("{word} needs a value"));
+        match word.as_str() {
+            "9p" | "http" => names.push(word.as_str()),
+            "--record" => record = true,
+            "--rounds" => plan.rounds = value()?.parse()?,
+            "--seconds" => plan.time = Duration::from_secs_f64(value()?.parse()?),
+            "--servers" => {
+                let list =
+                    value()?.split(',').map(|name| Kind::named(name).context("no such server"));
+                plan.servers = list.collect::<Result<_>>()?;
+            }
+            _ => bail!("no benchmark {word}: there are 9p and http"),
+        }
+    }
+    if plan.servers.is_empty() {
+        plan.servers = vec![Kind::Diod, Kind::Nginx, Kind::Uring, Kind::Threads];
+    }
+    apt::need(&[apt::BENCH])?;
+    if plan.servers.iter().any(|kind| matches!(kind, Kind::Uring | Kind::Threads)) {
+        server::build()?;
+    }
+    more_files();
+    for (name, title, run) in [
+        ("9p", "9P2000.L against diod", ninep::run as fn(&Plan) -> Result<Vec<Row>>),
+        ("http", "HTTP against nginx", http::run),
+    ] {
+        if names.is_empty() || names.contains(&name) {
+            let rows = run(&plan)?;
+            let peer = if name == "9p" { Kind::Diod } else { Kind::Nginx };
+            let text =
+                format!("{}\n{}", record::circumstances(&plan), table::markdown(&rows, peer));
+            println!("\n## {title}\n\n{text}");
+            if record {
+                record::record(name, title, &text)?;
+            }
+        }
+    }
     Ok(())
+}
+
+/// Starts the asked servers of one protocol, each bound to processor 0.
+fn start(plan: &Plan, peer: Kind, dir: &Path, extra: &[&str]) -> Result<Vec<(Kind, Server)>> {
+    let other = if peer == Kind::Diod { Kind::Nginx } else { Kind::Diod };
+    let kinds = plan.servers.iter().copied().filter(|kind| *kind != other);
+    kinds.map(|kind| Ok((kind, Server::start_on(kind, dir, extra, core(0))?))).collect()
+}
+
+/// Runs one piece of work on every server in turn, `rounds` times, and counts system calls.
+fn measure(
+    plan: &Plan,
+    work: &str,
+    servers: &[(Kind, Server)],
+    mut run: impl FnMut(&Server, Duration) -> Result<u64>,
+) -> Result<Row> {
+    eprintln!("   {work}");
+    let mut samples: Vec<_> = servers.iter().map(|(kind, _)| (*kind, Vec::new())).collect();
+    let mut order: Vec<usize> = (0..servers.len()).collect();
+    for _ in 0..plan.rounds {
+        for at in &order {
+            let (kind, server) = &servers[*at];
+            let before = server.cpu_ticks();
+            let start = std::time::Instant::now();
+            let requests = run(server, plan.time).with_context(|| {
+                format!("{work} on {}: {}", kind.name(), sh::tail(&server.said(), 300))
+            })?;
+            let seconds = start.elapsed().as_secs_f64();
+            #[expect(clippy::cast_precision_loss, reason = "counts of seconds of work")]
+            let (requests, ticks) = (requests as f64, (server.cpu_ticks() - before) as f64);
+            let cpu_us = ticks * 10_000.0 / requests;
+            samples[*at].1.push(Sample { rate: requests / seconds, cpu_us });
+        }
+        order.reverse();
+    }
+    let mut calls = Vec::new();
+    for (kind, server) in servers {
+        let counted = count_calls(server, |time| run(server, time));
+        calls.push((*kind, counted.inspect_err(|error| eprintln!("   {error:#}")).ok()));
+    }
+    Ok(Row { work: work.to_owned(), samples, calls })
+}
+
+/// System calls per request, counted by strace over half a second.
+fn count_calls(server: &Server, run: impl FnOnce(Duration) -> Result<u64>) -> Result<f64> {
+    let pid = server.worker();
+    let file = sh::scratch("logs")?.join("strace");
+    let mut strace = sh::cmd("strace", &["-c", "-f", "-q", "-o"]);
+    strace.arg(&file).arg("-p").arg(pid.to_string()).stderr(std::process::Stdio::null());
+    let mut tracer = strace.spawn().context("start strace")?;
+    let traced = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        !status.contains("TracerPid:\t0")
+    };
+    for _ in 0..200 {
+        if traced() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let requests = run(Duration::from_millis(500));
+    let id = rustix::process::Pid::from_child(&tracer);
+    let _ = rustix::process::kill_process(id, rustix::process::Signal::INT);
+    tracer.wait()?;
+    let text = std::fs::read_to_string(&file)?;
+    let total = text.lines().find(|line| line.ends_with(" total")).context("strace has no sum")?;
+    // The columns are % time, seconds, usecs/call, calls, errors (may be empty), syscall.
+    let calls: f64 = total.split_whitespace().nth(3).context("strace's columns")?.parse()?;
+    #[expect(clippy::cast_precision_loss, reason = "counts of half a second")]
+    let requests = requests? as f64;
+    Ok(calls / requests)
+}
+
+/// Processor `wanted`, if there are at least two.
+fn core(wanted: usize) -> Option<usize> {
+    let count = cores();
+    (count > wanted && count > 1).then_some(wanted)
+}
+
+/// How many processors the machine has, whatever this process is bound to.
+fn cores() -> usize {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    text.lines().filter(|line| line.starts_with("processor")).count().max(1)
+}
+
+/// Raises the limit of open files as far as it goes; servers and wrk inherit it.
+fn more_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

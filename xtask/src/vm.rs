@@ -15,7 +15,7 @@ use crate::report::Report;
 use crate::sh;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -76,15 +76,16 @@ impl Job {
         let stdout = child.stdout.take().context("QEMU's output is a pipe")?;
         let watchdog = Watchdog::new(&child, self.limit);
         let mut text = String::new();
+        let mut log = std::fs::File::create(self.dir.with_extension("log"))?;
         for line in BufReader::new(stdout).split(b'\n') {
             let line = String::from_utf8_lossy(&line?).trim_end_matches('\r').to_owned();
             watch(&line);
+            writeln!(log, "{line}")?;
             text.push_str(&line);
             text.push('\n');
         }
         let late = watchdog.stop();
         child.wait()?;
-        std::fs::write(self.dir.with_extension("log"), &text)?;
         std::fs::remove_file(&disk)?;
         if late {
             bail!("the guest did not end in {:?}; it said: {}", self.limit, sh::tail(&text, 1500));
@@ -123,8 +124,9 @@ pub(crate) fn enter(report: &mut Report, suite: &str, text: &str, expected: &[&s
         missing.remove(name);
         report.line(&format!("{suite}/{name}"), outcome, seconds);
     }
+    let mut last = format!("no verdict; the last that was said: {}", sh::tail(text, 600));
     for name in missing {
-        let why = format!("no verdict; the guest said last: {}", sh::tail(text, 600));
+        let why = std::mem::replace(&mut last, "no verdict".into());
         report.line(&format!("{suite}/{name}"), Err(why), 0.0);
     }
 }

@@ -1,3 +1,82 @@
-pub(crate) fn run(_: &mut crate::report::Report, _: crate::server::Kind) -> anyhow::Result<()> {
+//! HTTP/1.1: curl for what people do, bytes by hand for what curl will not send.
+
+mod curl;
+mod hostile;
+mod reading;
+mod writing;
+
+use super::served;
+use crate::report::Report;
+use crate::server::{Kind, Server};
+use crate::sh;
+use anyhow::{Result, ensure};
+use std::path::Path;
+
+/// A case: its name and what it does with the server and the directory it serves.
+type Case = (&'static str, fn(&Server, &Path) -> Result<String>);
+
+/// The suite.
+pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+    if matches!(kind, Kind::Diod | Kind::Nginx) {
+        report.skip("http", "only our own server has these rules");
+        return Ok(());
+    }
+    let dir = served("http")?;
+    fill(&dir)?;
+    let mut server = Server::start(kind, &dir, &["--http-write"])?;
+    for (name, case) in [curl::CASES, reading::CASES, writing::CASES, hostile::CASES].concat() {
+        report.case(&format!("http/{name}"), || case(&server, &dir));
+    }
+    report.case("http/server_lives", || {
+        ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        Ok(format!("{} KiB resident", server.rss_kib()))
+    });
+    let closed = Server::start(kind, &dir, &[])?;
+    report.case("http/writing_needs_a_flag", || writing::refused(&closed, &dir));
     Ok(())
+}
+
+fn fill(dir: &Path) -> Result<()> {
+    std::fs::write(dir.join("digits"), "0123456789")?;
+    std::fs::write(dir.join("page.html"), "<p>hello</p>\n")?;
+    std::fs::write(dir.join("empty"), "")?;
+    std::fs::write(dir.join("with space & <mark>.txt"), "odd name\n")?;
+    std::fs::write(dir.join("100%"), "percent\n")?;
+    let big: Vec<u8> =
+        (0..3_000_000_u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
+    std::fs::write(dir.join("big.bin"), big)?;
+    std::fs::create_dir_all(dir.join("dir/sub"))?;
+    std::fs::write(dir.join("dir/inner.txt"), "inner\n")?;
+    std::fs::write(dir.with_extension("secret"), "outside\n")?;
+    std::os::unix::fs::symlink("../http.secret", dir.join("escape"))?;
+    std::os::unix::fs::symlink("/etc/passwd", dir.join("absolute"))?;
+    std::os::unix::fs::symlink("digits", dir.join("inside"))?;
+    Ok(())
+}
+
+/// `HEAD` or `GET` with a right `Host` and further header lines, on a connection of its own.
+fn request(server: &Server, method: &str, path: &str, fields: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n{fields}\r\n", server.http)
+}
+
+/// The answer to [`request`].
+fn ask(server: &Server, method: &str, path: &str, fields: &str) -> Result<super::raw::Answer> {
+    super::raw::once(server.http, &request(server, method, path, fields))
+}
+
+/// Asks and checks the status.
+fn expect(
+    server: &Server,
+    (method, path): (&str, &str),
+    fields: &str,
+    status: u16,
+) -> Result<super::raw::Answer> {
+    let answer = ask(server, method, path, fields)?;
+    ensure!(
+        answer.status == status,
+        "{method} {path} with {fields:?}: {} and not {status}: {}",
+        answer.status,
+        sh::tail(&answer.text(), 200)
+    );
+    Ok(answer)
 }

@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Prints a checksum, the length and the name of every file, and the target of every link.
-const SUMS: &str = "find . -type f -print0 | sort -z | xargs -0 -n 500 cksum";
+/// Prints a checksum and the name of every file, and the target of every link.
+const SUMS: &str = "find . -type f -print0 | sort -z | xargs -0 -n 500 md5sum";
 const LINKS: &str =
     "find . -type l | sort | while read -r l; do echo \"$l $(readlink \"$l\")\"; done";
 
@@ -57,10 +57,10 @@ fn shell(dir: &Path, script: &str) -> Result<String> {
     sh::read(bash.current_dir(dir).env("LC_ALL", "C"))
 }
 
-/// From `CHECKSUM LENGTH ./NAME` lines.
+/// From `CHECKSUM  ./NAME` lines.
 fn sums(text: &str) -> BTreeMap<String, String> {
     text.lines()
-        .filter_map(|line| line.split_once(" ./"))
+        .filter_map(|line| line.split_once("  ./"))
         .map(|(sum, name)| (name.to_owned(), sum.to_owned()))
         .collect()
 }

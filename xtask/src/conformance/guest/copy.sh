@@ -4,7 +4,7 @@ cp -a /mnt/source /tmp/out/source
 cp -a /tmp/out/source in
 list() {
     cd "$1"
-    find . -type f | sort | xargs cksum
+    find . -type f | sort | xargs md5sum
     find . -type f -exec stat -c '%n %a %s %u %g %Y' {} + | sort
     find . -type l | sort | while read -r link; do echo "$link $(readlink "$link")"; done
 }

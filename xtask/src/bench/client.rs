@@ -1,0 +1,189 @@
+//! A 9P2000.L client that keeps a number of operations under way on one connection.
+//!
+//! It is the benches' own, written from the protocol and not from our server's code, so that both
+//! can be wrong only independently. Messages that become ready together are sent together.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// The fid of the root, and the first of those that operations may use.
+pub(crate) const ROOT: u32 = 0;
+pub(crate) const FIRST: u32 = 100;
+
+const NOFID: u32 = !0;
+const NOTAG: u16 = !0;
+const RLERROR: u8 = 7;
+
+/// A request under construction: its length is filled in at the end.
+pub(crate) struct Message<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl<'a> Message<'a> {
+    /// Begins a message of a type with a tag.
+    pub(crate) fn new(out: &'a mut Vec<u8>, kind: u8, tag: u16) -> Message<'a> {
+        let start = out.len();
+        out.extend_from_slice(&[0, 0, 0, 0, kind]);
+        Message { out, start }.u16(tag)
+    }
+
+    pub(crate) fn u16(self, value: u16) -> Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(crate) fn u32(self, value: u32) -> Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(crate) fn u64(self, value: u64) -> Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(crate) fn text(self, value: &str) -> Self {
+        let length = u16::try_from(value.len()).expect("names are short");
+        self.u16(length).bytes(value.as_bytes())
+    }
+
+    pub(crate) fn bytes(self, bytes: &[u8]) -> Self {
+        self.out.extend_from_slice(bytes);
+        let length = u32::try_from(self.out.len() - self.start).expect("below msize");
+        self.out[self.start..self.start + 4].copy_from_slice(&length.to_le_bytes());
+        self
+    }
+}
+
+/// One operation under way: which one, and how far it has come.
+pub(crate) struct Slot {
+    /// Its tag, also its own number.
+    pub(crate) tag: u16,
+    /// Which message of the operation is next.
+    pub(crate) step: usize,
+    random: u64,
+}
+
+impl Slot {
+    /// A fid that no other slot uses.
+    pub(crate) fn fid(&self) -> u32 {
+        FIRST + u32::from(self.tag)
+    }
+
+    /// A number below `end`, from this slot's own sequence, the same on every run.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % end
+    }
+}
+
+/// What is to be done over and over: `steps` messages, built one at a time.
+pub(crate) struct Work<'a> {
+    pub(crate) steps: usize,
+    pub(crate) build: &'a dyn Fn(&mut Slot, &mut Vec<u8>),
+}
+
+/// A connection after Tversion and Tattach.
+pub(crate) struct Client {
+    stream: TcpStream,
+    input: Vec<u8>,
+}
+
+impl Client {
+    /// Connects and attaches as this process's user.
+    pub(crate) fn attach(port: u16, aname: &str) -> Result<Client> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let mut client = Client { stream, input: Vec::new() };
+        let version = |out: &mut Vec<u8>| {
+            Message::new(out, 100, NOTAG).u32(65536).text("9P2000.L");
+        };
+        client.call(version)?;
+        let user = rustix::process::getuid().as_raw();
+        client.call(|out| {
+            Message::new(out, 104, 0).u32(ROOT).u32(NOFID).text("").text(aname).u32(user);
+        })?;
+        Ok(client)
+    }
+
+    /// One request and its answer, whose body is returned.
+    pub(crate) fn call(&mut self, build: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        build(&mut out);
+        self.stream.write_all(&out)?;
+        loop {
+            if let Some(length) = whole(&self.input)? {
+                let message: Vec<_> = self.input.drain(..length).collect();
+                ensure!(
+                    message[4] != RLERROR,
+                    "request {} failed: errno {}",
+                    out[4],
+                    errno(&message)
+                );
+                return Ok(message[7..].to_vec());
+            }
+            self.more()?;
+        }
+    }
+
+    /// Keeps `depth` operations under way for `time`; how many were completed.
+    pub(crate) fn run(&mut self, work: &Work<'_>, depth: u16, time: Duration) -> Result<u64> {
+        let mut slots: Vec<_> = (0..depth)
+            .map(|tag| Slot { tag, step: 0, random: 0x9e37_79b9 + u64::from(tag) * 7919 })
+            .collect();
+        let end = Instant::now() + time;
+        let (mut done, mut idle) = (0, 0);
+        let mut out = Vec::new();
+        for slot in &mut slots {
+            (work.build)(slot, &mut out);
+        }
+        while idle < slots.len() {
+            self.stream.write_all(&out)?;
+            out.clear();
+            self.more()?;
+            let over = Instant::now() >= end;
+            let mut at = 0;
+            while let Some(length) = whole(&self.input[at..])? {
+                let message = &self.input[at..at + length];
+                let tag = u16::from_le_bytes([message[5], message[6]]);
+                let slot = slots.get_mut(usize::from(tag)).context("an answer nobody asked for")?;
+                if message[4] == RLERROR {
+                    bail!("step {} failed: errno {}", slot.step, errno(message));
+                }
+                at += length;
+                slot.step = (slot.step + 1) % work.steps;
+                done += u64::from(slot.step == 0);
+                if over && slot.step == 0 {
+                    idle += 1;
+                } else {
+                    (work.build)(slot, &mut out);
+                }
+            }
+            self.input.drain(..at);
+        }
+        Ok(done)
+    }
+
+    fn more(&mut self) -> Result<()> {
+        let mut chunk = [0; 1 << 18];
+        let count = self.stream.read(&mut chunk).context("no answer")?;
+        ensure!(count > 0, "the server closed the connection");
+        self.input.extend_from_slice(&chunk[..count]);
+        Ok(())
+    }
+}
+
+/// The length of the first message if it is all there.
+fn whole(bytes: &[u8]) -> Result<Option<usize>> {
+    let Some(head) = bytes.first_chunk::<4>() else { return Ok(None) };
+    let length = usize::try_from(u32::from_le_bytes(*head))?;
+    ensure!((7..=1 << 20).contains(&length), "a message of {length} bytes");
+    Ok((bytes.len() >= length).then_some(length))
+}
+
+fn errno(message: &[u8]) -> u32 {
+    message.get(7..11).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+}

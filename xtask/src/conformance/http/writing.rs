@@ -1,0 +1,152 @@
+//! PUT and DELETE.
+
+use super::super::raw::{Raw, once};
+use super::{Case, ask, expect, request};
+use crate::server::Server;
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+
+pub(super) const CASES: &[Case] = &[
+    ("put_creates_and_replaces", put),
+    ("put_in_chunks", put_in_chunks),
+    ("put_with_conditions", put_with_conditions),
+    ("put_where_it_cannot", put_where_it_cannot),
+    ("put_cut_off", put_cut_off),
+    ("expect_100_continue", expect_continue),
+    ("delete", delete),
+];
+
+fn put_body(path: &str, body: &str, fields: &str) -> String {
+    format!(
+        "PUT {path} HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn put(server: &Server, dir: &Path) -> Result<String> {
+    let first = once(server.http, &put_body("/put", "one", ""))?;
+    ensure!(first.status == 201, "a new file: {}", first.status);
+    ensure!(std::fs::read_to_string(dir.join("put"))? == "one", "the host reads something else");
+    let second = once(server.http, &put_body("/put", "x", ""))?;
+    ensure!([200, 204].contains(&second.status), "an old file: {}", second.status);
+    ensure!(std::fs::read_to_string(dir.join("put"))? == "x", "the old bytes shine through");
+    once(server.http, &put_body("/put-empty", "", ""))?;
+    ensure!(std::fs::read(dir.join("put-empty"))?.is_empty(), "not empty");
+    Ok(String::new())
+}
+
+fn put_in_chunks(server: &Server, dir: &Path) -> Result<String> {
+    let mut raw = Raw::connect(server.http)?;
+    raw.send(b"PUT /chunks HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+    raw.send(b"3\r\nabc\r\n5;name=value\r\ndefgh\r")?;
+    raw.send(b"\n0\r\nTrailer: ignored\r\n\r\n")?;
+    ensure!(raw.answer(false)?.status == 201, "not created");
+    ensure!(std::fs::read_to_string(dir.join("chunks"))? == "abcdefgh", "the bytes differ");
+    raw.send(request(server, "GET", "/chunks", "").as_bytes())?;
+    ensure!(raw.answer(false)?.text() == "abcdefgh", "the next request was not understood");
+    Ok("extensions and trailers".into())
+}
+
+fn put_with_conditions(server: &Server, dir: &Path) -> Result<String> {
+    let put = |fields: &str, body: &str| once(server.http, &put_body("/conditional", body, fields));
+    let created = put("If-None-Match: *\r\n", "first")?;
+    ensure!(created.status == 201, "create only: {}", created.status);
+    let again = put("If-None-Match: *\r\n", "second")?;
+    ensure!(again.status == 412, "create only, again: {}", again.status);
+    let etag = ask(server, "HEAD", "/conditional", "")?;
+    let etag = etag.field("etag").context("no ETag")?.to_owned();
+    let wrong = put("If-Match: \"other\"\r\n", "third")?;
+    ensure!(wrong.status == 412, "another ETag: {}", wrong.status);
+    ensure!(std::fs::read_to_string(dir.join("conditional"))? == "first", "it was written to");
+    let right = put(&format!("If-Match: {etag}\r\n"), "fourth")?;
+    ensure!([200, 204].contains(&right.status), "its ETag: {}", right.status);
+    let stale = put(&format!("If-Match: {etag}\r\n"), "fifth")?;
+    ensure!(stale.status == 412, "a stale ETag: {}", stale.status);
+    Ok("a lost update is refused".into())
+}
+
+fn put_where_it_cannot(server: &Server, _: &Path) -> Result<String> {
+    let put = |path| once(server.http, &put_body(path, "x", ""));
+    for (path, allowed) in [
+        ("/nowhere/file", [404, 409]),
+        ("/dir", [405, 409]),
+        ("/dir/", [405, 409]),
+        ("/", [405, 409]),
+        ("/digits/below", [404, 409]),
+    ] {
+        let status = put(path)?.status;
+        ensure!(allowed.contains(&status) || status == 400, "PUT {path}: {status}");
+    }
+    let mut raw = Raw::connect(server.http)?;
+    raw.send(b"PUT /range HTTP/1.1\r\nHost: localhost\r\nContent-Range: bytes 0-1/5\r\n")?;
+    raw.send(b"Content-Length: 2\r\n\r\nab")?;
+    ensure!((400..500).contains(&raw.answer(false)?.status), "PUT with Content-Range");
+    Ok(String::new())
+}
+
+/// A client that goes away in the middle leaves the old file, or nothing, but not half of one.
+fn put_cut_off(server: &Server, dir: &Path) -> Result<String> {
+    std::fs::write(dir.join("whole"), "whole")?;
+    for path in ["/whole", "/half"] {
+        let mut raw = Raw::connect(server.http)?;
+        let head =
+            format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n");
+        raw.send((head + "beginning").as_bytes())?;
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        drop(raw);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    ensure!(std::fs::read_to_string(dir.join("whole"))? == "whole", "the old file is damaged");
+    ensure!(!dir.join("half").exists(), "half a file was left");
+    for entry in std::fs::read_dir(dir)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        ensure!(!name.contains("tmp") && !name.starts_with(".upcall"), "left behind: {name}");
+    }
+    Ok(String::new())
+}
+
+fn expect_continue(server: &Server, _: &Path) -> Result<String> {
+    let mut raw = Raw::connect(server.http)?;
+    raw.send(b"PUT /waited HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n")?;
+    raw.send(b"Content-Length: 3\r\n\r\n")?;
+    let go = raw.answer(false)?;
+    ensure!(go.status == 100, "{}", go.head);
+    raw.send(b"abc")?;
+    ensure!(raw.answer(false)?.status == 201, "not created");
+    let mut raw = Raw::connect(server.http)?;
+    raw.send(b"PUT /nowhere/file HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n")?;
+    raw.send(b"Content-Length: 3\r\n\r\n")?;
+    let mut answer = raw.answer(false)?;
+    if answer.status == 100 {
+        raw.send(b"abc")?;
+        answer = raw.answer(false)?;
+    }
+    ensure!((400..500).contains(&answer.status), "{}", answer.head);
+    Ok(String::new())
+}
+
+fn delete(server: &Server, dir: &Path) -> Result<String> {
+    std::fs::write(dir.join("doomed"), "x")?;
+    expect(server, ("DELETE", "/doomed"), "If-Match: \"other\"\r\n", 412)?;
+    let gone = ask(server, "DELETE", "/doomed", "")?;
+    ensure!([200, 204].contains(&gone.status), "{}", gone.status);
+    ensure!(!dir.join("doomed").exists(), "still there");
+    expect(server, ("DELETE", "/doomed"), "", 404)?;
+    std::fs::create_dir(dir.join("full"))?;
+    std::fs::write(dir.join("full/file"), "x")?;
+    let full = ask(server, "DELETE", "/full/", "")?;
+    ensure!((400..500).contains(&full.status), "a full directory: {}", full.status);
+    ensure!(dir.join("full/file").exists(), "its file is gone");
+    Ok(String::new())
+}
+
+/// Without `--http-write` nothing can be changed.
+pub(super) fn refused(server: &Server, dir: &Path) -> Result<String> {
+    let answer = once(server.http, &put_body("/not-written", "x", ""))?;
+    ensure!([403, 405].contains(&answer.status), "PUT: {}", answer.status);
+    ensure!(!dir.join("not-written").exists(), "it was written");
+    let answer = ask(server, "DELETE", "/digits", "")?;
+    ensure!([403, 405].contains(&answer.status), "DELETE: {}", answer.status);
+    ensure!(dir.join("digits").exists(), "it was removed");
+    Ok(String::new())
+}
