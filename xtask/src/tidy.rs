@@ -128,7 +128,9 @@ fn markdown(root: &Path, name: &str, text: &str, complaints: &mut Vec<String>) {
             }
         }
     }
-    if titles != 1 {
+    // The drawing of a machine is a part of its module's documentation.
+    let drawing = name.ends_with("/states.md");
+    if titles != 1 && !drawing {
         complaints.push(format!("{name}: {titles} titles, not one"));
     }
 }
@@ -155,7 +157,8 @@ mod tests {
 
     #[test]
     fn the_project_is_tidy() {
-        assert_eq!(complaints().expect("git lists the files"), Vec::<String>::new());
+        let complaints = complaints().expect("git lists the files");
+        assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
     }
 
     #[test]

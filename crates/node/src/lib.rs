@@ -27,7 +27,9 @@ mod tests;
 use base::op::{Event, File, Listener as Port, Op};
 use base::{Automaton, Instant, Name, Reactor, Stat, Time};
 use connection::Connection;
-use front::{Export, Identity, Limits, Protocol};
+pub use front::{Identity, Limits, Protocol};
+
+use front::Export;
 use listener::Listener;
 use names::{Mount, Names};
 use route::Message;

@@ -101,6 +101,7 @@ impl Server {
         self.world.wait(None, events);
         for event in events.drain(..) {
             match event.done {
+                Done::Received(Err(_)) | Done::Sent(Err(_)) => return false,
                 Done::Received(Ok(buf)) if buf.is_empty() => return false,
                 Done::Received(Ok(buf)) => {
                     let socket = self.socket;

@@ -78,20 +78,13 @@ impl Common {
         self.ready.push_back(Event { id, done });
     }
 
-    /// Begins a turn: the thread is the server's own again. Gives whether the kernel should be
-    /// left alone in this turn, because there is enough to do.
+    /// Whether the kernel should be left alone in this turn, because there is enough to do.
     pub(crate) fn enough(&mut self) -> bool {
-        self.be_server();
         self.collect();
         let enough = self.ready.len() >= EVENTS_MAX
             || (!self.ready.is_empty() && self.turns < TURNS_WITHOUT_KERNEL);
         self.turns = if enough { self.turns + 1 } else { 0 };
         enough
-    }
-
-    /// Gives the thread the server's own identity. `false`: it could not be had.
-    pub(crate) fn be_server(&self) -> bool {
-        self.host.own.assume(&Caller::Server, None).is_ok()
     }
 
     /// Whether anything is ready.

@@ -6,8 +6,10 @@
 //! capabilities matter as much as the user id: without dropping them a user could set security
 //! attributes, write trusted ones, and use the blocks and quota reserved for root.
 //!
-//! The present identity is remembered per thread, so that work for the same user one after the
-//! other costs nothing.
+//! Each change costs about 1.6 us, and there are four of them, so the thread keeps an identity
+//! until it needs another one: work for the same user one after the other costs nothing. And
+//! where only names are looked up and files opened for what their modes allow, the capabilities
+//! that have nothing to do with that are kept ([`Depth::Looking`]).
 #![allow(unsafe_code)]
 
 use base::{Caller, Error, User};
@@ -25,10 +27,22 @@ pub(crate) struct Own {
     capabilities: CapabilitySets,
 }
 
-/// A user whose identity the thread has, with the group for new files.
+/// How much of a user's identity an operation needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Names are resolved, files are looked at and opened as they are.
+    Looking,
+    /// Anything.
+    Changing,
+}
+
+/// A user whose identity the thread has.
 struct Present {
     user: Arc<User>,
+    /// The group for new files.
     gid: u32,
+    /// Whether all capabilities are gone, and not only those over files.
+    bare: bool,
 }
 
 thread_local! {
@@ -56,78 +70,98 @@ impl Own {
         }
     }
 
+    /// Gives the current thread the process's own identity.
+    pub(crate) fn be_server(&self) -> Result<(), Error> {
+        PRESENT.with_borrow_mut(|present| self.leave(present))
+    }
+
     /// Gives the current thread the identity of `caller`; new files get group `gid` if the user
     /// is a member of it (others are ignored, as is everything for [`Caller::Server`]).
     ///
     /// # Errors
     /// `NotPermitted` if the process is not root and `caller` is somebody else.
-    pub(crate) fn assume(&self, caller: &Caller, gid: Option<u32>) -> Result<(), Error> {
-        PRESENT.with_borrow_mut(|present| match caller {
-            Caller::Server => self.leave(present),
+    pub(crate) fn assume(
+        &self,
+        caller: &Caller,
+        gid: Option<u32>,
+        depth: Depth,
+    ) -> Result<(), Error> {
+        let user = match caller {
+            Caller::Server => return self.be_server(),
             Caller::User(user) if self.uid != 0 => {
-                if user.uid == self.uid {
-                    Ok(())
-                } else {
-                    Err(Error::NotPermitted)
-                }
+                return if user.uid == self.uid { Ok(()) } else { Err(Error::NotPermitted) };
             }
-            Caller::User(user) => {
-                let member = |g: &u32| *g == user.gid || user.uid == 0 || user.groups.contains(g);
-                let gid = gid.filter(member).unwrap_or(user.gid);
-                if user.uid == 0 && gid == self.gid {
-                    return self.leave(present);
-                }
-                if present.as_ref().is_some_and(|p| is_same(&p.user, user) && p.gid == gid) {
-                    return Ok(());
-                }
+            Caller::User(user) => user,
+        };
+        let member = |g: &u32| *g == user.gid || user.uid == 0 || user.groups.contains(g);
+        let gid = gid.filter(member).unwrap_or(user.gid);
+        if user.uid == 0 && gid == self.gid {
+            return self.be_server();
+        }
+        PRESENT.with_borrow_mut(|present| {
+            let result = self.become_user(present, user, gid, depth);
+            if result.is_err() {
                 self.leave(present)?;
-                self.enter(present, user, gid)
             }
+            result
         })
     }
 
     /// Back to the process's own identity.
     fn leave(&self, present: &mut Option<Present>) -> Result<(), Error> {
-        if present.is_none() {
-            return Ok(());
+        let Some(Present { bare, .. }) = present else { return Ok(()) };
+        // First, because changing the groups needs one of them.
+        if *bare {
+            set_capabilities(self.capabilities)?;
         }
-        // The capabilities first: changing the groups needs one of them.
-        set_capabilities(self.capabilities)?;
         set_fs_user(self.uid)?;
         set_fs_group(self.gid)?;
         set_groups(&self.groups)?;
+        // With the user id the kernel gave back all it may give, which may be too much.
+        if self.capabilities.effective != self.capabilities.permitted {
+            set_capabilities(self.capabilities)?;
+        }
         *present = None;
         Ok(())
     }
 
-    fn enter(
+    fn become_user(
         &self,
         present: &mut Option<Present>,
         user: &Arc<User>,
         gid: u32,
+        depth: Depth,
     ) -> Result<(), Error> {
-        // From here on the thread is nobody in particular, so a failure half-way is undone by
-        // the next `leave`.
-        *present = Some(Present { user: Arc::clone(user), gid });
-        let result = self.take_on(user, gid);
-        if result.is_err() {
-            self.leave(present)?;
+        let same = present.as_ref().is_some_and(|p| is_same(&p.user, user) && p.gid == gid);
+        if !same {
+            // Capabilities come back only together with the server's user id: the kernel takes
+            // those over files away when it changes from zero to another.
+            if present.as_ref().is_some_and(|p| p.bare) {
+                self.leave(present)?;
+            }
+            // Said before it is true, so that a failure half-way is undone by `leave`.
+            *present = Some(Present { user: Arc::clone(user), gid, bare: false });
+            take_on(user, gid)?;
         }
-        result
-    }
-
-    fn take_on(&self, user: &User, gid: u32) -> Result<(), Error> {
-        let all = std::iter::once(&user.gid).chain(&user.groups);
-        let groups: Vec<Gid> = all.filter(|g| **g != u32::MAX).map(|g| Gid::from_raw(*g)).collect();
-        set_groups(&groups)?;
-        set_fs_group(gid)?;
-        set_fs_user(user.uid)?;
-        if user.uid != 0 {
+        if let Some(present) = present
+            && depth == Depth::Changing
+            && !present.bare
+            && user.uid != 0
+        {
             let effective = CapabilitySet::empty();
             set_capabilities(CapabilitySets { effective, ..self.capabilities })?;
+            present.bare = true;
         }
         Ok(())
     }
+}
+
+fn take_on(user: &User, gid: u32) -> Result<(), Error> {
+    let all = std::iter::once(&user.gid).chain(&user.groups);
+    let groups: Vec<Gid> = all.filter(|g| **g != u32::MAX).map(|g| Gid::from_raw(*g)).collect();
+    set_groups(&groups)?;
+    set_fs_group(gid)?;
+    set_fs_user(user.uid)
 }
 
 fn is_same(a: &Arc<User>, b: &Arc<User>) -> bool {

@@ -1,6 +1,7 @@
 //! Work for a thread that may wait.
 
 use crate::host::Host;
+use crate::identity::Depth;
 use crate::memory::Memory;
 use crate::{descriptor, errno, path};
 use base::op::{Done, File, OpId, PathOp};
@@ -103,19 +104,19 @@ impl Work {
                 (Some(Done::Path(path::perform(host, memory, &caller, &op))), None)
             }
             Work::Read { file, offset, count, mut buf } => {
-                let result = host.own.assume(&Caller::Server, None);
+                let result = host.own.be_server();
                 match result.and_then(|()| read(file, offset, count, &mut buf)) {
                     Ok(()) => (Some(Done::Read(Ok(buf))), None),
                     Err(error) => (Some(Done::Read(Err(error))), Some(buf)),
                 }
             }
             Work::Write { caller, file, offset, data } => {
-                let result = host.own.assume(&caller, None);
+                let result = host.own.assume(&caller, None, Depth::Changing);
                 let result = result.and_then(|()| write(file, offset, &data));
                 (Some(Done::Written(result)), Some(data))
             }
             Work::Sync { file, data_only } => {
-                let result = host.own.assume(&Caller::Server, None);
+                let result = host.own.be_server();
                 (Some(Done::Synced(result.and_then(|()| sync(file, data_only)))), None)
             }
             Work::Close { file } => {

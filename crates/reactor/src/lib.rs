@@ -8,6 +8,9 @@
 //! that clients ask for are meant as they are; the umask is the process's, so it is not this
 //! crate's to change).
 //!
+//! The thread may keep the file-system identity of the user that it last acted for. Code of one's
+//! own that touches files on this thread calls [`World::be_server`] first.
+//!
 //! What every form promises beyond [`base::op`]:
 //!
 //! - A receive into a buffer of the reactor's gives an empty buffer at the end of the stream; one
@@ -27,6 +30,7 @@ mod job;
 mod memory;
 mod path;
 mod pool;
+mod privileges;
 mod probe;
 mod sending;
 mod signals;
@@ -41,6 +45,7 @@ use std::io;
 use std::path::Path;
 
 pub use pool::PoolStatistics;
+pub use privileges::{become_user, clear_umask, find_user, is_root, own_user};
 pub use probe::probe;
 pub use signals::hold_signals;
 pub use sockets::Address;
@@ -128,6 +133,7 @@ impl World {
     /// # Errors
     /// Those of `bind(2)` and `listen(2)`; `AddrInUse` if somebody listens there.
     pub fn listen(&mut self, address: &Address) -> io::Result<(Listener, Address)> {
+        self.be_server()?;
         match &mut self.inner {
             Inner::Uring(uring) => uring.common.listen(address, uring::Uring::listener_flags()),
             Inner::Threads(threads) => {
@@ -141,10 +147,21 @@ impl World {
 
     /// Closes all listening sockets; accepts under way complete with `Cancelled`.
     pub fn close_listeners(&mut self) {
+        // Their names have to be removed; if that fails, they are found stale the next time.
+        let _ = self.be_server();
         match &mut self.inner {
             Inner::Uring(uring) => uring.close_listeners(),
             Inner::Threads(threads) => threads.close_listeners(),
         }
+    }
+
+    /// Gives the thread the process's own identity towards the file system.
+    ///
+    /// # Errors
+    /// If the kernel refuses, which it does not unless capabilities were taken away meanwhile.
+    pub fn be_server(&self) -> io::Result<()> {
+        let result = self.common().host.own.be_server();
+        result.map_err(|_| io::ErrorKind::PermissionDenied.into())
     }
 
     /// Opens a directory that will be served, as a handle.
@@ -152,6 +169,7 @@ impl World {
     /// # Errors
     /// Those of `open(2)`.
     pub fn open_root(&mut self, path: &Path) -> io::Result<File> {
+        self.be_server()?;
         match &mut self.inner {
             Inner::Uring(uring) => uring.common.open_root(path),
             Inner::Threads(threads) => threads.common.open_root(path),
@@ -161,6 +179,13 @@ impl World {
     /// What was done so far.
     pub fn statistics(&self) -> Statistics {
         self.common().statistics()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // The thread may live on. If this fails there is nobody left to tell.
+        let _ = self.be_server();
     }
 }
 

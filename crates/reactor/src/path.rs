@@ -14,12 +14,13 @@ mod fetch;
 mod list;
 mod open;
 mod rename;
-mod users;
+pub(crate) mod users;
 mod walk;
 
 use crate::descriptor;
 use crate::errno::Trouble;
 use crate::host::Host;
+use crate::identity::Depth;
 use crate::memory::Memory;
 use base::op::{File, PathDone, PathOp};
 use base::{Caller, Error};
@@ -76,7 +77,7 @@ pub(crate) fn perform(
     caller: &Caller,
     op: &PathOp,
 ) -> Result<PathDone, Error> {
-    host.own.assume(caller, group_of(op))?;
+    host.own.assume(caller, group_of(op), Depth::Changing)?;
     let mut ground = Ground { host, mode: Mode::Blocking, memory };
     dispatch(&mut ground, caller, op).map_err(Error::from)
 }
@@ -88,7 +89,7 @@ pub(crate) fn perform_cached(
     caller: &Caller,
     op: &PathOp,
 ) -> Option<Result<PathDone, Error>> {
-    if let Err(error) = host.own.assume(caller, None) {
+    if let Err(error) = host.own.assume(caller, None, Depth::Looking) {
         return Some(Err(error));
     }
     let mut ground = Ground { host, mode: Mode::Cached, memory };

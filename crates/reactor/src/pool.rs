@@ -8,7 +8,6 @@
 use crate::host::Host;
 use crate::job::{Finished, Job};
 use crate::memory::Memory;
-use base::Caller;
 use base::op::OpId;
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -121,7 +120,7 @@ impl Pool {
         drop(state);
         let shared = Arc::clone(&self.shared);
         // A thread begins with the identity of the one that starts it.
-        let own = shared.host.own.assume(&Caller::Server, None);
+        let own = shared.host.own.be_server();
         let thread = std::thread::Builder::new().name("upcall-pool".into());
         if own.is_err() || thread.spawn(move || shared.serve()).is_err() {
             self.do_without_thread();

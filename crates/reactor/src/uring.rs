@@ -92,6 +92,7 @@ impl Uring {
     pub(crate) fn new(config: &Config) -> io::Result<Uring> {
         let mut common = Common::new(config)?;
         let ring = Ring::new()?;
+        let personalities = Personalities::new(&ring)?;
         let shelf = Shelf::new(&ring, &mut common.memory)?;
         let mut uring = Uring {
             common,
@@ -99,7 +100,7 @@ impl Uring {
             shelf,
             slots: Slab::new(),
             sequence: 0,
-            personalities: Personalities::default(),
+            personalities,
             sendings: Vec::new(),
             completions: Vec::with_capacity(EVENTS_MAX),
         };
@@ -144,7 +145,7 @@ impl Uring {
                     types::FsyncFlags::empty()
                 };
                 let entry = opcode::Fsync::new(fd(file.0)).flags(flags).build();
-                self.start(Slot::Sync { id }, entry);
+                self.start(Slot::Sync { id }, entry.personality(self.personalities.server()));
             }
             Op::Path { id, caller, op } => self.common.path(id, caller, op),
             Op::CloseFile { file, last } => self.common.close_file(file, last),
@@ -207,14 +208,17 @@ impl Uring {
         let length = u32::try_from(count).expect("it was 32 bits");
         let entry =
             opcode::Read::new(fd(file.0), spare.as_mut_ptr(), length).offset(offset).build();
+        let entry = entry.personality(self.personalities.server());
         self.start(Slot::Read { id, file, offset, count, buf }, entry);
     }
 
     /// Writes as the caller: the kernel has to take set-id bits away from what users write.
     fn write(&mut self, id: OpId, caller: Caller, file: File, offset: u64, data: Buf) {
         let personality = match &caller {
-            caller if self.common.host.own.acts_as_server(caller) => Ok(0),
-            Caller::Server => Ok(0),
+            caller if self.common.host.own.acts_as_server(caller) => {
+                Ok(self.personalities.server())
+            }
+            Caller::Server => Ok(self.personalities.server()),
             Caller::User(user) => self.personalities.of(user, &mut self.ring, &self.common.host),
         };
         let Ok(personality) = personality else {
@@ -298,11 +302,6 @@ impl Uring {
 
     /// Hands over what is queued, and sleeps if there is nothing else to do.
     fn enter(&mut self, sleep: bool, timeout: Option<Duration>) {
-        // The kernel takes the credentials of whoever hands an operation over. What cannot be
-        // handed over as the server must not be handed over as somebody else.
-        if !self.common.be_server() {
-            return;
-        }
         self.common.statistics.kernel_entries += 1;
         if sleep && self.common.pool.fall_asleep() {
             self.ring.enter(1, timeout);

@@ -35,7 +35,7 @@ impl Session {
             Tmessage::Attach { fid, afid, uname, aname, uid } => {
                 self.attach(fid, afid, uname, aname, uid)
             }
-            Tmessage::Auth { .. } => Err(Error::Unsupported),
+            Tmessage::Auth { .. } => Ok(Next::Say(refuse_auth(dialect, tag))),
             Tmessage::Walk { fid, newfid, names } => self.walk(fid, newfid, &names),
             Tmessage::Read { fid, offset, count } => self.read(tag, fid, offset, count),
             Tmessage::Write { fid, offset, data } => {
@@ -283,6 +283,18 @@ const REMOVE: u8 = 123;
 
 fn identify(fid: u32, path: Vec<Name>, who: Who) -> Next {
     Next::Ask(Await::Identify { fid, path }, Caller::Server, Ask::Identify { who })
+}
+
+/// There is no authentication yet. Clients that offer it go on without when they are told so in
+/// these words (9P2000) or by this number, `ENOENT` (diod's clients).
+fn refuse_auth(dialect: Dialect, tag: u16) -> Buf {
+    let ename = b"authentication not required";
+    match dialect {
+        Dialect::Linux => {
+            encode(tag, &Rmessage::Lerror { ecode: translate::errno(Error::NotFound) })
+        }
+        Dialect::Plan9 => encode(tag, &Rmessage::Error { ename }),
+    }
 }
 
 /// Setting an attribute to nothing where it must exist is how Linux's client removes it.

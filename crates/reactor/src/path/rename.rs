@@ -2,6 +2,7 @@
 
 use super::create::plain;
 use super::{Ground, Outcome, attrs, walk};
+use crate::identity::Depth;
 use base::op::PathDone;
 use base::{Caller, Error, Name, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -88,9 +89,9 @@ fn locate(
     root: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
 ) -> Outcome<Place> {
-    ground.host.own.assume(&Caller::Server, None)?;
+    ground.host.own.be_server()?;
     let found = search(ground, root, file);
-    ground.host.own.assume(caller, None)?;
+    ground.host.own.assume(caller, None, Depth::Changing)?;
     found
 }
 

@@ -19,7 +19,7 @@ const GROUPS_MAX: usize = 65_536;
 ///
 /// A number that the host does not know is still somebody: that user, with a group of the same
 /// number and no others. A name that it does not know is nobody: `NotFound`.
-pub(super) fn identify(who: &Who) -> Outcome<User> {
+pub(crate) fn identify(who: &Who) -> Outcome<User> {
     let found = match who {
         Who::Uid(uid) => lookup(|entry, bytes, found| {
             // SAFETY: all pointers are to memory that lives across the call, with its length.

@@ -2,20 +2,36 @@
 
 use super::ring::Ring;
 use crate::host::Host;
+use crate::identity::Depth;
 use base::{Caller, Error, User};
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 /// How many users are remembered; the one registered longest ago goes first.
 const USERS_MAX: usize = 64;
 
 /// Registered credentials by user. What is under way keeps its credentials when they go.
-#[derive(Default)]
 pub(super) struct Personalities {
     known: VecDeque<(Arc<User>, u16)>,
+    /// The server's own: the thread may have a user's identity when it hands over operations.
+    server: u16,
 }
 
 impl Personalities {
+    /// Registers the server's own credentials, which the current thread must have.
+    pub(super) fn new(ring: &Ring) -> io::Result<Personalities> {
+        Ok(Personalities {
+            known: VecDeque::new(),
+            server: ring.submitter().register_personality()?,
+        })
+    }
+
+    /// The number of the server's own credentials.
+    pub(super) fn server(&self) -> u16 {
+        self.server
+    }
+
     /// The number of `user`'s credentials.
     ///
     /// # Errors
@@ -34,14 +50,12 @@ impl Personalities {
             && let Some((_, oldest)) = self.known.pop_front()
         {
             // What is queued in its name must be handed over before the name is gone.
-            host.own.assume(&Caller::Server, None)?;
             ring.enter(0, None);
             ring.submitter().unregister_personality(oldest).map_err(|_| Error::NotPermitted)?;
         }
         // The kernel registers the identity that the current thread has.
-        host.own.assume(&Caller::User(Arc::clone(user)), None)?;
+        host.own.assume(&Caller::User(Arc::clone(user)), None, Depth::Changing)?;
         let number = ring.submitter().register_personality();
-        host.own.assume(&Caller::Server, None)?;
         let number = number.map_err(|_| Error::NotPermitted)?;
         self.known.push_back((Arc::clone(user), number));
         Ok(number)

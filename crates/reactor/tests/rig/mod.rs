@@ -96,7 +96,9 @@ impl Rig {
     }
 
     pub(crate) fn path_as(&mut self, caller: Caller, op: PathOp) -> Result<PathDone, Error> {
-        match self.ask(|id| Op::Path { id, caller, op }) {
+        let done = self.ask(|id| Op::Path { id, caller, op });
+        self.world.be_server().unwrap();
+        match done {
             Done::Path(result) => result,
             other => panic!("{other:?}"),
         }
