@@ -36,6 +36,8 @@ fn main() {
             Ok(world) => {
                 network(world, &dir);
                 let user = Caller::User(Arc::new(User { uid: 5000, gid: 5000, groups: vec![] }));
+                writes(form, &dir, "server", Caller::Server);
+                writes(form, &dir, "user", user.clone());
                 paths(form, &dir, "server", Caller::Server);
                 paths(form, &dir, "user", user);
             }
@@ -159,11 +161,15 @@ fn client(mut stream: TcpStream) {
 }
 
 fn open(world: &mut World, dir: &Path, name: &str) -> File {
+    open_as(world, dir, name, Access::READ)
+}
+
+fn open_as(world: &mut World, dir: &Path, name: &str, access: Access) -> File {
     let root = world.open_root(dir).unwrap();
     let walk = PathOp::Walk { root, from: root, names: names(name) };
     match ask(world, Caller::Server, walk) {
         PathDone::Walked(_, Ok(file)) => {
-            match ask(world, Caller::Server, PathOp::Open { file, access: Access::READ }) {
+            match ask(world, Caller::Server, PathOp::Open { file, access }) {
                 PathDone::Opened(file, _) => file,
                 other => panic!("{other:?}"),
             }
@@ -184,6 +190,31 @@ fn ask(world: &mut World, caller: Caller, op: PathOp) -> PathDone {
         Some(Event { done: Done::Path(Ok(done)), .. }) => done,
         other => panic!("{other:?}"),
     }
+}
+
+/// 4 KiB writes into the page cache, as many outstanding as above.
+fn writes(form: Form, dir: &Path, who: &str, caller: Caller) {
+    let mut world = World::new(form, &Config::default()).unwrap();
+    let access = Access { write: true, ..Access::READ };
+    let file = open_as(&mut world, dir, "data", access);
+    let (cpu_before, before) = (cpu(), Instant::now());
+    let (count, mut begun, mut ended) = (50_000, 0u64, 0);
+    let mut events = Vec::new();
+    while ended < count {
+        while begun < count && begun - ended < OUTSTANDING as u64 {
+            let (id, caller, data) = (OpId(begun), caller.clone(), Buf::from(vec![3; 4096]));
+            let offset = begun % FILE_BLOCKS * 4096;
+            world.submit(Op::Write { id, caller, file, offset, data });
+            begun += 1;
+        }
+        world.wait(None, &mut events);
+        for event in events.drain(..) {
+            assert!(matches!(event.done, Done::Written(Ok(4096))));
+            ended += 1;
+        }
+    }
+    let what = format!("4 KiB writes as {who}");
+    report(form, &what, count, cpu() - cpu_before, before.elapsed(), &world);
 }
 
 fn paths(form: Form, dir: &Path, who: &str, caller: Caller) {

@@ -33,7 +33,7 @@ const PLAIN_PATHS: usize = 2048;
 #[derive(Debug)]
 pub(crate) struct Host {
     /// The process's own identity.
-    pub(crate) own: Own,
+    pub(crate) own: &'static Own,
     /// `/proc/self/fd`, for opening a handle's file again.
     proc: OwnedFd,
     /// Devices seen so far, and whether each is local. A handful.
@@ -45,13 +45,15 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Looks around. Must be called before a thread takes on a user's identity.
+    /// Looks around, as the server itself.
     ///
     /// # Errors
     /// If `/proc` is not mounted, or the kernel is too old or forbids `openat2(2)`; with the
     /// reason in words.
     pub(crate) fn new() -> io::Result<Host> {
-        let own = Own::read()?;
+        let own = Own::get()?;
+        // The thread may have had another world before.
+        own.be_server().map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::open("/proc/self/fd", flags, Mode::empty()).map_err(|errno| {
             explain(errno, "/proc is needed to open files by their handles; is it mounted?")

@@ -16,7 +16,7 @@ use base::{Caller, Error, User};
 use rustix::process::Gid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What the process is when it acts for itself.
 #[derive(Debug)]
@@ -45,14 +45,24 @@ struct Present {
     bare: bool,
 }
 
+static OWN: OnceLock<Own> = OnceLock::new();
+
 thread_local! {
     /// `None`: the process's own identity.
     static PRESENT: RefCell<Option<Present>> = const { RefCell::new(None) };
 }
 
 impl Own {
-    /// Reads the identity of the process. To be called before any thread has another one.
-    pub(crate) fn read() -> rustix::io::Result<Own> {
+    /// The identity of the process, as it was when this was called first: before any thread had
+    /// another one, because only this gives them.
+    pub(crate) fn get() -> rustix::io::Result<&'static Own> {
+        match OWN.get() {
+            Some(own) => Ok(own),
+            None => Own::read().map(|own| OWN.get_or_init(|| own)),
+        }
+    }
+
+    fn read() -> rustix::io::Result<Own> {
         Ok(Own {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),

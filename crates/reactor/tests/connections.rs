@@ -57,6 +57,10 @@ fn receive(rig: &mut Rig, socket: Socket, into: Option<Buf>) -> Result<Buf, Erro
 fn bytes_come_in_the_reactors_buffers_and_in_ones_own() {
     on_both(|rig| {
         let (mut client, socket) = connect(rig);
+        // SAFETY: the descriptor stays open across the call.
+        let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(socket.0.try_into().unwrap()) };
+        assert!(rustix::net::sockopt::tcp_nodelay(fd).unwrap());
+        assert!(rustix::io::fcntl_getfd(fd).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
         client.write_all(b"hello").unwrap();
         assert_eq!(&*receive(rig, socket, None).unwrap(), b"hello");
 

@@ -550,6 +550,67 @@ fn queued_work_is_cancelled_and_everything_completes_once() {
 }
 
 #[test]
+fn what_is_in_memory_takes_no_thread() {
+    on_both(|rig| {
+        fs::create_dir(rig.path("d")).unwrap();
+        fs::write(rig.path("d/f"), b"x").unwrap();
+        symlink("f", rig.path("d/l")).unwrap();
+        let everything = |rig: &mut rig::Rig| {
+            let file = rig.handle(&["d", "..", "d", "f"]);
+            rig.stat(file);
+            rig.open(&["d", "f"], READ_WRITE);
+            fetch(rig, "d/l", 10).unwrap();
+            assert_eq!(rig.walk(&["d", "none"]).1, Err(Error::NotFound));
+        };
+        everything(rig);
+        let before = rig.world.statistics();
+        everything(rig);
+        let after = rig.world.statistics();
+        assert_eq!(after.pool.started, before.pool.started);
+        assert_eq!(after.paths_inline, before.paths_inline + 6);
+    });
+}
+
+#[test]
+fn users_take_turns_on_the_nodes_thread() {
+    if !is_root() {
+        return;
+    }
+    on_both(|rig| {
+        fs::set_permissions(&rig.dir, fs::Permissions::from_mode(0o755)).unwrap();
+        let root = rig.root;
+        let fetch_as = |rig: &mut rig::Rig, caller: &Caller, name_: String| {
+            let path = name_.into_bytes();
+            let op = PathOp::Fetch { root, path, read_max: 9, headroom: 0 };
+            let done = rig.ask(|id| Op::Path { id, caller: caller.clone(), op });
+            matches!(done, Done::Path(Ok(_)))
+        };
+        let users: Vec<Caller> = (0..5).map(|i| user(8000 + 10 * i)).collect();
+        for i in 0..5 {
+            let path = rig.path(&format!("f{i}"));
+            fs::write(&path, b"x").unwrap();
+            // Even ones belong to the user, odd ones to the second group.
+            let (uid, gid) = if i % 2 == 0 { (8000 + 10 * i, 0) } else { (0, 8001 + 10 * i) };
+            std::os::unix::fs::chown(&path, Some(uid), Some(gid)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o440)).unwrap();
+        }
+        for _ in 0..3 {
+            for (i, caller) in users.iter().enumerate() {
+                for j in 0..5 {
+                    assert_eq!(fetch_as(rig, caller, format!("f{j}")), i == j, "{i} {j}");
+                }
+                // In between, changes on the pool as the same user, and work as the server.
+                let dir = root;
+                let make = PathOp::MakeDir { dir, name: name("x"), mode: 0o700, gid: None };
+                let id = rig.start(|id| Op::Path { id, caller: caller.clone(), op: make });
+                assert!(matches!(rig.finish(id), Done::Path(Err(Error::Denied))));
+                assert!(fetch_as(rig, &Caller::Server, "f1".into()));
+            }
+        }
+    });
+}
+
+#[test]
 fn closing_frees_the_descriptor() {
     on_both(|rig| {
         fs::write(rig.path("f"), b"").unwrap();

@@ -181,7 +181,9 @@ impl Rig {
         offset: u64,
         data: &[u8],
     ) -> Result<u32, Error> {
-        match self.ask(|id| Op::Write { id, caller, file, offset, data: data.into() }) {
+        let done = self.ask(|id| Op::Write { id, caller, file, offset, data: data.into() });
+        self.world.be_server().unwrap();
+        match done {
             Done::Written(result) => result,
             other => panic!("{other:?}"),
         }
