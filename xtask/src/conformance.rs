@@ -103,3 +103,12 @@ fn aname(server: &server::Server) -> String {
 fn served(name: &str) -> Result<std::path::PathBuf> {
     sh::empty(&format!("served/{name}"))
 }
+
+/// Gives everything in a directory to `nobody`: as whom a server that root runs acts for clients
+/// it does not know.
+fn give_away(dir: &std::path::Path) -> Result<()> {
+    if rustix::process::geteuid().is_root() {
+        sh::read(sh::cmd("chown", &["-hR", "65534:65534"]).arg(dir))?;
+    }
+    Ok(())
+}

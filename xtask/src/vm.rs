@@ -136,7 +136,8 @@ pub(crate) fn enter(report: &mut Report, suite: &str, text: &str, expected: &[&s
 pub(crate) fn mount_script(port: u16, aname: &str, options: &str) -> String {
     format!(
         "mount -t 9p -o trans=tcp,port={port},version=9p2000.L,aname={aname},\
-         access=user,msize=1048576,{options} 10.0.2.2 /mnt || {{ echo '@no mount 0 refused'; exit 1; }}\n"
+         access=user,msize=1048576,{options} 10.0.2.2 /mnt || {{\n    \
+         echo '@no mount 0 refused'; exit 1; }}\n"
     )
 }
 

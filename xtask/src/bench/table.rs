@@ -33,14 +33,14 @@ fn line(text: &mut String, row: &Row, own: (Kind, &[Sample]), peer: (Kind, &[Sam
     let costs = pairs().map(|(own, peer)| own.cpu_us / peer.cpu_us);
     let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let high = ratios.iter().copied().fold(0.0, f64::max);
+    let range = format!("{:.2} ({low:.2}..{high:.2})", median(ratios.iter().copied()));
     let _ = writeln!(
         text,
-        "| {} | {} | {:.0} | {:.0} | {:.2} ({low:.2}..{high:.2}) | {:.1} | {:.1} | {:.2} | {} | {} |",
+        "| {} | {} | {:.0} | {:.0} | {range} | {:.1} | {:.1} | {:.2} | {} | {} |",
         row.work,
         own.0.name(),
         rate(own.1),
         rate(peer.1),
-        median(ratios.iter().copied()),
         cpu(own.1),
         cpu(peer.1),
         median(costs),

@@ -4,7 +4,7 @@ use super::{aname, served};
 use crate::report::Report;
 use crate::server::{Kind, Server};
 use crate::sh;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::process::Command;
 
@@ -16,7 +16,9 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
         writeln!(text, "line {number}")?;
     }
     std::fs::write(dir.join("text"), &text)?;
-    std::fs::write(dir.join("null"), "")?;
+    // diodload attaches to `ctl` and asks for `null` in it.
+    std::fs::create_dir(dir.join("ctl"))?;
+    std::fs::write(dir.join("ctl/null"), "")?;
     std::fs::create_dir(dir.join("dir"))?;
     for number in 0..1000 {
         std::fs::write(dir.join(format!("dir/file-{number:04}")), "x")?;
@@ -74,9 +76,8 @@ fn loaded(server: &Server) -> Result<String> {
     let output = load.args(["-s", &format!("127.0.0.1:{}", server.ninep)]).output()?;
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).trim().to_owned();
-    if !output.status.success() {
-        bail!("{said}");
-    }
+    // It ends with success even if it could not attach.
+    ensure!(output.status.success() && !said.contains("error"), "{said}");
     Ok(sh::tail(&said, 100).to_owned())
 }
 

@@ -5,11 +5,11 @@ mod hostile;
 mod reading;
 mod writing;
 
-use super::served;
+use super::{give_away, served};
 use crate::report::Report;
 use crate::server::{Kind, Server};
 use crate::sh;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use std::path::Path;
 
 /// A case: its name and what it does with the server and the directory it serves.
@@ -23,7 +23,10 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     }
     let dir = served("http")?;
     fill(&dir)?;
+    give_away(&dir)?;
     let mut server = Server::start(kind, &dir, &["--http-write"])?;
+    expect(&server, ("GET", "/digits"), "", 200)
+        .context("the server answers nothing, so there is nothing to check")?;
     for (name, case) in [curl::CASES, reading::CASES, writing::CASES, hostile::CASES].concat() {
         report.case(&format!("http/{name}"), || case(&server, &dir));
     }

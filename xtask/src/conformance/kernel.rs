@@ -56,14 +56,14 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     for (name, case) in CASES {
         job.file(&format!("cases/{name}.sh"), case.as_bytes())?;
     }
-    for program in ["setfattr", "getfattr", "flock"] {
+    for program in ["setfattr", "getfattr", "flock", "ls"] {
         job.program(&sh::which(program).with_context(|| format!("no program {program}"))?)?;
     }
     for part in SOURCE {
         copy(&source.join(part), &dir.join("source").join(part))?;
     }
     let text = job.run_watched(|line| answer(line, &dir))?;
-    let names: Vec<_> = CASES.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = CASES.iter().map(|(name, _)| *name).chain(["umount"]).collect();
     vm::enter(report, "kernel", &text, &names);
     report.case("kernel/copied_tree_on_host", || {
         let output = sh::cmd("diff", &["-r", "--no-dereference"])

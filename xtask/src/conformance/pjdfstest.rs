@@ -19,7 +19,8 @@ const VERSION: &str = "0.2.2";
 /// How many cases this version has; a suite that ends early must not look like a success.
 const CASES: usize = 398;
 
-const CONFIG: &str = "[features]\nposix_fallocate = {}\nrename_ctime = {}\nutime_now = {}\nutimensat = {}\n\
+const CONFIG: &str = "[features]\nposix_fallocate = {}\nrename_ctime = {}\n\
+    utime_now = {}\nutimensat = {}\n\
     [settings]\nnaptime = 0.02\nallow_remount = false\n\
     [dummy_auth]\nentries = [[\"nobody\", \"nobody\"], [\"tests\", \"tests\"]]\n";
 

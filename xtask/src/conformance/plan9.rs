@@ -3,7 +3,7 @@
 //! The client is `plan9/main.go`, built in `target/plan9` with the library at a pinned version and
 //! whichever Go toolchain is there; Debian's own is enough.
 
-use super::served;
+use super::{give_away, served};
 use crate::report::Report;
 use crate::server::{Kind, Server};
 use crate::{sh, vm};
@@ -43,6 +43,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     println!("  client: 9fans.net/go v0.0.7");
     let dir = served("9p2000")?;
     std::fs::write(dir.join("from-host"), "hello\n")?;
+    give_away(&dir)?;
     let mut server = Server::start(kind, &dir, &[])?;
     let address = format!("127.0.0.1:{}", server.ninep);
     let output = sh::cmd("timeout", &["60"]).arg(client).arg(address).output()?;

@@ -38,7 +38,7 @@ impl Raw {
     /// A new connection.
     pub(crate) fn connect(port: u16) -> Result<Raw> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(15)))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         stream.set_nodelay(true)?;
         Ok(Raw { stream, input: Vec::new() })
     }
@@ -104,7 +104,7 @@ impl Raw {
         }
     }
 
-    /// Whether the server has closed, given fifteen seconds.
+    /// Whether the server has closed, given five seconds.
     pub(crate) fn closed(&mut self) -> Result<bool> {
         Ok(self.input.is_empty() && !self.more()?)
     }

@@ -68,12 +68,16 @@ fn sums(text: &str) -> BTreeMap<String, String> {
 fn by_kernel(server: &Server, dir: &Path, expected: &BTreeMap<String, String>) -> Result<String> {
     need_root()?;
     let script = vm::mount_script(server.ninep, &aname(server), "cache=none,ro")
-        + "cd /mnt && "
+        + "export PATH=/usr/bin:/bin LC_ALL=C; cd /mnt && "
         + SUMS
         + " > /results/sums; "
         + LINKS
         + " > /results/links; cut -d' ' -f1 /proc/uptime > /results/uptime; cd /; umount /mnt\n";
     let job = Job::new("tree", &script, Duration::from_secs(900))?;
+    // busybox's own read 4 KiB at a time and ask for the attributes of each entry.
+    for program in ["find", "md5sum", "sort", "xargs"] {
+        job.program(&sh::which(program).with_context(|| format!("no program {program}"))?)?;
+    }
     job.run()?;
     let text = String::from_utf8_lossy(&job.result("sums")?).into_owned();
     compare(&sums(&text), expected)?;

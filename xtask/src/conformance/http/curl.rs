@@ -18,7 +18,7 @@ pub(super) const CASES: &[Case] = &[
 
 fn curl(server: &Server, args: &[&str], path: &str) -> Result<String> {
     let url = format!("http://127.0.0.1:{}{path}", server.http);
-    sh::read(sh::cmd("curl", &["-sS", "-m", "20"]).args(args).arg(url))
+    sh::read(sh::cmd("curl", &["-sS", "-m", "10"]).args(args).arg(url))
 }
 
 fn get(server: &Server, dir: &Path) -> Result<String> {
@@ -34,7 +34,7 @@ fn get(server: &Server, dir: &Path) -> Result<String> {
 fn reuse(server: &Server, _: &Path) -> Result<String> {
     let url = format!("http://127.0.0.1:{}/digits", server.http);
     let format = "%{num_connects} ";
-    let args = ["-sS", "-m", "20", "-o", "/dev/null", "-o", "/dev/null", "-o", "/dev/null", "-w"];
+    let args = ["-sS", "-m", "10", "-o", "/dev/null", "-o", "/dev/null", "-o", "/dev/null", "-w"];
     let said = sh::read(sh::cmd("curl", &args).args([format, &url, &url, &url]))?;
     ensure!(said.trim() == "1 0 0", "connections made: {said}");
     Ok("three requests, one connection".into())
