@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::host::Host;
 use crate::job::{Job, Work};
 use crate::memory::Memory;
-use crate::path;
+use crate::path::{self, Attempt};
 use crate::pool::Pool;
 use crate::signals::Signals;
 use crate::sockets::{self, Address, Listening};
@@ -114,19 +114,39 @@ impl Common {
 
     /// Performs a path operation: at once if that takes no waiting, else on the pool.
     pub(crate) fn path(&mut self, id: OpId, caller: Caller, op: PathOp) {
-        if let Some(files) = path::cacheable(&op)
-            && !self.touches_foreign(files)
-            && let Some(result) = path::perform_cached(&self.host, &mut self.memory, &caller, &op)
-        {
-            self.statistics.paths_inline += 1;
-            self.ready(id, Done::Path(result));
-            return;
-        }
-        self.pool.push(Job { id: Some(id), work: Work::Path { caller, op } });
+        let far = self.touches_foreign(&op);
+        let attempt = if far {
+            Attempt::Far
+        } else if path::cacheable(&op) {
+            path::perform_cached(&self.host, &mut self.memory, &caller, &op)
+        } else {
+            Attempt::Later
+        };
+        let far = match attempt {
+            Attempt::Done(result) => {
+                self.statistics.paths_inline += 1;
+                return self.ready(id, Done::Path(result));
+            }
+            Attempt::Later => false,
+            Attempt::Far => true,
+        };
+        self.pool.push(Job { id: Some(id), work: Work::Path { caller, op }, far });
     }
 
-    fn touches_foreign(&self, files: [File; 2]) -> bool {
-        !self.foreign.is_empty() && files.iter().any(|file| self.foreign.contains(&file.0))
+    fn touches_foreign(&self, op: &PathOp) -> bool {
+        !self.foreign.is_empty() && path::files(op).into_iter().flatten().any(|f| self.is_far(f))
+    }
+
+    /// Whether a file is on a file system that may hang, so that only the pool may touch it: the
+    /// ring and `RWF_NOWAIT` are no help, because FUSE waits for its server all the same.
+    pub(crate) fn is_far(&self, file: File) -> bool {
+        !self.foreign.is_empty() && self.foreign.contains(&file.0)
+    }
+
+    /// Leaves work on a file to the pool.
+    pub(crate) fn push(&mut self, id: OpId, file: File, work: Work) {
+        let far = self.is_far(file);
+        self.pool.push(Job { id: Some(id), work, far });
     }
 
     /// Remembers which new files are on file systems that may hang.
@@ -178,7 +198,7 @@ impl Common {
     pub(crate) fn close_file(&mut self, file: File, last: bool) {
         let foreign = self.foreign.remove(&file.0);
         if last || foreign {
-            self.pool.push(Job { id: None, work: Work::Close { file } });
+            self.pool.push(Job { id: None, work: Work::Close { file }, far: foreign });
         } else {
             descriptor::close(file.0);
         }

@@ -12,6 +12,8 @@ pub(crate) enum Trouble {
     Known(Error),
     /// It cannot be done without waiting, and waiting was not allowed: do it on the pool.
     NotCached,
+    /// There is a mount point on the way, and crossing it was not allowed.
+    Crossing,
 }
 
 impl From<Errno> for Trouble {
@@ -32,6 +34,7 @@ impl From<Trouble> for Error {
             Trouble::Kernel(errno) => translate(errno),
             Trouble::Known(error) => error,
             Trouble::NotCached => Error::WouldBlock,
+            Trouble::Crossing => Error::CrossDevice,
         }
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Job {
     pub(crate) id: Option<OpId>,
     /// What.
     pub(crate) work: Work,
+    /// Whether it is on a file system that may hang.
+    pub(crate) far: bool,
 }
 
 /// How work ended, with a buffer whose memory can be used again.

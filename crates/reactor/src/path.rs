@@ -58,13 +58,14 @@ impl Ground<'_> {
         }
     }
 
-    /// In `Cached` mode, turns the kernel's "not without waiting" and "there is a mount point on
-    /// the way" into [`Trouble::NotCached`].
+    /// In `Cached` mode, tells the kernel's "not without waiting" and "there is a mount point on
+    /// the way" from what the caller has to know.
     fn settle<T>(&self, result: rustix::io::Result<T>) -> Outcome<T> {
         match result {
-            Err(Errno::AGAIN | Errno::XDEV | Errno::OPNOTSUPP) if self.mode == Mode::Cached => {
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) if self.mode == Mode::Cached => {
                 Err(Trouble::NotCached)
             }
+            Err(Errno::XDEV) if self.mode == Mode::Cached => Err(Trouble::Crossing),
             other => other.map_err(Trouble::Kernel),
         }
     }
@@ -82,33 +83,42 @@ pub(crate) fn perform(
     dispatch(&mut ground, caller, op).map_err(Error::from)
 }
 
-/// Performs an operation as `caller` if that takes no waiting; else `None`, with nothing done.
+/// What came of trying an operation without waiting.
+pub(crate) enum Attempt {
+    /// It ended.
+    Done(Result<PathDone, Error>),
+    /// Nothing was done: it takes waiting.
+    Later,
+    /// Nothing was done: it leads to another file system, which may hang.
+    Far,
+}
+
+/// Performs an operation as `caller` if that takes no waiting.
 pub(crate) fn perform_cached(
     host: &Host,
     memory: &mut Memory,
     caller: &Caller,
     op: &PathOp,
-) -> Option<Result<PathDone, Error>> {
+) -> Attempt {
     if let Err(error) = host.own.assume(caller, None, Depth::Looking) {
-        return Some(Err(error));
+        return Attempt::Done(Err(error));
     }
     let mut ground = Ground { host, mode: Mode::Cached, memory };
     match dispatch(&mut ground, caller, op) {
-        Err(Trouble::NotCached) => None,
-        result => Some(result.map_err(Error::from)),
+        Err(Trouble::NotCached) => Attempt::Later,
+        Err(Trouble::Crossing) => Attempt::Far,
+        result => Attempt::Done(result.map_err(Error::from)),
     }
 }
 
-/// The files that an operation would touch on the node's own thread; `None` if it is always
-/// one for the pool.
-pub(crate) fn cacheable(op: &PathOp) -> Option<[File; 2]> {
+/// Whether an operation may be tried on the node's own thread.
+pub(crate) fn cacheable(op: &PathOp) -> bool {
     match op {
-        PathOp::Walk { root, from, .. } => Some([*root, *from]),
-        PathOp::Fetch { root, .. } => Some([*root; 2]),
-        PathOp::Open { access, .. } if access.truncate => None,
-        PathOp::Stat { file } | PathOp::ReadLink { file } | PathOp::Open { file, .. } => {
-            Some([*file; 2])
-        }
+        PathOp::Open { access, .. } => !access.truncate,
+        PathOp::Walk { .. }
+        | PathOp::Fetch { .. }
+        | PathOp::Stat { .. }
+        | PathOp::ReadLink { .. } => true,
         PathOp::SetStat { .. }
         | PathOp::Create { .. }
         | PathOp::MakeDir { .. }
@@ -125,7 +135,35 @@ pub(crate) fn cacheable(op: &PathOp) -> Option<[File; 2]> {
         | PathOp::SetAttr { .. }
         | PathOp::ListAttrs { .. }
         | PathOp::RemoveAttr { .. }
-        | PathOp::Identify { .. } => None,
+        | PathOp::Identify { .. } => false,
+    }
+}
+
+/// The files that an operation begins with.
+pub(crate) fn files(op: &PathOp) -> [Option<File>; 2] {
+    match op {
+        PathOp::Walk { root, from, .. } => [Some(*root), Some(*from)],
+        PathOp::Fetch { root, .. } => [Some(*root), None],
+        PathOp::Stat { file }
+        | PathOp::SetStat { file, .. }
+        | PathOp::Open { file, .. }
+        | PathOp::ReadLink { file }
+        | PathOp::List { file, .. }
+        | PathOp::StatFs { file }
+        | PathOp::GetAttr { file, .. }
+        | PathOp::SetAttr { file, .. }
+        | PathOp::ListAttrs { file }
+        | PathOp::RemoveAttr { file, .. }
+        | PathOp::RemoveFile { file, .. } => [Some(*file), None],
+        PathOp::Create { dir, .. }
+        | PathOp::MakeDir { dir, .. }
+        | PathOp::Symlink { dir, .. }
+        | PathOp::MakeNode { dir, .. }
+        | PathOp::Remove { dir, .. } => [Some(*dir), None],
+        PathOp::Link { file, dir, .. } => [Some(*file), Some(*dir)],
+        PathOp::Rename { from, to, .. } => [Some(*from), Some(*to)],
+        PathOp::RenameFile { file, to, .. } => [Some(*file), *to],
+        PathOp::Identify { .. } => [None, None],
     }
 }
 

@@ -3,6 +3,9 @@
 //! Threads start when there is work and none is idle, and end after some idle seconds. The queue
 //! has no limit of its own: it cannot grow past the operations that the node admits. Completions
 //! come back through a list; a thread wakes the node only if that sleeps.
+//!
+//! Work on file systems that may hang has a queue of its own and at most half of the threads, so
+//! that a dead network mount does not take all of them.
 #![allow(clippy::disallowed_methods, reason = "this is where the threads are")]
 
 use crate::host::Host;
@@ -43,6 +46,9 @@ pub struct PoolStatistics {
 #[derive(Debug, Default)]
 struct State {
     queue: VecDeque<Job>,
+    /// Jobs on file systems that may hang.
+    far: VecDeque<Job>,
+    far_running: usize,
     counts: PoolStatistics,
     idle: usize,
     stopping: bool,
@@ -51,6 +57,9 @@ struct State {
 #[derive(Debug)]
 struct Shared {
     host: Arc<Host>,
+    threads_max: usize,
+    /// Most threads that work on file systems that may hang.
+    far_max: usize,
     state: Mutex<State>,
     /// There is work, or the end has come.
     work: Condvar,
@@ -68,7 +77,6 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct Pool {
     shared: Arc<Shared>,
-    threads_max: usize,
     /// Reused for collecting.
     collected: VecDeque<Finished>,
 }
@@ -79,6 +87,8 @@ impl Pool {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Shared {
             host,
+            threads_max: threads_max.max(1),
+            far_max: (threads_max / 2).max(1),
             state: Mutex::default(),
             work: Condvar::new(),
             rest: Condvar::new(),
@@ -88,7 +98,7 @@ impl Pool {
             wake,
         };
         let collected = VecDeque::new();
-        Ok(Pool { shared: Arc::new(shared), threads_max: threads_max.max(1), collected })
+        Ok(Pool { shared: Arc::new(shared), collected })
     }
 
     /// Becomes readable when the node has to wake up.
@@ -106,9 +116,14 @@ impl Pool {
     /// Queues a job.
     pub(crate) fn push(&mut self, job: Job) {
         let mut state = self.shared.state();
-        state.queue.push_back(job);
-        state.counts.queued_max = state.counts.queued_max.max(state.queue.len());
-        if state.idle >= state.queue.len() || state.counts.threads >= self.threads_max {
+        if job.far {
+            state.far.push_back(job);
+        } else {
+            state.queue.push_back(job);
+        }
+        state.counts.queued_max = state.counts.queued_max.max(state.queued());
+        let ready = state.ready(self.shared.far_max);
+        if state.idle >= ready || state.counts.threads >= self.shared.threads_max {
             let anybody = state.idle > 0;
             drop(state);
             if anybody {
@@ -134,18 +149,19 @@ impl Pool {
         if state.counts.threads > 0 {
             return;
         }
-        if let Some(job) = state.queue.pop_front() {
+        if let Some(job) = state.begin(self.shared.far_max) {
+            let far = job.far;
             drop(state);
             let finished = job.run(&self.shared.host, &mut Memory::default());
             self.shared.finish(finished);
+            self.shared.state().end(far);
         }
     }
 
     /// Takes a job out of the queue, if it is still there, and completes it as cancelled.
     pub(crate) fn cancel(&self, id: OpId) {
         let mut state = self.shared.state();
-        let Some(index) = state.queue.iter().position(|job| job.id == Some(id)) else { return };
-        let job = state.queue.remove(index).expect("the index was just found");
+        let Some(job) = state.remove(id) else { return };
         drop(state);
         self.shared.finish(job.cancel());
     }
@@ -178,7 +194,7 @@ impl Pool {
     /// How much there is to do.
     pub(crate) fn statistics(&self) -> PoolStatistics {
         let state = self.shared.state();
-        PoolStatistics { queued: state.queue.len(), ..state.counts }
+        PoolStatistics { queued: state.queued(), ..state.counts }
     }
 }
 
@@ -187,13 +203,52 @@ impl Drop for Pool {
         let mut state = self.shared.state();
         state.stopping = true;
         let queue = mem::take(&mut state.queue);
+        let far = mem::take(&mut state.far);
         self.shared.work.notify_all();
         let all = |state: &mut State| state.counts.running > 0;
         // Whether or not the time was enough.
         let _ = self.shared.rest.wait_timeout_while(state, FAREWELL, all);
-        for job in queue {
+        for job in queue.into_iter().chain(far) {
             job.cancel();
         }
+    }
+}
+
+impl State {
+    fn queued(&self) -> usize {
+        self.queue.len() + self.far.len()
+    }
+
+    /// How many jobs could be begun if there were threads.
+    fn ready(&self, far_max: usize) -> usize {
+        self.queue.len() + self.far.len().min(far_max.saturating_sub(self.far_running))
+    }
+
+    /// Takes the next job. Neither queue waits for the other to be empty.
+    fn begin(&mut self, far_max: usize) -> Option<Job> {
+        let far_first = self.far_running == 0 || self.queue.is_empty();
+        let far = if far_first && self.far_running < far_max { self.far.pop_front() } else { None };
+        let job = far.or_else(|| self.queue.pop_front())?;
+        self.far_running += usize::from(job.far);
+        self.counts.running += 1;
+        self.counts.started += 1;
+        Some(job)
+    }
+
+    /// A job has ended.
+    fn end(&mut self, far: bool) {
+        self.far_running -= usize::from(far);
+        self.counts.running -= 1;
+    }
+
+    /// Takes a job out that was not begun.
+    fn remove(&mut self, id: OpId) -> Option<Job> {
+        for queue in [&mut self.queue, &mut self.far] {
+            if let Some(index) = queue.iter().position(|job| job.id == Some(id)) {
+                return queue.remove(index);
+            }
+        }
+        None
     }
 }
 
@@ -207,14 +262,13 @@ impl Shared {
         let mut memory = Memory::default();
         let mut state = self.state();
         loop {
-            if let Some(job) = state.queue.pop_front() {
-                state.counts.running += 1;
-                state.counts.started += 1;
+            if let Some(job) = state.begin(self.far_max) {
+                let far = job.far;
                 drop(state);
                 let finished = job.run(&self.host, &mut memory);
                 self.finish(finished);
                 state = self.state();
-                state.counts.running -= 1;
+                state.end(far);
                 self.rest.notify_one();
                 continue;
             }
@@ -222,12 +276,12 @@ impl Shared {
                 break;
             }
             state.idle += 1;
-            let idle = |state: &mut State| state.queue.is_empty() && !state.stopping;
+            let idle = |state: &mut State| state.ready(self.far_max) == 0 && !state.stopping;
             let waited = self.work.wait_timeout_while(state, IDLE, idle);
             let (guard, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
-            if waited.timed_out() && state.queue.is_empty() {
+            if waited.timed_out() && state.ready(self.far_max) == 0 {
                 break;
             }
         }

@@ -8,7 +8,7 @@
 mod connection;
 
 use crate::common::{Common, EVENTS_MAX};
-use crate::job::{Job, Work};
+use crate::job::Work;
 use crate::sending::Sending;
 use crate::{Config, descriptor, errno};
 use base::op::{Done, Event, File, Listener, Op, OpId, Socket};
@@ -102,17 +102,15 @@ impl Threads {
                 self.read(id, file, offset, count, headroom);
             }
             Op::Write { id, caller, file, offset, data } => {
-                self.push(id, Work::Write { caller, file, offset, data });
+                self.common.push(id, file, Work::Write { caller, file, offset, data });
             }
-            Op::Sync { id, file, data_only } => self.push(id, Work::Sync { file, data_only }),
+            Op::Sync { id, file, data_only } => {
+                self.common.push(id, file, Work::Sync { file, data_only });
+            }
             Op::Path { id, caller, op } => self.common.path(id, caller, op),
             Op::CloseFile { file, last } => self.common.close_file(file, last),
             Op::Cancel { id } => self.cancel(id),
         }
-    }
-
-    fn push(&mut self, id: OpId, work: Work) {
-        self.common.pool.push(Job { id: Some(id), work });
     }
 
     // Files.
@@ -121,9 +119,12 @@ impl Threads {
     fn read(&mut self, id: OpId, file: File, offset: u64, count: u32, headroom: u32) {
         let mut buf = self.common.read_buffer(headroom, count);
         let count = count as usize;
+        if self.common.is_far(file) {
+            return self.common.push(id, file, Work::Read { file, offset, count, buf });
+        }
         match read_cached(file, offset, count, &mut buf) {
             Ok(true) => self.common.ready(id, Done::Read(Ok(buf))),
-            Ok(false) => self.push(id, Work::Read { file, offset, count, buf }),
+            Ok(false) => self.common.push(id, file, Work::Read { file, offset, count, buf }),
             Err(error) => {
                 self.common.memory.give(buf);
                 self.common.ready(id, Done::Read(Err(error)));

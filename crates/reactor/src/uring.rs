@@ -11,7 +11,7 @@ pub(crate) mod ring;
 mod shelf;
 
 use crate::common::{Common, EVENTS_MAX};
-use crate::job::{Job, Work};
+use crate::job::Work;
 use crate::sending::Sending;
 use crate::{Config, errno};
 use base::op::{Done, Event, File, Listener, Op, OpId, Socket};
@@ -133,10 +133,17 @@ impl Uring {
             Op::CloseSocket { socket } => self.common.close_socket(socket),
             Op::Read { id, file, offset, count, headroom } => {
                 let buf = self.common.read_buffer(headroom, count);
+                if self.common.is_far(file) {
+                    let work = Work::Read { file, offset, count: count as usize, buf };
+                    return self.common.push(id, file, work);
+                }
                 self.read(id, file, offset, count as usize, buf);
             }
             Op::Write { id, caller, file, offset, data } => {
                 self.write(id, caller, file, offset, data);
+            }
+            Op::Sync { id, file, data_only } if self.common.is_far(file) => {
+                self.common.push(id, file, Work::Sync { file, data_only });
             }
             Op::Sync { id, file, data_only } => {
                 let flags = if data_only {
@@ -221,9 +228,10 @@ impl Uring {
             Caller::Server => Ok(self.personalities.server()),
             Caller::User(user) => self.personalities.of(user, &mut self.ring, &self.common.host),
         };
-        let Ok(personality) = personality else {
+        let near = personality.ok().filter(|_| !self.common.is_far(file));
+        let Some(personality) = near else {
             let work = Work::Write { caller, file, offset, data };
-            return self.common.pool.push(Job { id: Some(id), work });
+            return self.common.push(id, file, work);
         };
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
         let entry = opcode::Write::new(fd(file.0), data.as_ptr(), length).offset(offset).build();
@@ -422,7 +430,7 @@ impl Uring {
         if result == -libc::EAGAIN {
             // Not by the ring, then.
             let work = Work::Read { file, offset, count, buf };
-            return self.common.pool.push(Job { id: Some(id), work });
+            return self.common.push(id, file, work);
         }
         let done = if result < 0 {
             self.common.memory.give(buf);

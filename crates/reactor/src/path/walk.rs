@@ -30,7 +30,7 @@ pub(super) fn walk(
                 stats.push(stat);
                 here = Some(next);
             }
-            Err(Trouble::NotCached) => return Err(Trouble::NotCached),
+            Err(trouble @ (Trouble::NotCached | Trouble::Crossing)) => return Err(trouble),
             Err(trouble) => return Ok(PathDone::Walked(stats, Err(trouble.into()))),
         }
     }
