@@ -42,6 +42,7 @@ pub enum Op {
         /// From whom.
         socket: Socket,
         /// Where to put it: behind the contents of this buffer. `None`: a buffer of the reactor's.
+        /// At the end of the stream the former gives `Disconnected`, the latter an empty buffer.
         into: Option<Buf>,
     },
     /// Send all of this, in order.
