@@ -1,5 +1,5 @@
 //! `cargo xtask bench [9p] [http] [--servers diod,nginx,uring,threads] [--rounds N]
-//! [--seconds S] [--record]`: our server beside a peer, on this machine, in this run.
+//! [--seconds S] [--built] [--record]`: our server beside a peer, on this machine, in this run.
 //!
 //! *9p* measures against diod with a pipelined client of our own (one connection, bound to
 //! processor 1, the server to processor 0); *http* against nginx (one worker, sendfile,
@@ -16,6 +16,8 @@ mod http;
 mod ninep;
 mod record;
 mod table;
+
+pub(crate) use client::Client;
 
 use crate::server::{self, Kind, Server};
 use crate::{apt, sh};
@@ -50,7 +52,7 @@ pub(crate) struct Row {
 
 /// The command.
 pub(crate) fn main(args: &[String]) -> Result<()> {
-    let (mut names, mut record) = (Vec::new(), false);
+    let (mut names, mut record, mut build) = (Vec::new(), false, true);
     let mut plan = Plan { servers: Vec::new(), rounds: 5, time: Duration::from_secs(2) };
     let mut words = args.iter();
     while let Some(word) = words.next() {
@@ -58,6 +60,7 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
         match word.as_str() {
             "9p" | "http" => names.push(word.as_str()),
             "--record" => record = true,
+            "--built" => build = false,
             "--rounds" => plan.rounds = value()?.parse()?,
             "--seconds" => plan.time = Duration::from_secs_f64(value()?.parse()?),
             "--servers" => {
@@ -72,7 +75,7 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
         plan.servers = vec![Kind::Diod, Kind::Nginx, Kind::Uring, Kind::Threads];
     }
     apt::need(&[apt::BENCH])?;
-    if plan.servers.iter().any(|kind| matches!(kind, Kind::Uring | Kind::Threads)) {
+    if build && plan.servers.iter().any(|kind| matches!(kind, Kind::Uring | Kind::Threads)) {
         server::build()?;
     }
     more_files();
@@ -179,7 +182,7 @@ fn cores() -> usize {
 }
 
 /// Raises the limit of open files as far as it goes; servers and wrk inherit it.
-fn more_files() {
+pub(crate) fn more_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

@@ -1,5 +1,6 @@
-//! `cargo xtask conformance [SUITE …] [--server uring|threads|diod]`: clients that nobody here
-//! wrote, against a running server. Without a suite: all of them.
+//! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built]`: clients
+//! that nobody here wrote, against a running server. Without a suite: all of them. `--built` takes
+//! the release binary as it is.
 //!
 //! | suite | client | needs |
 //! |---|---|---|
@@ -9,12 +10,14 @@
 //! | `diod` | diodls, diodcat, diodload | diod |
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `http` | curl, and raw bytes for what curl will not send | curl |
+//! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
 //! | `tree` | kernel and curl read a Linux source tree of 78,000 files | qemu, root, 4 GB of disk |
 //!
 //! Missing packages are installed. `--server diod` calibrates the 9P suites against a server that
 //! is known; `expected/pjdfstest.txt` lists what cannot pass by any server of this protocol.
 
 mod cancel;
+mod crowd;
 mod diod;
 mod http;
 mod kernel;
@@ -26,28 +29,36 @@ mod tree;
 use crate::report::Report;
 use crate::server::{self, Kind};
 use crate::{apt, sh};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 /// A suite: its name, the packages it needs, and the function that runs it.
 struct Suite {
     name: &'static str,
     packages: &'static [&'static [apt::Package]],
+    /// Whether the server must be root, because it acts as several users.
+    root: bool,
     run: fn(&mut Report, Kind) -> Result<()>,
 }
 
 const SUITES: &[Suite] = &[
-    Suite { name: "http", packages: &[apt::CURL], run: http::run },
-    Suite { name: "9p2000", packages: &[apt::GO], run: plan9::run },
-    Suite { name: "diod", packages: &[apt::DIOD], run: diod::run },
-    Suite { name: "kernel", packages: &[apt::VM], run: kernel::run },
-    Suite { name: "pjdfstest", packages: &[apt::VM, apt::PJDFSTEST], run: pjdfstest::run },
-    Suite { name: "cancel", packages: &[apt::VM, apt::CANCEL], run: cancel::run },
-    Suite { name: "tree", packages: &[apt::VM, apt::CURL], run: tree::run },
+    Suite { name: "http", packages: &[apt::CURL], root: false, run: http::run },
+    Suite { name: "9p2000", packages: &[apt::GO], root: false, run: plan9::run },
+    Suite { name: "diod", packages: &[apt::DIOD], root: false, run: diod::run },
+    Suite { name: "kernel", packages: &[apt::VM], root: true, run: kernel::run },
+    Suite {
+        name: "pjdfstest",
+        packages: &[apt::VM, apt::PJDFSTEST],
+        root: true,
+        run: pjdfstest::run,
+    },
+    Suite { name: "cancel", packages: &[apt::VM, apt::CANCEL], root: true, run: cancel::run },
+    Suite { name: "tree", packages: &[apt::VM, apt::CURL], root: true, run: tree::run },
+    Suite { name: "crowd", packages: &[], root: false, run: crowd::run },
 ];
 
 /// The command. True if everything passed.
 pub(crate) fn main(args: &[String]) -> Result<bool> {
-    let (mut names, mut kind) = (Vec::new(), Kind::Uring);
+    let (mut names, mut kind, mut build) = (Vec::new(), Kind::Uring, true);
     let mut words = args.iter();
     while let Some(word) = words.next() {
         if word == "--server" {
@@ -56,6 +67,8 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
                 Some(named) => kind = named,
                 None => bail!("--server {name}: use uring, threads or diod"),
             }
+        } else if word == "--built" {
+            build = false;
         } else if SUITES.iter().any(|suite| suite.name == *word) {
             names.push(word.as_str());
         } else {
@@ -63,36 +76,60 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
             bail!("no suite {word}: the suites are {}", known.join(", "));
         }
     }
+    if build && kind != Kind::Diod {
+        server::build()?;
+    }
     let mut report = Report::default();
     run(&mut report, &names, kind)?;
     Ok(report.finish())
 }
 
-/// Runs the named suites, or all, and enters each case.
+/// Runs the named suites, or all, and enters each case. The server must have been built.
 pub(crate) fn run(report: &mut Report, names: &[&str], kind: Kind) -> Result<()> {
     let chosen = || SUITES.iter().filter(|s| names.is_empty() || names.contains(&s.name));
     let packages: Vec<_> = chosen().flat_map(|suite| suite.packages.iter().copied()).collect();
     apt::need(&packages)?;
-    if kind != Kind::Diod {
-        server::build()?;
-    }
-    for suite in chosen() {
+    let root = rustix::process::geteuid().is_root();
+    let (here, elsewhere): (Vec<_>, Vec<_>) = chosen().partition(|suite| root || !suite.root);
+    for suite in here {
         let title = format!("conformance {} (server: {})", suite.name, kind.name());
         report.stage(&title, |report| (suite.run)(report, kind));
     }
+    let names: Vec<_> = elsewhere.iter().map(|suite| suite.name).collect();
+    if names.is_empty() { Ok(()) } else { as_root(report, &names, kind) }
+}
+
+/// Runs suites as root, in a process of their own, and adds their sum to ours.
+fn as_root(report: &mut Report, names: &[&str], kind: Kind) -> Result<()> {
+    let this = std::env::current_exe()?.display().to_string();
+    let mut words = vec!["-n".to_owned(), "env".into()];
+    for variable in ["PATH", "HOME", "CARGO", "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR"] {
+        if let Ok(value) = std::env::var(variable) {
+            words.push(format!("{variable}={value}"));
+        }
+    }
+    words.extend([this, "conformance".into(), "--built".into()]);
+    words.extend(["--server".to_owned(), kind.name().to_owned()]);
+    words.extend(names.iter().map(|name| (*name).to_owned()));
+    let mut sum = None;
+    sh::stream(&mut sh::cmd("sudo", &words), |line| match summed(line) {
+        Some(found) => sum = Some(found),
+        None => println!("{line}"),
+    })?;
+    let why = "these suites need root, and `sudo -n` does not work: run this command as root";
+    let (passed, failed) = sum.context(why)?;
+    report.counted("conformance as root", passed, failed);
     Ok(())
+}
+
+/// The figures of a last line.
+fn summed(line: &str) -> Option<(u32, u32)> {
+    let (passed, rest) = line.split_once(" passed, ")?;
+    Some((passed.parse().ok()?, rest.strip_suffix(" failed")?.parse().ok()?))
 }
 
 /// The flags with which our server believes the users that its clients claim.
 const TRUST: &[&str] = &["--trust-clients"];
-
-/// The suites with a kernel client act as several users: the server must be root for that.
-fn need_root() -> Result<()> {
-    if rustix::process::geteuid().is_root() {
-        return Ok(());
-    }
-    bail!("this suite acts as several users, so the server must run as root: try with sudo")
-}
 
 /// The path to give as `aname`: diod wants the directory, ours serves only one.
 fn aname(server: &server::Server) -> String {

@@ -6,7 +6,7 @@
 
 use crate::report::Report;
 use crate::server::Kind;
-use crate::{conformance, sh};
+use crate::{conformance, server, sh};
 use anyhow::{Result, bail};
 
 /// The command. True if everything passed.
@@ -15,7 +15,10 @@ pub(crate) fn main() -> Result<bool> {
     report.stage("cargo test --workspace", unit);
     report.stage("simulation", |report| smoke(report, "sim/smoke", &["smoke"]));
     report.stage("fuzzers", |report| smoke(report, "fuzz/smoke", &["fuzz", "smoke"]));
-    report.stage("conformance", |report| conformance::run(report, &[], Kind::Uring));
+    report.stage("conformance", |report| {
+        server::build()?;
+        conformance::run(report, &[], Kind::Uring)
+    });
     Ok(report.finish())
 }
 

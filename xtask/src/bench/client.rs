@@ -15,6 +15,7 @@ pub(crate) const FIRST: u32 = 100;
 const NOFID: u32 = !0;
 const NOTAG: u16 = !0;
 const RLERROR: u8 = 7;
+pub(crate) const TGETATTR: u8 = 24;
 
 /// A request under construction: its length is filled in at the end.
 pub(crate) struct Message<'a> {
@@ -165,6 +166,23 @@ impl Client {
             self.input.drain(..at);
         }
         Ok(done)
+    }
+
+    /// The attributes of the root, as a sign of life.
+    pub(crate) fn stat_root(&mut self) -> Result<()> {
+        self.call(|out| {
+            Message::new(out, TGETATTR, 0).u32(ROOT).u64(0x7ff);
+        })
+        .map(|_| ())
+    }
+
+    /// Sends requests and goes away without reading an answer.
+    pub(crate) fn ask_and_leave(mut self, requests: u16) -> Result<()> {
+        let mut out = Vec::new();
+        for tag in 0..requests {
+            Message::new(&mut out, TGETATTR, tag).u32(ROOT).u64(0x7ff);
+        }
+        Ok(self.stream.write_all(&out)?)
     }
 
     fn more(&mut self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The pieces of work over 9P2000.L.
 
-use super::client::{Client, FIRST, Message, ROOT, Slot, Work};
+use super::client::{Client, FIRST, Message, ROOT, Slot, TGETATTR, Work};
 use super::{Plan, Row, core, measure, start};
 use crate::server::{Kind, Server};
 use crate::sh;
@@ -14,7 +14,6 @@ const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 // Message types, from the protocol's header file (include/net/9p/9p.h of Linux).
 const TLOPEN: u8 = 12;
 const TLCREATE: u8 = 14;
-const TGETATTR: u8 = 24;
 const TWALK: u8 = 110;
 const TREAD: u8 = 116;
 const TWRITE: u8 = 118;

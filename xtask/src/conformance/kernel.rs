@@ -1,7 +1,7 @@
 //! The Linux kernel's 9P client works on files: the cases are the scripts under `guest/`, each run
 //! in a directory of its own on the mount. What the guest wrote is compared on the host too.
 
-use super::{TRUST, aname, need_root, served, tree};
+use super::{TRUST, aname, served, tree};
 use crate::report::Report;
 use crate::server::{Kind, Server};
 use crate::sh;
@@ -43,7 +43,6 @@ const MANY: u32 = 100_000;
 
 /// The suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
-    need_root()?;
     let dir = served("kernel")?;
     many(&dir.join("many"), MANY)?;
     many(&dir.join("doomed"), 3000)?;

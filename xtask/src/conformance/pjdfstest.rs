@@ -4,7 +4,7 @@
 //! a case and the reason why no server of this protocol can pass it in this kernel. A listed case
 //! that passes fails the suite too: the list may not grow old.
 
-use super::{TRUST, aname, need_root, served};
+use super::{TRUST, aname, served};
 use crate::report::Report;
 use crate::server::{Kind, Server};
 use crate::sh;
@@ -26,7 +26,6 @@ const CONFIG: &str = "[features]\nposix_fallocate = {}\nrename_ctime = {}\n\
 
 /// The suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
-    need_root()?;
     let program = installed()?;
     let dir = served("pjdfstest")?;
     let server = Server::start(kind, &dir, TRUST)?;

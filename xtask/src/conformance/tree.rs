@@ -1,7 +1,7 @@
 //! A real tree of more than 50,000 files, a Linux source package of Debian, read completely by the
 //! kernel's 9P client and by curl, and compared with the checksums of the files themselves.
 
-use super::{TRUST, aname, need_root};
+use super::{TRUST, aname};
 use crate::report::Report;
 use crate::server::{Kind, Server};
 use crate::vm::{self, Job};
@@ -66,7 +66,6 @@ fn sums(text: &str) -> BTreeMap<String, String> {
 }
 
 fn by_kernel(server: &Server, dir: &Path, expected: &BTreeMap<String, String>) -> Result<String> {
-    need_root()?;
     let script = vm::mount_script(server.ninep, &aname(server), "cache=none,ro")
         + "export PATH=/usr/bin:/bin LC_ALL=C; cd /mnt && "
         + SUMS

@@ -1,0 +1,163 @@
+//! Many clients, rude ones among them: the server keeps answering the others and its memory
+//! returns.
+
+use super::{TRUST, served};
+use crate::bench::{Client, more_files};
+use crate::report::Report;
+use crate::server::{Kind, Server};
+use crate::sh;
+use anyhow::{Context, Result, ensure};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const IDLE: u64 = 10_000;
+const DROPPED_PER_SECOND: u32 = 1_000;
+const SECONDS: u32 = 10;
+
+/// How much memory may stay after a crowd has gone, beyond what was there before it came.
+const KEPT_KIB_MAX: u64 = 16 << 10;
+
+/// The suite.
+pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+    more_files();
+    let dir = served("crowd")?;
+    std::fs::write(dir.join("file"), "here\n")?;
+    let mut server = Server::start(kind, &dir, TRUST)?;
+    answers(&server).context("before any crowd")?;
+    if kind == Kind::Diod {
+        report.skip("crowd/idle", "diod has a thread for each connection");
+    } else {
+        report.case("crowd/idle_9p", || idle(&server, server.ninep));
+        report.case("crowd/idle_http", || idle(&server, server.http));
+    }
+    report.case("crowd/opened_and_dropped", || dropped(&server));
+    report.case("crowd/gone_in_the_middle", || gone(&server));
+    report.case("crowd/malformed_9p", || malformed(&server));
+    report.case("crowd/silent_9p_sizes", || sizes(&server));
+    report.case("crowd/server_lives", || {
+        ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        let status = server.stop()?;
+        ensure!(status == Some(0), "ended with {status:?}");
+        Ok("SIGTERM ends it with 0".into())
+    });
+    Ok(())
+}
+
+/// A whole request on a new connection; how long it took.
+fn answers(server: &Server) -> Result<Duration> {
+    let start = Instant::now();
+    let mut client = Client::attach(server.ninep, &server.dir.display().to_string())?;
+    client.stat_root()?;
+    Ok(start.elapsed())
+}
+
+/// Ten thousand connections that say nothing.
+fn idle(server: &Server, port: u16) -> Result<String> {
+    let before = server.rss_kib();
+    let mut crowd = Vec::new();
+    for number in 0..IDLE {
+        let stream = TcpStream::connect(("127.0.0.1", port));
+        crowd.push(stream.with_context(|| format!("connection {number}"))?);
+    }
+    let took = answers(server).context("beside the idle connections")?;
+    std::thread::sleep(Duration::from_millis(500));
+    let each = server.rss_kib().saturating_sub(before) * 1024 / IDLE;
+    ensure!(took < Duration::from_secs(1), "a request took {took:?} beside the crowd");
+    drop(crowd);
+    let kept = returned(server, before)?;
+    Ok(format!("{each} bytes resident for each, {kept} KiB kept after they left"))
+}
+
+/// Waits until the memory of before has returned; how much more stays.
+fn returned(server: &Server, before: u64) -> Result<u64> {
+    let start = Instant::now();
+    loop {
+        let kept = server.rss_kib().saturating_sub(before);
+        if kept <= KEPT_KIB_MAX {
+            return Ok(kept);
+        }
+        ensure!(start.elapsed() < Duration::from_secs(10), "{kept} KiB stay after the crowd left");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Connections opened and dropped at a steady rate, both protocols, some with a reset.
+fn dropped(server: &Server) -> Result<String> {
+    let before = server.rss_kib();
+    let begin = Instant::now();
+    let mut worst = Duration::ZERO;
+    for number in 0..DROPPED_PER_SECOND * SECONDS {
+        let due = begin + Duration::from_secs(1) * number / DROPPED_PER_SECOND;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let port = if number % 2 == 0 || server.http == 0 { server.ninep } else { server.http };
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        if number % 3 == 0 {
+            let _ = stream.write_all(b"GET / HT");
+        }
+        drop(stream);
+        if number % 500 == 0 {
+            worst = worst.max(answers(server)?);
+        }
+    }
+    let took = begin.elapsed().as_secs_f64();
+    let kept = returned(server, before)?;
+    ensure!(worst < Duration::from_secs(1), "others waited {worst:?}");
+    Ok(format!("{SECONDS}000 in {took:.1} s, others waited {worst:?} at most, {kept} KiB kept"))
+}
+
+/// Clients that ask for a lot and go away before the answers come.
+fn gone(server: &Server) -> Result<String> {
+    for _ in 0..200 {
+        let client = Client::attach(server.ninep, &server.dir.display().to_string())?;
+        client.ask_and_leave(500)?;
+    }
+    answers(server)?;
+    Ok("200 clients with 500 requests each".into())
+}
+
+/// Streams that are no 9P, the same on every run: noise, and noise in frames of a right size.
+fn malformed(server: &Server) -> Result<String> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33).to_le_bytes()
+    };
+    for number in 0..600 {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.ninep))?;
+        let mut bytes = Vec::new();
+        if number % 3 == 1 {
+            bytes.extend_from_slice(b"\x15\0\0\0\x64\xff\xff\0\0\x01\0\x08\09P2000.L");
+        }
+        for _ in 0..20 {
+            let length = 7 + random()[0] % 200;
+            if number % 3 != 0 {
+                bytes.extend_from_slice(&[length, 0, 0, 0]);
+            }
+            bytes.extend((4..length).map(|_| random()[1]));
+        }
+        let _ = stream.write_all(&bytes);
+    }
+    answers(server)?;
+    Ok("600 streams".into())
+}
+
+/// A size that is too large or too small is refused at once, not waited for or allocated.
+fn sizes(server: &Server) -> Result<String> {
+    let before = server.rss_kib();
+    for size in [0_u32, 3, 6, 1 << 24, 1 << 31, u32::MAX] {
+        let mut stream = TcpStream::connect(("127.0.0.1", server.ninep))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(&size.to_le_bytes())?;
+        stream.write_all(&[100, 0, 0])?;
+        let mut rest = Vec::new();
+        match stream.read_to_end(&mut rest) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+            Err(error) => return Err(error).with_context(|| format!("size {size} was accepted")),
+        }
+    }
+    let kept = returned(server, before)?;
+    Ok(format!("{kept} KiB kept"))
+}
