@@ -155,7 +155,7 @@ pub enum PathOp {
         /// Of what.
         file: File,
     },
-    /// Change attributes; all or as many as the order mode, owner, size, dates allows.
+    /// Change attributes; all or as many as the order size, owner, mode, dates allows.
     SetStat {
         /// Of what.
         file: File,

@@ -47,21 +47,22 @@ fn convert_time(time: StatxTimestamp) -> Time {
     Time { secs: time.tv_sec, nanos: time.tv_nsec }
 }
 
-/// Changes attributes: owner first, because that takes set-id bits away, then mode, size, dates.
+/// Changes attributes: size and owner first, because both take set-id bits away; then mode, dates.
+/// That is also the order of Linux's own NFS server.
 pub(super) fn set(
     ground: &Ground<'_>,
     fd: BorrowedFd<'_>,
     open: bool,
     set: &SetStat,
 ) -> Outcome<PathDone> {
+    if let Some(size) = set.size {
+        set_size(fd, open, size)?;
+    }
     if set.uid.is_some() || set.gid.is_some() {
         set_owner(fd, set.uid, set.gid)?;
     }
     if let Some(mode) = set.mode {
         set_mode(ground, fd, mode)?;
-    }
-    if let Some(size) = set.size {
-        set_size(fd, open, size)?;
     }
     if set.accessed.is_some() || set.modified.is_some() {
         set_times(fd, set.accessed, set.modified)?;
