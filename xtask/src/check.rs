@@ -1,7 +1,7 @@
 //! `cargo xtask check`: what can be said about the code without running it.
 //!
-//! Format, [tidy](crate::tidy), [arrows](crate::arrows), [licences](crate::licences), clippy over
-//! all targets and rustdoc, warnings being errors. All of them run, also after a failure.
+//! Format, [tidy], [arrows], [licences], clippy over all targets and rustdoc, warnings being
+//! errors. All of them run, also after a failure.
 
 use crate::report::Report;
 use crate::{arrows, licences, sh, tidy};
