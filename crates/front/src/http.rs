@@ -1,40 +1,471 @@
-//! HTTP/1.1 (being written).
-#![allow(missing_docs, clippy::unused_self)]
-use crate::{Export, Identity, Input, Output};
-use base::{Automaton, Buf, Instant};
+//! An HTTP/1.1 connection.
+//!
+//! One request at a time, in the order they came; what the client sends ahead waits in its
+//! buffer or, beyond that, in the network. A file's first bytes come with its attributes in one
+//! request to the name space, and leave in one buffer with the response's head; the rest follows
+//! in pieces, at most two under way. A request that cannot be understood without doubt is
+//! refused and the connection closed.
+//!
+//! Web pages must not reach a server on this host by way of their reader's browser: on loopback
+//! only requests to a loopback host are served (DNS rebinding), and only from pages of this
+//! server itself (`Origin`).
+//!
+#![doc = include_str!("http/states.md")]
 
+mod answer;
+mod delete;
+mod get;
+mod guard;
+mod listing;
+mod put;
+mod transfer;
+
+#[cfg(test)]
+mod tests;
+
+use crate::{CallId, Export, Identity, Input, Output};
+use base::{Automaton, Buf, Caller, Error, Instant, Time};
+use delete::Delete;
+use listing::Listing;
+use put::Put;
+use std::mem;
+use std::time::Duration;
+use transfer::Transfer;
+use tree::{Ask, Reply, Request as TreeRequest};
+use wire::http::{Body, HEAD_MAX, Method, Refusal, Request, parse, refusal};
+
+/// How long a request head may take from its first byte to its last.
+pub const HEAD_TIME: Duration = Duration::from_secs(10);
+/// How long a connection may be idle between requests.
+pub const IDLE_TIME: Duration = Duration::from_secs(75);
+/// How long the client may pause within a body.
+pub const BODY_TIME: Duration = Duration::from_secs(30);
+/// How long, and for how many bytes, what was refused is still listened to, so that the client
+/// can read the refusal.
+const DISCARD_TIME: Duration = Duration::from_secs(2);
+const DISCARD_MAX: usize = 1 << 20;
+
+/// How much of a file is fetched with its attributes, bytes.
+const FETCH_MAX: u32 = 64 << 10;
+/// Room for a response's head in front of the first bytes.
+const HEADROOM: u32 = 512;
+
+/// The call of the request under way.
+const CALL: CallId = CallId(0);
+/// The call by which a session that ends early tidies up behind itself.
+const CLEANUP: CallId = CallId(1);
+
+/// What the connection waits for.
 #[derive(Debug)]
-pub struct Session;
+enum State {
+    /// For a request head, until the given time.
+    Head { until: Instant },
+    /// For the file that is asked for.
+    Fetching(Box<Request>),
+    /// For the next piece of a file, or for the client to take the last.
+    Sending(Transfer),
+    /// For the next entries of a directory, or for the client to take the last.
+    Listing(Listing),
+    /// For what a `PUT` needs next.
+    Putting(Put),
+    /// For what a `DELETE` needs next.
+    Deleting(Delete),
+    /// For the client to go away after a refusal, until the given time or so many bytes.
+    Discarding { until: Instant, left: usize },
+    /// For so many answers that nobody wants any more.
+    Closing { asked: usize },
+}
+
+/// The session automaton.
+#[derive(Debug)]
+pub struct Session {
+    state: State,
+    export: Export,
+    caller: Caller,
+    /// Reached by way of loopback: guarded against web pages.
+    local: bool,
+    /// What has been received and not yet taken. Bounded by [`HEAD_MAX`] and one receive.
+    input: Buf,
+    /// No further request is going to be read.
+    last: bool,
+    /// The client has said that it will send nothing more.
+    last_byte_came: bool,
+    /// Bytes asked for by the call under way.
+    asked: usize,
+    /// Bytes said and not yet sent.
+    unsent: usize,
+    allowance: usize,
+}
 
 impl Session {
-    pub fn new(_export: Export, _identity: Identity, _local: bool) -> Session {
-        Session
+    /// A connection just accepted; `local`: by way of loopback.
+    pub fn new(export: Export, identity: Identity, local: bool) -> Session {
+        let caller = match identity {
+            Identity::Fixed(caller) => caller,
+            // HTTP has no word for a user; its clients act as the server itself.
+            Identity::Claimed => Caller::Server,
+        };
+        let allowance = export.limits.bytes;
+        let state = State::Head { until: Instant(u64::MAX) };
+        Session {
+            state,
+            export,
+            caller,
+            local,
+            input: Buf::default(),
+            last: false,
+            last_byte_came: false,
+            asked: 0,
+            unsent: 0,
+            allowance,
+        }
     }
+
+    /// Whether the connection should be read.
     pub fn is_hungry(&self) -> bool {
-        false
+        if self.last_byte_came {
+            return false;
+        }
+        match &self.state {
+            State::Head { .. } => self.unsent < self.allowance && self.input.len() < HEAD_MAX,
+            State::Putting(put) => put.is_hungry(self.input.len()),
+            State::Discarding { .. } => true,
+            State::Fetching(_)
+            | State::Sending(_)
+            | State::Listing(_)
+            | State::Deleting(_)
+            | State::Closing { .. } => false,
+        }
     }
+
+    /// A buffer to receive into, if a large body is under way.
     pub fn receive_into(&mut self) -> Option<Buf> {
-        None
+        match &self.state {
+            State::Putting(put) => put.receive_into(),
+            State::Head { .. }
+            | State::Fetching(_)
+            | State::Sending(_)
+            | State::Listing(_)
+            | State::Deleting(_)
+            | State::Discarding { .. }
+            | State::Closing { .. } => None,
+        }
     }
+
+    /// Whether nothing is left to wait for, so that the session can be forgotten.
     pub fn is_over(&self) -> bool {
-        true
+        matches!(self.state, State::Closing { asked: 0 })
     }
-    pub fn set_allowance(&mut self, _bytes: usize) {}
+
+    /// Sets how many bytes may be unsent.
+    pub fn set_allowance(&mut self, bytes: usize) {
+        self.allowance = bytes.max(1);
+    }
+
+    /// How many bytes are asked for or unsent.
     pub fn bytes(&self) -> usize {
-        0
+        self.asked + self.unsent
     }
+
+    /// The state in one word, for `/.upcall/`.
     pub fn state_name(&self) -> &'static str {
-        "none"
+        match self.state {
+            State::Head { .. } => "idle",
+            State::Fetching(_) => "fetching",
+            State::Sending(_) => "sending",
+            State::Listing(_) => "listing",
+            State::Putting(_) => "putting",
+            State::Deleting(_) => "deleting",
+            State::Discarding { .. } => "discarding",
+            State::Closing { .. } => "closing",
+        }
     }
+
+    /// What the call under way waits for, for `/.upcall/`.
     pub fn awaits(&self) -> impl Iterator<Item = &'static str> + '_ {
-        std::iter::empty()
+        let idle = matches!(
+            self.state,
+            State::Head { .. } | State::Discarding { .. } | State::Closing { asked: 0 }
+        );
+        (!idle).then(|| self.state_name()).into_iter()
     }
 }
 
 impl Automaton for Session {
     type Input = Input;
     type Output = Output;
-    fn step(&mut self, _now: Instant, _input: Input, out: &mut Vec<Output>) {
-        out.push(Output::Hangup("not there yet"));
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        let state = mem::replace(&mut self.state, State::Closing { asked: 0 });
+        self.state = match input {
+            Input::Received(bytes) => self.received(now, state, bytes, out),
+            Input::Answered(_, reply) => self.answered(now, state, reply, out),
+            Input::Sent(bytes) => {
+                self.unsent -= bytes;
+                self.sent(now, state, out)
+            }
+            Input::Tick => self.ticked(now, state, out),
+            Input::Ended => {
+                self.last_byte_came = true;
+                self.finish(state, out)
+            }
+            Input::Drain => self.finish(state, out),
+            Input::Lost => self.lose(state, out),
+        };
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            State::Head { until } if until.0 < u64::MAX => Some(*until),
+            State::Discarding { until, .. } => Some(*until),
+            State::Putting(put) => put.deadline(),
+            State::Head { .. }
+            | State::Fetching(_)
+            | State::Sending(_)
+            | State::Listing(_)
+            | State::Deleting(_)
+            | State::Closing { .. } => None,
+        }
+    }
+}
+
+/// One function for each input: from every state to the next.
+impl Session {
+    fn received(&mut self, now: Instant, state: State, bytes: Buf, out: &mut Vec<Output>) -> State {
+        match state {
+            State::Head { until } => {
+                self.gather(bytes);
+                self.next_request(now, until, out)
+            }
+            State::Putting(put) => {
+                self.gather(bytes);
+                self.put_on(now, put, out)
+            }
+            State::Discarding { until, left } if bytes.len() < left => {
+                State::Discarding { until, left: left - bytes.len() }
+            }
+            State::Discarding { .. } => self.hang_up("refused", out),
+            // Received before the connection was told to wait.
+            state @ (State::Fetching(_)
+            | State::Sending(_)
+            | State::Listing(_)
+            | State::Deleting(_)) => {
+                self.gather(bytes);
+                state
+            }
+            state @ State::Closing { .. } => state,
+        }
+    }
+
+    fn answered(
+        &mut self,
+        now: Instant,
+        state: State,
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        self.asked = 0;
+        match state {
+            State::Fetching(request) => self.fetched(now, *request, reply, out),
+            State::Sending(transfer) => self.piece(now, transfer, reply, out),
+            State::Listing(listing) => self.listed(now, listing, reply, out),
+            State::Putting(put) => self.put_answered(now, put, reply, out),
+            State::Deleting(delete) => self.delete_answered(now, delete, reply, out),
+            State::Closing { asked } => {
+                forget(reply, out);
+                State::Closing { asked: asked - 1 }
+            }
+            // There is no call under way in these states.
+            state @ (State::Head { .. } | State::Discarding { .. }) => {
+                unreachable!("{reply:?} in {state:?}")
+            }
+        }
+    }
+
+    fn sent(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
+        match state {
+            State::Head { until } if !self.input.is_empty() => self.next_request(now, until, out),
+            State::Sending(transfer) => self.go_on(now, transfer, out),
+            State::Listing(listing) => self.list_on(now, listing, out),
+            state @ (State::Head { .. }
+            | State::Fetching(_)
+            | State::Putting(_)
+            | State::Deleting(_)
+            | State::Discarding { .. }
+            | State::Closing { .. }) => state,
+        }
+    }
+
+    fn ticked(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
+        match state {
+            State::Head { until } if until <= now => self.time_out(now, out),
+            State::Head { until } => self.next_request(now, until, out),
+            State::Putting(put) => self.put_late(now, put, out),
+            State::Discarding { until, .. } if until <= now => self.hang_up("refused", out),
+            state @ (State::Fetching(_)
+            | State::Sending(_)
+            | State::Listing(_)
+            | State::Deleting(_)
+            | State::Discarding { .. }
+            | State::Closing { .. }) => state,
+        }
+    }
+
+    /// No further request is going to come, or to be read: answers the one under way.
+    fn finish(&mut self, state: State, out: &mut Vec<Output>) -> State {
+        self.last = true;
+        match state {
+            State::Head { .. } => self.hang_up("idle", out),
+            State::Discarding { .. } => self.hang_up("refused", out),
+            State::Putting(put) if self.last_byte_came => self.put_torn(put, out),
+            state @ (State::Fetching(_)
+            | State::Sending(_)
+            | State::Listing(_)
+            | State::Putting(_)
+            | State::Deleting(_)
+            | State::Closing { .. }) => state,
+        }
+    }
+}
+
+impl Session {
+    fn gather(&mut self, bytes: Buf) {
+        if self.input.is_empty() {
+            self.input = bytes;
+        } else {
+            self.input.extend(&bytes);
+        }
+    }
+
+    /// Takes the next request off the input, if there is a whole one.
+    fn next_request(&mut self, now: Instant, until: Instant, out: &mut Vec<Output>) -> State {
+        if self.unsent >= self.allowance {
+            return State::Head { until };
+        }
+        let skipped = self.input.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
+        self.input.consume(skipped);
+        match parse(&self.input) {
+            Ok(None) => self.await_head(now, until),
+            Ok(Some((request, length))) => {
+                self.input.consume(length);
+                self.begin(now, request, out)
+            }
+            Err(refusal) => self.refuse(now, refusal, out),
+        }
+    }
+
+    /// Waits for the rest of a head, whose time runs from its first byte; or for a first byte.
+    fn await_head(&mut self, now: Instant, until: Instant) -> State {
+        let begun = !self.input.is_empty();
+        self.input = Buf::from(&*self.input);
+        let limit = now + if begun { HEAD_TIME } else { IDLE_TIME };
+        State::Head { until: limit.min(if begun { until } else { limit }) }
+    }
+
+    fn begin(&mut self, now: Instant, request: Request, out: &mut Vec<Output>) -> State {
+        self.last |= !request.keep_alive;
+        if let Err(refusal) = guard::check(&request, self.local) {
+            return self.refuse(now, refusal, out);
+        }
+        match request.method {
+            Method::Get | Method::Head | Method::Delete | Method::Options
+                if request.body != Body::None =>
+            {
+                self.refuse(now, refusal(400, "this method takes no body here"), out)
+            }
+            Method::Get | Method::Head => self.fetch(request, out),
+            Method::Options => {
+                self.say_head(now, &answer::options(self.export.http_write), out);
+                self.done(now, out)
+            }
+            Method::Put | Method::Delete if !self.export.http_write => {
+                let reason = "this server does not write over HTTP: start it with --http-write";
+                self.refuse(now, refusal(405, reason), out)
+            }
+            Method::Put => self.put(now, request, out),
+            Method::Delete => self.delete(request, out),
+        }
+    }
+
+    /// The response is said: on to the next request, or the end.
+    fn done(&mut self, now: Instant, out: &mut Vec<Output>) -> State {
+        if self.last {
+            return self.hang_up("done", out);
+        }
+        self.next_request(now, now + IDLE_TIME, out)
+    }
+
+    /// Answers with an error after which the connection cannot go on.
+    fn refuse(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) -> State {
+        self.last = true;
+        self.say_error(now, refusal, out);
+        self.input = Buf::default();
+        State::Discarding { until: now + DISCARD_TIME, left: DISCARD_MAX }
+    }
+
+    /// Answers with an error after which the connection goes on.
+    fn fail(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) -> State {
+        self.say_error(now, refusal, out);
+        self.done(now, out)
+    }
+
+    fn time_out(&mut self, now: Instant, out: &mut Vec<Output>) -> State {
+        if self.input.is_empty() {
+            return self.hang_up("idle for too long", out);
+        }
+        self.refuse(now, refusal(408, "the request head took too long"), out)
+    }
+
+    fn hang_up(&mut self, reason: &'static str, out: &mut Vec<Output>) -> State {
+        self.input = Buf::default();
+        out.push(Output::Hangup(reason));
+        State::Closing { asked: 0 }
+    }
+
+    /// The client is gone: gives back what the request under way holds.
+    fn lose(&mut self, state: State, out: &mut Vec<Output>) -> State {
+        self.input = Buf::default();
+        let asked = match state {
+            State::Fetching(_) => 1,
+            State::Sending(transfer) => usize::from(transfer.forget(out)),
+            State::Listing(listing) => usize::from(listing.forget(out)),
+            State::Putting(put) => put.forget(&self.caller, out),
+            State::Deleting(delete) => delete.forget(out),
+            State::Closing { asked } => asked,
+            State::Head { .. } | State::Discarding { .. } => 0,
+        };
+        self.asked = 0;
+        if asked > 0 {
+            out.push(Output::Cancel(CALL));
+        }
+        out.push(Output::Hangup("the client left"));
+        State::Closing { asked }
+    }
+
+    fn ask(&mut self, ask: Ask, out: &mut Vec<Output>) {
+        out.push(Output::Ask(CALL, TreeRequest { caller: self.caller.clone(), ask }));
+    }
+
+    fn say(&mut self, bytes: Buf, out: &mut Vec<Output>) {
+        self.unsent += bytes.len();
+        out.push(Output::Send(bytes));
+    }
+
+    fn wall(&self, now: Instant) -> Time {
+        Time::from_secs(self.export.wall.secs + (now.0 / 1_000_000_000).cast_signed())
+    }
+}
+
+/// Throws an answer away: gives back what it brought.
+fn forget(reply: Result<Reply, Error>, out: &mut Vec<Output>) {
+    match reply {
+        Ok(Reply::Walked(_, Some(node))) => out.push(Output::Release(node)),
+        Ok(Reply::Opened(open, _) | Reply::Fetched(_, _, Some(open))) => {
+            out.push(Output::Close(open));
+        }
+        Ok(Reply::Created(node, open, _)) => {
+            out.extend([Output::Close(open), Output::Release(node)]);
+        }
+        Ok(_) | Err(_) => {}
     }
 }

@@ -30,8 +30,10 @@ pub enum Input {
     Answered(CallId, Result<Reply, Error>),
     /// So many bytes of what was said are on their way to the client.
     Sent(usize),
-    /// The client will send nothing more, or is gone.
+    /// The client will send nothing more.
     Ended,
+    /// The connection is dead.
+    Lost,
     /// A deadline passed, or there is more allowance: look again.
     Tick,
     /// The server ends: answer what is under way, begin nothing new.

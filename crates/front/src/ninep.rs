@@ -184,7 +184,7 @@ impl Automaton for Session {
                 self.answered(id, reply, out);
                 self.part(dialect, out)
             }
-            (State::New | State::Ready(_) | State::Parting(_), Input::Ended) => {
+            (State::New | State::Ready(_) | State::Parting(_), Input::Ended | Input::Lost) => {
                 self.give_up("the client left", out)
             }
             (State::Closing, Input::Answered(id, reply)) => {
@@ -199,7 +199,7 @@ impl Automaton for Session {
                 state @ (State::Parting(_) | State::Closing),
                 Input::Received(_) | Input::Tick | Input::Drain,
             )
-            | (state @ State::Closing, Input::Ended) => state,
+            | (state @ State::Closing, Input::Ended | Input::Lost) => state,
         };
     }
 

@@ -198,7 +198,7 @@ impl Connection {
         self.state = State::Ending;
         self.unsent.clear();
         out.push(Output::Do(Op::Hangup { socket: self.socket }));
-        self.pass(now, SessionInput::Ended, out);
+        self.pass(now, SessionInput::Lost, out);
     }
 
     fn sent(&mut self, now: Instant, out: &mut Vec<Output>) {

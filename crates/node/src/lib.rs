@@ -24,7 +24,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use base::op::{Event, File, Listener as Port, Op};
+use base::op::{Event, File, Op};
 use base::{Automaton, Instant, Name, Reactor, Stat, Time};
 use connection::Connection;
 pub use front::{Identity, Limits, Protocol};
@@ -63,7 +63,7 @@ pub struct Config {
     /// As whom clients on unix sockets act; `None`: as whom the kernel says they are.
     pub local: Option<Identity>,
     /// Where to listen, and for which protocol.
-    pub ports: Vec<(Port, Protocol)>,
+    pub ports: Vec<Port>,
     /// The date on the wall when the reactor's clock stood at zero.
     pub wall: Time,
     /// Limits of each connection.
@@ -72,6 +72,17 @@ pub struct Config {
     pub connections_max: usize,
     /// Most bytes asked for or unsent, over all connections.
     pub bytes_max: usize,
+}
+
+/// A listening socket and what it is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Port {
+    /// The reactor's name for it.
+    pub listener: base::op::Listener,
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Only this host can reach it: loopback, or a unix socket.
+    pub local: bool,
 }
 
 /// How far the node's life is.
@@ -130,7 +141,7 @@ impl Node {
         let name = Name::new(b".upcall").expect("a plain name");
         let mount = config.service.then(|| Mount { name, root: service.root() });
         let names = Names::new(host.root(), mount.into_iter().collect());
-        let listeners = config.ports.iter().map(|(port, _)| Listener::new(*port)).collect();
+        let listeners = config.ports.iter().map(|port| Listener::new(port.listener)).collect();
         let export = Export {
             root: names.root(),
             device: config.root_stat.device,

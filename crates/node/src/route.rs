@@ -5,10 +5,10 @@
 //! connection asked, and which of its calls.
 
 use super::connection::{self, Connection};
-use super::{DRAIN_TIME, HOST, Node, Phase, SERVICE, listener, status};
+use super::{DRAIN_TIME, HOST, Node, Phase, Port, SERVICE, listener, status};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
-use front::{CallId, Identity, Protocol, Session};
+use front::{CallId, Identity, Session};
 use std::mem;
 use std::sync::Arc;
 use tree::{Input as TreeInput, Output as TreeOutput, RequestId};
@@ -163,8 +163,7 @@ impl Node {
         if self.phase != Phase::Running {
             return ops.push(Op::CloseSocket { socket });
         }
-        let protocol = self.config.ports[index].1;
-        let session = self.session(protocol, peer);
+        let session = self.session(self.config.ports[index], peer);
         let slot = self.connections.vacant_key();
         let id = OpId(u64::from(CONNECTION) << 56 | slot as u64);
         self.connections.insert(Connection::new(id, socket, session));
@@ -172,13 +171,13 @@ impl Node {
         self.stages.accepted += 1;
     }
 
-    fn session(&self, protocol: Protocol, peer: Peer) -> Session {
-        let (identity, local) = match (peer, &self.config.local) {
-            (Peer::Network(address), _) => (self.config.network.clone(), is_loopback(&address)),
-            (Peer::Local(_), Some(identity)) => (identity.clone(), true),
-            (Peer::Local(user), None) => (Identity::Fixed(Caller::User(Arc::new(user))), true),
+    fn session(&self, port: Port, peer: Peer) -> Session {
+        let identity = match (peer, &self.config.local) {
+            (Peer::Network(_), _) => self.config.network.clone(),
+            (Peer::Local(_), Some(identity)) => identity.clone(),
+            (Peer::Local(user), None) => Identity::Fixed(Caller::User(Arc::new(user))),
         };
-        Session::new(protocol, self.export.clone(), identity, local)
+        Session::new(port.protocol, self.export.clone(), identity, port.local)
     }
 
     fn listen(&mut self, now: Instant, index: usize, input: listener::Input, ops: &mut Vec<Op>) {
@@ -295,9 +294,4 @@ impl Node {
 
 fn request_id(slot: usize, call: CallId) -> RequestId {
     RequestId((slot as u64) << 32 | u64::from(call.0))
-}
-
-fn is_loopback(address: &str) -> bool {
-    let address: Option<std::net::SocketAddr> = address.parse().ok();
-    address.is_some_and(|address| address.ip().to_canonical().is_loopback())
 }

@@ -4,7 +4,7 @@ use crate::config::{self, Form, HTTP_DEFAULT, NINEP_DEFAULT, Serve};
 use crate::greeting::Greeting;
 use crate::rule;
 use base::{Reactor, Stat, Time};
-use node::{Config, Limits, Node, Protocol};
+use node::{Config, Limits, Node, Port, Protocol};
 use reactor::{Address, World};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -18,8 +18,6 @@ pub(crate) struct Directory {
 
 /// A port that is listened on: for what, and where.
 pub(crate) type Bound = (Protocol, Address);
-
-type Ports = Vec<(base::op::Listener, Protocol)>;
 
 /// Serves until a signal ends it.
 pub(crate) fn run(serve: &Serve) -> Result<(), String> {
@@ -125,12 +123,16 @@ fn choose_form(said: Option<Form>) -> Result<(reactor::Form, String), String> {
     }
 }
 
-fn listen(world: &mut World, addresses: &[Bound]) -> Result<(Ports, Vec<Bound>), String> {
+fn listen(world: &mut World, addresses: &[Bound]) -> Result<(Vec<Port>, Vec<Bound>), String> {
     let (mut ports, mut bound) = (Vec::new(), Vec::new());
     for (protocol, address) in addresses {
-        let (port, at) =
+        let (listener, at) =
             world.listen(address).map_err(|error| refuse_port(*protocol, address, &error))?;
-        ports.push((port, *protocol));
+        let local = match &at {
+            Address::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Address::Unix(_) => true,
+        };
+        ports.push(Port { listener, protocol: *protocol, local });
         bound.push((*protocol, at));
     }
     Ok((ports, bound))
@@ -141,11 +143,12 @@ fn refuse_port(protocol: Protocol, address: &Address, error: &io::Error) -> Stri
         Protocol::NineP => "--9p",
         Protocol::Http => "--http",
     };
-    let advice = match error.kind() {
-        io::ErrorKind::AddrInUse => "somebody listens there; choose another address",
-        io::ErrorKind::PermissionDenied => "not permitted; ports below 1024 are for root",
-        io::ErrorKind::AddrNotAvailable => "no interface of this host has that address",
-        _other => "choose another address",
-    };
+    let advices = [
+        (io::ErrorKind::AddrInUse, "somebody listens there; choose another address"),
+        (io::ErrorKind::PermissionDenied, "not permitted; ports below 1024 are for root"),
+        (io::ErrorKind::AddrNotAvailable, "no interface of this host has that address"),
+    ];
+    let known = advices.iter().find(|(kind, _)| *kind == error.kind());
+    let advice = known.map_or("choose another address", |(_, advice)| advice);
     format!("cannot listen on {address} ({error}): {advice}, with {flag} ADDR")
 }

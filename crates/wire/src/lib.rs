@@ -3,4 +3,5 @@
 //! Nothing here has state: every value that can be built can be encoded, and every byte string
 //! decodes to a value or an error. What a message means is the business of `front`.
 
+pub mod http;
 pub mod ninep;

@@ -141,11 +141,11 @@ impl Session {
 
     fn walk(&mut self, fid: u32, newfid: u32, names: &Names<'_>) -> Started {
         let file = self.fids.get(fid)?;
-        if newfid != fid {
-            self.fids.expect_free(newfid)?;
-        }
-        if file.open().is_some() && !names.as_slice().is_empty() {
-            return Err(Error::Invalid);
+        // An open fid may not move; that it may not even be walked from (walk(5)) no server checks.
+        match newfid == fid {
+            true if file.open().is_some() => return Err(Error::Invalid),
+            true => {}
+            false => self.fids.expect_free(newfid)?,
         }
         // A name that no file can have ends the walk where it stands.
         let good = names.as_slice().iter().map_while(|name| Name::new(name).ok());

@@ -1,0 +1,113 @@
+//! Response heads, and errors as responses.
+
+use super::Session;
+use crate::Output;
+use base::{Buf, Error, Instant, Stat, Time};
+use std::fmt::Write as _;
+use wire::http::{Refusal, date, refusal, status_text};
+
+/// A response head being written: status, then fields.
+#[derive(Debug)]
+pub(super) struct Head {
+    text: String,
+}
+
+impl Head {
+    pub(super) fn new(status: u16) -> Head {
+        let mut text = String::with_capacity(400);
+        let words = status_text(status);
+        write!(text, "HTTP/1.1 {status} {words}\r\nServer: upcall\r\n").expect("a string");
+        Head { text }
+    }
+
+    pub(super) fn field(mut self, name: &str, value: impl std::fmt::Display) -> Head {
+        write!(self.text, "{name}: {value}\r\n").expect("a string");
+        self
+    }
+
+    /// What identifies this version of a file, and whether parts of it can be asked for.
+    pub(super) fn validators(self, stat: &Stat) -> Head {
+        self.field("Last-Modified", date(stat.modified))
+            .field("ETag", etag(stat))
+            .field("Accept-Ranges", "bytes")
+    }
+
+    /// Ends the head: the date, and whether the connection goes on.
+    pub(super) fn end(mut self, wall: Time, last: bool) -> Vec<u8> {
+        let close = if last { "Connection: close\r\n" } else { "" };
+        write!(self.text, "Date: {}\r\n{close}\r\n", date(wall)).expect("a string");
+        self.text.into_bytes()
+    }
+}
+
+/// The entity tag of a file: differs after each change that the file system's clock can tell.
+pub(super) fn etag(stat: &Stat) -> String {
+    format!("\"{:x}-{:x}-{:x}\"", stat.inode, stat.size, stat.version())
+}
+
+/// What a file's name says about its content.
+pub(super) fn content_type(name: Option<&base::Name>) -> String {
+    let name = name.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
+    let guess = mime_guess::from_path(name.unwrap_or_default()).first_or_octet_stream();
+    let charset = if guess.type_() == "text" { "; charset=utf-8" } else { "" };
+    format!("{guess}{charset}")
+}
+
+/// The answer to `OPTIONS`.
+pub(super) fn options(write: bool) -> Refusal {
+    refusal(204, if write { "GET, HEAD, PUT, DELETE, OPTIONS" } else { "GET, HEAD, OPTIONS" })
+}
+
+/// The status of an error, and what to do about it.
+pub(super) fn status(error: Error) -> Refusal {
+    match error {
+        Error::NotFound | Error::NotDirectory => refusal(404, "there is no such file"),
+        Error::Denied | Error::NotPermitted => refusal(403, "the file's permissions refuse this"),
+        Error::CrossDevice => refusal(403, "the path leads out of the served directory"),
+        Error::Loop => refusal(403, "the path goes through too many symbolic links"),
+        Error::Unsupported => refusal(403, "this kind of file cannot be used over HTTP"),
+        Error::ReadOnly => refusal(403, "the server or its file system is read-only"),
+        Error::NameTooLong => refusal(414, "a name in the path is too long"),
+        Error::Exists => refusal(409, "there is something of that name already"),
+        Error::IsDirectory => refusal(409, "that is a directory"),
+        Error::NotEmpty => refusal(409, "the directory is not empty; remove its files first"),
+        Error::Busy | Error::TextBusy => refusal(409, "the file is in use"),
+        Error::TooManyLinks => refusal(409, "the file has as many names as it can have"),
+        Error::Stale => refusal(409, "the file was replaced meanwhile; try again"),
+        Error::Invalid => refusal(400, "the file system cannot do that with this name"),
+        Error::FileTooLarge => refusal(413, "the file would be too large for the file system"),
+        Error::NoSpace => refusal(507, "the disk is full"),
+        Error::QuotaExceeded => refusal(507, "the quota is used up"),
+        Error::TooManyOpen => refusal(503, "too many files are open; try again"),
+        Error::NoMemory | Error::WouldBlock => refusal(503, "the server is busy; try again"),
+        Error::Cancelled | Error::Disconnected => refusal(503, "interrupted; try again"),
+        Error::NoAttribute
+        | Error::AttributeTooLarge
+        | Error::WouldDeadlock
+        | Error::NoDevice
+        | Error::Io => refusal(500, "the disk failed"),
+    }
+}
+
+impl Session {
+    /// Says a head alone: for answers without a body, where the reason is the `Allow` field.
+    pub(super) fn say_head(&mut self, now: Instant, answer: &Refusal, out: &mut Vec<Output>) {
+        let head = Head::new(answer.status).field("Allow", answer.reason);
+        self.say(Buf::from(head.end(self.wall(now), self.last)), out);
+    }
+
+    /// Says an error with its reason as the body.
+    pub(super) fn say_error(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) {
+        let Refusal { status, reason } = refusal;
+        let mut head = Head::new(status)
+            .field("Content-Type", "text/plain; charset=utf-8")
+            .field("Content-Length", reason.len() + 1);
+        if status == 405 {
+            head = head.field("Allow", options(self.export.http_write).reason);
+        }
+        let mut bytes = head.end(self.wall(now), self.last);
+        bytes.extend_from_slice(reason.as_bytes());
+        bytes.push(b'\n');
+        self.say(Buf::from(bytes), out);
+    }
+}

@@ -1,0 +1,206 @@
+//! `GET` and `HEAD`: what is there, whether it is wanted, and how it is sent.
+
+use super::answer::{Head, content_type, etag, status};
+use super::listing::Listing;
+use super::transfer::{Part, Transfer};
+use super::{FETCH_MAX, HEADROOM, Session, State};
+use crate::Output;
+use base::{Buf, Error, Instant, Kind, Stat};
+use std::ops::Range as Span;
+use tree::{Ask, OpenId, Reply};
+use wire::http::{Method, Request, Resolved, Verdict, date, encode_component, refusal};
+
+/// What stands between the parts of an answer with several ranges. No file's content matters to
+/// it: each part says how long it is.
+const BOUNDARY: &str = "upcall-part-7MA4YWxkTrZu0gW";
+
+impl Session {
+    /// Asks for the file; with its first bytes where all of it may be wanted.
+    pub(super) fn fetch(&mut self, request: Request, out: &mut Vec<Output>) -> State {
+        let whole = request.method == Method::Get
+            && request.ranges.is_none()
+            && request.conditions.is_empty();
+        let read_max = if whole { FETCH_MAX } else { 0 };
+        let path = request.target.path.clone();
+        self.asked = read_max as usize;
+        self.ask(Ask::Fetch { path, read_max, headroom: HEADROOM }, out);
+        State::Fetching(Box::new(request))
+    }
+
+    pub(super) fn fetched(
+        &mut self,
+        now: Instant,
+        request: Request,
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let (stat, data, open) = match reply {
+            Ok(Reply::Fetched(stat, data, open)) => (stat, data, open),
+            Ok(other) => unreachable!("{other:?} answers no fetch"),
+            Err(error) if request.method == Method::Head => {
+                return self.fail_bare(now, error, out);
+            }
+            Err(error) => return self.fail(now, status(error), out),
+        };
+        let verdict = self.verdict(&request, &stat);
+        match (stat.kind, open, verdict) {
+            (Kind::Directory, Some(open), _) => self.directory(now, &request, open, out),
+            (Kind::File, open, Verdict::Go) => self.file(now, &request, &stat, data, open, out),
+            (_, open, Verdict::NotModified) => {
+                out.extend(open.map(Output::Close));
+                let head = Head::new(304).validators(&stat);
+                self.say(Buf::from(head.end(self.wall(now), self.last)), out);
+                self.done(now, out)
+            }
+            (_, open, Verdict::Failed) => {
+                out.extend(open.map(Output::Close));
+                self.fail(now, refusal(412, "the file is not the one that was expected"), out)
+            }
+            (_, open, Verdict::Go) => {
+                out.extend(open.map(Output::Close));
+                self.fail(now, status(Error::Unsupported), out)
+            }
+        }
+    }
+
+    pub(super) fn verdict(&self, request: &Request, stat: &Stat) -> Verdict {
+        if request.conditions.is_empty() || stat.kind != Kind::File {
+            return Verdict::Go;
+        }
+        request.conditions.judge(request.method, Some((&etag(stat), stat.modified)))
+    }
+
+    /// An error in answer to `HEAD`, which has no body.
+    fn fail_bare(&mut self, now: Instant, error: Error, out: &mut Vec<Output>) -> State {
+        let head = Head::new(status(error).status).field("Content-Length", 0);
+        self.say(Buf::from(head.end(self.wall(now), self.last)), out);
+        self.done(now, out)
+    }
+
+    fn directory(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        open: OpenId,
+        out: &mut Vec<Output>,
+    ) -> State {
+        if !request.target.slash {
+            out.push(Output::Close(open));
+            let head = Head::new(301)
+                .field("Location", request.target.encoded() + "/")
+                .field("Content-Length", 0);
+            self.say(Buf::from(head.end(self.wall(now), self.last)), out);
+            return self.done(now, out);
+        }
+        let listing = Listing::new(request, open);
+        self.list_on(now, listing, out)
+    }
+
+    /// Sends a file, or the parts of it that are asked for.
+    fn file(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        stat: &Stat,
+        data: Buf,
+        open: Option<OpenId>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let ranges = request.ranges.as_ref().filter(|_| {
+            request.method == Method::Get
+                && request.conditions.range_applies(&etag(stat), stat.modified)
+        });
+        let name = content_type(request.target.path.last());
+        let resolved = ranges.map_or(Resolved::Whole, |ranges| ranges.resolve(stat.size));
+        match &resolved {
+            Resolved::Whole => {
+                let head = Head::new(200).field("Content-Type", name).validators(stat);
+                let head = safe(head).field("Content-Length", stat.size);
+                let rest = data.len() as u64..stat.size;
+                let parts = vec![Part::Bytes(data), Part::File(rest)];
+                let parts = if request.method == Method::Head { Vec::new() } else { parts };
+                self.send(now, head, open, parts, out)
+            }
+            Resolved::Parts(spans) => {
+                let (head, parts) = match &spans[..] {
+                    [span] => single(stat, &name, span),
+                    many => several(stat, &name, many),
+                };
+                self.send(now, head, open, parts, out)
+            }
+            Resolved::Unsatisfiable => {
+                out.extend(open.map(Output::Close));
+                let head = Head::new(416)
+                    .field("Content-Range", format_args!("bytes */{}", stat.size))
+                    .field("Content-Length", 0);
+                self.say(Buf::from(head.end(self.wall(now), self.last)), out);
+                self.done(now, out)
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        now: Instant,
+        head: Head,
+        open: Option<OpenId>,
+        parts: Vec<Part>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let head = head.end(self.wall(now), self.last);
+        self.go_on(now, Transfer::new(head, open, parts), out)
+    }
+}
+
+/// What keeps a browser from taking a file for a page of ours that may do more than be shown.
+fn safe(head: Head) -> Head {
+    head.field("X-Content-Type-Options", "nosniff")
+}
+
+fn content_range(span: &Span<u64>, size: u64) -> String {
+    format!("bytes {}-{}/{size}", span.start, span.end - 1)
+}
+
+fn single(stat: &Stat, name: &str, span: &Span<u64>) -> (Head, Vec<Part>) {
+    let head = Head::new(206)
+        .field("Content-Type", name)
+        .validators(stat)
+        .field("Content-Range", content_range(span, stat.size))
+        .field("Content-Length", span.end - span.start);
+    (safe(head), vec![Part::File(span.clone())])
+}
+
+/// Several ranges: `multipart/byteranges` (RFC 9110 §14.6).
+fn several(stat: &Stat, name: &str, spans: &[Span<u64>]) -> (Head, Vec<Part>) {
+    let mut parts = Vec::new();
+    for span in spans {
+        let range = content_range(span, stat.size);
+        let text =
+            format!("\r\n--{BOUNDARY}\r\nContent-Type: {name}\r\nContent-Range: {range}\r\n\r\n");
+        parts.push(Part::Bytes(Buf::from(text.into_bytes())));
+        parts.push(Part::File(span.clone()));
+    }
+    parts.push(Part::Bytes(Buf::from(format!("\r\n--{BOUNDARY}--\r\n").into_bytes())));
+    let length: u64 = parts.iter().map(Part::length).sum();
+    let head = Head::new(206)
+        .field("Content-Type", format_args!("multipart/byteranges; boundary={BOUNDARY}"))
+        .validators(stat)
+        .field("Content-Length", length);
+    (safe(head), parts)
+}
+
+/// A name as it stands in a link.
+pub(super) fn href(name: &[u8], directory: bool) -> String {
+    let slash = if directory { "/" } else { "" };
+    format!("{}{slash}", encode_component(name))
+}
+
+/// A date as people sort it.
+pub(super) fn iso(time: base::Time) -> String {
+    let text = date(time).to_string();
+    // "Sun, 09 Sep 2001 01:46:40 GMT": fixed places (RFC 9110 §5.6.7).
+    let months =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = months.iter().position(|month| *month == &text[8..11]).unwrap_or(0) + 1;
+    format!("{}-{month:02}-{}T{}Z", &text[12..16], &text[5..7], &text[17..25])
+}

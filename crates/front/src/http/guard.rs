@@ -1,0 +1,27 @@
+//! Who may ask: on loopback, nobody by way of a browser that shows somebody else's page.
+
+use wire::http::{Refusal, Request, refusal};
+
+/// Checks the host and the origin of a request.
+pub(super) fn check(request: &Request, local: bool) -> Result<(), Refusal> {
+    let host = request.host.as_deref().unwrap_or_default();
+    if local && !host.is_empty() && !is_loopback(host) {
+        return Err(refusal(403, "on this address the server is called localhost; use that name"));
+    }
+    match request.origin.as_deref() {
+        Some(origin) if origin.strip_prefix("http://") != Some(host) => {
+            Err(refusal(403, "pages of other servers may not use this one"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether a `Host` names this host by way of loopback, with or without a port.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _port)| name),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}

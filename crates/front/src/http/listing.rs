@@ -1,0 +1,265 @@
+//! A directory as a page for people or as JSON for programs.
+//!
+//! Up to [`SORT_MAX`] entries are gathered and sorted; of a larger directory the rest follows as
+//! it comes, so that memory stays bounded.
+
+use super::answer::Head;
+use super::get::{href, iso};
+use super::{Session, State};
+use crate::Output;
+use base::op::Entry;
+use base::{Buf, Error, Instant, Kind, Time};
+use std::fmt::Write as _;
+use tree::{Ask, OpenId, Reply};
+use wire::http::{Method, Request};
+
+/// Most entries that are sorted.
+const SORT_MAX: usize = 10_000;
+/// How many bytes of names are asked for at once.
+const PAGE: u32 = 64 << 10;
+/// How many bytes may be unsent before more entries are asked for.
+const AHEAD: usize = 256 << 10;
+
+/// A listing on its way.
+#[derive(Debug)]
+pub(super) struct Listing {
+    open: OpenId,
+    /// The path, for the heading.
+    title: String,
+    json: bool,
+    head_only: bool,
+    /// HTTP/1.0 knows no chunks: the end of the connection is the end of the body.
+    chunked: bool,
+    is_root: bool,
+    cookie: u64,
+    /// Gathered and not yet said.
+    entries: Vec<Entry>,
+    /// How many entries were said; the head is said with the first.
+    said: Option<usize>,
+    asking: bool,
+}
+
+impl Listing {
+    pub(super) fn new(request: &Request, open: OpenId) -> Listing {
+        let names = request.target.path.iter().map(|name| name.to_string() + "/");
+        Listing {
+            open,
+            title: names.fold("/".to_string(), |path, name| path + &name),
+            json: request.wants_json,
+            head_only: request.method == Method::Head,
+            chunked: request.is_1_1,
+            is_root: request.target.path.is_empty(),
+            cookie: 0,
+            entries: Vec::new(),
+            said: None,
+            asking: false,
+        }
+    }
+
+    /// Gives back the directory; whether a question is under way.
+    pub(super) fn forget(self, out: &mut Vec<Output>) -> bool {
+        out.push(Output::Close(self.open));
+        self.asking
+    }
+
+    fn frame(&self, text: &str) -> Vec<u8> {
+        if !self.chunked || text.is_empty() {
+            return text.as_bytes().to_vec();
+        }
+        format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
+    }
+
+    /// The entries gathered, as text.
+    fn take_rows(&mut self) -> String {
+        let mut entries = std::mem::take(&mut self.entries);
+        let rank = |entry: &Entry| (entry.kind != Kind::Directory, entry.name.clone());
+        entries.sort_by_cached_key(rank);
+        let mut text = String::new();
+        for entry in entries {
+            let first = self.said == Some(0);
+            self.said = self.said.map(|count| count + 1);
+            match self.json {
+                true => json_row(&entry, first, &mut text),
+                false => html_row(&entry, &mut text),
+            }
+        }
+        text
+    }
+
+    fn opening(&self) -> String {
+        if self.json {
+            return "[".to_string();
+        }
+        let title = escape(&self.title);
+        let parent = if self.is_root { "" } else { "<a href=\"../\">..</a>" };
+        format!("{PAGE_TOP}<title>{title}</title></head><body><h1>{title}</h1><main>{parent}\n")
+    }
+
+    fn closing(&self) -> &'static str {
+        if self.json { "\n]\n" } else { "</main></body></html>\n" }
+    }
+}
+
+const PAGE_TOP: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+<style>:root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;\
+margin:0 auto;padding:1rem}h1{font-size:1.1rem;overflow-wrap:anywhere}main{display:grid}\
+a{display:grid;grid-template-columns:1fr auto;gap:0 1rem;padding:.5rem .25rem;\
+border-top:1px solid #8884;text-decoration:none;overflow-wrap:anywhere}\
+a:hover,a:focus{background:#8882}small{opacity:.7;white-space:nowrap}</style>";
+
+fn html_row(entry: &Entry, text: &mut String) {
+    let directory = entry.kind == Kind::Directory;
+    let link = escape(&href(entry.name.as_bytes(), directory));
+    let name = escape(&entry.name.to_string());
+    let slash = if directory { "/" } else { "" };
+    let detail = match (&entry.stat, entry.kind) {
+        (Some(stat), Kind::File) => format!("{} · {}", size(stat.size), minute(stat.modified)),
+        (Some(stat), _) => minute(stat.modified),
+        (None, _) => String::new(),
+    };
+    writeln!(text, "<a href=\"{link}\">{name}{slash}<small>{detail}</small></a>")
+        .expect("a string");
+}
+
+fn json_row(entry: &Entry, first: bool, text: &mut String) {
+    let comma = if first { "\n" } else { ",\n" };
+    let name = serde_json::Value::from(entry.name.to_string());
+    let kind = match entry.kind {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "symlink",
+        Kind::Fifo => "fifo",
+        Kind::Socket => "socket",
+        Kind::CharDevice => "char-device",
+        Kind::BlockDevice => "block-device",
+    };
+    let link = href(entry.name.as_bytes(), entry.kind == Kind::Directory);
+    write!(text, "{comma}{{\"name\":{name},\"href\":\"{link}\",\"type\":\"{kind}\"")
+        .expect("a string");
+    if let Some(stat) = &entry.stat {
+        let date = iso(stat.modified);
+        write!(text, ",\"size\":{},\"modified\":\"{date}\"", stat.size).expect("a string");
+    }
+    text.push('}');
+}
+
+fn minute(time: Time) -> String {
+    iso(time)[..16].replace('T', " ")
+}
+
+/// A size as people read it.
+fn size(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && value < 10.0);
+    format!("{value:.digits$} {}", units[unit])
+}
+
+/// Text as it stands in HTML.
+fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            plain => safe.push(plain),
+        }
+    }
+    safe
+}
+
+impl Session {
+    /// Asks for more entries, if the client has taken what was said.
+    pub(super) fn list_on(
+        &mut self,
+        now: Instant,
+        mut listing: Listing,
+        out: &mut Vec<Output>,
+    ) -> State {
+        if listing.head_only {
+            let head = self.listing_head(now, &mut listing);
+            self.say(Buf::from(head), out);
+            listing.forget(out);
+            return self.done(now, out);
+        }
+        if !listing.asking && self.unsent <= AHEAD {
+            listing.asking = true;
+            let (open, cookie) = (listing.open, listing.cookie);
+            self.ask(Ask::List { open, cookie, bytes_max: PAGE, with_stat: true }, out);
+        }
+        State::Listing(listing)
+    }
+
+    pub(super) fn listed(
+        &mut self,
+        now: Instant,
+        mut listing: Listing,
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        listing.asking = false;
+        match reply {
+            Ok(Reply::Entries(entries)) if entries.is_empty() => {
+                self.say_entries(now, &mut listing, out);
+                let mut end = listing.frame(listing.closing());
+                end.extend_from_slice(if listing.chunked { b"0\r\n\r\n" } else { b"" });
+                self.say(Buf::from(end), out);
+                listing.forget(out);
+                self.done(now, out)
+            }
+            Ok(Reply::Entries(entries)) => {
+                listing.cookie = entries.last().map_or(listing.cookie, |entry| entry.cookie);
+                listing.entries.extend(entries);
+                if listing.said.is_some() || listing.entries.len() >= SORT_MAX {
+                    self.say_entries(now, &mut listing, out);
+                }
+                self.list_on(now, listing, out)
+            }
+            Err(error) if listing.said.is_none() => {
+                listing.forget(out);
+                self.fail(now, super::answer::status(error), out)
+            }
+            Ok(_) | Err(_) => {
+                listing.forget(out);
+                self.hang_up("the directory could not be read to its end", out)
+            }
+        }
+    }
+
+    fn say_entries(&mut self, now: Instant, listing: &mut Listing, out: &mut Vec<Output>) {
+        let mut text = String::new();
+        let mut bytes = Vec::new();
+        if listing.said.is_none() {
+            bytes = self.listing_head(now, listing);
+            text = listing.opening();
+        }
+        text += &listing.take_rows();
+        bytes.extend(listing.frame(&text));
+        self.say(Buf::from(bytes), out);
+    }
+
+    fn listing_head(&mut self, now: Instant, listing: &mut Listing) -> Vec<u8> {
+        listing.said = Some(0);
+        let kind = if listing.json { "application/json" } else { "text/html; charset=utf-8" };
+        let mut head = Head::new(200)
+            .field("Content-Type", kind)
+            .field("Vary", "Accept")
+            .field("X-Content-Type-Options", "nosniff")
+            .field("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
+        if listing.chunked {
+            head = head.field("Transfer-Encoding", "chunked");
+        } else {
+            self.last = true;
+        }
+        head.end(self.wall(now), self.last)
+    }
+}

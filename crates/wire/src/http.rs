@@ -1,0 +1,259 @@
+//! HTTP/1.1 on the wire (RFC 9110, RFC 9112): request heads in, response heads out.
+//!
+//! Tokens are found by `httparse`; here they become a [`Request`] that cannot be wrong, or a
+//! [`Refusal`] with the status it deserves. What two parsers could understand differently (two
+//! lengths, a length beside chunks, an unknown coding) is refused, so nothing can be smuggled.
+
+mod chunk;
+mod condition;
+mod range;
+mod target;
+
+#[cfg(test)]
+mod tests;
+
+pub use chunk::{Chunks, Piece};
+pub use condition::{Conditions, Tags, Verdict};
+pub use range::{Range, Ranges, Resolved};
+pub use target::{Target, encode_component};
+
+use base::Time;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Longest request head, bytes.
+pub const HEAD_MAX: usize = 16 << 10;
+/// Most header fields.
+pub const FIELDS_MAX: usize = 100;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The representation.
+    Get,
+    /// What `Get` would say of it.
+    Head,
+    /// Replace or make it.
+    Put,
+    /// Remove it.
+    Delete,
+    /// What can be asked.
+    Options,
+}
+
+/// How the body of a request is delimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// There is none.
+    None,
+    /// By its length.
+    Length(u64),
+    /// In chunks.
+    Chunked,
+}
+
+/// A request head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What is asked for.
+    pub method: Method,
+    /// Of what.
+    pub target: Target,
+    /// Whether the client speaks HTTP/1.1 and not 1.0.
+    pub is_1_1: bool,
+    /// Whether the connection is wanted for more.
+    pub keep_alive: bool,
+    /// The server's name, as the client knows it.
+    pub host: Option<String>,
+    /// The page that made a browser ask.
+    pub origin: Option<String>,
+    /// How the body is delimited.
+    pub body: Body,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    /// Whether JSON is preferred to HTML.
+    pub wants_json: bool,
+    /// Which parts are wanted.
+    pub ranges: Option<Ranges>,
+    /// Under which conditions.
+    pub conditions: Conditions,
+}
+
+/// Why a request is refused: status and one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status code.
+    pub status: u16,
+    /// What to do about it.
+    pub reason: &'static str,
+}
+
+/// A refusal with this status and reason.
+pub const fn refusal(status: u16, reason: &'static str) -> Refusal {
+    Refusal { status, reason }
+}
+
+/// Parses the request head at the start of `bytes`: `None` while it is incomplete, else the
+/// request and the length of the head.
+///
+/// # Errors
+/// Whatever cannot be understood without doubt; the connection has to be closed then.
+pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut head = httparse::Request::new(&mut fields);
+    let window = &bytes[..bytes.len().min(HEAD_MAX)];
+    match head.parse(window) {
+        Ok(httparse::Status::Complete(length)) => Ok(Some((request(&head)?, length))),
+        Ok(httparse::Status::Partial) if bytes.len() >= HEAD_MAX => {
+            Err(refusal(431, "the request head is longer than 16 KiB"))
+        }
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(httparse::Error::TooManyHeaders) => {
+            Err(refusal(431, "the request has more than 100 header fields"))
+        }
+        Err(httparse::Error::Version) => Err(refusal(505, "speak HTTP/1.1")),
+        Err(_) => Err(refusal(400, "the request head cannot be understood")),
+    }
+}
+
+fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
+    let method = match head.method.unwrap_or_default() {
+        "GET" => Method::Get,
+        "HEAD" => Method::Head,
+        "PUT" => Method::Put,
+        "DELETE" => Method::Delete,
+        "OPTIONS" => Method::Options,
+        _unknown => return Err(refusal(501, "this server knows GET, HEAD, PUT and DELETE")),
+    };
+    let is_1_1 = head.version == Some(1);
+    let fields = Fields(head.headers);
+    let (target, authority) = Target::parse(head.path.unwrap_or_default())?;
+    let host = authority.map_or_else(|| fields.one("host"), |host| Ok(Some(host)))?;
+    if host.is_none() && is_1_1 {
+        return Err(refusal(400, "a request of HTTP/1.1 needs a Host field"));
+    }
+    let text = |value: &str| value.to_string();
+    let wants_json = fields.all("accept").any(|value| value.contains("application/json"));
+    Ok(Request {
+        method,
+        target,
+        is_1_1,
+        keep_alive: keep_alive(&fields, is_1_1),
+        host: host.map(text),
+        origin: fields.one("origin")?.map(text),
+        body: body(&fields, is_1_1)?,
+        expects_continue: expects_continue(&fields, is_1_1)?,
+        wants_json,
+        ranges: fields.one("range")?.and_then(Ranges::parse),
+        conditions: Conditions::parse(&fields)?,
+    })
+}
+
+/// The header fields of a request, by name whatever its case.
+pub(crate) struct Fields<'a>(&'a [httparse::Header<'a>]);
+
+impl<'a> Fields<'a> {
+    /// All values of a field.
+    pub(crate) fn all(&self, name: &'a str) -> impl Iterator<Item = &'a str> + '_ {
+        let fields = self.0.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
+        // What is not text cannot be meant by any field that is looked at here.
+        fields.map(|field| std::str::from_utf8(field.value).unwrap_or("\u{fffd}").trim())
+    }
+
+    /// The value of a field that may stand once.
+    pub(crate) fn one(&self, name: &'a str) -> Result<Option<&'a str>, Refusal> {
+        let mut values = self.all(name);
+        let first = values.next();
+        match values.next() {
+            None => Ok(first),
+            Some(_) => Err(refusal(400, "a header field that may stand once stands twice")),
+        }
+    }
+
+    /// The elements of a field that is a list.
+    pub(crate) fn list(&self, name: &'a str) -> impl Iterator<Item = &'a str> + '_ {
+        self.all(name).flat_map(|value| value.split(',')).map(str::trim)
+    }
+}
+
+fn keep_alive(fields: &Fields<'_>, is_1_1: bool) -> bool {
+    let says =
+        |word: &str| fields.list("connection").any(|option| option.eq_ignore_ascii_case(word));
+    if is_1_1 { !says("close") } else { says("keep-alive") }
+}
+
+/// How long the body is (RFC 9112 §6.3); anything doubtful is refused (§11.2).
+fn body(fields: &Fields<'_>, is_1_1: bool) -> Result<Body, Refusal> {
+    let coding = fields.one("transfer-encoding")?;
+    let length = fields.one("content-length")?;
+    match (coding, length) {
+        (None, None) => Ok(Body::None),
+        (Some(_), Some(_)) => {
+            Err(refusal(400, "a length and a transfer coding exclude each other"))
+        }
+        (Some(_), None) if !is_1_1 => Err(refusal(400, "HTTP/1.0 has no transfer codings")),
+        (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => Ok(Body::Chunked),
+        (Some(_), None) => Err(refusal(501, "the only transfer coding known is chunked")),
+        (None, Some(digits)) => {
+            let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+            let length = plain.then(|| digits.parse().ok()).flatten();
+            match length {
+                None => Err(refusal(400, "the content length is no number")),
+                Some(0) => Ok(Body::None),
+                Some(length) => Ok(Body::Length(length)),
+            }
+        }
+    }
+}
+
+fn expects_continue(fields: &Fields<'_>, is_1_1: bool) -> Result<bool, Refusal> {
+    match fields.one("expect")? {
+        Some(value) if value.eq_ignore_ascii_case("100-continue") => Ok(is_1_1),
+        Some(_) => Err(refusal(417, "the only expectation known is 100-continue")),
+        None => Ok(false),
+    }
+}
+
+/// The standard words for a status code.
+pub fn status_text(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        200 => "OK",
+        201 => "Created",
+        204 => "No Content",
+        206 => "Partial Content",
+        301 => "Moved Permanently",
+        304 => "Not Modified",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        507 => "Insufficient Storage",
+        _other => "Unknown",
+    }
+}
+
+/// A date as HTTP writes it (RFC 9110 §5.6.7); what HTTP cannot write becomes 1970.
+pub fn date(time: Time) -> httpdate::HttpDate {
+    const YEAR_9999: u64 = 253_402_300_799;
+    let secs = u64::try_from(time.secs).unwrap_or(0).min(YEAR_9999);
+    httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(secs))
+}
+
+/// Reads a date as HTTP writes it.
+pub fn parse_date(text: &str) -> Option<Time> {
+    let date: SystemTime = httpdate::parse_http_date(text).ok()?;
+    let secs = date.duration_since(UNIX_EPOCH).ok()?.as_secs();
+    Some(Time::from_secs(i64::try_from(secs).ok()?))
+}

@@ -1,0 +1,75 @@
+//! Chunked bodies (RFC 9112 §7.1).
+
+use super::{Refusal, refusal};
+
+/// Longest line of a chunk's size, with extensions, and of a trailer field, bytes.
+const LINE_MAX: usize = 4096;
+
+/// Where in a chunked body the next byte is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Chunks {
+    /// In the line that says how long the next chunk is.
+    #[default]
+    Size,
+    /// In a chunk of which so many bytes are left.
+    Data(u64),
+    /// In the line end behind a chunk.
+    DataEnd,
+    /// In the trailer.
+    Trailer,
+    /// Behind the body.
+    Done,
+}
+
+/// What the front of some bytes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// So many bytes of framing.
+    Framing(usize),
+    /// So many bytes of data.
+    Data(usize),
+    /// Not enough to tell.
+    Incomplete,
+    /// The body has ended.
+    End,
+}
+
+impl Chunks {
+    /// What the front of `bytes` is, and where the byte behind it stands.
+    ///
+    /// # Errors
+    /// Framing that is wrong or too long; the connection has to be closed then.
+    pub fn next(self, bytes: &[u8]) -> Result<(Piece, Chunks), Refusal> {
+        const WRONG: Refusal = refusal(400, "the chunks of the body cannot be understood");
+        Ok(match self {
+            Chunks::Size => match httparse::parse_chunk_size(&bytes[..bytes.len().min(LINE_MAX)]) {
+                Ok(httparse::Status::Complete((length, 0))) => {
+                    (Piece::Framing(length), Chunks::Trailer)
+                }
+                Ok(httparse::Status::Complete((length, size))) => {
+                    (Piece::Framing(length), Chunks::Data(size))
+                }
+                Ok(httparse::Status::Partial) if bytes.len() < LINE_MAX => {
+                    (Piece::Incomplete, self)
+                }
+                Ok(httparse::Status::Partial) | Err(_) => return Err(WRONG),
+            },
+            Chunks::Data(_) if bytes.is_empty() => (Piece::Incomplete, self),
+            Chunks::Data(left) => {
+                let length = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+                let left = left - length as u64;
+                (Piece::Data(length), if left == 0 { Chunks::DataEnd } else { Chunks::Data(left) })
+            }
+            Chunks::DataEnd if bytes.len() < 2 => (Piece::Incomplete, self),
+            Chunks::DataEnd if bytes.starts_with(b"\r\n") => (Piece::Framing(2), Chunks::Size),
+            Chunks::DataEnd => return Err(WRONG),
+            Chunks::Trailer => match bytes.windows(2).position(|pair| pair == b"\r\n") {
+                Some(0) => (Piece::Framing(2), Chunks::Done),
+                Some(length) if length < LINE_MAX => (Piece::Framing(length + 2), self),
+                None if bytes.len() < LINE_MAX => (Piece::Incomplete, self),
+                Some(_) | None => return Err(WRONG),
+            },
+            Chunks::Done => (Piece::End, self),
+        })
+    }
+}

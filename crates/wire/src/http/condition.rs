@@ -1,0 +1,110 @@
+//! Conditional requests (RFC 9110 §13).
+
+use super::{Fields, Method, Refusal, parse_date, refusal};
+use base::Time;
+
+/// A list of entity tags, or any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tags {
+    /// `*`: whatever there is.
+    Any,
+    /// One of these; weak ones with their `W/`.
+    OneOf(Vec<String>),
+}
+
+/// The conditions of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    if_match: Option<Tags>,
+    if_none_match: Option<Tags>,
+    if_modified_since: Option<Time>,
+    if_unmodified_since: Option<Time>,
+    if_range: Option<String>,
+}
+
+/// What conditions lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Do what is asked for.
+    Go,
+    /// Say that nothing has changed (304).
+    NotModified,
+    /// Refuse (412).
+    Failed,
+}
+
+impl Conditions {
+    pub(super) fn parse(fields: &Fields<'_>) -> Result<Conditions, Refusal> {
+        Ok(Conditions {
+            if_match: tags(fields, "if-match")?,
+            if_none_match: tags(fields, "if-none-match")?,
+            if_modified_since: fields.one("if-modified-since")?.and_then(parse_date),
+            if_unmodified_since: fields.one("if-unmodified-since")?.and_then(parse_date),
+            if_range: fields.one("if-range")?.map(str::to_string),
+        })
+    }
+
+    /// Whether there are any that concern more than the range.
+    pub fn is_empty(&self) -> bool {
+        let Conditions { if_match, if_none_match, if_modified_since, if_unmodified_since, .. } =
+            self;
+        if_match.is_none()
+            && if_none_match.is_none()
+            && if_modified_since.is_none()
+            && if_unmodified_since.is_none()
+    }
+
+    /// Judges by what is there: its tag and date, or `None` (§13.2.2 gives the order).
+    pub fn judge(&self, method: Method, there: Option<(&str, Time)>) -> Verdict {
+        let reads = matches!(method, Method::Get | Method::Head);
+        let strong = |tags: &Tags| there.is_some_and(|(tag, _)| tags.matches(tag, false));
+        let weak = |tags: &Tags| there.is_some_and(|(tag, _)| tags.matches(tag, true));
+        let newer = |since: Time| there.is_some_and(|(_, date)| date.secs > since.secs);
+        match (&self.if_match, self.if_unmodified_since) {
+            (Some(tags), _) if !strong(tags) => return Verdict::Failed,
+            (None, Some(since)) if newer(since) => return Verdict::Failed,
+            (Some(_), _) | (None, _) => {}
+        }
+        match (&self.if_none_match, self.if_modified_since) {
+            (Some(tags), _) if weak(tags) && reads => Verdict::NotModified,
+            (Some(tags), _) if weak(tags) => Verdict::Failed,
+            (None, Some(since)) if reads && there.is_some() && !newer(since) => {
+                Verdict::NotModified
+            }
+            (Some(_), _) | (None, _) => Verdict::Go,
+        }
+    }
+
+    /// Whether the range asked for still makes sense (§13.1.5).
+    pub fn range_applies(&self, tag: &str, date: Time) -> bool {
+        match &self.if_range {
+            None => true,
+            Some(text) if text.starts_with('"') => text == tag,
+            Some(text) => parse_date(text).is_some_and(|since| since.secs == date.secs),
+        }
+    }
+}
+
+impl Tags {
+    fn matches(&self, tag: &str, weakly: bool) -> bool {
+        match self {
+            Tags::Any => true,
+            Tags::OneOf(tags) => tags.iter().any(|candidate| match candidate.strip_prefix("W/") {
+                Some(opaque) => weakly && opaque == tag,
+                None => candidate == tag,
+            }),
+        }
+    }
+}
+
+/// Our tags hold no comma, so a list can be split at commas: a foreign tag that is torn apart
+/// matches nothing, as it should.
+fn tags<'a>(fields: &Fields<'a>, name: &'a str) -> Result<Option<Tags>, Refusal> {
+    let all: Vec<&str> = fields.list(name).filter(|tag| !tag.is_empty()).collect();
+    match all[..] {
+        [] => Ok(None),
+        ["*"] => Ok(Some(Tags::Any)),
+        _ if all.contains(&"*") => Err(refusal(400, "* stands beside entity tags")),
+        _ => Ok(Some(Tags::OneOf(all.into_iter().map(str::to_string).collect()))),
+    }
+}

@@ -1,0 +1,67 @@
+//! The target of a request: a path, decoded and taken apart.
+
+use super::{Refusal, refusal};
+use base::Name;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
+
+/// Longest target, bytes.
+const TARGET_MAX: usize = 8 << 10;
+
+/// A path from the root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Its components; none is `.` or `..`.
+    pub path: Vec<Name>,
+    /// Whether it ends in a slash (or is the root), as the path of a directory should.
+    pub slash: bool,
+}
+
+/// What stands for itself in a path: RFC 3986's unreserved characters.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A component of a path as it stands in a URL.
+pub fn encode_component(name: &[u8]) -> percent_encoding::PercentEncode<'_> {
+    percent_encode(name, ESCAPED)
+}
+
+impl Target {
+    /// Takes a target apart: its path, and the host if it names one.
+    pub(super) fn parse(text: &str) -> Result<(Target, Option<&str>), Refusal> {
+        if text.len() > TARGET_MAX {
+            return Err(refusal(414, "the path is longer than 8 KiB"));
+        }
+        if text == "*" {
+            return Ok((Target::default(), None));
+        }
+        let (host, path) = match text.strip_prefix("http://") {
+            Some(rest) => {
+                let slash = rest.find('/').unwrap_or(rest.len());
+                (Some(&rest[..slash]), if slash < rest.len() { &rest[slash..] } else { "/" })
+            }
+            None => (None, text),
+        };
+        if !path.starts_with('/') {
+            return Err(refusal(400, "the path does not start with a slash"));
+        }
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let parts = path.split('/').filter(|part| !part.is_empty());
+        let names = parts.map(component).collect::<Result<Vec<Name>, Refusal>>()?;
+        Ok((Target { path: names, slash: path.ends_with('/') }, host))
+    }
+
+    /// The path as it stands in a URL, without a slash at the end.
+    pub fn encoded(&self) -> String {
+        let parts = self.path.iter().map(|name| encode_component(name.as_bytes()).to_string());
+        parts.fold(String::new(), |path, part| path + "/" + &part)
+    }
+}
+
+fn component(text: &str) -> Result<Name, Refusal> {
+    let bytes: Vec<u8> = percent_decode(text.as_bytes()).collect();
+    match Name::new(&bytes) {
+        Ok(name) if name.plain() => Ok(name),
+        Ok(_dots) => Err(refusal(400, "the path has . or .. as a component")),
+        Err(base::Error::NameTooLong) => Err(refusal(414, "a name in the path is too long")),
+        Err(_) => Err(refusal(400, "a name in the path holds a slash or a zero byte")),
+    }
+}

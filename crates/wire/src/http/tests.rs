@@ -1,0 +1,125 @@
+use super::*;
+use base::rng::seeded;
+
+fn get(extra: &str) -> Result<Request, Refusal> {
+    let text = format!("GET /a%20b/c?q HTTP/1.1\r\nHost: localhost\r\n{extra}\r\n");
+    parse(text.as_bytes()).map(|parsed| parsed.unwrap().0)
+}
+
+#[test]
+fn a_head_becomes_a_request() {
+    let request = get("Range: bytes=0-4,-2\r\nAccept: application/json\r\n").unwrap();
+    assert_eq!(request.target.encoded(), "/a%20b/c");
+    assert!(request.keep_alive && request.wants_json && !request.target.slash);
+    let resolved = request.ranges.unwrap().resolve(10);
+    assert_eq!(resolved, Resolved::Parts(vec![0..5, 8..10]));
+    assert_eq!(parse(b"GET / HT"), Ok(None));
+}
+
+#[test]
+fn what_could_be_smuggled_is_refused() {
+    let status = |extra: &str| get(extra).unwrap_err().status;
+    assert_eq!(status("Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"), 400);
+    assert_eq!(status("Content-Length: 3\r\nContent-Length: 3\r\n"), 400);
+    assert_eq!(status("Content-Length: +3\r\n"), 400);
+    assert_eq!(status("Transfer-Encoding: gzip, chunked\r\n"), 501);
+    assert_eq!(status("Transfer-Encoding : chunked\r\n"), 400);
+    assert_eq!(status("X: a\r\n b\r\n"), 400);
+    assert_eq!(status("Host: other\r\n"), 400);
+    let parse = |text: &str| super::parse(text.as_bytes()).unwrap_err().status;
+    assert_eq!(parse("GET / HTTP/1.1\r\n\r\n"), 400);
+    assert_eq!(parse("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
+    assert_eq!(parse("BREW / HTTP/1.1\r\nHost: x\r\n\r\n"), 501);
+    assert_eq!(parse("GET / HTTP/3.1\r\nHost: x\r\n\r\n"), 505);
+    assert_eq!(parse(&format!("GET / HTTP/1.1\r\nX: {}", "y".repeat(HEAD_MAX))), 431);
+}
+
+#[test]
+fn tricks_with_paths_are_refused() {
+    for path in ["/../x", "/a/%2e%2e/b", "/a%2fb", "/a%00", "x", "/."] {
+        let text = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(parse(text.as_bytes()).unwrap_err().status, 400, "{path}");
+    }
+    let text = b"GET http://h:1//a/ HTTP/1.1\r\nHost: ignored\r\n\r\n";
+    let (request, _) = parse(text).unwrap().unwrap();
+    assert_eq!(request.host.as_deref(), Some("h:1"));
+    assert_eq!((request.target.encoded().as_str(), request.target.slash), ("/a", true));
+}
+
+#[test]
+fn ranges_that_ask_for_too_much_get_everything() {
+    let ranges = |text: &str| Ranges::parse(text).map(|ranges| ranges.resolve(100));
+    assert_eq!(ranges("bytes=200-"), Some(Resolved::Unsatisfiable));
+    assert_eq!(ranges("bytes=90-200"), Some(Resolved::Parts(vec![90..100])));
+    assert_eq!(ranges("bytes=0-,0-"), Some(Resolved::Whole));
+    assert_eq!(ranges("bytes=5-2"), None);
+    assert_eq!(ranges("lines=1-2"), None);
+    assert_eq!(ranges(&format!("bytes={}", "0-0,".repeat(65))), None);
+}
+
+#[test]
+fn conditions_are_judged_in_the_rfcs_order() {
+    let there = Some(("\"t\"", Time::from_secs(1_000_000_000)));
+    let judge = |extra: &str, method| get(extra).unwrap().conditions.judge(method, there);
+    let same = "If-None-Match: W/\"t\"\r\n";
+    assert_eq!(judge(same, Method::Get), Verdict::NotModified);
+    assert_eq!(judge(same, Method::Put), Verdict::Failed);
+    assert_eq!(judge("If-Match: W/\"t\"\r\n", Method::Get), Verdict::Failed);
+    assert_eq!(judge("If-Match: \"x\", \"t\"\r\n", Method::Put), Verdict::Go);
+    let since = "If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT\r\n";
+    assert_eq!(judge(since, Method::Get), Verdict::NotModified);
+    let other = format!("If-None-Match: \"x\"\r\n{since}");
+    assert_eq!(judge(&other, Method::Get), Verdict::Go);
+    let none = get("If-None-Match: *\r\n").unwrap().conditions;
+    assert_eq!(none.judge(Method::Put, None), Verdict::Go);
+}
+
+fn unchunk(mut bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let (mut place, mut data) = (Chunks::Size, Vec::new());
+    loop {
+        let (piece, next) = place.next(bytes)?;
+        place = next;
+        match piece {
+            Piece::Framing(n) => bytes = &bytes[n..],
+            Piece::Data(n) => {
+                data.extend(&bytes[..n]);
+                bytes = &bytes[n..];
+            }
+            Piece::Incomplete | Piece::End => return Ok(data),
+        }
+    }
+}
+
+#[test]
+fn chunks_are_joined() {
+    assert_eq!(unchunk(b"3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nT: v\r\n\r\n").unwrap(), b"abcde");
+    assert_eq!(unchunk(b"3\r\nabcX\r\n").unwrap_err().status, 400);
+    assert_eq!(unchunk(b"zz\r\n").unwrap_err().status, 400);
+}
+
+/// Any bytes parse to a request, to a wish for more, or to a refusal; never to a panic.
+#[test]
+fn nothing_makes_the_parsers_panic() {
+    let seeds: [&[u8]; 3] = [
+        b"PUT /a%20/b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nIf-Match: \"a\"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nRange: bytes=1-2,-3\r\nIf-Range: \"q\"\r\n\r\n",
+        b"5\r\nhello\r\n0\r\nTrailer: x\r\n\r\n",
+    ];
+    for seed in 0..20_000 {
+        let mut rng = seeded(seed);
+        let mut bytes = seeds[rng.usize(0..3)].to_vec();
+        for _ in 0..rng.usize(1..6) {
+            let at = rng.usize(0..bytes.len());
+            match rng.u8(0..3) {
+                0 => bytes[at] = rng.u8(..),
+                1 => bytes.truncate(at.max(1)),
+                _insert => bytes.insert(at, rng.u8(..)),
+            }
+        }
+        if let Ok(Some((request, length))) = parse(&bytes) {
+            assert!(length <= bytes.len());
+            assert!(request.target.path.iter().all(base::Name::plain));
+        }
+        let _ = unchunk(&bytes);
+    }
+}
