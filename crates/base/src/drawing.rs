@@ -5,10 +5,12 @@
 //! (`cargo xtask machines`) rewrites the file.
 
 use crate::{Automaton, Instant};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write as _};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
+use std::sync::Once;
 
 /// The rows seen so far, in the order of samples.
 #[derive(Debug, Default)]
@@ -23,32 +25,61 @@ pub fn variant<T: Debug>(value: &T) -> String {
     text.split(['(', ' ', '{']).next().unwrap_or_default().to_string()
 }
 
+/// Runs `step`; `false`: it panicked. Panics of this thread are not printed meanwhile.
+fn quietly(step: impl FnOnce()) -> bool {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                usual(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(step));
+    QUIET.set(false);
+    result.is_ok()
+}
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
 impl Drawing {
     /// Steps `machine` (a sample state) with `input`; records the row unless the code says that
     /// the pair cannot happen. `state` tells a machine's state in one word.
-    pub fn sample<M, I: Debug>(
+    pub fn sample<M>(&mut self, machine: M, input: M::Input, state: impl Fn(&M) -> String)
+    where
+        M: Automaton,
+        M::Input: Debug,
+        M::Output: Debug,
+    {
+        self.sample_as(&variant(&input), machine, input, state);
+    }
+
+    /// The same, for an input whose variant's name would not tell it from others.
+    pub fn sample_as<M>(
         &mut self,
+        label: &str,
         mut machine: M,
-        input: I,
+        input: M::Input,
         state: impl Fn(&M) -> String,
-        convert: impl FnOnce(I) -> M::Input,
     ) where
         M: Automaton,
         M::Output: Debug,
     {
-        let (before, label) = (state(&machine), variant(&input));
+        let before = state(&machine);
         let mut out = Vec::new();
-        let hook = panic::take_hook();
-        panic::set_hook(Box::new(|_| {}));
-        let stepped = panic::catch_unwind(AssertUnwindSafe(|| {
+        // Impossible pairs panic by design; their messages would only confuse.
+        let stepped = quietly(|| {
             machine.check();
-            machine.step(Instant(0), convert(input), &mut out);
+            machine.step(Instant(0), input, &mut out);
             machine.check();
-        }));
-        panic::set_hook(hook);
-        if stepped.is_ok() {
+        });
+        if stepped {
             let asks: Vec<String> = out.iter().map(variant).collect();
-            self.row(&before, &label, &state(&machine), &asks.join(", "));
+            self.row(&before, label, &state(&machine), &asks.join(", "));
         }
     }
 
@@ -60,7 +91,7 @@ impl Drawing {
         }
     }
 
-    /// The table and the graph as Markdown.
+    /// The table and the graph as Markdown. What neither moves nor asks is left out of the graph.
     pub fn markdown(&self) -> String {
         let mut text = String::from("| state | input | next | asks for |\n|---|---|---|---|\n");
         for [state, input, next, asks] in &self.rows {
@@ -68,8 +99,9 @@ impl Drawing {
         }
         text.push_str("\n```mermaid\nstateDiagram-v2\n");
         let mut arrows = BTreeSet::new();
-        for [state, input, next, _] in &self.rows {
-            if arrows.insert([state, input, next]) {
+        for [state, input, next, asks] in &self.rows {
+            let idle = state == next && asks.is_empty();
+            if !idle && arrows.insert([state, input, next]) {
                 writeln!(text, "    {state} --> {next}: {input}").expect("a string");
             }
         }

@@ -139,7 +139,6 @@ pub enum SetTime {
     At(Time),
 }
 
-
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {

@@ -400,6 +400,9 @@ impl Session {
         self.last = true;
         self.say_error(now, refusal, out);
         self.input = Buf::default();
+        if self.last_byte_came {
+            return self.hang_up("refused", out);
+        }
         State::Discarding { until: now + DISCARD_TIME, left: DISCARD_MAX }
     }
 

@@ -1,1 +1,335 @@
+use super::*;
+use base::drawing::{Drawing, variant};
+use base::{Kind, Stat};
+use expect_test::expect;
+use tree::{NodeId, OpenId};
 
+fn export() -> Export {
+    Export {
+        root: NodeId(0),
+        device: 1,
+        path: Vec::new(),
+        wall: Time::from_secs(0),
+        limits: crate::Limits::default(),
+        http_write: true,
+    }
+}
+
+fn session() -> Session {
+    Session::new(export(), Identity::Fixed(Caller::Server), true)
+}
+
+fn file(size: u64) -> Stat {
+    Stat { kind: Kind::File, inode: 7, size, mode: 0o644, ..Stat::default() }
+}
+
+/// A client and a tree in one: says requests, answers questions, and writes down what it sees.
+struct Lab {
+    session: Session,
+    text: String,
+    sent: usize,
+}
+
+impl Lab {
+    fn new() -> Lab {
+        Lab { session: session(), text: String::new(), sent: 0 }
+    }
+
+    fn step(&mut self, label: &str, input: Input) {
+        let mut out = Vec::new();
+        self.session.step(Instant(0), input, &mut out);
+        self.session.check();
+        let said = |o: &Output| if let Output::Send(bytes) = o { bytes.len() } else { 0 };
+        self.sent += out.iter().map(said).sum::<usize>();
+        let out: Vec<String> = out.iter().map(show).collect();
+        self.text += &format!("{label}: {}\n", out.join(", "));
+    }
+
+    fn say(&mut self, text: &str) {
+        let label = text.lines().next().unwrap_or_default().to_string();
+        self.step(&label, Input::Received(Buf::from(text.as_bytes())));
+    }
+
+    fn get(&mut self, fields: &str) {
+        self.say(&format!("GET /f HTTP/1.1\r\nHost: localhost:8080\r\n{fields}\r\n"));
+    }
+
+    fn answer(&mut self, reply: Result<Reply, Error>) {
+        let label = reply.as_ref().map_or_else(|error| format!("{error:?}"), variant);
+        self.step(&format!("<- {label}"), Input::Answered(CALL, reply));
+    }
+
+    fn take(&mut self) {
+        let sent = std::mem::take(&mut self.sent);
+        self.step("sent", Input::Sent(sent));
+    }
+}
+
+fn show(output: &Output) -> String {
+    match output {
+        Output::Ask(call, request) => match &request.ask {
+            Ask::Read { offset, count, .. } => format!("ask {} Read {offset}+{count}", call.0),
+            ask => format!("ask {} {}", call.0, variant(ask)),
+        },
+        Output::Send(bytes) => {
+            let text = String::from_utf8_lossy(bytes);
+            let first = text.lines().next().unwrap_or_default();
+            if first.starts_with("HTTP/") {
+                let body = text.split_once("\r\n\r\n").map_or(0, |(_, body)| body.len());
+                format!("say \"{}\" +{body}", &first[9..])
+            } else {
+                format!("say {} bytes", bytes.len())
+            }
+        }
+        Output::Release(node) => format!("release {}", node.0),
+        Output::Close(open) => format!("close {}", open.0),
+        Output::Cancel(call) => format!("cancel {}", call.0),
+        Output::Hangup(reason) => format!("hang up: {reason}"),
+    }
+}
+
+fn fetched(size: u64, data: usize, open: Option<u64>) -> Result<Reply, Error> {
+    let mut buf = Buf::with_room(HEADROOM as usize, data);
+    buf.extend(&vec![b'x'; data]);
+    Ok(Reply::Fetched(file(size), buf, open.map(OpenId)))
+}
+
+fn data(count: usize) -> Result<Reply, Error> {
+    Ok(Reply::Data(Buf::from(vec![b'y'; count])))
+}
+
+#[test]
+fn a_small_file_leaves_with_its_head_and_pipelined_requests_in_order() {
+    let mut lab = Lab::new();
+    let two = "GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2);
+    lab.say(&two);
+    lab.answer(fetched(3, 3, None));
+    lab.answer(Err(Error::NotFound));
+    lab.step("end", Input::Ended);
+    expect![[r#"
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: say "200 OK" +3, ask 0 Fetch
+        <- NotFound: say "404 Not Found" +22
+        end: hang up: idle
+    "#]]
+    .assert_eq(&lab.text);
+    assert!(lab.session.is_over());
+}
+
+#[test]
+fn a_large_file_follows_in_pieces_as_the_client_takes_them() {
+    let mut lab = Lab::new();
+    lab.get("");
+    lab.answer(fetched(600_000, 65_536, Some(4)));
+    lab.answer(data(262_144));
+    lab.take();
+    lab.answer(data(262_144));
+    lab.take();
+    lab.answer(data(10_176));
+    lab.step("idle", Input::Tick);
+    expect![[r#"
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: say "200 OK" +65536, ask 0 Read 65536+262144
+        <- Data: say 262144 bytes
+        sent: ask 0 Read 327680+262144
+        <- Data: say 262144 bytes, ask 0 Read 589824+10176
+        sent: 
+        <- Data: say 10176 bytes, close 4
+        idle: 
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
+    let mut lab = Lab::new();
+    lab.get("");
+    lab.answer(fetched(100_000, 65_536, Some(4)));
+    lab.answer(data(0));
+    assert!(lab.text.ends_with("close 4, hang up: the file changed while it was sent\n"));
+}
+
+#[test]
+fn conditions_and_ranges() {
+    let mut lab = Lab::new();
+    let tag = answer::etag(&file(10));
+    lab.get(&format!("If-None-Match: {tag}\r\n"));
+    lab.answer(fetched(10, 0, Some(1)));
+    lab.get("Range: bytes=2-5\r\n");
+    lab.answer(fetched(10, 0, Some(2)));
+    lab.answer(data(4));
+    lab.get("Range: bytes=0-1,8-\r\n");
+    lab.answer(fetched(10, 0, Some(3)));
+    lab.answer(data(2));
+    lab.answer(data(2));
+    lab.get("Range: bytes=90-\r\n");
+    lab.answer(fetched(10, 0, Some(4)));
+    lab.get("If-Match: \"other\"\r\n");
+    lab.answer(fetched(10, 0, Some(5)));
+    expect![[r#"
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: close 1, say "304 Not Modified" +0
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: ask 0 Read 2+4
+        <- Data: say "206 Partial Content" +4, close 2
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: say "206 Partial Content" +104, ask 0 Read 0+2
+        <- Data: say 2 bytes, say 104 bytes, ask 0 Read 8+2
+        <- Data: say 2 bytes, say 35 bytes, close 3
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: close 4, say "416 Range Not Satisfiable" +0
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: close 5, say "412 Precondition Failed" +42
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+const PUT: &str = "PUT /d/f HTTP/1.1\r\nHost: localhost\r\n";
+
+/// Up to the body.
+fn begin_put(lab: &mut Lab, fields: &str) {
+    lab.say(&format!("{PUT}{fields}\r\n"));
+    lab.answer(Err(Error::NotFound));
+    lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
+    lab.answer(Ok(Reply::Created(NodeId(6), OpenId(7), file(0))));
+}
+
+#[test]
+fn an_upload_is_durable_before_it_is_acknowledged() {
+    let mut lab = Lab::new();
+    begin_put(&mut lab, "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n");
+    lab.say("3\r\nabc\r\n0\r\n\r\n");
+    lab.answer(Ok(Reply::Written(3)));
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Stat(file(3))));
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Opened(OpenId(8), file(0))));
+    lab.answer(Ok(Reply::Done));
+    expect![[r#"
+        PUT /d/f HTTP/1.1: ask 0 Fetch
+        <- NotFound: ask 0 Walk
+        <- Walked: ask 0 Create
+        <- Created: say "100 Continue" +0
+        3: ask 0 Write
+        <- Written: ask 0 Sync
+        <- Done: ask 0 Stat
+        <- Stat: ask 0 Rename
+        <- Done: close 7, release 6, ask 0 Open
+        <- Opened: ask 0 Sync
+        <- Done: close 8, release 5, say "201 Created" +0
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn an_upload_that_is_torn_leaves_nothing_behind() {
+    let mut lab = Lab::new();
+    begin_put(&mut lab, "Content-Length: 10\r\n");
+    lab.text.clear();
+    lab.say("abc");
+    lab.answer(Ok(Reply::Written(3)));
+    lab.step("end", Input::Ended);
+    lab.answer(Ok(Reply::Done));
+    expect![[r#"
+        abc: ask 0 Write
+        <- Written: 
+        end: close 7, release 6, ask 0 Remove
+        <- Done: release 5, say "400 Bad Request" +21, hang up: refused
+    "#]]
+    .assert_eq(&lab.text);
+    let mut lab = Lab::new();
+    begin_put(&mut lab, "Content-Length: 10\r\n");
+    lab.text.clear();
+    lab.say("abc");
+    lab.step("lost", Input::Lost);
+    lab.answer(Ok(Reply::Written(3)));
+    lab.step("cleaned", Input::Answered(CLEANUP, Ok(Reply::Done)));
+    expect![[r#"
+        abc: ask 0 Write
+        lost: close 7, release 6, ask 1 Remove, release 5, cancel 0, hang up: the client left
+        <- Written: 
+        cleaned: 
+    "#]]
+    .assert_eq(&lab.text);
+    assert!(lab.session.is_over());
+}
+
+#[test]
+fn pages_of_others_and_other_names_of_this_host_are_refused() {
+    for fields in ["Host: evil.example", "Host: localhost:1\r\nOrigin: http://evil.example"] {
+        let mut lab = Lab::new();
+        lab.say(&format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n"));
+        assert!(lab.text.contains("403 Forbidden"), "{}", lab.text);
+    }
+    let mut lab = Lab::new();
+    lab.say("GET / HTTP/1.1\r\nHost: [::1]:8080\r\nOrigin: http://[::1]:8080\r\n\r\n");
+    assert!(lab.text.contains("ask 0 Fetch"), "{}", lab.text);
+}
+
+#[test]
+fn a_head_that_comes_slowly_is_timed_out() {
+    let mut session = session();
+    let mut out = Vec::new();
+    session.step(Instant(0), Input::Received(Buf::from(&b"GET / HT"[..])), &mut out);
+    let until = session.deadline().unwrap();
+    session.step(Instant(5), Input::Received(Buf::from(&b"TP/1.1\r\n"[..])), &mut out);
+    assert_eq!(session.deadline(), Some(until));
+    session.step(until, Input::Tick, &mut out);
+    assert_eq!(show(&out[0]), "say \"408 Request Timeout\" +31");
+    session.step(until + DISCARD_TIME, Input::Tick, &mut out);
+    assert!(session.is_over());
+}
+
+/// Brings a session into each state by the way that leads there.
+fn sample(state: &str) -> Session {
+    let mut lab = Lab::new();
+    match state {
+        "fetching" => lab.get(""),
+        "sending" => {
+            lab.get("");
+            lab.answer(fetched(900_000, 0, Some(1)));
+        }
+        "listing" => {
+            lab.say("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+            let stat = Stat { kind: Kind::Directory, ..file(0) };
+            lab.answer(Ok(Reply::Fetched(stat, Buf::default(), Some(OpenId(1)))));
+        }
+        "putting" => begin_put(&mut lab, "Content-Length: 10\r\n"),
+        "deleting" => lab.say("DELETE /f HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        "discarding" => lab.say("nonsense\r\n\r\n"),
+        "closing" => {
+            lab.get("");
+            lab.step("lost", Input::Lost);
+        }
+        _idle => {}
+    }
+    assert_eq!(lab.session.state_name(), state);
+    lab.session
+}
+
+#[test]
+fn states_md_is_fresh() {
+    let states =
+        ["idle", "fetching", "sending", "listing", "putting", "deleting", "discarding", "closing"];
+    let request = "GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    type Sample = (&'static str, Box<dyn Fn() -> Input>);
+    let samples: Vec<Sample> = vec![
+        ("Request", Box::new(move || Input::Received(Buf::from(request.as_bytes())))),
+        ("Nonsense", Box::new(|| Input::Received(Buf::from(&b"\0\0\r\n\r\n"[..])))),
+        ("Found", Box::new(|| Input::Answered(CALL, fetched(3, 3, None)))),
+        ("Failed", Box::new(|| Input::Answered(CALL, Err(Error::Io)))),
+        ("Sent", Box::new(|| Input::Sent(0))),
+        ("Tick", Box::new(|| Input::Tick)),
+        ("Ended", Box::new(|| Input::Ended)),
+        ("Lost", Box::new(|| Input::Lost)),
+        ("Drain", Box::new(|| Input::Drain)),
+    ];
+    let mut drawing = Drawing::default();
+    for state in states {
+        for (label, input) in &samples {
+            let name = |session: &Session| session.state_name().to_string();
+            drawing.sample_as(label, sample(state), input(), name);
+        }
+    }
+    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/states.md"));
+}

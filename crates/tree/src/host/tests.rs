@@ -1,2 +1,209 @@
-#![allow(unused_imports)]
 use super::*;
+use crate::request::{Ask, Lock, LockKind, Owner};
+use base::drawing::{Drawing, variant};
+use base::op::PathDone;
+use base::{Access, Buf, Caller, Kind, Name};
+use expect_test::expect;
+
+const ROOT: NodeId = NodeId(0);
+
+fn stat(inode: u64) -> Stat {
+    Stat { kind: Kind::File, device: 1, inode, ..Stat::default() }
+}
+
+fn host(read_only: bool) -> Host {
+    Host::new(0, File(3), &Stat { kind: Kind::Directory, ..stat(2) }, read_only)
+}
+
+/// The tree with a world that answers what it is told to; writes down what it sees.
+struct Lab {
+    host: Host,
+    text: String,
+}
+
+impl Lab {
+    fn new() -> Lab {
+        Lab { host: host(false), text: String::new() }
+    }
+
+    fn step(&mut self, label: &str, input: Input) {
+        let mut out = Vec::new();
+        self.host.step(Instant(0), input, &mut out);
+        self.host.check();
+        let out: Vec<String> = out.iter().map(show).collect();
+        self.text += &format!("{label}: {}\n", out.join(", "));
+    }
+
+    fn ask(&mut self, id: u64, ask: Ask) {
+        let label = format!("{id} {}", variant(&ask));
+        self.step(&label, Input::Ask(RequestId(id), Request { caller: Caller::Server, ask }));
+    }
+
+    fn done(&mut self, op: u64, done: Done) {
+        self.step(&format!("op {op} {}", variant(&done)), Input::Done(OpId(op), done));
+    }
+}
+
+fn show(output: &Output) -> String {
+    match output {
+        Output::Reply(id, Ok(reply)) => format!("reply {} {}", id.0, variant(reply)),
+        Output::Reply(id, Err(error)) => format!("reply {} {error:?}", id.0),
+        Output::Do(Op::Path { id, op, .. }) => format!("op {} {}", id.0, variant(op)),
+        Output::Do(Op::CloseFile { file, last }) => format!("close {} last={last}", file.0),
+        Output::Do(other) => format!("do {}", variant(other)),
+        Output::Render(ticket, topic) => format!("render {ticket} {topic:?}"),
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+fn walk(from: NodeId) -> Ask {
+    Ask::Walk { from, names: vec![name("f")] }
+}
+
+fn read(open: OpenId) -> Ask {
+    Ask::Read { open, offset: 0, count: 9, headroom: 0 }
+}
+
+#[test]
+fn a_file_is_closed_when_the_last_read_of_it_has_come_back() {
+    let mut lab = Lab::new();
+    lab.ask(1, walk(ROOT));
+    lab.done(0, Done::Path(Ok(PathDone::Walked(vec![stat(5)], Ok(File(7))))));
+    let node = NodeId::new(0, 1);
+    lab.ask(2, Ask::Open { node, access: Access::READ });
+    lab.done(0, Done::Path(Ok(PathDone::Opened(File(8), stat(5)))));
+    let open = OpenId::new(0, 0);
+    lab.ask(3, read(open));
+    lab.step("close", Input::Close(open));
+    lab.step("release", Input::Release(node));
+    lab.done(0, Done::Read(Ok(Buf::default())));
+    expect![[r#"
+        1 Walk: op 0 Walk
+        op 0 Path: reply 1 Walked
+        2 Open: op 0 Open
+        op 0 Path: reply 2 Opened
+        3 Read: do Read
+        close: 
+        release: close 7 last=false
+        op 0 Read: reply 3 Data, close 8 last=false
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn the_root_is_always_the_same_node_and_is_never_closed() {
+    let mut lab = Lab::new();
+    lab.ask(1, Ask::Walk { from: ROOT, names: vec![name(".")] });
+    lab.done(0, Done::Path(Ok(PathDone::Walked(vec![stat(2)], Ok(File(9))))));
+    lab.step("release", Input::Release(ROOT));
+    expect![[r#"
+        1 Walk: op 0 Walk
+        op 0 Path: close 9 last=false, reply 1 Walked
+        release: 
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn after_a_removal_closing_may_free_storage() {
+    let mut lab = Lab::new();
+    lab.ask(1, walk(ROOT));
+    lab.done(0, Done::Path(Ok(PathDone::Walked(vec![stat(5)], Ok(File(7))))));
+    lab.ask(2, Ask::Remove { dir: ROOT, name: name("f"), directory: None });
+    lab.done(0, Done::Path(Ok(PathDone::Ok)));
+    lab.step("release", Input::Release(NodeId::new(0, 1)));
+    assert!(lab.text.ends_with("release: close 7 last=true\n"), "{}", lab.text);
+}
+
+#[test]
+fn a_read_only_tree_refuses_every_change_and_dots_are_no_names() {
+    let mut host = host(true);
+    let mut refused = |ask: Ask| {
+        let mut out = Vec::new();
+        let request = Request { caller: Caller::Server, ask };
+        host.step(Instant(0), Input::Ask(RequestId(1), request), &mut out);
+        matches!(out[..], [Output::Reply(_, Err(Error::ReadOnly))])
+    };
+    assert!(refused(Ask::Remove { dir: ROOT, name: name("f"), directory: None }));
+    let access = Access { write: true, ..Access::default() };
+    assert!(refused(Ask::Open { node: ROOT, access }));
+    assert!(!refused(Ask::Open { node: ROOT, access: Access::READ }));
+    let mut lab = Lab::new();
+    lab.ask(1, Ask::Remove { dir: ROOT, name: name(".."), directory: None });
+    lab.ask(2, Ask::MakeDir { dir: ROOT, name: name("."), mode: 0, gid: None });
+    assert_eq!(lab.text, "1 Remove: reply 1 Invalid\n2 MakeDir: reply 2 Exists\n");
+}
+
+#[test]
+fn a_lock_is_granted_when_its_holder_closes_and_a_cancelled_one_is_not() {
+    let mut lab = Lab::new();
+    for file in [8, 9, 10] {
+        lab.ask(1, Ask::Open { node: ROOT, access: Access::READ });
+        lab.done(0, Done::Path(Ok(PathDone::Opened(File(file), stat(5)))));
+    }
+    lab.text.clear();
+    let lock = |open: usize, wait| {
+        let owner = Owner { client: b"c".to_vec(), process: open as u32 };
+        let lock = Lock::new(LockKind::Exclusive, 0, 0, owner).unwrap();
+        Ask::Lock { open: OpenId::new(0, open), lock, wait }
+    };
+    lab.ask(1, lock(0, true));
+    lab.ask(2, lock(1, true));
+    lab.ask(3, lock(2, true));
+    lab.ask(4, lock(1, false));
+    lab.step("cancel 2", Input::Cancel(RequestId(2)));
+    lab.step("close", Input::Close(OpenId::new(0, 0)));
+    expect![[r#"
+        1 Lock: reply 1 Locked
+        2 Lock: 
+        3 Lock: 
+        4 Lock: reply 4 Blocked
+        cancel 2: reply 2 Cancelled
+        close: close 8 last=false, reply 3 Locked
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+/// The errands: what each kind of completion leads to.
+#[test]
+fn states_md_is_fresh() {
+    let path = |done| Done::Path(Ok(done));
+    let failed = || Done::Path(Err(Error::Io));
+    let samples: Vec<(Awaits, &str, Done)> = vec![
+        (Awaits::Walk, "Arrived", path(PathDone::Walked(vec![stat(5)], Ok(File(7))))),
+        (Awaits::Walk, "Partial", path(PathDone::Walked(vec![stat(5)], Err(Error::NotFound)))),
+        (Awaits::Walk, "Failed", failed()),
+        (Awaits::Fetch, "Whole", path(PathDone::Fetched(stat(5), Buf::default(), None))),
+        (Awaits::Fetch, "More", path(PathDone::Fetched(stat(5), Buf::default(), Some(File(7))))),
+        (Awaits::Fetch, "Failed", failed()),
+        (Awaits::Open, "Opened", path(PathDone::Opened(File(7), stat(5)))),
+        (Awaits::Open, "Failed", failed()),
+        (Awaits::Create, "Created", path(PathDone::Created(File(7), File(8), stat(5)))),
+        (Awaits::Create, "Failed", failed()),
+        (Awaits::Read, "Read", Done::Read(Ok(Buf::default()))),
+        (Awaits::Read, "Failed", Done::Read(Err(Error::Io))),
+        (Awaits::Write, "Written", Done::Written(Ok(1))),
+        (Awaits::Write, "Failed", Done::Written(Err(Error::NoSpace))),
+        (Awaits::Sync, "Synced", Done::Synced(Ok(()))),
+        (Awaits::Sync, "Failed", Done::Synced(Err(Error::Io))),
+        (Awaits::Remove, "Ok", path(PathDone::Ok)),
+        (Awaits::Remove, "Failed", failed()),
+        (Awaits::Path, "Stat", path(PathDone::Stat(stat(5)))),
+        (Awaits::Path, "Failed", failed()),
+    ];
+    let mut drawing = Drawing::default();
+    for (awaits, label, done) in samples {
+        let mut host = host(false);
+        let pins = [None, None];
+        host.errands.insert(Errand { request: RequestId(1), awaits, pins });
+        let state = |host: &Host| match host.errands.get(0) {
+            Some(errand) => errand.awaits.name().to_string(),
+            None => "over".to_string(),
+        };
+        drawing.sample_as(label, host, Input::Done(OpId(0), done), state);
+    }
+    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/host/states.md"));
+}
