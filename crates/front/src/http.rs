@@ -23,7 +23,7 @@ mod transfer;
 #[cfg(test)]
 mod tests;
 
-use crate::{CallId, Export, Identity, Input, Output};
+use crate::{CallId, Export, Input, Output};
 use base::{Automaton, Buf, Caller, Error, Instant, Time};
 use delete::Delete;
 use listing::Listing;
@@ -99,12 +99,7 @@ pub struct Session {
 
 impl Session {
     /// A connection just accepted; `local`: by way of loopback.
-    pub fn new(export: Export, identity: Identity, local: bool) -> Session {
-        let caller = match identity {
-            Identity::Fixed(caller) => caller,
-            // HTTP has no word for a user; its clients act as the server itself.
-            Identity::Claimed => Caller::Server,
-        };
+    pub fn new(export: Export, caller: Caller, local: bool) -> Session {
         let allowance = export.limits.bytes;
         let state = State::Head { until: Instant(u64::MAX) };
         Session {

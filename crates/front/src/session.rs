@@ -34,9 +34,16 @@ macro_rules! either {
 impl Session {
     /// A connection just accepted. `local`: by way of a loopback address or a unix socket.
     pub fn new(protocol: Protocol, export: Export, identity: Identity, local: bool) -> Session {
-        match protocol {
-            Protocol::NineP => Session::NineP(Box::new(ninep::Session::new(export, identity))),
-            Protocol::Http => Session::Http(Box::new(http::Session::new(export, identity, local))),
+        match (protocol, identity) {
+            (Protocol::NineP, identity) => {
+                Session::NineP(Box::new(ninep::Session::new(export, identity)))
+            }
+            (Protocol::Http, Identity::Fixed(caller)) => {
+                Session::Http(Box::new(http::Session::new(export, caller, local)))
+            }
+            (Protocol::Http, Identity::Claimed) => {
+                unreachable!("HTTP has no word for a user that could be believed")
+            }
         }
     }
 

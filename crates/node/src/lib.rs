@@ -58,10 +58,6 @@ pub struct Config {
     pub service: bool,
     /// HTTP may change files.
     pub http_write: bool,
-    /// As whom clients on the network act.
-    pub network: Identity,
-    /// As whom clients on unix sockets act; `None`: as whom the kernel says they are.
-    pub local: Option<Identity>,
     /// Where to listen, and for which protocol.
     pub ports: Vec<Port>,
     /// The date on the wall when the reactor's clock stood at zero.
@@ -75,7 +71,7 @@ pub struct Config {
 }
 
 /// A listening socket and what it is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Port {
     /// The reactor's name for it.
     pub listener: base::op::Listener,
@@ -83,6 +79,8 @@ pub struct Port {
     pub protocol: Protocol,
     /// Only this host can reach it: loopback, or a unix socket.
     pub local: bool,
+    /// As whom its clients act; `None`: as whom the kernel says they are (unix sockets).
+    pub identity: Option<Identity>,
 }
 
 /// How far the node's life is.

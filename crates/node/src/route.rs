@@ -163,7 +163,7 @@ impl Node {
         if self.phase != Phase::Running {
             return ops.push(Op::CloseSocket { socket });
         }
-        let session = self.session(self.config.ports[index], peer);
+        let session = self.session(&self.config.ports[index], peer);
         let slot = self.connections.vacant_key();
         let id = OpId(u64::from(CONNECTION) << 56 | slot as u64);
         self.connections.insert(Connection::new(id, socket, session));
@@ -171,11 +171,11 @@ impl Node {
         self.stages.accepted += 1;
     }
 
-    fn session(&self, port: Port, peer: Peer) -> Session {
-        let identity = match (peer, &self.config.local) {
-            (Peer::Network(_), _) => self.config.network.clone(),
-            (Peer::Local(_), Some(identity)) => identity.clone(),
-            (Peer::Local(user), None) => Identity::Fixed(Caller::User(Arc::new(user))),
+    fn session(&self, port: &Port, peer: Peer) -> Session {
+        let identity = match (&port.identity, peer) {
+            (Some(identity), _) => identity.clone(),
+            (None, Peer::Local(user)) => Identity::Fixed(Caller::User(Arc::new(user))),
+            (None, Peer::Network(_)) => unreachable!("the kernel says nothing about the network"),
         };
         Session::new(port.protocol, self.export.clone(), identity, port.local)
     }

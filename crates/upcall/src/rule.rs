@@ -7,16 +7,29 @@
 use crate::config::Serve;
 use crate::serve::{Bound, Directory};
 use base::{Caller, User};
-use node::Identity;
+use node::{Identity, Protocol};
 use reactor::Address;
 use std::sync::Arc;
 
-/// As whom clients act, in words too.
+/// As whom clients act.
 pub(crate) struct Rule {
-    pub(crate) network: Identity,
-    /// `None`: the kernel says.
-    pub(crate) local: Option<Identity>,
+    /// Who cannot be told apart acts as this one.
+    caller: Caller,
+    /// Users that 9P clients claim are believed.
+    trusting: bool,
+    /// The rule in words.
     pub(crate) text: String,
+}
+
+impl Rule {
+    /// As whom the clients of a port act; `None`: as whom the kernel says.
+    pub(crate) fn identity(&self, (protocol, address): &Bound) -> Option<Identity> {
+        match (protocol, address) {
+            (Protocol::NineP, _) if self.trusting => Some(Identity::Claimed),
+            (_, Address::Unix(_)) => None,
+            (_, Address::Tcp(_)) => Some(Identity::Fixed(self.caller.clone())),
+        }
+    }
 }
 
 /// The first port that does not need root.
@@ -24,25 +37,23 @@ const UNPRIVILEGED_PORT: u16 = 1024;
 
 /// Chooses the rule; gives up root's power for good where no part of the rule needs it.
 pub(crate) fn choose(serve: &Serve, dir: &Directory, bound: &[Bound]) -> Result<Rule, String> {
-    if serve.trust_clients {
-        let (network, local) = (Identity::Claimed, Some(Identity::Claimed));
-        let limit = if reactor::is_root() { "" } else { ", as far as they are this user" };
-        let text = format!("clients are believed who they say they are{limit}");
-        return Ok(Rule { network, local, text });
+    let trusting = serve.trust_clients;
+    if reactor::is_root() {
+        return as_root(serve, dir, bound);
     }
-    if !reactor::is_root() {
-        if serve.as_user.is_some() {
-            return Err("--as USER needs root: leave it out, or start the server as root".into());
-        }
-        let own = reactor::own_user();
-        let text = format!("every client acts as this server's own user ({own})");
-        let network = Identity::Fixed(Caller::Server);
-        return Ok(Rule { network, local: None, text });
+    if serve.as_user.is_some() {
+        return Err("--as USER needs root: leave it out, or start the server as root".into());
     }
-    as_root(serve, dir, bound)
+    let own = reactor::own_user();
+    let text = match trusting {
+        true => format!("9P clients are believed if they say they are user {own}, this server's"),
+        false => format!("every client acts as this server's own user ({own})"),
+    };
+    Ok(Rule { caller: Caller::Server, trusting, text })
 }
 
 fn as_root(serve: &Serve, dir: &Directory, bound: &[Bound]) -> Result<Rule, String> {
+    let trusting = serve.trust_clients;
     let user = match &serve.as_user {
         Some(name) => reactor::find_user(name).map_err(|_| {
             format!("--as {name}: the host knows no such user; name one, or a number")
@@ -54,15 +65,19 @@ fn as_root(serve: &Serve, dir: &Directory, bound: &[Bound]) -> Result<Rule, Stri
         Address::Unix(_) => true,
         Address::Tcp(address) => (1..UNPRIVILEGED_PORT).contains(&address.port()),
     };
-    let text = format!("every client acts as user {} (change it with --as USER)", user.uid);
-    let network = if bound.iter().any(needs_root) || user.uid == 0 {
-        Identity::Fixed(Caller::User(Arc::new(user)))
+    let others = format!("act as user {} (change it with --as USER)", user.uid);
+    let text = match trusting {
+        true => format!("9P clients are believed who they say they are; others {others}"),
+        false => format!("all clients on the network {others}"),
+    };
+    let caller = if trusting || user.uid == 0 || bound.iter().any(needs_root) {
+        Caller::User(Arc::new(user))
     } else {
         reactor::become_user(&user)
             .map_err(|error| format!("cannot become user {}: {error}", user.uid))?;
-        Identity::Fixed(Caller::Server)
+        Caller::Server
     };
-    Ok(Rule { network, local: None, text })
+    Ok(Rule { caller, trusting, text })
 }
 
 fn nobody() -> User {

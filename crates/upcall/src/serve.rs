@@ -2,7 +2,7 @@
 
 use crate::config::{self, Form, HTTP_DEFAULT, NINEP_DEFAULT, Serve};
 use crate::greeting::Greeting;
-use crate::rule;
+use crate::rule::{self, Rule};
 use base::{Reactor, Stat, Time};
 use node::{Config, Limits, Node, Port, Protocol};
 use reactor::{Address, World};
@@ -35,7 +35,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let root = world.open_root(&dir.path).map_err(|error| {
         format!("cannot open {}: {error}; serve a directory that you may read", dir.path.display())
     })?;
-    let (ports, bound) = listen(&mut world, &addresses)?;
+    let (ports, bound) = listen(&mut world, &addresses, &rule)?;
     let mut node = Node::new(Config {
         root,
         root_stat: dir.stat.clone(),
@@ -43,8 +43,6 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         read_only: serve.read_only,
         service: !serve.no_status,
         http_write: serve.http_write,
-        network: rule.network.clone(),
-        local: rule.local.clone(),
         ports,
         wall: world.wall(),
         limits,
@@ -123,16 +121,21 @@ fn choose_form(said: Option<Form>) -> Result<(reactor::Form, String), String> {
     }
 }
 
-fn listen(world: &mut World, addresses: &[Bound]) -> Result<(Vec<Port>, Vec<Bound>), String> {
+fn listen(
+    world: &mut World,
+    addresses: &[Bound],
+    rule: &Rule,
+) -> Result<(Vec<Port>, Vec<Bound>), String> {
     let (mut ports, mut bound) = (Vec::new(), Vec::new());
-    for (protocol, address) in addresses {
+    for asked in addresses {
+        let (protocol, address) = asked;
         let (listener, at) =
             world.listen(address).map_err(|error| refuse_port(*protocol, address, &error))?;
         let local = match &at {
             Address::Tcp(address) => address.ip().to_canonical().is_loopback(),
             Address::Unix(_) => true,
         };
-        ports.push(Port { listener, protocol: *protocol, local });
+        ports.push(Port { listener, protocol: *protocol, local, identity: rule.identity(asked) });
         bound.push((*protocol, at));
     }
     Ok((ports, bound))

@@ -1,3 +1,5 @@
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test names the variants it is about")]
+
 use super::*;
 use base::drawing::{Drawing, variant};
 use base::{Kind, Stat};
@@ -16,7 +18,7 @@ fn export() -> Export {
 }
 
 fn session() -> Session {
-    Session::new(export(), Identity::Fixed(Caller::Server), true)
+    Session::new(export(), Caller::Server, true)
 }
 
 fn file(size: u64) -> Stat {

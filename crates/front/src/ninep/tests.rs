@@ -1,3 +1,5 @@
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test names the variants it is about")]
+
 use super::*;
 use base::drawing::{Drawing, variant};
 use base::rng::{Rng, seeded};
