@@ -143,7 +143,7 @@ pub(crate) fn mount_script(port: u16, aname: &str, options: &str) -> String {
 
 fn qemu(image: &image::Image, disk: &Path, results: &Path) -> Command {
     let mut qemu = Command::new("qemu-system-x86_64");
-    qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "1536"]);
+    qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1536"]);
     qemu.args(["-no-reboot", "-nographic", "-nodefaults", "-M", "pc", "-serial", "stdio"]);
     qemu.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&image.initrd);
     qemu.args(["-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off tsc=reliable"]);

@@ -17,6 +17,12 @@ const SUMS: &str = "find . -type f -print0 | sort -z | xargs -0 -n 500 md5sum";
 const LINKS: &str =
     "find . -type l | sort | while read -r l; do echo \"$l $(readlink \"$l\")\"; done";
 
+/// The same by two processes, each with a file of its own.
+const IN_GUEST: &str = "export PATH=/usr/bin:/bin LC_ALL=C; cd /mnt
+find . -type f -print0 | sort -z |
+    xargs -0 -n 2000 -P 2 sh -c 'md5sum \"$@\" >> /tmp/sums.$$' md5sum
+cat /tmp/sums.* > /results/sums; ";
+
 /// The suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     let dir = linux()?;
@@ -66,12 +72,12 @@ fn sums(text: &str) -> BTreeMap<String, String> {
 }
 
 fn by_kernel(server: &Server, dir: &Path, expected: &BTreeMap<String, String>) -> Result<String> {
-    let script = vm::mount_script(server.ninep, &aname(server), "cache=none,ro")
-        + "export PATH=/usr/bin:/bin LC_ALL=C; cd /mnt && "
-        + SUMS
-        + " > /results/sums; "
+    // Nobody changes the tree, so the kernel may remember directories (cache=loose); without that
+    // it asks for every directory on the path of every file, and emulation makes each dear.
+    let script = vm::mount_script(server.ninep, &aname(server), "cache=loose,ro")
+        + IN_GUEST
         + LINKS
-        + " > /results/links; cut -d' ' -f1 /proc/uptime > /results/uptime; cd /; umount /mnt\n";
+        + " > /results/links; cd /; umount /mnt\n";
     let job = Job::new("tree", &script, Duration::from_secs(900))?;
     // busybox's own read 4 KiB at a time and ask for the attributes of each entry.
     for program in ["find", "md5sum", "sort", "xargs"] {
