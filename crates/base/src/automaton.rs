@@ -1,6 +1,6 @@
 //! The two traits.
 
-use crate::op::{Event, Op};
+use crate::op::{Event, Op, Span};
 use crate::{Instant, Time};
 
 /// A state machine that talks to the world only through inputs and outputs.
@@ -40,4 +40,8 @@ pub trait Reactor {
     /// Waits for completions, at most until `deadline`. Appends at least one event unless the
     /// deadline passed; bounded per call, so that no source starves another.
     fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>);
+
+    /// Appends how long the operations on files took that have completed since the last call. A
+    /// reactor need not keep them all.
+    fn spans(&mut self, _spans: &mut Vec<Span>) {}
 }

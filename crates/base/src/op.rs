@@ -7,7 +7,7 @@
 //!
 //! Every operation with an id completes exactly once, also when it is cancelled.
 
-use crate::{Access, Buf, Caller, Error, Kind, Name, SetStat, Stat, StatFs, User};
+use crate::{Access, Buf, Caller, Error, Instant, Kind, Name, SetStat, Stat, StatFs, User};
 
 /// Names one operation; chosen by who submits it and given back with the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +32,11 @@ pub enum Op {
     Accept {
         /// Comes back with [`Done::Accepted`].
         id: OpId,
+        /// Where.
+        listener: Listener,
+    },
+    /// Listen no more: who tries to connect is refused. An accept under way is cancelled.
+    CloseListener {
         /// Where.
         listener: Listener,
     },
@@ -359,6 +364,17 @@ pub enum Peer {
     Network(String),
     /// A process of this host; the kernel says whose.
     Local(User),
+}
+
+/// When an operation on files was submitted, when the work on it began, and when it was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Given to the reactor.
+    pub submitted: Instant,
+    /// Begun: at once, or when a thread of the pool took it.
+    pub started: Instant,
+    /// Done, and on its way to whoever asked.
+    pub finished: Instant,
 }
 
 /// A completion.

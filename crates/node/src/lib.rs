@@ -206,9 +206,12 @@ impl Automaton for Node {
 
 /// The whole event loop of a server.
 pub fn run(node: &mut Node, reactor: &mut impl Reactor) {
-    let (mut events, mut ops) = (Vec::new(), Vec::new());
+    let (mut events, mut ops, mut spans) = (Vec::new(), Vec::new(), Vec::new());
     while !node.is_over() {
-        node.turn(reactor.now(), &mut events, &mut ops);
+        let now = reactor.now();
+        reactor.spans(&mut spans);
+        spans.drain(..).for_each(|span| node.stages.record_span(now, span));
+        node.turn(now, &mut events, &mut ops);
         ops.drain(..).for_each(|op| reactor.submit(op));
         if !node.is_over() {
             reactor.wait(node.deadline(), &mut events);

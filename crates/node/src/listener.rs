@@ -37,6 +37,8 @@ pub enum Output {
     Accept(Port),
     /// Stop accepting.
     Cancel,
+    /// Refuse who tries to connect.
+    Close(Port),
 }
 
 /// What a listener waits for.
@@ -105,8 +107,14 @@ impl Automaton for Listener {
                 out.push(Output::Cancel);
                 State::Closing
             }
-            (State::Closing, Input::Accepted | Input::Failed(_)) => State::Closed,
-            (State::Idle | State::Pausing(_), Input::Close) => State::Closed,
+            (State::Closing, Input::Accepted | Input::Failed(_)) => {
+                out.push(Output::Close(self.port));
+                State::Closed
+            }
+            (State::Idle | State::Pausing(_), Input::Close) => {
+                out.push(Output::Close(self.port));
+                State::Closed
+            }
             (
                 state @ (State::Accepting | State::Pausing(_) | State::Closing | State::Closed),
                 Input::Room,

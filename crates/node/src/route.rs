@@ -187,6 +187,7 @@ impl Node {
         ops.extend(out.into_iter().map(|output| match output {
             listener::Output::Accept(listener) => Op::Accept { id, listener },
             listener::Output::Cancel => Op::Cancel { id },
+            listener::Output::Close(listener) => Op::CloseListener { listener },
         }));
     }
 

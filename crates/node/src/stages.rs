@@ -1,8 +1,11 @@
 //! How long each stage of a request takes (the BUDS paper's micro-benchmark, §5.2.2).
 //!
-//! Times are those of turns: what waits for the node's thread waits for its next turn.
+//! What happens in the node is timed by turns: whatever waits for its thread waits for the next
+//! turn. What happens in the reactor is timed there ([`base::op::Span`]).
 
+use base::Instant;
 use base::histogram::Histogram;
+use base::op::Span;
 use std::time::Duration;
 
 /// A stage of a request's life.
@@ -10,7 +13,13 @@ use std::time::Duration;
 pub enum Stage {
     /// From its bytes' arrival until the request is made.
     Made,
-    /// From then until it is answered.
+    /// From an operation's submission until the work on it begins.
+    Started,
+    /// From then until the work is done.
+    Finished,
+    /// From then until the node takes the completion.
+    Posted,
+    /// From the making of a request until its answer, whatever that takes.
     Answered,
     /// From the answer's sending until the client's host has it.
     Sent,
@@ -20,6 +29,9 @@ pub enum Stage {
 #[derive(Clone, Debug, Default)]
 pub struct Stages {
     made: Histogram,
+    started: Histogram,
+    finished: Histogram,
+    posted: Histogram,
     answered: Histogram,
     sent: Histogram,
     /// Connections accepted.
@@ -31,13 +43,30 @@ impl Stages {
     pub fn record(&mut self, stage: Stage, span: Duration) {
         match stage {
             Stage::Made => self.made.record(span),
+            Stage::Started => self.started.record(span),
+            Stage::Finished => self.finished.record(span),
+            Stage::Posted => self.posted.record(span),
             Stage::Answered => self.answered.record(span),
             Stage::Sent => self.sent.record(span),
         }
     }
 
+    /// Counts the stages of an operation that the node learns of now.
+    pub fn record_span(&mut self, now: Instant, span: Span) {
+        self.record(Stage::Started, span.started.since(span.submitted));
+        self.record(Stage::Finished, span.finished.since(span.started));
+        self.record(Stage::Posted, now.since(span.finished));
+    }
+
     /// Each stage with its name and histogram, in the order of a request's life.
-    pub fn all(&self) -> [(&'static str, &Histogram); 3] {
-        [("made", &self.made), ("answered", &self.answered), ("sent", &self.sent)]
+    pub fn all(&self) -> [(&'static str, &Histogram); 6] {
+        [
+            ("made", &self.made),
+            ("started", &self.started),
+            ("finished", &self.finished),
+            ("posted", &self.posted),
+            ("answered", &self.answered),
+            ("sent", &self.sent),
+        ]
     }
 }

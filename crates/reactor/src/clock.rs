@@ -5,7 +5,7 @@ use base::{Instant, Time};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Counts from the start of the reactor.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: std::time::Instant,
 }

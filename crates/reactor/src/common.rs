@@ -9,8 +9,8 @@ use crate::pool::Pool;
 use crate::signals::Signals;
 use crate::sockets::{self, Address, Listening};
 use crate::{Config, Statistics, descriptor};
-use base::op::{Done, Event, File, Listener, OpId, PathDone, PathOp, Peer, Socket};
-use base::{Buf, Caller, Error, Stat};
+use base::op::{Done, Event, File, Listener, OpId, PathDone, PathOp, Peer, Socket, Span};
+use base::{Buf, Caller, Error, Instant, Stat};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::SocketFlags;
@@ -20,6 +20,9 @@ use std::sync::Arc;
 
 /// Most events of one call of `wait`.
 pub(crate) const EVENTS_MAX: usize = 256;
+
+/// Most spans that are kept until the node asks.
+const SPANS_MAX: usize = 4096;
 
 /// How often in a row completions at hand are given out before the kernel is asked for more.
 /// What a completion leads to (a reply) then goes to the kernel together with the next wait.
@@ -34,6 +37,8 @@ pub(crate) struct Common {
     pub(crate) signals: Option<Signals>,
     pub(crate) statistics: Statistics,
     ready: VecDeque<Event>,
+    /// How long operations took, until the node asks. Bounded by [`SPANS_MAX`].
+    spans: Vec<Span>,
     turns: u32,
     /// Files on file systems that may hang: never touched on the node's thread.
     foreign: BTreeSet<u32>,
@@ -48,14 +53,16 @@ impl Common {
     pub(crate) fn new(config: &Config) -> io::Result<Common> {
         let host = Arc::new(Host::new()?);
         let signals = if config.signals { Some(Signals::new()?) } else { None };
+        let clock = Clock::start();
         Ok(Common {
-            clock: Clock::start(),
-            pool: Pool::new(Arc::clone(&host), config.threads_max)?,
+            clock,
+            pool: Pool::new(Arc::clone(&host), clock, config.threads_max)?,
             host,
             memory: Memory::default(),
             signals,
             statistics: Statistics::default(),
             ready: VecDeque::new(),
+            spans: Vec::new(),
             turns: 0,
             foreign: BTreeSet::new(),
             hung_up: BTreeSet::new(),
@@ -76,6 +83,23 @@ impl Common {
             self.note_device(path);
         }
         self.ready.push_back(Event { id, done });
+    }
+
+    /// An operation on files took from then till now.
+    pub(crate) fn took(&mut self, submitted: Instant) {
+        let finished = self.clock.now();
+        self.span(Span { submitted, started: submitted, finished });
+    }
+
+    pub(crate) fn span(&mut self, span: Span) {
+        if self.spans.len() < SPANS_MAX {
+            self.spans.push(span);
+        }
+    }
+
+    /// Gives out how long operations took.
+    pub(crate) fn give_spans(&mut self, spans: &mut Vec<Span>) {
+        spans.append(&mut self.spans);
     }
 
     /// Whether the kernel should be left alone in this turn, because there is enough to do.
@@ -99,6 +123,7 @@ impl Common {
                 self.memory.give(buf);
             }
             if let Some((id, done)) = finished.event {
+                self.span(finished.span);
                 self.ready(id, done);
             }
         }
@@ -114,6 +139,7 @@ impl Common {
 
     /// Performs a path operation: at once if that takes no waiting, else on the pool.
     pub(crate) fn path(&mut self, id: OpId, caller: Caller, op: PathOp) {
+        let submitted = self.clock.now();
         let far = self.touches_foreign(&op);
         let attempt = if far {
             Attempt::Far
@@ -125,12 +151,13 @@ impl Common {
         let far = match attempt {
             Attempt::Done(result) => {
                 self.statistics.paths_inline += 1;
+                self.took(submitted);
                 return self.ready(id, Done::Path(result));
             }
             Attempt::Later => false,
             Attempt::Far => true,
         };
-        self.pool.push(Job { id: Some(id), work: Work::Path { caller, op }, far });
+        self.pool.push(Job { id: Some(id), work: Work::Path { caller, op }, far, submitted });
     }
 
     fn touches_foreign(&self, op: &PathOp) -> bool {
@@ -146,7 +173,8 @@ impl Common {
     /// Leaves work on a file to the pool.
     pub(crate) fn push(&mut self, id: OpId, file: File, work: Work) {
         let far = self.is_far(file);
-        self.pool.push(Job { id: Some(id), work, far });
+        let submitted = self.clock.now();
+        self.pool.push(Job { id: Some(id), work, far, submitted });
     }
 
     /// Remembers which new files are on file systems that may hang.
@@ -198,7 +226,8 @@ impl Common {
     pub(crate) fn close_file(&mut self, file: File, last: bool) {
         let foreign = self.foreign.remove(&file.0);
         if last || foreign {
-            self.pool.push(Job { id: None, work: Work::Close { file }, far: foreign });
+            let submitted = self.clock.now();
+            self.pool.push(Job { id: None, work: Work::Close { file }, far: foreign, submitted });
         } else {
             descriptor::close(file.0);
         }
@@ -228,9 +257,13 @@ impl Common {
         self.listeners.get(listener.0 as usize)?.as_ref().map(|listening| &listening.fd)
     }
 
-    /// Takes all listening sockets out.
-    pub(crate) fn take_listeners(&mut self) -> Vec<Listening> {
-        self.listeners.iter_mut().filter_map(Option::take).collect()
+    /// Closes a listening socket.
+    pub(crate) fn close_listener(&mut self, listener: Listener) {
+        // Its name has to be removed; if that fails, it is found stale the next time.
+        let _ = self.host.own.be_server();
+        if let Some(listening) = self.listeners.get_mut(listener.0 as usize) {
+            *listening = None;
+        }
     }
 
     /// A connection has been accepted.

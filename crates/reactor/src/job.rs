@@ -1,11 +1,12 @@
 //! Work for a thread that may wait.
 
+use crate::clock::Clock;
 use crate::host::Host;
 use crate::identity::Depth;
 use crate::memory::Memory;
 use crate::{descriptor, errno, path};
-use base::op::{Done, File, OpId, PathOp};
-use base::{Buf, Caller, Error};
+use base::op::{Done, File, OpId, PathOp, Span};
+use base::{Buf, Caller, Error, Instant};
 use rustix::io::Errno;
 
 /// One piece of work.
@@ -63,6 +64,8 @@ pub(crate) struct Job {
     pub(crate) work: Work,
     /// Whether it is on a file system that may hang.
     pub(crate) far: bool,
+    /// When it was asked for.
+    pub(crate) submitted: Instant,
 }
 
 /// How work ended, with a buffer whose memory can be used again.
@@ -72,13 +75,17 @@ pub(crate) struct Finished {
     pub(crate) event: Option<(OpId, Done)>,
     /// Not needed any more.
     pub(crate) used: Option<Buf>,
+    /// How long it took.
+    pub(crate) span: Span,
 }
 
 impl Job {
     /// Does the work.
-    pub(crate) fn run(self, host: &Host, memory: &mut Memory) -> Finished {
+    pub(crate) fn run(self, host: &Host, clock: &Clock, memory: &mut Memory) -> Finished {
+        let started = clock.now();
         let (done, used) = self.work.run(host, memory);
-        Finished { event: self.id.zip(done), used }
+        let span = Span { submitted: self.submitted, started, finished: clock.now() };
+        Finished { event: self.id.zip(done), used, span }
     }
 
     /// Ends the work before it began.
@@ -95,7 +102,9 @@ impl Job {
                 (Done::Synced(Err(error)), None)
             }
         };
-        Finished { event: self.id.map(|id| (id, done)), used }
+        let (submitted, started, finished) = (self.submitted, self.submitted, self.submitted);
+        let span = Span { submitted, started, finished };
+        Finished { event: self.id.map(|id| (id, done)), used, span }
     }
 }
 

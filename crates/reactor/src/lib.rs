@@ -38,7 +38,7 @@ mod sockets;
 mod threads;
 mod uring;
 
-use base::op::{Event, File, Listener, Op};
+use base::op::{Event, File, Listener, Op, Span};
 use base::{Instant, Reactor, Time};
 use rustix::process::{Resource, Rlimit};
 use std::io;
@@ -145,16 +145,6 @@ impl World {
         }
     }
 
-    /// Closes all listening sockets; accepts under way complete with `Cancelled`.
-    pub fn close_listeners(&mut self) {
-        // Their names have to be removed; if that fails, they are found stale the next time.
-        let _ = self.be_server();
-        match &mut self.inner {
-            Inner::Uring(uring) => uring.close_listeners(),
-            Inner::Threads(threads) => threads.close_listeners(),
-        }
-    }
-
     /// Gives the thread the process's own identity towards the file system.
     ///
     /// # Errors
@@ -209,6 +199,13 @@ impl Reactor for World {
         match &mut self.inner {
             Inner::Uring(uring) => uring.wait(deadline, events),
             Inner::Threads(threads) => threads.wait(deadline, events),
+        }
+    }
+
+    fn spans(&mut self, spans: &mut Vec<Span>) {
+        match &mut self.inner {
+            Inner::Uring(uring) => uring.common.give_spans(spans),
+            Inner::Threads(threads) => threads.common.give_spans(spans),
         }
     }
 }

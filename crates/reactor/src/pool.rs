@@ -8,6 +8,7 @@
 //! that a dead network mount does not take all of them.
 #![allow(clippy::disallowed_methods, reason = "this is where the threads are")]
 
+use crate::clock::Clock;
 use crate::host::Host;
 use crate::job::{Finished, Job};
 use crate::memory::Memory;
@@ -57,6 +58,7 @@ struct State {
 #[derive(Debug)]
 struct Shared {
     host: Arc<Host>,
+    clock: Clock,
     threads_max: usize,
     /// Most threads that work on file systems that may hang.
     far_max: usize,
@@ -83,10 +85,11 @@ pub(crate) struct Pool {
 
 impl Pool {
     /// A pool without threads yet.
-    pub(crate) fn new(host: Arc<Host>, threads_max: usize) -> io::Result<Pool> {
+    pub(crate) fn new(host: Arc<Host>, clock: Clock, threads_max: usize) -> io::Result<Pool> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Shared {
             host,
+            clock,
             threads_max: threads_max.max(1),
             far_max: (threads_max / 2).max(1),
             state: Mutex::default(),
@@ -152,7 +155,7 @@ impl Pool {
         if let Some(job) = state.begin(self.shared.far_max) {
             let far = job.far;
             drop(state);
-            let finished = job.run(&self.shared.host, &mut Memory::default());
+            let finished = job.run(&self.shared.host, &self.shared.clock, &mut Memory::default());
             self.shared.finish(finished);
             self.shared.state().end(far);
         }
@@ -265,7 +268,7 @@ impl Shared {
             if let Some(job) = state.begin(self.far_max) {
                 let far = job.far;
                 drop(state);
-                let finished = job.run(&self.host, &mut memory);
+                let finished = job.run(&self.host, &self.clock, &mut memory);
                 self.finish(finished);
                 state = self.state();
                 state.end(far);

@@ -84,6 +84,7 @@ impl Threads {
     pub(crate) fn submit(&mut self, op: Op) {
         match op {
             Op::Accept { id, listener } => self.accept(id, listener),
+            Op::CloseListener { listener } => self.close_listener(listener),
             Op::Receive { id, socket, into } => self.receive(id, socket, into),
             Op::Send { id, socket, data } => {
                 let mut sending = self.sendings.pop().unwrap_or_else(|| Box::new(Sending::new()));
@@ -117,13 +118,17 @@ impl Threads {
 
     /// Reads what the page cache has at once, and leaves the rest to the pool.
     fn read(&mut self, id: OpId, file: File, offset: u64, count: u32, headroom: u32) {
+        let submitted = self.common.clock.now();
         let mut buf = self.common.read_buffer(headroom, count);
         let count = count as usize;
         if self.common.is_far(file) {
             return self.common.push(id, file, Work::Read { file, offset, count, buf });
         }
         match read_cached(file, offset, count, &mut buf) {
-            Ok(true) => self.common.ready(id, Done::Read(Ok(buf))),
+            Ok(true) => {
+                self.common.took(submitted);
+                self.common.ready(id, Done::Read(Ok(buf)));
+            }
             Ok(false) => self.common.push(id, file, Work::Read { file, offset, count, buf }),
             Err(error) => {
                 self.common.memory.give(buf);
@@ -316,10 +321,11 @@ impl Threads {
         self.common.pool.cancel(id);
     }
 
-    pub(crate) fn close_listeners(&mut self) {
-        self.common.take_listeners();
-        let waiting = self.accepting.iter_mut().flat_map(|a| std::mem::take(&mut a.waiting));
-        for id in waiting.collect::<Vec<_>>() {
+    fn close_listener(&mut self, listener: Listener) {
+        self.common.close_listener(listener);
+        let accepting = self.accepting.get_mut(listener.0 as usize);
+        let waiting = accepting.map(|accepting| std::mem::take(&mut accepting.waiting));
+        for id in waiting.unwrap_or_default() {
             self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
         }
     }

@@ -14,7 +14,7 @@ use crate::common::{Common, EVENTS_MAX};
 use crate::job::Work;
 use crate::sending::Sending;
 use crate::{Config, errno};
-use base::op::{Done, Event, File, Listener, Op, OpId, Socket};
+use base::op::{Done, Event, File, Listener, Op, OpId, Socket, Span};
 use base::{Buf, Caller, Error, Instant};
 use io_uring::{cqueue, opcode, squeue, types};
 use personality::Personalities;
@@ -36,6 +36,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 enum Slot {
     Accept {
         id: OpId,
+        listener: Listener,
     },
     Receive {
         id: OpId,
@@ -71,6 +72,8 @@ enum Slot {
 /// A slot's content with the number that tells it from earlier ones at the same place.
 struct Entry {
     sequence: u32,
+    /// When the ring was last entered before it was put there.
+    submitted: Instant,
     slot: Slot,
 }
 
@@ -86,6 +89,8 @@ pub(crate) struct Uring {
     #[allow(clippy::vec_box, reason = "the kernel refers to them, so they must not move")]
     sendings: Vec<Box<Sending>>,
     completions: Vec<cqueue::Entry>,
+    /// The time, as of the last wait: near enough for what is submitted behind it.
+    turn: Instant,
 }
 
 impl Uring {
@@ -103,6 +108,7 @@ impl Uring {
             personalities,
             sendings: Vec::new(),
             completions: Vec::with_capacity(EVENTS_MAX),
+            turn: Instant::default(),
         };
         uring.listen_for_wake(Box::new([0; 8]));
         uring.listen_for_signals();
@@ -115,13 +121,14 @@ impl Uring {
     fn start(&mut self, slot: Slot, entry: squeue::Entry) {
         self.sequence = self.sequence.wrapping_add(1) & 0x7fff_ffff;
         let sequence = self.sequence;
-        let key = self.slots.insert(Entry { sequence, slot });
+        let key = self.slots.insert(Entry { sequence, submitted: self.turn, slot });
         self.ring.push(&entry.user_data(name(key, sequence)));
     }
 
     pub(crate) fn submit(&mut self, op: Op) {
         match op {
             Op::Accept { id, listener } => self.accept(id, listener),
+            Op::CloseListener { listener } => self.close_listener(listener),
             Op::Receive { id, socket, into } => self.receive(id, socket, into),
             Op::Send { id, socket, data } => {
                 let mut sending = self.sendings.pop().unwrap_or_else(|| Box::new(Sending::new()));
@@ -168,7 +175,7 @@ impl Uring {
         let (no_address, no_length) = (std::ptr::null_mut(), std::ptr::null_mut());
         let entry =
             opcode::Accept::new(socket, no_address, no_length).flags(libc::SOCK_CLOEXEC).build();
-        self.start(Slot::Accept { id }, entry);
+        self.start(Slot::Accept { id, listener }, entry);
     }
 
     fn receive(&mut self, id: OpId, socket: Socket, mut into: Option<Buf>) {
@@ -265,8 +272,8 @@ impl Uring {
         self.ring.push(&opcode::AsyncCancel::new(name).build().user_data(ring::IGNORED));
     }
 
-    pub(crate) fn close_listeners(&mut self) {
-        let accepting = |entry: &Entry| matches!(entry.slot, Slot::Accept { .. });
+    fn close_listener(&mut self, closed: Listener) {
+        let accepting = |entry: &Entry| matches!(&entry.slot, Slot::Accept { listener, .. } if *listener == closed);
         let names: Vec<u64> = self
             .slots
             .iter()
@@ -276,9 +283,9 @@ impl Uring {
         for name in names {
             self.cancel_by_name(name);
         }
-        // The kernel must have seen all of them before the descriptors may mean something else.
+        // The kernel must have seen all of them before the descriptor may mean something else.
         self.enter(false, Some(Duration::ZERO));
-        self.common.take_listeners();
+        self.common.close_listener(closed);
     }
 
     pub(crate) fn listener_flags() -> SocketFlags {
@@ -322,6 +329,7 @@ impl Uring {
     fn harvest(&mut self) {
         let mut completions = std::mem::take(&mut self.completions);
         self.ring.take(&mut completions, EVENTS_MAX);
+        self.turn = self.common.clock.now();
         for completion in completions.drain(..) {
             self.complete(&completion);
         }
@@ -333,8 +341,12 @@ impl Uring {
         let Some(key) = key(completion.user_data()) else { return };
         let Some(entry) = self.slots.try_remove(key) else { return };
         let result = completion.result();
+        if let Slot::Read { .. } | Slot::Write { .. } | Slot::Sync { .. } = entry.slot {
+            let (submitted, finished) = (entry.submitted, self.turn);
+            self.common.span(Span { submitted, started: submitted, finished });
+        }
         match entry.slot {
-            Slot::Accept { id } => self.complete_accept(id, result),
+            Slot::Accept { id, .. } => self.complete_accept(id, result),
             Slot::Receive { id, socket, into: None } => {
                 self.complete_shelf_receive(id, socket, completion);
             }
@@ -447,7 +459,9 @@ impl Slot {
     /// Whether this is operation `id` and can be ended early.
     fn can_be_cancelled(&self, wanted: OpId) -> bool {
         match self {
-            Slot::Accept { id } | Slot::Receive { id, .. } | Slot::Read { id, .. } => *id == wanted,
+            Slot::Accept { id, .. } | Slot::Receive { id, .. } | Slot::Read { id, .. } => {
+                *id == wanted
+            }
             Slot::Send { .. }
             | Slot::Write { .. }
             | Slot::Sync { .. }

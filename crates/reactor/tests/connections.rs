@@ -187,7 +187,7 @@ fn listeners_close_for_draining() {
         let (listener, address) = listen(rig);
         let id = rig.start(|id| Op::Accept { id, listener });
         assert!(rig.finish_within(id, Duration::from_millis(5)).is_none());
-        rig.world.close_listeners();
+        rig.world.submit(Op::CloseListener { listener });
         assert!(matches!(rig.finish(id), Done::Accepted(Err(Error::Cancelled))));
         assert!(TcpStream::connect(address).is_err());
         let done = rig.ask(|id| Op::Accept { id, listener });
@@ -218,7 +218,7 @@ fn unix_peers_are_known_and_stale_sockets_are_replaced() {
         assert_eq!(user.uid, rustix::process::geteuid().as_raw());
         client.write_all(b"x").unwrap();
         assert_eq!(&*receive(rig, socket, None).unwrap(), b"x");
-        rig.world.close_listeners();
+        rig.world.submit(Op::CloseListener { listener });
         assert!(!path.exists());
     });
 }

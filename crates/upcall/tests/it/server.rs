@@ -1,0 +1,112 @@
+//! A server of the test's own, and a directory for it.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_upcall");
+
+/// A directory that everybody may use, gone at the end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Scratch {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("upcall-it-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        Scratch(path.canonicalize().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    greeting: String,
+    http: String,
+    _output: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Serves a directory on free ports.
+    pub(crate) fn start(dir: &Path, args: &[&str]) -> Server {
+        let dir = dir.to_str().unwrap();
+        let ports = ["--9p", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        Server::with(&[&[dir][..], &ports, args].concat())
+    }
+
+    /// Serves what `args` say; reads the greeting to its last line.
+    pub(crate) fn with(args: &[&str]) -> Server {
+        let mut command = Command::new(BINARY);
+        command.arg("serve").args(args).stdout(Stdio::piped()).stdin(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut greeting = String::new();
+        while !greeting.contains("Ctrl-C ends it") {
+            assert!(output.read_line(&mut greeting).unwrap() > 0, "it ended early: {greeting}");
+        }
+        let line = greeting.lines().find_map(|line| line.strip_prefix("http     http://"));
+        let http = line.unwrap().trim_end_matches('/').to_string();
+        Server { child, greeting, http, _output: output }
+    }
+
+    pub(crate) fn greeting(&self) -> &str {
+        &self.greeting
+    }
+
+    pub(crate) fn http(&self) -> &str {
+        &self.http
+    }
+
+    pub(crate) fn interrupt(&self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    }
+
+    /// Waits for its end; its exit code.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
+    /// Asks it to end and waits; its exit code.
+    pub(crate) fn end(mut self) -> Option<i32> {
+        self.interrupt();
+        self.wait()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The whole answer to a `GET`, head and body.
+pub(crate) fn get(address: &str, path: &str) -> String {
+    let mut client = TcpStream::connect(address).unwrap();
+    let text = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    client.write_all(text.as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// Runs `upcall serve` with arguments that it should refuse: exit code and what it says.
+pub(crate) fn upcall(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(BINARY).arg("serve").args(args).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
