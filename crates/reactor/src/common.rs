@@ -8,6 +8,7 @@ use crate::path::{self, Attempt};
 use crate::pool::Pool;
 use crate::signals::Signals;
 use crate::sockets::{self, Address, Listening};
+use crate::spin::Spin;
 use crate::{Config, Statistics, descriptor};
 use base::op::{Done, Event, File, Listener, OpId, PathDone, PathOp, Peer, Socket, Span};
 use base::{Buf, Caller, Error, Instant, Stat};
@@ -36,6 +37,7 @@ pub(crate) struct Common {
     pub(crate) memory: Memory,
     pub(crate) signals: Option<Signals>,
     pub(crate) statistics: Statistics,
+    pub(crate) spin: Spin,
     ready: VecDeque<Event>,
     /// How long operations took, until the node asks. Bounded by [`SPANS_MAX`].
     spans: Vec<Span>,
@@ -61,6 +63,7 @@ impl Common {
             memory: Memory::default(),
             signals,
             statistics: Statistics::default(),
+            spin: Spin::new(config.spin),
             ready: VecDeque::new(),
             spans: Vec::new(),
             turns: 0,

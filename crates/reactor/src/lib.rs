@@ -35,6 +35,7 @@ mod probe;
 mod sending;
 mod signals;
 mod sockets;
+mod spin;
 mod threads;
 mod uring;
 
@@ -43,6 +44,7 @@ use base::{Instant, Reactor, Time};
 use rustix::process::{Resource, Rlimit};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 pub use pool::PoolStatistics;
 pub use privileges::{become_user, clear_umask, find_user, is_root, own_user};
@@ -64,13 +66,15 @@ pub enum Form {
 pub struct Config {
     /// Most threads of the pool; it does what no form can do without waiting.
     pub threads_max: usize,
+    /// How long a wait that follows a short one looks again before it sleeps; zero: never.
+    pub spin: Duration,
     /// Whether SIGINT and SIGTERM come to this world. Exactly one of a process should say so.
     pub signals: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { threads_max: 16, signals: false }
+        Config { threads_max: 16, spin: Duration::from_micros(200), signals: false }
     }
 }
 

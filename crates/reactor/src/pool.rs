@@ -179,6 +179,11 @@ impl Pool {
         self.collected.pop_front()
     }
 
+    /// Whether something has been finished.
+    pub(crate) fn any_finished(&self) -> bool {
+        self.shared.any_finished.load(Ordering::Acquire)
+    }
+
     /// Announces that the node will sleep until woken. `false`: something has just been finished.
     pub(crate) fn fall_asleep(&self) -> bool {
         self.shared.asleep.store(true, Ordering::SeqCst);

@@ -358,25 +358,32 @@ impl Threads {
 
     /// Takes the edges that came; sleeps for them if there is nothing else to do.
     fn poll(&mut self, timeout: Option<Duration>) {
-        let sleep = !self.common.any_ready()
-            && timeout != Some(Duration::ZERO)
-            && self.common.pool.fall_asleep();
-        let timeout = if sleep { timeout } else { Some(Duration::ZERO) };
-        let timeout = timeout.map(timespec);
-        self.common.statistics.kernel_entries += 1;
         let mut edges = std::mem::take(&mut self.edges);
-        let result =
-            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut edges), timeout.as_ref());
-        if sleep {
+        let may_sleep = !self.common.any_ready() && timeout != Some(Duration::ZERO);
+        self.common.statistics.kernel_entries += 1;
+        if may_sleep && !self.look(timeout, &mut edges) && self.common.pool.fall_asleep() {
+            let epoll = &self.epoll;
+            self.common.spin.sleep(|| take_edges(epoll, timeout, &mut edges));
             self.common.pool.wake_up();
+        } else if edges.is_empty() {
+            take_edges(&self.epoll, Some(Duration::ZERO), &mut edges);
         }
-        if result.is_ok() {
-            for edge in edges.drain(..) {
-                self.edge(edge.data.u64(), edge.flags);
-            }
+        for edge in edges.drain(..) {
+            self.edge(edge.data.u64(), edge.flags);
         }
-        edges.clear();
         self.edges = edges;
+    }
+
+    /// Looks for a moment whether anything comes.
+    fn look(&mut self, timeout: Option<Duration>, edges: &mut Vec<epoll::Event>) -> bool {
+        if !self.common.spin.is_warm(timeout) {
+            return false;
+        }
+        let (epoll, pool) = (&self.epoll, &self.common.pool);
+        self.common.spin.look(|| {
+            take_edges(epoll, Some(Duration::ZERO), edges);
+            !edges.is_empty() || pool.any_finished()
+        })
     }
 
     fn edge(&mut self, data: u64, flags: epoll::EventFlags) {
@@ -402,6 +409,14 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.common.hang_up_all();
+    }
+}
+
+/// Waits for edges; none come if the time passes or a signal interrupts.
+fn take_edges(epoll: &OwnedFd, timeout: Option<Duration>, edges: &mut Vec<epoll::Event>) {
+    let timeout = timeout.map(timespec);
+    if epoll::wait(epoll, rustix::buffer::spare_capacity(edges), timeout.as_ref()).is_err() {
+        edges.clear();
     }
 }
 

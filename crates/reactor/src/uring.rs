@@ -318,12 +318,22 @@ impl Uring {
     /// Hands over what is queued, and sleeps if there is nothing else to do.
     fn enter(&mut self, sleep: bool, timeout: Option<Duration>) {
         self.common.statistics.kernel_entries += 1;
-        if sleep && self.common.pool.fall_asleep() {
-            self.ring.enter(1, timeout);
+        if sleep && !self.look(timeout) && self.common.pool.fall_asleep() {
+            self.common.spin.sleep(|| self.ring.enter(1, timeout));
             self.common.pool.wake_up();
         } else {
             self.ring.enter(0, None);
         }
+    }
+
+    /// Hands over what is queued and looks for a moment what comes of it.
+    fn look(&mut self, timeout: Option<Duration>) -> bool {
+        if !self.common.spin.is_warm(timeout) {
+            return false;
+        }
+        self.ring.enter(0, None);
+        let (ring, pool) = (&mut self.ring, &self.common.pool);
+        self.common.spin.look(|| ring.any_work() || pool.any_finished())
     }
 
     fn harvest(&mut self) {

@@ -70,6 +70,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "BYTES")]
     pub(crate) msize: Option<u32>,
 
+    /// How long to look again for the next request before sleeping, microseconds; 0: never
+    /// [default: 200]
+    #[arg(long, value_name = "US")]
+    pub(crate) spin: Option<u64>,
+
     /// Read all of this from a TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
@@ -118,6 +123,7 @@ impl Serve {
             connections_max: self.connections_max.or(file.connections_max),
             memory_max: self.memory_max.or(file.memory_max),
             msize: self.msize.or(file.msize),
+            spin: self.spin.or(file.spin),
             config: self.config,
         })
     }

@@ -9,6 +9,7 @@ use reactor::{Address, World};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The directory to serve.
 pub(crate) struct Directory {
@@ -29,7 +30,9 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     reactor::raise_open_files();
     let (form, form_reason) = choose_form(serve.reactor)?;
     let rule = rule::choose(serve, &dir, &addresses)?;
-    let settings = reactor::Config { signals: true, ..reactor::Config::default() };
+    let defaults = reactor::Config::default();
+    let spin = serve.spin.map_or(defaults.spin, Duration::from_micros);
+    let settings = reactor::Config { signals: true, spin, ..defaults };
     let mut world = World::new(form, &settings)
         .map_err(|error| format!("cannot start the {form_reason} reactor: {error}"))?;
     let root = world.open_root(&dir.path).map_err(|error| {

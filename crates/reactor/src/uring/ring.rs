@@ -34,6 +34,7 @@ impl Ring {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            .setup_taskrun_flag()
             .setup_submit_all()
             .setup_cqsize(COMPLETIONS)
             .dontfork()
@@ -120,6 +121,11 @@ impl Ring {
     /// Whether a completion can be taken without asking the kernel.
     pub(crate) fn any_completion(&mut self) -> bool {
         !self.ring.completion().is_empty()
+    }
+
+    /// Whether a completion can be taken, or could be if the kernel were asked.
+    pub(crate) fn any_work(&mut self) -> bool {
+        self.any_completion() || self.ring.submission().taskrun()
     }
 
     /// Whether anything waits to be handed over.
