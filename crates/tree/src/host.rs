@@ -26,6 +26,9 @@ use slab::Slab;
 /// Most nodes and open files together; the process's limit on open files is usually lower.
 pub const HANDLES_MAX: usize = 1 << 20;
 
+/// Freeing the storage of a file of this size takes time that others would notice, bytes.
+const LARGE: u64 = 16 << 20;
+
 /// A handle with its users.
 #[derive(Clone, Debug)]
 struct Handle {
@@ -36,6 +39,8 @@ struct Handle {
     closed: bool,
     /// How many removals the tree had seen when the handle was made.
     removals: u64,
+    /// As large as the file is known to have been, bytes.
+    size: u64,
     key: FileKey,
 }
 
@@ -71,7 +76,7 @@ impl Host {
     pub fn new(index: u8, root: File, stat: &Stat, read_only: bool) -> Host {
         let (mut nodes, removals) = (Slab::new(), 0);
         let key = (stat.device, stat.inode);
-        nodes.insert(Handle { file: root, users: 1, closed: false, removals, key });
+        nodes.insert(Handle { file: root, users: 1, closed: false, removals, size: 0, key });
         let (opens, errands) = (Slab::new(), Slab::new());
         Host { index, read_only, nodes, opens, errands, locks: Table::default(), removals }
     }
@@ -155,7 +160,8 @@ impl Host {
     }
 
     fn close(&mut self, open: OpenId, out: &mut Vec<Output>) {
-        self.locks.close(open);
+        let dropped = self.locks.close(open).into_iter();
+        out.extend(dropped.map(|id| Output::Reply(id, Err(Error::Cancelled))));
         self.handle_mut(Id::Open(open)).closed = true;
         self.unpin(Id::Open(open), out);
         self.grant(out);
@@ -177,7 +183,7 @@ impl Host {
         let handle = self.handle_mut(id);
         handle.users -= 1;
         if handle.users == 0 {
-            let last = handle.removals != removals;
+            let last = handle.removals != removals && handle.size >= LARGE;
             out.push(Output::Do(Op::CloseFile { file: handle.file, last }));
             match id {
                 Id::Node(node) => self.nodes.remove(node.local()),
@@ -242,6 +248,7 @@ impl Host {
 
     fn new_handle(&self, file: File, stat: &Stat) -> Handle {
         let key = (stat.device, stat.inode);
-        Handle { file, users: 1, closed: false, removals: self.removals, key }
+        let (users, closed, removals, size) = (1, false, self.removals, stat.size);
+        Handle { file, users, closed, removals, size, key }
     }
 }

@@ -160,10 +160,14 @@ impl<T: Copy + Eq, R: Copy + Eq> Table<T, R> {
         }
     }
 
-    /// Drops everything that was taken or waited for through an open file.
-    pub fn close(&mut self, through: T) {
+    /// Drops everything that was taken or waited for through an open file; gives the requests
+    /// that waited, which will not be granted any more.
+    pub fn close(&mut self, through: T) -> Vec<R> {
         self.held.retain(|held| held.through != through);
+        let dropped = self.waiting.iter().filter(|waiting| waiting.want.through == through);
+        let dropped = dropped.map(|waiting| waiting.request).collect();
         self.waiting.retain(|waiting| waiting.want.through != through);
+        dropped
     }
 
     /// Takes a request out of the line; whether it stood there.

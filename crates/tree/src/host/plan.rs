@@ -39,7 +39,7 @@ impl Host {
         }
     }
 
-    fn plan_io(&self, id: OpId, caller: Caller, ask: Ask) -> Plan {
+    fn plan_io(&mut self, id: OpId, caller: Caller, ask: Ask) -> Plan {
         let pins = ask.ids();
         let (awaits, op) = match ask {
             Ask::Read { open, offset, count, headroom } => {
@@ -48,6 +48,8 @@ impl Host {
             }
             Ask::Write { open, offset, data } => {
                 let file = self.open_file(open);
+                let handle = self.handle_mut(Id::Open(open));
+                handle.size = handle.size.max(offset.saturating_add(data.len() as u64));
                 (Awaits::Write, Op::Write { id, caller, file, offset, data })
             }
             Ask::Sync { open, data_only } => {
