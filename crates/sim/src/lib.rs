@@ -1,1 +1,20 @@
-//! x
+//! The simulated twin of the real world, and judges who find what the server does wrong.
+//!
+//! [`world::World`] is the third reactor: virtual time, a disk and a network in memory, faults
+//! drawn from a seed. In it the whole node runs with simulated [`client`]s, who know what each
+//! answer must be. The same seed gives the same run to the byte.
+//!
+//! - [`params`]: everything a run is made of, drawn from its seed.
+//! - [`run`]: one run from beginning to end.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "judges name the answers they accept; every other answer is wrong alike"
+)]
+
+pub mod client;
+pub mod disk;
+pub mod params;
+pub mod run;
+pub mod trace;
+pub mod world;

@@ -1,0 +1,465 @@
+//! A 9P client, of either dialect.
+//!
+//! It works in a directory of its own, so that it can know every answer. What it knows is a disk
+//! of its own, the *shadow*: a request that is answered is performed there too, and the outcomes
+//! are compared: contents, attributes, errors, and which file each fid stands for. Requests that
+//! are outstanding together do not touch the same things in ways whose order would matter
+//! ([`Keys`]). After an injected fault, a flush, or a lost connection, a request may have been
+//! performed or not (or in part, where it has parts): the client looks at the real disk, which
+//! must show one of these, and goes on from there.
+
+mod draw;
+mod expect;
+mod judge;
+mod keys;
+mod request;
+
+use super::{Client, Io};
+use crate::disk::Disk;
+use base::op::{File, Listener};
+use base::{Access, Error, Instant, Kind, Name};
+use keys::Keys;
+use request::Request;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use wire::ninep::{NO_FID, NO_TAG, Rmessage, Tmessage, frame_size};
+
+/// The fid of the client's directory.
+const HOME: u32 = 0;
+/// The tag of the attach.
+const ATTACH: u16 = 0;
+/// How long an answer may take, virtual time.
+const PATIENCE: Duration = Duration::from_secs(1500);
+
+/// What a 9P client is told before it begins.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Where to connect.
+    pub listener: Listener,
+    /// Whether it speaks 9P2000.L.
+    pub linux: bool,
+    /// The name of its directory in the root.
+    pub home: String,
+    /// Its inode.
+    pub inode: u64,
+    /// Files that all read: inode of their directory, and name, inode and contents of each.
+    pub shared: (u64, Vec<(String, u64, Vec<u8>)>),
+}
+
+/// What the client is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// To be woken and connect.
+    Away,
+    /// For `Rversion`.
+    Greeting,
+    /// For `Rattach`.
+    Attaching,
+    /// For answers.
+    Working,
+    /// For the connection to end, which the client has broken or brought about.
+    Leaving,
+    /// For what was under way to come to rest.
+    Settling,
+    /// For nothing.
+    Done,
+}
+
+/// A request that is not answered.
+#[derive(Debug)]
+struct Outstanding {
+    request: Request,
+    since: Instant,
+    keys: Vec<(keys::Key, bool)>,
+    flushed: bool,
+}
+
+/// A fid as the client knows it.
+#[derive(Debug)]
+struct Fid {
+    /// On the shadow.
+    handle: File,
+    kind: Kind,
+    name: Vec<u8>,
+    state: FidState,
+}
+
+#[derive(Debug)]
+enum FidState {
+    Closed,
+    Open { file: File, access: Access, remove: bool, listing: Option<Listing> },
+    AttrRead { value: Vec<u8> },
+    AttrWrite { name: Vec<u8>, value: Vec<u8>, size: usize, flags: u32 },
+}
+
+/// A directory being read.
+#[derive(Debug)]
+struct Listing {
+    /// Where to go on.
+    offset: u64,
+    /// Names that have been there all the time, with what makes them the same.
+    constant: BTreeMap<Name, u64>,
+    seen: BTreeSet<Name>,
+}
+
+/// The client.
+#[derive(Debug)]
+pub struct Ninep {
+    setup: Setup,
+    phase: Phase,
+    shadow: Disk,
+    home: File,
+    fids: BTreeMap<u32, Fid>,
+    outstanding: BTreeMap<u16, Outstanding>,
+    /// Tags of flushes, with the tags they are about and when they were sent.
+    flushes: BTreeMap<u16, (u16, Instant, bool)>,
+    keys: Keys,
+    locks: judge::Locks,
+    input: Vec<u8>,
+    msize: u32,
+    left: u32,
+    next_tag: u16,
+    /// When something was last heard, or begun.
+    since: Instant,
+    /// The client did something that the server may end the connection for.
+    misbehaved: bool,
+}
+
+impl Ninep {
+    /// A client that has not connected yet.
+    pub fn new(setup: Setup, requests: u32) -> Ninep {
+        let now = judge::UNKNOWN;
+        let mut shadow = Disk::new(now);
+        shadow.choose_inode(setup.inode);
+        shadow.plant(now, crate::disk::ROOT, setup.home.as_bytes(), Kind::Directory, b"");
+        let (dir, files) = &setup.shared;
+        shadow.choose_inode(*dir);
+        shadow.plant(now, crate::disk::ROOT, b"shared", Kind::Directory, b"");
+        for (name, inode, contents) in files {
+            shadow.choose_inode(*inode);
+            shadow.plant(now, *dir, name.as_bytes(), Kind::File, contents);
+        }
+        let root = shadow.open_root();
+        let names = vec![Name::new(setup.home.as_bytes()).expect("a plain name")];
+        let walk = base::op::PathOp::Walk { root, from: root, names };
+        let Ok(base::op::PathDone::Walked(_, Ok(home))) = shadow.perform(now, &walk) else {
+            unreachable!("it was planted above");
+        };
+        Ninep {
+            setup,
+            phase: Phase::Away,
+            shadow,
+            home,
+            fids: BTreeMap::new(),
+            outstanding: BTreeMap::new(),
+            flushes: BTreeMap::new(),
+            keys: Keys::default(),
+            locks: judge::Locks::default(),
+            input: Vec::new(),
+            msize: 0,
+            left: requests,
+            next_tag: 1,
+            since: Instant(0),
+            misbehaved: false,
+        }
+    }
+
+    fn say(&self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
+        let mut bytes = Vec::new();
+        message.encode(tag, &mut bytes);
+        io.send(&bytes);
+    }
+
+    fn greet(&mut self, io: &mut Io<'_>) {
+        let version: &[u8] = if self.setup.linux { b"9P2000.L" } else { b"9P2000" };
+        self.phase = Phase::Greeting;
+        self.since = io.now();
+        let msize = [4096, 8192, 1 << 21][io.rng().usize(..3)];
+        self.msize = msize;
+        self.say(io, NO_TAG, &Tmessage::Version { msize, version });
+    }
+
+    fn free_tag(&mut self) -> u16 {
+        loop {
+            self.next_tag = if self.next_tag > 60_000 { 1 } else { self.next_tag + 1 };
+            let tag = self.next_tag;
+            if !self.outstanding.contains_key(&tag) && !self.flushes.contains_key(&tag) {
+                return tag;
+            }
+        }
+    }
+
+    fn message(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
+        assert!(bytes.len() <= self.msize as usize, "an answer larger than was agreed");
+        let (tag, reply) = Rmessage::decode(bytes).expect("answers can be decoded");
+        self.since = io.now();
+        match (self.phase, tag, reply) {
+            (Phase::Greeting, NO_TAG, Rmessage::Version { msize, version }) => {
+                let wanted: &[u8] = if self.setup.linux { b"9P2000.L" } else { b"9P2000" };
+                assert_eq!(version, wanted);
+                assert!(msize <= self.msize, "a larger message size than was offered");
+                self.msize = msize;
+                self.phase = Phase::Attaching;
+                let aname = format!("/{}", self.setup.home);
+                let uid = self.setup.linux.then_some(0);
+                let (uname, aname): (&[u8], _) = (b"sim", aname.as_bytes());
+                let attach = Tmessage::Attach { fid: HOME, afid: NO_FID, uname, aname, uid };
+                self.say(io, ATTACH, &attach);
+            }
+            (Phase::Attaching, ATTACH, Rmessage::Attach { qid }) => {
+                assert_eq!(qid.path, self.setup.inode, "attached elsewhere");
+                let handle = self.shadow.duplicate(self.home);
+                let (kind, name) = (Kind::Directory, b"/".to_vec());
+                self.fids.insert(HOME, Fid { handle, kind, name, state: FidState::Closed });
+                self.phase = Phase::Working;
+                self.work(io);
+            }
+            (Phase::Attaching, ATTACH, Rmessage::Lerror { .. } | Rmessage::Error { .. }) => {
+                assert!(io.was_injected(Instant(0), None), "the attach failed");
+                self.leave(io);
+            }
+            (Phase::Working, tag, reply) => {
+                if let Rmessage::Flush {} = reply {
+                    self.flushed(io, tag);
+                } else {
+                    self.answered(io, tag, &reply);
+                }
+                self.work(io);
+            }
+            // What comes after the client has left is not read.
+            (Phase::Leaving, ..) => {}
+            (phase, tag, reply) => panic!("tag {tag}: {reply:?} while {phase:?}"),
+        }
+    }
+
+    fn answered(&mut self, io: &mut Io<'_>, tag: u16, reply: &Rmessage<'_>) {
+        let found = self.outstanding.remove(&tag);
+        let out = found.unwrap_or_else(|| panic!("an answer to no request: tag {tag}, {reply:?}"));
+        io.trace(format_args!("{tag} {:?} answered", out.request.name()));
+        io.judged();
+        self.keys.give(&out.keys);
+        self.judge(io, &out, reply);
+        self.note_changes();
+    }
+
+    fn flushed(&mut self, io: &mut Io<'_>, tag: u16) {
+        let found = self.flushes.remove(&tag);
+        let (old, since, prompt) = found.unwrap_or_else(|| panic!("an Rflush of tag {tag}"));
+        let took = io.now().since(since);
+        assert!(!prompt || took < Duration::from_millis(900), "a flush of a read took {took:?}");
+        io.judged();
+        let Some(out) = self.outstanding.remove(&old) else { return };
+        io.trace(format_args!("{old} {:?} flushed", out.request.name()));
+        self.keys.give(&out.keys);
+        self.settle(io, &out.request);
+        self.note_changes();
+    }
+
+    /// Makes requests until enough are outstanding.
+    fn work(&mut self, io: &mut Io<'_>) {
+        let most = io.scene.params.outstanding;
+        while self.phase == Phase::Working && self.outstanding.len() < most {
+            if self.left == 0 {
+                if self.outstanding.is_empty() && self.flushes.is_empty() {
+                    self.compare(io);
+                    self.leave(io);
+                }
+                return;
+            }
+            self.left -= 1;
+            if io.one_in(io.scene.params.disconnect) {
+                return self.leave(io);
+            }
+            if io.one_in(io.scene.params.malformed) {
+                self.misbehave(io);
+                continue;
+            }
+            if io.one_in(15) && !self.outstanding.is_empty() && self.flushes.len() < 5 {
+                self.flush(io);
+                continue;
+            }
+            let Some(request) = self.draw(io) else {
+                if self.outstanding.is_empty() {
+                    continue;
+                }
+                return;
+            };
+            self.ask(io, request);
+        }
+    }
+
+    fn ask(&mut self, io: &mut Io<'_>, request: Request) {
+        let keys = self.keys_of(&request);
+        if !self.keys.take(&keys) {
+            return;
+        }
+        let tag = self.free_tag();
+        io.trace(format_args!("{tag} {request:?}"));
+        let bytes = self.encode(tag, &request);
+        io.send(&bytes);
+        let since = io.now();
+        self.outstanding.insert(tag, Outstanding { request, since, keys, flushed: false });
+    }
+
+    fn flush(&mut self, io: &mut Io<'_>) {
+        let index = io.rng().usize(..self.outstanding.len());
+        let oldtag = *self.outstanding.keys().nth(index).expect("so many are outstanding");
+        let tag = self.free_tag();
+        let params = &io.scene.params;
+        let unhindered = params.calls >= 1024
+            && params.faults.stall == 0
+            && params.piece_max >= 5000
+            && params.net_us <= 1000
+            && params.window >= 1 << 18;
+        let out = self.outstanding.get_mut(&oldtag).expect("chosen above");
+        out.flushed = true;
+        let prompt = unhindered && out.request.only_looks();
+        self.flushes.insert(tag, (oldtag, io.now(), prompt));
+        io.trace(format_args!("{tag} flushes {oldtag}"));
+        self.say(io, tag, &Tmessage::Flush { oldtag });
+    }
+
+    /// Says something that no client should say.
+    fn misbehave(&mut self, io: &mut Io<'_>) {
+        self.misbehaved = true;
+        io.trace(format_args!("misbehaves"));
+        match io.rng().u8(..4) {
+            0 => io.send(&[3, 0, 0, 0, 1, 2, 3]),
+            1 => io.send(&[0xff; 9]),
+            2 => match self.outstanding.keys().next().copied() {
+                Some(tag) => self.say(io, tag, &Tmessage::Clunk { fid: 7777 }),
+                None => io.send(&[1, 0, 0, 0, 0, 0]),
+            },
+            _ => {
+                // Cut off in the middle: the rest never comes.
+                io.send(&[200, 0, 0, 0, 110, 1, 0]);
+                io.finish();
+            }
+        }
+        self.phase = Phase::Leaving;
+    }
+
+    fn leave(&mut self, io: &mut Io<'_>) {
+        self.phase = Phase::Leaving;
+        if io.rng().bool() {
+            io.reset();
+        } else {
+            io.finish();
+        }
+    }
+
+    /// The connection is gone for good: every request was performed, or was not.
+    fn settle_all(&mut self, io: &mut Io<'_>) {
+        let outstanding = std::mem::take(&mut self.outstanding);
+        for (_, out) in &outstanding {
+            self.settle(io, &out.request);
+        }
+        self.flushes.clear();
+        self.keys = Keys::default();
+        self.locks = judge::Locks::default();
+        for (_, fid) in std::mem::take(&mut self.fids) {
+            self.forget(fid);
+        }
+        self.compare(io);
+    }
+
+    fn forget(&mut self, fid: Fid) {
+        if let FidState::Open { file, .. } = fid.state {
+            self.shadow.close(file);
+        }
+        self.shadow.close(fid.handle);
+    }
+
+    /// Compares everything beneath the client's directory with the real disk.
+    fn compare(&self, io: &Io<'_>) {
+        let mut todo = vec![self.setup.inode];
+        while let Some(inode) = todo.pop() {
+            if let Some(difference) = self.shadow.difference(io.disk(), inode) {
+                panic!("file {inode} is not what was acknowledged: {difference}");
+            }
+            let node = self.shadow.inode(inode).expect("entries lead to files");
+            if node.kind == Kind::Directory {
+                todo.extend(node.entries.values().map(|place| place.inode));
+            }
+        }
+    }
+}
+
+impl Client for Ninep {
+    fn wake(&mut self, io: &mut Io<'_>) {
+        match self.phase {
+            Phase::Away if self.left == 0 || io.is_stopped() => self.phase = Phase::Done,
+            Phase::Away => {
+                self.input.clear();
+                self.misbehaved = false;
+                self.phase = Phase::Settling;
+                if io.connect(self.setup.listener) {
+                    self.greet(io);
+                    io.wake_in(PATIENCE);
+                }
+            }
+            Phase::Done | Phase::Settling => {}
+            Phase::Greeting | Phase::Attaching | Phase::Working | Phase::Leaving => {
+                let waited = io.now().since(self.since);
+                let waiting = &self.outstanding;
+                assert!(waited < PATIENCE, "no answer for {waited:?}: {:?} {waiting:?}", self.phase);
+                io.wake_in(PATIENCE);
+            }
+        }
+    }
+
+    fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+        let mut input = std::mem::take(&mut self.input);
+        let mut taken = 0;
+        while let Some(size) = frame_size(&input[taken..]) {
+            assert!(size >= 7, "an answer of {size} bytes");
+            let Some(message) = input.get(taken..taken + size) else { break };
+            let message = message.to_vec();
+            self.message(io, &message);
+            taken += size;
+        }
+        input.drain(..taken);
+        self.input = input;
+    }
+
+    fn ended(&mut self, io: &mut Io<'_>) {
+        let expected = self.phase == Phase::Leaving
+            || self.phase == Phase::Settling
+            || self.misbehaved
+            || io.is_stopped()
+            || io.scene.params.faults.reset > 0
+            || io.scene.params.faults.stall > 0;
+        assert!(expected, "the server hung up while {:?}", self.phase);
+        self.phase = Phase::Settling;
+    }
+
+    fn closed(&mut self, io: &mut Io<'_>) {
+        self.settle_all(io);
+        self.phase = Phase::Away;
+        let pause = io.rng().u64(1..200);
+        io.wake_in(Duration::from_millis(pause));
+    }
+
+    fn finish(&mut self, io: &mut Io<'_>) {
+        assert!(matches!(self.phase, Phase::Away | Phase::Done), "never came to rest: {self:?}");
+        self.compare(io);
+    }
+
+    fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+}
+
+/// An error that the world injects and the server never gives of its own.
+fn is_injectable(error: Error) -> bool {
+    matches!(error, Error::Io | Error::NoSpace | Error::TooManyOpen | Error::Cancelled)
+}
+
+/// Contents to write.
+fn contents(io: &mut Io<'_>, most: usize) -> Vec<u8> {
+    let length = io.rng().usize(..=most);
+    let mut data = vec![0; length];
+    io.rng().fill(&mut data);
+    data
+}

@@ -1,0 +1,466 @@
+//! Path operations, one by one as the real reactor's straight-line code does them.
+
+use super::{DEVICE, Disk, Held, ROOT, SIZE_MAX};
+use base::op::{Entry, File, PathDone, PathOp, Who};
+use base::{Access, Error, Kind, Name, SetStat, SetTime, StatFs, Time, User};
+
+type Outcome = Result<PathDone, Error>;
+
+/// What an entry costs besides its name, bytes.
+const OVERHEAD: usize = 24;
+/// Longest value of an extended attribute.
+const ATTR_MAX: usize = 64 << 10;
+
+/// The files that an operation begins with.
+pub(crate) fn files(op: &PathOp) -> Vec<File> {
+    match op {
+        PathOp::Walk { root, from, .. } => vec![*root, *from],
+        PathOp::Fetch { root, .. } => vec![*root],
+        PathOp::Stat { file }
+        | PathOp::SetStat { file, .. }
+        | PathOp::Open { file, .. }
+        | PathOp::ReadLink { file }
+        | PathOp::List { file, .. }
+        | PathOp::StatFs { file }
+        | PathOp::GetAttr { file, .. }
+        | PathOp::SetAttr { file, .. }
+        | PathOp::ListAttrs { file }
+        | PathOp::RemoveAttr { file, .. } => vec![*file],
+        PathOp::Create { dir, .. }
+        | PathOp::MakeDir { dir, .. }
+        | PathOp::Symlink { dir, .. }
+        | PathOp::MakeNode { dir, .. }
+        | PathOp::Remove { dir, .. } => vec![*dir],
+        PathOp::Link { file, dir, .. } => vec![*file, *dir],
+        PathOp::Rename { from, to, .. } => vec![*from, *to],
+        PathOp::RenameFile { root, file, to, .. } => {
+            [*root, *file].into_iter().chain(*to).collect()
+        }
+        PathOp::RemoveFile { root, file } => vec![*root, *file],
+        PathOp::Identify { .. } => Vec::new(),
+    }
+}
+
+/// Whether an operation changes anything.
+pub(crate) fn changes(op: &PathOp) -> bool {
+    match op {
+        PathOp::Open { access, .. } => access.truncate,
+        PathOp::SetStat { .. }
+        | PathOp::Create { .. }
+        | PathOp::MakeDir { .. }
+        | PathOp::Symlink { .. }
+        | PathOp::MakeNode { .. }
+        | PathOp::Link { .. }
+        | PathOp::Rename { .. }
+        | PathOp::RenameFile { .. }
+        | PathOp::Remove { .. }
+        | PathOp::RemoveFile { .. }
+        | PathOp::SetAttr { .. }
+        | PathOp::RemoveAttr { .. } => true,
+        PathOp::Walk { .. }
+        | PathOp::Fetch { .. }
+        | PathOp::Stat { .. }
+        | PathOp::ReadLink { .. }
+        | PathOp::List { .. }
+        | PathOp::StatFs { .. }
+        | PathOp::GetAttr { .. }
+        | PathOp::ListAttrs { .. }
+        | PathOp::Identify { .. } => false,
+    }
+}
+
+impl Disk {
+    /// Performs a path operation.
+    ///
+    /// # Errors
+    /// As the system calls that it stands for.
+    pub fn perform(&mut self, now: Time, op: &PathOp) -> Outcome {
+        match op {
+            PathOp::Walk { from, names, .. } => self.walk(*from, names),
+            PathOp::Fetch { root, path, read_max, headroom } => {
+                self.fetch(*root, path, *read_max, *headroom)
+            }
+            PathOp::Stat { file } => Ok(PathDone::Stat(self.stat(self.held(*file).inode))),
+            PathOp::SetStat { file, open, set } => self.set_stat(now, *file, *open, set),
+            PathOp::Open { file, access } => self.open(now, *file, *access),
+            PathOp::Create { dir, name, access, exclusive, mode, .. } => {
+                self.create(now, *dir, name, *access, *exclusive, *mode)
+            }
+            PathOp::MakeDir { dir, name, mode, .. } => {
+                self.new_entry(now, *dir, name, Kind::Directory, *mode, |_| ())
+            }
+            PathOp::Symlink { dir, name, target, .. } => {
+                if target.is_empty() {
+                    return Err(Error::NotFound);
+                }
+                let set = |node: &mut super::Inode| node.target.clone_from(target);
+                self.new_entry(now, *dir, name, Kind::Symlink, 0o777, set)
+            }
+            PathOp::MakeNode { dir, name, kind, mode, device, .. } => match kind {
+                Kind::Directory | Kind::Symlink => Err(Error::Invalid),
+                Kind::CharDevice | Kind::BlockDevice => {
+                    let set = |node: &mut super::Inode| node.special = *device;
+                    self.new_entry(now, *dir, name, *kind, *mode, set)
+                }
+                Kind::File | Kind::Fifo | Kind::Socket => {
+                    self.new_entry(now, *dir, name, *kind, *mode, |_| ())
+                }
+            },
+            PathOp::ReadLink { file } => {
+                let node = self.node(self.held(*file).inode);
+                let link = node.kind == Kind::Symlink;
+                link.then(|| PathDone::Bytes(node.target.clone())).ok_or(Error::Invalid)
+            }
+            PathOp::Link { file, dir, name } => self.link(now, *file, *dir, name),
+            other => self.perform_more(now, other),
+        }
+    }
+
+    fn perform_more(&mut self, now: Time, op: &PathOp) -> Outcome {
+        match op {
+            PathOp::Rename { from, name, to, new_name } => {
+                let (from, to) = (self.held(*from).inode, self.held(*to).inode);
+                self.rename(now, from, name, to, new_name)
+            }
+            PathOp::RenameFile { file, to, new_name, .. } => {
+                let (parent, name) = self.locate(*file)?;
+                let to = to.map_or(parent, |to| self.held(to).inode);
+                self.rename(now, parent, &name, to, new_name)
+            }
+            PathOp::Remove { dir, name, directory } => {
+                self.remove(now, self.held(*dir).inode, name, *directory)
+            }
+            PathOp::RemoveFile { file, .. } => {
+                let (parent, name) = self.locate(*file)?;
+                self.remove(now, parent, &name, None)
+            }
+            PathOp::List { file, cookie, bytes_max, with_stat } => {
+                self.list(*file, *cookie, *bytes_max as usize, *with_stat)
+            }
+            PathOp::StatFs { .. } => Ok(PathDone::StatFs(StatFs {
+                kind: 0xEF53,
+                block_size: 4096,
+                blocks: 1 << 20,
+                blocks_free: 1 << 19,
+                blocks_available: 1 << 18,
+                files: 1 << 16,
+                files_free: 1 << 15,
+                id: DEVICE,
+                name_max: 255,
+            })),
+            PathOp::GetAttr { file, name } => {
+                let value = self.node(self.held(*file).inode).attrs.get(name);
+                value.cloned().map(PathDone::Bytes).ok_or(Error::NoAttribute)
+            }
+            PathOp::SetAttr { file, name, value, create } => {
+                self.set_attr(now, *file, name, value, *create)
+            }
+            PathOp::ListAttrs { file } => {
+                let names = self.node(self.held(*file).inode).attrs.keys();
+                Ok(PathDone::Bytes(names.flat_map(|name| name.iter().copied().chain([0])).collect()))
+            }
+            PathOp::RemoveAttr { file, name } => {
+                let held = self.held(*file);
+                let found = self.node_mut(held.inode).attrs.remove(name);
+                found.map(|_| PathDone::Ok).ok_or(Error::NoAttribute)
+            }
+            PathOp::Identify { who } => match who {
+                Who::Uid(uid) => {
+                    Ok(PathDone::User(User { uid: *uid, gid: *uid, groups: Vec::new() }))
+                }
+                Who::Name(_) => Err(Error::NotFound),
+            },
+            other => unreachable!("{other:?} is performed above"),
+        }
+    }
+
+    /// One step from a directory: the file and the entry by which it is found.
+    pub(super) fn step(&self, dir: u64, name: &Name) -> Result<(u64, u64), Error> {
+        let node = self.node(dir);
+        if node.kind != Kind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        match name.as_bytes() {
+            b"." => Ok((dir, node.dentry)),
+            b".." => Ok((node.parent, self.node(node.parent).dentry)),
+            _ => match node.entries.get(name) {
+                Some(place) => Ok((place.inode, place.dentry)),
+                None => Err(Error::NotFound),
+            },
+        }
+    }
+
+    fn walk(&mut self, from: File, names: &[Name]) -> Outcome {
+        let mut at = self.held(from).inode;
+        let mut dentry = 0;
+        let mut stats = Vec::new();
+        for name in names {
+            match self.step(at, name) {
+                Ok(next) => (at, dentry) = next,
+                Err(error) => return Ok(PathDone::Walked(stats, Err(error))),
+            }
+            stats.push(self.stat(at));
+        }
+        assert!(!names.is_empty(), "a walk without names is not for the reactor");
+        let file = self.hold(at, dentry, None);
+        Ok(PathDone::Walked(stats, Ok(file)))
+    }
+
+    fn set_stat(&mut self, now: Time, file: File, open: bool, set: &SetStat) -> Outcome {
+        let held = self.held(file);
+        let node = self.node_mut(held.inode);
+        if let Some(size) = set.size {
+            if size > i64::MAX as u64 {
+                return Err(Error::FileTooLarge);
+            }
+            match (node.kind, open, held.access) {
+                (_, true, Some(access)) if !access.write => return Err(Error::Invalid),
+                (Kind::File, ..) => {}
+                (Kind::Directory, ..) => return Err(Error::IsDirectory),
+                _ => return Err(Error::Invalid),
+            }
+            if size > SIZE_MAX {
+                return Err(Error::FileTooLarge);
+            }
+            node.data.resize(size);
+            node.touch(now);
+        }
+        node.owner = (set.uid.unwrap_or(node.owner.0), set.gid.unwrap_or(node.owner.1));
+        if let Some(mode) = set.mode {
+            if node.kind == Kind::Symlink {
+                return Err(Error::Unsupported);
+            }
+            node.mode = mode & 0o7777;
+        }
+        for (slot, time) in [(0, set.accessed), (1, set.modified)] {
+            match time {
+                Some(SetTime::Now) => node.times[slot] = now,
+                Some(SetTime::At(time)) => node.times[slot] = time,
+                None => {}
+            }
+        }
+        node.times[2] = now;
+        Ok(PathDone::Ok)
+    }
+
+    pub(super) fn expect_plain(&self, inode: u64, access: Access) -> Result<(), Error> {
+        match self.node(inode).kind {
+            Kind::Directory if access.changes() => Err(Error::IsDirectory),
+            Kind::File | Kind::Directory => Ok(()),
+            Kind::Symlink => Err(Error::Loop),
+            _ => Err(Error::Unsupported),
+        }
+    }
+
+    fn open(&mut self, now: Time, file: File, access: Access) -> Outcome {
+        let Held { inode, dentry, .. } = self.held(file);
+        self.expect_plain(inode, access)?;
+        if access.truncate {
+            self.node_mut(inode).data.resize(0);
+            self.node_mut(inode).touch(now);
+        }
+        let open = self.hold(inode, dentry, Some(access));
+        Ok(PathDone::Opened(open, self.stat(inode)))
+    }
+
+    fn expect_room(&self, dir: u64, name: &Name) -> Result<(), Error> {
+        if !name.plain() {
+            return Err(Error::Exists);
+        }
+        let node = self.node(dir);
+        match node.kind {
+            Kind::Directory if node.entries.contains_key(name) => Err(Error::Exists),
+            Kind::Directory if node.links == 0 => Err(Error::NotFound),
+            Kind::Directory => Ok(()),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    fn create(
+        &mut self,
+        now: Time,
+        dir: File,
+        name: &Name,
+        access: Access,
+        exclusive: bool,
+        mode: u32,
+    ) -> Outcome {
+        let dir = self.held(dir).inode;
+        let (inode, dentry) = match self.expect_room(dir, name) {
+            Ok(()) => self.make(now, dir, name, Kind::File, mode),
+            Err(Error::Exists) if !exclusive && name.plain() => {
+                let found = self.step(dir, name)?;
+                if self.node(found.0).kind == Kind::Directory {
+                    return Err(Error::IsDirectory);
+                }
+                self.expect_plain(found.0, access)?;
+                if access.truncate {
+                    self.node_mut(found.0).data.resize(0);
+                    self.node_mut(found.0).touch(now);
+                }
+                found
+            }
+            Err(error) => return Err(error),
+        };
+        let file = self.hold(inode, dentry, Some(access));
+        let handle = self.hold(inode, dentry, None);
+        Ok(PathDone::Created(file, handle, self.stat(inode)))
+    }
+
+    fn new_entry(
+        &mut self,
+        now: Time,
+        dir: File,
+        name: &Name,
+        kind: Kind,
+        mode: u32,
+        set: impl FnOnce(&mut super::Inode),
+    ) -> Outcome {
+        let dir = self.held(dir).inode;
+        self.expect_room(dir, name)?;
+        let (inode, _) = self.make(now, dir, name, kind, mode);
+        set(self.node_mut(inode));
+        Ok(PathDone::Stat(self.stat(inode)))
+    }
+
+    fn link(&mut self, now: Time, file: File, dir: File, name: &Name) -> Outcome {
+        let (inode, dir) = (self.held(file).inode, self.held(dir).inode);
+        if !name.plain() {
+            return Err(Error::Exists);
+        }
+        if self.node(inode).kind == Kind::Directory {
+            return Err(Error::NotPermitted);
+        }
+        self.expect_room(dir, name)?;
+        if self.node(inode).links == 0 {
+            return Err(Error::NotFound);
+        }
+        self.enter(now, dir, name, inode, None);
+        Ok(PathDone::Ok)
+    }
+
+    /// The present name of a file, by the entry through which it was found.
+    fn locate(&self, file: File) -> Result<(u64, Name), Error> {
+        let held = self.held(file);
+        match self.dentries.get(&held.dentry) {
+            _ if held.inode == ROOT => Err(Error::NotPermitted),
+            Some((dir, name)) => Ok((*dir, name.clone())),
+            None => Err(Error::NotFound),
+        }
+    }
+
+    fn remove(&mut self, now: Time, dir: u64, name: &Name, directory: Option<bool>) -> Outcome {
+        if !name.plain() {
+            return Err(Error::Invalid);
+        }
+        self.step(dir, name)?;
+        let place = self.node(dir).entries[name];
+        let node = self.node(place.inode);
+        match (node.kind == Kind::Directory, directory) {
+            (true, Some(false)) => return Err(Error::IsDirectory),
+            (false, Some(true)) => return Err(Error::NotDirectory),
+            (true, _) if !node.entries.is_empty() => return Err(Error::NotEmpty),
+            _ => {}
+        }
+        self.unlink(now, dir, name, place);
+        Ok(PathDone::Ok)
+    }
+
+    /// Whether the directory `inode` is `above` or beneath it.
+    fn is_beneath(&self, mut inode: u64, above: u64) -> bool {
+        while inode != above {
+            if inode == ROOT {
+                return false;
+            }
+            inode = self.node(inode).parent;
+        }
+        true
+    }
+
+    fn rename(&mut self, now: Time, from: u64, name: &Name, to: u64, new: &Name) -> Outcome {
+        if !name.plain() || !new.plain() {
+            return Err(Error::Invalid);
+        }
+        if self.node(to).kind != Kind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        self.step(from, name)?;
+        let source = self.node(from).entries[name];
+        let target = self.node(to).entries.get(new).copied();
+        let is_dir = |inode: u64| self.node(inode).kind == Kind::Directory;
+        if is_dir(source.inode) && self.is_beneath(to, source.inode) {
+            return Err(Error::Invalid);
+        }
+        if let Some(target) = target {
+            if is_dir(target.inode) && self.is_beneath(from, target.inode) {
+                return Err(Error::NotEmpty);
+            }
+            match (is_dir(source.inode), is_dir(target.inode)) {
+                _ if source.inode == target.inode => return Ok(PathDone::Ok),
+                (true, false) => return Err(Error::NotDirectory),
+                (false, true) => return Err(Error::IsDirectory),
+                (true, true) if !self.node(target.inode).entries.is_empty() => {
+                    return Err(Error::NotEmpty);
+                }
+                _ => {}
+            }
+        } else if self.node(to).links == 0 {
+            return Err(Error::NotFound);
+        }
+        let directory = is_dir(source.inode);
+        if let Some(target) = target {
+            self.unlink(now, to, new, target);
+        }
+        self.leave(now, from, name, source);
+        self.enter(now, to, new, source.inode, Some(source.dentry));
+        if directory {
+            self.node_mut(from).links -= 1;
+            self.node_mut(to).links += 1;
+            self.node_mut(source.inode).parent = to;
+        }
+        Ok(PathDone::Ok)
+    }
+
+    fn list(&self, file: File, cookie: u64, bytes_max: usize, with_stat: bool) -> Outcome {
+        let node = self.node(self.held(file).inode);
+        if node.kind != Kind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut bytes = 0;
+        for (cookie, name) in node.by_cookie.range(cookie.saturating_add(1)..) {
+            bytes += name.as_bytes().len() + OVERHEAD;
+            if bytes > bytes_max && !entries.is_empty() {
+                break;
+            }
+            let inode = node.entries[name].inode;
+            let (kind, name) = (self.node(inode).kind, name.clone());
+            let stat = with_stat.then(|| self.stat(inode));
+            entries.push(Entry { cookie: *cookie, inode, kind, name, stat });
+        }
+        Ok(PathDone::Entries(entries))
+    }
+
+    fn set_attr(
+        &mut self,
+        now: Time,
+        file: File,
+        name: &[u8],
+        value: &[u8],
+        create: Option<bool>,
+    ) -> Outcome {
+        let held = self.held(file);
+        let node = self.node_mut(held.inode);
+        if value.len() > ATTR_MAX {
+            return Err(Error::AttributeTooLarge);
+        }
+        match (create, node.attrs.contains_key(name)) {
+            (Some(true), true) => return Err(Error::Exists),
+            (Some(false), false) => return Err(Error::NoAttribute),
+            _ => {}
+        }
+        node.attrs.insert(name.to_vec(), value.to_vec());
+        node.times[2] = now;
+        Ok(PathDone::Ok)
+    }
+}

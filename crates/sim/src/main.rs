@@ -1,0 +1,12 @@
+//! x
+fn main() {
+    let seed: u64 = std::env::args().nth(1).and_then(|s| s.parse().ok()).unwrap_or(1);
+    let n: u64 = std::env::args().nth(2).and_then(|s| s.parse().ok()).unwrap_or(1);
+    let show = if std::env::args().nth(3).is_some() { sim::trace::Show::Print } else { sim::trace::Show::Hash };
+    for seed in seed..seed + n {
+        let params = sim::params::Params::draw(seed);
+        println!("{params:?}");
+        let outcome = sim::run::run(params, show);
+        println!("{:?} {:?} {:x}", outcome.took, outcome.totals, outcome.hash);
+    }
+}

@@ -1,0 +1,165 @@
+//! Everything a run is made of, drawn from its seed before it begins.
+//!
+//! *Swarm*: each run enables a random subset of the faults and draws its own latencies and
+//! limits, so that rare combinations are met and some runs are calm.
+
+use base::rng::Rng;
+
+/// How often things go wrong, each out of 100,000 occasions.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// A read fails with an I/O error.
+    pub read_error: u32,
+    /// A write fails with an I/O error, perhaps halfway.
+    pub write_error: u32,
+    /// A sync fails with an I/O error.
+    pub sync_error: u32,
+    /// The disk is full, perhaps halfway through a write.
+    pub no_space: u32,
+    /// A write is short.
+    pub short_write: u32,
+    /// A path operation fails before it has done anything.
+    pub path_error: u32,
+    /// A path operation fails though it has done its work.
+    pub late_error: u32,
+    /// The process has no file descriptor left.
+    pub too_many_open: u32,
+    /// An operation takes seconds.
+    pub hang: u32,
+    /// Accepting fails.
+    pub accept_error: u32,
+    /// The connection is reset while bytes are on their way.
+    pub reset: u32,
+    /// A client does not read for a while.
+    pub stall: u32,
+}
+
+/// What is drawn.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// From this.
+    pub seed: u64,
+    /// Latency of the disk: usual, and one in eight, microseconds.
+    pub disk_us: (u64, u64),
+    /// Latency of the network at most, microseconds.
+    pub net_us: u64,
+    /// How long a turn of the node takes at most, microseconds.
+    pub turn_us: u64,
+    /// Most bytes that one receive gives.
+    pub piece_max: usize,
+    /// Most bytes on their way to a client that does not read.
+    pub window: usize,
+    /// Connections that wait to be accepted.
+    pub backlog: usize,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Clients that speak 9P2000.L.
+    pub linux: usize,
+    /// Clients that speak 9P2000.
+    pub plan9: usize,
+    /// Clients that speak HTTP.
+    pub http: usize,
+    /// Clients that list a directory while it changes.
+    pub listers: usize,
+    /// How many requests each client makes.
+    pub requests: u32,
+    /// How many it may have outstanding.
+    pub outstanding: usize,
+    /// One in so many requests is followed by a disconnect; zero: never.
+    pub disconnect: u32,
+    /// One in so many messages is malformed; zero: never.
+    pub malformed: u32,
+    /// Largest 9P message.
+    pub msize: u32,
+    /// Most calls under way on a connection.
+    pub calls: usize,
+    /// Most bytes under way on a connection, and on all.
+    pub bytes: (usize, usize),
+    /// Most connections.
+    pub connections: usize,
+    /// Entries that stay in the directory that changes.
+    pub entries: usize,
+    /// Files have holes beyond 4 GiB.
+    pub huge: bool,
+    /// The node is asked to end while the clients are still busy.
+    pub stop_early: bool,
+}
+
+impl Params {
+    /// Draws the parameters of a run.
+    pub fn draw(seed: u64) -> Params {
+        let mut rng = base::rng::seeded(seed);
+        let small = rng.bool();
+        let pick = |rng: &mut Rng, from: &[u64]| from[rng.usize(..from.len())];
+        let msize = match small {
+            true => 4096,
+            false => pick(&mut rng, &[8192, 65_536, 1 << 20]) as u32,
+        };
+        let disk = pick(&mut rng, &[0, 20, 200, 5000]);
+        let limit = |rng: &mut Rng, tight: usize| if small { tight } else { rng.usize(8..40) << 20 };
+        Params {
+            seed,
+            disk_us: (disk, disk * pick(&mut rng, &[1, 10, 50])),
+            net_us: pick(&mut rng, &[1, 50, 1000, 50_000]),
+            turn_us: pick(&mut rng, &[1, 10, 100]),
+            piece_max: pick(&mut rng, &[1, 7, 100, 5000, 1 << 20, 1 << 20]) as usize,
+            window: pick(&mut rng, &[300, 9000, 1 << 18]) as usize,
+            backlog: pick(&mut rng, &[1, 4, 64]) as usize,
+            faults: Faults::draw(&mut rng),
+            linux: rng.usize(1..5),
+            plan9: rng.usize(0..3),
+            http: rng.usize(0..4),
+            listers: rng.usize(0..3),
+            requests: rng.u32(40..400),
+            outstanding: pick(&mut rng, &[1, 3, 10, 40]) as usize,
+            disconnect: pick(&mut rng, &[0, 0, 50, 400]) as u32,
+            malformed: pick(&mut rng, &[0, 0, 60]) as u32,
+            msize,
+            calls: if small { rng.usize(1..5) } else { 1024 },
+            bytes: (limit(&mut rng, 6000), limit(&mut rng, 20_000)),
+            connections: if small { rng.usize(1..6) } else { 1000 },
+            entries: pick(&mut rng, &[0, 3, 60, 60, 2500]) as usize,
+            huge: rng.bool(),
+            stop_early: rng.u8(..) < 40,
+        }
+    }
+
+    /// A light run for tests: fewer requests.
+    pub fn light(seed: u64) -> Params {
+        let mut params = Params::draw(seed);
+        params.requests = params.requests.min(60);
+        params.entries = params.entries.min(60);
+        params
+    }
+
+    /// A calm run: nothing goes wrong and nobody leaves, so that every answer is known.
+    pub fn calm(seed: u64) -> Params {
+        let mut params = Params::light(seed);
+        params.faults = Faults::default();
+        (params.disconnect, params.malformed, params.stop_early) = (0, 0, false);
+        params
+    }
+}
+
+impl Faults {
+    fn draw(rng: &mut Rng) -> Faults {
+        if rng.u8(..4) == 0 {
+            return Faults::default();
+        }
+        let mut chance = |most: u32| if rng.bool() { rng.u32(1..=most) } else { 0 };
+        Faults {
+            read_error: chance(5000),
+            write_error: chance(5000),
+            sync_error: chance(20_000),
+            no_space: chance(4000),
+            short_write: chance(10_000),
+            path_error: chance(3000),
+            late_error: chance(3000),
+            too_many_open: chance(2000),
+            hang: chance(1000),
+            accept_error: chance(50_000),
+            reset: chance(300),
+            stall: chance(300),
+        }
+    }
+}

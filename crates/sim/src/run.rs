@@ -1,0 +1,141 @@
+//! One run: a world, a node, clients; until all have done what they wanted.
+
+use crate::client::ninep::{Ninep, Setup};
+use crate::disk::{DEVICE, ROOT};
+use crate::params::Params;
+use crate::trace::Show;
+use crate::world::{Totals, WALL, World};
+use base::op::Listener;
+use base::{Automaton, Caller, Kind, Reactor, Stat};
+use node::{Config, Identity, Limits, Node, Port, Protocol};
+use std::time::Duration;
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The virtual time it took.
+    pub took: Duration,
+    /// How much happened.
+    pub totals: Totals,
+    /// The hash of the trace.
+    pub hash: u64,
+    /// The trace, if it was kept.
+    pub trace: String,
+}
+
+/// Where the clients connect.
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    ninep: Listener,
+    http: Listener,
+}
+
+/// Runs a seed; panics with whatever is wrong.
+pub fn run(params: Params, show: Show) -> Outcome {
+    run_with(params, show, |world| world)
+}
+
+/// Runs a seed in a world that something is done to.
+pub fn run_with<R: Reactor + AsMut<World>>(
+    params: Params,
+    show: Show,
+    wrap: impl FnOnce(World) -> R,
+) -> Outcome {
+    let mut world = World::new(params.clone(), show);
+    let root = world.scene.disk.open_root();
+    let ports = Ports { ninep: world.listen(), http: world.listen() };
+    populate(&mut world, ports);
+    let mut node = Node::new(config(&params, root, ports));
+    let mut reactor = wrap(world);
+    live(&mut node, &mut reactor, params.stop_early);
+    let world = reactor.as_mut();
+    world.finish(root);
+    let took = world.now().since(base::Instant(0));
+    let trace = std::mem::replace(&mut world.scene.trace, crate::trace::Trace::new(Show::Hash));
+    Outcome { took, totals: world.scene.totals, hash: trace.hash(), trace: trace.into_text() }
+}
+
+fn config(params: &Params, root: base::op::File, ports: Ports) -> Config {
+    let root_stat = Stat {
+        kind: Kind::Directory,
+        mode: 0o755,
+        device: DEVICE,
+        inode: ROOT,
+        modified: WALL,
+        ..Stat::default()
+    };
+    let identity = Some(Identity::Fixed(Caller::Server));
+    let port = |listener, protocol| Port {
+        listener,
+        protocol,
+        local: true,
+        identity: identity.clone(),
+    };
+    Config {
+        root,
+        root_stat,
+        root_path: b"/srv".to_vec(),
+        read_only: false,
+        service: true,
+        http_write: true,
+        ports: vec![port(ports.ninep, Protocol::NineP), port(ports.http, Protocol::Http)],
+        wall: WALL,
+        limits: Limits {
+            msize: params.msize,
+            fids: 64,
+            calls: params.calls,
+            bytes: params.bytes.0,
+        },
+        connections_max: params.connections,
+        bytes_max: params.bytes.1,
+    }
+}
+
+/// The event loop of a server, with a check after every turn.
+fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_early: bool) {
+    let (mut events, mut ops) = (Vec::new(), Vec::new());
+    let mut turns = 0u64;
+    while !node.is_over() {
+        node.turn(reactor.now(), &mut events, &mut ops);
+        node.check();
+        ops.drain(..).for_each(|op| reactor.submit(op));
+        turns += 1;
+        let world = reactor.as_mut();
+        if world.is_done() || (stop_early && turns == 3000) {
+            world.stop();
+        }
+        if !node.is_over() {
+            reactor.wait(node.deadline(), &mut events);
+        }
+    }
+}
+
+/// Sets the stage: directories, shared files, clients.
+fn populate(world: &mut World, ports: Ports) {
+    let params = world.scene.params.clone();
+    let rng = &mut world.scene.rng;
+    let mut contents = |length: usize| {
+        let mut bytes = vec![0; length];
+        rng.fill(&mut bytes);
+        bytes
+    };
+    let files: Vec<(String, Vec<u8>)> =
+        [("empty", 0), ("small", 10), ("page", 4096), ("large", 300_001)]
+            .map(|(name, length)| (name.to_string(), contents(length)))
+            .to_vec();
+    let disk = &mut world.scene.disk;
+    let shared = disk.plant(WALL, ROOT, b"shared", Kind::Directory, b"");
+    let plant = |(name, bytes): &(String, Vec<u8>)| {
+        let inode = disk.plant(WALL, shared, name.as_bytes(), Kind::File, bytes);
+        (name.clone(), inode, bytes.clone())
+    };
+    let files: Vec<(String, u64, Vec<u8>)> = files.iter().map(plant).collect();
+    for number in 0..params.linux + params.plan9 {
+        let home = format!("c{number}");
+        let inode = world.scene.disk.plant(WALL, ROOT, home.as_bytes(), Kind::Directory, b"");
+        let (linux, listener) = (number < params.linux, ports.ninep);
+        let shared = (shared, files.clone());
+        let setup = Setup { listener, linux, home, inode, shared };
+        world.add(Box::new(Ninep::new(setup, params.requests)));
+    }
+}

@@ -1,0 +1,57 @@
+//! The trace of a run: every operation, completion and message in order, as text or as a hash.
+
+use std::fmt::{self, Write as _};
+
+/// What to do with the lines besides hashing them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// Nothing.
+    Hash,
+    /// Keep them.
+    Keep,
+    /// Print them as they come.
+    Print,
+}
+
+/// Lines, hashed (FNV-1a) and perhaps kept or printed.
+#[derive(Debug)]
+pub struct Trace {
+    show: Show,
+    hash: u64,
+    line: String,
+    text: String,
+}
+
+impl Trace {
+    /// An empty one.
+    pub fn new(show: Show) -> Trace {
+        Trace { show, hash: 0xcbf2_9ce4_8422_2325, line: String::new(), text: String::new() }
+    }
+
+    /// Adds a line.
+    pub fn line(&mut self, words: fmt::Arguments<'_>) {
+        self.line.clear();
+        writeln!(self.line, "{words}").expect("a string");
+        self.hash = hash(self.hash, self.line.as_bytes());
+        match self.show {
+            Show::Hash => {}
+            Show::Keep => self.text.push_str(&self.line),
+            Show::Print => print!("{}", self.line),
+        }
+    }
+
+    /// The hash of all lines so far.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// What was kept.
+    pub fn into_text(self) -> String {
+        self.text
+    }
+}
+
+/// Goes on with a hash.
+pub fn hash(start: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+}

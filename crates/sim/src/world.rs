@@ -1,0 +1,525 @@
+//! The simulated world: the third reactor.
+//!
+//! Time is virtual: it jumps to the next thing that happens. Everything that happens stands in
+//! one queue, ordered by time; every choice is drawn from one seeded generator; so the same seed
+//! gives the same run to the byte. An operation on the disk takes effect at one moment, between
+//! its submission and its completion, and completes a little later.
+//!
+//! The world is strict with the node: using a file that is closed, closing what is in use, two
+//! sends at once on a connection and the like end the run with a panic, and so does a standstill.
+//! What it injects it notes, so that judges can tell an injected error from a wrong one.
+
+mod faulty;
+mod net;
+
+pub use net::Link;
+
+use crate::client::{Client, Io};
+use crate::disk::{self, Disk};
+use crate::params::Params;
+use crate::trace::{Show, Trace, hash};
+use base::rng::Rng;
+use base::op::{Done, Event, File, Listener, Op, OpId, Socket};
+use base::{Error, Instant, Reactor, Time};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The date on the wall when a run begins.
+pub const WALL: Time = Time { secs: 1_800_000_000, nanos: 0 };
+/// Longest run, virtual time.
+const TIME_MAX: Duration = Duration::from_secs(4 * 3600);
+/// Most events in one turn.
+const EVENTS_MAX: usize = 64;
+
+/// Something that is going to happen.
+#[derive(Debug)]
+enum Happening {
+    /// An operation on the disk takes effect.
+    Apply(OpId),
+    /// An operation completes.
+    Complete(Event),
+    /// Bytes reach the node's host.
+    Arrive(Socket, Vec<u8>),
+    /// The client's end of the stream reaches it.
+    Fin(Socket),
+    /// A reset reaches it.
+    Reset(Socket),
+    /// A receive may complete.
+    Pump(Socket),
+    /// A listener may accept.
+    Accept(Listener),
+    /// Bytes reach the client.
+    Deliver(Socket, Vec<u8>),
+    /// The end of the stream reaches the client.
+    Over(Socket),
+    /// The client reads again.
+    Unstall(Socket),
+    /// The client was turned away.
+    Refused(usize),
+    /// A client wanted to be woken.
+    Wake(usize),
+    /// Somebody on the host changes a directory.
+    Churn,
+    /// A person asks the server to end.
+    Stop,
+}
+
+/// Counts for the summary.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Completions given to the node.
+    pub events: u64,
+    /// Requests whose answers were judged.
+    pub requests: u64,
+    /// Faults injected.
+    pub faults: u64,
+    /// Bytes between clients and node.
+    pub bytes: u64,
+}
+
+/// An operation on the disk that is under way.
+#[derive(Debug)]
+struct Pending {
+    op: Op,
+    /// When it takes effect; `None`: it has.
+    key: Option<(Instant, u64)>,
+}
+
+/// The world without its clients.
+#[derive(Debug)]
+pub struct Scene {
+    now: Instant,
+    pub(crate) rng: Rng,
+    /// What was drawn.
+    pub params: Params,
+    /// The disk.
+    pub disk: Disk,
+    /// What happened.
+    pub trace: Trace,
+    /// How much happened.
+    pub totals: Totals,
+    queue: BTreeMap<(Instant, u64), Happening>,
+    sequence: u64,
+    pending: BTreeMap<OpId, Pending>,
+    /// Operations under way on each file.
+    using: BTreeMap<File, u32>,
+    net: net::Net,
+    /// Errors that were injected, with their times.
+    injected: Vec<(Instant, Error)>,
+    churn: Option<Churn>,
+    is_stopped: bool,
+}
+
+/// The directory that somebody on the host changes all the time.
+#[derive(Debug)]
+struct Churn {
+    dir: u64,
+    next: u64,
+    present: Vec<String>,
+}
+
+/// The simulated world with its clients.
+#[derive(Debug)]
+pub struct World {
+    /// Everything but the clients.
+    pub scene: Scene,
+    clients: Vec<Option<Box<dyn Client>>>,
+}
+
+impl World {
+    /// A world with these parameters, an empty disk and nobody in it.
+    pub fn new(params: Params, show: Show) -> World {
+        let rng = base::rng::seeded(params.seed ^ 0x5eed);
+        let scene = Scene {
+            now: Instant(1_000_000),
+            rng,
+            disk: Disk::new(WALL),
+            trace: Trace::new(show),
+            totals: Totals::default(),
+            queue: BTreeMap::new(),
+            sequence: 0,
+            pending: BTreeMap::new(),
+            using: BTreeMap::new(),
+            net: net::Net::default(),
+            injected: Vec::new(),
+            churn: None,
+            is_stopped: false,
+            params,
+        };
+        World { scene, clients: Vec::new() }
+    }
+
+    /// Opens a listener.
+    pub fn listen(&mut self) -> Listener {
+        self.scene.net.listen()
+    }
+
+    /// Lets a client in; it is woken some time soon.
+    pub fn add(&mut self, client: Box<dyn Client>) {
+        self.clients.push(Some(client));
+        let index = self.clients.len() - 1;
+        self.scene.net.clients.push(None);
+        let delay = self.scene.rng.u64(..100_000_000);
+        self.scene.after(Duration::from_nanos(delay), Happening::Wake(index));
+    }
+
+    /// Whether every client has done what it wanted.
+    pub fn is_done(&self) -> bool {
+        self.clients.iter().flatten().all(|client| client.is_done())
+    }
+
+    /// Asks the node to end.
+    pub fn stop(&mut self) {
+        if !self.scene.is_stopped {
+            self.scene.is_stopped = true;
+            self.scene.after(Duration::ZERO, Happening::Stop);
+        }
+    }
+
+    /// The node has ended: whatever the clients still expected is decided now.
+    ///
+    /// # Panics
+    /// If anything is left open.
+    pub fn finish(&mut self, root: File) {
+        let left: Vec<Socket> = self.scene.net.left_over();
+        for socket in left {
+            assert!(!self.scene.net.is_accepted(socket), "{socket:?} is open at the end");
+            self.over(socket);
+            self.closed(socket);
+        }
+        while let Some((key, happening)) = self.scene.queue.pop_first() {
+            match happening {
+                Happening::Over(socket) => {
+                    self.scene.now = self.scene.now.max(key.0);
+                    self.over(socket);
+                }
+                Happening::Deliver(socket, bytes) => self.deliver(socket, bytes),
+                Happening::Apply(_) | Happening::Complete(_) => {
+                    panic!("under way at the end: {happening:?}")
+                }
+                _ => {}
+            }
+        }
+        assert!(self.scene.disk.is_open(root), "the root was closed");
+        for socket in self.scene.net.untold() {
+            self.over(socket);
+        }
+        let open = self.scene.disk.open_count();
+        assert_eq!(open, 1, "files were left open, besides the root");
+        for index in 0..self.clients.len() {
+            self.with(index, |client, io| client.finish(io));
+        }
+    }
+
+    fn with(&mut self, index: usize, call: impl FnOnce(&mut dyn Client, &mut Io<'_>)) {
+        let mut client = self.clients[index].take().expect("clients do not call each other");
+        call(&mut *client, &mut Io { scene: &mut self.scene, index });
+        self.clients[index] = Some(client);
+    }
+
+    fn happen(&mut self, happening: Happening, events: &mut Vec<Event>) {
+        match happening {
+            Happening::Apply(id) => self.scene.apply(id),
+            Happening::Complete(event) => self.scene.complete(event, events),
+            Happening::Arrive(socket, bytes) => {
+                if self.scene.arrive(socket, &bytes) {
+                    self.over(socket);
+                }
+            }
+            Happening::Fin(socket) => self.scene.arrive_end(socket, false),
+            Happening::Reset(socket) => self.scene.arrive_end(socket, true),
+            Happening::Pump(socket) => self.scene.pump(socket, events),
+            Happening::Accept(listener) => self.scene.try_accept(listener),
+            Happening::Deliver(socket, bytes) => self.deliver(socket, bytes),
+            Happening::Unstall(socket) => {
+                let bytes = self.scene.unstall(socket);
+                self.deliver(socket, bytes);
+                if self.scene.net.is_over_due(socket) {
+                    self.over(socket);
+                }
+            }
+            Happening::Over(socket) => {
+                if self.scene.net.may_tell_over(socket) {
+                    self.over(socket);
+                }
+            }
+            Happening::Refused(index) => {
+                self.with(index, |client, io| {
+                    client.ended(io);
+                    client.closed(io);
+                });
+            }
+            Happening::Wake(index) => self.with(index, |client, io| client.wake(io)),
+            Happening::Churn => self.scene.churn(),
+            Happening::Stop => events.push(Event { id: OpId::UNASKED, done: Done::Stop }),
+        }
+    }
+
+    fn deliver(&mut self, socket: Socket, bytes: Vec<u8>) {
+        if let Some((index, bytes)) = self.scene.take_delivery(socket, bytes) {
+            self.with(index, |client, io| client.received(io, &bytes));
+        }
+    }
+
+    /// The client learns that the connection has ended.
+    fn over(&mut self, socket: Socket) {
+        if let Some(index) = self.scene.net.tell_over(socket) {
+            self.scene.trace.line(format_args!("{} client {index}: over", self.scene.now.0));
+            self.with(index, |client, io| client.ended(io));
+            if self.scene.net.forget(socket) {
+                self.with(index, |client, io| client.closed(io));
+            }
+        }
+    }
+
+    /// The node has given the socket back: nothing of the client's is under way any more.
+    fn closed(&mut self, socket: Socket) {
+        if let Some(index) = self.scene.net.close(socket) {
+            self.with(index, |client, io| client.closed(io));
+        }
+    }
+}
+
+impl Scene {
+    /// The virtual time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The date on the wall, as files carry it.
+    pub fn date(&self) -> Time {
+        let nanos = self.now.0;
+        let secs = WALL.secs + (nanos / 1_000_000_000).cast_signed();
+        Time { secs, nanos: (nanos % 1_000_000_000) as u32 }
+    }
+
+    /// Whether an error, or this one, was injected since some time.
+    pub fn was_injected(&self, since: Instant, error: Option<Error>) -> bool {
+        let first = self.injected.partition_point(|(at, _)| *at < since);
+        self.injected[first..].iter().any(|(_, injected)| error.is_none_or(|e| e == *injected))
+    }
+
+    /// Whether the node was asked to end.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Begins to change a directory all the time, and shrink and grow the file `tide` in it.
+    pub fn begin_churn(&mut self, dir: u64) {
+        self.churn = Some(Churn { dir, next: 0, present: Vec::new() });
+        self.after(Duration::from_millis(1), Happening::Churn);
+    }
+
+    fn churn(&mut self) {
+        let Some(mut churn) = self.churn.take() else { return };
+        let now = self.date();
+        if churn.present.len() < 40 && self.rng.bool() {
+            let name = format!("x{}", churn.next);
+            churn.next += 1;
+            self.disk.plant(now, churn.dir, name.as_bytes(), base::Kind::File, b"x");
+            churn.present.push(name);
+        } else if !churn.present.is_empty() {
+            let index = self.rng.usize(..churn.present.len());
+            let name = churn.present.swap_remove(index);
+            self.disk.uproot(now, churn.dir, name.as_bytes());
+        }
+        self.churn = Some(churn);
+        let pause = self.rng.u64(1..40);
+        self.after(Duration::from_millis(pause), Happening::Churn);
+    }
+
+    fn after(&mut self, span: Duration, happening: Happening) -> (Instant, u64) {
+        self.at(self.now + span, happening)
+    }
+
+    fn at(&mut self, at: Instant, happening: Happening) -> (Instant, u64) {
+        self.sequence += 1;
+        self.queue.insert((at, self.sequence), happening);
+        (at, self.sequence)
+    }
+
+    fn chance(&mut self, of_100_000: u32) -> bool {
+        of_100_000 > 0 && self.rng.u32(..100_000) < of_100_000
+    }
+
+    /// How long the disk takes.
+    fn disk_span(&mut self) -> Duration {
+        if self.chance(self.params.faults.hang) {
+            self.totals.faults += 1;
+            return Duration::from_millis(self.rng.u64(1000..20_000));
+        }
+        let (usual, rare) = self.params.disk_us;
+        let most = if self.rng.u8(..8) == 0 { rare } else { usual };
+        Duration::from_nanos(self.rng.u64(500..=most * 1000 + 1000))
+    }
+
+    /// How long the network takes.
+    fn net_span(&mut self) -> Duration {
+        Duration::from_nanos(self.rng.u64(500..=self.params.net_us * 1000 + 1000))
+    }
+
+    /// An operation on the disk: it takes effect some time, and completes later.
+    fn begin(&mut self, id: OpId, op: Op) {
+        for file in files(&op) {
+            assert!(self.disk.is_open(file), "{file:?} is not open: {op:?}");
+            *self.using.entry(file).or_insert(0) += 1;
+        }
+        if let Op::Read { file, .. } | Op::Write { file, .. } | Op::Sync { file, .. } = &op {
+            assert!(self.disk.is_more_than_handle(*file), "{file:?} is a mere handle: {op:?}");
+        }
+        let span = self.disk_span();
+        let key = Some(self.after(span, Happening::Apply(id)));
+        let before = self.pending.insert(id, Pending { op, key });
+        assert!(before.is_none(), "{id:?} is under way already: {before:?}");
+    }
+
+    fn apply(&mut self, id: OpId) {
+        let mut pending = self.pending.remove(&id).expect("what is applied is under way");
+        pending.key = None;
+        let done = self.take_effect(&pending.op);
+        self.pending.insert(id, pending);
+        self.complete_later(id, done);
+    }
+
+    fn complete_later(&mut self, id: OpId, done: Done) {
+        let span = Duration::from_nanos(self.rng.u64(..2000));
+        self.after(span, Happening::Complete(Event { id, done }));
+    }
+
+    fn complete(&mut self, event: Event, events: &mut Vec<Event>) {
+        if let Some(pending) = self.pending.remove(&event.id) {
+            for file in files(&pending.op) {
+                let count = self.using.get_mut(&file).expect("counted when it began");
+                *count -= 1;
+                if *count == 0 {
+                    self.using.remove(&file);
+                }
+            }
+        }
+        self.give(event, events);
+    }
+
+    fn give(&mut self, event: Event, events: &mut Vec<Event>) {
+        let Event { id, done } = &event;
+        let sum = match done {
+            Done::Received(Ok(buf)) | Done::Read(Ok(buf)) => hash(0, buf),
+            _ => 0,
+        };
+        self.trace.line(format_args!("{} <- {:x} {done:?} {sum:x}", self.now.0, id.0));
+        self.totals.events += 1;
+        events.push(event);
+    }
+
+    /// Tries to stop an operation; sometimes it is too late.
+    fn cancel(&mut self, id: OpId) {
+        if self.net.cancel_accept(id) {
+            return self.complete_later(id, Done::Accepted(Err(Error::Cancelled)));
+        }
+        let lucky = self.rng.u8(..5) > 0;
+        let Some(pending) = self.pending.get_mut(&id) else { return };
+        let Some(key) = pending.key.filter(|_| lucky) else { return };
+        pending.key = None;
+        self.queue.remove(&key);
+        let error = Error::Cancelled;
+        let done = match &pending.op {
+            Op::Read { .. } => Done::Read(Err(error)),
+            Op::Write { .. } => Done::Written(Err(error)),
+            Op::Sync { .. } => Done::Synced(Err(error)),
+            _ => Done::Path(Err(error)),
+        };
+        self.complete_later(id, done);
+    }
+
+    fn close_file(&mut self, file: File) {
+        let using = self.using.get(&file).copied().unwrap_or(0);
+        assert_eq!(using, 0, "{file:?} is closed while operations on it are under way");
+        self.disk.close(file);
+    }
+}
+
+/// The files that an operation uses.
+fn files(op: &Op) -> Vec<File> {
+    match op {
+        Op::Read { file, .. } | Op::Write { file, .. } | Op::Sync { file, .. } => vec![*file],
+        Op::Path { op, .. } => disk::files(op),
+        _ => Vec::new(),
+    }
+}
+
+impl Reactor for World {
+    fn now(&self) -> Instant {
+        self.scene.now
+    }
+
+    fn wall(&self) -> Time {
+        self.scene.date()
+    }
+
+    fn submit(&mut self, op: Op) {
+        let scene = &mut self.scene;
+        let sum = match &op {
+            Op::Send { data, .. } => data.iter().fold(0, |sum, buf| hash(sum, buf)),
+            Op::Write { data, .. } => hash(0, data),
+            _ => 0,
+        };
+        scene.trace.line(format_args!("{} -> {op:?} {sum:x}", scene.now.0));
+        match op {
+            Op::Accept { id, listener } => scene.accept(id, listener),
+            Op::CloseListener { listener } => scene.close_listener(listener),
+            Op::Receive { id, socket, into } => scene.receive(id, socket, into),
+            Op::Send { id, socket, data } => scene.send(id, socket, data),
+            Op::Finish { socket } => scene.hang_up(socket, false),
+            Op::Hangup { socket } => scene.hang_up(socket, true),
+            Op::CloseSocket { socket } => {
+                scene.close_socket(socket);
+                self.closed(socket);
+            }
+            Op::CloseFile { file, .. } => scene.close_file(file),
+            Op::Cancel { id } => scene.cancel(id),
+            op @ (Op::Read { id, .. }
+            | Op::Write { id, .. }
+            | Op::Sync { id, .. }
+            | Op::Path { id, .. }) => scene.begin(id, op),
+        }
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
+        let turn = self.scene.rng.u64(..=self.scene.params.turn_us * 1000);
+        self.scene.now = self.scene.now + Duration::from_nanos(turn);
+        assert!(self.scene.now.0 < TIME_MAX.as_nanos() as u64, "the run does not come to an end");
+        let before = events.len();
+        loop {
+            let next = self.scene.queue.first_key_value().map(|((at, _), _)| *at);
+            let got = events.len() - before;
+            let now = self.scene.now;
+            match (next, deadline) {
+                (_, _) if got >= EVENTS_MAX => return,
+                (Some(at), _) if got > 0 && at > now => return,
+                (None, _) if got > 0 => return,
+                (Some(at), Some(deadline)) if at > deadline.max(now) => {
+                    self.scene.now = deadline.max(now);
+                    return;
+                }
+                (None, Some(deadline)) => {
+                    self.scene.now = deadline.max(now);
+                    return;
+                }
+                (None, None) => {
+                    assert!(self.is_done(), "a standstill: nothing is under way");
+                    self.stop();
+                    continue;
+                }
+                (Some(at), _) => self.scene.now = now.max(at),
+            }
+            if let Some((_, happening)) = self.scene.queue.pop_first() {
+                self.happen(happening, events);
+            }
+        }
+    }
+}
+
+impl AsMut<World> for World {
+    fn as_mut(&mut self) -> &mut World {
+        self
+    }
+}

@@ -1,0 +1,106 @@
+//! What an operation on the disk does, and what goes wrong with it.
+
+use super::Scene;
+use crate::disk;
+use base::op::{Done, Op, PathDone, PathOp};
+use base::{Buf, Error};
+
+impl Scene {
+    /// Performs an operation on the disk, or something like it.
+    pub(super) fn take_effect(&mut self, op: &Op) -> Done {
+        match op {
+            Op::Read { file, offset, count, headroom, .. } => {
+                if self.chance(self.params.faults.read_error) {
+                    return Done::Read(Err(self.inject(Error::Io)));
+                }
+                Done::Read(self.disk.read(*file, *offset, *count).map(|bytes| {
+                    let mut buf = Buf::with_room(*headroom as usize, bytes.len());
+                    buf.extend(&bytes);
+                    buf
+                }))
+            }
+            Op::Write { file, offset, data, .. } => {
+                let now = self.date();
+                let (part, error) = self.write_fault(data.len());
+                let result = match part {
+                    0 if error.is_some() => Ok(0),
+                    part => self.disk.write(now, *file, *offset, &data[..part]),
+                };
+                Done::Written(match (result, error) {
+                    (Ok(_), Some(error)) => Err(error),
+                    (result, _) => result,
+                })
+            }
+            Op::Sync { .. } => Done::Synced(match self.chance(self.params.faults.sync_error) {
+                true => Err(self.inject(Error::Io)),
+                false => Ok(()),
+            }),
+            Op::Path { op, .. } => Done::Path(self.path(op)),
+            other => unreachable!("{other:?} is not for the disk"),
+        }
+    }
+
+    /// Notes an error that the node is given without a fault of its own.
+    pub(super) fn inject(&mut self, error: Error) -> Error {
+        self.totals.faults += 1;
+        self.injected.push((self.now, error));
+        self.trace.line(format_args!("{} fault {error:?}", self.now.0));
+        error
+    }
+
+    /// How much of a write is done, and what is said of it.
+    fn write_fault(&mut self, length: usize) -> (usize, Option<Error>) {
+        let part = self.rng.usize(..=length);
+        if self.chance(self.params.faults.write_error) {
+            return (part, Some(self.inject(Error::Io)));
+        }
+        if self.chance(self.params.faults.no_space) {
+            let error = self.inject(Error::NoSpace);
+            // A disk that fills up takes what fits, and says so; then it takes nothing.
+            return if part > 0 { (part, None) } else { (0, Some(error)) };
+        }
+        if part > 0 && self.chance(self.params.faults.short_write) {
+            self.inject(Error::NoSpace);
+            return (part, None);
+        }
+        (length, None)
+    }
+
+    fn path(&mut self, op: &PathOp) -> Result<PathDone, Error> {
+        let now = self.date();
+        let changes = disk::changes(op);
+        if self.chance(self.params.faults.path_error) {
+            let error = if changes && self.rng.bool() { Error::NoSpace } else { Error::Io };
+            let error = self.inject(error);
+            return self.fail_path(op, error);
+        }
+        if self.chance(self.params.faults.too_many_open) {
+            let error = self.inject(Error::TooManyOpen);
+            return self.fail_path(op, error);
+        }
+        if changes && self.chance(self.params.faults.late_error) {
+            let done = self.disk.perform(now, op)?;
+            self.disk.close_all(&done);
+            return Err(self.inject(Error::Io));
+        }
+        self.disk.perform(now, op)
+    }
+
+    /// Fails before anything is done; a walk may have come some way.
+    fn fail_path(&mut self, op: &PathOp, error: Error) -> Result<PathDone, Error> {
+        let PathOp::Walk { root, from, names } = op else { return Err(error) };
+        let part = self.rng.usize(..names.len());
+        if part == 0 {
+            let whole = self.rng.bool();
+            return if whole { Err(error) } else { Ok(PathDone::Walked(Vec::new(), Err(error))) };
+        }
+        let names = names[..part].to_vec();
+        let walk = PathOp::Walk { root: *root, from: *from, names };
+        let done = self.disk.perform(self.date(), &walk)?;
+        self.disk.close_all(&done);
+        match done {
+            PathDone::Walked(stats, Ok(_)) => Ok(PathDone::Walked(stats, Err(error))),
+            other => Ok(other),
+        }
+    }
+}

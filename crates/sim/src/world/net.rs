@@ -1,0 +1,437 @@
+//! The simulated network: connections as pairs of byte streams, torn anywhere, slow, reset.
+
+use super::{Happening, Scene};
+use base::op::{Done, Event, Listener, OpId, Peer, Socket};
+use base::{Buf, Error, Instant};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// How much a receive without a buffer of its own gives at most, bytes.
+const RECEIVE: usize = 64 << 10;
+
+/// One connection.
+#[derive(Debug)]
+pub struct Link {
+    client: usize,
+    /// The node has accepted it.
+    accepted: bool,
+    /// The node has given it back.
+    closed: bool,
+    /// Arrived and not yet received.
+    inbox: VecDeque<u8>,
+    /// The client's end of the stream has arrived.
+    fin: bool,
+    /// It was reset.
+    reset: bool,
+    /// The node has ended it.
+    hung_up: bool,
+    /// The node has said that it will send no more.
+    finished: bool,
+    receiving: Option<(OpId, Option<Buf>)>,
+    sending: Option<Sending>,
+    /// Sent by the node and not yet read by the client.
+    outstanding: usize,
+    /// Arrived at a client that does not read.
+    unread: Vec<u8>,
+    stalled: bool,
+    /// The end is to be told when the client reads again.
+    over_due: bool,
+    /// The client knows that it has ended.
+    over_told: bool,
+    last_to_node: Instant,
+    last_to_client: Instant,
+}
+
+#[derive(Debug)]
+struct Sending {
+    id: OpId,
+    data: VecDeque<Buf>,
+}
+
+#[derive(Debug, Default)]
+struct Port {
+    waiting: VecDeque<Socket>,
+    accepting: Option<OpId>,
+    closed: bool,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct Net {
+    ports: Vec<Port>,
+    links: BTreeMap<Socket, Link>,
+    next: u32,
+    /// The connection of each client.
+    pub(super) clients: Vec<Option<Socket>>,
+}
+
+impl Net {
+    pub(super) fn listen(&mut self) -> Listener {
+        self.ports.push(Port::default());
+        Listener(u32::try_from(self.ports.len() - 1).expect("few"))
+    }
+
+    pub(super) fn left_over(&self) -> Vec<Socket> {
+        self.links.iter().filter(|(_, link)| !link.closed).map(|(socket, _)| *socket).collect()
+    }
+
+    /// Connections whose client reads no more, and does not know that they have ended.
+    pub(super) fn untold(&self) -> Vec<Socket> {
+        self.links.keys().copied().collect()
+    }
+
+    pub(super) fn is_accepted(&self, socket: Socket) -> bool {
+        self.links[&socket].accepted
+    }
+
+    pub(super) fn cancel_accept(&mut self, id: OpId) -> bool {
+        let port = self.ports.iter_mut().find(|port| port.accepting == Some(id));
+        port.map(|port| port.accepting = None).is_some()
+    }
+
+    fn link(&mut self, socket: Socket) -> &mut Link {
+        let link = self.links.get_mut(&socket).filter(|link| link.accepted && !link.closed);
+        link.unwrap_or_else(|| panic!("{socket:?} is used, but it is not open"))
+    }
+
+    pub(super) fn is_over_due(&self, socket: Socket) -> bool {
+        self.links.get(&socket).is_some_and(|link| link.over_due)
+    }
+
+    /// Whether the client may learn of the end now, or only when it reads again.
+    pub(super) fn may_tell_over(&mut self, socket: Socket) -> bool {
+        let Some(link) = self.links.get_mut(&socket) else { return false };
+        link.over_due = link.stalled;
+        !link.stalled
+    }
+
+    /// The client that is to be told of the end, if it does not know.
+    pub(super) fn tell_over(&mut self, socket: Socket) -> Option<usize> {
+        let link = self.links.get_mut(&socket)?;
+        let told = std::mem::replace(&mut link.over_told, true);
+        (!told).then_some(link.client)
+    }
+
+    /// The node gives the socket back; the client to be told that nothing is under way.
+    pub(super) fn close(&mut self, socket: Socket) -> Option<usize> {
+        let link = self.links.get_mut(&socket)?;
+        link.closed = true;
+        let client = link.client;
+        (link.over_told && self.forget(socket)).then_some(client)
+    }
+
+    /// Drops a connection that both sides are done with; whether they are.
+    pub(super) fn forget(&mut self, socket: Socket) -> bool {
+        let gone = self.links.get(&socket).is_some_and(|link| link.closed && link.over_told);
+        if gone && let Some(link) = self.links.remove(&socket) {
+            self.clients[link.client] = None;
+        }
+        gone
+    }
+}
+
+/// What clients do.
+impl Scene {
+    /// Connects; false if the client is turned away, and learns of it later.
+    pub(crate) fn connect(&mut self, client: usize, listener: Listener) -> bool {
+        assert!(self.net.clients[client].is_none(), "client {client} is connected");
+        let port = &mut self.net.ports[listener.0 as usize];
+        if port.closed || port.waiting.len() >= self.params.backlog {
+            let span = self.net_span();
+            self.after(span, Happening::Refused(client));
+            return false;
+        }
+        let socket = Socket(self.net.next + 1000);
+        self.net.next += 1;
+        self.net.ports[listener.0 as usize].waiting.push_back(socket);
+        self.net.clients[client] = Some(socket);
+        let link = Link {
+            client,
+            accepted: false,
+            closed: false,
+            inbox: VecDeque::new(),
+            fin: false,
+            reset: false,
+            hung_up: false,
+            finished: false,
+            receiving: None,
+            sending: None,
+            outstanding: 0,
+            unread: Vec::new(),
+            stalled: false,
+            over_due: false,
+            over_told: false,
+            last_to_node: self.now,
+            last_to_client: self.now,
+        };
+        self.net.links.insert(socket, link);
+        let span = self.net_span();
+        self.after(span, Happening::Accept(listener));
+        true
+    }
+
+    /// A client sends; torn into pieces that arrive in order.
+    pub(crate) fn client_sends(&mut self, client: usize, mut bytes: &[u8]) {
+        let Some(socket) = self.net.clients[client] else { return };
+        self.totals.bytes += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let most = if self.rng.u8(..4) == 0 { bytes.len().min(40) } else { bytes.len() };
+            let count = self.rng.usize(1..=most);
+            let at = self.to_node(socket);
+            self.at(at, Happening::Arrive(socket, bytes[..count].to_vec()));
+            bytes = &bytes[count..];
+        }
+    }
+
+    /// A client will send no more.
+    pub(crate) fn client_finishes(&mut self, client: usize) {
+        if let Some(socket) = self.net.clients[client] {
+            let at = self.to_node(socket);
+            self.at(at, Happening::Fin(socket));
+        }
+    }
+
+    /// A client breaks the connection; it is told of the end at once.
+    pub(crate) fn client_resets(&mut self, client: usize) {
+        if let Some(socket) = self.net.clients[client] {
+            let at = self.to_node(socket);
+            self.at(at, Happening::Reset(socket));
+            self.after(Duration::ZERO, Happening::Over(socket));
+        }
+    }
+
+    pub(crate) fn wake_in(&mut self, client: usize, span: Duration) {
+        self.after(span, Happening::Wake(client));
+    }
+
+    /// When something that is sent now arrives at the node: not before what was sent earlier.
+    fn to_node(&mut self, socket: Socket) -> Instant {
+        let span = self.net_span();
+        let at = self.now + span;
+        let Some(link) = self.net.links.get_mut(&socket) else { return at };
+        link.last_to_node = at.max(link.last_to_node);
+        link.last_to_node
+    }
+
+    fn to_client(&mut self, socket: Socket) -> Instant {
+        let span = self.net_span();
+        let at = self.now + span;
+        let Some(link) = self.net.links.get_mut(&socket) else { return at };
+        link.last_to_client = at.max(link.last_to_client);
+        link.last_to_client
+    }
+
+    /// Bytes reach the client, which may be too slow to read them now.
+    pub(super) fn take_delivery(&mut self, socket: Socket, bytes: Vec<u8>) -> Option<(usize, Vec<u8>)> {
+        let stall = self.chance(self.params.faults.stall);
+        let seconds = self.rng.u64(1..400);
+        let link = self.net.links.get_mut(&socket)?;
+        if link.over_told {
+            return None;
+        }
+        if stall && !link.stalled {
+            link.stalled = true;
+            self.totals.faults += 1;
+            self.after(Duration::from_secs(seconds), Happening::Unstall(socket));
+        }
+        let link = self.net.links.get_mut(&socket)?;
+        if link.stalled {
+            link.unread.extend(bytes);
+            return None;
+        }
+        link.outstanding -= bytes.len();
+        let client = link.client;
+        self.totals.bytes += bytes.len() as u64;
+        self.go_on_sending(socket);
+        Some((client, bytes))
+    }
+
+    /// The client reads again; gives what has come meanwhile.
+    pub(super) fn unstall(&mut self, socket: Socket) -> Vec<u8> {
+        let Some(link) = self.net.links.get_mut(&socket) else { return Vec::new() };
+        link.stalled = false;
+        std::mem::take(&mut link.unread)
+    }
+}
+
+/// What reaches the node's host.
+impl Scene {
+    /// Bytes arrive; true if the connection was reset instead.
+    pub(super) fn arrive(&mut self, socket: Socket, bytes: &[u8]) -> bool {
+        let reset = self.chance(self.params.faults.reset);
+        let Some(link) = self.net.links.get_mut(&socket).filter(|link| !link.reset) else {
+            return false;
+        };
+        link.inbox.extend(bytes);
+        if reset {
+            self.totals.faults += 1;
+            self.arrive_end(socket, true);
+            return true;
+        }
+        self.pump_soon(socket);
+        false
+    }
+
+    pub(super) fn arrive_end(&mut self, socket: Socket, reset: bool) {
+        let Some(link) = self.net.links.get_mut(&socket) else { return };
+        link.fin = true;
+        link.reset |= reset;
+        self.pump_soon(socket);
+        if reset {
+            self.break_sending(socket);
+        }
+    }
+
+    fn break_sending(&mut self, socket: Socket) {
+        let Some(link) = self.net.links.get_mut(&socket) else { return };
+        if let Some(sending) = link.sending.take() {
+            self.complete_later(sending.id, Done::Sent(Err(Error::Disconnected)));
+        }
+    }
+
+    fn pump_soon(&mut self, socket: Socket) {
+        let span = Duration::from_nanos(self.rng.u64(..3000));
+        self.after(span, Happening::Pump(socket));
+    }
+}
+
+/// What the node does.
+impl Scene {
+    pub(super) fn accept(&mut self, id: OpId, listener: Listener) {
+        let port = &mut self.net.ports[listener.0 as usize];
+        assert!(port.accepting.is_none(), "{listener:?} accepts already");
+        assert!(!port.closed, "{listener:?} accepts, but it is closed");
+        port.accepting = Some(id);
+        let span = Duration::from_nanos(self.rng.u64(..3000));
+        self.after(span, Happening::Accept(listener));
+    }
+
+    /// Who waits to be accepted is turned away.
+    pub(super) fn close_listener(&mut self, listener: Listener) {
+        let port = &mut self.net.ports[listener.0 as usize];
+        assert!(!port.closed, "{listener:?} is closed twice");
+        port.closed = true;
+        let (waiting, accepting) = (std::mem::take(&mut port.waiting), port.accepting.take());
+        if let Some(id) = accepting {
+            self.complete_later(id, Done::Accepted(Err(Error::Cancelled)));
+        }
+        for socket in waiting {
+            self.net.links.get_mut(&socket).expect("what waits is there").closed = true;
+            let at = self.to_client(socket);
+            self.at(at, Happening::Over(socket));
+        }
+    }
+
+    pub(super) fn try_accept(&mut self, listener: Listener) {
+        let fails = self.chance(self.params.faults.accept_error);
+        let port = &mut self.net.ports[listener.0 as usize];
+        if port.accepting.is_none() || port.waiting.is_empty() {
+            return;
+        }
+        let id = port.accepting.take().expect("looked at above");
+        if fails {
+            self.totals.faults += 1;
+            return self.complete_later(id, Done::Accepted(Err(Error::TooManyOpen)));
+        }
+        let socket = port.waiting.pop_front().expect("looked at above");
+        let link = self.net.links.get_mut(&socket).expect("what waits is there");
+        link.accepted = true;
+        let peer = Peer::Network(format!("10.0.0.{}:{}", link.client, socket.0));
+        self.complete_later(id, Done::Accepted(Ok((socket, peer))));
+    }
+
+    pub(super) fn receive(&mut self, id: OpId, socket: Socket, into: Option<Buf>) {
+        assert!(into.as_ref().is_none_or(|buf| buf.tailroom() > 0), "no room to receive into");
+        let link = self.net.link(socket);
+        assert!(link.receiving.is_none(), "{socket:?} receives already");
+        link.receiving = Some((id, into));
+        self.pump_soon(socket);
+    }
+
+    /// Completes a receive, if there is something to receive.
+    pub(super) fn pump(&mut self, socket: Socket, events: &mut Vec<Event>) {
+        let Some(link) = self.net.links.get_mut(&socket) else { return };
+        let ready = link.reset || link.hung_up || link.fin || !link.inbox.is_empty();
+        if !ready {
+            return;
+        }
+        let Some((id, into)) = link.receiving.take() else { return };
+        let own = into.is_none();
+        let result = if link.reset || link.hung_up {
+            Err(Error::Disconnected)
+        } else if link.inbox.is_empty() {
+            if own { Ok(Buf::default()) } else { Err(Error::Disconnected) }
+        } else {
+            let mut buf = into.unwrap_or_else(|| Buf::with_room(0, RECEIVE));
+            let most = self.params.piece_max.min(link.inbox.len()).min(buf.tailroom());
+            let count = if most < 64 { most } else { self.rng.usize(1..=most) };
+            let bytes: Vec<u8> = link.inbox.drain(..count).collect();
+            buf.spare()[..count].copy_from_slice(&bytes);
+            buf.grow(count);
+            Ok(buf)
+        };
+        self.give(Event { id, done: Done::Received(result) }, events);
+    }
+
+    pub(super) fn send(&mut self, id: OpId, socket: Socket, data: Vec<Buf>) {
+        let link = self.net.link(socket);
+        assert!(link.sending.is_none(), "{socket:?} sends already");
+        assert!(!link.finished && !link.hung_up, "{socket:?} sends behind the end");
+        assert!(data.iter().any(|buf| !buf.is_empty()), "{socket:?} sends nothing");
+        if link.reset {
+            return self.complete_later(id, Done::Sent(Err(Error::Disconnected)));
+        }
+        link.sending = Some(Sending { id, data: data.into() });
+        self.go_on_sending(socket);
+    }
+
+    /// Puts on the way what fits; completes the send when all does.
+    fn go_on_sending(&mut self, socket: Socket) {
+        let window = self.params.window;
+        loop {
+            let Some(link) = self.net.links.get_mut(&socket) else { return };
+            let Some(sending) = &mut link.sending else { return };
+            let room = window.saturating_sub(link.outstanding);
+            let Some(first) = sending.data.front_mut() else {
+                let id = sending.id;
+                link.sending = None;
+                return self.complete_later(id, Done::Sent(Ok(())));
+            };
+            if first.is_empty() {
+                sending.data.pop_front();
+                continue;
+            }
+            if room == 0 {
+                return;
+            }
+            let count = room.min(first.len());
+            let bytes = first[..count].to_vec();
+            first.consume(count);
+            link.outstanding += count;
+            let at = self.to_client(socket);
+            self.at(at, Happening::Deliver(socket, bytes));
+        }
+    }
+
+    pub(super) fn hang_up(&mut self, socket: Socket, both: bool) {
+        let link = self.net.link(socket);
+        link.finished = true;
+        link.hung_up |= both;
+        if both {
+            self.break_sending(socket);
+            self.pump_soon(socket);
+        }
+        let at = self.to_client(socket);
+        self.at(at, Happening::Over(socket));
+    }
+
+    pub(super) fn close_socket(&mut self, socket: Socket) {
+        let link = self.net.link(socket);
+        assert!(link.receiving.is_none(), "{socket:?} is closed while it receives");
+        assert!(link.sending.is_none(), "{socket:?} is closed while it sends");
+        if !link.hung_up {
+            let at = self.to_client(socket);
+            self.at(at, Happening::Over(socket));
+        }
+    }
+}
