@@ -51,6 +51,8 @@ pub(super) enum Await {
     CreateDir { claim: Claim, name: Name, access: Access, remove: bool },
     /// The way to the new 9P2000 directory.
     CreateDirWalk { claim: Claim, name: Name, access: Access, remove: bool },
+    /// The new 9P2000 directory opened; only then the fid stands for it.
+    CreateDirOpen { claim: Claim, name: Name, access: Access, remove: bool, node: NodeId },
     /// Bytes of a file.
     Read,
     /// Entries of a directory, for 9P2000.
@@ -112,6 +114,7 @@ impl Await {
             | Await::Create { .. }
             | Await::CreateDir { .. }
             | Await::CreateDirWalk { .. }
+            | Await::CreateDirOpen { .. }
             | Await::Write
             | Await::Wstat { .. }
             | Await::WstatRename { .. }
@@ -142,6 +145,10 @@ impl Await {
             | Await::CreateMode { claim, .. }
             | Await::CreateDir { claim, .. }
             | Await::CreateDirWalk { claim, .. } => fids.unclaim(claim),
+            Await::CreateDirOpen { claim, node, .. } => {
+                fids.unclaim(claim);
+                out.push(Output::Release(node));
+            }
             Await::AttrValue { node, .. } => out.push(Output::Release(node)),
             Await::AttrSet { file } | Await::Remove { file, .. } => file.forget(out),
             Await::Nothing
@@ -176,7 +183,8 @@ impl Await {
             Await::CreateMode { .. }
             | Await::Create { .. }
             | Await::CreateDir { .. }
-            | Await::CreateDirWalk { .. } => "create",
+            | Await::CreateDirWalk { .. }
+            | Await::CreateDirOpen { .. } => "create",
             Await::Read => "read",
             Await::ReadEntries { .. } | Await::Readdir { .. } => "list",
             Await::Write => "write",

@@ -77,7 +77,15 @@ impl Session {
                 return Ok(Next::Ask(awaits, caller, Ask::Walk { from, names }));
             }
             (Await::CreateDirWalk { claim, name, access, remove }, Reply::Walked(_, node)) => {
-                return self.created_dir(claim, name, access, remove, node, out);
+                return self.open_created(claim, name, access, remove, node, out);
+            }
+            (
+                Await::CreateDirOpen { claim, name, access, remove, node },
+                Reply::Opened(open, stat),
+            ) => {
+                self.created((node, open), &stat, claim, name, access, remove, out)?;
+                let (qid, iounit) = (self.qid(&stat), self.iounit());
+                encode(tag, &Rmessage::Create { qid, iounit })
             }
             (Await::Stat { fid }, Reply::Stat(stat)) => {
                 let name = self.fids.get(fid).map_or_else(|_| Vec::new(), |fid| fid.name.clone());
@@ -132,8 +140,8 @@ impl Session {
         Ok(Next::Ask(awaits, caller, ask))
     }
 
-    /// Binds the new directory to the fid and opens it.
-    fn created_dir(
+    /// Opens the new directory.
+    fn open_created(
         &mut self,
         claim: Claim,
         name: Name,
@@ -144,12 +152,12 @@ impl Session {
     ) -> Started {
         let (Some(fid), Some(node)) = (self.fids.claimed(claim), node) else {
             out.extend(node.map(Output::Release));
+            self.fids.unclaim(claim);
             return Err(Error::NotFound);
         };
-        out.push(Output::Release(fid.node));
-        (fid.node, fid.kind, fid.name) = (node, Kind::Directory, name.as_bytes().to_vec());
         let caller = fid.caller.clone();
-        Ok(Next::Ask(Await::Open { claim, access, remove }, caller, Ask::Open { node, access }))
+        let awaits = Await::CreateDirOpen { claim, name, access, remove, node };
+        Ok(Next::Ask(awaits, caller, Ask::Open { node, access }))
     }
 
     fn wstat(&mut self, tag: u16, fid: u32, stat: &WireStat<'_>) -> Started {

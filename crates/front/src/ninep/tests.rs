@@ -234,8 +234,8 @@ fn plan9_makes_a_directory_in_four_steps_and_its_mode_is_no_wider() {
         TCreate 2: ask 0 Stat
         <- 0 Stat: ask 0 MakeDir
         <- 0 Stat: ask 0 Walk
-        <- 0 Walked: release 0, ask 0 Open
-        <- 0 Opened: ROpen 2
+        <- 0 Walked: ask 0 Open
+        <- 0 Opened: release 0, RCreate 2
         TLopen 3: Rerror 3 (operation not supported)
     "#]]
     .assert_eq(&lab.text);
