@@ -36,6 +36,7 @@ impl Node {
         self.tick(now, ops);
         self.feed(now, ops);
         self.leave(now, ops);
+        self.listen_all(now, ops);
         self.end();
     }
 
@@ -191,8 +192,9 @@ impl Node {
         }));
     }
 
-    /// Looks at what time has brought about.
-    fn tick(&mut self, now: Instant, ops: &mut Vec<Op>) {
+    /// Tells the listeners whether there is room; at the end of a turn, because a connection that
+    /// ends makes some.
+    fn listen_all(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let room = self.connections.len() < self.config.connections_max;
         let running = self.phase == Phase::Running;
         for index in 0..self.listeners.len() {
@@ -203,6 +205,10 @@ impl Node {
             };
             self.listen(now, index, input, ops);
         }
+    }
+
+    /// Looks at what time has brought about.
+    fn tick(&mut self, now: Instant, ops: &mut Vec<Op>) {
         while let Some(&(at, slot)) = self.alarms.first().filter(|(at, _)| *at <= now) {
             self.alarms.remove(&(at, slot));
             self.connections[slot].alarm = None;
