@@ -28,11 +28,6 @@ impl Clock {
             Err(_) => Time::default(),
         }
     }
-
-    /// How long to wait until `deadline`; zero if it has passed.
-    pub(crate) fn until(&self, deadline: Instant) -> Duration {
-        deadline.since(self.now())
-    }
 }
 
 fn time_from(since: Duration) -> Time {

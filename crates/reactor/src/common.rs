@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::host::Host;
 use crate::job::{Job, Work};
 use crate::memory::Memory;
+use crate::path::recent::Recent;
 use crate::path::{self, Attempt};
 use crate::pool::Pool;
 use crate::signals::Signals;
@@ -18,6 +19,7 @@ use rustix::net::SocketFlags;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most events of one call of `wait`.
 pub(crate) const EVENTS_MAX: usize = 256;
@@ -41,6 +43,7 @@ pub(crate) struct Common {
     ready: VecDeque<Event>,
     /// How long operations took, until the node asks. Bounded by [`SPANS_MAX`].
     spans: Vec<Span>,
+    recent: Recent,
     turns: u32,
     /// Files on file systems that may hang: never touched on the node's thread.
     foreign: BTreeSet<u32>,
@@ -66,6 +69,7 @@ impl Common {
             spin: Spin::new(config.spin),
             ready: VecDeque::new(),
             spans: Vec::new(),
+            recent: Recent::default(),
             turns: 0,
             foreign: BTreeSet::new(),
             hung_up: BTreeSet::new(),
@@ -114,6 +118,18 @@ impl Common {
         enough
     }
 
+    /// How long to wait for a deadline of the node's, or of our own.
+    pub(crate) fn patience(&mut self, deadline: Option<Instant>) -> Option<Duration> {
+        let own = self.recent.deadline();
+        if deadline.is_none() && own.is_none() {
+            return None;
+        }
+        let now = self.clock.now();
+        self.recent.expire(now);
+        let first = deadline.into_iter().chain(self.recent.deadline()).min();
+        first.map(|first| first.since(now))
+    }
+
     /// Whether anything is ready.
     pub(crate) fn any_ready(&self) -> bool {
         !self.ready.is_empty()
@@ -126,6 +142,7 @@ impl Common {
                 self.memory.give(buf);
             }
             if let Some((id, done)) = finished.event {
+                self.recent.forget();
                 self.span(finished.span);
                 self.ready(id, done);
             }
@@ -135,6 +152,7 @@ impl Common {
     /// Gives out what is ready.
     pub(crate) fn give_out(&mut self, events: &mut Vec<Event>) {
         let count = self.ready.len().min(EVENTS_MAX);
+        self.spin.note(count);
         events.extend(self.ready.drain(..count));
     }
 
@@ -147,7 +165,8 @@ impl Common {
         let attempt = if far {
             Attempt::Far
         } else if path::cacheable(&op) {
-            path::perform_cached(&self.host, &mut self.memory, &caller, &op)
+            let recent = (&mut self.recent, submitted);
+            path::perform_cached(&self.host, &mut self.memory, recent, &caller, &op)
         } else {
             Attempt::Later
         };
@@ -160,6 +179,8 @@ impl Common {
             Attempt::Later => false,
             Attempt::Far => true,
         };
+        // What is not looked up changes something, now or when it is done.
+        self.recent.forget();
         self.pool.push(Job { id: Some(id), work: Work::Path { caller, op }, far, submitted });
     }
 

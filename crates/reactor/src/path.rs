@@ -13,6 +13,7 @@ mod extended;
 mod fetch;
 mod list;
 mod open;
+pub(crate) mod recent;
 mod rename;
 pub(crate) mod users;
 mod walk;
@@ -23,7 +24,8 @@ use crate::host::Host;
 use crate::identity::Depth;
 use crate::memory::Memory;
 use base::op::{File, PathDone, PathOp};
-use base::{Caller, Error};
+use base::{Caller, Error, Instant};
+use recent::Recent;
 use rustix::fs::ResolveFlags;
 use rustix::io::Errno;
 
@@ -47,6 +49,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) mode: Mode,
     /// Memory for what is read.
     pub(crate) memory: &'a mut Memory,
+    /// Files that may still be open, and the time; on the node's own thread only.
+    pub(crate) recent: Option<(&'a mut Recent, Instant)>,
 }
 
 impl Ground<'_> {
@@ -79,7 +83,7 @@ pub(crate) fn perform(
     op: &PathOp,
 ) -> Result<PathDone, Error> {
     host.own.assume(caller, group_of(op), Depth::Changing)?;
-    let mut ground = Ground { host, mode: Mode::Blocking, memory };
+    let mut ground = Ground { host, mode: Mode::Blocking, memory, recent: None };
     dispatch(&mut ground, caller, op).map_err(Error::from)
 }
 
@@ -97,13 +101,14 @@ pub(crate) enum Attempt {
 pub(crate) fn perform_cached(
     host: &Host,
     memory: &mut Memory,
+    recent: (&mut Recent, Instant),
     caller: &Caller,
     op: &PathOp,
 ) -> Attempt {
     if let Err(error) = host.own.assume(caller, None, Depth::Looking) {
         return Attempt::Done(Err(error));
     }
-    let mut ground = Ground { host, mode: Mode::Cached, memory };
+    let mut ground = Ground { host, mode: Mode::Cached, memory, recent: Some(recent) };
     match dispatch(&mut ground, caller, op) {
         Err(Trouble::NotCached) => Attempt::Later,
         Err(Trouble::Crossing) => Attempt::Far,
@@ -185,7 +190,7 @@ fn dispatch(ground: &mut Ground<'_>, caller: &Caller, op: &PathOp) -> Outcome<Pa
     match op {
         PathOp::Walk { root, from, names } => walk::walk(ground, fd(*root)?, fd(*from)?, names),
         PathOp::Fetch { root, path, read_max, headroom } => {
-            fetch::fetch(ground, *root, path, *read_max, *headroom)
+            fetch::fetch(ground, caller, (*root, path), *read_max, *headroom)
         }
         PathOp::Stat { file } => attrs::stat(ground, fd(*file)?).map(PathDone::Stat),
         PathOp::SetStat { file, open, set } => attrs::set(ground, fd(*file)?, *open, set),

@@ -2,20 +2,23 @@
 //!
 //! Going to sleep and being woken costs tens of microseconds on two processors, more in virtual
 //! machines; a client that sends one request after the other pays it each time. So a wait that
-//! follows a short one looks again for a moment before it sleeps. A moment that brings nothing
-//! is the last until a wait has been short again: an idle server spins once and then sleeps.
-//! Whoever else wants the processor meanwhile gets it.
+//! follows a short one, and that brought little, looks again for a moment before it sleeps. A
+//! moment that brings nothing is the last until a wait has been short again: an idle server spins
+//! once and then sleeps. Whoever else wants the processor meanwhile gets it.
 #![allow(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the reactor is where the clocks are read")]
 
 use std::time::{Duration, Instant};
+
+/// So many events at once are few: one client's, or two.
+const FEW: usize = 2;
 
 /// Whether and how long to look again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spin {
     /// How long at most; zero: never.
     limit: Duration,
-    /// The last wait was short.
+    /// The last wait was short, and brought little.
     warm: bool,
 }
 
@@ -31,6 +34,11 @@ impl Spin {
     /// Whether it is worth while to look, with so much time to wait.
     pub(crate) fn is_warm(&self, timeout: Option<Duration>) -> bool {
         self.warm && timeout.is_none_or(|timeout| timeout > self.limit)
+    }
+
+    /// A wait has brought so many events: with much to do, sleeping costs little.
+    pub(crate) fn note(&mut self, events: usize) {
+        self.warm &= events <= FEW;
     }
 
     /// Looks by calling `look` until it sees something or the moment is over; whether it saw.
@@ -71,8 +79,12 @@ mod tests {
         assert!(!spin.look(|| unreachable!("it is cold")));
         spin.sleep(|| ());
         assert!(spin.look(|| true));
+        spin.note(FEW);
         assert!(!spin.look(|| false));
         assert!(!spin.look(|| unreachable!("it is cold again")));
+        spin.sleep(|| ());
+        spin.note(FEW + 1);
+        assert!(!spin.look(|| unreachable!("there is much to do")));
         spin.sleep(|| std::thread::sleep(Duration::from_millis(6)));
         assert!(!spin.look(|| unreachable!("the wait was long")));
     }

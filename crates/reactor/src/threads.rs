@@ -344,7 +344,7 @@ impl Threads {
     pub(crate) fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
         loop {
             if !self.common.enough() {
-                let timeout = deadline.map(|deadline| self.common.clock.until(deadline));
+                let timeout = self.common.patience(deadline);
                 self.poll(timeout);
                 self.common.collect();
             }

@@ -298,7 +298,7 @@ impl Uring {
     pub(crate) fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
         loop {
             if !self.common.enough() {
-                let timeout = deadline.map(|deadline| self.common.clock.until(deadline));
+                let timeout = self.common.patience(deadline);
                 let may_sleep = !self.common.any_ready() && !self.ring.any_completion();
                 let sleep = may_sleep && timeout != Some(Duration::ZERO);
                 if sleep || !self.ring.any_completion() || self.ring.any_queued() {

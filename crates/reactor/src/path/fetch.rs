@@ -3,15 +3,17 @@
 //! What a path leads to must be known before it is opened: opening a device may rewind a tape.
 //! So the first time a path is resolved to a mere handle, looked at, and opened through `/proc`.
 //! Paths that led to a plain file are remembered, and are opened directly the next time, which
-//! saves two system calls of six: `openat2`, `statx`, `preadv2`, `close` remain. For that
+//! saves two system calls of six: `openat2`, `statx`, `preadv2`, `close` remain; and of those
+//! only `statx` and `preadv2` for a file that was fetched a moment ago ([`super::recent`]). For that
 //! shortcut to open a device, somebody who may make devices would have to put one in the place
 //! of a file in between; that is noticed at once, and the path forgotten.
 
+use super::recent::Entry;
 use super::{Ground, Mode, Outcome, attrs, open};
 use crate::descriptor;
 use crate::errno::Trouble;
 use base::op::{File, PathDone};
-use base::{Access, Buf, Error, Kind, Stat};
+use base::{Access, Buf, Caller, Error, Kind, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -23,18 +25,46 @@ const UNKNOWN_SIZE: u64 = 4096;
 /// How often a path is resolved again if directories were moved in the meantime.
 const RETRIES: usize = 8;
 
-/// Performs a fetch.
+/// Performs a fetch of a path from a root.
 pub(super) fn fetch(
     ground: &mut Ground<'_>,
-    root: File,
-    path: &[u8],
+    caller: &Caller,
+    (root, path): (File, &[u8]),
     read_max: u32,
     headroom: u32,
 ) -> Outcome<PathDone> {
-    let (file, stat) = find(ground, root, path)?;
+    let hash = ground.host.path_hash(root.0, path);
+    let taken = ground.recent.as_mut().and_then(|(r, _)| r.take(hash, (root, path, caller)));
+    if let Some(entry) = taken
+        && let Ok(stat) = attrs::stat(ground, entry.fd.as_fd())
+        && stat.links > 0
+    {
+        let (done, file) = serve(ground, entry.fd, stat, read_max, headroom)?;
+        if let (Some(fd), Some((recent, _))) = (file, &mut ground.recent) {
+            recent.put_back(hash, Entry { fd, ..entry });
+        }
+        return Ok(done);
+    }
+    let (file, stat) = find(ground, root, path, hash)?;
+    let (done, file) = serve(ground, file, stat, read_max, headroom)?;
+    if let (Some(fd), Some((recent, now))) = (file, &mut ground.recent) {
+        let (path, caller) = (path.to_vec(), caller.clone());
+        recent.keep(*now, hash, Entry { root, path, caller, fd });
+    }
+    Ok(done)
+}
+
+/// Reads a file that was found; gives it back if it is not handed out.
+fn serve(
+    ground: &mut Ground<'_>,
+    file: OwnedFd,
+    stat: Stat,
+    read_max: u32,
+    headroom: u32,
+) -> Outcome<(PathDone, Option<OwnedFd>)> {
     if stat.kind == Kind::Directory {
         finish_flags(ground, &file)?;
-        return Ok(PathDone::Fetched(stat, Buf::default(), Some(give_out(file))));
+        return Ok((PathDone::Fetched(stat, Buf::default(), Some(give_out(file))), None));
     }
     let expected = if stat.size == 0 { UNKNOWN_SIZE } else { stat.size };
     let count = usize::try_from(expected.min(read_max.into())).expect("fits in 32 bits");
@@ -45,10 +75,10 @@ pub(super) fn fetch(
     }
     let more = stat.size > buf.len() as u64 || (stat.size == 0 && buf.len() == count && count > 0);
     if !more {
-        return Ok(PathDone::Fetched(stat, buf, None));
+        return Ok((PathDone::Fetched(stat, buf, None), Some(file)));
     }
     finish_flags(ground, &file)?;
-    Ok(PathDone::Fetched(stat, buf, Some(give_out(file))))
+    Ok((PathDone::Fetched(stat, buf, Some(give_out(file))), None))
 }
 
 fn give_out(file: OwnedFd) -> File {
@@ -56,9 +86,8 @@ fn give_out(file: OwnedFd) -> File {
 }
 
 /// Opens the plain file or directory that `path` leads to.
-fn find(ground: &Ground<'_>, root: File, path: &[u8]) -> Outcome<(OwnedFd, Stat)> {
+fn find(ground: &Ground<'_>, root: File, path: &[u8], hash: u64) -> Outcome<(OwnedFd, Stat)> {
     let from = descriptor::file(root)?;
-    let hash = ground.host.path_hash(root.0, path);
     if ground.mode == Mode::Cached && ground.host.was_plain(hash) {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | open::ALWAYS;
         let file = resolve(ground, from, path, flags)?;
