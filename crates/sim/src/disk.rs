@@ -368,12 +368,14 @@ impl Disk {
 
     /// How a file differs from the same one on another disk, besides dates; `None`: it does not.
     pub fn difference(&self, other: &Disk, inode: u64) -> Option<String> {
-        // A file without a name may be held on one disk, and be gone on the other.
-        let named = |disk: &'_ Disk| disk.inode(inode).is_some_and(|node| node.links > 0);
-        let (one, two) = match (named(self), named(other)) {
-            (true, true) => (self.node(inode), other.node(inode)),
-            (false, false) => return None,
-            (one, two) => return Some(format!("named: {one} and {two}")),
+        let (one, two) = match (self.inode(inode), other.inode(inode)) {
+            (Some(one), Some(two)) => (one, two),
+            // A file without a name may be held on one disk, and be gone on the other.
+            (Some(only), None) | (None, Some(only)) if only.links == 0 => return None,
+            (one, two) => {
+                let there = (one.is_some(), two.is_some());
+                return (there != (false, false)).then(|| format!("there: {there:?}"));
+            }
         };
         let facts = |node: &Inode| (node.kind, node.mode, node.links, node.owner, node.special);
         let entries = |node: &Inode| -> Vec<(Name, u64)> {

@@ -5,8 +5,8 @@ fn main() {
     let show = if std::env::args().nth(3).is_some() { sim::trace::Show::Print } else { sim::trace::Show::Hash };
     for seed in seed..seed + n {
         let params = sim::params::Params::draw(seed);
-        println!("{params:?}");
-        let outcome = sim::run::run(params, show);
-        println!("{:?} {:?} {:x}", outcome.took, outcome.totals, outcome.hash);
+        if n == 1 {println!("{params:?}");}
+        let outcome = std::panic::catch_unwind(|| sim::run::run(params, show));
+        if let Ok(o) = outcome { if n==1 {println!("{:?} {:?} {:x}", o.took, o.totals, o.hash);} } else { println!("SEED {seed}"); }
     }
 }

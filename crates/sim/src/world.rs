@@ -28,6 +28,8 @@ use std::time::Duration;
 pub const WALL: Time = Time { secs: 1_800_000_000, nanos: 0 };
 /// Longest run, virtual time.
 const TIME_MAX: Duration = Duration::from_secs(4 * 3600);
+/// How often in a row a node may be called for a deadline that has passed.
+const SPINS_MAX: u32 = 100;
 /// Most events in one turn.
 const EVENTS_MAX: usize = 64;
 
@@ -108,6 +110,8 @@ pub struct Scene {
     injected: Vec<(Instant, Error)>,
     churn: Option<Churn>,
     is_stopped: bool,
+    /// How often in a row the node was called for a deadline that had passed before.
+    spins: u32,
 }
 
 /// The directory that somebody on the host changes all the time.
@@ -144,6 +148,7 @@ impl World {
             injected: Vec::new(),
             churn: None,
             is_stopped: false,
+            spins: 0,
             params,
         };
         World { scene, clients: Vec::new() }
@@ -249,7 +254,12 @@ impl World {
                     client.closed(io);
                 });
             }
-            Happening::Wake(index) => self.with(index, |client, io| client.wake(io)),
+            Happening::Wake(index) => {
+                self.with(index, |client, io| client.wake(io));
+                if self.is_done() {
+                    self.stop();
+                }
+            }
             Happening::Churn => self.scene.churn(),
             Happening::Stop => events.push(Event { id: OpId::UNASKED, done: Done::Stop }),
         }
@@ -326,6 +336,13 @@ impl Scene {
         self.churn = Some(churn);
         let pause = self.rng.u64(1..40);
         self.after(Duration::from_millis(pause), Happening::Churn);
+    }
+
+    /// The node is called because its deadline passed, and for no other reason.
+    fn reach(&mut self, deadline: Instant) {
+        self.spins = if deadline > self.now { 0 } else { self.spins + 1 };
+        assert!(self.spins < SPINS_MAX, "the node's deadline stays in the past: it spins");
+        self.now = self.now.max(deadline);
     }
 
     fn after(&mut self, span: Duration, happening: Happening) -> (Instant, u64) {
@@ -497,13 +514,9 @@ impl Reactor for World {
                 (Some(at), _) if got > 0 && at > now => return,
                 (None, _) if got > 0 => return,
                 (Some(at), Some(deadline)) if at > deadline.max(now) => {
-                    self.scene.now = deadline.max(now);
-                    return;
+                    return self.scene.reach(deadline);
                 }
-                (None, Some(deadline)) => {
-                    self.scene.now = deadline.max(now);
-                    return;
-                }
+                (None, Some(deadline)) => return self.scene.reach(deadline),
                 (None, None) => {
                     assert!(self.is_done(), "a standstill: nothing is under way");
                     self.stop();

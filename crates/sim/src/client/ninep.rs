@@ -260,6 +260,7 @@ impl Ninep {
         let most = io.scene.params.outstanding;
         while self.phase == Phase::Working && self.outstanding.len() < most {
             if self.left == 0 {
+                self.give_up_waiting(io, 0);
                 if self.outstanding.is_empty() && self.flushes.is_empty() {
                     self.compare(io);
                     self.leave(io);
@@ -275,17 +276,20 @@ impl Ninep {
                 continue;
             }
             if io.one_in(15) && !self.outstanding.is_empty() && self.flushes.len() < 5 {
-                self.flush(io);
+                let index = io.rng().usize(..self.outstanding.len());
+                let oldtag = *self.outstanding.keys().nth(index).expect("so many");
+                self.flush(io, oldtag);
                 continue;
             }
             let Some(request) = self.draw(io) else {
                 if self.outstanding.is_empty() {
                     continue;
                 }
-                return;
+                return self.give_up_waiting(io, 0);
             };
             self.ask(io, request);
         }
+        self.give_up_waiting(io, most);
     }
 
     fn ask(&mut self, io: &mut Io<'_>, request: Request) {
@@ -301,9 +305,19 @@ impl Ninep {
         self.outstanding.insert(tag, Outstanding { request, since, keys, flushed: false });
     }
 
-    fn flush(&mut self, io: &mut Io<'_>) {
-        let index = io.rng().usize(..self.outstanding.len());
-        let oldtag = *self.outstanding.keys().nth(index).expect("so many are outstanding");
+    /// Flushes a lock that is waited for, if nothing else could end the waiting.
+    fn give_up_waiting(&mut self, io: &mut Io<'_>, most: usize) {
+        let waits = |out: &Outstanding| matches!(out.request, Request::Lock { wait: true, .. });
+        let stuck = self.outstanding.values().all(waits) && self.outstanding.len() >= most;
+        if stuck && self.phase == Phase::Working {
+            let first = self.outstanding.iter().find(|(_, out)| !out.flushed);
+            if let Some(oldtag) = first.map(|(tag, _)| *tag) {
+                self.flush(io, oldtag);
+            }
+        }
+    }
+
+    fn flush(&mut self, io: &mut Io<'_>, oldtag: u16) {
         let tag = self.free_tag();
         let params = &io.scene.params;
         let unhindered = params.calls >= 1024
@@ -326,10 +340,13 @@ impl Ninep {
         match io.rng().u8(..4) {
             0 => io.send(&[3, 0, 0, 0, 1, 2, 3]),
             1 => io.send(&[0xff; 9]),
-            2 => match self.outstanding.keys().next().copied() {
-                Some(tag) => self.say(io, tag, &Tmessage::Clunk { fid: 7777 }),
-                None => io.send(&[1, 0, 0, 0, 0, 0]),
-            },
+            2 => {
+                // The first of these tags may be answered by now; then the second is wrong.
+                self.say(io, 0, &Tmessage::Clunk { fid: 7777 });
+                let tag = self.outstanding.keys().next().copied().unwrap_or(1);
+                self.say(io, tag, &Tmessage::Clunk { fid: 7777 });
+                io.finish();
+            }
             _ => {
                 // Cut off in the middle: the rest never comes.
                 io.send(&[200, 0, 0, 0, 110, 1, 0]);

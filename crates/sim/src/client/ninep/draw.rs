@@ -1,7 +1,7 @@
 //! Drawing the next request.
 
 use super::keys::Key;
-use super::request::Request;
+use super::request::{Bytes, Request};
 use super::{FidState, HOME, Io, Ninep, contents};
 use base::{Access, Kind, SetStat, SetTime, Time};
 
@@ -216,12 +216,12 @@ impl Ninep {
             return Some(Request::List { fid, offset, count });
         }
         if let Some(left) = self.value_left(fid) {
-            let data = contents(io, left.min(most));
+            let data = Bytes(contents(io, left.min(most)));
             let FidState::AttrWrite { value, .. } = &self.fids[&fid].state else { return None };
             return Some(Request::Write { fid, offset: value.len() as u64, data });
         }
         if writes {
-            let data = contents(io, most);
+            let data = Bytes(contents(io, most));
             return Some(Request::Write { fid, offset: Self::offset(io), data });
         }
         let most = u32::try_from(most).unwrap_or(4096);
@@ -319,8 +319,10 @@ impl Ninep {
         if !self.setup.linux {
             return None;
         }
+        let home = self.setup.inode;
         let fid = self.any_fid(io, |_, fid| {
-            fid.kind == Kind::File && matches!(fid.state, FidState::Open { .. })
+            let own = self.is_inside(self.shadow.inode_of(fid.handle), home);
+            own && fid.kind == Kind::File && matches!(fid.state, FidState::Open { .. })
         })?;
         let (slot, owner) = (io.rng().u64(..3), io.rng().u32(..3));
         let kind = io.rng().u8(..3);

@@ -65,7 +65,7 @@ impl Ninep {
     pub(super) fn steps(&self, request: &Request) -> Result<Vec<Step>, Error> {
         if let Request::Write { fid, offset, data } = request {
             let open = self.open_file(*fid).filter(|(_, access)| access.write);
-            let step = open.map(|(file, _)| Step::Write(file, *offset, data.clone()));
+            let step = open.map(|(file, _)| Step::Write(file, *offset, data.0.clone()));
             return Ok(step.into_iter().collect());
         }
         Ok(self.path_steps(request)?.into_iter().map(Step::Path).collect())
@@ -202,7 +202,7 @@ impl Ninep {
         match request {
             Request::Walk { fid, newfid, names } => self.expect_walk(*fid, *newfid, names),
             Request::Read { fid, offset, count } => self.expect_read(*fid, *offset, *count),
-            Request::Write { fid, offset, data } => self.expect_write(*fid, *offset, data),
+            Request::Write { fid, offset, data } => self.expect_write(*fid, *offset, &data.0),
             Request::Stat { fid } => {
                 let inode = self.shadow.inode_of(self.handle(*fid)?);
                 Ok(Seen::Stat(self.shadow.attributes(inode).expect("it is held")))

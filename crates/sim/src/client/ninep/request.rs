@@ -4,6 +4,16 @@ use super::{FidState, Ninep};
 use base::{Access, Kind, SetStat, SetTime};
 use wire::ninep::{Data, Names, Stat as WireStat, Tmessage};
 
+/// Contents; shown by their length.
+#[derive(Clone)]
+pub(super) struct Bytes(pub(super) Vec<u8>);
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
 /// A request. Names are bytes, because wrong ones are sent too.
 #[derive(Clone, Debug)]
 pub(super) enum Request {
@@ -12,7 +22,7 @@ pub(super) enum Request {
     Create { fid: u32, name: Vec<u8>, access: Access, exclusive: bool, mode: u32, dir: bool },
     Read { fid: u32, offset: u64, count: u32 },
     List { fid: u32, offset: u64, count: u32 },
-    Write { fid: u32, offset: u64, data: Vec<u8> },
+    Write { fid: u32, offset: u64, data: Bytes },
     Stat { fid: u32 },
     SetStat { fid: u32, set: SetStat, rename: Option<Vec<u8>> },
     MakeDir { fid: u32, name: Vec<u8>, mode: u32 },
@@ -187,7 +197,7 @@ impl Ninep {
                 Tmessage::Read { fid: *fid, offset: *offset, count: *count }
             }
             Request::Write { fid, offset, data } => {
-                Tmessage::Write { fid: *fid, offset: *offset, data: Data(data) }
+                Tmessage::Write { fid: *fid, offset: *offset, data: Data(&data.0) }
             }
             Request::Stat { fid } if linux => Tmessage::Getattr { fid: *fid, mask: !0 },
             Request::Stat { fid } => Tmessage::Stat { fid: *fid },
