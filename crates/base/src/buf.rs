@@ -16,7 +16,8 @@ pub struct Buf {
 }
 
 impl Buf {
-    /// An empty buffer with `headroom` bytes before and `capacity` bytes behind the (empty) contents.
+    /// An empty buffer with room for `headroom` bytes before and `capacity` bytes behind what it is
+    /// going to hold.
     pub fn with_room(headroom: usize, capacity: usize) -> Buf {
         Buf { bytes: vec![0; headroom + capacity], start: headroom, end: headroom }
     }

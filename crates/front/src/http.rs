@@ -377,6 +377,10 @@ impl Session {
                 let reason = "this server does not write over HTTP: start it with --http-write";
                 self.refuse(now, refusal(405, reason), out)
             }
+            // RFC 9110 §14.5: a server that does not know partial PUT must not take it for a whole.
+            Method::Put if request.is_partial => {
+                self.refuse(now, refusal(400, "put the whole file: parts are not joined here"), out)
+            }
             Method::Put => self.put(now, request, out),
             Method::Delete => self.delete(request, out),
         }
@@ -398,6 +402,7 @@ impl Session {
         if self.last_byte_came {
             return self.hang_up("refused", out);
         }
+        out.push(Output::Finish);
         State::Discarding { until: now + DISCARD_TIME, left: DISCARD_MAX }
     }
 

@@ -53,6 +53,8 @@ pub enum Output {
     Close(OpenId),
     /// Say this to the client, in order.
     Send(Buf),
+    /// Tell the client, when everything is said, that nothing more will be.
+    Finish,
     /// End the connection when everything is said; for the log: why.
     Hangup(&'static str),
 }
@@ -98,6 +100,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { msize: 1 << 20, fids: 1 << 18, calls: 1024, bytes: 32 << 20 }
+        Limits { msize: 1 << 20, fids: 1 << 20, calls: 1024, bytes: 32 << 20 }
     }
 }

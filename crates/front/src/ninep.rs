@@ -342,6 +342,7 @@ impl Session {
         if call.awaits.only_looks() {
             call.tag = None;
             self.tags.remove(&oldtag);
+            mem::replace(&mut call.awaits, Await::GivenUp).end(&mut self.fids, out);
             self.say(call::encode(tag, &Rmessage::Flush {}), out);
         } else {
             call.flushes.push(tag);
@@ -362,7 +363,7 @@ impl Session {
             self.answer_flushes(&call.flushes, out);
             return call.awaits.end(&mut self.fids, out);
         }
-        let awaits = mem::replace(&mut call.awaits, Await::Nothing);
+        let awaits = mem::replace(&mut call.awaits, Await::GivenUp);
         let next = self.resume(tag, awaits, reply, out);
         self.proceed(Some(call), tag, next, out);
     }

@@ -77,10 +77,20 @@ enum Sending {
     Yes { bytes: usize, since: Instant },
 }
 
+/// Whether the client is told that nothing more will be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finish {
+    No,
+    /// When everything is sent.
+    Wanted,
+    Done,
+}
+
 /// The connection automaton.
 #[derive(Debug)]
 pub struct Connection {
     state: State,
+    finish: Finish,
     id: OpId,
     socket: Socket,
     session: Session,
@@ -103,6 +113,7 @@ impl Connection {
     pub fn new(id: OpId, socket: Socket, session: Session) -> Connection {
         Connection {
             state: State::Talking,
+            finish: Finish::No,
             id,
             socket,
             session,
@@ -145,7 +156,12 @@ impl Connection {
 
     /// Asks the reactor for what is wanted at the end of a turn.
     pub fn leave(&mut self, now: Instant, hungry: bool, ops: &mut Vec<Op>) {
-        if self.state == State::Parting && self.unsent.is_empty() && self.sending == Sending::No {
+        let all_sent = self.unsent.is_empty() && self.sending == Sending::No;
+        if self.state == State::Talking && self.finish == Finish::Wanted && all_sent {
+            ops.push(Op::Finish { socket: self.socket });
+            self.finish = Finish::Done;
+        }
+        if self.state == State::Parting && all_sent {
             ops.push(Op::Hangup { socket: self.socket });
             self.state = State::Ending;
         }
@@ -177,6 +193,7 @@ impl Connection {
                 SessionOutput::Close(open) => out.push(Output::Close(open)),
                 SessionOutput::Send(_) if self.state == State::Ending => {}
                 SessionOutput::Send(buf) => self.unsent.push(buf),
+                SessionOutput::Finish => self.finish = Finish::Wanted,
                 SessionOutput::Hangup(_) if self.state == State::Ending => {}
                 SessionOutput::Hangup(_) => self.state = State::Parting,
             }

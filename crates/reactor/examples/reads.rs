@@ -57,7 +57,7 @@ fn report(form: Form, what: &str, count: u64, cpu: Duration, wall: Duration, wor
     let entries = world.statistics().kernel_entries as f64 / count as f64;
     let (cpu, wall) = (cpu.as_secs_f64(), wall.as_secs_f64());
     println!(
-        "{form:?} {what}: {:.0}/s, {:.2} us CPU each, {:.0} % of a core, {entries:.3} kernel entries each",
+        "{form:?} {what}: {:.0}/s, {:.2} us CPU each, {:.0} % of a core, {entries:.3} entries each",
         count as f64 / wall,
         cpu * 1e6 / count as f64,
         cpu / wall * 100.0,

@@ -273,7 +273,16 @@ impl Uring {
     }
 
     fn close_listener(&mut self, closed: Listener) {
-        let accepting = |entry: &Entry| matches!(&entry.slot, Slot::Accept { listener, .. } if *listener == closed);
+        let accepting = |entry: &Entry| match &entry.slot {
+            Slot::Accept { listener, .. } => *listener == closed,
+            Slot::Receive { .. }
+            | Slot::Send { .. }
+            | Slot::Read { .. }
+            | Slot::Write { .. }
+            | Slot::Sync { .. }
+            | Slot::Wake { .. }
+            | Slot::Signal => false,
+        };
         let names: Vec<u64> = self
             .slots
             .iter()

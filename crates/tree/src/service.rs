@@ -157,7 +157,7 @@ impl Service {
             Ask::ListAttrs { .. } => Ok(Reply::Bytes(Vec::new())),
             Ask::GetAttr { .. } => Err(Error::NoAttribute),
             Ask::ReadLink { .. } => Err(Error::Invalid),
-            _ => Err(Error::Unsupported),
+            _other => Err(Error::Unsupported),
         }
     }
 

@@ -68,6 +68,8 @@ pub struct Request {
     pub origin: Option<String>,
     /// How the body is delimited.
     pub body: Body,
+    /// Whether the body is only a part of what is meant (`Content-Range`).
+    pub is_partial: bool,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
     /// Whether JSON is preferred to HTML.
@@ -141,6 +143,7 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
         host: host.map(text),
         origin: fields.one("origin")?.map(text),
         body: body(&fields, is_1_1)?,
+        is_partial: fields.one("content-range")?.is_some(),
         expects_continue: expects_continue(&fields, is_1_1)?,
         wants_json,
         ranges: fields.one("range")?.and_then(Ranges::parse),

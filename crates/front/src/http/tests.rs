@@ -86,6 +86,7 @@ fn show(output: &Output) -> String {
         Output::Release(node) => format!("release {}", node.0),
         Output::Close(open) => format!("close {}", open.0),
         Output::Cancel(call) => format!("cancel {}", call.0),
+        Output::Finish => "finish".to_string(),
         Output::Hangup(reason) => format!("hang up: {reason}"),
     }
 }

@@ -33,16 +33,16 @@ pub(super) enum Next {
 /// What a call waits for.
 #[derive(Debug)]
 pub(super) enum Await {
-    /// Nothing: it is being moved on.
-    Nothing,
+    /// An answer that nobody wants any more.
+    GivenUp,
     /// Who the client is; then the root, or the place it named.
     Identify { fid: u32, path: Vec<Name> },
     /// The place to attach to.
     Attach { fid: u32, caller: Caller },
     /// The end of a walk of so many names.
     Walk { fid: u32, newfid: u32, wanted: usize, last: Option<Name> },
-    /// The file opened.
-    Open { claim: Claim, access: Access, remove: bool },
+    /// The file opened; it may be wanted only if it can be executed (9P2000).
+    Open { claim: Claim, access: Access, remove: bool, execute: bool },
     /// The attributes of the directory that a 9P2000 file is going to be made in.
     CreateMode { claim: Claim, name: Name, perm: u32, access: Access, remove: bool },
     /// The new file.
@@ -108,8 +108,9 @@ impl Await {
             | Await::AttrNode { .. }
             | Await::AttrValue { .. }
             | Await::Getlock => true,
-            Await::Nothing
-            | Await::Open { .. }
+            // Opening leaves nothing behind unless it empties the file.
+            Await::Open { access, .. } => !access.truncate,
+            Await::GivenUp
             | Await::CreateMode { .. }
             | Await::Create { .. }
             | Await::CreateDir { .. }
@@ -151,7 +152,7 @@ impl Await {
             }
             Await::AttrValue { node, .. } => out.push(Output::Release(node)),
             Await::AttrSet { file } | Await::Remove { file, .. } => file.forget(out),
-            Await::Nothing
+            Await::GivenUp
             | Await::Identify { .. }
             | Await::Attach { .. }
             | Await::Walk { .. }
@@ -175,7 +176,7 @@ impl Await {
 
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Await::Nothing => "nothing",
+            Await::GivenUp => "given_up",
             Await::Identify { .. } => "identify",
             Await::Attach { .. } => "attach",
             Await::Walk { .. } => "walk",

@@ -147,7 +147,7 @@ impl Session {
         }
         let access = translate::linux_access(flags)?;
         let claim = self.fids.claim(fid)?;
-        let awaits = Await::Open { claim, access, remove: false };
+        let awaits = Await::Open { claim, access, remove: false, execute: false };
         Ok(Next::Ask(awaits, caller, Ask::Open { node, access }))
     }
 
@@ -189,7 +189,7 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> Started {
         let message = match (awaits, reply) {
-            (Await::Open { claim, access, remove }, Reply::Opened(open, stat)) => {
+            (Await::Open { claim, access, remove, .. }, Reply::Opened(open, stat)) => {
                 let Some(fid) = self.fids.claimed(claim) else {
                     out.push(Output::Close(open));
                     return Err(Error::Invalid);
@@ -358,9 +358,12 @@ fn made(code: u8, qid: Qid) -> Rmessage<'static> {
     }
 }
 
+/// The file system is 9P to the client: the host's own kind would make programs believe in limits
+/// and abilities (how many links, which locks) that a client does not have.
 fn statfs(stat: &StatFs) -> Rmessage<'static> {
+    const V9FS_MAGIC: u32 = 0x0102_1997;
     Rmessage::Statfs {
-        kind: stat.kind,
+        kind: V9FS_MAGIC,
         bsize: stat.block_size,
         blocks: stat.blocks,
         bfree: stat.blocks_free,

@@ -23,8 +23,8 @@ impl Session {
             Tmessage::Open { fid, mode } => {
                 let (access, remove) = translate::plan9_access(mode)?;
                 let (node, caller) = (self.node(fid)?, self.caller(fid)?);
-                let claim = self.fids.claim(fid)?;
-                let awaits = Await::Open { claim, access, remove };
+                let (claim, execute) = (self.fids.claim(fid)?, mode & 3 == 3);
+                let awaits = Await::Open { claim, access, remove, execute };
                 Ok(Next::Ask(awaits, caller, Ask::Open { node, access }))
             }
             Tmessage::Create { fid, name, perm, mode } => {
@@ -52,11 +52,16 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> Started {
         let message = match (awaits, reply) {
-            (Await::Open { claim, access, remove }, Reply::Opened(open, stat)) => {
+            (Await::Open { claim, access, remove, execute }, Reply::Opened(open, stat)) => {
                 let Some(fid) = self.fids.claimed(claim) else {
                     out.push(Output::Close(open));
                     return Err(Error::Invalid);
                 };
+                if execute && !translate::may_execute(&fid.caller, &stat) {
+                    self.fids.unclaim(claim);
+                    out.push(Output::Close(open));
+                    return Err(Error::Denied);
+                }
                 fid.openness = opened(stat.kind, open, access, remove);
                 let (qid, iounit) = (self.qid(&stat), self.iounit());
                 encode(tag, &Rmessage::Open { qid, iounit })

@@ -88,6 +88,7 @@ fn show(output: &Output) -> String {
         Output::Cancel(call) => format!("cancel {}", call.0),
         Output::Release(node) => format!("release {}", node.0),
         Output::Close(open) => format!("close {}", open.0),
+        Output::Finish => "finish".to_string(),
         Output::Hangup(reason) => format!("hang up: {reason}"),
         Output::Send(bytes) => match wire::ninep::Rmessage::decode(bytes) {
             Ok((tag, Rmessage::Lerror { ecode })) => format!("Rlerror {tag} ({ecode})"),
@@ -333,7 +334,7 @@ impl Books {
                     self.held.swap_remove(index.expect("given back once, and only what was given"));
                 }
                 Output::Cancel(call) => assert!(self.asked.contains_key(&call.0)),
-                Output::Send(_) | Output::Hangup(_) => {}
+                Output::Send(_) | Output::Finish | Output::Hangup(_) => {}
             }
         }
     }

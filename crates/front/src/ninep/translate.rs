@@ -1,6 +1,6 @@
 //! Between the words of 9P and of file requests.
 
-use base::{Access, Error, Kind, Stat};
+use base::{Access, Caller, Error, Kind, Stat};
 use wire::ninep::Qid;
 
 /// The Linux `errno` of an error (9P2000.L sends it as it is).
@@ -96,6 +96,18 @@ pub(super) fn plan9_access(mode: u8) -> Result<(Access, bool), Error> {
     };
     let truncate = mode & TRUNCATE != 0;
     Ok((Access { read, write, truncate, ..Access::default() }, mode & REMOVE != 0))
+}
+
+/// Whether a user may execute a file, by its mode bits; the server itself may what anybody may.
+pub(super) fn may_execute(caller: &Caller, stat: &Stat) -> bool {
+    let bits = match caller {
+        Caller::Server => 0o111,
+        Caller::User(user) if user.uid == 0 => 0o111,
+        Caller::User(user) if user.uid == stat.uid => 0o100,
+        Caller::User(user) if user.gid == stat.gid || user.groups.contains(&stat.gid) => 0o010,
+        Caller::User(_) => 0o001,
+    };
+    stat.kind == Kind::Directory || stat.mode & bits != 0
 }
 
 /// A device number from its halves, in Linux's encoding (`makedev(3)`).

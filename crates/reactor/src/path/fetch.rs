@@ -4,8 +4,8 @@
 //! So the first time a path is resolved to a mere handle, looked at, and opened through `/proc`.
 //! Paths that led to a plain file are remembered, and are opened directly the next time, which
 //! saves two system calls of six: `openat2`, `statx`, `preadv2`, `close` remain; and of those
-//! only `statx` and `preadv2` for a file that was fetched a moment ago ([`super::recent`]). For that
-//! shortcut to open a device, somebody who may make devices would have to put one in the place
+//! only `statx` and `preadv2` for a file that was fetched a moment ago ([`super::recent`]). For
+//! the shortcut to open a device, somebody who may make devices would have to put one in the place
 //! of a file in between; that is noticed at once, and the path forgotten.
 
 use super::recent::Entry;

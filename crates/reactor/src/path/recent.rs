@@ -3,9 +3,9 @@
 //!
 //! What a path leads to is believed for [`LIFE`], and not across a change made through this
 //! reactor: who was told that a file is replaced never reads the old one. Changes made by others
-//! on the host are seen after [`LIFE`]; that a file was removed or replaced is seen at once, because
-//! it has no name left. Contents and attributes are always read afresh, and only the user for whom
-//! a file was opened gets it.
+//! on the host are seen after [`LIFE`]; that a file was removed or replaced is seen at once,
+//! because it has no name left. Contents and attributes are always read afresh, and only the user
+//! for whom a file was opened gets it.
 
 use base::op::File;
 use base::{Caller, Instant};

@@ -94,7 +94,8 @@ fn a_file_says_the_same_as_flags_and_a_unix_socket_serves() {
     std::fs::write(dir.path().join("hello"), "hello\n").unwrap();
     let (socket, config) = (dir.path().join("http.sock"), dir.path().join("upcall.toml"));
     let text = format!(
-        "dir = {:?}\n9p = \"127.0.0.1:0\"\nhttp = [\"127.0.0.1:0\", \"unix:{}\"]\nread-only = true\n",
+        "dir = {:?}\n9p = \"127.0.0.1:0\"\nread-only = true\n\
+         http = [\"127.0.0.1:0\", \"unix:{}\"]\n",
         dir.path(),
         socket.display()
     );
