@@ -17,7 +17,8 @@ pub(crate) fn main() -> Result<bool> {
     report.case("licences", || nothing(licences::complaints()?));
     let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
     report.case("clippy", || quiet(&mut sh::cargo(&clippy)));
-    let mut doc = sh::cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"]);
+    let mut doc =
+        sh::cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
     report.case("documentation", || quiet(&mut doc));
     Ok(report.finish())
