@@ -87,6 +87,8 @@ enum Phase {
     Running,
     /// Asked to end: answers what is under way, at most until the given time.
     Draining(Instant),
+    /// Waited long enough: connections are cut, and what they still have under way is waited for.
+    Cutting,
     /// Ended: the process may exit.
     Over,
 }
@@ -182,7 +184,7 @@ impl Automaton for Node {
         let alarm = self.alarms.first().map(|(at, _)| *at);
         let drain = match self.phase {
             Phase::Draining(until) => Some(until),
-            Phase::Running | Phase::Over => None,
+            Phase::Running | Phase::Cutting | Phase::Over => None,
         };
         let listeners = self.listeners.iter().filter_map(Automaton::deadline);
         listeners.chain(alarm).chain(drain).min()

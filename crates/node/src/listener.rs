@@ -103,6 +103,8 @@ impl Automaton for Listener {
                 out.push(Output::Accept(self.port));
                 State::Accepting
             }
+            // There is nothing to wake up for: that there is room again will be said.
+            (State::Pausing(until), Input::Full) if until <= now => State::Idle,
             (State::Accepting, Input::Close) => {
                 out.push(Output::Cancel);
                 State::Closing

@@ -217,6 +217,7 @@ impl Node {
         if let Phase::Draining(until) = self.phase
             && until <= now
         {
+            self.phase = Phase::Cutting;
             self.tell_all(&|| connection::Input::Abort);
         }
         self.route(now, ops);
@@ -277,7 +278,7 @@ impl Node {
     fn stop(&mut self, now: Instant, ops: &mut Vec<Op>) {
         self.phase = match self.phase {
             Phase::Running => Phase::Draining(now + DRAIN_TIME),
-            Phase::Draining(_) | Phase::Over => Phase::Over,
+            Phase::Draining(_) | Phase::Cutting | Phase::Over => Phase::Over,
         };
         self.tell_all(&|| connection::Input::Drain);
         self.route(now, ops);
@@ -290,7 +291,7 @@ impl Node {
 
     fn end(&mut self) {
         let closed = self.listeners.iter().all(super::Listener::is_closed);
-        if let Phase::Draining(_) = self.phase
+        if let Phase::Draining(_) | Phase::Cutting = self.phase
             && closed
             && self.connections.is_empty()
         {
