@@ -1,7 +1,8 @@
 //! Simulated clients: they make requests and judge the answers.
 
 
-
+pub mod http;
+pub mod lister;
 pub mod ninep;
 
 use crate::disk::Disk;

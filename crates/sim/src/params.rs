@@ -81,8 +81,8 @@ pub struct Params {
     pub entries: usize,
     /// Files have holes beyond 4 GiB.
     pub huge: bool,
-    /// The node is asked to end while the clients are still busy.
-    pub stop_early: bool,
+    /// The node is asked to end in this turn, while the clients are still busy.
+    pub stop_after: Option<u64>,
 }
 
 impl Params {
@@ -120,7 +120,7 @@ impl Params {
             connections: if small { rng.usize(1..6) } else { 1000 },
             entries: pick(&mut rng, &[0, 3, 60, 60, 2500]) as usize,
             huge: rng.bool(),
-            stop_early: rng.u8(..) < 40,
+            stop_after: (rng.u8(..) < 40).then(|| rng.u64(5..2000)),
         }
     }
 
@@ -136,7 +136,7 @@ impl Params {
     pub fn calm(seed: u64) -> Params {
         let mut params = Params::light(seed);
         params.faults = Faults::default();
-        (params.disconnect, params.malformed, params.stop_early) = (0, 0, false);
+        (params.disconnect, params.malformed, params.stop_after) = (0, 0, None);
         params
     }
 }

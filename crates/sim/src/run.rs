@@ -1,5 +1,7 @@
 //! One run: a world, a node, clients; until all have done what they wanted.
 
+use crate::client::http::{self, Http};
+use crate::client::lister::Lister;
 use crate::client::ninep::{Ninep, Setup};
 use crate::disk::{DEVICE, ROOT};
 use crate::params::Params;
@@ -47,7 +49,7 @@ pub fn run_with<R: Reactor + AsMut<World>>(
     populate(&mut world, ports);
     let mut node = Node::new(config(&params, root, ports));
     let mut reactor = wrap(world);
-    live(&mut node, &mut reactor, params.stop_early);
+    live(&mut node, &mut reactor, params.stop_after);
     let world = reactor.as_mut();
     world.finish(root);
     let took = world.now().since(base::Instant(0));
@@ -92,7 +94,7 @@ fn config(params: &Params, root: base::op::File, ports: Ports) -> Config {
 }
 
 /// The event loop of a server, with a check after every turn.
-fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_early: bool) {
+fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_after: Option<u64>) {
     let (mut events, mut ops) = (Vec::new(), Vec::new());
     let mut turns = 0u64;
     while !node.is_over() {
@@ -101,7 +103,7 @@ fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_early:
         ops.drain(..).for_each(|op| reactor.submit(op));
         turns += 1;
         let world = reactor.as_mut();
-        if world.is_done() || (stop_early && turns == 3000) {
+        if world.is_done() || stop_after == Some(turns) {
             world.stop();
         }
         if !node.is_over() {
@@ -137,5 +139,22 @@ fn populate(world: &mut World, ports: Ports) {
         let shared = (shared, files.clone());
         let setup = Setup { listener, linux, home, inode, shared };
         world.add(Box::new(Ninep::new(setup, params.requests)));
+    }
+    for number in 0..params.http {
+        let home = format!("h{number}");
+        let inode = world.scene.disk.plant(WALL, ROOT, home.as_bytes(), Kind::Directory, b"");
+        let shared = files.iter().map(|(name, _, data)| (name.clone(), data.clone())).collect();
+        let setup = http::Setup { listener: ports.http, home, inode, shared };
+        world.add(Box::new(Http::new(setup, params.requests / 2)));
+    }
+    let busy = world.scene.disk.plant(WALL, ROOT, b"busy", Kind::Directory, b"");
+    for number in 0..params.entries {
+        let name = format!("keep-{number}");
+        world.scene.disk.plant(WALL, busy, name.as_bytes(), Kind::File, b"");
+    }
+    for _ in 0..params.listers {
+        world.scene.begin_churn(busy);
+        let times = params.requests / 40;
+        world.add(Box::new(Lister::new(ports.ninep, params.entries, times)));
     }
 }

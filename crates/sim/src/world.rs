@@ -199,6 +199,7 @@ impl World {
                     self.over(socket);
                 }
                 Happening::Deliver(socket, bytes) => self.deliver(socket, bytes),
+                refused @ Happening::Refused(_) => self.happen(refused, &mut Vec::new()),
                 Happening::Apply(_) | Happening::Complete(_) => {
                     panic!("under way at the end: {happening:?}")
                 }
@@ -276,9 +277,9 @@ impl World {
         if let Some(index) = self.scene.net.tell_over(socket) {
             self.scene.trace.line(format_args!("{} client {index}: over", self.scene.now.0));
             self.with(index, |client, io| client.ended(io));
-            if self.scene.net.forget(socket) {
-                self.with(index, |client, io| client.closed(io));
-            }
+        }
+        if let Some(index) = self.scene.net.forget(socket) {
+            self.with(index, |client, io| client.closed(io));
         }
     }
 

@@ -474,7 +474,7 @@ fn is_injectable(error: Error) -> bool {
 }
 
 /// Contents to write.
-fn contents(io: &mut Io<'_>, most: usize) -> Vec<u8> {
+pub(super) fn contents(io: &mut Io<'_>, most: usize) -> Vec<u8> {
     let length = io.rng().usize(..=most);
     let mut data = vec![0; length];
     io.rng().fill(&mut data);

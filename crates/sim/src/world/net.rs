@@ -114,19 +114,17 @@ impl Net {
 
     /// The node gives the socket back; the client to be told that nothing is under way.
     pub(super) fn close(&mut self, socket: Socket) -> Option<usize> {
-        let link = self.links.get_mut(&socket)?;
-        link.closed = true;
-        let client = link.client;
-        (link.over_told && self.forget(socket)).then_some(client)
+        self.links.get_mut(&socket)?.closed = true;
+        self.forget(socket)
     }
 
-    /// Drops a connection that both sides are done with; whether they are.
-    pub(super) fn forget(&mut self, socket: Socket) -> bool {
-        let gone = self.links.get(&socket).is_some_and(|link| link.closed && link.over_told);
-        if gone && let Some(link) = self.links.remove(&socket) {
-            self.clients[link.client] = None;
-        }
-        gone
+    /// Drops a connection that both sides are done with, and gives its client.
+    pub(super) fn forget(&mut self, socket: Socket) -> Option<usize> {
+        let link = self.links.get(&socket).filter(|link| link.closed && link.over_told)?;
+        let client = link.client;
+        self.links.remove(&socket);
+        self.clients[client] = None;
+        Some(client)
     }
 }
 
