@@ -11,6 +11,7 @@
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `http` | curl, and raw bytes for what curl will not send | curl |
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
+//! | `oldest` | wget and the kernel's 9P in the machine itself, on the oldest kernel promised | qemu |
 //! | `tree` | kernel and curl read a Linux source tree of 78,000 files | qemu, root, 4 GB of disk |
 //!
 //! Missing packages are installed. `--server diod` calibrates the 9P suites against a server that
@@ -21,6 +22,7 @@ mod crowd;
 mod diod;
 mod http;
 mod kernel;
+mod oldest;
 mod pjdfstest;
 mod plan9;
 mod raw;
@@ -52,6 +54,7 @@ const SUITES: &[Suite] = &[
         run: pjdfstest::run,
     },
     Suite { name: "cancel", packages: &[apt::VM, apt::CANCEL], root: true, run: cancel::run },
+    Suite { name: "oldest", packages: &[apt::VM], root: false, run: oldest::run },
     Suite { name: "tree", packages: &[apt::VM, apt::CURL], root: true, run: tree::run },
     Suite { name: "crowd", packages: &[], root: false, run: crowd::run },
 ];

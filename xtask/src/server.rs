@@ -168,8 +168,13 @@ pub(crate) fn build() -> Result<()> {
     sh::run(&mut sh::cargo(&["build", "--release", "--quiet", "-p", "upcall"]))
 }
 
+/// Where the server's binary is when it is built.
+pub(crate) fn binary() -> PathBuf {
+    sh::target().join("release/upcall")
+}
+
 fn ours(kind: Kind, dir: &Path, ninep: u16, http: u16, extra: &[&str]) -> Command {
-    let mut command = Command::new(sh::target().join("release/upcall"));
+    let mut command = Command::new(binary());
     command.arg("serve").arg(dir);
     command.args(["--9p", &format!("127.0.0.1:{ninep}")]);
     command.args(["--http", &format!("127.0.0.1:{http}")]);

@@ -103,14 +103,10 @@ fn a_fetch_reads_small_files_whole_and_keeps_large_ones_open() {
                 }
                 other => panic!("{other:?}"),
             }
-            assert!(
-                matches!(fetch(rig, "d/large", 10_000),
-                    Ok(PathDone::Fetched(_, b, None)) if *b == data)
-            );
-            assert!(
-                matches!(fetch(rig, "empty", 4096),
-                    Ok(PathDone::Fetched(_, b, None)) if b.is_empty())
-            );
+            assert!(matches!(fetch(rig, "d/large", 10_000),
+                    Ok(PathDone::Fetched(_, b, None)) if *b == data));
+            assert!(matches!(fetch(rig, "empty", 4096),
+                    Ok(PathDone::Fetched(_, b, None)) if b.is_empty()));
             for path in ["", ".", "d/.."] {
                 assert!(matches!(fetch(rig, path, 4096),
                     Ok(PathDone::Fetched(stat, b, Some(_)))
@@ -194,10 +190,8 @@ fn create_opens_nothing_special() {
             device: 0,
             gid: None,
         };
-        assert!(
-            matches!(rig.path_op(fifo),
-                Ok(PathDone::Stat(s)) if s.kind == Kind::Fifo && s.mode == 0o600)
-        );
+        assert!(matches!(rig.path_op(fifo),
+                Ok(PathDone::Stat(s)) if s.kind == Kind::Fifo && s.mode == 0o600));
         assert_eq!(rig.create("l", READ_WRITE, false), Err(Error::Loop));
         assert_eq!(rig.create("d", READ_WRITE, false), Err(Error::IsDirectory));
         assert_eq!(rig.create("p", READ_WRITE, false), Err(Error::Unsupported));
@@ -404,23 +398,17 @@ fn extended_attributes_and_file_system() {
         rig.path_op(set(b"v", Some(true))).unwrap();
         assert_eq!(rig.path_op(set(b"v", Some(true))).unwrap_err(), Error::Exists);
         rig.path_op(set(&[7; 2000], None)).unwrap();
-        assert!(
-            matches!(rig.path_op(PathOp::GetAttr { file, name: key.clone() }),
-                Ok(PathDone::Bytes(b)) if b == [7; 2000])
-        );
-        assert!(
-            matches!(rig.path_op(PathOp::ListAttrs { file }),
-                Ok(PathDone::Bytes(b)) if b == b"user.test\0")
-        );
+        assert!(matches!(rig.path_op(PathOp::GetAttr { file, name: key.clone() }),
+                Ok(PathDone::Bytes(b)) if b == [7; 2000]));
+        assert!(matches!(rig.path_op(PathOp::ListAttrs { file }),
+                Ok(PathDone::Bytes(b)) if b == b"user.test\0"));
         rig.path_op(PathOp::RemoveAttr { file, name: key.clone() }).unwrap();
         assert_eq!(
             rig.path_op(PathOp::GetAttr { file, name: key }).unwrap_err(),
             Error::NoAttribute
         );
-        assert!(
-            matches!(rig.path_op(PathOp::StatFs { file }),
-                Ok(PathDone::StatFs(s)) if s.blocks > 0 && s.name_max == 255)
-        );
+        assert!(matches!(rig.path_op(PathOp::StatFs { file }),
+                Ok(PathDone::StatFs(s)) if s.blocks > 0 && s.name_max == 255));
     });
 }
 
