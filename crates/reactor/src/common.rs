@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::host::Host;
 use crate::job::{Job, Work};
-use crate::memory::Memory;
+use crate::memory::{self, Memory};
 use crate::path::recent::Recent;
 use crate::path::{self, Attempt};
 use crate::pool::Pool;
@@ -24,6 +24,9 @@ use std::time::Duration;
 /// Most events of one call of `wait`.
 pub(crate) const EVENTS_MAX: usize = 256;
 
+/// So many connections leave memory behind that is worth giving back.
+const CROWD: usize = 1000;
+
 /// Most spans that are kept until the node asks.
 const SPANS_MAX: usize = 4096;
 
@@ -43,6 +46,8 @@ pub(crate) struct Common {
     ready: VecDeque<Event>,
     /// How long operations took, until the node asks. Bounded by [`SPANS_MAX`].
     spans: Vec<Span>,
+    /// Connections closed since memory was last given back.
+    closed: usize,
     recent: Recent,
     turns: u32,
     /// Files on file systems that may hang: never touched on the node's thread.
@@ -69,6 +74,7 @@ impl Common {
             spin: Spin::new(config.spin),
             ready: VecDeque::new(),
             spans: Vec::new(),
+            closed: 0,
             recent: Recent::default(),
             turns: 0,
             foreign: BTreeSet::new(),
@@ -120,6 +126,7 @@ impl Common {
 
     /// How long to wait for a deadline of the node's, or of our own.
     pub(crate) fn patience(&mut self, deadline: Option<Instant>) -> Option<Duration> {
+        self.tidy();
         let own = self.recent.deadline();
         if deadline.is_none() && own.is_none() {
             return None;
@@ -325,6 +332,15 @@ impl Common {
         self.hung_up.remove(&socket.0);
         self.sockets.remove(&socket.0);
         descriptor::close(socket.0);
+        self.closed += 1;
+    }
+
+    /// After a crowd has left and when there is nothing to do, gives its memory back to the host.
+    fn tidy(&mut self) {
+        if self.closed >= CROWD && !self.any_ready() {
+            self.closed = 0;
+            memory::give_back();
+        }
     }
 
     /// Ends all connections, at the end of the reactor.

@@ -46,6 +46,16 @@ impl Memory {
     }
 }
 
+/// Gives memory that the allocator keeps for later back to the host; a few milliseconds.
+#[allow(unsafe_code)]
+pub(crate) fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes a number, and is safe to call at any time from any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
