@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const IDLE: u64 = 10_000;
 const DROPPED_PER_SECOND: u32 = 1_000;
-const SECONDS: u32 = 10;
+const SECONDS: u32 = 60;
 
 /// How much memory may stay after a crowd has gone, beyond what was there before it came.
 const KEPT_KIB_MAX: u64 = 16 << 10;
