@@ -1,7 +1,7 @@
 //! What a person sees when the server starts: what is served, and how to reach it.
 
 use crate::config::Serve;
-use crate::serve::{Bound, Directory};
+use crate::place::{Bound, Directory};
 use node::Protocol;
 use reactor::Address;
 use std::fmt;

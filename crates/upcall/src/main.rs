@@ -2,6 +2,7 @@
 
 mod config;
 mod greeting;
+mod place;
 mod rule;
 mod serve;
 

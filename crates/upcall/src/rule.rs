@@ -5,7 +5,7 @@
 //! `--as`, the owner of the directory, or nobody. With `--trust-clients` claims are believed.
 
 use crate::config::Serve;
-use crate::serve::{Bound, Directory};
+use crate::place::{Bound, Directory};
 use base::{Caller, User};
 use node::{Identity, Protocol};
 use reactor::Address;

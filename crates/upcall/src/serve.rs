@@ -1,29 +1,19 @@
 //! `upcall serve`: opens what is needed, says how to reach it, runs the node.
 
-use crate::config::{self, Form, HTTP_DEFAULT, NINEP_DEFAULT, Serve};
+use crate::config::{Form, Serve};
 use crate::greeting::Greeting;
+use crate::place::{self, Bound};
 use crate::rule::{self, Rule};
-use base::{Reactor, Stat, Time};
+use base::Reactor;
 use node::{Config, Limits, Node, Port, Protocol};
 use reactor::{Address, World};
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The directory to serve.
-pub(crate) struct Directory {
-    pub(crate) path: PathBuf,
-    pub(crate) stat: Stat,
-}
-
-/// A port that is listened on: for what, and where.
-pub(crate) type Bound = (Protocol, Address);
 
 /// Serves until a signal ends it.
 pub(crate) fn run(serve: &Serve) -> Result<(), String> {
-    let dir = directory(serve.dir.as_deref())?;
-    let addresses = addresses(serve)?;
+    let dir = place::directory(serve.dir.as_deref())?;
+    let addresses = place::addresses(serve)?;
     let limits = limits(serve)?;
     reactor::hold_signals();
     reactor::clear_umask();
@@ -59,41 +49,6 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     node::run(&mut node, &mut world);
     println!("upcall: ended");
     Ok(())
-}
-
-fn directory(path: Option<&Path>) -> Result<Directory, String> {
-    let asked = path.unwrap_or(Path::new("."));
-    let refuse = |reason: &dyn std::fmt::Display| {
-        format!("cannot serve {}: {reason}; name a directory that exists", asked.display())
-    };
-    let path = asked.canonicalize().map_err(|error| refuse(&error))?;
-    let meta = path.metadata().map_err(|error| refuse(&error))?;
-    if !meta.is_dir() {
-        return Err(refuse(&"it is not a directory"));
-    }
-    let stat = Stat {
-        kind: base::Kind::Directory,
-        mode: meta.mode() & 0o7777,
-        uid: meta.uid(),
-        gid: meta.gid(),
-        device: meta.dev(),
-        inode: meta.ino(),
-        modified: Time::from_secs(meta.mtime()),
-        ..Stat::default()
-    };
-    Ok(Directory { path, stat })
-}
-
-fn addresses(serve: &Serve) -> Result<Vec<Bound>, String> {
-    let ninep = config::addresses(&serve.ninep, NINEP_DEFAULT)?;
-    let http = config::addresses(&serve.http, HTTP_DEFAULT)?;
-    let ninep = ninep.into_iter().map(|address| (Protocol::NineP, address));
-    let http = http.into_iter().map(|address| (Protocol::Http, address));
-    let all: Vec<Bound> = ninep.chain(http).collect();
-    match all.is_empty() {
-        true => Err("nothing to listen on: leave out '--9p none' or '--http none'".to_string()),
-        false => Ok(all),
-    }
 }
 
 fn limits(serve: &Serve) -> Result<Limits, String> {

@@ -8,7 +8,7 @@ use crate::Output;
 use base::{Buf, Error, Instant, Kind, Stat};
 use std::ops::Range as Span;
 use tree::{Ask, OpenId, Reply};
-use wire::http::{Method, Request, Resolved, Verdict, date, encode_component, refusal};
+use wire::http::{Method, Request, Resolved, Verdict, refusal};
 
 /// What stands between the parts of an answer with several ranges. No file's content matters to
 /// it: each part says how long it is.
@@ -187,20 +187,4 @@ fn several(stat: &Stat, name: &str, spans: &[Span<u64>]) -> (Head, Vec<Part>) {
         .validators(stat)
         .field("Content-Length", length);
     (safe(head), parts)
-}
-
-/// A name as it stands in a link.
-pub(super) fn href(name: &[u8], directory: bool) -> String {
-    let slash = if directory { "/" } else { "" };
-    format!("{}{slash}", encode_component(name))
-}
-
-/// A date as people sort it.
-pub(super) fn iso(time: base::Time) -> String {
-    let text = date(time).to_string();
-    // "Sun, 09 Sep 2001 01:46:40 GMT": fixed places (RFC 9110 §5.6.7).
-    let months =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let month = months.iter().position(|month| *month == &text[8..11]).unwrap_or(0) + 1;
-    format!("{}-{month:02}-{}T{}Z", &text[12..16], &text[5..7], &text[17..25])
 }

@@ -4,14 +4,13 @@
 //! it comes, so that memory stays bounded.
 
 use super::answer::Head;
-use super::get::{href, iso};
 use super::{Session, State};
 use crate::Output;
 use base::op::Entry;
 use base::{Buf, Error, Instant, Kind, Time};
 use std::fmt::Write as _;
 use tree::{Ask, OpenId, Reply};
-use wire::http::{Method, Request};
+use wire::http::{Method, Request, date, encode_component};
 
 /// Most entries that are sorted.
 const SORT_MAX: usize = 10_000;
@@ -159,6 +158,22 @@ fn size(bytes: u64) -> String {
     }
     let digits = usize::from(unit > 0 && value < 10.0);
     format!("{value:.digits$} {}", units[unit])
+}
+
+/// A name as it stands in a link.
+fn href(name: &[u8], directory: bool) -> String {
+    let slash = if directory { "/" } else { "" };
+    format!("{}{slash}", encode_component(name))
+}
+
+/// A date as people sort it.
+fn iso(time: Time) -> String {
+    let text = date(time).to_string();
+    // "Sun, 09 Sep 2001 01:46:40 GMT": fixed places (RFC 9110 §5.6.7).
+    let months =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = months.iter().position(|month| *month == &text[8..11]).unwrap_or(0) + 1;
+    format!("{}-{month:02}-{}T{}Z", &text[12..16], &text[5..7], &text[17..25])
 }
 
 /// Text as it stands in HTML.
