@@ -6,15 +6,22 @@
 //!
 //! - [`params`]: everything a run is made of, drawn from its seed.
 //! - [`run`]: one run from beginning to end.
+//! - [`canary`]: planted mistakes, which must be found.
+//! - [`fuzz`]: fuzzers of every decoder, and of whole sessions.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "judges name the answers they accept; every other answer is wrong alike"
 )]
 
+pub mod canary;
 pub mod client;
 pub mod disk;
+pub mod fuzz;
 pub mod params;
 pub mod run;
 pub mod trace;
 pub mod world;
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,221 @@
-//! x
-fn main() {
-    let seed: u64 = std::env::args().nth(1).and_then(|s| s.parse().ok()).unwrap_or(1);
-    let n: u64 = std::env::args().nth(2).and_then(|s| s.parse().ok()).unwrap_or(1);
-    let show = if std::env::args().nth(3).is_some() { sim::trace::Show::Print } else { sim::trace::Show::Hash };
-    for seed in seed..seed + n {
-        let params = sim::params::Params::draw(seed);
-        if n == 1 {println!("{params:?}");}
-        let outcome = std::panic::catch_unwind(|| sim::run::run(params, show));
-        if let Ok(o) = outcome { if n==1 {println!("{:?} {:?} {:x}", o.took, o.totals, o.hash);} } else { println!("SEED {seed}"); }
+//! The simulator's command line.
+//!
+//! | command | does |
+//! |---|---|
+//! | `run [SEED] [--runs N] [--seconds N] [--trace]` | runs seeds, by default 200 from 1 on |
+//! | `SEED` | the same as `run SEED` |
+//! | `determinism SEED` | runs a seed twice and compares the traces |
+//! | `canary` | plants mistakes and must find each |
+//! | `fuzz [NAME] [--seconds N] [--seed S]` | runs one fuzzer, or all |
+//! | `smoke`, `fuzz smoke` | all of it, for a moment |
+//!
+//! The last line is the sum: `N passed, N failed`; a failure prints what to paste before it.
+
+use sim::canary::{Mistake, hunt};
+use sim::fuzz::{FUZZERS, Fuzzer, fuzz};
+use sim::params::Params;
+use sim::run::{attempt, run};
+use sim::trace::Show;
+use std::panic::{set_hook, take_hook};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Seeds of a run that names none.
+const RUNS: u64 = 200;
+/// Seeds within which a canary must be found.
+const CANARY_SEEDS: u64 = 20;
+
+/// The flags, and what is not a flag.
+#[derive(Debug, Default)]
+struct Options {
+    words: Vec<String>,
+    runs: Option<u64>,
+    seconds: Option<u64>,
+    seed: Option<u64>,
+    trace: bool,
+}
+
+fn main() -> ExitCode {
+    let result = options().and_then(|options| command(&options));
+    match result {
+        Ok((passed, failed)) => {
+            println!("{passed} passed, {failed} failed");
+            if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(message) => {
+            eprintln!("sim: {message}");
+            ExitCode::from(2)
+        }
     }
+}
+
+fn options() -> Result<Options, String> {
+    let mut options = Options::default();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        let mut number = || {
+            let value = args.next().and_then(|value| value.parse().ok());
+            value.map(Some).ok_or(format!("{arg} needs a number"))
+        };
+        match &*arg {
+            "--runs" => options.runs = number()?,
+            "--seconds" => options.seconds = number()?,
+            "--seed" => options.seed = number()?,
+            "--trace" => options.trace = true,
+            flag if flag.starts_with("--") => return Err(format!("there is no flag {flag}")),
+            _ => options.words.push(arg),
+        }
+    }
+    Ok(options)
+}
+
+fn command(options: &Options) -> Result<(u64, u64), String> {
+    let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
+    let seed = |text: &str| text.parse::<u64>().map_err(|_| format!("{text} is no seed"));
+    Ok(match words[..] {
+        [] | ["run"] => runs(options, 1, options.runs.unwrap_or(RUNS)),
+        ["run", first] => runs(options, seed(first)?, options.runs.unwrap_or(1)),
+        ["determinism", first] => determinism(seed(first)?),
+        ["determinism"] => determinism(1),
+        ["canary"] => canary(),
+        ["fuzz"] => fuzzers(options, None)?,
+        ["fuzz", "smoke"] => fuzzers(&Options { seconds: Some(1), ..Options::default() }, None)?,
+        ["fuzz", name] => fuzzers(options, Some(name))?,
+        ["fuzz", name, first] => {
+            let seed = Some(seed(first)?);
+            fuzzers(&Options { seed, seconds: options.seconds, ..Options::default() }, Some(name))?
+        }
+        ["smoke"] => {
+            let limited = Options { seconds: Some(60), ..Options::default() };
+            let parts = [runs(&limited, 1, RUNS), determinism(1), canary()];
+            parts.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+        }
+        [first] => runs(options, seed(first)?, options.runs.unwrap_or(1)),
+        _ => return Err("run | determinism | canary | fuzz | smoke; see main.rs".to_string()),
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "how long a person waits is measured by their clock")]
+fn clock() -> Instant {
+    Instant::now()
+}
+
+fn within(since: Instant, seconds: Option<u64>) -> bool {
+    seconds.is_none_or(|seconds| clock().duration_since(since) < Duration::from_secs(seconds))
+}
+
+fn runs(options: &Options, first: u64, count: u64) -> (u64, u64) {
+    let (mut passed, mut failed) = (0, 0);
+    let started = clock();
+    let show = if options.trace { Show::Print } else { Show::Hash };
+    for seed in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
+        if !within(started, options.seconds) {
+            break;
+        }
+        let params = Params::draw(seed);
+        println!("seed {seed}: {params:?}");
+        match attempt(|| run(params, show)) {
+            Ok(outcome) => {
+                let totals = outcome.totals;
+                println!(
+                    "seed {seed}: {:.3} s, {} events, {} requests, {} faults, {} bytes, {:016x}",
+                    outcome.took.as_secs_f64(),
+                    totals.events,
+                    totals.requests,
+                    totals.faults,
+                    totals.bytes,
+                    outcome.hash
+                );
+                passed += 1;
+            }
+            Err(what) => {
+                println!("seed {seed} failed: {what}\ncargo xtask sim {seed}");
+                failed += 1;
+            }
+        }
+    }
+    (passed, failed)
+}
+
+fn determinism(seed: u64) -> (u64, u64) {
+    let once = || attempt(|| run(Params::draw(seed), Show::Keep));
+    match (once(), once()) {
+        (Ok(one), Ok(two)) if one.trace == two.trace && one.hash == two.hash => {
+            println!("seed {seed} twice: the same {} bytes of trace", one.trace.len());
+            (1, 0)
+        }
+        (Ok(one), Ok(two)) => {
+            let pairs = one.trace.lines().zip(two.trace.lines());
+            let (number, lines) = pairs.enumerate().find(|(_, (a, b))| a != b).unwrap_or_default();
+            println!("seed {seed} twice, line {number}:\n{}\n{}", lines.0, lines.1);
+            (0, 1)
+        }
+        (one, two) => {
+            println!("seed {seed} failed: {:?} {:?}", one.err(), two.err());
+            (0, 1)
+        }
+    }
+}
+
+/// Runs something that is expected to panic, without the noise.
+fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    let hook = take_hook();
+    set_hook(Box::new(|_| {}));
+    let result = work();
+    set_hook(hook);
+    result
+}
+
+fn canary() -> (u64, u64) {
+    let (mut passed, mut failed) = (0, 0);
+    for mistake in Mistake::ALL {
+        match quietly(|| hunt(mistake, CANARY_SEEDS)) {
+            Some((seed, what)) => {
+                let line: String = what.chars().take(100).collect();
+                println!("canary {mistake:?}: found by seed {seed}: {line}");
+                passed += 1;
+            }
+            None => {
+                println!("canary {mistake:?}: NOT found within {CANARY_SEEDS} seeds");
+                failed += 1;
+            }
+        }
+    }
+    (passed, failed)
+}
+
+fn fuzzers(options: &Options, name: Option<&str>) -> Result<(u64, u64), String> {
+    let chosen = FUZZERS.iter().filter(|fuzzer| name.is_none_or(|name| fuzzer.name == name));
+    let chosen: Vec<&Fuzzer> = chosen.collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = FUZZERS.iter().map(|fuzzer| fuzzer.name).collect();
+        return Err(format!("there is no such fuzzer; there are {}", names.join(", ")));
+    }
+    let (mut passed, mut failed) = (0, 0);
+    let first = options.seed.unwrap_or(1);
+    // A seed that was pasted is one case; without a time, a moment.
+    let only = (options.seed.is_some() && options.seconds.is_none()).then_some(1);
+    let seconds = Some(options.seconds.unwrap_or(5));
+    for fuzzer in chosen {
+        let started = clock();
+        let go_on = |cases| only.is_none_or(|most| cases < most) && within(started, seconds);
+        let verdict = match fuzzer.must_fail {
+            true => quietly(|| fuzz(fuzzer, first, go_on)),
+            false => fuzz(fuzzer, first, go_on),
+        };
+        let Fuzzer { name, about, must_fail, .. } = fuzzer;
+        println!("fuzz {name}: {} cases: {about}", verdict.cases);
+        match (verdict.failed, must_fail) {
+            (None, false) | (Some(_), true) => passed += 1,
+            (None, true) => {
+                println!("fuzz {name}: did not fail, but must");
+                failed += 1;
+            }
+            (Some(seed), false) => {
+                println!("fuzz {name} failed\ncargo xtask fuzz {name} {seed}");
+                failed += 1;
+            }
+        }
+    }
+    Ok((passed, failed))
 }

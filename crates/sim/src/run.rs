@@ -10,6 +10,7 @@ use crate::world::{Totals, WALL, World};
 use base::op::Listener;
 use base::{Automaton, Caller, Kind, Reactor, Stat};
 use node::{Config, Identity, Limits, Node, Port, Protocol};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// What came of a run.
@@ -30,6 +31,14 @@ pub struct Outcome {
 struct Ports {
     ninep: Listener,
     http: Listener,
+}
+
+/// Runs something that panics when it finds a mistake; gives what it says then.
+pub fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| match payload.downcast::<String>() {
+        Ok(text) => *text,
+        Err(payload) => payload.downcast::<&str>().map_or_else(|_| String::new(), |s| s.to_string()),
+    })
 }
 
 /// Runs a seed; panics with whatever is wrong.

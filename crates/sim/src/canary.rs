@@ -1,0 +1,136 @@
+//! Canaries: mistakes planted on purpose, which the simulation must find.
+//!
+//! Each is something between the node and the world that the node could have done itself: mixing
+//! up two answers, losing a byte, a write, a file. A judge that does not notice is no judge.
+
+use crate::params::Params;
+use crate::run::{attempt, run_with};
+use crate::trace::Show;
+use crate::world::World;
+use base::op::{Done, Event, Op, OpId};
+use base::{Buf, Instant, Reactor, Time};
+use std::collections::BTreeMap;
+use std::mem;
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// A read gets the bytes of the one before.
+    MixReads,
+    /// A read loses its last byte.
+    DropByte,
+    /// A write is acknowledged and not done.
+    LoseWrite,
+    /// A file is never closed.
+    LeakFile,
+    /// A file is closed twice.
+    CloseTwice,
+    /// An answer is sent twice.
+    SayTwice,
+}
+
+impl Mistake {
+    /// Every mistake.
+    pub const ALL: [Mistake; 6] = [
+        Mistake::MixReads,
+        Mistake::DropByte,
+        Mistake::LoseWrite,
+        Mistake::LeakFile,
+        Mistake::CloseTwice,
+        Mistake::SayTwice,
+    ];
+}
+
+/// One in so many occasions is spoilt.
+const RARITY: u32 = 7;
+
+/// A world that makes a mistake now and then.
+#[derive(Debug)]
+struct Saboteur {
+    world: World,
+    mistake: Mistake,
+    occasions: u32,
+    /// Writes that were emptied, and what they should have written.
+    emptied: BTreeMap<OpId, u32>,
+    /// What the last read gave.
+    last: Buf,
+}
+
+impl Saboteur {
+    fn occasion(&mut self, mistake: Mistake) -> bool {
+        self.occasions += u32::from(self.mistake == mistake);
+        self.mistake == mistake && self.occasions.is_multiple_of(RARITY)
+    }
+}
+
+impl AsMut<World> for Saboteur {
+    fn as_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+}
+
+impl Reactor for Saboteur {
+    fn now(&self) -> Instant {
+        self.world.now()
+    }
+
+    fn wall(&self) -> Time {
+        self.world.wall()
+    }
+
+    fn submit(&mut self, op: Op) {
+        match op {
+            Op::Write { id, caller, file, offset, data }
+                if !data.is_empty() && self.occasion(Mistake::LoseWrite) =>
+            {
+                self.emptied.insert(id, u32::try_from(data.len()).expect("one message"));
+                self.world.submit(Op::Write { id, caller, file, offset, data: Buf::default() });
+            }
+            Op::CloseFile { .. } if self.occasion(Mistake::LeakFile) => {}
+            Op::CloseFile { file, last } if self.occasion(Mistake::CloseTwice) => {
+                self.world.submit(Op::CloseFile { file, last });
+                self.world.submit(Op::CloseFile { file, last });
+            }
+            Op::Send { id, socket, mut data } if self.occasion(Mistake::SayTwice) => {
+                data.extend(data.last().cloned());
+                self.world.submit(Op::Send { id, socket, data });
+            }
+            op => self.world.submit(op),
+        }
+    }
+
+    fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
+        self.world.wait(deadline, events);
+        for event in events {
+            match &mut event.done {
+                Done::Written(Ok(count)) => {
+                    *count = self.emptied.remove(&event.id).unwrap_or(*count);
+                }
+                Done::Read(Ok(buf)) if !buf.is_empty() => {
+                    let length = buf.len();
+                    if self.occasion(Mistake::DropByte) {
+                        buf.truncate(length - 1);
+                    }
+                    let before = mem::replace(&mut self.last, buf.clone());
+                    if self.occasion(Mistake::MixReads) && before.headroom() == buf.headroom() {
+                        *buf = before;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Looks for a mistake; gives the number of seeds it took and what was found.
+pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
+    for seed in 1..=seeds {
+        let params = Params::calm(seed);
+        let (occasions, emptied, last) = (0, BTreeMap::new(), Buf::default());
+        let wrap = |world| Saboteur { world, mistake, occasions, emptied, last };
+        if let Err(found) = attempt(|| run_with(params, Show::Hash, wrap)) {
+            return Some((seed, found));
+        }
+    }
+    None
+}

@@ -1,0 +1,205 @@
+//! Fuzzers of whole sessions: bytes in, a stub tree behind, and the promises of every session.
+//!
+//! Each question is answered once; what was given is given back; what is asked for and unsent
+//! stays bounded; and at the end, with the connection lost and all answered, nothing is left.
+
+use super::streams;
+use super::stub::Stub;
+use base::rng::Rng;
+use base::{Automaton, Buf, Caller, Error, Instant, Time};
+use front::{CallId, Export, Identity, Input, Limits, Output, Protocol, Session};
+use std::collections::VecDeque;
+use std::time::Duration;
+use tree::{Ask, NodeId};
+
+/// How much a session may have asked for and unsent beyond its limit: one request's worth.
+const BEYOND: usize = 4 << 20;
+
+struct Rig<'a> {
+    rng: &'a mut Rng,
+    session: Session,
+    stub: Stub,
+    now: Instant,
+    asked: Vec<(CallId, Ask)>,
+    unsent: VecDeque<usize>,
+    /// A receive is under way, perhaps into the session's own buffer.
+    receiving: Option<Option<Buf>>,
+    hung_up: bool,
+    limits: Limits,
+}
+
+pub(super) fn ninep(rng: &mut Rng) {
+    let mut stream = Vec::new();
+    let version: &[u8] = if rng.bool() { b"9P2000.L" } else { b"9P2000" };
+    let greeting = wire::ninep::Tmessage::Version { msize: 65_536, version };
+    greeting.encode(!0, &mut stream);
+    let attach = wire::ninep::Tmessage::Attach {
+        fid: 0,
+        afid: !0,
+        uname: b"me",
+        aname: b"",
+        uid: None,
+    };
+    attach.encode(0, &mut stream);
+    for tag in 1..rng.u16(2..60) {
+        let tag = if rng.u8(..30) == 0 { rng.u16(..10) } else { tag };
+        let mut message = streams::request(rng, tag);
+        if rng.u8(..25) == 0 {
+            streams::spoil(rng, &mut message);
+        }
+        stream.extend(message);
+    }
+    drive(rng, Protocol::NineP, &stream);
+}
+
+pub(super) fn http(rng: &mut Rng) {
+    let mut stream = Vec::new();
+    for _ in 0..rng.usize(1..12) {
+        let mut request = streams::http_request(rng);
+        if rng.u8(..8) == 0 {
+            streams::spoil(rng, &mut request);
+        }
+        stream.extend(request);
+    }
+    drive(rng, Protocol::Http, &stream);
+}
+
+fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
+    let small = rng.bool();
+    let limits = match small {
+        true => Limits { msize: 4096, fids: 4, calls: 2, bytes: 5000 },
+        false => Limits { msize: 65_536, ..Limits::default() },
+    };
+    let export = Export {
+        root: NodeId::new(0, 0),
+        device: 1,
+        path: b"/srv".to_vec(),
+        wall: Time::from_secs(1_800_000_000),
+        limits,
+        http_write: true,
+    };
+    let claimed = protocol == Protocol::NineP && rng.bool();
+    let identity = if claimed { Identity::Claimed } else { Identity::Fixed(Caller::Server) };
+    let session = Session::new(protocol, export, identity, true);
+    let mut rig = Rig {
+        rng,
+        session,
+        stub: Stub::default(),
+        now: Instant(1),
+        asked: Vec::new(),
+        unsent: VecDeque::new(),
+        receiving: None,
+        hung_up: false,
+        limits,
+    };
+    let mut rest = stream;
+    let cut = rig.rng.usize(..=stream.len());
+    if rig.rng.bool() {
+        rest = &stream[..cut];
+    }
+    let mut idle = 0;
+    while !rig.hung_up && idle < 40 && (!rest.is_empty() || !rig.asked.is_empty()) {
+        idle = if rig.turn(&mut rest) { 0 } else { idle + 1 };
+    }
+    rig.end();
+}
+
+impl Rig<'_> {
+    /// Something happens; whether it got anywhere.
+    fn turn(&mut self, rest: &mut &[u8]) -> bool {
+        if self.receiving.is_none() && self.session.is_hungry() {
+            self.receiving = Some(self.session.receive_into());
+        }
+        match self.rng.u8(..8) {
+            0..=3 if self.receiving.is_some() && !rest.is_empty() => {
+                let into = self.receiving.take().flatten();
+                let mut buf = into.unwrap_or_else(|| Buf::with_room(0, 65_536));
+                let most = rest.len().min(buf.tailroom());
+                let count = if self.rng.bool() { most } else { self.rng.usize(1..=most) };
+                buf.spare()[..count].copy_from_slice(&rest[..count]);
+                buf.grow(count);
+                *rest = &rest[count..];
+                self.step(Input::Received(buf));
+                true
+            }
+            4 | 5 if !self.asked.is_empty() => {
+                let index = self.rng.usize(..self.asked.len());
+                self.answer(index);
+                true
+            }
+            6 if !self.unsent.is_empty() => {
+                self.sent();
+                true
+            }
+            7 => {
+                self.now = self.now + Duration::from_secs(self.rng.u64(..20));
+                let late = self.session.deadline().is_some_and(|at| at <= self.now);
+                if late || self.rng.bool() {
+                    self.step(Input::Tick);
+                }
+                if self.rng.u8(..40) == 0 {
+                    self.step(Input::Drain);
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn answer(&mut self, index: usize) {
+        let (call, ask) = self.asked.swap_remove(index);
+        let cancelled = self.rng.u8(..10) == 0;
+        let reply = match cancelled {
+            true => Err(Error::Cancelled),
+            false => self.stub.answer(self.rng, &ask),
+        };
+        self.step(Input::Answered(call, reply));
+    }
+
+    fn sent(&mut self) {
+        let count = self.rng.usize(1..=self.unsent.len());
+        let bytes = self.unsent.drain(..count).sum();
+        self.step(Input::Sent(bytes));
+    }
+
+    fn step(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.session.step(self.now, input, &mut out);
+        for output in out {
+            match output {
+                Output::Ask(call, request) => {
+                    assert!(self.asked.iter().all(|(known, _)| *known != call), "{call:?} twice");
+                    self.asked.push((call, request.ask));
+                }
+                Output::Cancel(_) => {}
+                Output::Release(node) => self.stub.release(node),
+                Output::Close(open) => self.stub.close(open),
+                Output::Send(buf) => self.unsent.push_back(buf.len()),
+                Output::Finish => {}
+                Output::Hangup(_) => self.hung_up = true,
+            }
+        }
+        self.session.check();
+        let bytes = self.session.bytes();
+        assert!(bytes <= self.limits.bytes + BEYOND, "{bytes} bytes are asked for or unsent");
+    }
+
+    /// The connection ends: all is answered, nothing may be left.
+    fn end(mut self) {
+        if !self.hung_up && self.rng.bool() {
+            self.step(Input::Ended);
+        }
+        while self.rng.u8(..6) > 0 && !self.asked.is_empty() {
+            self.answer(0);
+        }
+        self.step(Input::Lost);
+        while !self.asked.is_empty() {
+            self.answer(0);
+        }
+        while !self.unsent.is_empty() {
+            self.sent();
+        }
+        assert!(self.session.is_over(), "not over: {:?}", self.session);
+        self.stub.expect_nothing_left();
+    }
+}

@@ -1,0 +1,185 @@
+//! What fuzzers feed: valid messages and requests, and ways to spoil them.
+
+use base::rng::Rng;
+use wire::ninep::{Data, Names, Rmessage, Stat, Tmessage};
+
+const NAMES: [&[u8]; 8] = [b"a", b"b", b"..", b".", b"", b"x/y", &[b'n'; 255], &[b'n'; 256]];
+
+fn name(rng: &mut Rng) -> &'static [u8] {
+    NAMES[rng.usize(..NAMES.len())]
+}
+
+/// A number with a taste for the ends.
+pub(super) fn number(rng: &mut Rng) -> u64 {
+    match rng.u8(..6) {
+        0 => u64::MAX - rng.u64(..3),
+        1 => rng.u64(..),
+        2 => 1 << rng.u32(..64),
+        _ => rng.u64(..9000),
+    }
+}
+
+/// Changes, drops, doubles a few bytes.
+pub(super) fn spoil(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    for _ in 0..rng.usize(1..4) {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = rng.usize(..bytes.len());
+        match rng.u8(..6) {
+            0 => bytes[at] = rng.u8(..),
+            1 => bytes[at] ^= 1 << rng.u8(..8),
+            2 => drop(bytes.remove(at)),
+            3 => bytes.insert(at, rng.u8(..)),
+            4 => bytes.truncate(at),
+            _ => {
+                let end = (at + rng.usize(1..20)).min(bytes.len());
+                let part = bytes[at..end].to_vec();
+                bytes.splice(at..at, part);
+            }
+        }
+    }
+}
+
+/// A valid message of a client.
+pub(super) fn request(rng: &mut Rng, tag: u16) -> Vec<u8> {
+    let data = vec![7; rng.usize(..300) * if rng.u8(..8) == 0 { 60 } else { 1 }];
+    let list: Vec<&[u8]> = (0..rng.usize(..5)).map(|_| name(rng)).collect();
+    let (fid, other, gid) = (rng.u32(..6), rng.u32(..6), 0);
+    let (big, mode) = (number(rng), [0o644, 0o755, 0o20_644, 0o100_600][rng.usize(..4)]);
+    let flags = [0, 1, 2, 0o1001, 0o2002, 0o200_000][rng.usize(..6)];
+    let text = name(rng);
+    let message = match rng.u8(..40) {
+        0 | 1 => {
+            let versions: [&[u8]; 4] = [b"9P2000.L", b"9P2000", b"9P2000.u", b"x"];
+            let msize = if rng.bool() { 8192 } else { number(rng) as u32 };
+            Tmessage::Version { msize, version: versions[rng.usize(..4)] }
+        }
+        2..=4 => Tmessage::Attach { fid, afid: !0, uname: b"me", aname: b"/a", uid: Some(0) },
+        5 => Tmessage::Auth { afid: fid, uname: b"me", aname: b"", uid: None },
+        6..=11 => {
+            let names = Names::new(&list).expect("few");
+            Tmessage::Walk { fid, newfid: other, names }
+        }
+        12 | 13 => Tmessage::Lopen { fid, flags },
+        14 => Tmessage::Lcreate { fid, name: text, flags, mode, gid },
+        15 => Tmessage::Open { fid, mode: rng.u8(..0x60) },
+        16 | 17 => {
+            let perm = mode | if rng.bool() { 0x8000_0000 } else { 0 };
+            Tmessage::Create { fid, name: text, perm, mode: rng.u8(..4) }
+        }
+        18 | 19 => Tmessage::Read { fid, offset: big, count: number(rng) as u32 },
+        20..=22 => Tmessage::Write { fid, offset: big, data: Data(&data) },
+        23 => Tmessage::Readdir { fid, offset: big, count: rng.u32(..5000) },
+        24 => Tmessage::Getattr { fid, mask: big },
+        25 => Tmessage::Flush { oldtag: rng.u16(..12) },
+        26 | 27 => Tmessage::Clunk { fid },
+        28 => Tmessage::Remove { fid },
+        29 => Tmessage::Stat { fid },
+        30 => Tmessage::Wstat { fid, stat: Stat { name: text, length: big, ..Stat::unchanged() } },
+        31 => Tmessage::Mkdir { dfid: fid, name: text, mode, gid },
+        32 => Tmessage::Xattrwalk { fid, newfid: other, name: text },
+        33 => Tmessage::Xattrcreate { fid, name: text, size: rng.u64(..400), flags: 0 },
+        34 => Tmessage::Renameat { olddirfid: fid, oldname: text, newdirfid: other, newname: b"z" },
+        _ => more(rng, fid, other, text, big),
+    };
+    let mut bytes = Vec::new();
+    message.encode(tag, &mut bytes);
+    bytes
+}
+
+fn more<'a>(rng: &mut Rng, fid: u32, other: u32, text: &'a [u8], big: u64) -> Tmessage<'a> {
+    let (gid, client_id): (u32, &[u8]) = (0, b"me");
+    let (kind, proc_id, start) = (rng.u8(..4), rng.u32(..3), big);
+    let length = number(rng);
+    match rng.u8(..11) {
+        0 => Tmessage::Statfs { fid },
+        1 => Tmessage::Readlink { fid },
+        2 => Tmessage::Symlink { dfid: fid, name: text, target: b"t", gid },
+        3 => Tmessage::Mknod { dfid: fid, name: text, mode: 0o10_600, major: 1, minor: 2, gid },
+        4 => Tmessage::Rename { fid, dfid: other, name: text },
+        5 => Tmessage::Link { dfid: fid, fid: other, name: text },
+        6 => Tmessage::Unlinkat { dfid: fid, name: text, flags: rng.u32(..2) << 9 },
+        7 => Tmessage::Fsync { fid, data_only: None },
+        8 => Tmessage::Getlock { fid, kind, start, length, proc_id, client_id },
+        9 => Tmessage::Lock { fid, kind, flags: 1, start, length, proc_id, client_id },
+        _ => Tmessage::Setattr {
+            fid,
+            valid: rng.u32(..0x400),
+            mode: 0o600,
+            uid: 0,
+            gid,
+            size: big,
+            atime_sec: big,
+            atime_nsec: big,
+            mtime_sec: big,
+            mtime_nsec: big,
+        },
+    }
+}
+
+/// A valid message of a server.
+pub(super) fn answer(rng: &mut Rng, tag: u16) -> Vec<u8> {
+    let data = vec![9; rng.usize(..100)];
+    let message = match rng.u8(..7) {
+        0 => Rmessage::Lerror { ecode: number(rng) as u32 },
+        1 => Rmessage::Error { ename: name(rng) },
+        2 => Rmessage::Read { data: Data(&data) },
+        3 => Rmessage::Version { msize: 8192, version: b"9P2000" },
+        4 => Rmessage::Stat { stat: Stat { name: name(rng), ..Stat::default() } },
+        5 => Rmessage::Walk { qids: std::iter::repeat_n(wire::ninep::Qid::default(), 3).collect() },
+        _ => Rmessage::Readlink { target: name(rng) },
+    };
+    let mut bytes = Vec::new();
+    message.encode(tag, &mut bytes);
+    bytes
+}
+
+/// A valid request of an HTTP client, with its body.
+pub(super) fn http_request(rng: &mut Rng) -> Vec<u8> {
+    let methods = ["GET", "GET", "GET", "HEAD", "PUT", "PUT", "DELETE", "OPTIONS"];
+    let paths = ["/", "/a", "/a/", "/%41%2e", "/a//b?q#f", "/.upcall/metrics", "*", "/..", "/%00",
+        "http://localhost/a"];
+    let fields = [
+        "Range: bytes=0-9", "Range: bytes=5-,-7", "Range: bytes=9999999999-", "Range: x",
+        "If-None-Match: *", "If-Match: \"a\", W/\"b\"", "If-Range: \"x\"", "Accept: application/json",
+        "If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT", "Connection: close",
+        "Connection: keep-alive", "Origin: http://localhost", "Expect: 100-continue", "X-Y: z",
+    ];
+    let method = methods[rng.usize(..methods.len())];
+    let version = if rng.u8(..8) == 0 { "1.0" } else { "1.1" };
+    let mut text = format!("{method} {} HTTP/{version}\r\n", paths[rng.usize(..paths.len())]);
+    text += "Host: localhost\r\n";
+    for _ in 0..rng.usize(..4) {
+        text += fields[rng.usize(..fields.len())];
+        text += "\r\n";
+    }
+    let length = rng.usize(..600) * if rng.u8(..9) == 0 { 300 } else { 1 };
+    let mut bytes = text.into_bytes();
+    if method != "PUT" {
+        bytes.extend(b"\r\n");
+    } else if rng.bool() {
+        bytes.extend(format!("Content-Length: {length}\r\n\r\n").bytes());
+        bytes.extend(std::iter::repeat_n(b'd', length));
+    } else {
+        bytes.extend(b"Transfer-Encoding: chunked\r\n\r\n");
+        bytes.extend(chunked(rng, &vec![b'c'; length]));
+    }
+    bytes
+}
+
+/// A body in chunks.
+pub(super) fn chunked(rng: &mut Rng, mut data: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while !data.is_empty() {
+        let count = rng.usize(1..=data.len());
+        let extension = if rng.u8(..5) == 0 { ";x=y" } else { "" };
+        bytes.extend(format!("{count:x}{extension}\r\n").bytes());
+        bytes.extend_from_slice(&data[..count]);
+        bytes.extend(b"\r\n");
+        data = &data[count..];
+    }
+    let trailer = if rng.u8(..5) == 0 { "T: u\r\n" } else { "" };
+    bytes.extend(format!("0\r\n{trailer}\r\n").bytes());
+    bytes
+}

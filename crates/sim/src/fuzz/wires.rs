@@ -1,0 +1,141 @@
+//! Fuzzers of the formats.
+
+use super::streams;
+use base::rng::Rng;
+use wire::http::{Chunks, Piece, Resolved, parse};
+use wire::ninep::{Qid, Reader, Rmessage, Stat, Tmessage, dirents, frame_size, put_dirent};
+
+/// What decodes encodes to the same bytes.
+pub(super) fn ninep_decode(rng: &mut Rng) {
+    let tag = rng.u16(..);
+    let asked = rng.bool();
+    let mut bytes = if asked { streams::request(rng, tag) } else { streams::answer(rng, tag) };
+    let spoilt = rng.bool();
+    if spoilt {
+        streams::spoil(rng, &mut bytes);
+        if let Some(size) = bytes.first_chunk_mut::<4>().filter(|_| rng.bool()) {
+            *size = [0; 4];
+            let length = u32::try_from(bytes.len()).expect("small");
+            bytes[..4].copy_from_slice(&length.to_le_bytes());
+        }
+    }
+    let _ = frame_size(&bytes);
+    let mut again = Vec::new();
+    let decoded = match asked {
+        true => Tmessage::decode(&bytes).map(|(tag, message)| message.encode(tag, &mut again)),
+        false => Rmessage::decode(&bytes).map(|(tag, message)| message.encode(tag, &mut again)),
+    };
+    assert!(decoded.is_ok() || spoilt, "a valid message was refused");
+    // A name longer than 4 KiB within a stat is cut; nothing else is.
+    assert!(decoded.is_err() || again == bytes || bytes.len() > 4096, "{bytes:?} became {again:?}");
+}
+
+pub(super) fn ninep_entries(rng: &mut Rng) {
+    let mut bytes = Vec::new();
+    let linux = rng.bool();
+    for number in 0..rng.u64(..6) {
+        let name = vec![b'n'; rng.usize(1..40)];
+        match linux {
+            true => put_dirent(Qid::default(), number, 4, &name, &mut bytes),
+            false => Stat { name: &name, ..Stat::default() }.put_entry(&mut bytes),
+        }
+    }
+    let spoilt = rng.bool();
+    if spoilt {
+        streams::spoil(rng, &mut bytes);
+    }
+    let mut reader = Reader::new(&bytes);
+    let mut good = true;
+    match linux {
+        true => good = dirents(&bytes).is_ok(),
+        false => {
+            while good && !reader.is_empty() {
+                good = Stat::get_entry(&mut reader).is_ok();
+            }
+        }
+    }
+    assert!(good || spoilt, "valid entries were refused");
+}
+
+/// What is understood is understood the same way when nothing follows; components are plain.
+pub(super) fn http_head(rng: &mut Rng) {
+    let mut bytes = streams::http_request(rng);
+    if rng.bool() {
+        streams::spoil(rng, &mut bytes);
+    }
+    if let Ok(Some((request, length))) = parse(&bytes) {
+        assert!(length <= bytes.len());
+        assert!(request.target.path.iter().all(base::Name::plain), "{:?}", request.target);
+        let alone = parse(&bytes[..length]).expect("it was understood").expect("it was whole");
+        assert_eq!(alone.0, request);
+        assert_ne!(parse(&bytes[..length - 1]).ok().flatten().map(|(_, n)| n), Some(length));
+        let _ = request.target.encoded();
+        let _ = request.ranges.map(|ranges| ranges.resolve(streams::number(rng)));
+        let (tag, date) = ("\"a\"", base::Time::from_secs(rng.i64(..)));
+        let _ = request.conditions.judge(request.method, Some((tag, date)));
+        let _ = request.conditions.range_applies(tag, date);
+    }
+}
+
+/// A body comes out as it went in, however it is torn.
+pub(super) fn http_chunks(rng: &mut Rng) {
+    let body = vec![b'x'; rng.usize(..500)];
+    let mut bytes = streams::chunked(rng, &body);
+    let spoilt = rng.bool();
+    if spoilt {
+        streams::spoil(rng, &mut bytes);
+    }
+    let (mut place, mut got, mut have, mut at) = (Chunks::default(), 0, 0, 0);
+    while have < bytes.len() {
+        have = (have + rng.usize(1..60)).min(bytes.len());
+        loop {
+            let Ok((piece, next)) = place.next(&bytes[at..have]) else {
+                return assert!(spoilt, "a valid body was refused");
+            };
+            place = next;
+            match piece {
+                Piece::Framing(count) => at += count,
+                Piece::Data(count) => {
+                    assert!(count > 0, "no progress");
+                    (at, got) = (at + count, got + count);
+                }
+                Piece::Incomplete | Piece::End => break,
+            }
+            assert!(at <= have, "more was taken than was there");
+        }
+    }
+    assert!(spoilt || (place == Chunks::Done && got == body.len()), "{place:?}, {got} bytes");
+}
+
+pub(super) fn http_ranges(rng: &mut Rng) {
+    let mut list = Vec::new();
+    for _ in 0..rng.usize(1..5) {
+        let (first, last) = (streams::number(rng), streams::number(rng));
+        list.push(match rng.u8(..3) {
+            0 => format!("{first}-"),
+            1 => format!("-{last}"),
+            _ => format!("{first}-{last}"),
+        });
+    }
+    let text = format!("GET / HTTP/1.1\r\nHost: h\r\nRange: bytes={}\r\n\r\n", list.join(","));
+    let (request, _) = parse(text.as_bytes()).expect("valid").expect("whole");
+    let length = streams::number(rng);
+    match request.ranges.map(|ranges| ranges.resolve(length)) {
+        Some(Resolved::Parts(parts)) => {
+            assert!(parts.iter().all(|part| part.start < part.end && part.end <= length));
+            assert!(!parts.is_empty());
+        }
+        Some(Resolved::Whole | Resolved::Unsatisfiable) | None => {}
+    }
+}
+
+/// A decoder with a mistake that every fuzzer of the kind must find.
+pub(super) fn canary(rng: &mut Rng) {
+    let mut bytes = streams::request(rng, 1);
+    streams::spoil(rng, &mut bytes);
+    if let Some(length) = bytes.get(7).copied()
+        && bytes[4] == 112
+    {
+        let _believed = &bytes[8..8 + usize::from(length)];
+    }
+}
