@@ -94,6 +94,14 @@ impl Server {
         self.child.id()
     }
 
+    /// How many files it may have open.
+    pub(crate) fn open_files(&self) -> Result<usize> {
+        let text = std::fs::read_to_string(format!("/proc/{}/limits", self.pid()))?;
+        let line = text.lines().find(|line| line.starts_with("Max open files"));
+        let soft = line.and_then(|line| line.split_whitespace().nth(3));
+        soft.and_then(|soft| soft.parse().ok()).context("/proc says no limit of open files")
+    }
+
     /// Processor time so far, user and system, of it and its children, in clock ticks (1/100 s).
     pub(crate) fn cpu_ticks(&self) -> u64 {
         family(self.pid()).iter().map(|pid| ticks(*pid)).sum()
