@@ -19,12 +19,18 @@ pub(crate) fn main() -> Result<bool> {
         server::build()?;
         conformance::run(report, &[], Kind::Uring)
     });
+    report.stage("conformance of the other reactor", |report| {
+        let names = ["http", "9p2000", "diod", "pjdfstest", "cancel"];
+        conformance::run(report, &names, Kind::Threads)
+    });
     Ok(report.finish())
 }
 
-/// `cargo xtask sim …`.
+/// `cargo xtask sim [SEED] …`, or one of the simulator's other words.
 pub(crate) fn sim(args: &[String]) -> Result<()> {
-    sh::run(simulator().args(args))
+    let word = args.first().map_or("", String::as_str);
+    let run = word.is_empty() || word.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+    sh::run(simulator().args(run.then_some("run")).args(args))
 }
 
 /// `cargo xtask fuzz …`.
