@@ -173,6 +173,9 @@ impl Session {
             (Step::Finding(replaced), Ok(Reply::Walked(_, Some(dir)))) => {
                 self.put_create(now, put, (dir, replaced), 0, out)
             }
+            (Step::Finding(_), Err(error)) if error != Error::NotFound => {
+                self.refuse(now, status(error), out)
+            }
             (Step::Finding(_), _) => {
                 let reason = "the directory does not exist; make it first";
                 self.refuse(now, refusal(409, reason), out)

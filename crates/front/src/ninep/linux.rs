@@ -208,6 +208,10 @@ impl Session {
             (Await::Success { code }, Reply::Done | Reply::Stat(_)) => encode(tag, &bare(code)),
             (Await::Readdir { count }, Reply::Entries(entries)) => {
                 let data = self.dirents(&entries, count as usize);
+                // Nothing would say that the directory ends here.
+                if data.is_empty() && !entries.is_empty() {
+                    return Err(Error::Invalid);
+                }
                 encode(tag, &Rmessage::Readdir { data: Data(&data) })
             }
             (Await::Statfs, Reply::StatFs(stat)) => encode(tag, &statfs(&stat)),

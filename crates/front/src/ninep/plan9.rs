@@ -253,12 +253,13 @@ impl Session {
             }
             taken.ahead.pop_front();
         }
-        if data.is_empty() && !taken.ahead.is_empty() {
-            return Err(Error::Invalid);
-        }
+        let too_small = data.is_empty() && !taken.ahead.is_empty();
         taken.offset += data.len() as u64;
         if let Openness::Directory { cursor, .. } = &mut self.fids.get_mut(fid)?.openness {
             *cursor = taken;
+        }
+        if too_small {
+            return Err(Error::Invalid);
         }
         Ok(Next::Say(encode(tag, &Rmessage::Read { data: Data(&data) })))
     }
