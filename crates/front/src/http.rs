@@ -267,8 +267,8 @@ impl Session {
             State::Putting(put) => self.put_answered(now, put, reply, out),
             State::Deleting(delete) => self.delete_answered(now, delete, reply, out),
             State::Closing { asked } => {
-                forget(reply, out);
-                State::Closing { asked: asked - 1 }
+                let more = self.tidy(reply, out);
+                State::Closing { asked: asked - 1 + more }
             }
             // There is no call under way in these states.
             state @ (State::Head { .. } | State::Discarding { .. }) => {
@@ -443,6 +443,18 @@ impl Session {
         }
         out.push(Output::Hangup("the client left"));
         State::Closing { asked }
+    }
+
+    /// Throws an answer away that comes when the client has left; how many more are to come. What
+    /// was created is an upload's temporary file, which nobody else knows of.
+    fn tidy(&mut self, reply: Result<Reply, Error>, out: &mut Vec<Output>) -> usize {
+        if let Ok(Reply::Created(node, open, _)) = reply {
+            let request = TreeRequest { caller: self.caller.clone(), ask: Ask::RemoveNode { node } };
+            out.extend([Output::Close(open), Output::Ask(CLEANUP, request), Output::Release(node)]);
+            return 1;
+        }
+        forget(reply, out);
+        0
     }
 
     fn ask(&mut self, ask: Ask, out: &mut Vec<Output>) {
