@@ -1,6 +1,5 @@
 //! Simulated clients: they make requests and judge the answers.
 
-
 pub mod http;
 pub mod lister;
 pub mod ninep;

@@ -96,7 +96,8 @@ impl Params {
             false => pick(&mut rng, &[8192, 65_536, 1 << 20]) as u32,
         };
         let disk = pick(&mut rng, &[0, 20, 200, 5000]);
-        let limit = |rng: &mut Rng, tight: usize| if small { tight } else { rng.usize(8..40) << 20 };
+        let limit =
+            |rng: &mut Rng, tight: usize| if small { tight } else { rng.usize(8..40) << 20 };
         Params {
             seed,
             disk_us: (disk, disk * pick(&mut rng, &[1, 10, 50])),

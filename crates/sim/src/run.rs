@@ -37,7 +37,9 @@ struct Ports {
 pub fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|payload| match payload.downcast::<String>() {
         Ok(text) => *text,
-        Err(payload) => payload.downcast::<&str>().map_or_else(|_| String::new(), |s| s.to_string()),
+        Err(payload) => {
+            payload.downcast::<&str>().map_or_else(|_| String::new(), |s| s.to_string())
+        }
     })
 }
 
@@ -76,12 +78,8 @@ fn config(params: &Params, root: base::op::File, ports: Ports) -> Config {
         ..Stat::default()
     };
     let identity = Some(Identity::Fixed(Caller::Server));
-    let port = |listener, protocol| Port {
-        listener,
-        protocol,
-        local: true,
-        identity: identity.clone(),
-    };
+    let port =
+        |listener, protocol| Port { listener, protocol, local: true, identity: identity.clone() };
     Config {
         root,
         root_stat,

@@ -30,11 +30,26 @@ pub struct Setup {
 #[derive(Clone, Debug)]
 enum Ask {
     /// A file (shared or own), perhaps a range of it; or only its head.
-    Get { shared: bool, name: String, range: Option<(u64, u64)>, head: bool, tag: Option<String> },
+    Get {
+        shared: bool,
+        name: String,
+        range: Option<(u64, u64)>,
+        head: bool,
+        tag: Option<String>,
+    },
     /// Whether the body was sent to its end.
-    Put { name: String, data: Vec<u8>, chunked: bool, whole: bool },
-    Delete { name: String },
-    List { json: bool },
+    Put {
+        name: String,
+        data: Vec<u8>,
+        chunked: bool,
+        whole: bool,
+    },
+    Delete {
+        name: String,
+    },
+    List {
+        json: bool,
+    },
     Metrics,
     /// What cannot be understood; the connection ends behind the answer.
     Wrong(&'static str),
@@ -174,9 +189,7 @@ impl Http {
                 let accept = if *json { "application/json" } else { "text/html" };
                 format!("GET /{home}/ HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n")
             }
-            Ask::Metrics => {
-                "GET /.upcall/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".to_string()
-            }
+            Ask::Metrics => "GET /.upcall/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".to_string(),
             Ask::Wrong(text) => return (text.as_bytes().to_vec(), true),
         };
         (text.into_bytes(), false)
@@ -208,7 +221,12 @@ impl Http {
                 let states = self.files.get_mut(&name).expect("every name has states");
                 let wrong = states.iter().map(judge).find_map(Result::err);
                 states.retain(|state| judge(state).is_ok());
-                assert!(!states.is_empty(), "{name}: {wrong:?}, {} {}", status, response.body.len());
+                assert!(
+                    !states.is_empty(),
+                    "{name}: {wrong:?}, {} {}",
+                    status,
+                    response.body.len()
+                );
                 self.tags.extend(tag.map(|tag| (name, tag)));
             }
             Ask::Put { name, data, whole, .. } => {
@@ -313,7 +331,8 @@ fn encode_put(io: &mut Io<'_>, path: &str, data: &[u8], chunked: bool, whole: bo
         true => "Transfer-Encoding: chunked".to_string(),
         false => format!("Content-Length: {}", data.len() + usize::from(!whole)),
     };
-    let mut bytes = format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n").into_bytes();
+    let mut bytes =
+        format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n").into_bytes();
     if !chunked {
         bytes.extend_from_slice(data);
         return bytes;

@@ -368,7 +368,7 @@ impl Ninep {
     /// The connection is gone for good: every request was performed, or was not.
     fn settle_all(&mut self, io: &mut Io<'_>) {
         let outstanding = std::mem::take(&mut self.outstanding);
-        for (_, out) in &outstanding {
+        for out in outstanding.values() {
             self.settle(io, &out.request);
         }
         self.flushes.clear();
@@ -419,7 +419,11 @@ impl Client for Ninep {
             Phase::Greeting | Phase::Attaching | Phase::Working | Phase::Leaving => {
                 let waited = io.now().since(self.since);
                 let waiting = &self.outstanding;
-                assert!(waited < PATIENCE, "no answer for {waited:?}: {:?} {waiting:?}", self.phase);
+                assert!(
+                    waited < PATIENCE,
+                    "no answer for {waited:?}: {:?} {waiting:?}",
+                    self.phase
+                );
                 io.wake_in(PATIENCE);
             }
         }

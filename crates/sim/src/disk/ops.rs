@@ -157,7 +157,9 @@ impl Disk {
             }
             PathOp::ListAttrs { file } => {
                 let names = self.node(self.held(*file).inode).attrs.keys();
-                Ok(PathDone::Bytes(names.flat_map(|name| name.iter().copied().chain([0])).collect()))
+                Ok(PathDone::Bytes(
+                    names.flat_map(|name| name.iter().copied().chain([0])).collect(),
+                ))
             }
             PathOp::RemoveAttr { file, name } => {
                 let held = self.held(*file);

@@ -33,13 +33,8 @@ pub(super) fn ninep(rng: &mut Rng) {
     let version: &[u8] = if rng.bool() { b"9P2000.L" } else { b"9P2000" };
     let greeting = wire::ninep::Tmessage::Version { msize: 65_536, version };
     greeting.encode(!0, &mut stream);
-    let attach = wire::ninep::Tmessage::Attach {
-        fid: 0,
-        afid: !0,
-        uname: b"me",
-        aname: b"",
-        uid: None,
-    };
+    let attach =
+        wire::ninep::Tmessage::Attach { fid: 0, afid: !0, uname: b"me", aname: b"", uid: None };
     attach.encode(0, &mut stream);
     for tag in 1..rng.u16(2..60) {
         let tag = if rng.u8(..30) == 0 { rng.u16(..10) } else { tag };
@@ -98,7 +93,7 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
         rest = &stream[..cut];
     }
     let mut idle = 0;
-    while !rig.hung_up && idle < 40 && (!rest.is_empty() || !rig.asked.is_empty()) {
+    while !rig.hung_up && idle < 100 && (!rest.is_empty() || !rig.asked.is_empty()) {
         idle = if rig.turn(&mut rest) { 0 } else { idle + 1 };
     }
     rig.end();
@@ -132,12 +127,14 @@ impl Rig<'_> {
                 true
             }
             7 => {
-                self.now = self.now + Duration::from_secs(self.rng.u64(..20));
+                let seldom = self.rng.u8(..40) == 0;
+                let most = if seldom { 40_000 } else { 10 };
+                self.now = self.now + Duration::from_millis(self.rng.u64(..most));
                 let late = self.session.deadline().is_some_and(|at| at <= self.now);
                 if late || self.rng.bool() {
                     self.step(Input::Tick);
                 }
-                if self.rng.u8(..40) == 0 {
+                if self.rng.u16(..400) == 0 {
                     self.step(Input::Drain);
                 }
                 false

@@ -138,13 +138,33 @@ pub(super) fn answer(rng: &mut Rng, tag: u16) -> Vec<u8> {
 /// A valid request of an HTTP client, with its body.
 pub(super) fn http_request(rng: &mut Rng) -> Vec<u8> {
     let methods = ["GET", "GET", "GET", "HEAD", "PUT", "PUT", "DELETE", "OPTIONS"];
-    let paths = ["/", "/a", "/a/", "/%41%2e", "/a//b?q#f", "/.upcall/metrics", "*", "/..", "/%00",
-        "http://localhost/a"];
+    let paths = [
+        "/",
+        "/a",
+        "/a/",
+        "/%41%2e",
+        "/a//b?q#f",
+        "/.upcall/metrics",
+        "*",
+        "/..",
+        "/%00",
+        "http://localhost/a",
+    ];
     let fields = [
-        "Range: bytes=0-9", "Range: bytes=5-,-7", "Range: bytes=9999999999-", "Range: x",
-        "If-None-Match: *", "If-Match: \"a\", W/\"b\"", "If-Range: \"x\"", "Accept: application/json",
-        "If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT", "Connection: close",
-        "Connection: keep-alive", "Origin: http://localhost", "Expect: 100-continue", "X-Y: z",
+        "Range: bytes=0-9",
+        "Range: bytes=5-,-7",
+        "Range: bytes=9999999999-",
+        "Range: x",
+        "If-None-Match: *",
+        "If-Match: \"a\", W/\"b\"",
+        "If-Range: \"x\"",
+        "Accept: application/json",
+        "If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT",
+        "Connection: close",
+        "Connection: keep-alive",
+        "Origin: http://localhost",
+        "Expect: 100-continue",
+        "X-Y: z",
     ];
     let method = methods[rng.usize(..methods.len())];
     let version = if rng.u8(..8) == 0 { "1.0" } else { "1.1" };

@@ -96,10 +96,9 @@ impl Stub {
 
     fn plain(rng: &mut Rng, ask: &Ask, stat: Stat) -> Reply {
         match ask {
-            Ask::Stat { .. }
-            | Ask::MakeDir { .. }
-            | Ask::Symlink { .. }
-            | Ask::MakeNode { .. } => Reply::Stat(stat),
+            Ask::Stat { .. } | Ask::MakeDir { .. } | Ask::Symlink { .. } | Ask::MakeNode { .. } => {
+                Reply::Stat(stat)
+            }
             Ask::ReadLink { .. } | Ask::GetAttr { .. } | Ask::ListAttrs { .. } => {
                 Reply::Bytes(vec![b'v'; rng.usize(..300)])
             }

@@ -175,7 +175,7 @@ impl Scene {
         while !bytes.is_empty() {
             let most = if self.rng.u8(..4) == 0 { bytes.len().min(40) } else { bytes.len() };
             let count = self.rng.usize(1..=most);
-            let at = self.to_node(socket);
+            let at = self.arrival_at_node(socket);
             self.at(at, Happening::Arrive(socket, bytes[..count].to_vec()));
             bytes = &bytes[count..];
         }
@@ -184,7 +184,7 @@ impl Scene {
     /// A client will send no more.
     pub(crate) fn client_finishes(&mut self, client: usize) {
         if let Some(socket) = self.net.clients[client] {
-            let at = self.to_node(socket);
+            let at = self.arrival_at_node(socket);
             self.at(at, Happening::Fin(socket));
         }
     }
@@ -192,7 +192,7 @@ impl Scene {
     /// A client breaks the connection; it is told of the end at once.
     pub(crate) fn client_resets(&mut self, client: usize) {
         if let Some(socket) = self.net.clients[client] {
-            let at = self.to_node(socket);
+            let at = self.arrival_at_node(socket);
             self.at(at, Happening::Reset(socket));
             self.after(Duration::ZERO, Happening::Over(socket));
         }
@@ -203,7 +203,7 @@ impl Scene {
     }
 
     /// When something that is sent now arrives at the node: not before what was sent earlier.
-    fn to_node(&mut self, socket: Socket) -> Instant {
+    fn arrival_at_node(&mut self, socket: Socket) -> Instant {
         let span = self.net_span();
         let at = self.now + span;
         let Some(link) = self.net.links.get_mut(&socket) else { return at };
@@ -211,7 +211,7 @@ impl Scene {
         link.last_to_node
     }
 
-    fn to_client(&mut self, socket: Socket) -> Instant {
+    fn arrival_at_client(&mut self, socket: Socket) -> Instant {
         let span = self.net_span();
         let at = self.now + span;
         let Some(link) = self.net.links.get_mut(&socket) else { return at };
@@ -220,7 +220,11 @@ impl Scene {
     }
 
     /// Bytes reach the client, which may be too slow to read them now.
-    pub(super) fn take_delivery(&mut self, socket: Socket, bytes: Vec<u8>) -> Option<(usize, Vec<u8>)> {
+    pub(super) fn take_delivery(
+        &mut self,
+        socket: Socket,
+        bytes: Vec<u8>,
+    ) -> Option<(usize, Vec<u8>)> {
         let stall = self.chance(self.params.faults.stall);
         let seconds = self.rng.u64(1..400);
         let link = self.net.links.get_mut(&socket)?;
@@ -315,7 +319,7 @@ impl Scene {
         }
         for socket in waiting {
             self.net.links.get_mut(&socket).expect("what waits is there").closed = true;
-            let at = self.to_client(socket);
+            let at = self.arrival_at_client(socket);
             self.at(at, Happening::Over(socket));
         }
     }
@@ -406,7 +410,7 @@ impl Scene {
             let bytes = first[..count].to_vec();
             first.consume(count);
             link.outstanding += count;
-            let at = self.to_client(socket);
+            let at = self.arrival_at_client(socket);
             self.at(at, Happening::Deliver(socket, bytes));
         }
     }
@@ -419,7 +423,7 @@ impl Scene {
             self.break_sending(socket);
             self.pump_soon(socket);
         }
-        let at = self.to_client(socket);
+        let at = self.arrival_at_client(socket);
         self.at(at, Happening::Over(socket));
     }
 
@@ -428,7 +432,7 @@ impl Scene {
         assert!(link.receiving.is_none(), "{socket:?} is closed while it receives");
         assert!(link.sending.is_none(), "{socket:?} is closed while it sends");
         if !link.hung_up {
-            let at = self.to_client(socket);
+            let at = self.arrival_at_client(socket);
             self.at(at, Happening::Over(socket));
         }
     }

@@ -7,6 +7,8 @@ use base::{Access, Kind, SetStat, SetTime, Time};
 
 /// Most fids.
 const FIDS_MAX: u32 = 24;
+/// Room for any entry of a directory, in either dialect.
+pub(super) const LIST_MIN: u32 = 350;
 /// How often another request is drawn when one gets into the way of those outstanding.
 const ATTEMPTS: usize = 12;
 
@@ -59,7 +61,8 @@ impl Ninep {
 
     /// Whether a file is the client's own: beneath its directory, or in none any more.
     fn is_inside(&self, inode: u64, home: u64) -> bool {
-        inode >= home && !self.setup.shared.1.iter().any(|(_, shared, _)| *shared == inode)
+        inode >= home
+            && !self.setup.shared.1.iter().any(|(_, shared, _)| *shared == inode)
             && inode != self.setup.shared.0
     }
 
@@ -116,7 +119,13 @@ impl Ninep {
             let known = at.and_then(|inode| self.shadow.inode(inode)).filter(|_| !io.one_in(8));
             let known: Vec<&base::Name> = known.iter().flat_map(|n| n.entries.keys()).collect();
             let name = match known.is_empty() {
-                true => if io.one_in(3) { b"..".to_vec() } else { self.name(io) },
+                true => {
+                    if io.one_in(3) {
+                        b"..".to_vec()
+                    } else {
+                        self.name(io)
+                    }
+                }
                 false => known[io.rng().usize(..known.len())].as_bytes().to_vec(),
             };
             let next = base::Name::new(&name).ok().zip(at);
@@ -160,9 +169,8 @@ impl Ninep {
 
     fn draw_open(&self, io: &mut Io<'_>) -> Option<Request> {
         let any = io.one_in(20);
-        let fid = self.any_fid(io, |n, fid| {
-            any || (n != HOME && matches!(fid.state, FidState::Closed))
-        })?;
+        let fid =
+            self.any_fid(io, |n, fid| any || (n != HOME && matches!(fid.state, FidState::Closed)))?;
         let foreign = !self.is_inside(self.fid_inode(fid)?, self.setup.inode);
         let read = foreign || self.fids[&fid].kind == Kind::Directory && !io.one_in(8);
         let access = if read { Access::READ } else { Self::access(io, self.setup.linux) };
@@ -212,7 +220,11 @@ impl Ninep {
         {
             let again = io.one_in(10);
             let offset = listing.as_ref().filter(|_| !again).map_or(0, |listing| listing.offset);
-            let count = if io.one_in(6) { io.rng().u32(350..800) } else { self.msize - 24 };
+            let count = match io.rng().u8(..8) {
+                0 => io.rng().u32(350..800),
+                1 => io.rng().u32(10..LIST_MIN),
+                _ => self.msize - 24,
+            };
             return Some(Request::List { fid, offset, count });
         }
         if let Some(left) = self.value_left(fid) {

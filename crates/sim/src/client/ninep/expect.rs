@@ -207,9 +207,7 @@ impl Ninep {
                 let inode = self.shadow.inode_of(self.handle(*fid)?);
                 Ok(Seen::Stat(self.shadow.attributes(inode).expect("it is held")))
             }
-            Request::ReadLink { fid } => {
-                self.path(&PathOp::ReadLink { file: self.handle(*fid)? })
-            }
+            Request::ReadLink { fid } => self.path(&PathOp::ReadLink { file: self.handle(*fid)? }),
             Request::StatFs { fid } => self.handle(*fid).map(|_| Seen::Done),
             Request::Sync { fid } | Request::Lock { fid, .. } | Request::GetLock { fid, .. } => {
                 self.open_file(*fid).map(|_| Seen::Done).ok_or(Error::Invalid)
@@ -283,9 +281,7 @@ impl Ninep {
             FidState::Open { .. } if self.fid(fid)?.kind == Kind::Directory => {
                 Err(Error::IsDirectory)
             }
-            FidState::Open { file, .. } => {
-                self.shadow.read(*file, offset, count).map(Seen::Bytes)
-            }
+            FidState::Open { file, .. } => self.shadow.read(*file, offset, count).map(Seen::Bytes),
             FidState::AttrRead { value } => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX).min(value.len());
                 let end = start.saturating_add(count as usize).min(value.len());

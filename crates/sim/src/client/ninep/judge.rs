@@ -18,9 +18,9 @@ pub(super) struct Locks(Vec<(u64, u64, u32, bool, u32)>);
 
 impl Locks {
     fn conflict(&self, inode: u64, slot: u64, owner: u32, exclusive: bool) -> bool {
-        self.0.iter().any(|(i, s, o, e, _)| {
-            (*i, *s) == (inode, slot) && *o != owner && (*e || exclusive)
-        })
+        self.0
+            .iter()
+            .any(|(i, s, o, e, _)| (*i, *s) == (inode, slot) && *o != owner && (*e || exclusive))
     }
 
     fn drop_of(&mut self, inode: u64, slot: u64, owner: u32) {
@@ -121,8 +121,10 @@ impl Ninep {
             return assert!(seen.is_ok(), "{request:?} should fail with {seen:?}");
         }
         if let Request::Clunk { fid } = request
-            && matches!(self.fids.get(fid).map(|fid| &fid.state),
-                Some(FidState::Open { remove: true, .. }))
+            && matches!(
+                self.fids.get(fid).map(|fid| &fid.state),
+                Some(FidState::Open { remove: true, .. })
+            )
         {
             // Whether the removal succeeded is not told.
             assert!(matches!(reply, Rmessage::Clunk {}), "{request:?}: {reply:?}");
@@ -130,6 +132,15 @@ impl Ninep {
         }
         if let Some(inode) = made(reply) {
             self.shadow.choose_inode(inode);
+        }
+        if let (Request::List { count, .. }, Some(Error::Invalid)) = (request, error)
+            && *count < super::draw::LIST_MIN
+        {
+            // The next entry does not fit; the server stands where it stood, or at the start.
+            if matches!(request, Request::List { offset: 0, .. }) {
+                self.settle(io, request);
+            }
+            return;
         }
         let expected = self.expect(request);
         if waited_for_lock && expected.is_err() {
@@ -148,12 +159,7 @@ impl Ninep {
     }
 
     /// A request of which only a part was done: for a write, what was acknowledged of it.
-    fn shortened(
-        &self,
-        io: &Io<'_>,
-        out: &Outstanding,
-        reply: &Rmessage<'_>,
-    ) -> Option<Request> {
+    fn shortened(&self, io: &Io<'_>, out: &Outstanding, reply: &Rmessage<'_>) -> Option<Request> {
         match (&out.request, reply) {
             (Request::Write { fid, offset, data }, Rmessage::Write { count })
                 if (*count as usize) < data.0.len() =>
@@ -252,7 +258,9 @@ impl Ninep {
         let from = &self.fids[&fid];
         let kind = kind.unwrap_or(from.kind);
         let name = names.last().unwrap_or(&from.name).clone();
-        if newfid == fid && let Some(old) = self.fids.remove(&fid) {
+        if newfid == fid
+            && let Some(old) = self.fids.remove(&fid)
+        {
             self.forget(old);
         }
         self.fids.insert(newfid, Fid { handle, kind, name, state: FidState::Closed });
@@ -285,7 +293,10 @@ impl Ninep {
             (Request::Stat { .. }, Rmessage::Getattr { qid, mode, nlink, rdev, size, .. }) => {
                 let Rmessage::Getattr { mtime_sec, .. } = reply else { unreachable!() };
                 check_qid(qid, stat);
-                assert_eq!((*mode, *size, *rdev), (stat.full_mode(), stat.size, stat.special_device));
+                assert_eq!(
+                    (*mode, *size, *rdev),
+                    (stat.full_mode(), stat.size, stat.special_device)
+                );
                 if stat.inode != ROOT {
                     assert_eq!(*nlink, u64::from(stat.links), "names of {}", stat.inode);
                     check_date(*mtime_sec, stat);
