@@ -3,6 +3,7 @@
 pub mod http;
 pub mod lister;
 pub mod ninep;
+pub mod script;
 
 use crate::disk::Disk;
 use crate::world::Scene;

@@ -3,6 +3,7 @@
 use crate::client::http::{self, Http};
 use crate::client::lister::Lister;
 use crate::client::ninep::{Ninep, Setup};
+use crate::client::script::Script;
 use crate::disk::{DEVICE, ROOT};
 use crate::params::Params;
 use crate::trace::Show;
@@ -54,10 +55,29 @@ pub fn run_with<R: Reactor + AsMut<World>>(
     show: Show,
     wrap: impl FnOnce(World) -> R,
 ) -> Outcome {
+    run_on(params, show, wrap, populate)
+}
+
+/// Plays a scenario; gives what was said and answered, line by line.
+pub fn play(text: &str) -> String {
+    let stage = |world: &mut World, ports: Ports| {
+        world.add(Box::new(Script::new(ports.ninep, text)));
+    };
+    let outcome = run_on(Params::calm(1), Show::Keep, |world| world, stage);
+    let lines = outcome.trace.lines().filter_map(|line| line.split_once(" client 0: "));
+    lines.map(|(_, words)| words.to_string() + "\n").collect()
+}
+
+fn run_on<R: Reactor + AsMut<World>>(
+    params: Params,
+    show: Show,
+    wrap: impl FnOnce(World) -> R,
+    stage: impl FnOnce(&mut World, Ports),
+) -> Outcome {
     let mut world = World::new(params.clone(), show);
     let root = world.scene.disk.open_root();
     let ports = Ports { ninep: world.listen(), http: world.listen() };
-    populate(&mut world, ports);
+    stage(&mut world, ports);
     let mut node = Node::new(config(&params, root, ports));
     let mut reactor = wrap(world);
     live(&mut node, &mut reactor, params.stop_after);

@@ -3,12 +3,12 @@
 use crate::canary::{Mistake, hunt};
 use crate::fuzz::{FUZZERS, fuzz};
 use crate::params::Params;
-use crate::run::run;
+use crate::run::{play, run};
 use crate::trace::Show;
 
 #[test]
-fn twenty_seeds_with_faults_pass() {
-    for seed in 1..=20 {
+fn forty_seeds_with_faults_pass() {
+    for seed in 1..=40 {
         run(Params::light(seed), Show::Hash);
     }
 }
@@ -41,5 +41,22 @@ fn fuzzers_pass_and_the_canary_among_them_fails() {
         let cases = if fuzzer.must_fail { 10_000 } else { 400 };
         let verdict = fuzz(fuzzer, 1, |done| done < cases);
         assert_eq!(verdict.failed.is_some(), fuzzer.must_fail, "{}: {verdict:?}", fuzzer.name);
+    }
+}
+
+/// A scenario is its script, a line of dashes, and what came of it.
+#[test]
+fn scenarios_go_as_they_are_written() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (script, expected) = text.split_once("----\n").unwrap();
+        let played = play(script);
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(&path, format!("{script}----\n{played}")).unwrap();
+        } else {
+            assert_eq!(played, expected, "{}", path.display());
+        }
     }
 }
