@@ -478,6 +478,8 @@ impl Ninep {
                 panic!("{request:?} was neither done nor left undone: {difference}");
             }
         }
+        // Dates are not compared, so nobody knows them now.
+        inodes.iter().for_each(|inode| self.shadow.forget_date(*inode, UNKNOWN));
         self.end_fid(request);
     }
 
