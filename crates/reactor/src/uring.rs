@@ -89,6 +89,8 @@ pub(crate) struct Uring {
     #[allow(clippy::vec_box, reason = "the kernel refers to them, so they must not move")]
     sendings: Vec<Box<Sending>>,
     completions: Vec<cqueue::Entry>,
+    /// By number of the descriptor: the last receive took all there was.
+    drained: Vec<bool>,
     /// The time, as of the last wait: near enough for what is submitted behind it.
     turn: Instant,
 }
@@ -108,6 +110,7 @@ impl Uring {
             personalities,
             sendings: Vec::new(),
             completions: Vec::with_capacity(EVENTS_MAX),
+            drained: Vec::new(),
             turn: Instant::default(),
         };
         uring.listen_for_wake(Box::new([0; 8]));
@@ -137,7 +140,10 @@ impl Uring {
             }
             Op::Finish { socket } => self.common.shut_down(socket, false),
             Op::Hangup { socket } => self.common.shut_down(socket, true),
-            Op::CloseSocket { socket } => self.common.close_socket(socket),
+            Op::CloseSocket { socket } => {
+                self.note_drained(socket, false);
+                self.common.close_socket(socket);
+            }
             Op::Read { id, file, offset, count, headroom } => {
                 let buf = self.common.read_buffer(headroom, count);
                 if self.common.is_far(file) {
@@ -182,6 +188,7 @@ impl Uring {
         let entry = match &mut into {
             None => opcode::Recv::new(fd(socket.0), std::ptr::null_mut(), 0)
                 .buf_group(shelf::GROUP)
+                .ioprio(self.patience(socket))
                 .build()
                 .flags(squeue::Flags::BUFFER_SELECT),
             Some(buf) if buf.tailroom() == 0 => {
@@ -194,6 +201,21 @@ impl Uring {
             }
         };
         self.start(Slot::Receive { id, socket, into }, entry);
+    }
+
+    /// Where the last receive took all there was, the kernel need not look before it waits.
+    fn patience(&self, socket: Socket) -> u16 {
+        const POLL_FIRST: u16 = 1;
+        let drained = self.drained.get(socket.0 as usize).copied().unwrap_or(false);
+        if drained { POLL_FIRST } else { 0 }
+    }
+
+    fn note_drained(&mut self, socket: Socket, drained: bool) {
+        let index = socket.0 as usize;
+        if self.drained.len() <= index {
+            self.drained.resize(index + 1, false);
+        }
+        self.drained[index] = drained;
     }
 
     fn send(&mut self, socket: Socket, mut sending: Box<Sending>) {
@@ -405,6 +427,7 @@ impl Uring {
 
     fn complete_shelf_receive(&mut self, id: OpId, socket: Socket, completion: &cqueue::Entry) {
         let result = completion.result();
+        self.note_drained(socket, !cqueue::sock_nonempty(completion.flags()));
         let length = usize::try_from(result).unwrap_or(0);
         let buf = cqueue::buffer_select(completion.flags()).map(|index| {
             if length > COPY_MAX {
