@@ -242,7 +242,7 @@ pub enum PathOp {
         /// The name.
         name: Name,
     },
-    /// Move an entry, replacing what is there.
+    /// Move an entry.
     Rename {
         /// From where.
         from: File,
@@ -252,6 +252,8 @@ pub enum PathOp {
         to: File,
         /// As what.
         new_name: Name,
+        /// Whether what has that name is replaced; else it is an error (`Exists`).
+        replace: bool,
     },
     /// Move a file that is known by a handle; its present name is found out.
     RenameFile {
@@ -263,6 +265,8 @@ pub enum PathOp {
         to: Option<File>,
         /// As what.
         new_name: Name,
+        /// Whether what has that name is replaced; else it is an error (`Exists`).
+        replace: bool,
     },
     /// Remove an entry.
     Remove {

@@ -209,12 +209,12 @@ fn dispatch(ground: &mut Ground<'_>, caller: &Caller, op: &PathOp) -> Outcome<Pa
         }
         PathOp::ReadLink { file } => open::read_link(ground, fd(*file)?),
         PathOp::Link { file, dir, name } => create::link(ground, fd(*file)?, fd(*dir)?, name),
-        PathOp::Rename { from, name, to, new_name } => {
-            rename::rename(fd(*from)?, name, fd(*to)?, new_name)
+        PathOp::Rename { from, name, to, new_name, replace } => {
+            rename::rename(fd(*from)?, name, fd(*to)?, new_name, *replace)
         }
-        PathOp::RenameFile { root, file, to, new_name } => {
-            let to = to.map(fd).transpose()?;
-            rename::rename_file(ground, caller, fd(*root)?, fd(*file)?, to, new_name)
+        PathOp::RenameFile { root, file, to, new_name, replace } => {
+            let place = rename::locate(ground, caller, fd(*root)?, fd(*file)?)?;
+            rename::rename_file(&place, to.map(fd).transpose()?, new_name, *replace)
         }
         PathOp::Remove { dir, name, directory } => rename::remove(fd(*dir)?, name, *directory),
         PathOp::RemoveFile { root, file } => {

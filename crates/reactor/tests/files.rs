@@ -306,7 +306,13 @@ fn entries_are_made_linked_moved_and_removed() {
         let link = PathOp::Link { file: d, dir, name: name("d2") };
         assert_eq!(rig.path_op(link).unwrap_err(), Error::NotPermitted);
 
-        let rename = PathOp::Rename { from: d, name: name("l2"), to: dir, new_name: name("f") };
+        let rename = PathOp::Rename {
+            from: d,
+            name: name("l2"),
+            to: dir,
+            new_name: name("f"),
+            replace: true,
+        };
         rig.path_op(rename).unwrap();
         assert!(fs::symlink_metadata(rig.path("f")).unwrap().is_symlink());
         let remove = |name_: &str, directory| PathOp::Remove { dir, name: name(name_), directory };
@@ -329,11 +335,17 @@ fn a_file_known_by_its_handle_is_moved_and_removed() {
         fs::write(rig.path("f"), b"f").unwrap();
         let (d, file) = (rig.handle(&["d"]), rig.handle(&["f"]));
         fs::rename(rig.path("f"), rig.path("g")).unwrap();
-        let op = PathOp::RenameFile { root, file, to: Some(d), new_name: name("h") };
+        let op = PathOp::RenameFile { root, file, to: Some(d), new_name: name("h"), replace: true };
         rig.path_op(op).unwrap();
         assert!(rig.path("d/h").exists());
-        rig.path_op(PathOp::RenameFile { root, file, to: None, new_name: name("i (deleted)") })
-            .unwrap();
+        rig.path_op(PathOp::RenameFile {
+            root,
+            file,
+            to: None,
+            new_name: name("i (deleted)"),
+            replace: true,
+        })
+        .unwrap();
         assert!(rig.path("d/i (deleted)").exists());
         rig.path_op(PathOp::RemoveFile { root, file }).unwrap();
         assert!(!rig.path("d/i (deleted)").exists());

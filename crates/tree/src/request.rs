@@ -260,7 +260,7 @@ pub enum Ask {
         /// The name.
         name: Name,
     },
-    /// Move an entry, replacing what is there.
+    /// Move an entry.
     Rename {
         /// From where.
         from: NodeId,
@@ -270,6 +270,8 @@ pub enum Ask {
         to: NodeId,
         /// As what.
         new_name: Name,
+        /// Whether what has that name is replaced; else it is an error (`Exists`).
+        replace: bool,
     },
     /// Move a file that is known by a node.
     RenameNode {
@@ -279,6 +281,8 @@ pub enum Ask {
         to: Option<NodeId>,
         /// As what.
         new_name: Name,
+        /// Whether what has that name is replaced; else it is an error (`Exists`).
+        replace: bool,
     },
     /// Remove an entry.
     Remove {
@@ -399,7 +403,7 @@ impl Ask {
             | Ask::MakeNode { dir, name, .. }
             | Ask::Link { dir, name, .. }
             | Ask::Remove { dir, name, .. } => [Some((*dir, name)), None],
-            Ask::Rename { from, name, to, new_name } => {
+            Ask::Rename { from, name, to, new_name, .. } => {
                 [Some((*from, name)), Some((*to, new_name))]
             }
             Ask::RenameNode { to: Some(to), new_name, .. } => [Some((*to, new_name)), None],

@@ -310,7 +310,7 @@ impl Session {
             (Step::Measuring(file), Reply::Stat(stat)) => {
                 let (from, name) = (file.dir, file.temporary.clone());
                 let new_name = put.request.target.path.last().expect("not the root").clone();
-                self.ask(Ask::Rename { from, name, to: from, new_name }, out);
+                self.ask(Ask::Rename { from, name, to: from, new_name, replace: true }, out);
                 put.at(Step::Naming(file, stat))
             }
             (Step::Naming(file, stat), Reply::Done) => {

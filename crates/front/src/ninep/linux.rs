@@ -118,13 +118,13 @@ impl Session {
             }
             Tmessage::Rename { fid, dfid, name } => {
                 let (node, to, new_name) = (self.node(fid)?, self.node(dfid)?, Name::new(name)?);
-                let ask = Ask::RenameNode { node, to: Some(to), new_name };
+                let ask = Ask::RenameNode { node, to: Some(to), new_name, replace: true };
                 (fid, Await::Success { code: 21 }, ask)
             }
             Tmessage::Renameat { olddirfid, oldname, newdirfid, newname } => {
                 let (from, to) = (self.node(olddirfid)?, self.node(newdirfid)?);
                 let (name, new_name) = (Name::new(oldname)?, Name::new(newname)?);
-                let ask = Ask::Rename { from, name, to, new_name };
+                let ask = Ask::Rename { from, name, to, new_name, replace: true };
                 (olddirfid, Await::Success { code: 75 }, ask)
             }
             Tmessage::Unlinkat { dfid, name, flags } => {

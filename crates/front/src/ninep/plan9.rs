@@ -208,7 +208,9 @@ impl Session {
 
     fn wstat_rename(&self, fid: u32, name: Name) -> Started {
         let file = self.fids.get(fid)?;
-        let ask = Ask::RenameNode { node: file.node, to: None, new_name: name.clone() };
+        // stat(5): "it is an error to change the name to that of an existing file".
+        let (node, new_name) = (file.node, name.clone());
+        let ask = Ask::RenameNode { node, to: None, new_name, replace: false };
         Ok(Next::Ask(Await::WstatRename { fid, name }, file.caller.clone(), ask))
     }
 

@@ -12,15 +12,17 @@ use rustix::io::Errno;
 /// How often a file is looked for that moves while it is looked for.
 const RETRIES: usize = 4;
 
-/// Moves an entry, replacing what is there.
+/// Moves an entry; whether it may replace what is there.
 pub(super) fn rename(
     from: BorrowedFd<'_>,
     name: &Name,
     to: BorrowedFd<'_>,
     new_name: &Name,
+    replace: bool,
 ) -> Outcome<PathDone> {
     let (name, new_name) = (movable(name)?, movable(new_name)?);
-    rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::empty())?;
+    let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+    rustix::fs::renameat_with(from, name, to, new_name, flags)?;
     Ok(PathDone::Ok)
 }
 
@@ -47,18 +49,15 @@ pub(super) fn remove(
     Ok(PathDone::Ok)
 }
 
-/// Moves the file that `file` holds.
+/// Moves the file that is at `place`.
 pub(super) fn rename_file(
-    ground: &Ground<'_>,
-    caller: &Caller,
-    root: BorrowedFd<'_>,
-    file: BorrowedFd<'_>,
+    place: &Place,
     to: Option<BorrowedFd<'_>>,
     new_name: &Name,
+    replace: bool,
 ) -> Outcome<PathDone> {
-    let place = locate(ground, caller, root, file)?;
     let parent = place.parent.as_fd();
-    rename(parent, &place.name, to.unwrap_or(parent), new_name)
+    rename(parent, &place.name, to.unwrap_or(parent), new_name, replace)
 }
 
 /// Removes the file that `file` holds.
@@ -73,7 +72,7 @@ pub(super) fn remove_file(
 }
 
 /// Where a file is at present.
-struct Place {
+pub(super) struct Place {
     parent: OwnedFd,
     name: Name,
 }
@@ -83,7 +82,7 @@ struct Place {
 /// The kernel says it as an absolute path, which may lead through directories above the root
 /// that are nobody else's business: so the search is the server's own, and what is then done in
 /// the directory found is the caller's.
-fn locate(
+pub(super) fn locate(
     ground: &Ground<'_>,
     caller: &Caller,
     root: BorrowedFd<'_>,

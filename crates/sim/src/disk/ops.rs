@@ -118,14 +118,14 @@ impl Disk {
 
     fn perform_more(&mut self, now: Time, op: &PathOp) -> Outcome {
         match op {
-            PathOp::Rename { from, name, to, new_name } => {
+            PathOp::Rename { from, name, to, new_name, replace } => {
                 let (from, to) = (self.held(*from).inode, self.held(*to).inode);
-                self.rename(now, from, name, to, new_name)
+                self.rename(now, (from, name), (to, new_name), *replace)
             }
-            PathOp::RenameFile { file, to, new_name, .. } => {
+            PathOp::RenameFile { file, to, new_name, replace, .. } => {
                 let (parent, name) = self.locate(*file)?;
                 let to = to.map_or(parent, |to| self.held(to).inode);
-                self.rename(now, parent, &name, to, new_name)
+                self.rename(now, (parent, &name), (to, new_name), *replace)
             }
             PathOp::Remove { dir, name, directory } => {
                 self.remove(now, self.held(*dir).inode, name, *directory)
@@ -379,7 +379,13 @@ impl Disk {
         true
     }
 
-    fn rename(&mut self, now: Time, from: u64, name: &Name, to: u64, new: &Name) -> Outcome {
+    fn rename(
+        &mut self,
+        now: Time,
+        (from, name): (u64, &Name),
+        (to, new): (u64, &Name),
+        replace: bool,
+    ) -> Outcome {
         if !name.plain() || !new.plain() {
             return Err(Error::Invalid);
         }
@@ -389,6 +395,9 @@ impl Disk {
         self.step(from, name)?;
         let source = self.node(from).entries[name];
         let target = self.node(to).entries.get(new).copied();
+        if !replace && target.is_some() {
+            return Err(Error::Exists);
+        }
         let is_dir = |inode: u64| self.node(inode).kind == Kind::Directory;
         if is_dir(source.inode) && self.is_beneath(to, source.inode) {
             return Err(Error::Invalid);

@@ -10,7 +10,10 @@ use super::errand::Awaits;
 use crate::locks::Outcome;
 use crate::request::{Ask, Id, Reply, Request, RequestId};
 use base::op::{Op, OpId, PathOp};
-use base::{Caller, Error, Name};
+use base::{Buf, Caller, Error, Name};
+
+/// The largest place in a file that Linux knows.
+const OFFSET_MAX: u64 = i64::MAX as u64;
 
 /// How a request is going to be answered.
 pub(super) enum Plan {
@@ -42,6 +45,16 @@ impl Host {
     fn plan_io(&mut self, id: OpId, caller: Caller, ask: Ask) -> Plan {
         let pins = ask.ids();
         let (awaits, op) = match ask {
+            // The kernel takes such an offset for "where the file stands".
+            Ask::Read { offset, headroom, .. } if offset > OFFSET_MAX => {
+                let data = Buf::with_room(headroom as usize, 0);
+                return Plan::Answer(Ok(Reply::Data(data)));
+            }
+            Ask::Write { offset, data, .. }
+                if offset.saturating_add(data.len() as u64) > OFFSET_MAX =>
+            {
+                return Plan::Answer(Err(Error::FileTooLarge));
+            }
             Ask::Read { open, offset, count, headroom } => {
                 let file = self.open_file(open);
                 (Awaits::Read, Op::Read { id, file, offset, count, headroom })
@@ -163,11 +176,11 @@ impl Host {
             Ask::Link { node, dir, name } => {
                 PathOp::Link { file: file(node), dir: file(dir), name }
             }
-            Ask::Rename { from, name, to, new_name } => {
-                PathOp::Rename { from: file(from), name, to: file(to), new_name }
+            Ask::Rename { from, name, to, new_name, replace } => {
+                PathOp::Rename { from: file(from), name, to: file(to), new_name, replace }
             }
-            Ask::RenameNode { node, to, new_name } => {
-                PathOp::RenameFile { root, file: file(node), to: to.map(file), new_name }
+            Ask::RenameNode { node, to, new_name, replace } => {
+                PathOp::RenameFile { root, file: file(node), to: to.map(file), new_name, replace }
             }
             Ask::Remove { dir, name, directory } => {
                 PathOp::Remove { dir: file(dir), name, directory }

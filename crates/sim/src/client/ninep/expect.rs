@@ -125,14 +125,14 @@ impl Ninep {
                 let (file, to) = (self.handle(*fid)?, Some(self.handle(*dir)?));
                 let new_name = Name::new(name)?;
                 special(&new_name, Error::Busy)?;
-                vec![PathOp::RenameFile { root, file, to, new_name }]
+                vec![PathOp::RenameFile { root, file, to, new_name, replace: true }]
             }
             Request::RenameAt { from, name, to, new } => {
                 let (from, to) = (self.handle(*from)?, self.handle(*to)?);
                 let (name, new_name) = (Name::new(name)?, Name::new(new)?);
                 special(&name, Error::Busy)?;
                 special(&new_name, Error::Busy)?;
-                vec![PathOp::Rename { from, name, to, new_name }]
+                vec![PathOp::Rename { from, name, to, new_name, replace: true }]
             }
             Request::Unlink { fid, name, directory } => {
                 let (dir, name) = (self.handle(*fid)?, Name::new(name)?);
@@ -192,7 +192,8 @@ impl Ninep {
         }
         if let Some(new_name) = rename {
             special(&new_name, Error::Busy)?;
-            steps.push(PathOp::RenameFile { root: self.home, file: handle, to: None, new_name });
+            let (root, file, to) = (self.home, handle, None);
+            steps.push(PathOp::RenameFile { root, file, to, new_name, replace: false });
         }
         Ok(steps)
     }
