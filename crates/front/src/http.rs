@@ -76,10 +76,20 @@ enum State {
     Closing { asked: usize },
 }
 
+/// How the request under way is to be answered.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    /// Without a body, whatever happens (`HEAD`).
+    head_only: bool,
+    /// To a client that speaks HTTP/1.1.
+    is_1_1: bool,
+}
+
 /// The session automaton.
 #[derive(Debug)]
 pub struct Session {
     state: State,
+    manner: Manner,
     export: Export,
     caller: Caller,
     /// Reached by way of loopback: guarded against web pages.
@@ -104,6 +114,7 @@ impl Session {
         let state = State::Head { until: Instant(u64::MAX) };
         Session {
             state,
+            manner: Manner { head_only: false, is_1_1: true },
             export,
             caller,
             local,
@@ -339,6 +350,8 @@ impl Session {
         }
         let skipped = self.input.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
         self.input.consume(skipped);
+        let head_only = self.input.starts_with(b"HEAD ");
+        self.manner = Manner { head_only, is_1_1: true };
         match parse(&self.input) {
             Ok(None) => self.await_head(now, until),
             Ok(Some((request, length))) => {
@@ -359,6 +372,7 @@ impl Session {
 
     fn begin(&mut self, now: Instant, request: Request, out: &mut Vec<Output>) -> State {
         self.last |= !request.keep_alive;
+        self.manner.is_1_1 = request.is_1_1;
         if let Err(refusal) = guard::check(&request, self.local) {
             return self.refuse(now, refusal, out);
         }
@@ -449,7 +463,8 @@ impl Session {
     /// was created is an upload's temporary file, which nobody else knows of.
     fn tidy(&mut self, reply: Result<Reply, Error>, out: &mut Vec<Output>) -> usize {
         if let Ok(Reply::Created(node, open, _)) = reply {
-            let request = TreeRequest { caller: self.caller.clone(), ask: Ask::RemoveNode { node } };
+            let request =
+                TreeRequest { caller: self.caller.clone(), ask: Ask::RemoveNode { node } };
             out.extend([Output::Close(open), Output::Ask(CLEANUP, request), Output::Release(node)]);
             return 1;
         }

@@ -32,10 +32,9 @@ impl Head {
             .field("Accept-Ranges", "bytes")
     }
 
-    /// Ends the head: the date, and whether the connection goes on.
-    pub(super) fn end(mut self, wall: Time, last: bool) -> Vec<u8> {
-        let close = if last { "Connection: close\r\n" } else { "" };
-        write!(self.text, "Date: {}\r\n{close}\r\n", date(wall)).expect("a string");
+    /// Ends the head with the date.
+    fn end(mut self, wall: Time) -> Vec<u8> {
+        write!(self.text, "Date: {}\r\n\r\n", date(wall)).expect("a string");
         self.text.into_bytes()
     }
 }
@@ -90,13 +89,23 @@ pub(super) fn status(error: Error) -> Refusal {
 }
 
 impl Session {
+    /// Ends a head: the date, and whether the connection goes on where that is not understood.
+    pub(super) fn end(&self, now: Instant, head: Head) -> Vec<u8> {
+        let head = match (self.last, self.manner.is_1_1) {
+            (true, _) => head.field("Connection", "close"),
+            (false, false) => head.field("Connection", "keep-alive"),
+            (false, true) => head,
+        };
+        head.end(self.wall(now))
+    }
+
     /// Says a head alone: for answers without a body, where the reason is the `Allow` field.
     pub(super) fn say_head(&mut self, now: Instant, answer: &Refusal, out: &mut Vec<Output>) {
         let head = Head::new(answer.status).field("Allow", answer.reason);
-        self.say(Buf::from(head.end(self.wall(now), self.last)), out);
+        self.say(Buf::from(self.end(now, head)), out);
     }
 
-    /// Says an error with its reason as the body.
+    /// Says an error with its reason as the body; in answer to `HEAD`, without.
     pub(super) fn say_error(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) {
         let Refusal { status, reason } = refusal;
         let mut head = Head::new(status)
@@ -105,9 +114,11 @@ impl Session {
         if status == 405 {
             head = head.field("Allow", options(self.export.http_write).reason);
         }
-        let mut bytes = head.end(self.wall(now), self.last);
-        bytes.extend_from_slice(reason.as_bytes());
-        bytes.push(b'\n');
+        let mut bytes = self.end(now, head);
+        if !self.manner.head_only {
+            bytes.extend_from_slice(reason.as_bytes());
+            bytes.push(b'\n');
+        }
         self.say(Buf::from(bytes), out);
     }
 }

@@ -75,7 +75,7 @@ impl Session {
             (Delete::Finding(_), Ok(_)) => self.fail(now, status(Error::NotFound), out),
             (Delete::Removing(dir), Ok(_)) => {
                 out.push(Output::Release(dir));
-                let head = Head::new(204).end(self.wall(now), self.last);
+                let head = self.end(now, Head::new(204));
                 self.say(Buf::from(head), out);
                 self.done(now, out)
             }

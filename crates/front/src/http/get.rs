@@ -2,13 +2,13 @@
 
 use super::answer::{Head, content_type, etag, status};
 use super::listing::Listing;
-use super::transfer::{Part, Transfer};
+use super::transfer::{Part, Transfer, frame};
 use super::{FETCH_MAX, HEADROOM, Session, State};
 use crate::Output;
 use base::{Buf, Error, Instant, Kind, Stat};
 use std::ops::Range as Span;
 use tree::{Ask, OpenId, Reply};
-use wire::http::{Method, Request, Resolved, Verdict, refusal};
+use wire::http::{Conditions, Method, Request, Resolved, Verdict, refusal};
 
 /// What stands between the parts of an answer with several ranges. No file's content matters to
 /// it: each part says how long it is.
@@ -17,9 +17,7 @@ const BOUNDARY: &str = "upcall-part-7MA4YWxkTrZu0gW";
 impl Session {
     /// Asks for the file; with its first bytes where all of it may be wanted.
     pub(super) fn fetch(&mut self, request: Request, out: &mut Vec<Output>) -> State {
-        let whole = request.method == Method::Get
-            && request.ranges.is_none()
-            && request.conditions.is_empty();
+        let whole = wants_whole(&request) && request.conditions.is_empty();
         let read_max = if whole { FETCH_MAX } else { 0 };
         let path = request.target.path.clone();
         self.asked = read_max as usize;
@@ -37,19 +35,16 @@ impl Session {
         let (stat, data, open) = match reply {
             Ok(Reply::Fetched(stat, data, open)) => (stat, data, open),
             Ok(other) => unreachable!("{other:?} answers no fetch"),
-            Err(error) if request.method == Method::Head => {
-                return self.fail_bare(now, error, out);
-            }
             Err(error) => return self.fail(now, status(error), out),
         };
         let verdict = self.verdict(&request, &stat);
         match (stat.kind, open, verdict) {
             (Kind::Directory, Some(open), _) => self.directory(now, &request, open, out),
-            (Kind::File, open, Verdict::Go) => self.file(now, &request, &stat, data, open, out),
+            (Kind::File, open, Verdict::Go) => self.file(now, request, stat, data, open, out),
             (_, open, Verdict::NotModified) => {
                 out.extend(open.map(Output::Close));
                 let head = Head::new(304).validators(&stat);
-                self.say(Buf::from(head.end(self.wall(now), self.last)), out);
+                self.say(Buf::from(self.end(now, head)), out);
                 self.done(now, out)
             }
             (_, open, Verdict::Failed) => {
@@ -70,13 +65,6 @@ impl Session {
         request.conditions.judge(request.method, Some((&etag(stat), stat.modified)))
     }
 
-    /// An error in answer to `HEAD`, which has no body.
-    fn fail_bare(&mut self, now: Instant, error: Error, out: &mut Vec<Output>) -> State {
-        let head = Head::new(status(error).status).field("Content-Length", 0);
-        self.say(Buf::from(head.end(self.wall(now), self.last)), out);
-        self.done(now, out)
-    }
-
     fn directory(
         &mut self,
         now: Instant,
@@ -89,15 +77,64 @@ impl Session {
             let head = Head::new(301)
                 .field("Location", request.target.encoded() + "/")
                 .field("Content-Length", 0);
-            self.say(Buf::from(head.end(self.wall(now), self.last)), out);
+            self.say(Buf::from(self.end(now, head)), out);
             return self.done(now, out);
         }
         let listing = Listing::new(request, open);
         self.list_on(now, listing, out)
     }
 
-    /// Sends a file, or the parts of it that are asked for.
+    /// Sends a file. One that says it is empty is as long as what was read of it, or nobody knows.
     fn file(
+        &mut self,
+        now: Instant,
+        mut request: Request,
+        mut stat: Stat,
+        mut data: Buf,
+        open: Option<OpenId>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        if stat.size > 0 {
+            data.truncate(usize::try_from(stat.size).unwrap_or(usize::MAX));
+            return self.known_file(now, &request, &stat, data, open, out);
+        }
+        if open.is_some() {
+            return self.unknown_file(now, &request, data, open, out);
+        }
+        // Nothing of it was read yet, because it might not have been wanted.
+        if data.is_empty() && wants_whole(&request) && !request.conditions.is_empty() {
+            request.conditions = Conditions::default();
+            return self.fetch(request, out);
+        }
+        stat.size = data.len() as u64;
+        self.known_file(now, &request, &stat, data, open, out)
+    }
+
+    /// Sends a file that does not say how long it is, to its end.
+    fn unknown_file(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        data: Buf,
+        open: Option<OpenId>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let chunked = request.is_1_1;
+        self.last |= !chunked;
+        let name = content_type(request.target.path.last());
+        let mut head = safe(Head::new(200).field("Content-Type", name));
+        if chunked {
+            head = head.field("Transfer-Encoding", "chunked");
+        }
+        let from = data.len() as u64;
+        let first = if data.is_empty() { data } else { frame(data, chunked) };
+        let parts = vec![Part::Bytes(first), Part::Rest { from, chunked }];
+        let parts = if request.method == Method::Head { Vec::new() } else { parts };
+        self.send(now, head, open, parts, out)
+    }
+
+    /// Sends a file, or the parts of it that are asked for.
+    fn known_file(
         &mut self,
         now: Instant,
         request: &Request,
@@ -123,8 +160,8 @@ impl Session {
             }
             Resolved::Parts(spans) => {
                 let (head, parts) = match &spans[..] {
-                    [span] => single(stat, &name, span),
-                    many => several(stat, &name, many),
+                    [span] => single(stat, &name, span, &data),
+                    many => several(stat, &name, many, &data),
                 };
                 self.send(now, head, open, parts, out)
             }
@@ -133,7 +170,7 @@ impl Session {
                 let head = Head::new(416)
                     .field("Content-Range", format_args!("bytes */{}", stat.size))
                     .field("Content-Length", 0);
-                self.say(Buf::from(head.end(self.wall(now), self.last)), out);
+                self.say(Buf::from(self.end(now, head)), out);
                 self.done(now, out)
             }
         }
@@ -147,7 +184,7 @@ impl Session {
         parts: Vec<Part>,
         out: &mut Vec<Output>,
     ) -> State {
-        let head = head.end(self.wall(now), self.last);
+        let head = self.end(now, head);
         self.go_on(now, Transfer::new(head, open, parts), out)
     }
 }
@@ -161,24 +198,38 @@ fn content_range(span: &Span<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", span.start, span.end - 1)
 }
 
-fn single(stat: &Stat, name: &str, span: &Span<u64>) -> (Head, Vec<Part>) {
+/// Whether all of the file is asked for, if the conditions allow it.
+fn wants_whole(request: &Request) -> bool {
+    request.method == Method::Get && request.ranges.is_none()
+}
+
+/// A part of the file, of which these first bytes were read.
+fn part(span: &Span<u64>, data: &Buf) -> Part {
+    let ends = usize::try_from(span.start).ok().zip(usize::try_from(span.end).ok());
+    match ends.and_then(|(start, end)| data.get(start..end)) {
+        Some(bytes) => Part::Bytes(Buf::from(bytes)),
+        None => Part::File(span.clone()),
+    }
+}
+
+fn single(stat: &Stat, name: &str, span: &Span<u64>, data: &Buf) -> (Head, Vec<Part>) {
     let head = Head::new(206)
         .field("Content-Type", name)
         .validators(stat)
         .field("Content-Range", content_range(span, stat.size))
         .field("Content-Length", span.end - span.start);
-    (safe(head), vec![Part::File(span.clone())])
+    (safe(head), vec![part(span, data)])
 }
 
 /// Several ranges: `multipart/byteranges` (RFC 9110 §14.6).
-fn several(stat: &Stat, name: &str, spans: &[Span<u64>]) -> (Head, Vec<Part>) {
+fn several(stat: &Stat, name: &str, spans: &[Span<u64>], data: &Buf) -> (Head, Vec<Part>) {
     let mut parts = Vec::new();
     for span in spans {
         let range = content_range(span, stat.size);
         let text =
             format!("\r\n--{BOUNDARY}\r\nContent-Type: {name}\r\nContent-Range: {range}\r\n\r\n");
         parts.push(Part::Bytes(Buf::from(text.into_bytes())));
-        parts.push(Part::File(span.clone()));
+        parts.push(part(span, data));
     }
     parts.push(Part::Bytes(Buf::from(format!("\r\n--{BOUNDARY}--\r\n").into_bytes())));
     let length: u64 = parts.iter().map(Part::length).sum();

@@ -275,6 +275,6 @@ impl Session {
         } else {
             self.last = true;
         }
-        head.end(self.wall(now), self.last)
+        self.end(now, head)
     }
 }

@@ -331,7 +331,7 @@ impl Session {
                         .field("Location", put.request.target.encoded())
                         .field("Content-Length", 0),
                 };
-                let head = head.field("ETag", etag(&stat)).end(self.wall(now), self.last);
+                let head = self.end(now, head.field("ETag", etag(&stat)));
                 self.say(Buf::from(head), out);
                 self.done(now, out)
             }

@@ -187,6 +187,90 @@ fn conditions_and_ranges() {
     .assert_eq(&lab.text);
 }
 
+#[test]
+fn a_file_that_says_it_is_empty_is_sent_as_far_as_it_goes() {
+    let mut lab = Lab::new();
+    lab.get("");
+    lab.answer(fetched(0, 100, None));
+    lab.get("If-None-Match: \"x\"\r\n");
+    lab.answer(fetched(0, 0, None));
+    lab.answer(fetched(0, 0, None));
+    lab.get("");
+    lab.answer(fetched(0, 4096, Some(3)));
+    lab.answer(data(16));
+    lab.answer(data(0));
+    lab.get("");
+    lab.answer(fetched(3, 5, None));
+    lab.say("GET /f HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n");
+    lab.answer(fetched(0, 4096, Some(4)));
+    lab.answer(data(0));
+    expect![[r#"
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: say "200 OK" +100
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: ask 0 Fetch
+        <- Fetched: say "200 OK" +0
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: say "200 OK" +4104, ask 0 Read 4096+262144
+        <- Data: say 22 bytes, ask 0 Read 4112+262144
+        <- Data: say 5 bytes, close 3
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: say "200 OK" +3
+        GET /f HTTP/1.0: ask 0 Fetch
+        <- Fetched: say "200 OK" +4096, ask 0 Read 4096+262144
+        <- Data: close 4, hang up: done
+    "#]].assert_eq(&lab.text);
+}
+
+/// The statistics of the server itself come with all their bytes and without an open file.
+#[test]
+fn parts_of_what_was_read_are_not_read_again() {
+    let mut lab = Lab::new();
+    lab.get("Range: bytes=2-5\r\n");
+    lab.answer(fetched(10, 10, None));
+    lab.get("Range: bytes=0-1,8-\r\n");
+    lab.answer(fetched(10, 10, None));
+    assert!(lab.text.contains("206 Partial Content\" +4\n"), "{}", lab.text);
+    assert!(!lab.text.contains("Read"), "{}", lab.text);
+}
+
+#[test]
+fn an_answer_to_head_has_no_body() {
+    type Sample = (&'static str, Result<Reply, Error>, &'static str);
+    let fifo = Stat { kind: Kind::Fifo, ..file(0) };
+    let samples: [Sample; 5] = [
+        ("", fetched(10, 0, Some(1)), "200 OK"),
+        ("If-Match: \"x\"\r\n", fetched(10, 0, Some(1)), "412 Precondition Failed"),
+        ("", Ok(Reply::Fetched(fifo, Buf::default(), None)), "403 Forbidden"),
+        ("", Err(Error::NotFound), "404 Not Found"),
+        ("Content-Length: 3\r\n", Err(Error::Io), "400 Bad Request"),
+    ];
+    for (fields, reply, line) in samples {
+        let mut lab = Lab::new();
+        lab.say(&format!("HEAD /f HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+        if !fields.starts_with("Content") {
+            lab.answer(reply);
+        }
+        assert!(lab.text.contains(&format!("{line}\" +0")), "{}", lab.text);
+    }
+    for nonsense in ["HEAD /f HTTP/1.1\r\n\r\n", "HEAD /f HTTP/1.1\r\nHost: evil.example\r\n\r\n"] {
+        let mut lab = Lab::new();
+        lab.say(nonsense);
+        assert!(lab.text.contains("\" +0"), "{}", lab.text);
+    }
+}
+
+#[test]
+fn who_speaks_the_old_version_is_told_that_the_connection_goes_on() {
+    let mut session = session();
+    let text = "GET /f HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let mut out = Vec::new();
+    session.step(Instant(0), Input::Received(Buf::from(text.as_bytes())), &mut out);
+    session.step(Instant(0), Input::Answered(CALL, fetched(3, 3, None)), &mut out);
+    let Some(Output::Send(bytes)) = out.last() else { panic!("{out:?}") };
+    assert!(String::from_utf8_lossy(bytes).contains("\r\nConnection: keep-alive\r\n"));
+}
+
 const PUT: &str = "PUT /d/f HTTP/1.1\r\nHost: localhost\r\n";
 
 /// Up to the body.

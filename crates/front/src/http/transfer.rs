@@ -19,15 +19,29 @@ pub(super) enum Part {
     Bytes(Buf),
     /// This part of the file.
     File(Span<u64>),
+    /// The file from here to its end, wherever that is; in chunks, or until the connection ends.
+    Rest { from: u64, chunked: bool },
 }
 
 impl Part {
+    /// How long it is, bytes; as long as can be, if nobody knows.
     pub(super) fn length(&self) -> u64 {
         match self {
             Part::Bytes(bytes) => bytes.len() as u64,
-            Part::File(span) => span.end - span.start,
+            Part::File(span) => span.end.saturating_sub(span.start),
+            Part::Rest { .. } => u64::MAX,
         }
     }
+}
+
+/// Bytes as one chunk (RFC 9112 §7.1), or as they are.
+pub(super) fn frame(mut bytes: Buf, chunked: bool) -> Buf {
+    if chunked {
+        let size = format!("{:x}\r\n", bytes.len());
+        bytes.prepend(size.as_bytes());
+        bytes.extend(b"\r\n");
+    }
+    bytes
 }
 
 /// A response on its way.
@@ -77,25 +91,31 @@ impl Session {
                     let bytes = transfer.with_head(bytes);
                     self.say(bytes, out);
                 }
-                Some(part @ Part::File(_)) if self.unsent > AHEAD => {
+                Some(part @ (Part::File(_) | Part::Rest { .. })) => {
+                    if self.unsent <= AHEAD {
+                        self.read_piece(&mut transfer, &part, out);
+                    }
                     transfer.parts.push_front(part);
                     return State::Sending(transfer);
                 }
-                Some(Part::File(span)) => self.read_piece(&mut transfer, &span, out),
                 None => return self.end_transfer(now, transfer, out),
             }
         }
         State::Sending(transfer)
     }
 
-    fn read_piece(&mut self, transfer: &mut Transfer, span: &Span<u64>, out: &mut Vec<Output>) {
+    fn read_piece(&mut self, transfer: &mut Transfer, part: &Part, out: &mut Vec<Output>) {
         let open = transfer.open.expect("a file with parts to be read is open");
-        let count = u32::try_from(span.end - span.start).unwrap_or(PIECE).min(PIECE);
+        let offset = match part {
+            Part::File(span) => span.start,
+            Part::Rest { from, .. } => *from,
+            Part::Bytes(_) => unreachable!("bytes are said, not read"),
+        };
+        let count = u32::try_from(part.length()).unwrap_or(PIECE).min(PIECE);
         let headroom = transfer.head.as_ref().map_or(0, |_| super::HEADROOM);
         transfer.reading = true;
-        transfer.parts.push_front(Part::File(span.clone()));
         self.asked = count as usize;
-        self.ask(Ask::Read { open, offset: span.start, count, headroom }, out);
+        self.ask(Ask::Read { open, offset, count, headroom }, out);
     }
 
     fn end_transfer(
@@ -121,11 +141,8 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> State {
         transfer.reading = false;
-        let Some(Part::File(span)) = transfer.parts.pop_front() else {
-            unreachable!("only a part of a file is read");
-        };
-        match reply {
-            Ok(Reply::Data(data)) if !data.is_empty() => {
+        match (transfer.parts.pop_front(), reply) {
+            (Some(Part::File(span)), Ok(Reply::Data(data))) if !data.is_empty() => {
                 let rest = span.start + data.len() as u64..span.end;
                 if !rest.is_empty() {
                     transfer.parts.push_front(Part::File(rest));
@@ -134,8 +151,18 @@ impl Session {
                 self.say(data, out);
                 self.go_on(now, transfer, out)
             }
-            // Shorter than it was, or unreadable: the promised length cannot be kept.
-            Ok(_) | Err(_) => {
+            (Some(Part::Rest { from, chunked }), Ok(Reply::Data(data))) => {
+                if !data.is_empty() {
+                    let from = from + data.len() as u64;
+                    transfer.parts.push_front(Part::Rest { from, chunked });
+                }
+                if chunked || !data.is_empty() {
+                    self.say(frame(data, chunked), out);
+                }
+                self.go_on(now, transfer, out)
+            }
+            // Shorter than it was, or unreadable: what was promised cannot be kept.
+            (_, Ok(_) | Err(_)) => {
                 transfer.forget(out);
                 self.hang_up("the file changed while it was sent", out)
             }
