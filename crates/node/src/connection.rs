@@ -17,8 +17,12 @@ use tree::{NodeId, OpenId, Reply, Request};
 #[cfg(test)]
 mod tests;
 
-/// Most buffers in one send.
+/// Most buffers in one send, and about how many bytes: a slow client shall be seen to take some.
 const SEND_MAX: usize = 256;
+const SEND_BYTES: usize = 1 << 20;
+
+/// How long a client may say nothing at all before it is given up.
+pub const SILENCE_TIME: Duration = Duration::from_secs(75);
 
 /// How long a client may take nothing of what is sent to it before it is given up.
 pub const STALL_TIME: Duration = Duration::from_secs(300);
@@ -98,6 +102,8 @@ pub struct Connection {
     sending: Sending,
     /// Said by the session and not yet given to a send. Bounded: the session stops at its limits.
     unsent: Vec<Buf>,
+    /// When it must have said something, if it has not.
+    silent_until: Option<Instant>,
     /// When the last bytes came; when which call was asked.
     received: Instant,
     asked: Vec<Instant>,
@@ -120,6 +126,7 @@ impl Connection {
             receiving: false,
             sending: Sending::No,
             unsent: Vec::new(),
+            silent_until: None,
             received: Instant(0),
             asked: Vec::new(),
             from_session: Vec::new(),
@@ -166,7 +173,13 @@ impl Connection {
             self.state = State::Ending;
         }
         if self.state != State::Ending && self.sending == Sending::No && !self.unsent.is_empty() {
-            let count = self.unsent.len().min(SEND_MAX);
+            let mut total = 0;
+            let fits = |buf: &&Buf| {
+                let fits = total < SEND_BYTES;
+                total += buf.len();
+                fits
+            };
+            let count = self.unsent.iter().take(SEND_MAX).take_while(fits).count();
             let data: Vec<Buf> = self.unsent.drain(..count).collect();
             let bytes = data.iter().map(|buf| buf.len()).sum();
             self.sending = Sending::Yes { bytes, since: now };
@@ -234,9 +247,10 @@ impl Automaton for Connection {
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match input {
-            Input::Begin => {}
+            Input::Begin => self.silent_until = Some(now + SILENCE_TIME),
             Input::Received(result) => {
                 self.receiving = false;
+                self.silent_until = None;
                 match (self.state, result) {
                     (State::Talking, Ok(bytes)) if !bytes.is_empty() => {
                         self.received = now;
@@ -259,6 +273,10 @@ impl Automaton for Connection {
                 out.push(Output::Staged(Stage::Answered, now.since(asked)));
                 self.pass(now, SessionInput::Answered(call, reply), out);
             }
+            Input::Tick if self.silent_until.is_some_and(|until| until <= now) => {
+                self.silent_until = None;
+                self.lose(now, out);
+            }
             Input::Tick => match self.sending {
                 Sending::Yes { since, .. } if since + STALL_TIME <= now => self.lose(now, out),
                 Sending::No | Sending::Yes { .. } => self.pass(now, SessionInput::Tick, out),
@@ -273,7 +291,8 @@ impl Automaton for Connection {
             Sending::Yes { since, .. } if self.state != State::Ending => Some(since + STALL_TIME),
             Sending::Yes { .. } | Sending::No => None,
         };
-        self.session.deadline().into_iter().chain(stall).min()
+        let silent = self.silent_until.filter(|_| self.state != State::Ending);
+        self.session.deadline().into_iter().chain(stall).chain(silent).min()
     }
 
     fn check(&self) {

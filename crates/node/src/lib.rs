@@ -40,6 +40,12 @@ use tree::service::Service;
 /// How long a node that was asked to end waits for what is under way.
 pub const DRAIN_TIME: Duration = Duration::from_secs(10);
 
+/// How long it waits, after that, for what hangs.
+pub const CUT_TIME: Duration = Duration::from_secs(2);
+
+/// Files that the process needs for itself: reactor, libraries, files fetched a moment ago.
+const FILES_KEPT: usize = 512;
+
 /// What a node serves, where, to whom, and within which limits.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -65,6 +71,20 @@ pub struct Config {
     pub connections_max: usize,
     /// Most bytes asked for or unsent, over all connections.
     pub bytes_max: usize,
+    /// Most files that the process may have open: connections, and files that clients know.
+    pub files_max: usize,
+}
+
+/// As whom the clients of a port act.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Clients {
+    /// All act like this.
+    All(Identity),
+    /// Each as whom the kernel says it is. For unix sockets only.
+    Themselves,
+    /// Each as whom the kernel says it is; but these users are believed whom they speak for: a
+    /// mount by the kernel comes from root. For unix sockets only.
+    Spokesmen(Vec<u32>),
 }
 
 /// A listening socket and what it is for.
@@ -76,8 +96,8 @@ pub struct Port {
     pub protocol: Protocol,
     /// Only this host can reach it: loopback, or a unix socket.
     pub local: bool,
-    /// As whom its clients act; `None`: as whom the kernel says they are (unix sockets).
-    pub identity: Option<Identity>,
+    /// As whom its clients act.
+    pub clients: Clients,
 }
 
 /// How far the node's life is.
@@ -87,8 +107,9 @@ enum Phase {
     Running,
     /// Asked to end: answers what is under way, at most until the given time.
     Draining(Instant),
-    /// Waited long enough: connections are cut, and what they still have under way is waited for.
-    Cutting,
+    /// Waited long enough: connections are cut, and what they still have under way is waited for,
+    /// at most until the given time.
+    Cutting(Instant),
     /// Ended: the process may exit.
     Over,
 }
@@ -113,7 +134,7 @@ pub struct Node {
     /// Connections that have something to send or to ask of the reactor at the end of the turn.
     busy: Vec<usize>,
     /// Connections that wait for others to give bytes back.
-    starved: Vec<usize>,
+    starved: BTreeSet<usize>,
     /// When to look at which connection. A connection's true deadline may be later, never earlier.
     alarms: BTreeSet<(Instant, usize)>,
     /// Bytes asked for or unsent, over all connections.
@@ -139,12 +160,14 @@ impl Node {
         let mount = config.service.then(|| Mount { name, root: service.root() });
         let names = Names::new(host.root(), mount.into_iter().collect());
         let listeners = config.ports.iter().map(|port| Listener::new(port.listener)).collect();
+        let limits =
+            Limits { fids: config.limits.fids.min(config.files_max / 8 * 5), ..config.limits };
         let export = Export {
             root: names.root(),
             device: config.root_stat.device,
             path: config.root_path.clone(),
             wall: config.wall,
-            limits: config.limits,
+            limits,
             http_write: config.http_write && !config.read_only,
         };
         Node {
@@ -158,7 +181,7 @@ impl Node {
             service,
             messages: VecDeque::new(),
             busy: Vec::new(),
-            starved: Vec::new(),
+            starved: BTreeSet::new(),
             alarms: BTreeSet::new(),
             bytes: 0,
             stages: Stages::default(),
@@ -169,6 +192,18 @@ impl Node {
     /// Whether the node has ended.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
+    }
+
+    /// Whether nothing is under way any more; false if the node was ended before.
+    pub fn is_quiet(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    /// How many files clients may know. A part of the process's files is for connections,
+    /// whether or not they are there, so that one client's files do not shut others out.
+    fn handles_max(&self) -> usize {
+        let kept = self.connections.len().max(self.config.files_max / 8) + FILES_KEPT;
+        self.config.files_max.saturating_sub(kept)
     }
 }
 
@@ -183,8 +218,8 @@ impl Automaton for Node {
     fn deadline(&self) -> Option<Instant> {
         let alarm = self.alarms.first().map(|(at, _)| *at);
         let drain = match self.phase {
-            Phase::Draining(until) => Some(until),
-            Phase::Running | Phase::Cutting | Phase::Over => None,
+            Phase::Draining(until) | Phase::Cutting(until) => Some(until),
+            Phase::Running | Phase::Over => None,
         };
         let listeners = self.listeners.iter().filter_map(Automaton::deadline);
         listeners.chain(alarm).chain(drain).min()

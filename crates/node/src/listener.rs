@@ -97,7 +97,10 @@ impl Automaton for Listener {
                 State::Accepting
             }
             (State::Accepting, Input::Accepted) => State::Idle,
-            (State::Accepting, Input::Failed(Error::Cancelled)) => State::Idle,
+            // Who has gone before being taken in says nothing about who comes next.
+            (State::Accepting, Input::Failed(Error::Cancelled | Error::Disconnected)) => {
+                State::Idle
+            }
             (State::Accepting, Input::Failed(_)) => State::Pausing(now + PAUSE),
             (State::Pausing(until), Input::Room) if until <= now => {
                 out.push(Output::Accept(self.port));

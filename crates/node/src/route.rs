@@ -5,7 +5,7 @@
 //! connection asked, and which of its calls.
 
 use super::connection::{self, Connection};
-use super::{DRAIN_TIME, HOST, Node, Phase, Port, SERVICE, listener, status};
+use super::{CUT_TIME, Clients, DRAIN_TIME, HOST, Node, Phase, Port, SERVICE, listener, status};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
 use front::{CallId, Identity, Session};
@@ -173,10 +173,17 @@ impl Node {
     }
 
     fn session(&self, port: &Port, peer: Peer) -> Session {
-        let identity = match (&port.identity, peer) {
-            (Some(identity), _) => identity.clone(),
-            (None, Peer::Local(user)) => Identity::Fixed(Caller::User(Arc::new(user))),
-            (None, Peer::Network(_)) => unreachable!("the kernel says nothing about the network"),
+        let identity = match (&port.clients, peer) {
+            (Clients::All(identity), _) => identity.clone(),
+            (Clients::Spokesmen(uids), Peer::Local(user)) if uids.contains(&user.uid) => {
+                Identity::Claimed
+            }
+            (Clients::Themselves | Clients::Spokesmen(_), Peer::Local(user)) => {
+                Identity::Fixed(Caller::User(Arc::new(user)))
+            }
+            (clients @ (Clients::Themselves | Clients::Spokesmen(_)), Peer::Network(_)) => {
+                unreachable!("the kernel says nothing about the network: {clients:?}")
+            }
         };
         Session::new(port.protocol, self.export.clone(), identity, port.local)
     }
@@ -214,12 +221,17 @@ impl Node {
             self.connections[slot].alarm = None;
             self.messages.push_back(Message::Connection(slot, connection::Input::Tick));
         }
-        if let Phase::Draining(until) = self.phase
-            && until <= now
-        {
-            self.phase = Phase::Cutting;
-            self.tell_all(&|| connection::Input::Abort);
-        }
+        self.phase = match self.phase {
+            Phase::Draining(until) if until <= now => {
+                self.tell_all(&|| connection::Input::Abort);
+                Phase::Cutting(now + CUT_TIME)
+            }
+            Phase::Cutting(until) if until <= now => Phase::Over,
+            phase @ (Phase::Running | Phase::Draining(_) | Phase::Cutting(_) | Phase::Over) => {
+                phase
+            }
+        };
+        self.host.set_handles_max(self.handles_max());
         self.route(now, ops);
     }
 
@@ -244,7 +256,7 @@ impl Node {
             let hungry = self.bytes < self.config.bytes_max || connection.bytes() == 0;
             connection.leave(now, hungry, ops);
             if !hungry {
-                self.starved.push(slot);
+                self.starved.insert(slot);
             }
             self.alarm(slot);
             if self.connections[slot].is_over() {
@@ -278,7 +290,7 @@ impl Node {
     fn stop(&mut self, now: Instant, ops: &mut Vec<Op>) {
         self.phase = match self.phase {
             Phase::Running => Phase::Draining(now + DRAIN_TIME),
-            Phase::Draining(_) | Phase::Cutting | Phase::Over => Phase::Over,
+            Phase::Draining(_) | Phase::Cutting(_) | Phase::Over => Phase::Over,
         };
         self.tell_all(&|| connection::Input::Drain);
         self.route(now, ops);
@@ -291,7 +303,7 @@ impl Node {
 
     fn end(&mut self) {
         let closed = self.listeners.iter().all(super::Listener::is_closed);
-        if let Phase::Draining(_) | Phase::Cutting = self.phase
+        if let Phase::Draining(_) | Phase::Cutting(_) = self.phase
             && closed
             && self.connections.is_empty()
         {

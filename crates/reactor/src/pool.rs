@@ -18,6 +18,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -273,7 +274,9 @@ impl Shared {
             if let Some(job) = state.begin(self.far_max) {
                 let far = job.far;
                 drop(state);
-                let finished = job.run(&self.host, &self.clock, &mut memory);
+                let work = AssertUnwindSafe(|| job.run(&self.host, &self.clock, &mut memory));
+                // A mistake of this program: an operation that never completes would hide it.
+                let finished = catch_unwind(work).unwrap_or_else(|_| std::process::abort());
                 self.finish(finished);
                 state = self.state();
                 state.end(far);

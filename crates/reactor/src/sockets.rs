@@ -13,6 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -80,6 +81,11 @@ fn listen_tcp(address: &SocketAddr, flags: SocketFlags) -> io::Result<(Listening
     sockopt::set_socket_reuseaddr(&fd, true)?;
     // Accepted sockets inherit it, which saves a call for each.
     sockopt::set_tcp_nodelay(&fd, true)?;
+    // A client whose host died is found out, so that its locks and files come back.
+    sockopt::set_socket_keepalive(&fd, true)?;
+    sockopt::set_tcp_keepidle(&fd, Duration::from_secs(60))?;
+    sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(20))?;
+    sockopt::set_tcp_keepcnt(&fd, 4)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, true)?;
     }

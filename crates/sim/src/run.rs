@@ -10,7 +10,7 @@ use crate::trace::Show;
 use crate::world::{Totals, WALL, World};
 use base::op::Listener;
 use base::{Automaton, Caller, Kind, Reactor, Stat};
-use node::{Config, Identity, Limits, Node, Port, Protocol};
+use node::{Clients, Config, Identity, Limits, Node, Port, Protocol};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -97,9 +97,9 @@ fn config(params: &Params, root: base::op::File, ports: Ports) -> Config {
         modified: WALL,
         ..Stat::default()
     };
-    let identity = Some(Identity::Fixed(Caller::Server));
+    let clients = Clients::All(Identity::Fixed(Caller::Server));
     let port =
-        |listener, protocol| Port { listener, protocol, local: true, identity: identity.clone() };
+        |listener, protocol| Port { listener, protocol, local: true, clients: clients.clone() };
     Config {
         root,
         root_stat,
@@ -117,6 +117,7 @@ fn config(params: &Params, root: base::op::File, ports: Ports) -> Config {
         },
         connections_max: params.connections,
         bytes_max: params.bytes.1,
+        files_max: 100_000,
     }
 }
 

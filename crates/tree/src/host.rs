@@ -50,6 +50,8 @@ pub struct Host {
     /// Set in the upper byte of every id, of nodes as of operations, so that they find this tree.
     index: u8,
     read_only: bool,
+    /// Most nodes and open files together.
+    handles_max: usize,
     nodes: Slab<Handle>,
     opens: Slab<Handle>,
     errands: Slab<Errand>,
@@ -78,7 +80,14 @@ impl Host {
         let key = (stat.device, stat.inode);
         nodes.insert(Handle { file: root, users: 1, closed: false, removals, size: 0, key });
         let (opens, errands) = (Slab::new(), Slab::new());
-        Host { index, read_only, nodes, opens, errands, locks: Table::default(), removals }
+        let (locks, handles_max) = (Table::default(), HANDLES_MAX);
+        Host { index, read_only, handles_max, nodes, opens, errands, locks, removals }
+    }
+
+    /// Sets how many nodes and open files there may be, at most [`HANDLES_MAX`]. What is held
+    /// beyond stays.
+    pub fn set_handles_max(&mut self, most: usize) {
+        self.handles_max = most.min(HANDLES_MAX);
     }
 
     /// The root; never released. Every walk that ends there gives this node.
@@ -133,7 +142,7 @@ impl Host {
         if self.read_only && request.ask.changes() {
             return out.push(Output::Reply(id, Err(Error::ReadOnly)));
         }
-        if self.nodes.len() + self.opens.len() + self.errands.len() >= HANDLES_MAX {
+        if self.nodes.len() + self.opens.len() + self.errands.len() >= self.handles_max {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }
         let op = self.op_id(self.errands.vacant_key());

@@ -5,6 +5,8 @@ use crate::place::{Bound, Directory};
 use node::Protocol;
 use reactor::Address;
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 /// The text, as `Display`.
 pub(crate) struct Greeting<'a> {
@@ -25,8 +27,8 @@ impl fmt::Display for Greeting<'_> {
             match (protocol, address) {
                 (Protocol::NineP, Address::Tcp(address)) => self.ninep(f, address)?,
                 (Protocol::NineP, Address::Unix(path)) => {
-                    let path = path.display();
-                    writeln!(f, "9p       unix:{path}")?;
+                    writeln!(f, "9p       unix:{}", path.display())?;
+                    let path = quoted(path);
                     writeln!(
                         f,
                         "         sudo mount -t 9p -o trans=unix,{} {path} /mnt",
@@ -35,11 +37,11 @@ impl fmt::Display for Greeting<'_> {
                 }
                 (Protocol::Http, Address::Tcp(address)) => {
                     writeln!(f, "http     http://{address}/")?;
-                    writeln!(f, "         curl http://{address}/")?;
+                    writeln!(f, "         curl http://{}/", reachable(address))?;
                 }
                 (Protocol::Http, Address::Unix(path)) => {
-                    let path = path.display();
-                    writeln!(f, "http     unix:{path}")?;
+                    writeln!(f, "http     unix:{}", path.display())?;
+                    let path = quoted(path);
                     writeln!(f, "         curl --unix-socket {path} http://localhost/")?;
                 }
             }
@@ -55,18 +57,55 @@ impl fmt::Display for Greeting<'_> {
 }
 
 impl Greeting<'_> {
-    fn ninep(&self, f: &mut fmt::Formatter<'_>, address: &std::net::SocketAddr) -> fmt::Result {
-        let (host, port) = (address.ip(), address.port());
+    fn ninep(&self, f: &mut fmt::Formatter<'_>, address: &SocketAddr) -> fmt::Result {
+        let (host, port) = (reachable(address).ip(), address.port());
         writeln!(f, "9p       {address}")?;
         let options = self.options();
         writeln!(f, "         sudo mount -t 9p -o trans=tcp,port={port},{options} {host} /mnt")?;
-        let path = self.dir.path.display();
-        writeln!(f, "         diodls -s {address} -a {path}")?;
+        let path = quoted(&self.dir.path);
+        writeln!(f, "         diodls -s {} -a {path}", reachable(address))?;
         writeln!(f, "         9p -a 'tcp!{host}!{port}' ls /")
     }
 
     fn options(&self) -> String {
         let access = if self.serve.trust_clients { "user" } else { "any" };
         format!("version=9p2000.L,msize=1048576,access={access}")
+    }
+}
+
+/// Where this host reaches a listener: one on every interface is reached by loopback.
+fn reachable(address: &SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => {
+            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), v4.port())
+        }
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
+            SocketAddr::new(Ipv6Addr::LOCALHOST.into(), v6.port())
+        }
+        address @ (SocketAddr::V4(_) | SocketAddr::V6(_)) => *address,
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_quoted_for_the_shell() {
+        assert_eq!(quoted(Path::new("/srv/a-b.c")), "/srv/a-b.c");
+        assert_eq!(quoted(Path::new("/my files/it's")), "'/my files/it'\\''s'");
+    }
+
+    #[test]
+    fn a_listener_on_every_interface_is_reached_by_loopback() {
+        assert_eq!(reachable(&"0.0.0.0:80".parse().unwrap()).to_string(), "127.0.0.1:80");
+        assert_eq!(reachable(&"[::]:80".parse().unwrap()).to_string(), "[::1]:80");
     }
 }

@@ -7,7 +7,7 @@
 use crate::config::Serve;
 use crate::place::{Bound, Directory};
 use base::{Caller, User};
-use node::{Identity, Protocol};
+use node::{Clients, Identity, Protocol};
 use reactor::Address;
 use std::sync::Arc;
 
@@ -22,12 +22,15 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// As whom the clients of a port act; `None`: as whom the kernel says.
-    pub(crate) fn identity(&self, (protocol, address): &Bound) -> Option<Identity> {
+    /// As whom the clients of a port act.
+    pub(crate) fn clients(&self, (protocol, address): &Bound) -> Clients {
         match (protocol, address) {
-            (Protocol::NineP, _) if self.trusting => Some(Identity::Claimed),
-            (_, Address::Unix(_)) => None,
-            (_, Address::Tcp(_)) => Some(Identity::Fixed(self.caller.clone())),
+            (Protocol::NineP, Address::Tcp(_)) if self.trusting => Clients::All(Identity::Claimed),
+            (Protocol::NineP, Address::Unix(_)) if self.trusting => {
+                Clients::Spokesmen(vec![0, reactor::own_user()])
+            }
+            (_, Address::Unix(_)) => Clients::Themselves,
+            (_, Address::Tcp(_)) => Clients::All(Identity::Fixed(self.caller.clone())),
         }
     }
 }

@@ -7,7 +7,8 @@ use crate::rule::{self, Rule};
 use base::Reactor;
 use node::{Config, Limits, Node, Port, Protocol};
 use reactor::{Address, World};
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 /// Serves until a signal ends it.
@@ -16,8 +17,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let addresses = place::addresses(serve)?;
     let limits = limits(serve)?;
     reactor::hold_signals();
-    reactor::clear_umask();
-    reactor::raise_open_files();
+    let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
     let (form, form_reason) = choose_form(serve.reactor)?;
     let rule = rule::choose(serve, &dir, &addresses)?;
     let defaults = reactor::Config::default();
@@ -29,6 +29,8 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         format!("cannot open {}: {error}; serve a directory that you may read", dir.path.display())
     })?;
     let (ports, bound) = listen(&mut world, &addresses, &rule)?;
+    // Only now: unix sockets get the permissions that the administrator's umask leaves.
+    reactor::clear_umask();
     let mut node = Node::new(Config {
         root,
         root_stat: dir.stat.clone(),
@@ -41,14 +43,23 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         limits,
         connections_max: serve.connections_max.unwrap_or(16_384),
         bytes_max: serve.memory_max.unwrap_or(512) << 20,
+        files_max,
     });
-    print!(
-        "{}",
-        Greeting { serve, dir: &dir, form: &form_reason, rule: &rule.text, bound: &bound }
-    );
+    let greeting =
+        Greeting { serve, dir: &dir, form: &form_reason, rule: &rule.text, bound: &bound };
+    say(&greeting);
     node::run(&mut node, &mut world);
-    println!("upcall: ended");
+    say(&"upcall: ended\n");
+    if !node.is_quiet() {
+        // Something hangs, or a second signal came: what is under way is not waited for.
+        std::process::exit(0);
+    }
     Ok(())
+}
+
+/// Says something to whoever started the server; they need not be there any more.
+fn say(text: &dyn Display) {
+    let _ = write!(io::stdout(), "{text}");
 }
 
 fn limits(serve: &Serve) -> Result<Limits, String> {
@@ -93,7 +104,7 @@ fn listen(
             Address::Tcp(address) => address.ip().to_canonical().is_loopback(),
             Address::Unix(_) => true,
         };
-        ports.push(Port { listener, protocol: *protocol, local, identity: rule.identity(asked) });
+        ports.push(Port { listener, protocol: *protocol, local, clients: rule.clients(asked) });
         bound.push((*protocol, at));
     }
     Ok((ports, bound))
