@@ -348,8 +348,9 @@ impl Session {
         if self.unsent >= self.allowance {
             return State::Head { until };
         }
-        let skipped = self.input.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
-        self.input.consume(skipped);
+        while self.input.starts_with(b"\r\n") {
+            self.input.consume(2);
+        }
         let head_only = self.input.starts_with(b"HEAD ");
         self.manner = Manner { head_only, is_1_1: true };
         match parse(&self.input) {

@@ -104,6 +104,10 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     let mut head = httparse::Request::new(&mut fields);
     let window = &bytes[..bytes.len().min(HEAD_MAX)];
     match head.parse(window) {
+        // One parser's line end is another's part of a line (RFC 9112 §11.1).
+        Ok(httparse::Status::Complete(length)) if has_bare_lf(&window[..length]) => {
+            Err(refusal(400, "the lines of the request head do not all end in CR LF"))
+        }
         Ok(httparse::Status::Complete(length)) => Ok(Some((request(&head)?, length))),
         Ok(httparse::Status::Partial) if bytes.len() >= HEAD_MAX => {
             Err(refusal(431, "the request head is longer than 16 KiB"))
@@ -117,6 +121,16 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     }
 }
 
+fn has_bare_lf(head: &[u8]) -> bool {
+    let bare = |(at, byte): (usize, &u8)| *byte == b'\n' && (at == 0 || head[at - 1] != b'\r');
+    head.iter().enumerate().any(bare)
+}
+
+/// Text without the blanks around it; what Unicode calls a blank is none here (RFC 9110 §5.6.3).
+fn trim(text: &str) -> &str {
+    text.trim_matches([' ', '\t'])
+}
+
 fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
     let method = match head.method.unwrap_or_default() {
         "GET" => Method::Get,
@@ -128,11 +142,16 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
     };
     let is_1_1 = head.version == Some(1);
     let fields = Fields(head.headers);
-    let (target, authority) = Target::parse(head.path.unwrap_or_default())?;
-    let host = authority.map_or_else(|| fields.one("host"), |host| Ok(Some(host)))?;
-    if host.is_none() && is_1_1 {
+    let path = head.path.unwrap_or_default();
+    if path == "*" && method != Method::Options {
+        return Err(refusal(400, "only OPTIONS can be asked of *"));
+    }
+    let (target, authority) = Target::parse(path)?;
+    let named = fields.one("host")?;
+    if named.is_none() && is_1_1 {
         return Err(refusal(400, "a request of HTTP/1.1 needs a Host field"));
     }
+    let host = authority.or(named);
     let text = |value: &str| value.to_string();
     let wants_json = fields.all("accept").any(|value| value.contains("application/json"));
     Ok(Request {
@@ -159,7 +178,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn all(&self, name: &'a str) -> impl Iterator<Item = &'a str> + '_ {
         let fields = self.0.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
         // What is not text cannot be meant by any field that is looked at here.
-        fields.map(|field| std::str::from_utf8(field.value).unwrap_or("\u{fffd}").trim())
+        fields.map(|field| std::str::from_utf8(field.value).unwrap_or("\u{fffd}")).map(trim)
     }
 
     /// The value of a field that may stand once.
@@ -174,7 +193,7 @@ impl<'a> Fields<'a> {
 
     /// The elements of a field that is a list.
     pub(crate) fn list(&self, name: &'a str) -> impl Iterator<Item = &'a str> + '_ {
-        self.all(name).flat_map(|value| value.split(',')).map(str::trim)
+        self.all(name).flat_map(|value| value.split(',')).map(trim)
     }
 }
 

@@ -219,7 +219,8 @@ fn a_file_that_says_it_is_empty_is_sent_as_far_as_it_goes() {
         GET /f HTTP/1.0: ask 0 Fetch
         <- Fetched: say "200 OK" +4096, ask 0 Read 4096+262144
         <- Data: close 4, hang up: done
-    "#]].assert_eq(&lab.text);
+    "#]]
+    .assert_eq(&lab.text);
 }
 
 /// The statistics of the server itself come with all their bytes and without an open file.

@@ -34,6 +34,22 @@ pub enum Piece {
     End,
 }
 
+/// Whether the first line, or what there is of it, holds only text: a lone CR or LF could be a
+/// line's end to somebody else (RFC 9112 §11.1).
+fn is_line(bytes: &[u8]) -> bool {
+    let text = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
+    let bytes = &bytes[..bytes.len().min(LINE_MAX + 2)];
+    match bytes.iter().position(|byte| !text(byte)) {
+        None => true,
+        Some(at) => matches!(bytes[at..], [b'\r'] | [b'\r', b'\n', ..]),
+    }
+}
+
+/// Whether a size does not begin with a digit, so that it could be taken for zero.
+fn starts_wrong(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|byte| !byte.is_ascii_hexdigit())
+}
+
 impl Chunks {
     /// What the front of `bytes` is, and where the byte behind it stands.
     ///
@@ -42,6 +58,7 @@ impl Chunks {
     pub fn next(self, bytes: &[u8]) -> Result<(Piece, Chunks), Refusal> {
         const WRONG: Refusal = refusal(400, "the chunks of the body cannot be understood");
         Ok(match self {
+            Chunks::Size if !is_line(bytes) || starts_wrong(bytes) => return Err(WRONG),
             Chunks::Size => match httparse::parse_chunk_size(&bytes[..bytes.len().min(LINE_MAX)]) {
                 Ok(httparse::Status::Complete((length, 0))) => {
                     (Piece::Framing(length), Chunks::Trailer)
@@ -63,6 +80,7 @@ impl Chunks {
             Chunks::DataEnd if bytes.len() < 2 => (Piece::Incomplete, self),
             Chunks::DataEnd if bytes.starts_with(b"\r\n") => (Piece::Framing(2), Chunks::Size),
             Chunks::DataEnd => return Err(WRONG),
+            Chunks::Trailer if !is_line(bytes) => return Err(WRONG),
             Chunks::Trailer => match bytes.windows(2).position(|pair| pair == b"\r\n") {
                 Some(0) => (Piece::Framing(2), Chunks::Done),
                 Some(length) if length < LINE_MAX => (Piece::Framing(length + 2), self),

@@ -33,7 +33,8 @@ impl Ranges {
     /// Reads a `Range` field. What is not understood is no range (§14.2).
     pub(super) fn parse(text: &str) -> Option<Ranges> {
         let list = text.strip_prefix("bytes=")?;
-        let ranges: Option<Vec<Range>> = list.split(',').map(|item| one(item.trim())).collect();
+        let ranges: Option<Vec<Range>> =
+            list.split(',').map(|item| one(super::trim(item))).collect();
         ranges.filter(|ranges| ranges.len() <= RANGES_MAX).map(Ranges)
     }
 

@@ -40,6 +40,9 @@ impl Target {
             }
             None => (None, text),
         };
+        if host == Some("") {
+            return Err(refusal(400, "the target names a server without a name"));
+        }
         if !path.starts_with('/') {
             return Err(refusal(400, "the path does not start with a slash"));
         }

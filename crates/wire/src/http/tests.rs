@@ -26,8 +26,18 @@ fn what_could_be_smuggled_is_refused() {
     assert_eq!(status("Transfer-Encoding : chunked\r\n"), 400);
     assert_eq!(status("X: a\r\n b\r\n"), 400);
     assert_eq!(status("Host: other\r\n"), 400);
+    assert_eq!(status("Transfer-Encoding: \u{a0}chunked\r\n"), 501);
+    assert_eq!(status("Content-Length: \u{2003}3\r\n"), 400);
+    assert_eq!(status("X: a\nY: b\r\n"), 400);
     let parse = |text: &str| super::parse(text.as_bytes()).unwrap_err().status;
     assert_eq!(parse("GET / HTTP/1.1\r\n\r\n"), 400);
+    assert_eq!(parse("GET / HTTP/1.1\nHost: x\n\n"), 400);
+    assert_eq!(parse("\nGET / HTTP/1.1\r\nHost: x\r\n\r\n"), 400);
+    assert_eq!(parse("GET http://x/ HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n"), 400);
+    assert_eq!(parse("GET http://x/ HTTP/1.1\r\n\r\n"), 400);
+    assert_eq!(parse("GET http:/// HTTP/1.1\r\nHost: x\r\n\r\n"), 400);
+    assert_eq!(parse("GET * HTTP/1.1\r\nHost: x\r\n\r\n"), 400);
+    assert!(super::parse(b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n").is_ok());
     assert_eq!(parse("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), 400);
     assert_eq!(parse("BREW / HTTP/1.1\r\nHost: x\r\n\r\n"), 501);
     assert_eq!(parse("GET / HTTP/3.1\r\nHost: x\r\n\r\n"), 505);
@@ -94,7 +104,22 @@ fn unchunk(mut bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
 fn chunks_are_joined() {
     assert_eq!(unchunk(b"3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nT: v\r\n\r\n").unwrap(), b"abcde");
     assert_eq!(unchunk(b"3\r\nabcX\r\n").unwrap_err().status, 400);
-    assert_eq!(unchunk(b"zz\r\n").unwrap_err().status, 400);
+    for wrong in [
+        &b"zz\r\n"[..],
+        b"\r\n",
+        b";x\r\n",
+        b" 3\r\nabc",
+        b"3;x\ny\r\nabc",
+        b"3;\0\r\nabc",
+        b"3\nabc\r\n",
+        b"0\r\nA: b\nC: d\r\n\r\n",
+        b"0\r\nA: \0\r\n\r\n",
+        b"0\r\nA: \rb\r\n\r\n",
+        b"0\r\n\n",
+    ] {
+        assert_eq!(unchunk(wrong).unwrap_err().status, 400, "{wrong:?}");
+    }
+    assert_eq!(unchunk(b"3;\tx=\xc3\xa9\r\nabc\r\n0\r").unwrap(), b"abc");
 }
 
 /// Any bytes parse to a request, to a wish for more, or to a refusal; never to a panic.
