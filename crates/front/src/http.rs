@@ -8,7 +8,7 @@
 //!
 //! Web pages must not reach a server on this host by way of their reader's browser: on loopback
 //! only requests to a loopback host are served (DNS rebinding), and only from pages of this
-//! server itself (`Origin`).
+//! server itself (`Origin`, `Sec-Fetch-Site`), or by way of a link.
 //!
 #![doc = include_str!("http/states.md")]
 

@@ -66,6 +66,9 @@ pub struct Request {
     pub host: Option<String>,
     /// The page that made a browser ask.
     pub origin: Option<String>,
+    /// Whether a browser asks for a page of another site, and not because of a link that was
+    /// followed (`Sec-Fetch-Site`, `Sec-Fetch-Mode`).
+    pub is_embedded: bool,
     /// How the body is delimited.
     pub body: Body,
     /// Whether the body is only a part of what is meant (`Content-Range`).
@@ -161,6 +164,7 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
         keep_alive: keep_alive(&fields, is_1_1),
         host: host.map(text),
         origin: fields.one("origin")?.map(text),
+        is_embedded: is_embedded(&fields),
         body: body(&fields, is_1_1)?,
         is_partial: fields.one("content-range")?.is_some(),
         expects_continue: expects_continue(&fields, is_1_1)?,
@@ -201,6 +205,12 @@ fn keep_alive(fields: &Fields<'_>, is_1_1: bool) -> bool {
     let says =
         |word: &str| fields.list("connection").any(|option| option.eq_ignore_ascii_case(word));
     if is_1_1 { !says("close") } else { says("keep-alive") }
+}
+
+fn is_embedded(fields: &Fields<'_>) -> bool {
+    let foreign = |site: &str| ["cross-site", "same-site"].contains(&site);
+    let mut modes = fields.all("sec-fetch-mode");
+    fields.all("sec-fetch-site").any(foreign) && !modes.any(|mode| mode == "navigate")
 }
 
 /// How long the body is (RFC 9112 §6.3); anything doubtful is refused (§11.2).

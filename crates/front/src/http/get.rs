@@ -189,9 +189,11 @@ impl Session {
     }
 }
 
-/// What keeps a browser from taking a file for a page of ours that may do more than be shown.
-fn safe(head: Head) -> Head {
+/// What keeps a browser from taking a file for a page of ours that may do more than be shown, and
+/// from handing it to pages of others.
+pub(super) fn safe(head: Head) -> Head {
     head.field("X-Content-Type-Options", "nosniff")
+        .field("Cross-Origin-Resource-Policy", "same-origin")
 }
 
 fn content_range(span: &Span<u64>, size: u64) -> String {

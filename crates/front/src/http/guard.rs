@@ -2,11 +2,15 @@
 
 use wire::http::{Refusal, Request, refusal};
 
-/// Checks the host and the origin of a request.
+/// Checks the host and the origin of a request. A browser leaves `Origin` out where a page merely
+/// shows an image or runs a script; its `Sec-Fetch-Site` tells.
 pub(super) fn check(request: &Request, local: bool) -> Result<(), Refusal> {
     let host = request.host.as_deref().unwrap_or_default();
     if local && !host.is_empty() && !is_loopback(host) {
         return Err(refusal(403, "on this address the server is called localhost; use that name"));
+    }
+    if local && request.is_embedded {
+        return Err(refusal(403, "pages of other sites may link here, but not use what is here"));
     }
     match request.origin.as_deref() {
         Some(origin) if origin.strip_prefix("http://") != Some(host) => {

@@ -4,6 +4,7 @@
 //! it comes, so that memory stays bounded.
 
 use super::answer::Head;
+use super::get::safe;
 use super::{Session, State};
 use crate::Output;
 use base::op::Entry;
@@ -265,10 +266,8 @@ impl Session {
     fn listing_head(&mut self, now: Instant, listing: &mut Listing) -> Vec<u8> {
         listing.said = Some(0);
         let kind = if listing.json { "application/json" } else { "text/html; charset=utf-8" };
-        let mut head = Head::new(200)
-            .field("Content-Type", kind)
+        let mut head = safe(Head::new(200).field("Content-Type", kind))
             .field("Vary", "Accept")
-            .field("X-Content-Type-Options", "nosniff")
             .field("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
         if listing.chunked {
             head = head.field("Transfer-Encoding", "chunked");

@@ -355,6 +355,21 @@ fn pages_of_others_and_other_names_of_this_host_are_refused() {
 }
 
 #[test]
+fn pages_of_others_may_link_here_and_no_more() {
+    let ask = |site: &str, mode: &str, local| {
+        let mut lab = Lab::new();
+        lab.session.local = local;
+        lab.get(&format!("Sec-Fetch-Site: {site}\r\nSec-Fetch-Mode: {mode}\r\n"));
+        lab.text.contains("ask 0 Fetch")
+    };
+    for site in ["cross-site", "same-site"] {
+        assert!(!ask(site, "no-cors", true) && ask(site, "navigate", true));
+        assert!(ask(site, "no-cors", false));
+    }
+    assert!(ask("same-origin", "cors", true) && ask("none", "navigate", true));
+}
+
+#[test]
 fn a_head_that_comes_slowly_is_timed_out() {
     let mut session = session();
     let mut out = Vec::new();
