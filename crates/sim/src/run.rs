@@ -82,7 +82,10 @@ fn run_on<R: Reactor + AsMut<World>>(
     let mut reactor = wrap(world);
     live(&mut node, &mut reactor, params.stop_after);
     let world = reactor.as_mut();
-    world.finish(root);
+    // A node that gave up on what hangs leaves the rest to the end of its process.
+    if node.is_quiet() {
+        world.finish(root);
+    }
     let took = world.now().since(base::Instant(0));
     let trace = std::mem::replace(&mut world.scene.trace, crate::trace::Trace::new(Show::Hash));
     Outcome { took, totals: world.scene.totals, hash: trace.hash(), trace: trace.into_text() }
