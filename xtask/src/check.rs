@@ -19,7 +19,7 @@ pub(crate) fn main() -> Result<bool> {
     report.case("clippy", || quiet(&mut sh::cargo(&clippy)));
     let mut doc =
         sh::cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"]);
-    doc.env("RUSTDOCFLAGS", "-D warnings");
+    doc.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links");
     report.case("documentation", || quiet(&mut doc));
     Ok(report.finish())
 }

@@ -11,7 +11,7 @@
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `http` | curl, and raw bytes for what curl will not send | curl |
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
-//! | `oldest` | wget and the kernel's 9P in the machine itself, on the oldest kernel promised | qemu |
+//! | `oldest` | wget and the kernel's 9P, beside the server on the oldest kernel promised | qemu |
 //! | `tree` | kernel and curl read a Linux source tree of 78,000 files | qemu, root, 4 GB of disk |
 //!
 //! Missing packages are installed. `--server diod` calibrates the 9P suites against a server that

@@ -13,7 +13,7 @@ use super::shared::{Started, bare, opened};
 use super::translate;
 use crate::Output;
 use base::op::Entry;
-use base::{Access, Error, Kind, Name, SetStat, SetTime, Stat, Time};
+use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, Stat, Time};
 use tree::{Ask, NodeId, Reply};
 use wire::ninep::{Data, Rmessage, Stat as WireStat, Tmessage};
 
@@ -92,12 +92,7 @@ impl Session {
                 let (qid, iounit) = (self.qid(&stat), self.iounit());
                 encode(tag, &Rmessage::Create { qid, iounit })
             }
-            (Await::Stat { fid }, Reply::Stat(stat)) => {
-                let name = self.fids.get(fid).map_or_else(|_| Vec::new(), |fid| fid.name.clone());
-                let (uid, gid) = (stat.uid.to_string(), stat.gid.to_string());
-                let stat = self.wire_stat(&stat, &name, &uid, &gid);
-                encode(tag, &Rmessage::Stat { stat })
-            }
+            (Await::Stat { fid }, Reply::Stat(stat)) => self.say_stat(tag, fid, &stat),
             (Await::ReadEntries { fid, count }, Reply::Entries(entries)) => {
                 return self.entries_read(tag, fid, count as usize, entries);
             }
@@ -116,6 +111,13 @@ impl Session {
             (awaits, reply) => unreachable!("{reply:?} for {awaits:?}"),
         };
         Ok(Next::Say(message))
+    }
+
+    fn say_stat(&self, tag: u16, fid: u32, stat: &Stat) -> Buf {
+        let name = self.fids.get(fid).map_or_else(|_| Vec::new(), |fid| fid.name.clone());
+        let (uid, gid) = (stat.uid.to_string(), stat.gid.to_string());
+        let stat = self.wire_stat(stat, &name, &uid, &gid);
+        encode(tag, &Rmessage::Stat { stat })
     }
 
     /// Makes a file or directory; its permissions are no wider than its directory's (open(5)).
