@@ -40,8 +40,8 @@ pub const HEAD_TIME: Duration = Duration::from_secs(10);
 pub const IDLE_TIME: Duration = Duration::from_secs(75);
 /// How long the client may pause within a body.
 pub const BODY_TIME: Duration = Duration::from_secs(30);
-/// How long, and for how many bytes, what was refused is still listened to, so that the client
-/// can read the refusal.
+/// How long, once the last answer is sent, and for how many bytes the client is still listened to:
+/// a connection that is closed with bytes unread is reset, and the end of the answer may be lost.
 const DISCARD_TIME: Duration = Duration::from_secs(2);
 const DISCARD_MAX: usize = 1 << 20;
 
@@ -70,8 +70,9 @@ enum State {
     Putting(Put),
     /// For what a `DELETE` needs next.
     Deleting(Delete),
-    /// For the client to go away after a refusal, until the given time or so many bytes.
-    Discarding { until: Instant, left: usize },
+    /// For the client to take the last answer and to go away, until the given time (known when
+    /// the answer is sent) or so many bytes; then for the log: why.
+    Discarding { until: Instant, left: usize, reason: &'static str },
     /// For so many answers that nobody wants any more.
     Closing { asked: usize },
 }
@@ -223,13 +224,14 @@ impl Automaton for Session {
     fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Head { until } if until.0 < u64::MAX => Some(*until),
-            State::Discarding { until, .. } => Some(*until),
+            State::Discarding { until, .. } if until.0 < u64::MAX => Some(*until),
             State::Putting(put) => put.deadline(),
             State::Head { .. }
             | State::Fetching(_)
             | State::Sending(_)
             | State::Listing(_)
             | State::Deleting(_)
+            | State::Discarding { .. }
             | State::Closing { .. } => None,
         }
     }
@@ -247,10 +249,10 @@ impl Session {
                 self.gather(bytes);
                 self.put_on(now, put, out)
             }
-            State::Discarding { until, left } if bytes.len() < left => {
-                State::Discarding { until, left: left - bytes.len() }
+            State::Discarding { until, left, reason } if bytes.len() < left => {
+                State::Discarding { until, left: left - bytes.len(), reason }
             }
-            State::Discarding { .. } => self.hang_up("refused", out),
+            State::Discarding { reason, .. } => self.hang_up(reason, out),
             // Received before the connection was told to wait.
             state @ (State::Fetching(_)
             | State::Sending(_)
@@ -293,6 +295,9 @@ impl Session {
             State::Head { until } if !self.input.is_empty() => self.next_request(now, until, out),
             State::Sending(transfer) => self.go_on(now, transfer, out),
             State::Listing(listing) => self.list_on(now, listing, out),
+            State::Discarding { until, left, reason } if self.unsent == 0 => {
+                State::Discarding { until: until.min(now + DISCARD_TIME), left, reason }
+            }
             state @ (State::Head { .. }
             | State::Fetching(_)
             | State::Putting(_)
@@ -307,7 +312,7 @@ impl Session {
             State::Head { until } if until <= now => self.time_out(now, out),
             State::Head { until } => self.next_request(now, until, out),
             State::Putting(put) => self.put_late(now, put, out),
-            State::Discarding { until, .. } if until <= now => self.hang_up("refused", out),
+            State::Discarding { until, reason, .. } if until <= now => self.hang_up(reason, out),
             state @ (State::Fetching(_)
             | State::Sending(_)
             | State::Listing(_)
@@ -322,7 +327,7 @@ impl Session {
         self.last = true;
         match state {
             State::Head { .. } => self.hang_up("idle", out),
-            State::Discarding { .. } => self.hang_up("refused", out),
+            State::Discarding { reason, .. } => self.hang_up(reason, out),
             State::Putting(put) if self.last_byte_came => self.put_torn(put, out),
             state @ (State::Fetching(_)
             | State::Sending(_)
@@ -404,7 +409,7 @@ impl Session {
     /// The response is said: on to the next request, or the end.
     fn done(&mut self, now: Instant, out: &mut Vec<Output>) -> State {
         if self.last {
-            return self.hang_up("done", out);
+            return self.part(now, "done", out);
         }
         self.next_request(now, now + IDLE_TIME, out)
     }
@@ -413,12 +418,19 @@ impl Session {
     fn refuse(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) -> State {
         self.last = true;
         self.say_error(now, refusal, out);
-        self.input = Buf::default();
+        self.part(now, "refused", out)
+    }
+
+    /// The last answer is said: tells the client, and waits until it has seen it.
+    fn part(&mut self, now: Instant, reason: &'static str, out: &mut Vec<Output>) -> State {
         if self.last_byte_came {
-            return self.hang_up("refused", out);
+            return self.hang_up(reason, out);
         }
+        self.input = Buf::default();
         out.push(Output::Finish);
-        State::Discarding { until: now + DISCARD_TIME, left: DISCARD_MAX }
+        let all_sent = self.unsent == 0;
+        let until = if all_sent { now + DISCARD_TIME } else { Instant(u64::MAX) };
+        State::Discarding { until, left: DISCARD_MAX, reason }
     }
 
     /// Answers with an error after which the connection goes on.

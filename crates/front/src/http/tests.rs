@@ -218,7 +218,7 @@ fn a_file_that_says_it_is_empty_is_sent_as_far_as_it_goes() {
         <- Fetched: say "200 OK" +3
         GET /f HTTP/1.0: ask 0 Fetch
         <- Fetched: say "200 OK" +4096, ask 0 Read 4096+262144
-        <- Data: close 4, hang up: done
+        <- Data: close 4, finish
     "#]]
     .assert_eq(&lab.text);
 }
@@ -354,6 +354,28 @@ fn pages_of_others_and_other_names_of_this_host_are_refused() {
     assert!(lab.text.contains("ask 0 Fetch"), "{}", lab.text);
 }
 
+/// A connection that is closed while the client still sends is reset, and what was said is lost.
+#[test]
+fn the_last_answer_arrives_before_the_connection_is_closed() {
+    let mut lab = Lab::new();
+    lab.get("Connection: close\r\n");
+    lab.answer(fetched(3, 3, None));
+    assert_eq!(lab.session.deadline(), None, "the client has not taken the answer yet");
+    lab.get("");
+    lab.take();
+    assert_eq!(lab.session.deadline(), Some(Instant(0) + DISCARD_TIME));
+    lab.step("end", Input::Ended);
+    expect![[r#"
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: say "200 OK" +3, finish
+        GET /f HTTP/1.1: 
+        sent: 
+        end: hang up: done
+    "#]]
+    .assert_eq(&lab.text);
+    assert!(lab.session.is_over());
+}
+
 #[test]
 fn pages_of_others_may_link_here_and_no_more() {
     let ask = |site: &str, mode: &str, local| {
@@ -379,6 +401,7 @@ fn a_head_that_comes_slowly_is_timed_out() {
     assert_eq!(session.deadline(), Some(until));
     session.step(until, Input::Tick, &mut out);
     assert_eq!(show(&out[0]), "say \"408 Request Timeout\" +31");
+    session.step(until, Input::Sent(session.bytes()), &mut out);
     session.step(until + DISCARD_TIME, Input::Tick, &mut out);
     assert!(session.is_over());
 }
