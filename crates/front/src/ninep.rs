@@ -1,11 +1,15 @@
 //! A 9P connection.
 //!
-//! Messages are taken off the stream while the connection is within its limits; each becomes a
-//! [`call`], and calls are answered in whatever order the name space answers. `Tversion` chooses
-//! the dialect and starts afresh. A peer that breaks the protocol is disconnected.
+//! Messages are taken off the stream; each becomes a [`call`], and calls are answered in whatever
+//! order the name space answers. `Tversion` chooses the dialect and starts afresh. A peer that
+//! breaks the protocol is disconnected.
+//!
+//! What comes while the connection is at a limit is [`parked`] and taken in order when calls end.
+//! `Tflush` and `Tversion` never wait: who has reached a limit with calls that hang must be able
+//! to give them up.
 //!
 //! *Flush* (flush(5)): a call that only looks is given up at once: its tag is free, its answer is
-//! thrown away when it comes. A call that may change something is told to stop, and `Rflush`
+//! thrown away when it comes; until then it counts only against twice the limits. A call that may change something is told to stop, and `Rflush`
 //! follows its answer, or stands alone if it was stopped in time.
 //!
 #![doc = include_str!("ninep/states.md")]
@@ -13,6 +17,7 @@
 mod call;
 mod fid;
 mod linux;
+mod parked;
 mod plan9;
 mod shared;
 mod translate;
@@ -24,6 +29,7 @@ use crate::{CallId, Export, Identity, Input, Limits, Output};
 use base::{Automaton, Buf, Caller, Error, Instant};
 use call::{Await, Call, Next};
 use fid::Fids;
+use parked::Parked;
 use slab::Slab;
 use std::collections::BTreeMap;
 use std::mem;
@@ -65,19 +71,25 @@ pub struct Session {
     export: Export,
     identity: Identity,
     msize: u32,
-    /// What has been received and not yet taken: whole messages only while at a limit.
+    /// What has been received and not yet taken: whole messages only while no more can be parked,
+    /// or as much is unsent as may be.
     input: Buf,
+    /// What waits for calls to end.
+    parked: Parked,
     fids: Fids,
     calls: Slab<Call>,
     /// Calls by tag; a call that was given up has none.
     tags: BTreeMap<u16, CallId>,
-    /// Calls that wait for a lock: they may wait long and do not count against the limit.
+    /// Calls with a tag that wait for a lock: they may wait long and do not count against the
+    /// limit.
     waiting: usize,
-    /// Bytes asked for by calls under way.
+    /// Bytes asked for by calls with a tag.
     asked: usize,
+    /// Bytes asked for by calls that were given up.
+    given_up: usize,
     /// Bytes said and not yet sent.
     unsent: usize,
-    /// How many of both there may be. A connection with nothing under way may always begin.
+    /// How many there may be of all. A connection with nothing under way may always begin.
     allowance: usize,
 }
 
@@ -92,18 +104,21 @@ impl Session {
             export,
             identity,
             input: Buf::default(),
+            parked: Parked::default(),
             fids,
             calls: Slab::new(),
             tags: BTreeMap::new(),
             waiting: 0,
             asked: 0,
+            given_up: 0,
             unsent: 0,
         }
     }
 
     /// Whether the connection should be read.
     pub fn is_hungry(&self) -> bool {
-        matches!(self.state, State::New | State::Ready(_)) && self.within_limits()
+        let whole = frame_size(&self.input).is_some_and(|size| size <= self.input.len());
+        matches!(self.state, State::New | State::Ready(_)) && !whole && self.may_say()
     }
 
     /// Sets how many bytes may be asked for and unsent; the node shares out what it has.
@@ -111,9 +126,9 @@ impl Session {
         self.allowance = bytes;
     }
 
-    /// How many bytes are asked for or unsent.
+    /// How many bytes are asked for, unsent or parked.
     pub fn bytes(&self) -> usize {
-        self.asked + self.unsent
+        self.asked + self.given_up + self.unsent + self.parked.bytes()
     }
 
     /// A buffer to receive into, if a large message is under way.
@@ -152,10 +167,19 @@ impl Session {
         self.fids.len()
     }
 
+    /// Whether one more call may begin.
     fn within_limits(&self) -> bool {
         let Limits { calls, bytes, .. } = self.export.limits;
-        let busy = self.calls.len() - self.waiting;
-        busy < calls && (self.bytes() == 0 || self.bytes() < bytes.min(self.allowance))
+        let (wanted, all) = (self.tags.len() - self.waiting, self.calls.len() - self.waiting);
+        let asked = self.asked + self.unsent;
+        let few = wanted < calls && all < calls.saturating_mul(2);
+        let small = self.given_up == 0 || asked + self.given_up < bytes.saturating_mul(2);
+        few && small && (asked == 0 || asked < bytes && self.bytes() < self.allowance)
+    }
+
+    /// Whether the client takes its answers, so that messages may be answered at once.
+    fn may_say(&self) -> bool {
+        self.unsent == 0 || self.unsent < self.export.limits.bytes.min(self.allowance)
     }
 }
 
@@ -204,15 +228,21 @@ impl Automaton for Session {
     }
 
     fn check(&self) {
-        assert!(self.waiting <= self.calls.len());
-        assert!(self.tags.len() <= self.calls.len());
+        assert!(self.waiting <= self.tags.len());
         for (tag, id) in &self.tags {
             assert_eq!(self.calls[id.0 as usize].tag, Some(*tag));
+            assert!(!self.parked.contains(*tag));
         }
-        let asked: usize = self.calls.iter().map(|(_, call)| call.bytes).sum();
-        assert_eq!(self.asked, asked);
-        if self.state == State::New {
-            assert_eq!(self.fids.len(), 0);
+        let (wanted, given_up): (Vec<&Call>, Vec<&Call>) =
+            self.calls.iter().map(|(_, call)| call).partition(|call| call.tag.is_some());
+        assert_eq!(self.tags.len(), wanted.len());
+        assert_eq!(self.asked, wanted.iter().map(|call| call.bytes).sum::<usize>());
+        assert_eq!(self.given_up, given_up.iter().map(|call| call.bytes).sum::<usize>());
+        self.parked.check();
+        match self.state {
+            State::New => assert!(self.fids.len() == 0 && self.parked.is_empty()),
+            State::Ready(_) => assert!(self.parked.is_empty() || !self.within_limits()),
+            State::Parting(_) | State::Closing => assert!(self.parked.is_empty()),
         }
     }
 }
@@ -226,29 +256,11 @@ impl Session {
         }
     }
 
-    /// Takes whole messages off the input while within the limits.
+    /// Takes what is parked and then whole messages off the input.
     fn take_messages(&mut self, out: &mut Vec<Output>) -> State {
         let mut input = mem::take(&mut self.input);
-        while self.within_limits() {
-            let Some(size) = frame_size(&input) else { break };
-            if size < HEADER_SIZE || size > self.msize as usize {
-                return self.give_up("a message of a size that was not agreed", out);
-            }
-            if input.len() < size {
-                break;
-            }
-            let whole = input.len() == size;
-            let taken = if whole && is_large_write(&input) {
-                self.take_write(mem::take(&mut input), out)
-            } else {
-                let taken = self.take_message(&input[..size], out);
-                input.consume(size);
-                taken
-            };
-            match taken {
-                Ok(state) => self.state = state,
-                Err(reason) => return self.give_up(reason, out),
-            }
+        if let Err(reason) = self.take_input(&mut input, out) {
+            return self.give_up(reason, out);
         }
         if !input.is_empty() {
             let large = frame_size(&input).is_some_and(|size| size >= RECEIVE_INTO_MIN);
@@ -257,10 +269,85 @@ impl Session {
         self.state
     }
 
+    fn take_input(&mut self, input: &mut Buf, out: &mut Vec<Output>) -> Result<(), &'static str> {
+        self.unpark(out)?;
+        while self.may_say() {
+            let Some(size) = frame_size(input) else { break };
+            if size < HEADER_SIZE || size > self.msize as usize {
+                return Err("a message of a size that was not agreed");
+            }
+            if input.len() < size {
+                break;
+            }
+            if self.is_due(input) {
+                self.take_first(input, size, out)?;
+                self.unpark(out)?;
+            } else if self.parked.has_room(size, self.msize as usize) {
+                self.park(input, size)?;
+            } else {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes parked messages while within the limits.
+    fn unpark(&mut self, out: &mut Vec<Output>) -> Result<(), &'static str> {
+        while self.within_limits()
+            && let Some(mut message) = self.parked.pop()
+        {
+            let size = message.len();
+            self.take_first(&mut message, size, out)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the first message of the input need not wait.
+    fn is_due(&self, input: &[u8]) -> bool {
+        const TVERSION: u8 = 100;
+        const TFLUSH: u8 = 108;
+        let free = self.parked.is_empty() && self.within_limits();
+        free || self.state == State::New || matches!(input[4], TVERSION | TFLUSH)
+    }
+
+    fn take_first(
+        &mut self,
+        input: &mut Buf,
+        size: usize,
+        out: &mut Vec<Output>,
+    ) -> Result<(), &'static str> {
+        self.state = if input.len() == size && is_large_write(input) {
+            self.take_write(mem::take(input), out)?
+        } else {
+            let state = self.take_message(&input[..size], out)?;
+            input.consume(size);
+            state
+        };
+        Ok(())
+    }
+
+    fn park(&mut self, input: &mut Buf, size: usize) -> Result<(), &'static str> {
+        if self.is_used(tag_of(input)) {
+            return Err("a tag was used twice");
+        }
+        if input.len() == size && size >= RECEIVE_INTO_MIN {
+            self.parked.push(mem::take(input));
+        } else {
+            self.parked.push(Buf::from(&input[..size]));
+            input.consume(size);
+        }
+        Ok(())
+    }
+
+    /// Whether a message with this tag has yet to be answered.
+    fn is_used(&self, tag: u16) -> bool {
+        self.tags.contains_key(&tag) || self.parked.contains(tag)
+    }
+
     fn take_message(&mut self, bytes: &[u8], out: &mut Vec<Output>) -> Result<State, &'static str> {
         let (tag, message) = match Tmessage::decode(bytes) {
             Ok(decoded) => decoded,
-            Err(_) => return self.refuse(u16::from_le_bytes([bytes[5], bytes[6]]), out),
+            Err(_) => return self.refuse(tag_of(bytes), out),
         };
         let dialect = match (self.state, message) {
             (_, Tmessage::Version { msize, version }) => {
@@ -270,7 +357,7 @@ impl Session {
                 self.flush(tag, oldtag, out);
                 return Ok(self.state);
             }
-            (State::Ready(_), _) if self.tags.contains_key(&tag) => {
+            (State::Ready(_), _) if self.is_used(tag) => {
                 return Err("a tag was used twice");
             }
             (State::Ready(dialect), message) => {
@@ -289,9 +376,9 @@ impl Session {
     fn take_write(&mut self, bytes: Buf, out: &mut Vec<Output>) -> Result<State, &'static str> {
         let State::Ready(_) = self.state else { return Err("a message before Tversion") };
         let Ok((tag, fid, offset, count)) = wire::ninep::decode_write(&bytes) else {
-            return self.refuse(u16::from_le_bytes([bytes[5], bytes[6]]), out);
+            return self.refuse(tag_of(&bytes), out);
         };
-        if self.tags.contains_key(&tag) {
+        if self.is_used(tag) {
             return Err("a tag was used twice");
         }
         let mut data = bytes;
@@ -304,7 +391,7 @@ impl Session {
     /// Answers a message that cannot be understood; before an agreement there is nobody to tell.
     fn refuse(&mut self, tag: u16, out: &mut Vec<Output>) -> Result<State, &'static str> {
         match self.state {
-            State::Ready(_) if !self.tags.contains_key(&tag) => {
+            State::Ready(_) if !self.is_used(tag) => {
                 self.proceed(None, tag, Err(Error::Invalid), out);
                 Ok(self.state)
             }
@@ -335,6 +422,8 @@ impl Session {
     /// Stops a call (flush(5)).
     fn flush(&mut self, tag: u16, oldtag: u16, out: &mut Vec<Output>) {
         let Some(&id) = self.tags.get(&oldtag) else {
+            let parked = self.parked.remove(oldtag);
+            parked.iter().for_each(|message| self.drop_parked(message, out));
             return self.say(call::encode(tag, &Rmessage::Flush {}), out);
         };
         out.push(Output::Cancel(id));
@@ -342,6 +431,8 @@ impl Session {
         if call.awaits.only_looks() {
             call.tag = None;
             self.tags.remove(&oldtag);
+            self.asked -= call.bytes;
+            self.given_up += call.bytes;
             mem::replace(&mut call.awaits, Await::GivenUp).end(&mut self.fids, out);
             self.say(call::encode(tag, &Rmessage::Flush {}), out);
         } else {
@@ -349,14 +440,26 @@ impl Session {
         }
     }
 
+    /// A message that was flushed before its turn. The fid of a clunk or remove is gone whatever
+    /// comes of it (clunk(5)): clients go on to use its number for another file.
+    fn drop_parked(&mut self, message: &[u8], out: &mut Vec<Output>) {
+        if let Ok((_, Tmessage::Clunk { fid } | Tmessage::Remove { fid })) =
+            Tmessage::decode(message)
+            && let Ok(file) = self.fids.remove(fid)
+        {
+            file.forget(out);
+        }
+    }
+
     fn answered(&mut self, id: CallId, reply: Result<Reply, Error>, out: &mut Vec<Output>) {
         let mut call = self.calls.remove(id.0 as usize);
-        self.asked -= call.bytes;
-        self.waiting -= usize::from(matches!(call.awaits, Await::Lock));
         let Some(tag) = call.tag else {
+            self.given_up -= call.bytes;
             call.awaits.end(&mut self.fids, out);
             return call::discard(reply, out);
         };
+        self.asked -= call.bytes;
+        self.waiting -= usize::from(matches!(call.awaits, Await::Lock));
         self.tags.remove(&tag);
         let flushed = !call.flushes.is_empty();
         if flushed && reply.as_ref().is_err_and(|error| *error == Error::Cancelled) {
@@ -429,7 +532,8 @@ impl Session {
 
     /// The server ends: answers what is under way, then hangs up.
     fn part(&mut self, dialect: Dialect, out: &mut Vec<Output>) -> State {
-        if self.calls.len() > self.waiting {
+        self.parked = Parked::default();
+        if self.tags.len() > self.waiting {
             return State::Parting(dialect);
         }
         self.give_up("the server ends", out)
@@ -449,12 +553,20 @@ impl Session {
             out.push(Output::Cancel(CallId(u32::try_from(id).expect("calls are limited"))));
         }
         self.tags.clear();
+        self.parked = Parked::default();
+        self.given_up += mem::take(&mut self.asked);
+        self.waiting = 0;
         self.fids.forget_all(out);
     }
 
     fn caller(&self, fid: u32) -> Result<Caller, Error> {
         self.fids.get(fid).map(|fid| fid.caller.clone())
     }
+}
+
+/// The tag of a whole message.
+fn tag_of(message: &[u8]) -> u16 {
+    u16::from_le_bytes([message[5], message[6]])
 }
 
 fn is_large_write(message: &[u8]) -> bool {

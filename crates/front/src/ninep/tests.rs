@@ -174,6 +174,82 @@ fn a_flushed_read_is_given_up_and_a_flushed_write_is_answered_first() {
     .assert_eq(&lab.text);
 }
 
+/// A file is open as fid 1, and as many reads of it hang as there may be calls.
+fn at_the_limit() -> Lab {
+    let mut lab = Lab::linux();
+    lab.attach();
+    lab.say(2, Tmessage::Lcreate { fid: 1, name: b"f", flags: 2, mode: 0o600, gid: 0 });
+    lab.answer(0, Ok(Reply::Created(NodeId(3), OpenId(4), stat(Kind::File))));
+    for tag in 10..18 {
+        lab.say(tag, Tmessage::Read { fid: 1, offset: 0, count: 1 });
+    }
+    lab.text.clear();
+    lab
+}
+
+#[test]
+fn at_the_limit_a_flush_is_answered_and_what_waits_is_answered_in_order() {
+    let mut lab = at_the_limit();
+    for tag in 20..24 {
+        lab.say(tag, Tmessage::Getattr { fid: 1, mask: 0 });
+    }
+    assert!(lab.session.is_hungry() && lab.session.bytes() > lab.session.asked);
+    lab.say(30, Tmessage::Flush { oldtag: 20 });
+    lab.say(31, Tmessage::Flush { oldtag: 10 });
+    lab.answer(2, Ok(Reply::Data(Buf::default())));
+    lab.answer(0, Ok(Reply::Data(Buf::default())));
+    lab.answer(3, Ok(Reply::Data(Buf::default())));
+    lab.say(32, Tmessage::Clunk { fid: 1 });
+    lab.say(33, Tmessage::Flush { oldtag: 32 });
+    lab.say(24, Tmessage::Getattr { fid: 1, mask: 0 });
+    lab.say(24, Tmessage::Getattr { fid: 1, mask: 0 });
+    expect![[r#"
+        TGetattr 20: 
+        TGetattr 21: 
+        TGetattr 22: 
+        TGetattr 23: 
+        TFlush 30: RFlush 30
+        TFlush 31: cancel 0, RFlush 31, ask 8 Stat
+        <- 2 Data: RRead 12, ask 2 Stat
+        <- 0 Data: 
+        <- 3 Data: RRead 13, ask 3 Stat
+        TClunk 32: 
+        TFlush 33: close 4, release 3, RFlush 33
+        TGetattr 24: 
+        TGetattr 24: cancel 1, cancel 2, cancel 3, cancel 4, cancel 5, cancel 6, cancel 7, cancel 8, hang up: a tag was used twice
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn what_was_given_up_leaves_room_for_as_much_again_and_no_more() {
+    let mut lab = at_the_limit();
+    for tag in 10..18 {
+        lab.say(tag, Tmessage::Flush { oldtag: tag });
+    }
+    for tag in 20..29 {
+        lab.say(tag, Tmessage::Getattr { fid: 1, mask: 0 });
+    }
+    assert_eq!(lab.session.calls.len(), 16);
+    lab.say(20, Tmessage::Flush { oldtag: 20 });
+    assert_eq!(lab.session.calls.len(), 16, "there may be twice as many in all");
+    lab.answer(0, Ok(Reply::Data(Buf::default())));
+    assert!(lab.text.ends_with("<- 0 Data: ask 0 Stat\n"), "{}", lab.text);
+}
+
+#[test]
+fn only_when_no_more_can_be_parked_is_the_socket_not_read() {
+    let mut lab = at_the_limit();
+    for tag in 100..1124 {
+        lab.say(tag, Tmessage::Getattr { fid: 1, mask: 0 });
+        assert!(lab.session.is_hungry());
+    }
+    lab.say(2000, Tmessage::Getattr { fid: 1, mask: 0 });
+    assert!(!lab.session.is_hungry());
+    lab.answer(0, Ok(Reply::Data(Buf::default())));
+    assert!(lab.session.is_hungry());
+}
+
 #[test]
 fn a_walk_that_ends_early_binds_nothing() {
     let mut lab = Lab::linux();
