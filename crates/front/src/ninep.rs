@@ -42,6 +42,13 @@ const MSIZE_MIN: u32 = 512;
 /// A message that wants at least this much more is received straight into its own buffer.
 const RECEIVE_INTO_MIN: usize = 8192;
 
+/// Room that a received message is given at once; more only as its bytes come. So much of the
+/// input does not count: every connection can always receive a small message.
+const RECEIVE_FREE: usize = 16 << 10;
+
+/// Largest message before a size is agreed on.
+const NEW_SIZE_MAX: usize = 8192;
+
 /// Which protocol is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -74,6 +81,10 @@ pub struct Session {
     /// What has been received and not yet taken: whole messages only while no more can be parked,
     /// or as much is unsent as may be.
     input: Buf,
+    /// Capacity of the input while it is lent out to be received into.
+    lent: usize,
+    /// Bytes of the input that count, as of the last step.
+    received: usize,
     /// What waits for calls to end.
     parked: Parked,
     fids: Fids,
@@ -104,6 +115,8 @@ impl Session {
             export,
             identity,
             input: Buf::default(),
+            lent: 0,
+            received: 0,
             parked: Parked::default(),
             fids,
             calls: Slab::new(),
@@ -126,18 +139,21 @@ impl Session {
         self.allowance = bytes;
     }
 
-    /// How many bytes are asked for, unsent or parked.
+    /// How many bytes are asked for, unsent, parked, or received of a large message. Changes in
+    /// steps only.
     pub fn bytes(&self) -> usize {
-        self.asked + self.given_up + self.unsent + self.parked.bytes()
+        self.asked + self.given_up + self.unsent + self.parked.bytes() + self.received
     }
 
-    /// A buffer to receive into, if a large message is under way.
+    /// A buffer to receive into, if a large message is under way. It grows with what has come of
+    /// the message: a size that is only claimed costs next to nothing.
     pub fn receive_into(&mut self) -> Option<Buf> {
         let missing = frame_size(&self.input)?.saturating_sub(self.input.len());
         if missing < RECEIVE_INTO_MIN {
             return None;
         }
-        self.input.reserve(missing);
+        self.input.reserve(missing.min(RECEIVE_FREE.max(2 * self.input.len())));
+        self.lent = self.input.capacity();
         Some(mem::take(&mut self.input))
     }
 
@@ -167,6 +183,17 @@ impl Session {
         self.fids.len()
     }
 
+    /// A message that comes while nothing is under way does not count: if it did, connections
+    /// that each wait for the rest of a message could use up what the node has, and none would
+    /// ever be read again.
+    fn count_received(&mut self) {
+        self.received = 0;
+        if self.bytes() > 0 {
+            let held = self.input.capacity() + self.lent;
+            self.received = held.saturating_sub(RECEIVE_FREE);
+        }
+    }
+
     /// Whether one more call may begin.
     fn within_limits(&self) -> bool {
         let Limits { calls, bytes, .. } = self.export.limits;
@@ -188,6 +215,9 @@ impl Automaton for Session {
     type Output = Output;
 
     fn step(&mut self, _now: Instant, input: Input, out: &mut Vec<Output>) {
+        if let Input::Received(_) = input {
+            self.lent = 0;
+        }
         self.state = match (self.state, input) {
             (State::New | State::Ready(_), Input::Received(bytes)) => {
                 self.gather(bytes);
@@ -225,6 +255,7 @@ impl Automaton for Session {
             )
             | (state @ State::Closing, Input::Ended | Input::Lost) => state,
         };
+        self.count_received();
     }
 
     fn check(&self) {
@@ -273,7 +304,7 @@ impl Session {
         self.unpark(out)?;
         while self.may_say() {
             let Some(size) = frame_size(input) else { break };
-            if size < HEADER_SIZE || size > self.msize as usize {
+            if size < HEADER_SIZE || size > self.size_max() {
                 return Err("a message of a size that was not agreed");
             }
             if input.len() < size {
@@ -289,6 +320,13 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    fn size_max(&self) -> usize {
+        match self.state {
+            State::New => NEW_SIZE_MAX,
+            State::Ready(_) | State::Parting(_) | State::Closing => self.msize as usize,
+        }
     }
 
     /// Takes parked messages while within the limits.

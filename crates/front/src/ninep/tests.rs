@@ -251,6 +251,45 @@ fn only_when_no_more_can_be_parked_is_the_socket_not_read() {
 }
 
 #[test]
+fn a_message_is_given_room_as_it_comes_and_the_room_counts() {
+    let limits = Limits { msize: 1 << 20, ..export().limits };
+    let mut session = Session::new(Export { limits, ..export() }, Identity::Fixed(Caller::Server));
+    let step = |session: &mut Session, bytes: Buf| {
+        let mut out = Vec::new();
+        session.step(Instant(0), Input::Received(bytes), &mut out);
+        session.check();
+        out
+    };
+    step(&mut session, message(NO_TAG, Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" }));
+    let data = vec![7; 500_000];
+    let whole = message(5, Tmessage::Write { fid: 1, offset: 0, data: Data(&data) });
+    let unsent = session.bytes();
+    let (mut rest, mut bytes_max) = (&whole[..], 0);
+    step(&mut session, Buf::from(&rest[..4]));
+    rest = &rest[4..];
+    while !rest.is_empty() {
+        assert!(session.is_hungry());
+        let before = session.bytes();
+        let mut into = session.receive_into().unwrap_or_else(|| Buf::with_room(0, 4096));
+        assert!(into.tailroom() <= RECEIVE_FREE.max(2 * into.len()));
+        assert_eq!(session.bytes(), before, "only a step changes it");
+        let count = rest.len().min(into.tailroom());
+        into.spare()[..count].copy_from_slice(&rest[..count]);
+        into.grow(count);
+        rest = &rest[count..];
+        let out = step(&mut session, into);
+        assert_eq!(out.is_empty(), !rest.is_empty());
+        bytes_max = bytes_max.max(session.bytes() - unsent);
+    }
+    assert!(bytes_max > 100_000, "{bytes_max}");
+    assert!(session.received == 0, "it has become a call");
+    let mut new = Lab::new(Identity::Claimed);
+    new.session.msize = 1 << 20;
+    new.step("8193".to_string(), Input::Received(Buf::from(&8193u32.to_le_bytes()[..])));
+    assert!(new.text.contains("hang up"), "{}", new.text);
+}
+
+#[test]
 fn a_walk_that_ends_early_binds_nothing() {
     let mut lab = Lab::linux();
     lab.attach();
