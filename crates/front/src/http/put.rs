@@ -1,5 +1,6 @@
 //! `PUT`: the body goes to a temporary file beside its place, is made durable, takes its name,
-//! and the name is made durable. Who reads meanwhile sees the old file or the new one, and a
+//! and the name is made durable; the directory is opened for that before, so that nothing has
+//! changed if it cannot be. Who reads meanwhile sees the old file or the new one, and a
 //! success means that the new one survives a crash. A body that ends early leaves nothing behind.
 
 use super::answer::{Head, etag, status};
@@ -15,6 +16,9 @@ const PIECE: usize = 256 << 10;
 const ATTEMPTS_MAX: u32 = 16;
 /// Permissions of a new file.
 const MODE: u32 = 0o644;
+
+/// What conditions are not fulfilled.
+const UNEXPECTED: Refusal = refusal(412, "the file is not the one that was expected");
 
 /// An upload.
 #[derive(Debug)]
@@ -48,10 +52,10 @@ enum Step {
     Syncing(File),
     /// For its final attributes.
     Measuring(File),
-    /// For its name.
-    Naming(File, Stat),
     /// For its directory to be opened.
-    Opening(NodeId, bool, Stat),
+    Opening(File, Stat),
+    /// For its name, with the directory open.
+    Naming(File, Stat, OpenId),
     /// For its directory to be durable.
     SyncingDir(NodeId, OpenId, bool, Stat),
     /// For the temporary file to be gone; then this is said.
@@ -108,8 +112,8 @@ impl Put {
             | Step::Writing(..)
             | Step::Syncing(_)
             | Step::Measuring(_)
-            | Step::Naming(..)
             | Step::Opening(..)
+            | Step::Naming(..)
             | Step::SyncingDir(..)
             | Step::Removing(..) => None,
         }
@@ -119,7 +123,7 @@ impl Put {
     pub(super) fn forget(self, caller: &Caller, out: &mut Vec<Output>) -> usize {
         let (file, asked) = match self.step {
             Step::Looking | Step::Finding(_) => return 1,
-            Step::Creating { dir, .. } | Step::Opening(dir, ..) | Step::Removing(dir, _) => {
+            Step::Creating { dir, .. } | Step::Removing(dir, _) => {
                 out.push(Output::Release(dir));
                 return 1;
             }
@@ -131,7 +135,11 @@ impl Put {
             Step::Writing(file, _)
             | Step::Syncing(file)
             | Step::Measuring(file)
-            | Step::Naming(file, _) => (file, 1),
+            | Step::Opening(file, _) => (file, 1),
+            Step::Naming(file, _, open) => {
+                out.push(Output::Close(open));
+                (file, 1)
+            }
         };
         let (dir, ask) = file.remove(out);
         out.push(Output::Ask(CLEANUP, TreeRequest { caller: caller.clone(), ask }));
@@ -231,8 +239,7 @@ impl Session {
         let tag = there.as_ref().map(etag);
         let facts = tag.as_deref().zip(there.as_ref().map(|stat| stat.modified));
         if put.request.conditions.judge(put.request.method, facts) != Verdict::Go {
-            let reason = "the file is not the one that was expected";
-            return self.refuse(now, refusal(412, reason), out);
+            return self.refuse(now, UNEXPECTED, out);
         }
         let mut names = put.request.target.path.clone();
         names.pop();
@@ -308,20 +315,21 @@ impl Session {
                 put.at(Step::Measuring(file))
             }
             (Step::Measuring(file), Reply::Stat(stat)) => {
+                self.ask(Ask::Open { node: file.dir, access: Access::READ }, out);
+                put.at(Step::Opening(file, stat))
+            }
+            (Step::Opening(file, stat), Reply::Opened(open, _)) => {
                 let (from, name) = (file.dir, file.temporary.clone());
                 let new_name = put.request.target.path.last().expect("not the root").clone();
-                self.ask(Ask::Rename { from, name, to: from, new_name, replace: true }, out);
-                put.at(Step::Naming(file, stat))
+                // Of two who each want to be the first, one is.
+                let replace = file.replaces || !put.request.conditions.forbids_any();
+                self.ask(Ask::Rename { from, name, to: from, new_name, replace }, out);
+                put.at(Step::Naming(file, stat, open))
             }
-            (Step::Naming(file, stat), Reply::Done) => {
-                let node = file.dir;
+            (Step::Naming(file, stat, open), Reply::Done) => {
                 out.extend([Output::Close(file.open), Output::Release(file.node)]);
-                self.ask(Ask::Open { node, access: Access::READ }, out);
-                put.at(Step::Opening(node, file.replaces, stat))
-            }
-            (Step::Opening(dir, replaced, stat), Reply::Opened(open, _)) => {
                 self.ask(Ask::Sync { open, data_only: false }, out);
-                put.at(Step::SyncingDir(dir, open, replaced, stat))
+                put.at(Step::SyncingDir(file.dir, open, file.replaces, stat))
             }
             (Step::SyncingDir(dir, open, replaced, stat), Reply::Done) => {
                 out.extend([Output::Close(open), Output::Release(dir)]);
@@ -355,8 +363,15 @@ impl Session {
             Step::Writing(file, _)
             | Step::Syncing(file)
             | Step::Measuring(file)
-            | Step::Naming(file, _) => self.put_fail(put, file, error, out),
-            Step::Creating { dir, .. } | Step::Opening(dir, ..) => {
+            | Step::Opening(file, _) => self.put_fail(put, file, error, out),
+            Step::Naming(file, _, open) => {
+                out.push(Output::Close(open));
+                match error {
+                    Error::Exists => self.put_remove(put, file, UNEXPECTED, out),
+                    error => self.put_fail(put, file, error, out),
+                }
+            }
+            Step::Creating { dir, .. } => {
                 out.push(Output::Release(dir));
                 self.refuse(now, status(error), out)
             }

@@ -290,8 +290,8 @@ fn an_upload_is_durable_before_it_is_acknowledged() {
     lab.answer(Ok(Reply::Written(3)));
     lab.answer(Ok(Reply::Done));
     lab.answer(Ok(Reply::Stat(file(3))));
-    lab.answer(Ok(Reply::Done));
     lab.answer(Ok(Reply::Opened(OpenId(8), file(0))));
+    lab.answer(Ok(Reply::Done));
     lab.answer(Ok(Reply::Done));
     expect![[r#"
         PUT /d/f HTTP/1.1: ask 0 Fetch
@@ -301,12 +301,38 @@ fn an_upload_is_durable_before_it_is_acknowledged() {
         3: ask 0 Write
         <- Written: ask 0 Sync
         <- Done: ask 0 Stat
-        <- Stat: ask 0 Rename
-        <- Done: close 7, release 6, ask 0 Open
-        <- Opened: ask 0 Sync
+        <- Stat: ask 0 Open
+        <- Opened: ask 0 Rename
+        <- Done: close 7, release 6, ask 0 Sync
         <- Done: close 8, release 5, say "201 Created" +0
     "#]]
     .assert_eq(&lab.text);
+}
+
+#[test]
+fn of_two_who_want_to_be_the_first_one_is() {
+    for (fields, replace) in [("If-None-Match: *\r\n", false), ("", true)] {
+        let mut lab = Lab::new();
+        begin_put(&mut lab, fields);
+        lab.answer(Ok(Reply::Done));
+        lab.answer(Ok(Reply::Stat(file(0))));
+        let mut out = Vec::new();
+        let opened = Input::Answered(CALL, Ok(Reply::Opened(OpenId(8), file(0))));
+        lab.session.step(Instant(0), opened, &mut out);
+        let rename = |o: &Output| match o {
+            Output::Ask(_, TreeRequest { ask: Ask::Rename { replace, .. }, .. }) => Some(*replace),
+            _ => None,
+        };
+        assert_eq!(out.iter().find_map(rename), Some(replace));
+        lab.text.clear();
+        lab.answer(Err(Error::Exists));
+        lab.answer(Ok(Reply::Done));
+        expect![[r#"
+            <- Exists: close 8, close 7, release 6, ask 0 Remove
+            <- Done: release 5, say "412 Precondition Failed" +42, finish
+        "#]]
+        .assert_eq(&lab.text);
+    }
 }
 
 #[test]

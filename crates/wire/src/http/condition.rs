@@ -54,6 +54,11 @@ impl Conditions {
             && if_unmodified_since.is_none()
     }
 
+    /// Whether something must not be there.
+    pub fn forbids_any(&self) -> bool {
+        self.if_none_match.is_some()
+    }
+
     /// Judges by what is there: its tag and date, or `None` (§13.2.2 gives the order).
     pub fn judge(&self, method: Method, there: Option<(&str, Time)>) -> Verdict {
         let reads = matches!(method, Method::Get | Method::Head);
