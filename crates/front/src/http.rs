@@ -101,7 +101,7 @@ pub struct Session {
     last: bool,
     /// The client has said that it will send nothing more.
     last_byte_came: bool,
-    /// Bytes asked for by the call under way.
+    /// Bytes asked for, or given to be written, by the call under way.
     asked: usize,
     /// Bytes said and not yet sent.
     unsent: usize,
@@ -169,9 +169,21 @@ impl Session {
         self.allowance = bytes.max(1);
     }
 
-    /// How many bytes are asked for or unsent.
+    /// How many bytes are asked for, gathered or unsent. An upload that waits for its client
+    /// counts for nothing, so that it is always read.
     pub fn bytes(&self) -> usize {
-        self.asked + self.unsent
+        let gathered = match &self.state {
+            State::Listing(listing) => listing.gathered(),
+            State::Putting(put) if !put.is_filling() => self.input.capacity(),
+            State::Head { .. }
+            | State::Fetching(_)
+            | State::Sending(_)
+            | State::Putting(_)
+            | State::Deleting(_)
+            | State::Discarding { .. }
+            | State::Closing { .. } => 0,
+        };
+        self.asked + gathered + self.unsent
     }
 
     /// The state in one word, for `/.upcall/`.

@@ -32,8 +32,9 @@ pub(super) struct Listing {
     chunked: bool,
     is_root: bool,
     cookie: u64,
-    /// Gathered and not yet said.
+    /// Gathered and not yet said; and about how many bytes of memory they take.
     entries: Vec<Entry>,
+    gathered: usize,
     /// How many entries were said; the head is said with the first.
     said: Option<usize>,
     asking: bool,
@@ -51,6 +52,7 @@ impl Listing {
             is_root: request.target.path.is_empty(),
             cookie: 0,
             entries: Vec::new(),
+            gathered: 0,
             said: None,
             asking: false,
         }
@@ -60,6 +62,18 @@ impl Listing {
     pub(super) fn forget(self, out: &mut Vec<Output>) -> bool {
         out.push(Output::Close(self.open));
         self.asking
+    }
+
+    /// How many bytes are gathered and not yet said.
+    pub(super) fn gathered(&self) -> usize {
+        self.gathered
+    }
+
+    fn gather(&mut self, entries: Vec<Entry>) {
+        self.cookie = entries.last().map_or(self.cookie, |entry| entry.cookie);
+        let names: usize = entries.iter().map(|entry| entry.name.as_bytes().len()).sum();
+        self.gathered += names + entries.len() * size_of::<Entry>();
+        self.entries.extend(entries);
     }
 
     fn frame(&self, text: &str) -> Vec<u8> {
@@ -72,6 +86,7 @@ impl Listing {
     /// The entries gathered, as text.
     fn take_rows(&mut self) -> String {
         let mut entries = std::mem::take(&mut self.entries);
+        self.gathered = 0;
         let rank = |entry: &Entry| (entry.kind != Kind::Directory, entry.name.clone());
         entries.sort_by_cached_key(rank);
         let mut text = String::new();
@@ -210,6 +225,7 @@ impl Session {
         if !listing.asking && self.unsent <= AHEAD {
             listing.asking = true;
             let (open, cookie) = (listing.open, listing.cookie);
+            self.asked = PAGE as usize;
             self.ask(Ask::List { open, cookie, bytes_max: PAGE, with_stat: true }, out);
         }
         State::Listing(listing)
@@ -233,8 +249,7 @@ impl Session {
                 self.done(now, out)
             }
             Ok(Reply::Entries(entries)) => {
-                listing.cookie = entries.last().map_or(listing.cookie, |entry| entry.cookie);
-                listing.entries.extend(entries);
+                listing.gather(entries);
                 if listing.said.is_some() || listing.entries.len() >= SORT_MAX {
                     self.say_entries(now, &mut listing, out);
                 }

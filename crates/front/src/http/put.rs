@@ -83,6 +83,11 @@ impl File {
 }
 
 impl Put {
+    /// Whether it waits for the client alone; what is received is written at once then.
+    pub(super) fn is_filling(&self) -> bool {
+        matches!(self.step, Step::Filling(..))
+    }
+
     /// Whether more of the body is wanted, with so many bytes received and not yet written.
     pub(super) fn is_hungry(&self, buffered: usize) -> bool {
         let wanted = match self.left {
@@ -287,6 +292,7 @@ impl Session {
         let put = Put { left, ..put };
         if !data.is_empty() {
             let count = data.len();
+            self.asked = count;
             self.ask(Ask::Write { open, offset, data }, out);
             return put.at(Step::Writing(file, count));
         }
@@ -366,10 +372,9 @@ impl Session {
             | Step::Opening(file, _) => self.put_fail(put, file, error, out),
             Step::Naming(file, _, open) => {
                 out.push(Output::Close(open));
-                match error {
-                    Error::Exists => self.put_remove(put, file, UNEXPECTED, out),
-                    error => self.put_fail(put, file, error, out),
-                }
+                let taken = error == Error::Exists;
+                let refusal = if taken { UNEXPECTED } else { status(error) };
+                self.put_remove(put, file, refusal, out)
             }
             Step::Creating { dir, .. } => {
                 out.push(Output::Release(dir));
@@ -461,6 +466,9 @@ fn take_body(input: &mut Buf, left: Left) -> Result<(Buf, Left), Refusal> {
                     }
                     Piece::Incomplete | Piece::End => break,
                 }
+            }
+            if input.len() < input.capacity() / 4 {
+                *input = Buf::from(&**input);
             }
             Ok((Buf::from(data), Left::Chunks(place)))
         }

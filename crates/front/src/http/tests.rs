@@ -380,6 +380,28 @@ fn pages_of_others_and_other_names_of_this_host_are_refused() {
     assert!(lab.text.contains("ask 0 Fetch"), "{}", lab.text);
 }
 
+#[test]
+fn what_is_gathered_is_counted() {
+    let mut lab = Lab::new();
+    lab.say("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let stat = Stat { kind: Kind::Directory, ..file(0) };
+    lab.answer(Ok(Reply::Fetched(stat, Buf::default(), Some(OpenId(1)))));
+    let asked = lab.session.bytes();
+    let name = base::Name::new(b"name").unwrap();
+    let entry =
+        base::op::Entry { cookie: 1, inode: 1, kind: Kind::File, name, stat: Some(file(3)) };
+    lab.answer(Ok(Reply::Entries(vec![entry; 100])));
+    assert!(lab.session.bytes() > asked + 100 * (112 + 4), "{}", lab.session.bytes());
+    lab.answer(Ok(Reply::Entries(Vec::new())));
+    assert_eq!(lab.session.bytes(), lab.sent);
+    let mut lab = Lab::new();
+    begin_put(&mut lab, "Transfer-Encoding: chunked\r\n");
+    lab.say("5\r\nabcde\r\n");
+    assert_eq!(lab.session.bytes(), 5);
+    lab.say(&"x".repeat(1000));
+    assert!(lab.session.bytes() > 1000);
+}
+
 /// A connection that is closed while the client still sends is reset, and what was said is lost.
 #[test]
 fn the_last_answer_arrives_before_the_connection_is_closed() {
