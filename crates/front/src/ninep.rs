@@ -270,6 +270,7 @@ impl Automaton for Session {
         assert_eq!(self.asked, wanted.iter().map(|call| call.bytes).sum::<usize>());
         assert_eq!(self.given_up, given_up.iter().map(|call| call.bytes).sum::<usize>());
         self.parked.check();
+        self.fids.check();
         match self.state {
             State::New => assert!(self.fids.len() == 0 && self.parked.is_empty()),
             State::Ready(_) => assert!(self.parked.is_empty() || !self.within_limits()),

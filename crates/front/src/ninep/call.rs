@@ -4,6 +4,7 @@
 //! whose state says what they wait for; [`super::Session::resume`] moves them on.
 
 use super::fid::{Claim, Fid, Fids, Openness};
+use super::linux::ATTR_SIZE_MAX;
 use crate::Output;
 use base::{Access, Buf, Caller, Error, Kind, Name, SetStat};
 use tree::{Ask, NodeId, OpenId, Reply};
@@ -133,6 +134,10 @@ impl Await {
             (Await::ReadEntries { count, .. } | Await::Readdir { count }, _) => *count as usize,
             (_, Ask::Read { count, .. }) => *count as usize,
             (_, Ask::Write { data, .. }) => data.capacity(),
+            (_, Ask::GetAttr { .. } | Ask::ListAttrs { .. }) => ATTR_SIZE_MAX as usize,
+            (Await::AttrNode { name, .. }, _) => name.len(),
+            (_, Ask::SetAttr { name, value, .. }) => name.len() + value.len(),
+            (_, Ask::Symlink { target, .. }) => target.len(),
             (_, _) => 0,
         };
         carried + size_of::<Call>()

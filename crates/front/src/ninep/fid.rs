@@ -6,6 +6,9 @@ use base::{Access, Caller, Error, Kind};
 use std::collections::{BTreeMap, VecDeque};
 use tree::{NodeId, OpenId};
 
+/// Most bytes of names and values of extended attributes that the fids of a connection hold.
+const ATTRS_MAX: usize = 1 << 20;
+
 /// A file as the client knows it.
 #[derive(Debug)]
 pub(super) struct Fid {
@@ -83,6 +86,19 @@ impl Fid {
         }
     }
 
+    /// How many bytes of attributes it holds.
+    fn attr_bytes(&self) -> usize {
+        match &self.openness {
+            Openness::AttrRead { value } => value.len(),
+            // The whole of the value may yet be written.
+            Openness::AttrWrite { name, size, .. } => name.len() + size,
+            Openness::Closed
+            | Openness::Opening { .. }
+            | Openness::File { .. }
+            | Openness::Directory { .. } => 0,
+        }
+    }
+
     /// Gives back what it holds.
     pub(super) fn forget(self, out: &mut Vec<Output>) {
         if let Some(open) = self.open() {
@@ -97,13 +113,15 @@ impl Fid {
 pub(super) struct Fids {
     fids: BTreeMap<u32, Fid>,
     limit: usize,
+    /// Bytes of attributes that they hold. At most [`ATTRS_MAX`].
+    attr_bytes: usize,
     /// Claims handed out so far.
     claims: u64,
 }
 
 impl Fids {
     pub(super) fn new(limit: usize) -> Fids {
-        Fids { fids: BTreeMap::new(), limit, claims: 0 }
+        Fids { fids: BTreeMap::new(), limit, attr_bytes: 0, claims: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -117,6 +135,19 @@ impl Fids {
 
     pub(super) fn get_mut(&mut self, fid: u32) -> Result<&mut Fid, Error> {
         self.fids.get_mut(&fid).ok_or(Error::Invalid)
+    }
+
+    /// Makes a fid hold an attribute that is going to be written.
+    pub(super) fn begin_attr(&mut self, fid: u32, write: Openness) -> Result<(), Error> {
+        let Openness::Closed = self.get(fid)?.openness else { return Err(Error::Invalid) };
+        let mut file = self.remove(fid)?;
+        file.openness = write;
+        let room = self.expect_room(&file);
+        if room.is_err() {
+            file.openness = Openness::Closed;
+        }
+        self.insert(fid, file);
+        room
     }
 
     /// Claims a fid for opening; nobody else may open it meanwhile.
@@ -158,15 +189,37 @@ impl Fids {
             file.forget(out);
             return Err(error);
         }
-        self.fids.insert(fid, file);
+        if let Err(error) = self.expect_room(&file) {
+            file.forget(out);
+            return Err(error);
+        }
+        self.insert(fid, file);
         Ok(())
     }
 
     pub(super) fn remove(&mut self, fid: u32) -> Result<Fid, Error> {
-        self.fids.remove(&fid).ok_or(Error::Invalid)
+        let file = self.fids.remove(&fid).ok_or(Error::Invalid)?;
+        self.attr_bytes -= file.attr_bytes();
+        Ok(file)
+    }
+
+    fn insert(&mut self, fid: u32, file: Fid) {
+        self.attr_bytes += file.attr_bytes();
+        self.fids.insert(fid, file);
+    }
+
+    fn expect_room(&self, file: &Fid) -> Result<(), Error> {
+        let bytes = self.attr_bytes + file.attr_bytes();
+        if bytes > ATTRS_MAX { Err(Error::NoMemory) } else { Ok(()) }
+    }
+
+    pub(super) fn check(&self) {
+        assert_eq!(self.attr_bytes, self.fids.values().map(Fid::attr_bytes).sum::<usize>());
+        assert!(self.attr_bytes <= ATTRS_MAX);
     }
 
     pub(super) fn forget_all(&mut self, out: &mut Vec<Output>) {
+        self.attr_bytes = 0;
         for (_, fid) in std::mem::take(&mut self.fids) {
             fid.forget(out);
         }

@@ -18,7 +18,7 @@ use tree::{Ask, NodeId, Reply};
 use wire::ninep::{Data, IO_HEADER_SIZE, Qid, Rmessage, Tmessage, dirent_size, put_dirent};
 
 /// Largest extended attribute (Linux `XATTR_SIZE_MAX`).
-const ATTR_SIZE_MAX: u64 = 65_536;
+pub(super) const ATTR_SIZE_MAX: u64 = 65_536;
 
 /// The fields of `Rgetattr` that are always filled in (`P9_STATS_BASIC`).
 const STATS_BASIC: u64 = 0x7ff;
@@ -82,10 +82,9 @@ impl Session {
                 if size > ATTR_SIZE_MAX {
                     return Err(Error::AttributeTooLarge);
                 }
-                let file = self.fids.get_mut(fid)?;
-                let Openness::Closed = file.openness else { return Err(Error::Invalid) };
                 let (name, size) = (name.to_vec(), usize::try_from(size).expect("64 KiB"));
-                file.openness = Openness::AttrWrite { name, value: Vec::new(), size, flags };
+                let write = Openness::AttrWrite { name, value: Vec::new(), size, flags };
+                self.fids.begin_attr(fid, write)?;
                 Ok(Next::Say(encode(tag, &Rmessage::Xattrcreate {})))
             }
             message => self.start_entry(message),
@@ -249,12 +248,13 @@ impl Session {
         remove: bool,
         out: &mut Vec<Output>,
     ) -> Result<(), Error> {
+        let name = self.fid_name(name.as_bytes());
         let Some(fid) = self.fids.claimed(claim) else {
             out.extend([Output::Close(open), Output::Release(node)]);
             return Err(Error::Invalid);
         };
         out.push(Output::Release(fid.node));
-        (fid.node, fid.kind, fid.name) = (node, stat.kind, name.as_bytes().to_vec());
+        (fid.node, fid.kind, fid.name) = (node, stat.kind, name);
         fid.openness = opened(stat.kind, open, access, remove);
         Ok(())
     }

@@ -173,7 +173,7 @@ impl Session {
             out.push(Output::Release(node));
             return Err(Error::Invalid);
         };
-        let name = last.map_or_else(|| from.name.clone(), |name| name.as_bytes().to_vec());
+        let name = self.fid_name(last.as_ref().map_or(&from.name, |name| name.as_bytes()));
         let (caller, kind) = (from.caller.clone(), kind.unwrap_or(from.kind));
         if newfid == fid {
             self.fids.remove(fid)?.forget(out);
@@ -266,6 +266,17 @@ impl Session {
         let file = self.fids.remove(fid)?;
         let (node, caller) = (file.node, file.caller.clone());
         Ok(Next::Ask(Await::Remove { code: REMOVE, file }, caller, Ask::RemoveNode { node }))
+    }
+
+    /// What a fid keeps of a name: 9P2000.L never asks for it.
+    pub(super) fn fid_name(&self, name: &[u8]) -> Vec<u8> {
+        match self.state {
+            State::Ready(Dialect::Plan9) | State::Parting(Dialect::Plan9) => name.to_vec(),
+            State::Ready(Dialect::Linux)
+            | State::Parting(Dialect::Linux)
+            | State::New
+            | State::Closing => Vec::new(),
+        }
     }
 
     pub(super) fn qid(&self, stat: &base::Stat) -> wire::ninep::Qid {
