@@ -49,6 +49,9 @@ const RECEIVE_FREE: usize = 16 << 10;
 /// Largest message before a size is agreed on.
 const NEW_SIZE_MAX: usize = 8192;
 
+/// Most flushes of one call that wait for its answer.
+const FLUSHES_MAX: usize = 16;
+
 /// Which protocol is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -393,8 +396,7 @@ impl Session {
                 return Ok(self.version(tag, msize, version, out));
             }
             (State::Ready(_), Tmessage::Flush { oldtag }) => {
-                self.flush(tag, oldtag, out);
-                return Ok(self.state);
+                return self.flush(tag, oldtag, out);
             }
             (State::Ready(_), _) if self.is_used(tag) => {
                 return Err("a tag was used twice");
@@ -459,14 +461,23 @@ impl Session {
     }
 
     /// Stops a call (flush(5)).
-    fn flush(&mut self, tag: u16, oldtag: u16, out: &mut Vec<Output>) {
+    fn flush(
+        &mut self,
+        tag: u16,
+        oldtag: u16,
+        out: &mut Vec<Output>,
+    ) -> Result<State, &'static str> {
         let Some(&id) = self.tags.get(&oldtag) else {
             let parked = self.parked.remove(oldtag);
             parked.iter().for_each(|message| self.drop_parked(message, out));
-            return self.say(call::encode(tag, &Rmessage::Flush {}), out);
+            self.say(call::encode(tag, &Rmessage::Flush {}), out);
+            return Ok(self.state);
         };
-        out.push(Output::Cancel(id));
         let call = &mut self.calls[id.0 as usize];
+        // It was told to stop by the first flush.
+        if call.flushes.is_empty() {
+            out.push(Output::Cancel(id));
+        }
         if call.awaits.only_looks() {
             call.tag = None;
             self.tags.remove(&oldtag);
@@ -475,8 +486,12 @@ impl Session {
             mem::replace(&mut call.awaits, Await::GivenUp).end(&mut self.fids, out);
             self.say(call::encode(tag, &Rmessage::Flush {}), out);
         } else {
+            if call.flushes.len() >= FLUSHES_MAX {
+                return Err("a tag was flushed too often");
+            }
             call.flushes.push(tag);
         }
+        Ok(self.state)
     }
 
     /// A message that was flushed before its turn. The fid of a clunk or remove is gone whatever

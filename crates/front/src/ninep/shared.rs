@@ -121,7 +121,7 @@ impl Session {
         if afid != NO_FID {
             return Err(Error::Unsupported);
         }
-        let inner = aname.strip_prefix(&self.export.path[..]).unwrap_or(aname);
+        let inner = self.inner(aname);
         let components = inner.split(|b| *b == b'/').filter(|part| !part.is_empty());
         let here: &[u8] = b".";
         let path = std::iter::once(here).chain(components);
@@ -137,6 +137,16 @@ impl Session {
         };
         let ask = Ask::Walk { from: self.export.root, names: path };
         Ok(Next::Ask(Await::Attach { fid, caller: caller.clone() }, caller, ask))
+    }
+
+    /// The path within the tree that a client means.
+    fn inner<'a>(&self, aname: &'a [u8]) -> &'a [u8] {
+        let path = &self.export.path[..];
+        let served = path.strip_suffix(b"/").unwrap_or(path);
+        match aname.strip_prefix(served) {
+            Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest,
+            Some(_) | None => aname,
+        }
     }
 
     fn walk(&mut self, fid: u32, newfid: u32, names: &Names<'_>) -> Started {

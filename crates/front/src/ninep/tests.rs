@@ -164,7 +164,7 @@ fn a_flushed_read_is_given_up_and_a_flushed_write_is_answered_first() {
         <- 1 Stat: RGetattr 10
         TWrite 20: ask 1 Write
         TFlush 21: cancel 1
-        TFlush 22: cancel 1
+        TFlush 22: 
         <- 1 Written: RWrite 20, RFlush 21, RFlush 22
         TWrite 30: ask 1 Write
         TFlush 31: cancel 1
@@ -172,6 +172,45 @@ fn a_flushed_read_is_given_up_and_a_flushed_write_is_answered_first() {
         TFlush 40: RFlush 40
     "#]]
     .assert_eq(&lab.text);
+}
+
+#[test]
+fn who_flushes_a_tag_too_often_is_disconnected() {
+    let mut lab = Lab::linux();
+    lab.attach();
+    lab.say(2, Tmessage::Mkdir { dfid: 1, name: b"d", mode: 0, gid: 0 });
+    for tag in 10..26 {
+        lab.say(tag, Tmessage::Flush { oldtag: 2 });
+    }
+    assert_eq!(lab.text.matches("cancel").count(), 1);
+    assert!(!lab.text.contains("hang up"));
+    lab.say(26, Tmessage::Flush { oldtag: 2 });
+    assert!(lab.text.ends_with("hang up: a tag was flushed too often\n"), "{}", lab.text);
+}
+
+#[test]
+fn the_served_path_ends_where_a_name_ends() {
+    for (aname, names) in [
+        (&b"/srv"[..], &[&b"."[..]][..]),
+        (b"/srv/", &[b"."]),
+        (b"/srv/sub", &[b".", b"sub"]),
+        (b"/srvsub", &[b".", b"srvsub"]),
+        (b"sub", &[b".", b"sub"]),
+    ] {
+        let mut session = session(Identity::Fixed(Caller::Server));
+        let mut out = Vec::new();
+        for (tag, what) in [
+            (NO_TAG, Tmessage::Version { msize: 8192, version: b"9P2000.L" }),
+            (1, Tmessage::Attach { fid: 1, afid: NO_FID, uname: b"me", aname, uid: None }),
+        ] {
+            session.step(Instant(0), Input::Received(message(tag, what)), &mut out);
+        }
+        let Some(Output::Ask(_, Request { ask: Ask::Walk { names: asked, .. }, .. })) = out.pop()
+        else {
+            panic!("it walks");
+        };
+        assert!(asked.iter().map(base::Name::as_bytes).eq(names.iter().copied()), "{asked:?}");
+    }
 }
 
 /// A file is open as fid 1, and as many reads of it hang as there may be calls.
