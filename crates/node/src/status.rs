@@ -56,7 +56,7 @@ fn queues(node: &Node) -> Vec<(&'static str, usize, usize)> {
         ("starved", node.starved.len(), node.config.connections_max),
         ("handles", counts.nodes + counts.opens, node.handles_max()),
         ("locks", counts.locks.0, tree::locks::RANGES_MAX),
-        ("lock_waits", counts.locks.1, tree::locks::RANGES_MAX),
+        ("lock_waits", counts.locks.1, tree::locks::WAITING_MAX),
         ("service_opens", node.service.opens(), tree::service::OPENS_MAX),
     ]
 }

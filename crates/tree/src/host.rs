@@ -16,7 +16,7 @@ mod plan;
 mod tests;
 
 use crate::locks::{FileKey, Table};
-use crate::request::{Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
+use crate::request::{Ask, Id, Input, LockKind, NodeId, OpenId, Output, Reply, Request, RequestId};
 use base::op::{Done, File, Op, OpId};
 use base::{Automaton, Error, Instant, Stat};
 use errand::{Awaits, Errand};
@@ -131,6 +131,7 @@ impl Automaton for Host {
         for (_, handle) in self.nodes.iter().chain(&self.opens) {
             assert!(handle.users > 0, "a handle without users is closed at once");
         }
+        self.locks.check();
         for (_, errand) in &self.errands {
             errand.pins().for_each(|pin| assert!(self.handle(pin).users > 0));
         }
@@ -145,6 +146,7 @@ impl Host {
         if self.nodes.len() + self.opens.len() + self.errands.len() >= self.handles_max {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }
+        let released = self.may_release(&request.ask);
         let op = self.op_id(self.errands.vacant_key());
         match self.plan(id, request, op) {
             Plan::Answer(reply) => out.push(Output::Reply(id, reply)),
@@ -155,7 +157,16 @@ impl Host {
                 out.push(Output::Do(op));
             }
         }
-        self.grant(out);
+        if let Some(file) = released {
+            self.grant(file, out);
+        }
+    }
+
+    /// The file on which a request may release a lock that others wait for.
+    fn may_release(&self, ask: &Ask) -> Option<FileKey> {
+        let Ask::Lock { open, lock, .. } = ask else { return None };
+        let file = self.handle(Id::Open(*open)).key;
+        (lock.kind != LockKind::Exclusive).then_some(file)
     }
 
     fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
@@ -169,11 +180,12 @@ impl Host {
     }
 
     fn close(&mut self, open: OpenId, out: &mut Vec<Output>) {
-        let dropped = self.locks.close(open).into_iter();
+        let file = self.handle(Id::Open(open)).key;
+        let dropped = self.locks.close(file, open).into_iter();
         out.extend(dropped.map(|id| Output::Reply(id, Err(Error::Cancelled))));
         self.handle_mut(Id::Open(open)).closed = true;
         self.unpin(Id::Open(open), out);
-        self.grant(out);
+        self.grant(file, out);
     }
 
     fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {
@@ -201,10 +213,9 @@ impl Host {
         }
     }
 
-    fn grant(&mut self, out: &mut Vec<Output>) {
-        while let Some(id) = self.locks.grant() {
-            out.push(Output::Reply(id, Ok(Reply::Locked)));
-        }
+    fn grant(&mut self, file: FileKey, out: &mut Vec<Output>) {
+        let granted = self.locks.grant(file).into_iter();
+        out.extend(granted.map(|id| Output::Reply(id, Ok(Reply::Locked))));
     }
 
     fn handle(&self, id: Id) -> &Handle {

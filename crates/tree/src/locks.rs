@@ -4,14 +4,30 @@
 //! request that must wait stands in line and is granted as soon as nobody is in its way; one that
 //! would close a circle of owners waiting for each other is refused (`WouldDeadlock`), so no
 //! deadlock goes unresolved.
+//!
+//! Each file has its own ranges and its own line: what happens to one file costs nothing for
+//! another. Somebody is granted a lock only after a release on the same file, so whoever releases
+//! (unlocks, changes exclusive to shared, closes) asks [`Table::grant`] for that file.
 
 use base::Error;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 
 #[cfg(test)]
 mod tests;
 
-/// Most ranges that one file can have locked, and most that can wait for it.
-pub const RANGES_MAX: usize = 4096;
+/// Most ranges of all files that can be locked. Giving up the middle of a range leaves two, and
+/// is refused only at twice as many.
+pub const RANGES_MAX: usize = 65_536;
+
+/// Most requests for all files that can wait.
+pub const WAITING_MAX: usize = 4096;
+
+/// Longest name of a client, bytes.
+pub const CLIENT_MAX: usize = 256;
+
+/// Most waiting requests that are looked at for a circle; a longer chain is taken for one.
+const CHAIN_MAX: usize = 256;
 
 /// How a range is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +66,11 @@ impl Lock {
     /// A range as protocols give it: a length of zero means to the end.
     ///
     /// # Errors
-    /// `Invalid` if the range reaches past the largest offset.
+    /// `Invalid` if the range reaches past the largest offset, or the client's name is too long.
     pub fn new(kind: LockKind, start: u64, length: u64, owner: Owner) -> Result<Lock, Error> {
+        if owner.client.len() > CLIENT_MAX {
+            return Err(Error::Invalid);
+        }
         let last = match length {
             0 => u64::MAX,
             n => start.checked_add(n - 1).ok_or(Error::Invalid)?,
@@ -80,7 +99,6 @@ pub type FileKey = (u64, u64);
 /// A lock that is held, and through which open file it was taken.
 #[derive(Clone, Debug)]
 struct Held<T> {
-    file: FileKey,
     through: T,
     lock: Lock,
 }
@@ -99,28 +117,39 @@ pub enum Outcome {
     Granted,
     /// Somebody is in the way.
     Blocked,
-    /// It stands in line; [`Table::grant`] will name it.
+    /// It stands in line; [`Table::grant`] names it when it is held.
     Waits,
 }
 
 /// All locks of a tree. `T` names an open file, `R` a request.
 #[derive(Debug)]
 pub struct Table<T, R> {
-    held: Vec<Held<T>>,
-    waiting: Vec<Waiting<T, R>>,
+    /// Files without held ranges are not kept.
+    held: BTreeMap<FileKey, Vec<Held<T>>>,
+    held_count: usize,
+    /// Files without waiting requests are not kept.
+    lines: BTreeMap<FileKey, Vec<Waiting<T, R>>>,
+    /// Where each waiting request stands.
+    waiting: BTreeMap<R, FileKey>,
+    /// How many requests of each owner wait: most owners are found not to be part of a circle by
+    /// this alone.
+    owners: BTreeMap<Owner, usize>,
 }
 
 impl<T, R> Default for Table<T, R> {
     fn default() -> Table<T, R> {
-        Table { held: Vec::new(), waiting: Vec::new() }
+        let (held, lines) = (BTreeMap::new(), BTreeMap::new());
+        let (waiting, owners) = (BTreeMap::new(), BTreeMap::new());
+        Table { held, held_count: 0, lines, waiting, owners }
     }
 }
 
-impl<T: Copy + Eq, R: Copy + Eq> Table<T, R> {
+impl<T: Copy + Eq, R: Copy + Ord> Table<T, R> {
     /// Takes, waits for, or gives up a range.
     ///
     /// # Errors
-    /// `WouldDeadlock` if waiting would never end, `NoMemory` past [`RANGES_MAX`].
+    /// `WouldDeadlock` if waiting would never end, `NoMemory` past [`RANGES_MAX`] or
+    /// [`WAITING_MAX`].
     pub fn request(
         &mut self,
         file: FileKey,
@@ -128,107 +157,198 @@ impl<T: Copy + Eq, R: Copy + Eq> Table<T, R> {
         lock: Lock,
         wait: Option<R>,
     ) -> Result<Outcome, Error> {
-        if self.conflict(file, &lock).is_none() {
-            if self.held.iter().filter(|held| held.file == file).count() >= RANGES_MAX {
-                return Err(Error::NoMemory);
-            }
-            self.take(Held { file, through, lock });
+        let want = Held { through, lock };
+        if self.conflict(file, &want.lock).is_none() {
+            self.expect_room(file, &want.lock)?;
+            self.take(file, want);
             return Ok(Outcome::Granted);
         }
         let Some(request) = wait else {
             return Ok(Outcome::Blocked);
         };
-        if self.waiting.len() >= RANGES_MAX {
+        if self.waiting.len() >= WAITING_MAX {
             return Err(Error::NoMemory);
         }
-        let want = Held { file, through, lock };
-        if self.closes_circle(&want) {
+        if self.closes_circle(file, &want.lock) {
             return Err(Error::WouldDeadlock);
         }
-        self.waiting.push(Waiting { request, want });
+        self.waiting.insert(request, file);
+        *self.owners.entry(want.lock.owner.clone()).or_default() += 1;
+        self.lines.entry(file).or_default().push(Waiting { request, want });
         Ok(Outcome::Waits)
     }
 
     /// A lock of somebody else that is in the way of this one.
     pub fn conflict(&self, file: FileKey, lock: &Lock) -> Option<&Lock> {
-        let in_way = |held: &&Held<T>| held.file == file && held.lock.conflicts(lock);
         match lock.kind {
             LockKind::None => None,
             LockKind::Shared | LockKind::Exclusive => {
-                self.held.iter().find(in_way).map(|held| &held.lock)
+                self.ranges(file).find(|held| held.conflicts(lock))
             }
         }
     }
 
     /// Drops everything that was taken or waited for through an open file; gives the requests
     /// that waited, which will not be granted any more.
-    pub fn close(&mut self, through: T) -> Vec<R> {
-        self.held.retain(|held| held.through != through);
-        let dropped = self.waiting.iter().filter(|waiting| waiting.want.through == through);
-        let dropped = dropped.map(|waiting| waiting.request).collect();
-        self.waiting.retain(|waiting| waiting.want.through != through);
-        dropped
+    pub fn close(&mut self, file: FileKey, through: T) -> Vec<R> {
+        if let Some(mut held) = self.held.remove(&file) {
+            self.held_count -= held.len();
+            held.retain(|held| held.through != through);
+            self.keep_held(file, held);
+        }
+        let line = self.lines.remove(&file).unwrap_or_default();
+        let (dropped, kept): (Vec<_>, Vec<_>) =
+            line.into_iter().partition(|waiting| waiting.want.through == through);
+        self.keep_line(file, kept);
+        dropped.iter().for_each(|waiting| self.strike(waiting));
+        dropped.into_iter().map(|waiting| waiting.request).collect()
     }
 
     /// Takes a request out of the line; whether it stood there.
     pub fn cancel(&mut self, request: R) -> bool {
-        let before = self.waiting.len();
-        self.waiting.retain(|waiting| waiting.request != request);
-        self.waiting.len() < before
+        let Some(&file) = self.waiting.get(&request) else { return false };
+        let line = self.lines.remove(&file).unwrap_or_default();
+        let (dropped, kept): (Vec<_>, Vec<_>) =
+            line.into_iter().partition(|waiting| waiting.request == request);
+        dropped.iter().for_each(|waiting| self.strike(waiting));
+        self.keep_line(file, kept);
+        true
     }
 
-    /// Grants the first request in line that nobody is in the way of any more.
-    pub fn grant(&mut self) -> Option<R> {
-        let free = |w: &Waiting<T, R>| self.conflict(w.want.file, &w.want.lock).is_none();
-        let index = self.waiting.iter().position(free)?;
-        let waiting = self.waiting.remove(index);
-        self.take(waiting.want);
-        Some(waiting.request)
+    /// Grants the requests in line for a file that nobody is in the way of any more, in order.
+    pub fn grant(&mut self, file: FileKey) -> Vec<R> {
+        let mut granted = Vec::new();
+        let mut line = self.lines.remove(&file).unwrap_or_default();
+        loop {
+            let before = granted.len();
+            for waiting in mem::take(&mut line) {
+                if self.conflict(file, &waiting.want.lock).is_some() {
+                    line.push(waiting);
+                } else {
+                    self.strike(&waiting);
+                    granted.push(waiting.request);
+                    self.take(file, waiting.want);
+                }
+            }
+            // What was granted may have replaced something exclusive by something shared.
+            if granted.len() == before || line.is_empty() {
+                break;
+            }
+        }
+        self.keep_line(file, line);
+        granted
     }
 
     /// How many ranges are held and how many requests wait.
     pub fn counts(&self) -> (usize, usize) {
-        (self.held.len(), self.waiting.len())
+        (self.held_count, self.waiting.len())
+    }
+
+    /// Asserts what always holds.
+    pub fn check(&self) {
+        assert_eq!(self.held_count, self.held.values().map(Vec::len).sum::<usize>());
+        assert_eq!(self.waiting.len(), self.lines.values().map(Vec::len).sum::<usize>());
+        assert_eq!(self.waiting.len(), self.owners.values().sum::<usize>());
+        assert!(self.held.values().all(|held| !held.is_empty()));
+        assert!(self.lines.values().all(|line| !line.is_empty()));
+    }
+
+    /// Whether there is room for a range. Giving one up needs none, unless it leaves two pieces:
+    /// those may go up to twice the limit, so that what was once taken can be given up.
+    fn expect_room(&self, file: FileKey, lock: &Lock) -> Result<(), Error> {
+        let splits = |held: &Lock| {
+            held.owner == lock.owner && held.start < lock.start && lock.last < held.last
+        };
+        let limit = match lock.kind {
+            LockKind::Shared | LockKind::Exclusive => RANGES_MAX,
+            LockKind::None if self.held_count < 2 * RANGES_MAX => return Ok(()),
+            LockKind::None if self.ranges(file).any(splits) => 2 * RANGES_MAX,
+            LockKind::None => return Ok(()),
+        };
+        if self.held_count >= limit { Err(Error::NoMemory) } else { Ok(()) }
+    }
+
+    fn ranges(&self, file: FileKey) -> impl Iterator<Item = &Lock> {
+        self.held.get(&file).into_iter().flatten().map(|held| &held.lock)
     }
 
     /// Cuts the range out of what its owner holds, then adds it.
-    fn take(&mut self, new: Held<T>) {
-        let mut kept = Vec::with_capacity(self.held.len() + 2);
-        for held in self.held.drain(..) {
-            let same = held.file == new.file && held.lock.owner == new.lock.owner;
-            if same && held.lock.overlaps(&new.lock) {
-                split(held, &new.lock, &mut kept);
+    fn take(&mut self, file: FileKey, new: Held<T>) {
+        let mut held = self.held.remove(&file).unwrap_or_default();
+        self.held_count -= held.len();
+        let mut index = 0;
+        while index < held.len() {
+            let one = &held[index].lock;
+            if one.owner == new.lock.owner && one.overlaps(&new.lock) {
+                // The pieces do not overlap the cut, so it does no harm to come to them.
+                split(held.swap_remove(index), &new.lock, &mut held);
             } else {
-                kept.push(held);
+                index += 1;
             }
         }
         if new.lock.kind != LockKind::None {
-            kept.push(new);
+            held.push(new);
         }
-        self.held = kept;
+        self.keep_held(file, held);
+    }
+
+    fn keep_held(&mut self, file: FileKey, held: Vec<Held<T>>) {
+        self.held_count += held.len();
+        if !held.is_empty() {
+            self.held.insert(file, held);
+        }
+    }
+
+    /// Notes that a request waits no more.
+    fn strike(&mut self, waiting: &Waiting<T, R>) {
+        self.waiting.remove(&waiting.request);
+        let owner = &waiting.want.lock.owner;
+        let count = self.owners.get_mut(owner).expect("its requests are counted");
+        *count -= 1;
+        if *count == 0 {
+            self.owners.remove(owner);
+        }
+    }
+
+    fn keep_line(&mut self, file: FileKey, line: Vec<Waiting<T, R>>) {
+        if !line.is_empty() {
+            self.lines.insert(file, line);
+        }
     }
 
     /// Whether somebody in the way of `want` waits, directly or not, for the owner of `want`.
-    fn closes_circle(&self, want: &Held<T>) -> bool {
-        let mut frontier = self.blockers(want);
-        let mut seen: Vec<&Owner> = Vec::new();
+    fn closes_circle(&self, file: FileKey, want: &Lock) -> bool {
+        let mut looked_at = 0;
+        let mut seen: BTreeSet<&Owner> = self.blockers(file, want).collect();
+        let mut frontier: Vec<&Owner> = seen.iter().copied().collect();
         while let Some(owner) = frontier.pop() {
-            if *owner == want.lock.owner {
+            if *owner == want.owner {
                 return true;
             }
-            if !seen.contains(&owner) {
-                seen.push(owner);
-                let theirs = self.waiting.iter().filter(|w| w.want.lock.owner == *owner);
-                frontier.extend(theirs.flat_map(|w| self.blockers(&w.want)));
+            for (file, wanted) in self.waits(owner) {
+                looked_at += 1;
+                if looked_at > CHAIN_MAX {
+                    return true;
+                }
+                frontier.extend(self.blockers(file, wanted).filter(|owner| seen.insert(owner)));
             }
         }
         false
     }
 
-    fn blockers(&self, want: &Held<T>) -> Vec<&Owner> {
-        let in_way = self.held.iter().filter(|held| held.file == want.file);
-        let in_way = in_way.filter(|held| held.lock.conflicts(&want.lock));
-        in_way.map(|held| &held.lock.owner).collect()
+    /// What an owner waits for.
+    fn waits(&self, owner: &Owner) -> Vec<(FileKey, &Lock)> {
+        if !self.owners.contains_key(owner) {
+            return Vec::new();
+        }
+        let all = self.lines.iter().flat_map(|(file, line)| line.iter().map(|one| (*file, one)));
+        let wanted = all.map(|(file, waiting)| (file, &waiting.want.lock));
+        wanted.filter(|(_, lock)| lock.owner == *owner).collect()
+    }
+
+    fn blockers(&self, file: FileKey, want: &Lock) -> impl Iterator<Item = &Owner> {
+        let in_way = self.ranges(file).filter(|held| held.conflicts(want));
+        in_way.map(|held| &held.owner)
     }
 }
 
