@@ -105,7 +105,7 @@ impl World {
     /// Makes a world for the current thread.
     ///
     /// # Errors
-    /// If the kernel refuses ([`probe`] says why for io_uring), or `/proc` is not mounted.
+    /// If the kernel refuses ([`probe()`] says why for io_uring), or `/proc` is not mounted.
     pub fn new(form: Form, config: &Config) -> io::Result<World> {
         let inner = match form {
             Form::Uring => Inner::Uring(Box::new(uring::Uring::new(config)?)),
