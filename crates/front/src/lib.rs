@@ -85,7 +85,8 @@ pub struct Export {
     pub http_write: bool,
 }
 
-/// Limits of one connection. At a limit its socket is not read.
+/// Limits of one connection. At a limit an HTTP socket is not read; of a 9P connection a bounded
+/// number of messages waits, so that flushes still get through, and then it is not read either.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Largest 9P message, bytes.

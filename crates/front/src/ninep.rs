@@ -9,8 +9,9 @@
 //! to give them up.
 //!
 //! *Flush* (flush(5)): a call that only looks is given up at once: its tag is free, its answer is
-//! thrown away when it comes; until then it counts only against twice the limits. A call that may change something is told to stop, and `Rflush`
-//! follows its answer, or stands alone if it was stopped in time.
+//! thrown away when it comes; until then it counts only against twice the limits. A call that may
+//! change something is told to stop, and `Rflush` follows its answer, or stands alone if it was
+//! stopped in time.
 //!
 #![doc = include_str!("ninep/states.md")]
 
