@@ -62,7 +62,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N")]
     pub(crate) connections_max: Option<usize>,
 
-    /// Most memory for requests under way and answers not yet sent, MiB [default: 512]
+    /// About the most memory for requests under way and answers not yet sent, MiB; a connection
+    /// that has nothing under way may always begin one request [default: 512]
     #[arg(long, value_name = "MIB")]
     pub(crate) memory_max: Option<usize>,
 
