@@ -493,7 +493,7 @@ impl Session {
             out.extend([Output::Close(open), Output::Ask(CLEANUP, request), Output::Release(node)]);
             return 1;
         }
-        forget(reply, out);
+        crate::discard(reply, out);
         0
     }
 
@@ -508,19 +508,5 @@ impl Session {
 
     fn wall(&self, now: Instant) -> Time {
         Time::from_secs(self.export.wall.secs + (now.0 / 1_000_000_000).cast_signed())
-    }
-}
-
-/// Throws an answer away: gives back what it brought.
-fn forget(reply: Result<Reply, Error>, out: &mut Vec<Output>) {
-    match reply {
-        Ok(Reply::Walked(_, Some(node))) => out.push(Output::Release(node)),
-        Ok(Reply::Opened(open, _) | Reply::Fetched(_, _, Some(open))) => {
-            out.push(Output::Close(open));
-        }
-        Ok(Reply::Created(node, open, _)) => {
-            out.extend([Output::Close(open), Output::Release(node)]);
-        }
-        Ok(_) | Err(_) => {}
     }
 }

@@ -104,3 +104,17 @@ impl Default for Limits {
         Limits { msize: 1 << 20, fids: 1 << 20, calls: 1024, bytes: 32 << 20 }
     }
 }
+
+/// Throws an answer away that nobody waits for: gives back what it brought.
+fn discard(reply: Result<Reply, Error>, out: &mut Vec<Output>) {
+    match reply {
+        Ok(Reply::Walked(_, Some(node))) => out.push(Output::Release(node)),
+        Ok(Reply::Opened(open, _) | Reply::Fetched(_, _, Some(open))) => {
+            out.push(Output::Close(open));
+        }
+        Ok(Reply::Created(node, open, _)) => {
+            out.extend([Output::Close(open), Output::Release(node)]);
+        }
+        Ok(_) | Err(_) => {}
+    }
+}

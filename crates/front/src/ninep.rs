@@ -511,7 +511,7 @@ impl Session {
         let Some(tag) = call.tag else {
             self.given_up -= call.bytes;
             call.awaits.end(&mut self.fids, out);
-            return call::discard(reply, out);
+            return crate::discard(reply, out);
         };
         self.asked -= call.bytes;
         self.waiting -= usize::from(matches!(call.awaits, Await::Lock));

@@ -6,8 +6,8 @@
 use super::fid::{Claim, Fid, Fids, Openness};
 use super::linux::ATTR_SIZE_MAX;
 use crate::Output;
-use base::{Access, Buf, Caller, Error, Kind, Name, SetStat};
-use tree::{Ask, NodeId, OpenId, Reply};
+use base::{Access, Buf, Caller, Kind, Name, SetStat};
+use tree::{Ask, NodeId, OpenId};
 use wire::ninep::Rmessage;
 
 /// A message under way.
@@ -205,20 +205,6 @@ impl Await {
             Await::Lock => "lock",
             Await::Getlock => "get_lock",
         }
-    }
-}
-
-/// Throws an answer away that nobody waits for: gives back what it brought.
-pub(super) fn discard(reply: Result<Reply, Error>, out: &mut Vec<Output>) {
-    match reply {
-        Ok(Reply::Walked(_, Some(node))) => out.push(Output::Release(node)),
-        Ok(Reply::Opened(open, _) | Reply::Fetched(_, _, Some(open))) => {
-            out.push(Output::Close(open));
-        }
-        Ok(Reply::Created(node, open, _)) => {
-            out.extend([Output::Close(open), Output::Release(node)]);
-        }
-        Ok(_) | Err(_) => {}
     }
 }
 
