@@ -7,6 +7,7 @@
 //! Nothing in this crate reads a clock, touches the kernel, or waits.
 
 mod automaton;
+mod block;
 mod buf;
 mod caller;
 mod error;
@@ -20,6 +21,7 @@ pub mod op;
 pub mod rng;
 
 pub use automaton::{Automaton, Reactor};
+pub use block::Block;
 pub use buf::Buf;
 pub use caller::{Caller, User};
 pub use error::Error;

@@ -7,7 +7,10 @@
 //!
 //! Every operation with an id completes exactly once, also when it is cancelled.
 
-use crate::{Access, Buf, Caller, Error, Instant, Kind, Name, SetStat, Stat, StatFs, User};
+use crate::{Access, Block, Buf, Caller, Error, Instant, Kind, Name, SetStat, Stat, StatFs, User};
+
+/// Most blocks of one operation.
+pub const BLOCKS_MAX: usize = 512;
 
 /// Names one operation; chosen by who submits it and given back with the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,6 +111,32 @@ pub enum Op {
         file: File,
         /// Only the contents, not the dates.
         data_only: bool,
+    },
+    /// Read whole blocks of a volume, each into memory of its own.
+    ReadBlocks {
+        /// Comes back with [`Done::Blocks`].
+        id: OpId,
+        /// The volume's file or device.
+        file: File,
+        /// Where, bytes; a multiple of `size`.
+        offset: u64,
+        /// How many blocks, at most [`BLOCKS_MAX`].
+        count: u32,
+        /// Size of a block, bytes: a power of two, at least 512.
+        size: u32,
+    },
+    /// Write whole blocks of a volume, one behind the other.
+    WriteBlocks {
+        /// Comes back with [`Done::Stored`].
+        id: OpId,
+        /// The volume's file or device.
+        file: File,
+        /// Where, bytes; a multiple of the blocks' size.
+        offset: u64,
+        /// At most [`BLOCKS_MAX`], all of one size.
+        blocks: Vec<Block>,
+        /// Whether it completes only when these blocks (and perhaps no others) are durable.
+        durable: bool,
     },
     /// Several system calls on paths, as one operation.
     Path {
@@ -403,6 +432,10 @@ pub enum Done {
     Read(Result<Buf, Error>),
     /// So many bytes were written.
     Written(Result<u32, Error>),
+    /// Every block that was asked for.
+    Blocks(Result<Vec<Block>, Error>),
+    /// Every block was written.
+    Stored(Result<(), Error>),
     /// What was written is durable. After an error nobody knows what is on the disk.
     Synced(Result<(), Error>),
     /// A path operation ended.
