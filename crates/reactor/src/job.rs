@@ -1,5 +1,6 @@
 //! Work for a thread that may wait.
 
+use crate::blocks::Passage;
 use crate::clock::Clock;
 use crate::host::Host;
 use crate::identity::Depth;
@@ -40,6 +41,13 @@ pub(crate) enum Work {
         offset: u64,
         /// What.
         data: Buf,
+    },
+    /// Move blocks from or to a volume.
+    Blocks {
+        /// Which.
+        file: File,
+        /// The blocks, and how far they have come.
+        passage: Passage,
     },
     /// Make durable.
     Sync {
@@ -95,6 +103,7 @@ impl Job {
             Work::Path { .. } => (Done::Path(Err(error)), None),
             Work::Read { buf, .. } => (Done::Read(Err(error)), Some(buf)),
             Work::Write { data, .. } => (Done::Written(Err(error)), Some(data)),
+            Work::Blocks { passage, .. } => (passage.end(Err(error)), None),
             Work::Sync { .. } => (Done::Synced(Err(error)), None),
             // Nobody can name it, so nobody can cancel it; at the end of the reactor it is done.
             Work::Close { file } => {
@@ -125,6 +134,11 @@ impl Work {
                 let result = host.own.assume(&caller, None, Depth::Changing);
                 let result = result.and_then(|()| write(file, offset, &data));
                 (Some(Done::Written(result)), Some(data))
+            }
+            Work::Blocks { file, mut passage } => {
+                let result = host.own.be_server().and_then(|()| descriptor::file(file));
+                let result = result.and_then(|fd| passage.run(fd).map_err(errno::translate));
+                (Some(passage.end(result)), None)
             }
             Work::Sync { file, data_only } => {
                 let result = host.own.be_server();

@@ -15,11 +15,13 @@
 //!
 //! - A receive into a buffer of the reactor's gives an empty buffer at the end of the stream; one
 //!   into the caller's own buffer gives `Disconnected`, also if nothing was ever received.
-//! - A read is short only at the end of the file.
+//! - A read is short only at the end of the file. A read of blocks never is: it fails with `Io`.
+//! - Blocks of one operation have one size, and lie at a multiple of it; else it is a panic.
 //! - Numbers of files and sockets are descriptors. Closing what still has operations outstanding
 //!   is a mistake that the kernel answers with errors, or with somebody else's data.
 //! - The queue of the pool is as long as the node lets it be.
 
+mod blocks;
 mod clock;
 mod common;
 mod descriptor;
@@ -38,6 +40,7 @@ mod sockets;
 mod spin;
 mod threads;
 mod uring;
+mod volume;
 
 use base::op::{Event, File, Listener, Op, Span};
 use base::{Instant, Reactor, Time};
@@ -51,6 +54,7 @@ pub use privileges::{become_user, clear_umask, find_user, is_root, own_user};
 pub use probe::probe;
 pub use signals::hold_signals;
 pub use sockets::Address;
+pub use volume::VolumeFile;
 
 /// Which interface of the kernel is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,6 +172,23 @@ impl World {
             Inner::Uring(uring) => uring.common.open_root(path),
             Inner::Threads(threads) => threads.common.open_root(path),
         }
+    }
+
+    /// Opens the file or block device of a volume; how large it is, bytes.
+    ///
+    /// # Errors
+    /// Those of [`VolumeFile::open`]; `WouldBlock`: it is in use.
+    pub fn open_volume(&mut self, path: &Path, writable: bool) -> io::Result<(File, u64)> {
+        self.be_server()?;
+        let volume = VolumeFile::open(path, writable)?;
+        let size = volume.size()?;
+        Ok((self.adopt_volume(volume), size))
+    }
+
+    /// Takes an open volume over. It is never taken for one that may hang, whatever it is on: the
+    /// server is of no use without it.
+    pub fn adopt_volume(&mut self, volume: VolumeFile) -> File {
+        File(descriptor::release(volume.into_fd()))
     }
 
     /// What was done so far.

@@ -7,6 +7,7 @@
 
 mod connection;
 
+use crate::blocks::Passage;
 use crate::common::{Common, EVENTS_MAX};
 use crate::job::Work;
 use crate::sending::Sending;
@@ -107,6 +108,14 @@ impl Threads {
             }
             Op::Sync { id, file, data_only } => {
                 self.common.push(id, file, Work::Sync { file, data_only });
+            }
+            Op::ReadBlocks { id, file, offset, count, size } => {
+                let passage = Passage::read(offset, count as usize, size as usize);
+                self.common.push(id, file, Work::Blocks { file, passage });
+            }
+            Op::WriteBlocks { id, file, offset, blocks, durable } => {
+                let passage = Passage::write(offset, blocks, durable);
+                self.common.push(id, file, Work::Blocks { file, passage });
             }
             Op::Path { id, caller, op } => self.common.path(id, caller, op),
             Op::CloseFile { file, last } => self.common.close_file(file, last),

@@ -6,10 +6,12 @@
 //! this thread is in the kernel anyway.
 #![allow(unsafe_code)]
 
+mod blocks;
 mod personality;
 pub(crate) mod ring;
 mod shelf;
 
+use crate::blocks::Passage;
 use crate::common::{Common, EVENTS_MAX};
 use crate::job::Work;
 use crate::sending::Sending;
@@ -57,6 +59,13 @@ enum Slot {
     Write {
         id: OpId,
         data: Buf,
+    },
+    /// Blocks of a volume. The kernel reads the slices and whatever they point to.
+    Blocks {
+        id: OpId,
+        file: File,
+        passage: Passage,
+        slices: Vec<libc::iovec>,
     },
     Sync {
         id: OpId,
@@ -166,6 +175,14 @@ impl Uring {
                 };
                 let entry = opcode::Fsync::new(fd(file.0)).flags(flags).build();
                 self.start(Slot::Sync { id }, entry.personality(self.personalities.server()));
+            }
+            Op::ReadBlocks { id, file, offset, count, size } => {
+                let passage = Passage::read(offset, count as usize, size as usize);
+                self.move_blocks(id, file, passage, Vec::new());
+            }
+            Op::WriteBlocks { id, file, offset, blocks, durable } => {
+                let passage = Passage::write(offset, blocks, durable);
+                self.move_blocks(id, file, passage, Vec::new());
             }
             Op::Path { id, caller, op } => self.common.path(id, caller, op),
             Op::CloseFile { file, last } => self.common.close_file(file, last),
@@ -301,6 +318,7 @@ impl Uring {
             | Slot::Send { .. }
             | Slot::Read { .. }
             | Slot::Write { .. }
+            | Slot::Blocks { .. }
             | Slot::Sync { .. }
             | Slot::Wake { .. }
             | Slot::Signal => false,
@@ -382,7 +400,7 @@ impl Uring {
         let Some(key) = key(completion.user_data()) else { return };
         let Some(entry) = self.slots.try_remove(key) else { return };
         let result = completion.result();
-        if let Slot::Read { .. } | Slot::Write { .. } | Slot::Sync { .. } = entry.slot {
+        if entry.slot.is_file_work() {
             let (submitted, finished) = (entry.submitted, self.turn);
             self.common.span(Span { submitted, started: submitted, finished });
         }
@@ -402,6 +420,9 @@ impl Uring {
                 self.common.memory.give(data);
                 let written = u32::try_from(result).map_err(|_| errno::from_raw(result));
                 self.common.ready(id, Done::Written(written));
+            }
+            Slot::Blocks { id, file, passage, slices } => {
+                self.complete_blocks(id, file, passage, slices, result);
             }
             Slot::Sync { id } => {
                 let synced = if result < 0 { Err(errno::from_raw(result)) } else { Ok(()) };
@@ -498,12 +519,27 @@ impl Uring {
 }
 
 impl Slot {
+    /// Whether how long it takes is worth knowing.
+    fn is_file_work(&self) -> bool {
+        match self {
+            Slot::Read { .. } | Slot::Write { .. } | Slot::Blocks { .. } | Slot::Sync { .. } => {
+                true
+            }
+            Slot::Accept { .. }
+            | Slot::Receive { .. }
+            | Slot::Send { .. }
+            | Slot::Wake { .. }
+            | Slot::Signal => false,
+        }
+    }
+
     /// Whether this is operation `id` and can be ended early.
     fn can_be_cancelled(&self, wanted: OpId) -> bool {
         match self {
             Slot::Accept { id, .. } | Slot::Receive { id, .. } | Slot::Read { id, .. } => {
                 *id == wanted
             }
+            Slot::Blocks { id, passage, .. } => *id == wanted && passage.is_read(),
             Slot::Send { .. }
             | Slot::Write { .. }
             | Slot::Sync { .. }

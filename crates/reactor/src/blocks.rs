@@ -1,0 +1,224 @@
+//! Blocks on their way between memory and a volume, however many calls that takes.
+//!
+//! A call may move less than was asked for; the next one goes on from there. Where a write that
+//! is durable by itself (`RWF_DSYNC`) is refused, a plain one does, and `fdatasync` behind it.
+//! Both forms and [`crate::VolumeFile`] move blocks this way; only who makes the calls differs.
+
+use base::op::{BLOCKS_MAX, Done};
+use base::{Block, Error};
+use rustix::fd::BorrowedFd;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::{IoSlice, IoSliceMut};
+
+/// What direct I/O may want positions to be a multiple of, bytes; smaller blocks are their own.
+const UNIT: usize = 4096;
+
+/// Which call comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// `preadv2`.
+    Read,
+    /// `pwritev2`.
+    Write,
+    /// `pwritev2` with `RWF_DSYNC`.
+    WriteDurable,
+    /// `pwritev2`, because the file takes no flags; then [`Phase::Sync`].
+    WriteThenSync,
+    /// `fdatasync`.
+    Sync,
+}
+
+/// Blocks on their way.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    phase: Phase,
+    /// Where the first of them is, bytes.
+    offset: u64,
+    blocks: Vec<Block>,
+    /// Size of each, bytes.
+    size: usize,
+    /// How many bytes have arrived.
+    done: usize,
+}
+
+impl Passage {
+    /// From the volume: `count` blocks of `size` bytes each.
+    pub(crate) fn read(offset: u64, count: usize, size: usize) -> Passage {
+        let blocks = (0..count).map(|_| Block::zeroed(size)).collect();
+        Passage::new(Phase::Read, offset, blocks, size)
+    }
+
+    /// To the volume.
+    pub(crate) fn write(offset: u64, blocks: Vec<Block>, durable: bool) -> Passage {
+        let phase = if durable { Phase::WriteDurable } else { Phase::Write };
+        let size = blocks.first().map_or(512, |block| block.len());
+        Passage::new(phase, offset, blocks, size)
+    }
+
+    fn new(phase: Phase, offset: u64, blocks: Vec<Block>, size: usize) -> Passage {
+        assert!(size.is_power_of_two() && size >= 512, "blocks of {size} bytes");
+        assert!(offset.is_multiple_of(size as u64), "blocks of {size} bytes at {offset}");
+        assert!(blocks.iter().all(|block| block.len() == size), "blocks of several sizes");
+        Passage { phase, offset, blocks, size, done: 0 }
+    }
+
+    /// Which call comes next; `None`: there are no blocks, so there is nothing to do.
+    pub(crate) fn phase(&self) -> Option<Phase> {
+        (!self.blocks.is_empty()).then_some(self.phase)
+    }
+
+    /// Whether nothing is changed by it.
+    pub(crate) fn is_read(&self) -> bool {
+        self.phase == Phase::Read
+    }
+
+    /// Where the next call reads or writes, bytes.
+    pub(crate) fn position(&self) -> u64 {
+        self.offset.saturating_add(self.done as u64)
+    }
+
+    /// The parts of blocks that the next call writes.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &[u8]> {
+        let mut skip = self.done % self.size;
+        let rest = self.blocks[self.done / self.size..].iter().take(BLOCKS_MAX);
+        rest.map(move |block| &block[std::mem::take(&mut skip)..])
+    }
+
+    /// The parts of blocks that the next call fills.
+    pub(crate) fn targets(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        let mut skip = self.done % self.size;
+        let rest = self.blocks[self.done / self.size..].iter_mut().take(BLOCKS_MAX);
+        rest.map(move |block| &mut block.bytes_mut()[std::mem::take(&mut skip)..])
+    }
+
+    /// A call has ended. `None`: another one follows; else how it all ended.
+    pub(crate) fn step(&mut self, result: Result<usize, Errno>) -> Option<Result<(), Errno>> {
+        self.phase = match (self.phase, result) {
+            (phase, Err(Errno::INTR)) => phase,
+            (Phase::WriteDurable, Err(Errno::OPNOTSUPP)) => Phase::WriteThenSync,
+            (_, Err(errno)) => return Some(Err(errno)),
+            (Phase::Sync, Ok(_)) => return Some(Ok(())),
+            (phase, Ok(n)) => match (self.advance(n), phase) {
+                (Progress::None, _) => return Some(Err(Errno::IO)),
+                (Progress::Some, phase) => phase,
+                (Progress::All, Phase::WriteThenSync) => Phase::Sync,
+                (Progress::All, _) => return Some(Ok(())),
+            },
+        };
+        None
+    }
+
+    /// Counts `n` more bytes. The next call begins where direct I/O may begin, so what is less
+    /// than a unit is moved once more; if that is all there was, the file ends here.
+    fn advance(&mut self, n: usize) -> Progress {
+        let unit = self.size.min(UNIT);
+        let before = self.done;
+        self.done = (before + n) / unit * unit;
+        match self.done {
+            done if done >= self.blocks.len() * self.size => Progress::All,
+            done if done > before => Progress::Some,
+            _ => Progress::None,
+        }
+    }
+
+    /// Makes all the calls, one after the other.
+    pub(crate) fn run(&mut self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        while let Some(phase) = self.phase() {
+            let result = self.call(phase, fd);
+            if let Some(over) = self.step(result) {
+                return over;
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, phase: Phase, fd: BorrowedFd<'_>) -> Result<usize, Errno> {
+        let at = self.position();
+        let write = |flags| {
+            let slices: Vec<IoSlice<'_>> = self.sources().map(IoSlice::new).collect();
+            rustix::io::pwritev2(fd, &slices, at, flags)
+        };
+        match phase {
+            Phase::Read => {
+                let mut slices: Vec<IoSliceMut<'_>> = self.targets().map(IoSliceMut::new).collect();
+                rustix::io::preadv2(fd, &mut slices, at, ReadWriteFlags::empty())
+            }
+            Phase::Write | Phase::WriteThenSync => write(ReadWriteFlags::empty()),
+            Phase::WriteDurable => write(ReadWriteFlags::DSYNC),
+            Phase::Sync => rustix::fs::fdatasync(fd).map(|()| 0),
+        }
+    }
+
+    /// The blocks themselves.
+    pub(crate) fn into_blocks(self) -> Vec<Block> {
+        self.blocks
+    }
+
+    /// The completion that it ends with.
+    pub(crate) fn end(self, result: Result<(), Error>) -> Done {
+        match self.phase {
+            Phase::Read => Done::Blocks(result.map(|()| self.blocks)),
+            Phase::Write | Phase::WriteDurable | Phase::WriteThenSync | Phase::Sync => {
+                Done::Stored(result)
+            }
+        }
+    }
+}
+
+/// How far a call has brought the blocks.
+enum Progress {
+    None,
+    Some,
+    All,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three_blocks(durable: bool) -> Passage {
+        let blocks = [1, 2, 3].map(|byte| Block::from_bytes(&[byte; 8192], 8192));
+        Passage::write(1 << 20, blocks.to_vec(), durable)
+    }
+
+    #[test]
+    fn a_short_call_is_continued_at_a_place_that_direct_io_takes() {
+        let mut passage = three_blocks(false);
+        assert_eq!(passage.step(Ok(8192 + 5000)), None);
+        assert_eq!(passage.position(), (1 << 20) + 8192 + 4096);
+        let rest: Vec<(u8, usize)> = passage.sources().map(|s| (s[0], s.len())).collect();
+        assert_eq!(rest, [(2, 4096), (3, 8192)]);
+        assert_eq!(passage.step(Err(Errno::INTR)), None);
+        assert_eq!(passage.step(Ok(4096 + 8192)), Some(Ok(())));
+    }
+
+    #[test]
+    fn where_nothing_moves_the_file_ends() {
+        assert_eq!(Passage::read(0, 1, 512).step(Ok(0)), Some(Err(Errno::IO)));
+        let mut passage = Passage::read(4096, 2, 4096);
+        assert_eq!(passage.step(Ok(4096 + 100)), None);
+        assert_eq!(passage.step(Ok(100)), Some(Err(Errno::IO)));
+    }
+
+    #[test]
+    fn where_no_flag_is_taken_a_sync_follows_the_whole_write() {
+        let mut passage = three_blocks(true);
+        assert_eq!(passage.phase(), Some(Phase::WriteDurable));
+        assert_eq!(passage.step(Err(Errno::OPNOTSUPP)), None);
+        assert_eq!(passage.step(Ok(4096)), None);
+        assert_eq!(passage.phase(), Some(Phase::WriteThenSync));
+        assert_eq!(passage.step(Ok(5 * 4096)), None);
+        assert_eq!(passage.phase(), Some(Phase::Sync));
+        assert_eq!(passage.step(Ok(0)), Some(Ok(())));
+        assert_eq!(three_blocks(true).step(Ok(6 * 4096)), Some(Ok(())));
+        assert_eq!(three_blocks(false).step(Err(Errno::NOSPC)), Some(Err(Errno::NOSPC)));
+    }
+
+    #[test]
+    fn no_blocks_are_no_work() {
+        assert_eq!(Passage::write(0, Vec::new(), true).phase(), None);
+        assert!(
+            matches!(Passage::read(0, 0, 512).end(Ok(())), Done::Blocks(Ok(b)) if b.is_empty())
+        );
+    }
+}

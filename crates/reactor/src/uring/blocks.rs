@@ -1,0 +1,79 @@
+//! Blocks of volumes by way of the ring.
+
+use super::{Slot, Uring, fd};
+use crate::blocks::{Passage, Phase};
+use crate::errno;
+use crate::job::Work;
+use base::op::{File, OpId};
+use io_uring::{opcode, types};
+use rustix::io::Errno;
+
+impl Uring {
+    /// Makes the next call for blocks on their way. `slices` is memory to use again.
+    pub(super) fn move_blocks(
+        &mut self,
+        id: OpId,
+        file: File,
+        mut passage: Passage,
+        mut slices: Vec<libc::iovec>,
+    ) {
+        let Some(phase) = passage.phase() else {
+            return self.common.ready(id, passage.end(Ok(())));
+        };
+        slices.clear();
+        match phase {
+            Phase::Read => slices.extend(passage.targets().map(slice_to_fill)),
+            Phase::Write | Phase::WriteDurable | Phase::WriteThenSync => {
+                slices.extend(passage.sources().map(slice_to_read));
+            }
+            Phase::Sync => {}
+        }
+        let (at, fd) = (passage.position(), fd(file.0));
+        let (vector, count) = (slices.as_ptr(), u32::try_from(slices.len()).expect("BLOCKS_MAX"));
+        let entry = match phase {
+            Phase::Read => opcode::Readv::new(fd, vector, count).offset(at).build(),
+            Phase::Write | Phase::WriteThenSync => {
+                opcode::Writev::new(fd, vector, count).offset(at).build()
+            }
+            Phase::WriteDurable => {
+                let flags = libc::RWF_DSYNC;
+                opcode::Writev::new(fd, vector, count).offset(at).rw_flags(flags).build()
+            }
+            Phase::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+        };
+        let entry = entry.personality(self.personalities.server());
+        // Nobody touches these blocks before the completion: those that are read into are not
+        // shared, those that are written are copied if somebody changes them.
+        self.start(Slot::Blocks { id, file, passage, slices }, entry);
+    }
+
+    /// A call for blocks has ended.
+    pub(super) fn complete_blocks(
+        &mut self,
+        id: OpId,
+        file: File,
+        mut passage: Passage,
+        slices: Vec<libc::iovec>,
+        result: i32,
+    ) {
+        if result == -libc::EAGAIN {
+            // Not by the ring, then.
+            return self.common.push(id, file, Work::Blocks { file, passage });
+        }
+        let moved = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
+        match passage.step(moved) {
+            None => self.move_blocks(id, file, passage, slices),
+            Some(over) => {
+                self.common.ready(id, passage.end(over.map_err(errno::translate)));
+            }
+        }
+    }
+}
+
+fn slice_to_fill(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
+}
+
+fn slice_to_read(bytes: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
+}

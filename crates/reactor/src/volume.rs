@@ -1,0 +1,128 @@
+//! The file or block device that a volume is in.
+//!
+//! It is opened for direct I/O where that is possible, because a volume has a cache of its own,
+//! and locked, because two servers on one volume would destroy it.
+
+use crate::blocks::Passage;
+use base::Block;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use std::io;
+use std::path::Path;
+
+/// An open volume, for straight-line code; [`crate::World::adopt_volume`] gives it to a reactor.
+///
+/// The lock is exclusive and goes with the descriptor.
+#[derive(Debug)]
+pub struct VolumeFile {
+    fd: OwnedFd,
+}
+
+impl VolumeFile {
+    /// Opens a plain file or a block device.
+    ///
+    /// # Errors
+    /// `WouldBlock` if somebody has it open already, or the device is mounted; `InvalidInput` if
+    /// it is neither file nor device; else those of `open(2)`.
+    pub fn open(path: &Path, writable: bool) -> io::Result<VolumeFile> {
+        // A look before: opening a pipe would wait.
+        let kind = FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode);
+        let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
+        let access = match kind {
+            FileType::RegularFile => access,
+            // The kernel's own lock on devices: it knows of mounts.
+            FileType::BlockDevice => access | OFlags::EXCL,
+            FileType::Directory
+            | FileType::Symlink
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::Unknown => return Err(io::ErrorKind::InvalidInput.into()),
+        };
+        VolumeFile::new(path, access)
+    }
+
+    /// Makes an empty file that only its owner may touch, and opens it for writing.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is anything of that name; else those of `open(2)`.
+    pub fn create(path: &Path) -> io::Result<VolumeFile> {
+        VolumeFile::new(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    fn new(path: &Path, access: OFlags) -> io::Result<VolumeFile> {
+        let mode = Mode::RUSR | Mode::WUSR;
+        let fd = match rustix::fs::open(path, access | OFlags::CLOEXEC, mode) {
+            Err(Errno::BUSY) => return Err(io::ErrorKind::WouldBlock.into()),
+            other => other?,
+        };
+        rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
+        match rustix::fs::fcntl_setfl(&fd, rustix::fs::fcntl_getfl(&fd)? | OFlags::DIRECT) {
+            // A file system that knows only its cache.
+            Ok(()) | Err(Errno::INVAL) => Ok(VolumeFile { fd }),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// How large it is, bytes; also of a device.
+    ///
+    /// # Errors
+    /// Those of `lseek(2)`.
+    pub fn size(&self) -> io::Result<u64> {
+        Ok(rustix::fs::seek(&self.fd, SeekFrom::End(0))?)
+    }
+
+    /// Makes sure that there is storage for `len` bytes; a file grows to that size if it is
+    /// smaller, a device has to have it.
+    ///
+    /// # Errors
+    /// `StorageFull`, or those of `fallocate(2)`.
+    pub fn allocate(&self, len: u64) -> io::Result<()> {
+        if FileType::from_raw_mode(rustix::fs::fstat(&self.fd)?.st_mode) == FileType::BlockDevice {
+            let fits = self.size()? >= len;
+            return if fits { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) };
+        }
+        match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, len) {
+            // This file system promises nothing ahead: then a hole.
+            Err(Errno::OPNOTSUPP) if self.size()? < len => {
+                Ok(rustix::fs::ftruncate(&self.fd, len)?)
+            }
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Reads `count` blocks of `size` bytes; a power of two, at least 512. `offset` is in bytes,
+    /// a multiple of `size`.
+    ///
+    /// # Errors
+    /// Those of `preadv2(2)`; `EIO` if the file ends before.
+    pub fn read_blocks(&self, offset: u64, count: usize, size: usize) -> io::Result<Vec<Block>> {
+        let mut passage = Passage::read(offset, count, size);
+        passage.run(self.fd.as_fd())?;
+        Ok(passage.into_blocks())
+    }
+
+    /// Writes blocks of one size, one behind the other. `offset` is in bytes, a multiple of that
+    /// size. `durable`: they are on the disk when this returns.
+    ///
+    /// # Errors
+    /// Those of `pwritev2(2)` and `fdatasync(2)`.
+    pub fn write_blocks(&self, offset: u64, blocks: &[Block], durable: bool) -> io::Result<()> {
+        Ok(Passage::write(offset, blocks.to_vec(), durable).run(self.fd.as_fd())?)
+    }
+
+    /// Makes what was written durable, and the file's size with it.
+    ///
+    /// # Errors
+    /// Those of `fsync(2)`; then nobody knows what is on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.fd)?)
+    }
+
+    /// The descriptor, with the lock.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+}
