@@ -49,6 +49,11 @@ impl Buf {
         Buf(Inner::Shared(block, range))
     }
 
+    /// Whether the contents are a part of a block, so that changing them costs a copy.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.0, Inner::Shared(..))
+    }
+
     /// Gives the memory back for reuse, if it is the buffer's own; the contents are gone.
     pub fn into_memory(self) -> Vec<u8> {
         match self.0 {
@@ -238,7 +243,7 @@ mod tests {
     fn a_part_of_a_block_is_shared_until_it_is_changed() {
         let block = Block::from_bytes(b"contents", 512);
         let mut buf = Buf::shared(block.clone(), 0..8);
-        assert_eq!(buf.as_ptr(), block.as_ptr());
+        assert!(buf.is_shared() && buf.as_ptr() == block.as_ptr());
         assert_eq!((buf.headroom(), buf.tailroom(), buf.capacity()), (0, 0, 0));
         buf.consume(3);
         buf.truncate(4);
@@ -257,7 +262,7 @@ mod tests {
         for (change, expected) in changes {
             let mut other = buf.clone();
             change(&mut other);
-            assert_eq!(&*other, expected);
+            assert_eq!((&*other, other.is_shared()), (expected, false));
             assert!(!other.into_memory().is_empty());
         }
         assert_eq!((&*buf, &block[..8]), (&b"tent"[..], &b"contents"[..]));

@@ -33,7 +33,7 @@ use fid::Fids;
 use parked::Parked;
 use slab::Slab;
 use std::collections::BTreeMap;
-use std::mem;
+use std::{iter, mem};
 use tree::{Reply, Request};
 use wire::ninep::{HEADER_SIZE, Rmessage, Tmessage, frame_size};
 
@@ -545,16 +545,25 @@ impl Session {
                 self.tags.insert(tag, id);
                 out.push(Output::Ask(id, Request { caller, ask }));
             }
-            Ok(Next::Say(message)) => self.finish(call, message, out),
+            Ok(Next::Say(message)) => self.finish(call, [message], out),
+            Ok(Next::SayPieces(header, pieces)) => {
+                let pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
+                self.finish(call, iter::once(header).chain(pieces), out);
+            }
             Err(error) => {
                 let message = self.error(tag, error);
-                self.finish(call, message, out);
+                self.finish(call, [message], out);
             }
         }
     }
 
-    fn finish(&mut self, call: Option<Call>, message: Buf, out: &mut Vec<Output>) {
-        self.say(message, out);
+    fn finish(
+        &mut self,
+        call: Option<Call>,
+        message: impl IntoIterator<Item = Buf>,
+        out: &mut Vec<Output>,
+    ) {
+        message.into_iter().for_each(|part| self.say(part, out));
         if let Some(call) = call {
             self.answer_flushes(&call.flushes, out);
         }

@@ -17,8 +17,9 @@ use tree::{NodeId, OpenId, Reply, Request};
 #[cfg(test)]
 mod tests;
 
-/// Most buffers in one send, and about how many bytes: a slow client shall be seen to take some.
-const SEND_MAX: usize = 256;
+/// Most buffers in one send (as many as the kernel takes at once), and about how many bytes: a slow
+/// client shall be seen to take some.
+const SEND_MAX: usize = 1024;
 const SEND_BYTES: usize = 1 << 20;
 
 /// How long a client may say nothing at all before it is given up.

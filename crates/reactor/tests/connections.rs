@@ -11,7 +11,7 @@
 mod rig;
 
 use base::op::{Done, Event, Listener, Op, OpId, Peer, Socket};
-use base::{Buf, Error, Reactor};
+use base::{Block, Buf, Error, Reactor};
 use reactor::{Address, Config, Form, World};
 use rig::{Rig, on_both};
 use std::io::{Read, Write};
@@ -100,8 +100,13 @@ fn bytes_come_in_the_reactors_buffers_and_in_ones_own() {
 fn many_buffers_are_gathered_and_long_sends_are_continued() {
     on_both(|rig| {
         let (mut client, socket) = connect(rig);
-        let data: Vec<Buf> =
-            (0..3000u32).map(|i| Buf::from(vec![i as u8; (i % 700) as usize])).collect();
+        let block = Block::from_bytes(&[5; 4096], 4096);
+        let piece = |i: u32| match i % 3 {
+            0 => Buf::shared(block.clone(), (i % 50) as usize..(i % 700) as usize + 50),
+            _ => Buf::from(vec![i as u8; (i % 700) as usize]),
+        };
+        // More than the kernel takes at once.
+        let data: Vec<Buf> = (0..3000).map(piece).collect();
         let expected: Vec<u8> = data.iter().flat_map(|b| b.to_vec()).collect();
         let huge = vec![9u8; 20 << 20];
         let reader = {
@@ -113,6 +118,7 @@ fn many_buffers_are_gathered_and_long_sends_are_continued() {
             })
         };
         assert!(matches!(rig.ask(|id| Op::Send { id, socket, data }), Done::Sent(Ok(()))));
+        assert!(block.is_unshared());
         let data = vec![Buf::from(huge)];
         assert!(matches!(rig.ask(|id| Op::Send { id, socket, data }), Done::Sent(Ok(()))));
         let (mut client, got) = reader.join().unwrap();

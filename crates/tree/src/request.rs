@@ -482,6 +482,9 @@ pub enum Reply {
     Created(NodeId, OpenId, Stat),
     /// Bytes read; none: the end of the file.
     Data(Buf),
+    /// Bytes read, in pieces that are shared with a cache; none: the end of the file. Another
+    /// answer to [`Ask::Read`], which leaves no room for a header.
+    Pieces(Vec<Buf>),
     /// So many bytes were written.
     Written(u32),
     /// Entries; none: the end of the directory.

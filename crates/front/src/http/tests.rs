@@ -41,8 +41,7 @@ impl Lab {
         let mut out = Vec::new();
         self.session.step(Instant(0), input, &mut out);
         self.session.check();
-        let said = |o: &Output| if let Output::Send(bytes) = o { bytes.len() } else { 0 };
-        self.sent += out.iter().map(said).sum::<usize>();
+        self.sent += out.iter().map(length).sum::<usize>();
         let out: Vec<String> = out.iter().map(show).collect();
         self.text += &format!("{label}: {}\n", out.join(", "));
     }
@@ -221,6 +220,108 @@ fn a_file_that_says_it_is_empty_is_sent_as_far_as_it_goes() {
         <- Data: close 4, finish
     "#]]
     .assert_eq(&lab.text);
+}
+
+/// All that is said when `request` is answered by a file of this length, whose bytes are read as
+/// `read` tells.
+fn on_the_wire(
+    request: &str,
+    size: u64,
+    ahead: usize,
+    read: impl Fn(u64, usize) -> Reply,
+) -> Vec<u8> {
+    let mut session = session();
+    let mut wire = Vec::new();
+    let mut inputs = vec![Input::Received(Buf::from(request.as_bytes()))];
+    while let Some(input) = inputs.pop() {
+        let mut out = Vec::new();
+        session.step(Instant(0), input, &mut out);
+        session.check();
+        let mut sent = 0;
+        for output in out {
+            match output {
+                Output::Send(bytes) => {
+                    wire.extend_from_slice(&bytes);
+                    sent += bytes.len();
+                }
+                Output::Ask(_, TreeRequest { ask: Ask::Fetch { .. }, .. }) => {
+                    inputs.push(Input::Answered(CALL, fetched(size, ahead, Some(1))));
+                }
+                Output::Ask(_, TreeRequest { ask: Ask::Read { offset, count, .. }, .. }) => {
+                    inputs.push(Input::Answered(CALL, Ok(read(offset, count as usize))));
+                }
+                Output::Close(_) | Output::Finish => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        if sent > 0 {
+            inputs.push(Input::Sent(sent));
+        }
+    }
+    wire
+}
+
+#[test]
+fn data_in_pieces_is_the_same_on_the_wire() {
+    let bytes: Vec<u8> = (0..300_000u32).map(|at| (at / 7) as u8).collect();
+    let part = |offset: u64, count: usize| {
+        let rest = &bytes[bytes.len().min(offset as usize)..];
+        &rest[..rest.len().min(count)]
+    };
+    let whole = |offset: u64, count: usize| {
+        let mut buf = Buf::with_room(HEADROOM as usize, count);
+        buf.extend(part(offset, count));
+        Reply::Data(buf)
+    };
+    let pieces = |offset: u64, count: usize| {
+        let chunks = part(offset, count).chunks(4096);
+        let block = |chunk: &[u8]| base::Block::from_bytes(chunk, 4096);
+        Reply::Pieces(chunks.map(|chunk| Buf::shared(block(chunk), 0..chunk.len())).collect())
+    };
+    let get = |fields: &str| format!("GET /f HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    let plain = "GET /f HTTP/1.0\r\nHost: localhost\r\n\r\n".to_string();
+    let samples = [
+        (get(""), 300_000, 65_536),
+        (get(""), 300_000, 0),
+        (get("Range: bytes=5000-290000\r\n"), 300_000, 0),
+        (get("Range: bytes=0-9,4090-4100,299999-\r\n"), 300_000, 0),
+        (get(""), 0, 4096),
+        (get(""), 0, 0),
+        (plain.clone(), 0, 4096),
+        (plain, 0, 0),
+    ];
+    for (request, size, ahead) in samples {
+        let expected = on_the_wire(&request, size, ahead, whole);
+        assert!(expected.starts_with(b"HTTP/1.1 20") && expected.len() > 300, "{request}");
+        assert!(on_the_wire(&request, size, ahead, pieces) == expected, "{request}");
+    }
+}
+
+/// A block's bytes are not copied to be sent, also where the head or a chunk's size goes first.
+#[test]
+fn pieces_leave_as_they_are() {
+    for size in [8192, 0] {
+        let mut session = session();
+        let request = Buf::from(&b"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n"[..]);
+        let block = base::Block::zeroed(8192);
+        let pieces =
+            vec![Buf::shared(block.clone(), 0..4096), Buf::shared(block.clone(), 4096..8192)];
+        let mut out = Vec::new();
+        for input in [
+            Input::Received(request),
+            Input::Answered(CALL, fetched(size, 0, Some(1))),
+            Input::Answered(CALL, Ok(Reply::Pieces(pieces))),
+        ] {
+            session.step(Instant(0), input, &mut out);
+        }
+        let sent = |o: &Output| matches!(o, Output::Send(b) if b.as_ptr() == block.as_ptr());
+        assert_eq!(out.iter().filter(|output| sent(output)).count(), 1, "{out:?}");
+        assert_eq!(session.unsent, out.iter().map(length).sum::<usize>());
+    }
+}
+
+fn length(output: &Output) -> usize {
+    if let Output::Send(bytes) = output { bytes.len() } else { 0 }
 }
 
 /// The statistics of the server itself come with all their bytes and without an open file.

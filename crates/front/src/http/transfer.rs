@@ -44,6 +44,26 @@ pub(super) fn frame(mut bytes: Buf, chunked: bool) -> Buf {
     bytes
 }
 
+/// Pieces as one chunk, or as they are. What is shared is not copied for it.
+fn frame_all(mut pieces: Vec<Buf>, chunked: bool) -> Vec<Buf> {
+    match pieces.pop() {
+        Some(only) if pieces.is_empty() && !only.is_shared() => vec![frame(only, chunked)],
+        last => {
+            pieces.extend(last);
+            if chunked {
+                let size = format!("{:x}\r\n", length(&pieces));
+                pieces.insert(0, Buf::from(size.into_bytes()));
+                pieces.push(Buf::from(&b"\r\n"[..]));
+            }
+            pieces
+        }
+    }
+}
+
+fn length(pieces: &[Buf]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
+}
+
 /// A response on its way.
 #[derive(Debug)]
 pub(super) struct Transfer {
@@ -67,14 +87,6 @@ impl Transfer {
         out.extend(self.open.map(Output::Close));
         self.reading
     }
-
-    /// Puts the head in front of the first bytes.
-    fn with_head(&mut self, mut bytes: Buf) -> Buf {
-        if let Some(head) = self.head.take() {
-            bytes.prepend(&head);
-        }
-        bytes
-    }
 }
 
 impl Session {
@@ -87,10 +99,7 @@ impl Session {
     ) -> State {
         while !transfer.reading {
             match transfer.parts.pop_front() {
-                Some(Part::Bytes(bytes)) => {
-                    let bytes = transfer.with_head(bytes);
-                    self.say(bytes, out);
-                }
+                Some(Part::Bytes(bytes)) => self.say_all(&mut transfer, vec![bytes], out),
                 Some(part @ (Part::File(_) | Part::Rest { .. })) => {
                     if self.unsent <= AHEAD {
                         self.read_piece(&mut transfer, &part, out);
@@ -124,12 +133,22 @@ impl Session {
         mut transfer: Transfer,
         out: &mut Vec<Output>,
     ) -> State {
-        if transfer.head.is_some() {
-            let head = transfer.with_head(Buf::default());
-            self.say(head, out);
-        }
+        self.say_all(&mut transfer, Vec::new(), out);
         transfer.forget(out);
         self.done(now, out)
+    }
+
+    /// Says the next bytes; the head, if it is still to be said, in front of the first.
+    fn say_all(&mut self, transfer: &mut Transfer, mut pieces: Vec<Buf>, out: &mut Vec<Output>) {
+        if let Some(head) = transfer.head.take() {
+            match pieces.first_mut() {
+                Some(first) if !first.is_shared() => first.prepend(&head),
+                Some(_) | None => self.say(Buf::from(head), out),
+            }
+        }
+        for piece in pieces.into_iter().filter(|piece| !piece.is_empty()) {
+            self.say(piece, out);
+        }
     }
 
     /// A piece was read.
@@ -141,31 +160,35 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> State {
         transfer.reading = false;
-        match (transfer.parts.pop_front(), reply) {
-            (Some(Part::File(span)), Ok(Reply::Data(data))) if !data.is_empty() => {
-                let rest = span.start + data.len() as u64..span.end;
+        let pieces = match reply {
+            Ok(Reply::Data(data)) => vec![data],
+            Ok(Reply::Pieces(pieces)) => pieces,
+            Ok(_) | Err(_) => return self.break_off(transfer, out),
+        };
+        let length = length(&pieces);
+        match transfer.parts.pop_front() {
+            Some(Part::File(span)) if length > 0 => {
+                let rest = span.start + length..span.end;
                 if !rest.is_empty() {
                     transfer.parts.push_front(Part::File(rest));
                 }
-                let data = transfer.with_head(data);
-                self.say(data, out);
+                self.say_all(&mut transfer, pieces, out);
                 self.go_on(now, transfer, out)
             }
-            (Some(Part::Rest { from, chunked }), Ok(Reply::Data(data))) => {
-                if !data.is_empty() {
-                    let from = from + data.len() as u64;
-                    transfer.parts.push_front(Part::Rest { from, chunked });
+            Some(Part::Rest { from, chunked }) => {
+                if length > 0 {
+                    transfer.parts.push_front(Part::Rest { from: from + length, chunked });
                 }
-                if chunked || !data.is_empty() {
-                    self.say(frame(data, chunked), out);
-                }
+                self.say_all(&mut transfer, frame_all(pieces, chunked), out);
                 self.go_on(now, transfer, out)
             }
-            // Shorter than it was, or unreadable: what was promised cannot be kept.
-            (_, Ok(_) | Err(_)) => {
-                transfer.forget(out);
-                self.hang_up("the file changed while it was sent", out)
-            }
+            Some(Part::File(_) | Part::Bytes(_)) | None => self.break_off(transfer, out),
         }
+    }
+
+    /// The file is shorter than it was, or unreadable: what was promised cannot be kept.
+    fn break_off(&mut self, transfer: Transfer, out: &mut Vec<Output>) -> State {
+        transfer.forget(out);
+        self.hang_up("the file changed while it was sent", out)
     }
 }

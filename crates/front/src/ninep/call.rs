@@ -29,6 +29,8 @@ pub(super) enum Next {
     Ask(Await, Caller, Ask),
     /// Answer.
     Say(Buf),
+    /// Answer with a header and, behind it, data that is shared with others.
+    SayPieces(Buf, Vec<Buf>),
 }
 
 /// What a call waits for.

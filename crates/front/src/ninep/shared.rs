@@ -87,6 +87,10 @@ impl Session {
                 data.prepend(&read_header(tag, data.len()));
                 Ok(Next::Say(data))
             }
+            (Await::Read, Ok(Reply::Pieces(pieces))) => {
+                let count = pieces.iter().map(|piece| piece.len()).sum();
+                Ok(Next::SayPieces(Buf::from(&read_header(tag, count)[..]), pieces))
+            }
             (Await::Write, Ok(Reply::Written(count))) => {
                 Ok(Next::Say(encode(tag, &Rmessage::Write { count })))
             }

@@ -136,6 +136,75 @@ fn a_file_is_read() {
     .assert_eq(&lab.text);
 }
 
+/// All that is said, as it is on the wire, when `reply` answers a read; and what is left to count then.
+fn read_on_the_wire(version: &[u8], reply: Reply) -> (Vec<u8>, usize) {
+    let mut session = session(Identity::Fixed(Caller::Server));
+    let (msize, uname, aname) = (8192, &b"me"[..], &b""[..]);
+    let open = match version {
+        b"9P2000" => Tmessage::Open { fid: 1, mode: 0 },
+        _linux => Tmessage::Lopen { fid: 1, flags: 0 },
+    };
+    let inputs = [
+        Input::Received(message(NO_TAG, Tmessage::Version { msize, version })),
+        Input::Received(message(
+            1,
+            Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: None },
+        )),
+        Input::Answered(CallId(0), walked(&[Kind::File], 0)),
+        Input::Received(message(2, open)),
+        Input::Answered(CallId(0), Ok(Reply::Opened(OpenId(9), stat(Kind::File)))),
+        Input::Received(message(3, Tmessage::Read { fid: 1, offset: 0, count: 4000 })),
+        Input::Answered(CallId(0), Ok(reply)),
+    ];
+    let mut out = Vec::new();
+    inputs.into_iter().for_each(|input| session.step(Instant(0), input, &mut out));
+    session.check();
+    let mut wire = Vec::new();
+    for output in out {
+        if let Output::Send(bytes) = output {
+            wire.extend_from_slice(&bytes);
+        }
+    }
+    assert_eq!(session.bytes(), wire.len());
+    let said = wire.len();
+    session.step(Instant(0), Input::Sent(said), &mut Vec::new());
+    (wire, session.bytes())
+}
+
+#[test]
+fn data_in_pieces_is_the_same_on_the_wire() {
+    let bytes: Vec<u8> = (0..1000u32).map(|at| at as u8).collect();
+    let block = base::Block::from_bytes(&bytes, 1024);
+    let pieces = [0..512, 512..512, 512..1000];
+    let pieces = pieces.map(|range| Buf::shared(block.clone(), range)).to_vec();
+    for version in [&b"9P2000"[..], b"9P2000.L"] {
+        let whole = read_on_the_wire(version, Reply::Data(Buf::from(&bytes[..])));
+        assert!(whole.0.ends_with(&bytes));
+        assert_eq!(read_on_the_wire(version, Reply::Pieces(pieces.clone())), whole);
+        let end = read_on_the_wire(version, Reply::Data(Buf::default()));
+        assert_eq!(read_on_the_wire(version, Reply::Pieces(Vec::new())), end);
+    }
+}
+
+#[test]
+fn pieces_leave_behind_a_header_without_a_copy() {
+    let mut lab = Lab::linux();
+    lab.attach();
+    lab.say(2, Tmessage::Lopen { fid: 1, flags: 0 });
+    lab.answer(0, Ok(Reply::Opened(OpenId(9), stat(Kind::File))));
+    lab.say(3, Tmessage::Read { fid: 1, offset: 0, count: 100 });
+    let block = base::Block::from_bytes(b"shared", 512);
+    let pieces = vec![Buf::shared(block.clone(), 0..3), Buf::shared(block.clone(), 3..6)];
+    let mut out = Vec::new();
+    let input = Input::Answered(CallId(0), Ok(Reply::Pieces(pieces)));
+    lab.session.step(Instant(0), input, &mut out);
+    let [Output::Send(header), Output::Send(first), Output::Send(second)] = &out[..] else {
+        panic!("{out:?}");
+    };
+    assert_eq!(**header, wire::ninep::read_header(3, 6));
+    assert!(first.as_ptr() == block.as_ptr() && &**second == b"red");
+}
+
 #[test]
 fn a_flushed_read_is_given_up_and_a_flushed_write_is_answered_first() {
     let mut lab = Lab::linux();
