@@ -11,6 +11,7 @@
 
 mod faulty;
 mod net;
+mod volume;
 
 pub use net::Link;
 
@@ -106,6 +107,7 @@ pub struct Scene {
     /// Operations under way on each file.
     using: BTreeMap<File, u32>,
     net: net::Net,
+    volumes: volume::Volumes,
     /// Errors that were injected, with their times.
     injected: Vec<(Instant, Error)>,
     churn: Option<Churn>,
@@ -145,6 +147,7 @@ impl World {
             pending: BTreeMap::new(),
             using: BTreeMap::new(),
             net: net::Net::default(),
+            volumes: volume::Volumes::default(),
             injected: Vec::new(),
             churn: None,
             is_stopped: false,
@@ -379,16 +382,31 @@ impl Scene {
     /// An operation on the disk: it takes effect some time, and completes later.
     fn begin(&mut self, id: OpId, op: Op) {
         for file in files(&op) {
-            assert!(self.disk.is_open(file), "{file:?} is not open: {op:?}");
+            let open = self.disk.is_open(file) || self.volumes.is_open(file);
+            assert!(open, "{file:?} is not open: {op:?}");
             *self.using.entry(file).or_insert(0) += 1;
         }
-        if let Op::Read { file, .. } | Op::Write { file, .. } | Op::Sync { file, .. } = &op {
-            assert!(self.disk.is_more_than_handle(*file), "{file:?} is a mere handle: {op:?}");
-        }
+        self.expect_fit(&op);
         let span = self.disk_span();
         let key = Some(self.after(span, Happening::Apply(id)));
         let before = self.pending.insert(id, Pending { op, key });
         assert!(before.is_none(), "{id:?} is under way already: {before:?}");
+    }
+
+    /// Every operation needs a file of the right kind.
+    fn expect_fit(&self, op: &Op) {
+        volume::expect_well_formed(op);
+        let fit = match op {
+            Op::Read { file, .. } | Op::Write { file, .. } => self.disk.is_more_than_handle(*file),
+            Op::Sync { file, .. } => {
+                self.disk.is_more_than_handle(*file) || self.volumes.is_open(*file)
+            }
+            Op::ReadBlocks { file, .. } | Op::WriteBlocks { file, .. } => {
+                self.volumes.is_open(*file)
+            }
+            _ => true,
+        };
+        assert!(fit, "a mere handle, or a volume's file and not: {op:?}");
     }
 
     fn apply(&mut self, id: OpId) {
@@ -421,6 +439,7 @@ impl Scene {
         let Event { id, done } = &event;
         let sum = match done {
             Done::Received(Ok(buf)) | Done::Read(Ok(buf)) => hash(0, buf),
+            Done::Blocks(Ok(blocks)) => blocks.iter().fold(0, |sum, block| hash(sum, block)),
             _ => 0,
         };
         self.trace.line(format_args!("{} <- {:x} {done:?} {sum:x}", self.now.0, id.0));
@@ -442,6 +461,8 @@ impl Scene {
         let done = match &pending.op {
             Op::Read { .. } => Done::Read(Err(error)),
             Op::Write { .. } => Done::Written(Err(error)),
+            Op::ReadBlocks { .. } => Done::Blocks(Err(error)),
+            Op::WriteBlocks { .. } => Done::Stored(Err(error)),
             Op::Sync { .. } => Done::Synced(Err(error)),
             _ => Done::Path(Err(error)),
         };
@@ -451,14 +472,20 @@ impl Scene {
     fn close_file(&mut self, file: File) {
         let using = self.using.get(&file).copied().unwrap_or(0);
         assert_eq!(using, 0, "{file:?} is closed while operations on it are under way");
-        self.disk.close(file);
+        if !self.volumes.close(file) {
+            self.disk.close(file);
+        }
     }
 }
 
 /// The files that an operation uses.
 fn files(op: &Op) -> Vec<File> {
     match op {
-        Op::Read { file, .. } | Op::Write { file, .. } | Op::Sync { file, .. } => vec![*file],
+        Op::Read { file, .. }
+        | Op::Write { file, .. }
+        | Op::Sync { file, .. }
+        | Op::ReadBlocks { file, .. }
+        | Op::WriteBlocks { file, .. } => vec![*file],
         Op::Path { op, .. } => disk::files(op),
         _ => Vec::new(),
     }
@@ -478,6 +505,7 @@ impl Reactor for World {
         let sum = match &op {
             Op::Send { data, .. } => data.iter().fold(0, |sum, buf| hash(sum, buf)),
             Op::Write { data, .. } => hash(0, data),
+            Op::WriteBlocks { blocks, .. } => blocks.iter().fold(0, |sum, block| hash(sum, block)),
             _ => 0,
         };
         scene.trace.line(format_args!("{} -> {op:?} {sum:x}", scene.now.0));
@@ -497,6 +525,8 @@ impl Reactor for World {
             op @ (Op::Read { id, .. }
             | Op::Write { id, .. }
             | Op::Sync { id, .. }
+            | Op::ReadBlocks { id, .. }
+            | Op::WriteBlocks { id, .. }
             | Op::Path { id, .. }) => scene.begin(id, op),
         }
     }

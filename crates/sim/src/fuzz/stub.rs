@@ -3,7 +3,7 @@
 use super::streams::number;
 use base::op::Entry;
 use base::rng::Rng;
-use base::{Buf, Error, Kind, Name, Stat, StatFs, User};
+use base::{Block, Buf, Error, Kind, Name, Stat, StatFs, User};
 use std::collections::BTreeMap;
 use tree::request::{Lock, LockKind, Owner};
 use tree::{Ask, NodeId, OpenId, Reply};
@@ -83,7 +83,10 @@ impl Stub {
             }
             Ask::Read { count, headroom, .. } => {
                 let count = rng.usize(..=(*count as usize).min(300_000));
-                Reply::Data(filled(*headroom as usize, count))
+                match rng.bool() {
+                    true => Reply::Data(filled(*headroom as usize, count)),
+                    false => pieces(rng, count),
+                }
             }
             Ask::Write { data, .. } if rng.u8(..6) == 0 => {
                 Reply::Written(rng.u32(..=data.len() as u32))
@@ -141,6 +144,20 @@ impl Stub {
         };
         Reply::Entries((0..count).map(entry).collect())
     }
+}
+
+/// So many bytes in pieces of blocks that a cache might hold.
+fn pieces(rng: &mut Rng, count: usize) -> Reply {
+    let block = Block::zeroed(4096);
+    let mut pieces = Vec::new();
+    let mut left = count;
+    while left > 0 {
+        let start = rng.usize(..block.len());
+        let end = block.len().min(start + left);
+        pieces.push(Buf::shared(block.clone(), start..end));
+        left -= end - start;
+    }
+    Reply::Pieces(pieces)
 }
 
 fn filled(headroom: usize, count: usize) -> Buf {

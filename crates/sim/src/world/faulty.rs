@@ -8,6 +8,9 @@ use base::{Buf, Error};
 impl Scene {
     /// Performs an operation on the disk, or something like it.
     pub(super) fn take_effect(&mut self, op: &Op) -> Done {
+        if let Some(done) = self.volume_effect(op) {
+            return done;
+        }
         match op {
             Op::Read { file, offset, count, headroom, .. } => {
                 if self.chance(self.params.faults.read_error) {
