@@ -136,7 +136,8 @@ fn a_file_is_read() {
     .assert_eq(&lab.text);
 }
 
-/// All that is said, as it is on the wire, when `reply` answers a read; and what is left to count then.
+/// All that is said, as it is on the wire, when `reply` answers a read; and how many bytes count
+/// when it is sent.
 fn read_on_the_wire(version: &[u8], reply: Reply) -> (Vec<u8>, usize) {
     let mut session = session(Identity::Fixed(Caller::Server));
     let (msize, uname, aname) = (8192, &b"me"[..], &b""[..]);
