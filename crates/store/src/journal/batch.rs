@@ -1,0 +1,75 @@
+//! The bytes of a batch.
+//!
+//! ```text
+//! 0       8        16         24      32      36        40            48      56           64
+//! | magic | volume | sequence | chain | bytes | records | payload sum | epoch | header sum | payload
+//! ```
+//!
+//! `chain` is the header's checksum of the batch before, so that a batch left over from an earlier
+//! life of the ring never follows one that it does not belong to. A batch takes whole blocks.
+
+use crate::page::{u32_at, u64_at};
+use crate::sum::sum;
+use base::Block;
+
+/// Bytes of the header.
+pub(crate) const HEAD: usize = 64;
+const MAGIC: &[u8; 8] = b"upcall\x00J";
+
+/// What a batch says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) volume: u64,
+    pub(crate) sequence: u64,
+    pub(crate) chain: u64,
+    /// The epoch whose checkpoint will have its transactions.
+    pub(crate) epoch: u64,
+    pub(crate) records: u32,
+}
+
+/// The blocks of a batch, and its header's checksum.
+pub(crate) fn encode(head: &Head, payload: &[u8], block: usize) -> (Vec<Block>, u64) {
+    let mut header = [0; HEAD];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..16].copy_from_slice(&head.volume.to_le_bytes());
+    header[16..24].copy_from_slice(&head.sequence.to_le_bytes());
+    header[24..32].copy_from_slice(&head.chain.to_le_bytes());
+    let bytes = u32::try_from(payload.len()).expect("batches are small");
+    header[32..36].copy_from_slice(&bytes.to_le_bytes());
+    header[36..40].copy_from_slice(&head.records.to_le_bytes());
+    header[40..48].copy_from_slice(&sum(payload).to_le_bytes());
+    header[48..56].copy_from_slice(&head.epoch.to_le_bytes());
+    let chain = sum(&header[..56]);
+    header[56..].copy_from_slice(&chain.to_le_bytes());
+    let first = payload.len().min(block - HEAD);
+    let mut blocks = vec![Block::from_bytes(&header, block)];
+    blocks[0].bytes_mut()[HEAD..HEAD + first].copy_from_slice(&payload[..first]);
+    let rest = payload[first..].chunks(block);
+    blocks.extend(rest.map(|bytes| Block::from_bytes(bytes, block)));
+    (blocks, chain)
+}
+
+/// Reads the batch that begins with these bytes, if it is a whole one: its header, its payload,
+/// and its header's checksum.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Head, &[u8], u64)> {
+    if bytes.len() < HEAD || &bytes[..8] != MAGIC || u64_at(bytes, 56) != sum(&bytes[..56]) {
+        return None;
+    }
+    let payload = bytes[HEAD..].get(..u32_at(bytes, 32) as usize)?;
+    if sum(payload) != u64_at(bytes, 40) {
+        return None;
+    }
+    let head = Head {
+        volume: u64_at(bytes, 8),
+        sequence: u64_at(bytes, 16),
+        chain: u64_at(bytes, 24),
+        epoch: u64_at(bytes, 48),
+        records: u32_at(bytes, 36),
+    };
+    Some((head, payload, u64_at(bytes, 56)))
+}
+
+/// How many blocks a batch with such a payload takes.
+pub(crate) fn blocks(payload: usize, block: usize) -> u64 {
+    (HEAD + payload).div_ceil(block) as u64
+}

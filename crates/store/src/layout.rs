@@ -1,0 +1,185 @@
+//! Where everything is in a volume, and how large things may be.
+//!
+//! ```text
+//! | superblocks | journal ring | map A | map B | pages and data ...            |
+//! 0             8 × 4 KiB
+//! ```
+
+use crate::Error;
+
+/// How many superblocks there are.
+pub(crate) const SUPERBLOCKS: u64 = 8;
+
+/// Distance of superblocks, bytes: what every disk writes at least as a whole.
+pub(crate) const SUPERBLOCK_STRIDE: u64 = 4096;
+
+/// How much of a volume's beginning has to be read to find out what it is, bytes.
+pub const HEAD_BYTES: usize = (SUPERBLOCKS * SUPERBLOCK_STRIDE) as usize;
+
+/// Most blocks that one extent's record describes.
+const EXTENT_BLOCKS_MAX: usize = 32;
+
+/// What is chosen when a volume is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Size of a block, and of a page: 512, 1024, 2048 or 4096 bytes.
+    pub block: usize,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Blocks of the journal ring.
+    pub journal: u64,
+    /// Blocks of a segment: a multiple of 64, at most eight a byte of a block.
+    pub segment: u64,
+}
+
+/// Where everything is in a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Size of a block, bytes.
+    pub block: usize,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// First block of the journal ring.
+    pub journal_at: u64,
+    /// Blocks of the journal ring.
+    pub journal: u64,
+    /// First block of the first of two maps.
+    pub map_at: u64,
+    /// Blocks of one map's index; the map itself has one block for each segment.
+    pub index: u64,
+    /// First block that can be allocated.
+    pub data_at: u64,
+    /// Blocks of a segment. The last may be shorter.
+    pub segment: u64,
+}
+
+impl Geometry {
+    /// What suits a volume of so many bytes: blocks of 4 KiB, a journal of a 64th, but at least
+    /// 4 MiB and at most 128 MiB.
+    pub fn for_bytes(bytes: u64) -> Geometry {
+        let blocks = bytes / 4096;
+        let segment = if blocks >= 1 << 20 { 32_768 } else { 1024 };
+        Geometry { block: 4096, blocks, journal: (blocks / 64).clamp(1024, 32_768), segment }
+    }
+
+    /// Where everything goes.
+    ///
+    /// # Errors
+    /// `TooLarge` if it makes no sense, or nothing would be left for data.
+    pub fn layout(&self) -> Result<Layout, Error> {
+        let fair = [512, 1024, 2048, 4096].contains(&self.block)
+            && self.blocks < 1 << 48
+            && self.journal >= 8
+            && self.segment >= 64
+            && self.segment.is_multiple_of(64)
+            && self.segment <= self.block as u64 * 8;
+        let journal_at = SUPERBLOCKS * SUPERBLOCK_STRIDE / (self.block as u64).max(1);
+        let map_at = journal_at.checked_add(self.journal).ok_or(Error::TooLarge)?;
+        let Some(rest) = self.blocks.checked_sub(map_at).filter(|rest| fair && *rest >= 32) else {
+            return Err(Error::TooLarge);
+        };
+        // A few segments too many are described, those of the maps themselves.
+        let segments = rest.div_ceil(self.segment);
+        let index = (segments * 8).div_ceil(self.block as u64);
+        let data_at = map_at + 2 * (index + segments);
+        if data_at + 16 > self.blocks {
+            return Err(Error::TooLarge);
+        }
+        let (block, blocks, journal, segment) =
+            (self.block, self.blocks, self.journal, self.segment);
+        Ok(Layout { block, blocks, journal_at, journal, map_at, index, data_at, segment })
+    }
+}
+
+impl Layout {
+    /// The geometry it comes from.
+    pub fn geometry(&self) -> Geometry {
+        let Layout { block, blocks, journal, segment, .. } = *self;
+        Geometry { block, blocks, journal, segment }
+    }
+
+    /// Segments, counted from the first block that can be allocated.
+    pub fn segments(&self) -> u64 {
+        (self.blocks - self.data_at).div_ceil(self.segment)
+    }
+
+    /// First block of the index of map 0 or 1; its segments' blocks follow the index.
+    pub(crate) fn map(&self, which: u64) -> u64 {
+        let segments = (self.blocks - self.map_at).div_ceil(self.segment);
+        self.map_at + which * (self.index + segments)
+    }
+
+    /// Longest key, bytes, without its table's number.
+    pub fn key_max(&self) -> usize {
+        self.block / 8 - 4
+    }
+
+    /// Largest key and value together that stand in a page, bytes.
+    pub fn inline_max(&self) -> usize {
+        self.block / 4 - 16
+    }
+
+    /// Most blocks of one extent.
+    pub(crate) fn extent_max(&self) -> usize {
+        EXTENT_BLOCKS_MAX.min((self.block / 8 - 20) / 8)
+    }
+
+    /// Largest value, bytes.
+    pub fn value_max(&self) -> usize {
+        self.extent_max() * self.block
+    }
+
+    /// From this size on it pays to place data before it is committed, bytes.
+    pub fn direct_min(&self) -> usize {
+        16 * self.block
+    }
+
+    /// Largest transaction, bytes as the journal has it.
+    pub fn transaction_max(&self) -> usize {
+        let ring = usize::try_from(self.journal).unwrap_or(usize::MAX).saturating_mul(self.block);
+        (ring / 8).min(16 << 20)
+    }
+
+    /// Blocks that only deletions may use, so that a full volume can be emptied.
+    pub(crate) fn reserve(&self) -> u64 {
+        ((self.blocks - self.data_at) / 16).clamp(8, 4096)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_has_its_place_and_nothing_overlaps() {
+        for (block, blocks, journal, segment) in
+            [(512, 4096, 64, 64), (4096, 1 << 20, 16384, 8192), (4096, 1 << 40, 65536, 32768)]
+        {
+            let geometry = Geometry { block, blocks, journal, segment };
+            let layout = geometry.layout().unwrap();
+            assert!(layout.journal_at as usize * block >= HEAD_BYTES);
+            assert_eq!(layout.map_at, layout.journal_at + journal);
+            assert!(layout.map(1) + layout.index + layout.segments() <= layout.data_at);
+            assert!(layout.map(0) + layout.index + layout.segments() <= layout.map(1));
+            assert!(layout.index as usize * block >= layout.segments() as usize * 8);
+            assert_eq!(layout.geometry(), geometry);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let good = Geometry { block: 4096, blocks: 4096, journal: 64, segment: 1024 };
+        assert!(good.layout().is_ok());
+        for bad in [
+            Geometry { block: 0, ..good },
+            Geometry { block: 8192, ..good },
+            Geometry { blocks: 80, ..good },
+            Geometry { journal: 4096, ..good },
+            Geometry { journal: u64::MAX, ..good },
+            Geometry { segment: 100, ..good },
+            Geometry { segment: 1 << 20, ..good },
+        ] {
+            assert_eq!(bad.layout(), Err(Error::TooLarge), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The bytes of one page of a tree.
+//!
+//! ```text
+//! 0      1      2       4      6         8          16
+//! | level | 0   | count | heap | garbage | birth    | slot 0 | slot 1 ...  free ...  cells |
+//! ```
+//!
+//! A slot is the offset of a cell; slots are in the order of keys. Cells fill the page from its
+//! end. A leaf's cell is `key length (2), value length (2, upper bit: an extent), key, value`; an
+//! inner page's is `key length (2), pointer (24), key`, and the key of its first cell is empty:
+//! child *i* has the keys from key *i* on. Numbers are little-endian.
+//!
+//! A page is looked at only after its checksum was right and [`is_sound`] held, so that no bytes
+//! from a disk can make these functions panic.
+
+use std::cmp::Ordering;
+
+/// Bytes before the first slot.
+const HEADER: usize = 16;
+/// Bytes of a pointer to a page.
+pub(crate) const PTR: usize = 24;
+/// In a value's length: the value is an extent.
+const EXTENT: u16 = 1 << 15;
+/// Deepest tree; a tree of that many levels does not fit any disk.
+pub(crate) const LEVEL_MAX: u8 = 24;
+
+/// Leads to a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ptr {
+    /// Its block; with [`Ptr::DIRTY`], its frame in the cache.
+    pub(crate) at: u64,
+    /// The epoch in which it was written.
+    pub(crate) birth: u64,
+    /// Its checksum.
+    pub(crate) sum: u64,
+}
+
+impl Ptr {
+    /// The page has been changed and is nowhere yet but in the cache.
+    const DIRTY: u64 = 1 << 63;
+
+    /// Leads to a changed page in the cache.
+    pub(crate) fn dirty(frame: u32) -> Ptr {
+        Ptr { at: Ptr::DIRTY | u64::from(frame), birth: 0, sum: 0 }
+    }
+
+    /// The frame, if the page is changed.
+    #[inline]
+    pub(crate) fn frame(self) -> Option<u32> {
+        (self.at & Ptr::DIRTY != 0).then_some(self.at as u32)
+    }
+
+    pub(crate) fn encode(self) -> [u8; PTR] {
+        let mut bytes = [0; PTR];
+        bytes[..8].copy_from_slice(&self.at.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.birth.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.sum.to_le_bytes());
+        bytes
+    }
+
+    #[inline]
+    pub(crate) fn decode(bytes: &[u8]) -> Ptr {
+        Ptr { at: u64_at(bytes, 0), birth: u64_at(bytes, 8), sum: u64_at(bytes, 16) }
+    }
+}
+
+#[inline]
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+#[inline]
+fn u16_at(bytes: &[u8], at: usize) -> usize {
+    usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+}
+
+fn set_u16(bytes: &mut [u8], at: usize, value: usize) {
+    let value = u16::try_from(value).expect("pages are small");
+    bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Makes an empty page.
+pub(crate) fn clear(page: &mut [u8], level: u8) {
+    page.fill(0);
+    page[0] = level;
+    set_u16(page, 4, page.len());
+}
+
+#[inline]
+pub(crate) fn level(page: &[u8]) -> u8 {
+    page[0]
+}
+
+#[inline]
+pub(crate) fn count(page: &[u8]) -> usize {
+    u16_at(page, 2)
+}
+
+/// The epoch in which the page was written.
+pub(crate) fn birth(page: &[u8]) -> u64 {
+    u64_at(page, 8)
+}
+
+pub(crate) fn set_birth(page: &mut [u8], epoch: u64) {
+    page[8..16].copy_from_slice(&epoch.to_le_bytes());
+}
+
+fn heap(page: &[u8]) -> usize {
+    u16_at(page, 4)
+}
+
+fn garbage(page: &[u8]) -> usize {
+    u16_at(page, 6)
+}
+
+#[inline]
+fn offset(page: &[u8], index: usize) -> usize {
+    u16_at(page, HEADER + 2 * index)
+}
+
+/// The key of a cell.
+#[inline]
+pub(crate) fn key(page: &[u8], index: usize) -> &[u8] {
+    let at = offset(page, index);
+    let length = u16_at(page, at);
+    let start = at + if page[0] == 0 { 4 } else { 2 + PTR };
+    &page[start..start + length]
+}
+
+/// The value of a leaf's cell, and whether it is an extent.
+#[inline]
+pub(crate) fn value(page: &[u8], index: usize) -> (&[u8], bool) {
+    let at = offset(page, index);
+    let (keys, word) = (u16_at(page, at), u16_at(page, at + 2));
+    let (length, extent) = (word & usize::from(!EXTENT), word & usize::from(EXTENT) != 0);
+    (&page[at + 4 + keys..at + 4 + keys + length], extent)
+}
+
+/// The same, to be changed in place.
+pub(crate) fn value_mut(page: &mut [u8], index: usize) -> &mut [u8] {
+    let at = offset(page, index);
+    let (keys, length) = (u16_at(page, at), u16_at(page, at + 2) & usize::from(!EXTENT));
+    &mut page[at + 4 + keys..at + 4 + keys + length]
+}
+
+/// The child of an inner page.
+#[inline]
+pub(crate) fn child(page: &[u8], index: usize) -> Ptr {
+    let at = offset(page, index) + 2;
+    Ptr::decode(&page[at..at + PTR])
+}
+
+pub(crate) fn set_child(page: &mut [u8], index: usize, ptr: Ptr) {
+    let at = offset(page, index) + 2;
+    page[at..at + PTR].copy_from_slice(&ptr.encode());
+}
+
+/// The bytes of a whole cell.
+pub(crate) fn cell(page: &[u8], index: usize) -> &[u8] {
+    let at = offset(page, index);
+    &page[at..at + cell_len(page, at)]
+}
+
+fn cell_len(page: &[u8], at: usize) -> usize {
+    let keys = u16_at(page, at);
+    match page[0] {
+        0 => 4 + keys + (u16_at(page, at + 2) & usize::from(!EXTENT)),
+        _inner => 2 + PTR + keys,
+    }
+}
+
+/// Where a key is, or where it would be.
+#[inline]
+pub(crate) fn search(page: &[u8], wanted: &[u8]) -> Result<usize, usize> {
+    let (mut low, mut high) = (0, count(page));
+    while low < high {
+        let middle = (low + high) / 2;
+        match key(page, middle).cmp(wanted) {
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
+            Ordering::Equal => return Ok(middle),
+        }
+    }
+    Err(low)
+}
+
+/// Which child of an inner page has a key.
+#[inline]
+pub(crate) fn child_of(page: &[u8], wanted: &[u8]) -> usize {
+    match search(page, wanted) {
+        Ok(index) => index,
+        // The first key is empty, so that nothing is before it.
+        Err(index) => index.saturating_sub(1),
+    }
+}
+
+/// The cell of a leaf.
+pub(crate) fn leaf_cell(key: &[u8], value: &[u8], extent: bool) -> Vec<u8> {
+    let mut cell = Vec::with_capacity(4 + key.len() + value.len());
+    let word = value.len() | if extent { usize::from(EXTENT) } else { 0 };
+    cell.extend(u16::try_from(key.len()).expect("keys are short").to_le_bytes());
+    cell.extend(u16::try_from(word).expect("values in pages are short").to_le_bytes());
+    cell.extend(key);
+    cell.extend(value);
+    cell
+}
+
+/// The cell of an inner page.
+pub(crate) fn inner_cell(key: &[u8], ptr: Ptr) -> Vec<u8> {
+    let mut cell = Vec::with_capacity(2 + PTR + key.len());
+    cell.extend(u16::try_from(key.len()).expect("keys are short").to_le_bytes());
+    cell.extend(ptr.encode());
+    cell.extend(key);
+    cell
+}
+
+/// An inner page's cell with another key.
+pub(crate) fn rekeyed(cell: &[u8], key: &[u8]) -> Vec<u8> {
+    inner_cell(key, Ptr::decode(&cell[2..2 + PTR]))
+}
+
+/// Bytes that cells and their slots can still take.
+pub(crate) fn room(page: &[u8]) -> usize {
+    heap(page) - HEADER - 2 * count(page) + garbage(page)
+}
+
+/// Bytes that the cells and slots take.
+pub(crate) fn used(page: &[u8]) -> usize {
+    page.len() - HEADER - room(page)
+}
+
+/// Bytes that cells and slots can take in an empty page.
+pub(crate) fn capacity(block: usize) -> usize {
+    block - HEADER
+}
+
+/// Puts a cell in; `false`: there is no room.
+pub(crate) fn insert(page: &mut [u8], index: usize, cell: &[u8]) -> bool {
+    if room(page) < cell.len() + 2 {
+        return false;
+    }
+    let slots = count(page);
+    if heap(page) - HEADER - 2 * slots < cell.len() + 2 {
+        compact(page);
+    }
+    let at = heap(page) - cell.len();
+    page[at..at + cell.len()].copy_from_slice(cell);
+    set_u16(page, 4, at);
+    let (from, to) = (HEADER + 2 * index, HEADER + 2 * slots);
+    page.copy_within(from..to, from + 2);
+    set_u16(page, from, at);
+    set_u16(page, 2, slots + 1);
+    true
+}
+
+/// Takes a cell out.
+pub(crate) fn remove(page: &mut [u8], index: usize) {
+    let at = offset(page, index);
+    let length = cell_len(page, at);
+    if at == heap(page) {
+        set_u16(page, 4, at + length);
+    } else {
+        let dead = garbage(page) + length;
+        set_u16(page, 6, dead);
+    }
+    let slots = count(page);
+    page.copy_within(HEADER + 2 * (index + 1)..HEADER + 2 * slots, HEADER + 2 * index);
+    set_u16(page, 2, slots - 1);
+    if slots == 1 {
+        set_u16(page, 4, page.len());
+        set_u16(page, 6, 0);
+    }
+}
+
+/// Moves the cells together, so that all room is in one piece.
+fn compact(page: &mut [u8]) {
+    let old = page.to_vec();
+    let mut at = page.len();
+    for index in 0..count(&old) {
+        let cell = cell(&old, index);
+        at -= cell.len();
+        page[at..at + cell.len()].copy_from_slice(cell);
+        set_u16(page, HEADER + 2 * index, at);
+    }
+    set_u16(page, 4, at);
+    set_u16(page, 6, 0);
+}
+
+/// Whether these bytes are a page that the functions above can work with.
+pub(crate) fn is_sound(page: &[u8]) -> bool {
+    let (slots, heap) = (count(page), heap(page));
+    let front = HEADER + 2 * slots;
+    if level(page) > LEVEL_MAX || heap > page.len() || front > heap {
+        return false;
+    }
+    let head = if level(page) == 0 { 4 } else { 2 + PTR };
+    let mut total = 0;
+    for index in 0..slots {
+        let at = offset(page, index);
+        if at < heap || at + head > page.len() || at + cell_len(page, at) > page.len() {
+            return false;
+        }
+        total += cell_len(page, at);
+    }
+    let ordered = (1..slots).all(|index| key(page, index - 1) < key(page, index));
+    let first = level(page) == 0 || (slots > 0 && key(page, 0).is_empty());
+    let sound = |index| level(page) > 0 || extent_is_sound(page, index);
+    ordered && first && total + garbage(page) == page.len() - heap && (0..slots).all(sound)
+}
+
+fn extent_is_sound(page: &[u8], index: usize) -> bool {
+    let (value, extent) = value(page, index);
+    !extent || crate::btree::extent::is_sound(value, page.len())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,313 @@
+//! The present state of a volume: its tree, its cache, its space; and how a transaction is planned
+//! and applied.
+//!
+//! [`Present::plan`] looks whether everything that a transaction touches is cached and says what it
+//! costs; nothing is changed. [`Present::apply`] then cannot fail and does not wait. What it was
+//! given of the disk is written into the transaction's record, so that a replay after a crash does
+//! exactly the same.
+
+use crate::btree::extent;
+use crate::btree::{self, Freed, Tree, look};
+use crate::cache::{Cache, State};
+use crate::page;
+use crate::reader::{Missing, RawCell, Reader, Want, full_key, raw_key};
+use crate::space::{Purpose, Run, Space};
+use crate::sum::sum;
+use crate::{Change, Error, Extent, Layout, Table};
+use base::Block;
+use std::collections::VecDeque;
+
+mod raw;
+
+/// The tree, and the memory and the disk that it lives in.
+#[derive(Debug)]
+pub(crate) struct Present {
+    pub(crate) layout: Layout,
+    pub(crate) cache: Cache,
+    pub(crate) tree: Tree,
+    pub(crate) space: Space,
+    /// The epoch whose checkpoint will have what is changed now.
+    pub(crate) epoch: u64,
+}
+
+/// What a transaction needs, at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// Pages that are copied or split off.
+    pub(crate) pages: u64,
+    /// Blocks for data.
+    pub(crate) data: u64,
+}
+
+/// Blocks for the changes of one transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Grants {
+    /// Given in advance: of a replay all of them, else the runs for values.
+    given: VecDeque<Run>,
+    replay: bool,
+    /// Used, in order: what the record says.
+    pub(crate) used: Vec<Run>,
+}
+
+impl Grants {
+    /// Of a transaction that happened before a crash.
+    pub(crate) fn replayed(runs: Vec<Run>) -> Grants {
+        Grants { given: runs.into(), replay: true, used: Vec::new() }
+    }
+}
+
+impl Present {
+    /// A reader of the present state.
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader { cache: &self.cache, root: self.tree.root, layout: &self.layout }
+    }
+
+    /// What applying these changes would need.
+    ///
+    /// # Errors
+    /// What has to be fetched first.
+    pub(crate) fn plan(&self, changes: &[Change]) -> Result<Cost, Missing> {
+        let (mut cost, mut missing) = (Cost::default(), Vec::new());
+        for change in changes {
+            match self.plan_change(change) {
+                Ok(more) => {
+                    cost.pages += more.pages;
+                    cost.data += more.data;
+                }
+                Err(more) => missing.extend(more.0),
+            }
+        }
+        // The root may split, and each level below it once more.
+        cost.pages += 4;
+        if missing.is_empty() { Ok(cost) } else { Err(Missing(missing)) }
+    }
+
+    fn plan_change(&self, change: &Change) -> Result<Cost, Missing> {
+        match change {
+            Change::Put { table, key, value } => {
+                let pages = self.plan_key(*table, key)? + 1;
+                let data = if self.is_inline(key, value) { 0 } else { self.blocks(value.len()) };
+                Ok(Cost { pages, data })
+            }
+            Change::Delete { table, key } => {
+                Ok(Cost { pages: self.plan_key(*table, key)?, data: 0 })
+            }
+            Change::Write { table, object, offset, data } => {
+                let to = offset.saturating_add(data.len() as u64);
+                self.plan_raw(*table, *object, *offset, to, true)
+            }
+            Change::Attach { table, object, offset, extent } => {
+                let to = offset + extent.sums.len() as u64 * self.layout.block as u64;
+                let cost = self.plan_raw(*table, *object, *offset, to, false)?;
+                Ok(Cost { data: 1, ..cost })
+            }
+            Change::Cut { table, object, from, to } => {
+                let cost = self.plan_raw(*table, *object, *from, *to, true)?;
+                Ok(Cost { data: 2, ..cost })
+            }
+            Change::Free { .. } => Ok(Cost::default()),
+        }
+    }
+
+    fn plan_key(&self, table: Table, key: &[u8]) -> Result<u64, Missing> {
+        let key = full_key(table, key);
+        Ok(look::clean_pages(&self.cache, self.tree.root, &key)?)
+    }
+
+    /// Whether a value stands in its page.
+    fn is_inline(&self, key: &[u8], value: &[u8]) -> bool {
+        4 + key.len() + value.len() <= self.layout.inline_max()
+    }
+
+    fn blocks(&self, bytes: usize) -> u64 {
+        bytes.div_ceil(self.layout.block) as u64
+    }
+
+    /// Gets the runs for values that do not fit into pages; each needs one run. All or none.
+    ///
+    /// # Errors
+    /// `NoSpace` if there is no run long enough.
+    pub(crate) fn grant(&mut self, changes: &[Change]) -> Result<Grants, Error> {
+        let mut grants = Grants::default();
+        for change in changes {
+            let Change::Put { key, value, .. } = change else { continue };
+            if self.is_inline(key, value) {
+                continue;
+            }
+            let count = u32::try_from(self.blocks(value.len())).expect("values are small");
+            let Some(run) = self.space.allocate_exactly(count) else {
+                grants.given.into_iter().for_each(|run| self.space.give_back(run));
+                return Err(Error::NoSpace);
+            };
+            grants.given.push_back(run);
+        }
+        Ok(grants)
+    }
+
+    /// Applies the changes of one transaction.
+    ///
+    /// # Errors
+    /// `Damaged` if a replayed record contradicts the volume. What was planned does not fail.
+    pub(crate) fn apply(&mut self, changes: &[Change], grants: &mut Grants) -> Result<(), Error> {
+        let result = changes.iter().try_for_each(|change| self.apply_change(change, grants));
+        self.tree.tidy(&mut self.cache);
+        result
+    }
+
+    fn apply_change(&mut self, change: &Change, grants: &mut Grants) -> Result<(), Error> {
+        match change {
+            Change::Put { table, key, value } => self.put(*table, key, value, grants),
+            Change::Delete { table, key } => {
+                if let Some((value, true)) =
+                    self.tree.take(&mut self.cache, &full_key(*table, key))
+                {
+                    self.free_extent(&value);
+                }
+                Ok(())
+            }
+            Change::Write { table, object, offset, data } => {
+                self.raw(*table, *object).write(*offset, data, grants)
+            }
+            Change::Attach { table, object, offset, extent } => {
+                self.raw(*table, *object).attach(*offset, extent)
+            }
+            Change::Cut { table, object, from, to } => {
+                self.raw(*table, *object).cut(*from, *to, grants)
+            }
+            Change::Free { at, count } => {
+                let live = (*at..*at + u64::from(*count)).all(|at| self.space.is_block_live(at));
+                // Nobody has them any more, whenever they were born.
+                self.tree.freed.push(Freed { at: *at, count: *count, birth: u64::MAX });
+                if live { Ok(()) } else { Err(Error::Damaged) }
+            }
+        }
+    }
+
+    fn put(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        value: &[u8],
+        grants: &mut Grants,
+    ) -> Result<(), Error> {
+        let full = full_key(table, key);
+        let old = btree::find(&self.cache, self.tree.root, &full).ok().flatten();
+        let old = old.map(|(page, index)| page::value(page, index)).filter(|(_, extent)| *extent);
+        if let Some(old) = old.map(|(value, _)| value.to_vec()) {
+            self.free_extent(&old);
+        }
+        if self.is_inline(key, value) {
+            self.tree.put(&mut self.cache, &full, value, false);
+            return Ok(());
+        }
+        let run = self.take_run(grants, None, self.blocks(value.len()) as u32, true)?;
+        let blocks = value.chunks(self.layout.block);
+        let blocks = blocks.map(|bytes| Block::from_bytes(bytes, self.layout.block)).collect();
+        let extent = self.add_data(run, blocks);
+        let cell = extent::encode(&extent, value.len());
+        self.tree.put(&mut self.cache, &full, &cell, true);
+        Ok(())
+    }
+
+    /// The next run for data: from a replayed record, from those given in advance, or any.
+    fn take_run(
+        &mut self,
+        grants: &mut Grants,
+        hint: Option<u64>,
+        want: u32,
+        exact: bool,
+    ) -> Result<Run, Error> {
+        let run = if exact || grants.replay {
+            grants.given.pop_front().ok_or(Error::Damaged)?
+        } else if let Some(at) = hint.filter(|at| self.space.allocate_at(*at)) {
+            let mut count = 1;
+            while count < want && self.space.allocate_at(at + u64::from(count)) {
+                count += 1;
+            }
+            Run { at, count }
+        } else {
+            self.space.allocate(Purpose::Data, want).ok_or(Error::NoSpace)?
+        };
+        if run.count == 0 || run.count > want || (exact && run.count != want) {
+            return Err(Error::Damaged);
+        }
+        self.space.set_live(run)?;
+        grants.used.push(run);
+        Ok(run)
+    }
+
+    /// Puts changed data into the cache; the next checkpoint writes it.
+    fn add_data(&mut self, run: Run, blocks: Vec<Block>) -> Extent {
+        let sums = blocks.iter().map(|block| sum(block)).collect();
+        for (at, block) in (run.at..).zip(blocks) {
+            self.cache.add_data(at, block);
+            self.space.note_change(at);
+        }
+        Extent { at: run.at, birth: self.epoch, sums }
+    }
+
+    /// The blocks of an extent leave the tree.
+    fn free_extent(&mut self, value: &[u8]) {
+        let view = extent::View::new(value);
+        self.free_blocks(view.at(), view.count(), view.birth());
+    }
+
+    fn free_blocks(&mut self, at: u64, count: usize, birth: u64) {
+        for at in at..at + count as u64 {
+            let dirty = self.cache.frame_of(at);
+            // What was never written need not be.
+            if dirty.is_some_and(|frame| self.cache.state(frame) == State::DirtyData) {
+                self.cache.forget(at);
+            }
+        }
+        let count = u32::try_from(count).expect("extents are small");
+        self.tree.freed.push(Freed { at, count, birth });
+    }
+
+    fn raw(&mut self, table: Table, object: u64) -> raw::Raw<'_> {
+        raw::Raw { present: self, table, object }
+    }
+
+    /// Whether everything is cached that writing or cutting a range of a raw object touches.
+    fn plan_raw(
+        &self,
+        table: Table,
+        object: u64,
+        from: u64,
+        to: u64,
+        edges: bool,
+    ) -> Result<Cost, Missing> {
+        let reader = self.reader();
+        let size = self.layout.block as u64;
+        let (mut cells, mut missing, mut blocks) = (0, Vec::new(), 0);
+        let start = raw_key(table, object, from / size);
+        let mut pages = look::clean_pages(&self.cache, self.tree.root, &start)?;
+        let end = to.min(to.div_ceil(size).saturating_mul(size));
+        reader.raw_cells(table, object, (from / size).saturating_sub(1) * size, end, &mut |cell| {
+            cells += 1;
+            let RawCell::Extent(first, extent) = cell else { return };
+            for edge in [from, to].into_iter().filter(|at| edges && at % size != 0) {
+                let index = (edge / size).wrapping_sub(first) as usize;
+                if index < extent.count() {
+                    let (at, sum) = (extent.at() + index as u64, extent.sum(index));
+                    missing.extend(reader.data(at, sum).err());
+                }
+            }
+        })?;
+        if to != u64::MAX {
+            blocks = to.div_ceil(size) - from / size;
+            let after = raw_key(table, object, to.div_ceil(size));
+            pages += look::clean_pages(&self.cache, self.tree.root, &after)?;
+        }
+        let per_cell = u64::from(page::LEVEL_MAX / 4);
+        pages += per_cell + cells / 2 + blocks / 2;
+        if missing.is_empty() { Ok(Cost { pages, data: blocks }) } else { Err(Missing(missing)) }
+    }
+}
+
+impl From<Want> for Error {
+    fn from(_: Want) -> Error {
+        // Only a replayed record that contradicts the volume leads to pages that were not planned.
+        Error::Damaged
+    }
+}

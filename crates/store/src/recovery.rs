@@ -1,0 +1,295 @@
+//! The recovery manager: from the newest superblock to the state before the crash.
+//!
+//! It reads the map that belongs to the superblock, then the journal ring, and finds the batches
+//! that continue the superblock's place one after the other. The first one missing is the end: it
+//! was never acknowledged. But if a later one is there, an acknowledged one has been lost by the
+//! disk, and that is said rather than passed over.
+//!
+#![doc = include_str!("recovery/states.md")]
+
+use crate::journal::{Place, batch, record, record::Record};
+use crate::space::Space;
+use crate::sum::sum;
+use crate::{Error, Superblock};
+use base::{Automaton, Block, Instant, op::BLOCKS_MAX};
+use std::collections::VecDeque;
+use std::mem;
+
+
+/// What can happen to a recovery.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// It can begin.
+    Begin,
+    /// The blocks that were asked for.
+    Read(Vec<Block>),
+    /// They could not be read.
+    Failed,
+    /// All records have been applied again.
+    Replayed,
+    /// The snapshots are known.
+    Loaded,
+}
+
+/// What a recovery can ask for.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Read so many blocks from this one on.
+    Read(u64, u32),
+    /// Apply these again, in this order; the journal goes on behind them.
+    Replay(Box<Found>),
+    /// Find out which snapshots there are.
+    Load,
+    /// The volume is as it was.
+    Recovered,
+    /// It cannot be recovered.
+    Broken(Error),
+}
+
+/// What the disk had.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) space: Space,
+    /// Transactions with their epochs.
+    pub(crate) records: VecDeque<(u64, Record)>,
+    /// Where the journal goes on.
+    pub(crate) head: Place,
+}
+
+/// How far it is.
+#[derive(Debug)]
+enum State {
+    /// Nothing was asked for yet.
+    New,
+    /// Waits for the rest of the map's index.
+    Index(Vec<u8>),
+    /// Waits for segments' bits, from this segment on; the index says their checksums.
+    Bits(Box<Space>, Vec<u8>, u64),
+    /// Waits for the rest of the journal ring.
+    Ring(Box<Space>, Vec<u8>),
+    /// Waits until the records have been applied.
+    Replaying,
+    /// Waits for the snapshots.
+    Loading,
+    /// All is said.
+    Over,
+}
+
+/// A recovery.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    state: State,
+    superblock: Superblock,
+    /// Go on with what is there if acknowledged batches are lost.
+    accept_loss: bool,
+}
+
+impl Recovery {
+    pub(crate) fn new(superblock: Superblock, accept_loss: bool) -> Recovery {
+        Recovery { state: State::New, superblock, accept_loss }
+    }
+
+    /// The state, for people.
+    pub(crate) fn state_name(&self) -> &'static str {
+        match self.state {
+            State::New => "new",
+            State::Index(_) => "index",
+            State::Bits(..) => "bits",
+            State::Ring(..) => "ring",
+            State::Replaying => "replaying",
+            State::Loading => "loading",
+            State::Over => "over",
+        }
+    }
+}
+
+impl Automaton for Recovery {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, _now: Instant, input: Input, out: &mut Vec<Output>) {
+        let state = mem::replace(&mut self.state, State::Over);
+        self.state = match (state, input) {
+            (State::New, Input::Begin) => self.read_index(Vec::new(), out),
+            (State::Index(bytes), Input::Read(blocks)) => {
+                self.read_index(joined(bytes, &blocks), out)
+            }
+            (State::Bits(space, index, segment), Input::Read(blocks)) => {
+                self.load_bits(space, index, segment, &blocks, out)
+            }
+            (State::Ring(space, bytes), Input::Read(blocks)) => {
+                self.read_ring(space, joined(bytes, &blocks), out)
+            }
+            (State::Replaying, Input::Replayed) => {
+                out.push(Output::Load);
+                State::Loading
+            }
+            (State::Loading, Input::Loaded) => {
+                out.push(Output::Recovered);
+                State::Over
+            }
+            (
+                State::Index(_)
+                | State::Bits(..)
+                | State::Ring(..)
+                | State::Replaying
+                | State::Loading,
+                Input::Failed,
+            ) => give_up(Error::DiskFailed, out),
+            // Each answer comes once, to who asked.
+            (
+                state @ State::New,
+                input @ (Input::Read(_) | Input::Failed | Input::Replayed | Input::Loaded),
+            )
+            | (
+                state @ (State::Index(_) | State::Bits(..) | State::Ring(..)),
+                input @ (Input::Begin | Input::Replayed | Input::Loaded),
+            )
+            | (
+                state @ State::Replaying,
+                input @ (Input::Begin | Input::Read(_) | Input::Loaded),
+            )
+            | (
+                state @ State::Loading,
+                input @ (Input::Begin | Input::Read(_) | Input::Replayed),
+            )
+            | (
+                state @ State::Over,
+                input @ (Input::Begin
+                | Input::Read(_)
+                | Input::Failed
+                | Input::Replayed
+                | Input::Loaded),
+            ) => unreachable!("{input:?} in {}", name(&state)),
+        };
+    }
+}
+
+fn name(state: &State) -> String {
+    base::drawing::variant(state)
+}
+
+fn give_up(error: Error, out: &mut Vec<Output>) -> State {
+    out.push(Output::Broken(error));
+    State::Over
+}
+
+fn joined(mut bytes: Vec<u8>, blocks: &[Block]) -> Vec<u8> {
+    blocks.iter().for_each(|block| bytes.extend_from_slice(block));
+    bytes
+}
+
+impl Recovery {
+    /// Asks for more of a stretch of blocks of which so many bytes are there; `false`: it is all
+    /// there.
+    fn read_more(&self, first: u64, count: u64, bytes: usize, out: &mut Vec<Output>) -> bool {
+        let done = (bytes / self.superblock.layout.block) as u64;
+        if done == count {
+            return false;
+        }
+        out.push(Output::Read(first + done, (count - done).min(BLOCKS_MAX as u64) as u32));
+        true
+    }
+
+    fn read_index(&self, bytes: Vec<u8>, out: &mut Vec<Output>) -> State {
+        let layout = &self.superblock.layout;
+        if self.read_more(layout.map(self.superblock.map), layout.index, bytes.len(), out) {
+            return State::Index(bytes);
+        }
+        if sum(&bytes) != self.superblock.index_sum {
+            return give_up(Error::Damaged, out);
+        }
+        self.read_bits(Box::new(Space::empty(layout)), bytes, 0, out)
+    }
+
+    fn read_bits(
+        &self,
+        space: Box<Space>,
+        index: Vec<u8>,
+        segment: u64,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let layout = &self.superblock.layout;
+        let first = layout.map(self.superblock.map) + layout.index;
+        let left = layout.segments() - segment;
+        if left > 0 {
+            out.push(Output::Read(first + segment, left.min(BLOCKS_MAX as u64) as u32));
+            return State::Bits(space, index, segment);
+        }
+        let mut space = space;
+        space.loaded(self.superblock.map as usize);
+        self.read_ring(space, Vec::new(), out)
+    }
+
+    fn load_bits(
+        &self,
+        mut space: Box<Space>,
+        index: Vec<u8>,
+        segment: u64,
+        blocks: &[Block],
+        out: &mut Vec<Output>,
+    ) -> State {
+        for (segment, block) in (segment as usize..).zip(blocks) {
+            let wanted = crate::page::u64_at(&index, segment * 8);
+            let sound = sum(block) == wanted && space.load(segment, block).is_ok();
+            if !sound {
+                return give_up(Error::Damaged, out);
+            }
+        }
+        self.read_bits(space, index, segment + blocks.len() as u64, out)
+    }
+
+    fn read_ring(&self, space: Box<Space>, bytes: Vec<u8>, out: &mut Vec<Output>) -> State {
+        let layout = &self.superblock.layout;
+        if self.read_more(layout.journal_at, layout.journal, bytes.len(), out) {
+            return State::Ring(space, bytes);
+        }
+        let Some((records, head, lost)) = walk(&self.superblock, &bytes) else {
+            return give_up(Error::Damaged, out);
+        };
+        if lost && !self.accept_loss {
+            return give_up(Error::Damaged, out);
+        }
+        out.push(Output::Replay(Box::new(Found { space: *space, records, head })));
+        State::Replaying
+    }
+}
+
+/// Follows the journal from the superblock's place on: the transactions, where the next batch goes,
+/// and whether there are batches behind that end. `None`: a batch has records that are none.
+fn walk(superblock: &Superblock, ring: &[u8]) -> Option<(VecDeque<(u64, Record)>, Place, bool)> {
+    let layout = &superblock.layout;
+    let (mut records, mut place) = (VecDeque::new(), superblock.tail);
+    while let Some((at, head, payload, sum)) = follow(superblock, ring, place) {
+        let found = record::decode_all(payload)?;
+        records.extend(found.into_iter().map(|record| (head.epoch, record)));
+        let blocks = batch::blocks(payload.len(), layout.block);
+        place = Place {
+            block: (at + blocks) % layout.journal,
+            sequence: place.sequence + 1,
+            chain: sum,
+        };
+    }
+    let ours = |bytes| {
+        batch::decode(bytes).is_some_and(|(head, _, _)| {
+            head.volume == superblock.volume && head.sequence > place.sequence
+        })
+    };
+    let lost = (0..ring.len()).step_by(layout.block).any(|at| ours(&ring[at..]));
+    Some((records, place, lost))
+}
+
+/// The batch that belongs to a place: there, or at the ring's beginning if it did not fit.
+fn follow<'a>(
+    superblock: &Superblock,
+    ring: &'a [u8],
+    place: Place,
+) -> Option<(u64, batch::Head, &'a [u8], u64)> {
+    [place.block, 0].into_iter().find_map(|at| {
+        let (head, payload, sum) = batch::decode(&ring[at as usize * superblock.layout.block..])?;
+        let fits = head.volume == superblock.volume
+            && head.sequence == place.sequence
+            && head.chain == place.chain;
+        fits.then_some((at, head, payload, sum))
+    })
+}

@@ -1,0 +1,380 @@
+//! The segment manager: which blocks are in use, who gets which, and when they are free again.
+//!
+//! A block is *busy* from when it is given out until a superblock is durable that does not know it
+//! any more, and *live* while the present tree or a snapshot has it. Live blocks are what the maps
+//! on the disk say; there are two, written in turn, so that the one of the newest superblock is
+//! never touched. Each map has a block of bits for each segment, and an index of their checksums
+//! whose own checksum stands in the superblock.
+
+use crate::segment::{self, Segment};
+use crate::sum::sum;
+use crate::{Error, Layout};
+use base::{Automaton, Block, Instant};
+use std::collections::BTreeSet;
+
+#[cfg(test)]
+mod tests;
+
+/// What blocks are wanted for: each purpose has an open segment of its own, so that pages stay
+/// near pages and data near data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Pages,
+    Data,
+}
+
+/// A run of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Run {
+    pub(crate) at: u64,
+    pub(crate) count: u32,
+}
+
+/// The segment manager.
+#[derive(Debug)]
+pub(crate) struct Space {
+    layout: Layout,
+    busy: Vec<u64>,
+    live: Vec<u64>,
+    /// How many blocks of each segment are not busy.
+    free: Vec<u32>,
+    free_total: u64,
+    segments: Vec<Segment>,
+    /// Segments that are not closed.
+    open: BTreeSet<usize>,
+    /// Segments whose bits changed since map 0, or map 1, was written.
+    changed: [BTreeSet<usize>; 2],
+    /// Checksums of the segments' bits as of the last map that was written.
+    sums: Vec<u64>,
+    /// No longer live, but the superblock on the disk still knows them.
+    releasing: Vec<Run>,
+    /// Where to look next, for pages and for data.
+    cursors: [u64; 2],
+}
+
+impl Space {
+    /// A volume where nothing is in use.
+    pub(crate) fn empty(layout: &Layout) -> Space {
+        let segments = layout.segments() as usize;
+        let words = segments * layout.segment as usize / 64;
+        let blocks = layout.blocks - layout.data_at;
+        let mut space = Space {
+            layout: *layout,
+            busy: vec![0; words],
+            live: vec![0; words],
+            free: vec![layout.segment as u32; segments],
+            free_total: segments as u64 * layout.segment,
+            segments: vec![Segment::default(); segments],
+            open: BTreeSet::new(),
+            changed: [(0..segments).collect(), (0..segments).collect()],
+            sums: vec![0; segments],
+            releasing: Vec::new(),
+            cursors: [0, blocks / 2 / layout.segment * layout.segment],
+        };
+        // What the last segment lacks is busy for ever.
+        for bit in blocks..segments as u64 * layout.segment {
+            space.set_busy(bit);
+        }
+        space
+    }
+
+    /// Takes in a segment's bits as they were on the disk.
+    ///
+    /// # Errors
+    /// `Damaged` if blocks are said to be in use that do not exist.
+    pub(crate) fn load(&mut self, segment: usize, bits: &[u8]) -> Result<(), Error> {
+        let words = self.layout.segment as usize / 64;
+        for (index, word) in bits.chunks_exact(8).take(words).enumerate() {
+            let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+            let place = segment * words + index;
+            if word & self.busy[place] != 0 {
+                return Err(Error::Damaged);
+            }
+            self.live[place] = word;
+            self.busy[place] |= word;
+            self.free[segment] -= word.count_ones();
+            self.free_total -= u64::from(word.count_ones());
+        }
+        self.sums[segment] = sum(&self.bits(segment));
+        Ok(())
+    }
+
+    /// After loading, map `which` is known to be right.
+    pub(crate) fn loaded(&mut self, which: usize) {
+        self.changed[which].clear();
+    }
+
+    /// Blocks that can be given out.
+    pub(crate) fn free_blocks(&self) -> u64 {
+        self.free_total
+    }
+
+    /// Blocks that become free when the next superblock is durable.
+    pub(crate) fn releasing_blocks(&self) -> u64 {
+        self.releasing.iter().map(|run| u64::from(run.count)).sum()
+    }
+
+    /// Gives out up to `want` blocks in one run.
+    pub(crate) fn allocate(&mut self, purpose: Purpose, want: u32) -> Option<Run> {
+        let cursor = self.cursors[purpose as usize];
+        let start = self.next_free(cursor).or_else(|| self.next_free(0))?;
+        let segment_end = (start / self.layout.segment + 1) * self.layout.segment;
+        let mut count = 0;
+        while count < want && start + u64::from(count) < segment_end {
+            if self.is_busy(start + u64::from(count)) {
+                break;
+            }
+            self.set_busy(start + u64::from(count));
+            count += 1;
+        }
+        self.cursors[purpose as usize] = start + u64::from(count);
+        self.tell(start, segment::Input::Open);
+        Some(Run { at: start + self.layout.data_at, count })
+    }
+
+    /// Gives out exactly so many blocks in one run.
+    pub(crate) fn allocate_exactly(&mut self, count: u32) -> Option<Run> {
+        let cursor = self.cursors[Purpose::Data as usize];
+        let start = self.find_run(cursor, count).or_else(|| self.find_run(0, count))?;
+        (start..start + u64::from(count)).for_each(|bit| self.set_busy(bit));
+        self.cursors[Purpose::Data as usize] = start + u64::from(count);
+        self.tell(start, segment::Input::Open);
+        Some(Run { at: start + self.layout.data_at, count })
+    }
+
+    /// Gives out this very block, if it is free.
+    pub(crate) fn allocate_at(&mut self, at: u64) -> bool {
+        let Some(bit) = self.bit(at) else { return false };
+        if self.is_busy(bit) {
+            return false;
+        }
+        self.set_busy(bit);
+        self.tell(bit, segment::Input::Open);
+        true
+    }
+
+    /// Blocks have become part of the tree. After a crash they may not have been given out yet.
+    ///
+    /// # Errors
+    /// `Damaged` if there are no such blocks.
+    pub(crate) fn set_live(&mut self, run: Run) -> Result<(), Error> {
+        for at in run.at..run.at + u64::from(run.count) {
+            let bit = self.bit(at).ok_or(Error::Damaged)?;
+            if !self.is_busy(bit) {
+                self.set_busy(bit);
+            }
+            self.live[(bit / 64) as usize] |= 1 << (bit % 64);
+            self.mark_changed(bit);
+        }
+        Ok(())
+    }
+
+    /// Blocks that were given out and never used are free at once.
+    pub(crate) fn give_back(&mut self, run: Run) {
+        for at in run.at..run.at + u64::from(run.count) {
+            let Some(bit) = self.bit(at) else { continue };
+            assert!(!self.is_live(bit), "what is in use is not given back");
+            self.clear_busy(bit);
+        }
+    }
+
+    /// Blocks have left the tree: the next map says so, and when its superblock is durable they
+    /// are free.
+    ///
+    /// # Errors
+    /// `Damaged` if they were not in use.
+    pub(crate) fn retire(&mut self, run: Run) -> Result<(), Error> {
+        for at in run.at..run.at + u64::from(run.count) {
+            let bit = self.bit(at).filter(|bit| self.is_live(*bit)).ok_or(Error::Damaged)?;
+            self.live[(bit / 64) as usize] &= !(1 << (bit % 64));
+            self.mark_changed(bit);
+        }
+        self.releasing.push(run);
+        Ok(())
+    }
+
+    /// The superblock is durable: what was retired before it is free.
+    pub(crate) fn release(&mut self) -> Vec<Run> {
+        let runs = std::mem::take(&mut self.releasing);
+        for run in &runs {
+            for at in run.at..run.at + u64::from(run.count) {
+                let bit = self.bit(at).expect("it was retired");
+                self.clear_busy(bit);
+            }
+        }
+        runs
+    }
+
+    /// The blocks that bring map `which` up to date, with their places; and the checksum of its
+    /// index.
+    pub(crate) fn map_writes(&mut self, which: usize) -> (Vec<(u64, Vec<Block>)>, u64) {
+        let base = self.layout.map(which as u64);
+        let mut writes: Vec<(u64, Vec<Block>)> = Vec::new();
+        for segment in std::mem::take(&mut self.changed[which]) {
+            let bits = self.bits(segment);
+            self.sums[segment] = sum(&bits);
+            let at = base + self.layout.index + segment as u64;
+            match writes.last_mut() {
+                Some((first, blocks))
+                    if *first + blocks.len() as u64 == at
+                        && blocks.len() < base::op::BLOCKS_MAX =>
+                {
+                    blocks.push(bits);
+                }
+                _ => writes.push((at, vec![bits])),
+            }
+        }
+        let index = self.index();
+        let index_sum = sum(&index);
+        for (chunk, bytes) in index.chunks(self.layout.block * base::op::BLOCKS_MAX).enumerate() {
+            let blocks = bytes.chunks(self.layout.block);
+            let blocks = blocks.map(|bytes| Block::from_bytes(bytes, self.layout.block));
+            writes.push((base + (chunk * base::op::BLOCKS_MAX) as u64, blocks.collect()));
+        }
+        (writes, index_sum)
+    }
+
+    /// The bytes of the index: the checksum of every segment's bits, in whole blocks.
+    fn index(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = self.sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        bytes.resize(self.layout.index as usize * self.layout.block, 0);
+        bytes
+    }
+
+    /// A segment's bits as they stand on the disk.
+    fn bits(&self, segment: usize) -> Block {
+        let words = self.layout.segment as usize / 64;
+        let mut block = Block::zeroed(self.layout.block);
+        let bytes = block.bytes_mut();
+        for (index, word) in self.live[segment * words..(segment + 1) * words].iter().enumerate() {
+            bytes[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        block
+    }
+
+    /// Whether a block is in use, as the next map will say.
+    pub(crate) fn is_block_live(&self, at: u64) -> bool {
+        self.bit(at).is_some_and(|bit| self.is_live(bit))
+    }
+
+    /// Which segment a block belongs to.
+    pub(crate) fn segment_of(&self, at: u64) -> usize {
+        ((at - self.layout.data_at) / self.layout.segment) as usize
+    }
+
+    /// Tells one segment something; gives what it says.
+    pub(crate) fn step_segment(&mut self, index: usize, input: segment::Input) -> Vec<segment::Output> {
+        let mut out = Vec::new();
+        self.segments[index].step(Instant(0), input, &mut out);
+        if self.segments[index].is_open() {
+            self.open.insert(index);
+        } else {
+            self.open.remove(&index);
+        }
+        out
+    }
+
+    /// Closes a segment for which a checkpoint has no writes.
+    pub(crate) fn close_unchanged(&mut self, index: usize) {
+        if self.segments[index].is_idle() {
+            self.step_segment(index, segment::Input::Close(0));
+        }
+    }
+
+    /// Segments that a checkpoint has to close.
+    pub(crate) fn open_segments(&self) -> Vec<usize> {
+        self.open.iter().copied().collect()
+    }
+
+    /// Segments by state, those that are not closed.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &'static str> {
+        self.open.iter().map(|index| self.segments[*index].state_name())
+    }
+
+    fn tell(&mut self, bit: u64, input: segment::Input) {
+        self.step_segment((bit / self.layout.segment) as usize, input);
+    }
+
+    /// Something in memory differs from the disk at this block.
+    pub(crate) fn note_change(&mut self, at: u64) {
+        let index = self.segment_of(at);
+        self.step_segment(index, segment::Input::Change);
+    }
+
+    fn mark_changed(&mut self, bit: u64) {
+        let segment = (bit / self.layout.segment) as usize;
+        for changed in &mut self.changed {
+            changed.insert(segment);
+        }
+    }
+
+    fn bit(&self, at: u64) -> Option<u64> {
+        at.checked_sub(self.layout.data_at).filter(|_| at < self.layout.blocks)
+    }
+
+    fn is_busy(&self, bit: u64) -> bool {
+        self.busy[(bit / 64) as usize] & 1 << (bit % 64) != 0
+    }
+
+    fn is_live(&self, bit: u64) -> bool {
+        self.live[(bit / 64) as usize] & 1 << (bit % 64) != 0
+    }
+
+    fn set_busy(&mut self, bit: u64) {
+        self.busy[(bit / 64) as usize] |= 1 << (bit % 64);
+        self.free[(bit / self.layout.segment) as usize] -= 1;
+        self.free_total -= 1;
+    }
+
+    fn clear_busy(&mut self, bit: u64) {
+        self.busy[(bit / 64) as usize] &= !(1 << (bit % 64));
+        self.free[(bit / self.layout.segment) as usize] += 1;
+        self.free_total += 1;
+    }
+
+    /// The first free bit at or behind one.
+    fn next_free(&self, from: u64) -> Option<u64> {
+        let mut bit = from;
+        let end = self.busy.len() as u64 * 64;
+        while bit < end {
+            if self.free[(bit / self.layout.segment) as usize] == 0 {
+                bit = (bit / self.layout.segment + 1) * self.layout.segment;
+                continue;
+            }
+            let word = !self.busy[(bit / 64) as usize] & u64::MAX << (bit % 64);
+            if word != 0 {
+                return Some(bit / 64 * 64 + u64::from(word.trailing_zeros()));
+            }
+            bit = (bit / 64 + 1) * 64;
+        }
+        None
+    }
+
+    /// The first run of `count` free bits within one segment, at or behind `from`.
+    fn find_run(&self, from: u64, count: u32) -> Option<u64> {
+        let mut at = from;
+        loop {
+            let start = self.next_free(at)?;
+            let segment = start / self.layout.segment;
+            let end = (segment + 1) * self.layout.segment;
+            if self.free[segment as usize] < count {
+                at = end;
+                continue;
+            }
+            let length = (start..end).take_while(|bit| !self.is_busy(*bit)).take(count as usize);
+            let length = length.count() as u64;
+            if length == u64::from(count) {
+                return Some(start);
+            }
+            at = start + length;
+        }
+    }
+
+    /// Asserts what always holds.
+    pub(crate) fn check(&self) {
+        let zeros: u64 = self.busy.iter().map(|word| u64::from(word.count_zeros())).sum();
+        assert_eq!(zeros, self.free_total);
+        assert!(self.live.iter().zip(&self.busy).all(|(live, busy)| live & !busy == 0));
+        self.segments.iter().for_each(Automaton::check);
+    }
+}

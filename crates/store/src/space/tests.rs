@@ -1,0 +1,66 @@
+use super::*;
+use crate::Geometry;
+
+fn layout() -> Layout {
+    Geometry { block: 512, blocks: 1000, journal: 16, segment: 64 }.layout().unwrap()
+}
+
+#[test]
+fn a_block_is_given_out_once_until_it_is_released() {
+    let layout = layout();
+    let mut space = Space::empty(&layout);
+    let all = space.free_blocks();
+    assert_eq!(all, layout.blocks - layout.data_at);
+    let mut runs = Vec::new();
+    while let Some(run) = space.allocate(Purpose::Data, 7) {
+        space.set_live(run).unwrap();
+        runs.push(run);
+    }
+    assert_eq!(space.free_blocks(), 0);
+    let mut blocks: Vec<u64> =
+        runs.iter().flat_map(|run| run.at..run.at + u64::from(run.count)).collect();
+    blocks.sort_unstable();
+    assert!(blocks.iter().copied().eq(layout.data_at..layout.blocks));
+    space.retire(runs[0]).unwrap();
+    assert_eq!((space.free_blocks(), space.allocate(Purpose::Pages, 1)), (0, None));
+    assert_eq!(space.retire(runs[0]), Err(Error::Damaged), "it is not in use any more");
+    space.release();
+    assert_eq!(space.free_blocks(), u64::from(runs[0].count));
+    assert!(space.allocate_at(runs[0].at) && !space.allocate_at(runs[0].at));
+    space.check();
+}
+
+#[test]
+fn runs_are_exact_and_within_a_segment() {
+    let mut space = Space::empty(&layout());
+    assert_eq!(space.allocate_exactly(65), None);
+    let run = space.allocate_exactly(40).unwrap();
+    let next = space.allocate_exactly(40).unwrap();
+    assert_ne!(space.segment_of(run.at), space.segment_of(next.at));
+    space.give_back(run);
+    space.give_back(next);
+    space.check();
+}
+
+#[test]
+fn what_a_map_says_can_be_loaded_again() {
+    let layout = layout();
+    let mut space = Space::empty(&layout);
+    for _ in 0..9 {
+        let run = space.allocate(Purpose::Pages, 5).unwrap();
+        space.set_live(run).unwrap();
+    }
+    let (writes, _) = space.map_writes(1);
+    let mut again = Space::empty(&layout);
+    let first = layout.map(1) + layout.index;
+    for (at, blocks) in writes.iter().filter(|(at, _)| *at >= first) {
+        for (index, block) in blocks.iter().enumerate() {
+            again.load((at - first) as usize + index, block).unwrap();
+        }
+    }
+    assert_eq!((&again.live, &again.busy), (&space.live, &space.busy));
+    assert_eq!(again.sums, space.sums);
+    // Map 1 is up to date; map 0 still has to be written.
+    assert_eq!(space.map_writes(1).0.len(), 1, "only the index");
+    assert!(space.map_writes(0).0.len() > 1);
+}

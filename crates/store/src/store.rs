@@ -1,0 +1,431 @@
+//! The store: all managers of one volume, composed.
+//!
+//! Who uses it in the same thread calls its methods and routes what comes out; the states that
+//! wait for the disk are those of the machines it is made of.
+
+use crate::cache::Map;
+use crate::checkpoint::{self, Checkpoint};
+use crate::journal::{self, Journal};
+use crate::present::Present;
+use crate::reader::{Missing, Reader, Want};
+use crate::recovery::Recovery;
+use crate::snapshots::Snapshots;
+use crate::space::Space as Segments;
+use crate::{
+    Error, Extent, Io, IoDone, IoId, Layout, SnapshotId, Superblock, Ticket, View,
+};
+use base::{Automaton, Instant, Time};
+use slab::Slab;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+mod checkpointing;
+mod committing;
+mod fetching;
+mod recovering;
+mod snapshotting;
+#[cfg(test)]
+mod tests;
+
+/// How a volume is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Most blocks in memory, unless more are changed or needed at once.
+    pub cache: usize,
+    /// Most blocks in memory that the disk does not have yet.
+    pub dirty: usize,
+    /// How long a change may wait for a checkpoint.
+    pub interval: Duration,
+    /// Change nothing; what the journal has is applied in memory only.
+    pub read_only: bool,
+    /// Open the volume although the disk has lost acknowledged transactions.
+    pub accept_loss: bool,
+}
+
+impl Config {
+    /// For so many bytes of memory.
+    pub fn for_memory(bytes: usize, layout: &Layout) -> Config {
+        let cache = (bytes / layout.block).max(64);
+        let interval = Duration::from_secs(30);
+        Config { cache, dirty: cache / 2, interval, read_only: false, accept_loss: false }
+    }
+}
+
+/// What can happen to a store.
+#[derive(Debug)]
+pub enum Input {
+    /// An operation on the disk ended.
+    Done(IoId, IoDone),
+    /// Bring what a plan needs; [`Output::Fetched`] follows.
+    Fetch(Ticket, Missing),
+    /// Tell when everything committed so far is durable; [`Output::Committed`] follows.
+    Sync(Ticket),
+    /// Keep the present state under a name; [`Output::Committed`] follows.
+    Snapshot(Ticket, Vec<u8>, Time),
+    /// Give a snapshot up; [`Output::Committed`] follows.
+    DropSnapshot(Ticket, Vec<u8>),
+    /// Make everything durable and accept no more; [`Output::Closed`] follows.
+    Close(Ticket),
+    /// A turn ends, or time has passed.
+    Tick,
+}
+
+/// What a store can ask for, and say.
+#[derive(Clone, Debug)]
+pub enum Output {
+    /// An operation on the disk.
+    Io(Io),
+    /// The volume can be used; or why not.
+    Opened(Result<(), Error>),
+    /// What a plan needed is there, or cannot be had: plan again.
+    Fetched(Ticket, Result<(), Error>),
+    /// It is durable; after an error nobody knows until the volume is opened again.
+    Committed(Ticket, Result<(), Error>),
+    /// The blocks are on the disk, to be attached.
+    Placed(Ticket, Result<Vec<Extent>, Error>),
+    /// The volume is as it will be found.
+    Closed(Ticket, Result<(), Error>),
+}
+
+/// Why a commit changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// This has to be fetched; then plan again.
+    Missing(Missing),
+    /// It cannot be done.
+    Failed(Error),
+}
+
+/// How full a volume is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Size of a block, bytes.
+    pub block: usize,
+    /// Blocks for pages and data.
+    pub blocks: u64,
+    /// Those that can be given out now.
+    pub blocks_free: u64,
+}
+
+/// How much of everything there is, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Blocks in memory, and their limit.
+    pub cache: (usize, usize),
+    /// Blocks that the disk does not have yet, and their limit.
+    pub dirty: (usize, usize),
+    /// Blocks of the journal ring in use, and all.
+    pub journal: (u64, u64),
+    /// Operations on the disk under way.
+    pub operations: usize,
+    /// Those who wait for pages, or for room.
+    pub waiting: usize,
+    /// Each machine's kind and state.
+    pub machines: Vec<(&'static str, &'static str)>,
+}
+
+/// What a store does altogether.
+#[derive(Debug)]
+enum Phase {
+    /// Reads the volume.
+    Recovering(Box<Recovery>),
+    /// Works.
+    Open,
+    /// Writes its last checkpoint; who wants to know.
+    Closing(Ticket),
+    /// Has ended, or could not begin.
+    Over(Error),
+}
+
+/// An operation on the disk under way, and whose it is.
+#[derive(Debug)]
+enum Job {
+    Fetch(fetching::Reading),
+    Recovery,
+    JournalFlush,
+    JournalWrite,
+    /// Blocks of a segment: which, from where, how many.
+    Segment(usize, u64, usize),
+    Map,
+    CheckpointFlush,
+    Superblock,
+    /// Part of what is being placed.
+    Place(usize),
+}
+
+/// The store of one volume.
+#[derive(Debug)]
+pub struct Store {
+    config: Config,
+    superblock: Superblock,
+    phase: Phase,
+    present: Present,
+    journal: Journal,
+    checkpoint: Checkpoint,
+    /// What the checkpoint under way will say.
+    sealing: Option<checkpointing::Sealing>,
+    snapshots: Snapshots,
+    snapshotting: snapshotting::Snapshotting,
+    jobs: Slab<Job>,
+    fetching: fetching::Fetching,
+    placing: Slab<committing::Placing>,
+    /// Records to be applied again.
+    replay: VecDeque<(u64, journal::record::Record)>,
+    /// When the first change came that no checkpoint has.
+    changed_since: Option<Instant>,
+    /// A write or a flush failed: nothing is written any more.
+    broken: bool,
+}
+
+impl Store {
+    /// Opens the volume that begins with `head`, its first [`crate::HEAD_BYTES`]. It can be used
+    /// after [`Output::Opened`].
+    ///
+    /// # Errors
+    /// `NotAVolume`, or `Damaged` if no superblock is valid.
+    pub fn open(
+        head: &[u8],
+        config: Config,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<Store, Error> {
+        let superblock = Superblock::newest(head)?;
+        let layout = superblock.layout;
+        let mut cache = crate::cache::Cache::new(config.cache, layout.block);
+        let tree = if superblock.root.at == 0 {
+            crate::btree::Tree::empty(&mut cache)
+        } else {
+            crate::btree::Tree::at(superblock.root)
+        };
+        let epoch = superblock.epoch + 1;
+        let space = Segments::empty(&layout);
+        let tail = superblock.tail;
+        let recovery = Recovery::new(superblock.clone(), config.accept_loss);
+        let mut store = Store {
+            config,
+            phase: Phase::Recovering(Box::new(recovery)),
+            present: Present { layout, cache, tree, space, epoch },
+            journal: Journal::new(&layout, superblock.volume, epoch, tail.block, tail),
+            superblock,
+            checkpoint: Checkpoint::default(),
+            sealing: None,
+            snapshots: Snapshots::default(),
+            snapshotting: snapshotting::Snapshotting::default(),
+            jobs: Slab::new(),
+            fetching: fetching::Fetching::default(),
+            placing: Slab::new(),
+            replay: VecDeque::new(),
+            changed_since: None,
+            broken: false,
+        };
+        store.begin_recovery(now, out);
+        Ok(store)
+    }
+
+    /// Where everything is, and how large things may be.
+    pub fn layout(&self) -> &Layout {
+        &self.present.layout
+    }
+
+    /// The superblock of the newest checkpoint.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// Looks at a state of the volume.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such snapshot (any more).
+    #[inline]
+    pub fn reader(&self, view: View) -> Result<Reader<'_>, Error> {
+        let root = match view {
+            View::Present => self.present.tree.root,
+            View::Snapshot(id) => self.snapshots.get(id).ok_or(Error::NotFound)?.root,
+        };
+        Ok(Reader { cache: &self.present.cache, root, layout: &self.present.layout })
+    }
+
+    /// How full the volume is. What was freed counts from the next checkpoint on.
+    pub fn space(&self) -> Space {
+        let layout = &self.present.layout;
+        let space = &self.present.space;
+        let waiting = self.present.cache.dirty_pages() as u64 + layout.reserve();
+        let free = space.free_blocks() + space.releasing_blocks();
+        Space {
+            block: layout.block,
+            blocks: layout.blocks - layout.data_at,
+            blocks_free: free.saturating_sub(waiting),
+        }
+    }
+
+    /// How much of everything there is.
+    pub fn counts(&self) -> Counts {
+        let cache = &self.present.cache;
+        let mut machines = vec![
+            ("journal", self.journal.state_name()),
+            ("checkpoint", self.checkpoint.state_name()),
+        ];
+        if let Phase::Recovering(recovery) = &self.phase {
+            machines.push(("recovery", recovery.state_name()));
+        }
+        machines.extend(self.present.space.states().map(|state| ("segment", state)));
+        Counts {
+            cache: (cache.len(), cache.capacity()),
+            dirty: (cache.unwritten(), self.config.dirty),
+            journal: self.journal.fill(),
+            operations: self.jobs.len(),
+            waiting: self.fetching.waiting(),
+            machines,
+        }
+    }
+
+    /// Whether a write or a flush failed, so that nothing is written any more.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// An operation on the disk ended.
+    ///
+    /// # Panics
+    /// If no such operation is under way.
+    pub fn done(&mut self, now: Instant, io: IoId, done: IoDone, out: &mut Vec<Output>) {
+        self.unpin();
+        let job = self.jobs.remove(io.0 as usize);
+        match (job, done) {
+            (Job::Fetch(reading), IoDone::Read(result)) => {
+                self.fetched(now, reading, result.ok(), out);
+            }
+            (Job::Recovery, IoDone::Read(result)) => self.recovery_read(now, result.ok(), out),
+            (Job::JournalFlush, IoDone::Flushed(result)) => {
+                self.written(now, result.is_ok(), journal::Input::Flushed, out);
+            }
+            (Job::JournalWrite, IoDone::Written(result)) => {
+                self.written(now, result.is_ok(), journal::Input::Written, out);
+            }
+            (Job::Segment(segment, at, count), IoDone::Written(result)) => {
+                self.segment_written(now, (segment, at, count), result.is_ok(), out);
+            }
+            (Job::Map, IoDone::Written(result)) => {
+                self.step_checkpoint(now, result.is_ok(), checkpoint::Input::Written, out);
+            }
+            (Job::CheckpointFlush, IoDone::Flushed(result)) => {
+                self.step_checkpoint(now, result.is_ok(), checkpoint::Input::Flushed, out);
+            }
+            (Job::Superblock, IoDone::Written(result)) => {
+                self.step_checkpoint(now, result.is_ok(), checkpoint::Input::Sealed, out);
+            }
+            (Job::Place(place), IoDone::Written(result)) => self.placed(place, result, out),
+            // Every operation completes with its own shape.
+            (job, done) => unreachable!("{done:?} for {job:?}"),
+        }
+    }
+
+    /// Begins what is due: to be called at the end of every turn, and when [`Store::deadline`]
+    /// has passed.
+    pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.unpin();
+        if !matches!(self.phase, Phase::Open | Phase::Closing(_)) {
+            return;
+        }
+        self.step_snapshots(now, out);
+        self.step_journal(now, journal::Input::Tick, out);
+        self.begin_checkpoint(now, out);
+        self.end_closing(out);
+        self.present.cache.evict();
+    }
+
+    /// When [`Store::tick`] has to be called if nothing else happens.
+    pub fn deadline(&self) -> Option<Instant> {
+        if self.broken || !matches!(self.phase, Phase::Open | Phase::Closing(_)) {
+            return None;
+        }
+        if self.checkpoint.is_idle() && self.wants_checkpoint(Instant(0)) || self.has_steps() {
+            return Some(Instant(0));
+        }
+        let idle = self.checkpoint.is_idle() && !self.config.read_only;
+        let timed = self.changed_since.filter(|_| idle).map(|at| at + self.config.interval);
+        self.journal.deadline().into_iter().chain(timed).min()
+    }
+
+    /// Makes everything durable and accepts no more changes.
+    pub fn close(&mut self, now: Instant, ticket: Ticket, out: &mut Vec<Output>) {
+        match self.phase {
+            Phase::Open => {
+                self.phase = Phase::Closing(ticket);
+                self.tick(now, out);
+            }
+            Phase::Recovering(_) => {
+                self.phase = Phase::Over(Error::ReadOnly);
+                out.push(Output::Closed(ticket, Ok(())));
+            }
+            Phase::Closing(_) | Phase::Over(_) => {
+                out.push(Output::Closed(ticket, Err(Error::ReadOnly)));
+            }
+        }
+    }
+
+    /// Says that the volume is closed, when all is written.
+    fn end_closing(&mut self, out: &mut Vec<Output>) {
+        let Phase::Closing(ticket) = self.phase else { return };
+        let rest = self.present.cache.dirty() + self.present.tree.freed.len();
+        let quiet = self.checkpoint.is_idle() && self.journal.is_quiet();
+        let written = self.config.read_only || (rest == 0 && self.changed_since.is_none());
+        if self.broken || (quiet && written) {
+            let result = if self.broken { Err(Error::DiskFailed) } else { Ok(()) };
+            self.phase = Phase::Over(Error::ReadOnly);
+            out.push(Output::Closed(ticket, result));
+        }
+    }
+
+    /// Nothing is written any more: nobody knows what is on the disk.
+    fn fail(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if std::mem::replace(&mut self.broken, true) {
+            return;
+        }
+        self.step_journal(now, journal::Input::Failed, out);
+        self.step_checkpoint(now, true, checkpoint::Input::Failed, out);
+        self.refuse_room(out);
+        self.refuse_snapshots(out);
+        self.run_own(out);
+        self.end_closing(out);
+    }
+
+    fn submit(&mut self, job: Job, io: impl FnOnce(IoId) -> Io, out: &mut Vec<Output>) {
+        let id = u32::try_from(self.jobs.insert(job)).expect("few operations are under way");
+        out.push(Output::Io(io(IoId(id))));
+    }
+}
+
+impl Automaton for Store {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Done(io, done) => self.done(now, io, done, out),
+            Input::Fetch(ticket, missing) => self.fetch(now, ticket, missing, out),
+            Input::Sync(ticket) => self.sync(now, ticket, out),
+            Input::Snapshot(ticket, name, date) => self.snapshot(now, ticket, &name, date, out),
+            Input::DropSnapshot(ticket, name) => self.drop_snapshot(now, ticket, &name, out),
+            Input::Close(ticket) => self.close(now, ticket, out),
+            Input::Tick => self.tick(now, out),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Store::deadline(self)
+    }
+
+    fn check(&self) {
+        self.present.cache.check();
+        self.present.space.check();
+        self.journal.check();
+        self.checkpoint.check();
+    }
+}
+
+/// Tickets of the store's own.
+pub(crate) const OWN: u64 = 1 << 63;
+
+/// A snapshot as its users see it: name, id, date.
+pub type SnapshotEntry<'a> = (&'a [u8], SnapshotId, Time);

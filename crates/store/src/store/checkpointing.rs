@@ -1,0 +1,175 @@
+//! Makes checkpoints.
+
+use super::{Job, OWN, Output, Phase, Store};
+use crate::checkpoint::{self, freeze};
+use crate::journal;
+use crate::reader::Missing;
+use crate::segment;
+use crate::{Io, SnapshotId, Superblock, Ticket};
+use base::{Automaton, Instant};
+
+/// The ticket under which pages are fetched before a freeze.
+pub(super) const PREPARE: Ticket = Ticket(OWN | 1);
+
+/// A checkpoint under way.
+#[derive(Debug)]
+pub(super) struct Sealing {
+    superblock: Superblock,
+    /// What the journal had written when everything was fixed.
+    journal: u64,
+}
+
+impl Store {
+    /// Whether a checkpoint should begin.
+    pub(super) fn wants_checkpoint(&self, now: Instant) -> bool {
+        if self.config.read_only || self.broken || self.snapshotting.is_coming() {
+            return false;
+        }
+        let cache = &self.present.cache;
+        let (used, ring) = self.journal.fill();
+        let late = self.changed_since.is_some_and(|at| at + self.config.interval <= now);
+        let closing = matches!(self.phase, Phase::Closing(_)) && self.changed_since.is_some();
+        used > ring / 2
+            || cache.dirty() > self.config.dirty / 2
+            || !self.fetching.room.is_empty()
+            || self.snapshotting.is_asked()
+            || closing
+            || late
+    }
+
+    pub(super) fn begin_checkpoint(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if self.checkpoint.is_idle() && self.wants_checkpoint(now) {
+            self.step_checkpoint(now, true, checkpoint::Input::Begin, out);
+        }
+    }
+
+    /// Tells the checkpoint something, and does what it says.
+    pub(super) fn step_checkpoint(
+        &mut self,
+        now: Instant,
+        well: bool,
+        input: checkpoint::Input,
+        out: &mut Vec<Output>,
+    ) {
+        if !well {
+            return self.fail(now, out);
+        }
+        let mut said = Vec::new();
+        self.checkpoint.step(now, input, &mut said);
+        for output in said {
+            match output {
+                checkpoint::Output::Prepare => self.prepare(now, out),
+                checkpoint::Output::Freeze => self.freeze(now, out),
+                checkpoint::Output::Flush => {
+                    self.submit(Job::CheckpointFlush, |id| Io::Flush { id }, out);
+                }
+                checkpoint::Output::Seal => self.seal(out),
+                checkpoint::Output::Release => self.release(now, out),
+            }
+        }
+    }
+
+    /// Brings the pages into memory that freezing will change.
+    pub(super) fn prepare(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let mut missing = Missing(Vec::new());
+        for key in freeze::keys(&self.snapshots, &self.present) {
+            let (cache, root) = (&self.present.cache, self.present.tree.root);
+            missing.0.extend(crate::btree::clean_pages(cache, root, &key).err());
+        }
+        if missing.0.is_empty() {
+            self.step_checkpoint(now, true, checkpoint::Input::Prepared, out);
+        } else {
+            self.fetch(now, PREPARE, missing, out);
+            self.run_own(out);
+        }
+    }
+
+    /// Fixes what is to be written, and writes it.
+    fn freeze(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.step_journal(now, journal::Input::Seal(self.present.epoch + 1), out);
+        let (tail, written) = (self.journal.head(), self.journal.written());
+        let map = 1 - self.superblock.map;
+        let epoch = self.present.epoch;
+        let frozen = freeze::freeze(&mut self.present, &self.snapshots, map as usize);
+        let Ok(frozen) = frozen else { return self.fail(now, out) };
+        let (root, index_sum) = (frozen.root, frozen.index_sum);
+        let superblock =
+            Superblock { epoch, map, index_sum, root, tail, ..self.superblock.clone() };
+        self.sealing = Some(Sealing { superblock, journal: written });
+        self.changed_since = None;
+        self.snapshotting.frozen(SnapshotId(epoch), &mut self.snapshots);
+        let writes = self.write_frozen(frozen, out);
+        self.step_checkpoint(now, true, checkpoint::Input::Frozen(writes), out);
+    }
+
+    /// Begins the writes; gives how many segments are to be closed and other writes to be done.
+    fn write_frozen(&mut self, frozen: freeze::Frozen, out: &mut Vec<Output>) -> u32 {
+        let mut waits = 0;
+        for (segment, runs) in frozen.segments {
+            let count = u32::try_from(runs.len()).expect("segments are small");
+            self.present.space.step_segment(segment, segment::Input::Close(count));
+            waits += 1;
+            for (at, blocks) in runs {
+                let job = Job::Segment(segment, at, blocks.len());
+                self.submit(job, |id| Io::Write { id, at, blocks, durable: false }, out);
+            }
+        }
+        // The others are open, but nothing in them was changed.
+        for segment in self.present.space.open_segments() {
+            self.present.space.close_unchanged(segment);
+        }
+        for (at, blocks) in frozen.map {
+            waits += 1;
+            self.submit(Job::Map, |id| Io::Write { id, at, blocks, durable: false }, out);
+        }
+        waits
+    }
+
+    /// Blocks of a segment have been written.
+    pub(super) fn segment_written(
+        &mut self,
+        now: Instant,
+        (segment, at, count): (usize, u64, usize),
+        well: bool,
+        out: &mut Vec<Output>,
+    ) {
+        let input = if well { segment::Input::Written } else { segment::Input::Failed };
+        if well {
+            self.present.cache.written(at, count);
+        }
+        for said in self.present.space.step_segment(segment, input) {
+            match said {
+                segment::Output::Closed => {
+                    self.step_checkpoint(now, true, checkpoint::Input::Written, out);
+                }
+                segment::Output::Broken => self.fail(now, out),
+                segment::Output::Flush => unreachable!("its writes are under way"),
+            }
+        }
+    }
+
+    fn seal(&mut self, out: &mut Vec<Output>) {
+        let superblock = &self.sealing.as_ref().expect("it was frozen").superblock;
+        let (at, blocks) = (superblock.at(), vec![superblock.encode()]);
+        self.submit(Job::Superblock, |id| Io::Write { id, at, blocks, durable: true }, out);
+    }
+
+    /// The checkpoint is durable.
+    fn release(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let Sealing { superblock, journal } = self.sealing.take().expect("it was frozen");
+        self.superblock = superblock;
+        self.journal.release(journal);
+        for run in self.present.space.release() {
+            for at in run.at..run.at + u64::from(run.count) {
+                self.present.cache.forget(at);
+                self.void(at, out);
+            }
+        }
+        self.present.cache.evict();
+        self.snapshotting.wake();
+        self.step_snapshots(now, out);
+        self.give_room(out);
+        self.run_own(out);
+        self.end_closing(out);
+    }
+}

@@ -1,0 +1,251 @@
+//! Commits transactions.
+
+use super::{Job, Output, Phase, Refusal, Store};
+use crate::journal::{self, record};
+use crate::present::Cost;
+use crate::reader::{Missing, Want};
+use crate::space::{Purpose, Run};
+use crate::sum::sum;
+use crate::{Block, Change, Durability, Error, Extent, Io, Ticket, snapshots};
+use base::{Automaton, Instant, op::BLOCKS_MAX};
+
+/// Blocks that even deletions leave free, for the pages that a checkpoint changes itself.
+const FLOOR: u64 = 8;
+
+/// Data on its way to fresh blocks.
+#[derive(Debug)]
+pub(super) struct Placing {
+    ticket: Ticket,
+    left: usize,
+    extents: Vec<Extent>,
+    blocks: Vec<Block>,
+    failed: bool,
+}
+
+impl Store {
+    /// Applies all changes, or none. Visible to readers at once; [`Output::Committed`] follows
+    /// when it is durable, if that was asked for.
+    ///
+    /// # Errors
+    /// `Missing`: fetch that and plan again. `Failed`: with `NoSpace`, `TooLarge`, `ReadOnly`,
+    /// `DiskFailed`. Nothing was changed then.
+    pub fn commit(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        changes: &[Change],
+        durability: Durability,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        self.expect_writable().map_err(Refusal::Failed)?;
+        let size = self.expect_fair(changes).map_err(Refusal::Failed)?;
+        let cost = self.present.plan(changes).map_err(Refusal::Missing)?;
+        self.expect_room(changes, size, cost)?;
+        let mut grants = match self.present.grant(changes) {
+            Ok(grants) => grants,
+            Err(_) => return Err(self.no_space()),
+        };
+        self.present.apply(changes, &mut grants).expect("it was planned");
+        self.changed_since.get_or_insert(now);
+        let record = record::encode(&grants.used, changes);
+        let waiter = (durability == Durability::Durable).then_some(ticket);
+        let flush = changes.iter().any(|change| matches!(change, Change::Attach { .. }));
+        self.step_journal(now, journal::Input::Append { record, waiter, flush }, out);
+        Ok(())
+    }
+
+    /// Tells when everything committed so far is durable.
+    pub fn sync(&mut self, now: Instant, ticket: Ticket, out: &mut Vec<Output>) {
+        self.step_journal(now, journal::Input::Sync(ticket), out);
+    }
+
+    /// Writes data to fresh blocks, to be attached by a commit; [`Output::Placed`] follows.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn place(
+        &mut self,
+        _now: Instant,
+        ticket: Ticket,
+        blocks: Vec<Block>,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
+        self.expect_writable().map_err(Refusal::Failed)?;
+        let layout = self.present.layout;
+        let pages = self.present.cache.dirty_pages() as u64;
+        let needed = blocks.len() as u64 + pages + layout.reserve() + FLOOR;
+        if self.present.space.free_blocks() < needed {
+            return Err(self.no_space());
+        }
+        let place = self.placing.vacant_key();
+        let (mut extents, mut rest) = (Vec::new(), &blocks[..]);
+        while !rest.is_empty() {
+            let want = rest.len().min(BLOCKS_MAX) as u32;
+            let run = self.present.space.allocate(Purpose::Data, want).expect("there is room");
+            let (now, later) = rest.split_at(run.count as usize);
+            rest = later;
+            let sums = now.iter().map(|block| sum(block)).collect();
+            extents.push(Extent { at: run.at, birth: self.present.epoch, sums });
+            let (at, blocks) = (run.at, now.to_vec());
+            let io = |id| Io::Write { id, at, blocks, durable: false };
+            self.submit(Job::Place(place), io, out);
+        }
+        let left = extents.len();
+        self.placing.insert(Placing { ticket, left, extents, blocks, failed: false });
+        Ok(())
+    }
+
+    /// Part of what is placed has been written.
+    pub(super) fn placed(
+        &mut self,
+        place: usize,
+        result: Result<(), base::Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let placing = &mut self.placing[place];
+        placing.left -= 1;
+        placing.failed |= result.is_err();
+        if placing.left > 0 {
+            return;
+        }
+        let Placing { ticket, extents, blocks, failed, .. } = self.placing.remove(place);
+        if failed {
+            // The blocks hold nobody's data, so only this request is lost.
+            self.abandon(extents);
+            return out.push(Output::Placed(ticket, Err(Error::DiskFailed)));
+        }
+        let places =
+            extents.iter().flat_map(|extent| extent.at..extent.at + extent.sums.len() as u64);
+        for (at, block) in places.zip(blocks) {
+            self.present.cache.forget(at);
+            self.present.cache.add_clean(at, block);
+        }
+        self.present.cache.evict();
+        out.push(Output::Placed(ticket, Ok(extents)));
+    }
+
+    /// Gives blocks back that were placed and will not be attached.
+    pub fn abandon(&mut self, extents: Vec<Extent>) {
+        for Extent { at, sums, .. } in extents {
+            let count = u32::try_from(sums.len()).expect("extents are small");
+            (at..at + u64::from(count)).for_each(|at| self.present.cache.forget(at));
+            self.present.space.give_back(Run { at, count });
+        }
+    }
+
+    pub(super) fn expect_writable(&self) -> Result<(), Error> {
+        match self.phase {
+            _ if self.broken => Err(Error::DiskFailed),
+            Phase::Open if !self.config.read_only => Ok(()),
+            Phase::Open | Phase::Closing(_) | Phase::Recovering(_) => Err(Error::ReadOnly),
+            Phase::Over(error) => Err(error),
+        }
+    }
+
+    /// Whether everything is of a size that the volume takes; and how long the record will be.
+    fn expect_fair(&self, changes: &[Change]) -> Result<usize, Error> {
+        let layout = &self.present.layout;
+        let block = layout.block as u64;
+        let fair = changes.iter().all(|change| match change {
+            Change::Put { key, value, .. } => {
+                key.len() <= layout.key_max() && value.len() <= layout.value_max()
+            }
+            Change::Delete { key, .. } => key.len() <= layout.key_max(),
+            Change::Write { offset, data, .. } => {
+                offset.checked_add(data.len() as u64).is_some_and(|end| end < 1 << 63)
+            }
+            Change::Attach { offset, .. } => offset % block == 0 && *offset < 1 << 62,
+            Change::Cut { .. } | Change::Free { .. } => true,
+        });
+        // At worst every block of a write is a run of its own.
+        let runs = |change: &Change| match change {
+            Change::Write { data, .. } => 12 * (data.len() / layout.block + 2),
+            Change::Put { .. } | Change::Cut { .. } => 24,
+            Change::Delete { .. } | Change::Attach { .. } | Change::Free { .. } => 12,
+        };
+        let size = record::size(changes) + changes.iter().map(runs).sum::<usize>();
+        if fair && size <= layout.transaction_max() { Ok(size) } else { Err(Error::TooLarge) }
+    }
+
+    /// Whether there is room in the journal, in memory, and on the disk.
+    fn expect_room(&self, changes: &[Change], size: usize, cost: Cost) -> Result<(), Refusal> {
+        let cache = &self.present.cache;
+        let more = usize::try_from(cost.pages + cost.data).unwrap_or(usize::MAX);
+        let full = cache.unwritten().saturating_add(more) > self.config.dirty;
+        if !self.journal.has_room(size) || (full && cache.unwritten() > 0) {
+            return Err(Refusal::Missing(Missing::from(Want::Room)));
+        }
+        let shrinks = |change: &Change| {
+            matches!(change, Change::Delete { .. } | Change::Cut { .. } | Change::Free { .. })
+        };
+        let reserve = if changes.iter().any(shrinks) { 0 } else { self.present.layout.reserve() };
+        let pages = cache.dirty_pages() as u64 + cost.pages;
+        let needed = pages + cost.data + reserve + FLOOR + self.dead_pages(cost.pages);
+        if self.present.space.free_blocks() < needed { Err(self.no_space()) } else { Ok(()) }
+    }
+
+    /// Pages that writing down what snapshots still have may take.
+    fn dead_pages(&self, more: u64) -> u64 {
+        if self.snapshots.newest().is_none() {
+            return 0;
+        }
+        let runs = self.present.tree.freed.len() as u64 + more;
+        let entry = snapshots::chunk_max(&self.present.layout) as u64;
+        8 + runs.div_ceil(entry)
+    }
+
+    /// The disk is full; but perhaps not any more after a checkpoint.
+    fn no_space(&self) -> Refusal {
+        let space = &self.present.space;
+        let hope = space.releasing_blocks() > 0
+            || !self.present.tree.freed.is_empty()
+            || !self.checkpoint.is_idle();
+        if hope {
+            Refusal::Missing(Missing::from(Want::Room))
+        } else {
+            Refusal::Failed(Error::NoSpace)
+        }
+    }
+
+    /// Tells the journal something, and does what it says.
+    pub(super) fn step_journal(
+        &mut self,
+        now: Instant,
+        input: journal::Input,
+        out: &mut Vec<Output>,
+    ) {
+        let mut said = Vec::new();
+        self.journal.step(now, input, &mut said);
+        for output in said {
+            match output {
+                journal::Output::Flush => {
+                    self.submit(Job::JournalFlush, |id| Io::Flush { id }, out);
+                }
+                journal::Output::Write(at, blocks) => {
+                    let at = self.present.layout.journal_at + at;
+                    let io = |id| Io::Write { id, at, blocks, durable: true };
+                    self.submit(Job::JournalWrite, io, out);
+                }
+                journal::Output::Durable(ticket) => out.push(Output::Committed(ticket, Ok(()))),
+                journal::Output::Unknown(ticket) => {
+                    out.push(Output::Committed(ticket, Err(Error::DiskFailed)));
+                }
+            }
+        }
+    }
+
+    /// Something of the journal's was done, or has failed.
+    pub(super) fn written(
+        &mut self,
+        now: Instant,
+        well: bool,
+        input: journal::Input,
+        out: &mut Vec<Output>,
+    ) {
+        if well {
+            self.step_journal(now, input, out);
+        } else {
+            self.fail(now, out);
+        }
+    }
+}

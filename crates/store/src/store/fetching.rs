@@ -1,0 +1,257 @@
+//! Brings into memory what plans need.
+
+use super::{Job, Map, Missing, Output, Store, Want};
+use crate::page;
+use crate::sum::sum;
+use crate::{Error, Io, Ticket};
+use base::{Block, Instant};
+use std::collections::BTreeMap;
+use std::mem;
+
+/// Most blocks of one read.
+const READ_MAX: usize = 128;
+
+/// Who waits for what.
+#[derive(Debug, Default)]
+pub(super) struct Fetching {
+    waiters: BTreeMap<Ticket, Waiter>,
+    /// Blocks being read, and who waits for them.
+    reading: Map<u64, Vec<Ticket>>,
+    /// Who waits for a checkpoint to make room.
+    pub(super) room: Vec<Ticket>,
+    /// Pages that stay in memory for somebody who fetches one after the other.
+    pinned: BTreeMap<Ticket, Vec<u64>>,
+    /// Who was answered since the last input, and may fetch more.
+    answered: Vec<Ticket>,
+}
+
+/// Somebody who waits.
+#[derive(Debug, Default)]
+struct Waiter {
+    left: usize,
+    error: Option<Error>,
+}
+
+/// Blocks being read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    at: u64,
+    wants: Vec<Want>,
+    /// It is the second try.
+    again: bool,
+}
+
+impl Fetching {
+    pub(super) fn waiting(&self) -> usize {
+        self.waiters.len()
+    }
+}
+
+/// Which block a want is about.
+fn block_of(want: &Want) -> Option<u64> {
+    match want {
+        Want::Page { ptr, .. } => ptr.frame().is_none().then_some(ptr.at),
+        Want::Data { at, .. } => Some(*at),
+        Want::Room => None,
+    }
+}
+
+impl Store {
+    /// Brings what a plan needs; exactly one [`Output::Fetched`] follows. Until its next input the
+    /// store keeps in memory what was fetched for this ticket, however often it fetches.
+    pub fn fetch(
+        &mut self,
+        _now: Instant,
+        ticket: Ticket,
+        missing: Missing,
+        out: &mut Vec<Output>,
+    ) {
+        let mut waiter = Waiter::default();
+        if missing.0.contains(&Want::Room) {
+            if self.broken {
+                return self.answer(ticket, Err(Error::DiskFailed), out);
+            }
+            waiter.left += 1;
+            self.fetching.room.push(ticket);
+        }
+        let wanted = self.to_read(&missing, ticket, &mut waiter);
+        if waiter.left == 0 {
+            return self.answer(ticket, Ok(()), out);
+        }
+        self.fetching.waiters.insert(ticket, waiter);
+        self.read(wanted, out);
+    }
+
+    /// Reads ahead: as fetch, but nobody waits.
+    pub fn prefetch(&mut self, missing: Missing, out: &mut Vec<Output>) {
+        let mut wanted = Vec::new();
+        for want in missing.0 {
+            let Some(at) = block_of(&want) else { continue };
+            if !self.present.cache.has(at) && !self.fetching.reading.contains_key(&at) {
+                self.fetching.reading.insert(at, Vec::new());
+                wanted.push((at, want));
+            }
+        }
+        self.read(wanted, out);
+    }
+
+    /// What of this is neither here nor on its way.
+    fn to_read(&mut self, missing: &Missing, ticket: Ticket, waiter: &mut Waiter) -> Vec<(u64, Want)> {
+        let mut wanted = Vec::new();
+        for want in &missing.0 {
+            let Some(at) = block_of(want).filter(|at| !self.present.cache.has(*at)) else {
+                continue;
+            };
+            match self.fetching.reading.get_mut(&at) {
+                Some(tickets) if tickets.contains(&ticket) => {}
+                Some(tickets) => {
+                    tickets.push(ticket);
+                    waiter.left += 1;
+                }
+                None => {
+                    self.fetching.reading.insert(at, vec![ticket]);
+                    waiter.left += 1;
+                    wanted.push((at, *want));
+                }
+            }
+        }
+        wanted
+    }
+
+    /// Reads blocks, neighbours together.
+    fn read(&mut self, mut wanted: Vec<(u64, Want)>, out: &mut Vec<Output>) {
+        wanted.sort_unstable_by_key(|(at, _)| *at);
+        let mut start = 0;
+        while start < wanted.len() {
+            let at = wanted[start].0;
+            let run = wanted[start..].iter().zip(at..).take(READ_MAX);
+            let run = run.take_while(|((found, _), expected)| found == expected).count();
+            let wants = wanted[start..start + run].iter().map(|(_, want)| *want).collect();
+            self.read_run(Reading { at, wants, again: false }, out);
+            start += run;
+        }
+    }
+
+    fn read_run(&mut self, reading: Reading, out: &mut Vec<Output>) {
+        let (at, count) = (reading.at, reading.wants.len() as u32);
+        if at + u64::from(count) > self.present.layout.blocks {
+            // A pointer that leads out of the volume: only a damaged page has one.
+            for at in at..at + u64::from(count) {
+                self.finish(at, Err(Error::Damaged), out);
+            }
+            return;
+        }
+        self.submit(Job::Fetch(reading), |id| Io::Read { id, at, count }, out);
+    }
+
+    /// A read has ended. What is wrong is read once more, each block by itself.
+    pub(super) fn fetched(
+        &mut self,
+        _now: Instant,
+        reading: Reading,
+        blocks: Option<Vec<Block>>,
+        out: &mut Vec<Output>,
+    ) {
+        let mut blocks = blocks.into_iter().flatten();
+        for (at, want) in (reading.at..).zip(reading.wants) {
+            let block = blocks.next();
+            let failed = if block.is_some() { Error::Damaged } else { Error::DiskFailed };
+            match block.filter(|block| is_right(block, &want)) {
+                Some(block) => {
+                    if self.fetching.reading.contains_key(&at) {
+                        self.present.cache.add_clean(at, block);
+                    }
+                    self.finish(at, Ok(()), out);
+                }
+                None if reading.again => self.finish(at, Err(failed), out),
+                None => self.read_run(Reading { at, wants: vec![want], again: true }, out),
+            }
+        }
+        self.present.cache.evict();
+        self.run_own(out);
+    }
+
+    /// A block is here, or cannot be had.
+    fn finish(&mut self, at: u64, result: Result<(), Error>, out: &mut Vec<Output>) {
+        for ticket in self.fetching.reading.remove(&at).unwrap_or_default() {
+            if let Some(frame) = self.present.cache.frame_of(at) {
+                self.present.cache.pin(frame);
+                self.fetching.pinned.entry(ticket).or_default().push(at);
+            }
+            self.advance(ticket, result, out);
+        }
+    }
+
+    /// One of the things that somebody waits for is settled.
+    pub(super) fn advance(
+        &mut self,
+        ticket: Ticket,
+        result: Result<(), Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let waiter = self.fetching.waiters.get_mut(&ticket).expect("it waits");
+        waiter.left -= 1;
+        waiter.error = waiter.error.or(result.err());
+        if waiter.left == 0 {
+            let error = waiter.error;
+            self.fetching.waiters.remove(&ticket);
+            self.answer(ticket, error.map_or(Ok(()), Err), out);
+        }
+    }
+
+    fn answer(&mut self, ticket: Ticket, result: Result<(), Error>, out: &mut Vec<Output>) {
+        self.fetching.answered.push(ticket);
+        if ticket.0 & super::OWN == 0 {
+            out.push(Output::Fetched(ticket, result));
+        } else {
+            self.own_fetched(ticket, result);
+        }
+    }
+
+    /// Blocks have new owners: what is being read there is not what will be there.
+    pub(super) fn void(&mut self, at: u64, out: &mut Vec<Output>) {
+        if self.fetching.reading.contains_key(&at) {
+            self.finish(at, Ok(()), out);
+        }
+    }
+
+    /// Lets go of what was kept for those who have not fetched again.
+    pub(super) fn unpin(&mut self) {
+        for ticket in mem::take(&mut self.fetching.answered) {
+            if self.fetching.waiters.contains_key(&ticket) {
+                continue;
+            }
+            for at in self.fetching.pinned.remove(&ticket).unwrap_or_default() {
+                self.present.cache.unpin(at);
+            }
+        }
+    }
+
+    /// A checkpoint has made room, as far as it could.
+    pub(super) fn give_room(&mut self, out: &mut Vec<Output>) {
+        for ticket in mem::take(&mut self.fetching.room) {
+            self.advance(ticket, Ok(()), out);
+        }
+    }
+
+    /// There will be no room.
+    pub(super) fn refuse_room(&mut self, out: &mut Vec<Output>) {
+        for ticket in mem::take(&mut self.fetching.room) {
+            self.advance(ticket, Err(Error::DiskFailed), out);
+        }
+    }
+}
+
+/// Whether a block is the one that was wanted.
+fn is_right(block: &Block, want: &Want) -> bool {
+    match want {
+        Want::Page { ptr, level } => {
+            sum(block) == ptr.sum
+                && page::is_sound(block)
+                && page::birth(block) == ptr.birth
+                && level.is_none_or(|level| page::level(block) == level)
+        }
+        Want::Data { sum: wanted, .. } => sum(block) == *wanted,
+        Want::Room => false,
+    }
+}

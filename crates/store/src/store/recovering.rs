@@ -1,0 +1,121 @@
+//! Opens a volume: recovery, replay, and what there is to know.
+
+use super::{Job, OWN, Output, Phase, Store, checkpointing, snapshotting};
+use crate::journal::Journal;
+use crate::present::Grants;
+use crate::recovery;
+use crate::{Error, Io, Ticket};
+use base::{Automaton, Block, Instant};
+use std::mem;
+
+/// The ticket under which a replay fetches pages.
+const REPLAY: Ticket = Ticket(OWN | 2);
+/// The ticket under which the list of snapshots is fetched.
+const LOAD: Ticket = Ticket(OWN | 3);
+
+impl Store {
+    pub(super) fn begin_recovery(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.step_recovery(now, recovery::Input::Begin, out);
+    }
+
+    pub(super) fn recovery_read(
+        &mut self,
+        now: Instant,
+        blocks: Option<Vec<Block>>,
+        out: &mut Vec<Output>,
+    ) {
+        let input = blocks.map_or(recovery::Input::Failed, recovery::Input::Read);
+        self.step_recovery(now, input, out);
+    }
+
+    fn step_recovery(&mut self, now: Instant, input: recovery::Input, out: &mut Vec<Output>) {
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        let mut said = Vec::new();
+        recovery.step(now, input, &mut said);
+        for output in said {
+            match output {
+                recovery::Output::Read(at, count) => {
+                    self.submit(Job::Recovery, |id| Io::Read { id, at, count }, out);
+                }
+                recovery::Output::Replay(found) => {
+                    let layout = self.present.layout;
+                    let superblock = &self.superblock;
+                    let epoch = superblock.epoch + 1;
+                    let tail = superblock.tail.block;
+                    self.journal =
+                        Journal::new(&layout, superblock.volume, epoch, tail, found.head);
+                    self.present.space = found.space;
+                    self.replay = found.records;
+                    self.replay(now, out);
+                }
+                recovery::Output::Load => self.load(now, out),
+                recovery::Output::Recovered => {
+                    self.phase = Phase::Open;
+                    out.push(Output::Opened(Ok(())));
+                }
+                recovery::Output::Broken(error) => {
+                    self.phase = Phase::Over(error);
+                    out.push(Output::Opened(Err(error)));
+                }
+            }
+        }
+    }
+
+    /// Applies what the journal has, as far as the pages are there.
+    fn replay(&mut self, now: Instant, out: &mut Vec<Output>) {
+        while let Some((epoch, mut record)) = self.replay.pop_front() {
+            if let Err(missing) = self.present.plan(&record.changes) {
+                self.replay.push_front((epoch, record));
+                self.fetch(now, REPLAY, missing, out);
+                return self.run_own(out);
+            }
+            self.present.epoch = self.present.epoch.max(epoch);
+            let mut grants = Grants::replayed(mem::take(&mut record.runs));
+            if let Err(error) = self.present.apply(&record.changes, &mut grants) {
+                return self.give_up(error, out);
+            }
+            self.changed_since = Some(now);
+        }
+        self.journal.set_epoch(self.present.epoch);
+        self.step_recovery(now, recovery::Input::Replayed, out);
+    }
+
+    /// Finds out which snapshots there are, and which are being dropped.
+    fn load(&mut self, now: Instant, out: &mut Vec<Output>) {
+        match self.load_snapshots() {
+            Ok(Some(())) => self.step_recovery(now, recovery::Input::Loaded, out),
+            Ok(None) => self.give_up(Error::Damaged, out),
+            Err(missing) => {
+                self.fetch(now, LOAD, missing, out);
+                self.run_own(out);
+            }
+        }
+    }
+
+    fn give_up(&mut self, error: Error, out: &mut Vec<Output>) {
+        self.phase = Phase::Over(error);
+        out.push(Output::Opened(Err(error)));
+    }
+
+    /// Something that the store fetched for itself is here: noted, and done when it is safe.
+    pub(super) fn own_fetched(&mut self, ticket: Ticket, result: Result<(), Error>) {
+        self.snapshotting.fetched.push((ticket, result));
+    }
+
+    /// Goes on with what waited for pages of the store's own.
+    pub(super) fn run_own(&mut self, out: &mut Vec<Output>) {
+        let now = Instant(0);
+        for (ticket, result) in mem::take(&mut self.snapshotting.fetched) {
+            match (ticket, result) {
+                (REPLAY | LOAD, Err(error)) => self.give_up(error, out),
+                (REPLAY, Ok(())) => self.replay(now, out),
+                (LOAD, Ok(())) => self.load(now, out),
+                (checkpointing::PREPARE, Ok(())) => self.prepare(now, out),
+                // Without that page nothing can be written down: as good as a failed write.
+                (checkpointing::PREPARE, Err(_)) => self.fail(now, out),
+                (snapshotting::STEP, result) => self.snapshotting.stepped(result),
+                (ticket, _) => unreachable!("{ticket:?} is not the store's own"),
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Makes and drops snapshots.
+
+use super::{OWN, Output, Phase, Refusal, SnapshotEntry, Store};
+use crate::reader::{Missing, Want};
+use crate::snapshots::{self, DEAD, DROPPING, SNAPSHOTS, SNAPSHOTS_MAX, Snapshot, Snapshots};
+use crate::{Change, Durability, Error, SnapshotId, Ticket};
+use base::{Instant, Time};
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::ControlFlow;
+
+/// The ticket under which a step fetches pages.
+pub(super) const STEP: Ticket = Ticket(OWN | 4);
+
+/// How many entries of dead lists one turn works off at most.
+const STEPS: usize = 16;
+
+/// A snapshot that is wanted.
+#[derive(Debug)]
+struct Wanted {
+    ticket: Ticket,
+    name: Vec<u8>,
+    date: Time,
+}
+
+/// Where making and dropping is.
+#[derive(Debug, Default)]
+pub(super) struct Snapshotting {
+    /// Wait for a checkpoint to begin.
+    asked: VecDeque<Wanted>,
+    /// Its checkpoint is under way, or durable and not yet written down.
+    coming: Option<(Wanted, SnapshotId)>,
+    /// Wait to be dropped.
+    drops: VecDeque<(Ticket, Vec<u8>)>,
+    /// Dropped; what only they had is being freed.
+    dropping: BTreeSet<u64>,
+    /// A step waits for pages.
+    waiting: bool,
+    /// There was no room for a step: it is tried again after the next checkpoint.
+    resting: bool,
+    /// What was fetched for the store itself and not been looked at yet.
+    pub(super) fetched: Vec<(Ticket, Result<(), Error>)>,
+}
+
+impl Snapshotting {
+    pub(super) fn is_asked(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    pub(super) fn is_coming(&self) -> bool {
+        self.coming.is_some()
+    }
+
+    /// A checkpoint was fixed: it becomes the snapshot that was asked for first.
+    pub(super) fn frozen(&mut self, id: SnapshotId, snapshots: &mut Snapshots) {
+        if let Some(wanted) = self.asked.pop_front() {
+            self.coming = Some((wanted, id));
+            snapshots.expect(id);
+        }
+    }
+
+    /// A page for a step is there, or cannot be had: then dropping rests until the next opening.
+    pub(super) fn stepped(&mut self, result: Result<(), Error>) {
+        self.waiting = false;
+        if result.is_err() {
+            self.dropping.clear();
+        }
+    }
+
+    /// A checkpoint has made room.
+    pub(super) fn wake(&mut self) {
+        self.resting = false;
+    }
+}
+
+impl Store {
+    /// Keeps the present state under a name; [`Output::Committed`] follows, with `Exists` if the
+    /// name is taken, `TooLarge` if it is too long or there are too many.
+    pub fn snapshot(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        name: &[u8],
+        date: Time,
+        out: &mut Vec<Output>,
+    ) {
+        let coming = self.snapshotting.coming.iter().map(|(wanted, _)| wanted);
+        let taken = self.snapshots.named(name).is_some()
+            || self.snapshotting.asked.iter().chain(coming).any(|wanted| wanted.name == name);
+        let long = name.is_empty() || name.len() > self.present.layout.key_max().min(255);
+        let result = match self.expect_writable() {
+            Err(error) => Err(error),
+            Ok(()) if taken => Err(Error::Exists),
+            Ok(()) if long || self.snapshots.len() >= SNAPSHOTS_MAX => Err(Error::TooLarge),
+            Ok(()) => Ok(()),
+        };
+        match result {
+            Err(error) => out.push(Output::Committed(ticket, Err(error))),
+            Ok(()) => {
+                self.snapshotting.asked.push_back(Wanted { ticket, name: name.to_vec(), date });
+                self.begin_checkpoint(now, out);
+            }
+        }
+    }
+
+    /// Gives a snapshot up; [`Output::Committed`] follows, with `NotFound` if there is none of that
+    /// name. What only it had becomes free in steps.
+    pub fn drop_snapshot(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        name: &[u8],
+        out: &mut Vec<Output>,
+    ) {
+        self.snapshotting.drops.push_back((ticket, name.to_vec()));
+        self.step_snapshots(now, out);
+    }
+
+    /// The snapshots, oldest first.
+    pub fn snapshots(&self) -> impl Iterator<Item = SnapshotEntry<'_>> {
+        self.snapshots.iter().map(|snapshot| (&snapshot.name[..], snapshot.id, snapshot.date))
+    }
+
+    /// Whether there is something to do that waits for nothing.
+    pub(super) fn has_steps(&self) -> bool {
+        let state = &self.snapshotting;
+        let reaping = !state.dropping.is_empty() && !state.resting && !self.config.read_only;
+        let open = matches!(self.phase, Phase::Open) && !state.waiting;
+        open && (self.is_durable() || !state.drops.is_empty() || reaping)
+    }
+
+    /// Whether the checkpoint of the coming snapshot is durable.
+    fn is_durable(&self) -> bool {
+        let coming = self.snapshotting.coming.as_ref();
+        coming.is_some_and(|(_, id)| self.superblock.epoch >= id.0)
+    }
+
+    /// Goes on with making and dropping, as far as nothing has to be waited for.
+    pub(super) fn step_snapshots(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if self.is_durable() && !self.snapshotting.waiting {
+            self.write_down(now, out);
+        }
+        while !self.snapshotting.waiting
+            && let Some((ticket, name)) = self.snapshotting.drops.pop_front()
+        {
+            self.drop_one(now, (ticket, name), out);
+        }
+        for _ in 0..STEPS {
+            let state = &self.snapshotting;
+            let open = matches!(self.phase, Phase::Open) && !self.config.read_only;
+            let ready = open && !self.broken && !state.waiting && !state.resting;
+            let Some(epoch) = state.dropping.first().copied().filter(|_| ready) else { return };
+            self.reap(now, epoch, out);
+        }
+    }
+
+    /// The checkpoint is durable: from now on it has a name.
+    fn write_down(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let Some((wanted, id)) = self.snapshotting.coming.take() else { return };
+        let (root, date) = (self.superblock.root, wanted.date);
+        let snapshot = Snapshot { name: wanted.name.clone(), id, root, date };
+        let changes = [snapshot.to_change()];
+        match self.commit(now, wanted.ticket, &changes, Durability::Durable, out) {
+            Ok(()) => self.snapshots.settle(Some(snapshot)),
+            Err(Refusal::Missing(missing)) if !missing.0.contains(&Want::Room) => {
+                self.snapshotting.coming = Some((wanted, id));
+                self.wait(now, missing, out);
+            }
+            Err(refusal) => {
+                // No other checkpoint can be made before this is settled, so there is no hope.
+                self.snapshots.settle(None);
+                self.snapshotting.dropping.insert(id.0);
+                let error = match refusal {
+                    Refusal::Failed(error) => error,
+                    Refusal::Missing(_) => Error::NoSpace,
+                };
+                out.push(Output::Committed(wanted.ticket, Err(error)));
+            }
+        }
+    }
+
+    fn drop_one(&mut self, now: Instant, drop: (Ticket, Vec<u8>), out: &mut Vec<Output>) {
+        let (ticket, name) = drop;
+        let Some(id) = self.snapshots.named(&name).map(|snapshot| snapshot.id) else {
+            return out.push(Output::Committed(ticket, Err(Error::NotFound)));
+        };
+        let key = id.0.to_be_bytes().to_vec();
+        let changes = [
+            Change::Delete { table: SNAPSHOTS, key: name.clone() },
+            Change::Put { table: DROPPING, key, value: Vec::new() },
+        ];
+        match self.commit(now, ticket, &changes, Durability::Durable, out) {
+            Ok(()) => {
+                self.snapshots.remove(id);
+                self.snapshotting.dropping.insert(id.0);
+            }
+            Err(Refusal::Failed(error)) => out.push(Output::Committed(ticket, Err(error))),
+            Err(Refusal::Missing(missing)) => {
+                self.snapshotting.drops.push_front((ticket, name));
+                self.wait(now, missing, out);
+            }
+        }
+    }
+
+    /// Works off one entry of a dead list, or ends the dropping.
+    fn reap(&mut self, now: Instant, epoch: u64, out: &mut Vec<Output>) {
+        let changes = match self.plan_reap(epoch) {
+            Ok(changes) => changes,
+            Err(missing) => return self.wait(now, missing, out),
+        };
+        let over = matches!(changes[..], [Change::Delete { table: DROPPING, .. }]);
+        match self.commit(now, STEP, &changes, Durability::Soon, out) {
+            Ok(()) if over => drop(self.snapshotting.dropping.remove(&epoch)),
+            Ok(()) => {}
+            Err(Refusal::Missing(missing)) => self.wait(now, missing, out),
+            Err(Refusal::Failed(_)) => self.snapshotting.resting = true,
+        }
+    }
+
+    fn plan_reap(&self, epoch: u64) -> Result<Vec<Change>, Missing> {
+        let owner = epoch.to_be_bytes();
+        let found = self.present.reader().seek(DEAD, &owner)?;
+        let Some((key, value)) = found.filter(|(key, _)| key.starts_with(&owner)) else {
+            return Ok(vec![Change::Delete { table: DROPPING, key: owner.to_vec() }]);
+        };
+        // What cannot be understood stays in use; a check of the volume tells.
+        let runs = snapshots::decode_dead(&value.bytes()).unwrap_or_default();
+        Ok(snapshots::reap(key, &runs, self.snapshots.before(epoch)))
+    }
+
+    fn wait(&mut self, now: Instant, missing: Missing, out: &mut Vec<Output>) {
+        self.snapshotting.waiting = true;
+        self.fetch(now, STEP, missing, out);
+        self.run_own(out);
+    }
+
+    /// After opening: which snapshots there are. `None`: the list makes no sense.
+    pub(super) fn load_snapshots(&mut self) -> Result<Option<()>, Missing> {
+        let (mut found, mut dropping) = (Vec::new(), BTreeSet::new());
+        let reader = self.present.reader();
+        reader.scan(SNAPSHOTS, b"", &mut |name, value| {
+            found.push(Snapshot::decode(name, &value.bytes()));
+            ControlFlow::Continue(())
+        })?;
+        reader.scan(DROPPING, b"", &mut |key, _| {
+            dropping.extend(key.try_into().map(u64::from_be_bytes));
+            ControlFlow::Continue(())
+        })?;
+        for snapshot in found {
+            let Some(snapshot) = snapshot else { return Ok(None) };
+            self.snapshots.settle(Some(snapshot));
+        }
+        self.snapshotting.dropping = dropping;
+        Ok(Some(()))
+    }
+
+    /// Nobody's wish can be fulfilled any more.
+    pub(super) fn refuse_snapshots(&mut self, out: &mut Vec<Output>) {
+        let state = &mut self.snapshotting;
+        let coming = state.coming.take().map(|(wanted, _)| wanted.ticket);
+        let asked = state.asked.drain(..).map(|wanted| wanted.ticket);
+        let drops = state.drops.drain(..).map(|(ticket, _)| ticket);
+        let all: Vec<Ticket> = coming.into_iter().chain(asked).chain(drops).collect();
+        out.extend(all.into_iter().map(|one| Output::Committed(one, Err(Error::DiskFailed))));
+    }
+}

@@ -1,0 +1,128 @@
+//! The superblocks: where a volume's newest state is found.
+//!
+//! There are eight, 4 KiB apart; the one of epoch *e* is number *e* mod 8. The valid one with the
+//! highest epoch wins. Each is 512 bytes, which disks write as a whole, and has a checksum for
+//! those that do not.
+
+use crate::layout::{Geometry, HEAD_BYTES, Layout, SUPERBLOCK_STRIDE, SUPERBLOCKS};
+use crate::page::{Ptr, u32_at, u64_at};
+use crate::sum::sum;
+use crate::{Error, journal::Place};
+use base::{Block, Time};
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes of a superblock.
+const BYTES: usize = 512;
+/// What it begins with.
+const MAGIC: &[u8; 8] = b"upcall\x00V";
+/// Version of everything in a volume. Another one is not opened.
+pub const VERSION: u32 = 1;
+
+/// What a superblock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Tells volumes apart.
+    pub volume: u64,
+    /// How often a checkpoint was made.
+    pub epoch: u64,
+    /// Where everything is.
+    pub layout: Layout,
+    /// When the volume was created.
+    pub created: Time,
+    /// Which of the two maps belongs to it: 0 or 1.
+    pub(crate) map: u64,
+    /// The checksum of the map's index.
+    pub(crate) index_sum: u64,
+    /// The root of the tree; at block zero: it is empty.
+    pub(crate) root: Ptr,
+    /// Where the journal goes on behind it.
+    pub(crate) tail: Place,
+}
+
+impl Superblock {
+    /// Which block of the volume it goes to.
+    pub(crate) fn at(&self) -> u64 {
+        self.epoch % SUPERBLOCKS * (SUPERBLOCK_STRIDE / self.layout.block as u64)
+    }
+
+    /// Its bytes, as a block.
+    pub(crate) fn encode(&self) -> Block {
+        let mut block = Block::zeroed(self.layout.block);
+        let bytes = &mut block.bytes_mut()[..BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&(self.layout.block as u32).to_le_bytes());
+        let words = [
+            self.volume,
+            self.epoch,
+            self.layout.blocks,
+            self.layout.journal,
+            self.layout.segment,
+            self.created.secs as u64,
+            u64::from(self.created.nanos),
+            self.map,
+            self.index_sum,
+            self.root.at,
+            self.root.birth,
+            self.root.sum,
+            self.tail.block,
+            self.tail.sequence,
+            self.tail.chain,
+        ];
+        for (index, word) in words.into_iter().enumerate() {
+            bytes[16 + 8 * index..24 + 8 * index].copy_from_slice(&word.to_le_bytes());
+        }
+        let sum = sum(&bytes[..BYTES - 8]);
+        bytes[BYTES - 8..].copy_from_slice(&sum.to_le_bytes());
+        block
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// `NotAVolume` if it does not begin like one or is of another version, `Damaged` if its
+    /// checksum is wrong or it makes no sense.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Superblock, Error> {
+        if bytes.len() < BYTES || &bytes[..8] != MAGIC || u32_at(bytes, 8) != VERSION {
+            return Err(Error::NotAVolume);
+        }
+        if u64_at(bytes, BYTES - 8) != sum(&bytes[..BYTES - 8]) {
+            return Err(Error::Damaged);
+        }
+        let word = |index: usize| u64_at(bytes, 16 + 8 * index);
+        let block = u32_at(bytes, 12) as usize;
+        let (blocks, journal, segment) = (word(2), word(3), word(4));
+        let geometry = Geometry { block, blocks, journal, segment };
+        let superblock = Superblock {
+            volume: word(0),
+            epoch: word(1),
+            layout: geometry.layout().map_err(|_| Error::Damaged)?,
+            created: Time { secs: word(5) as i64, nanos: (word(6) % 1_000_000_000) as u32 },
+            map: word(7),
+            index_sum: word(8),
+            root: Ptr { at: word(9), birth: word(10), sum: word(11) },
+            tail: Place { block: word(12), sequence: word(13), chain: word(14) },
+        };
+        let sound = superblock.map < 2
+            && superblock.tail.block < superblock.layout.journal
+            && superblock.root.at < superblock.layout.blocks;
+        if sound { Ok(superblock) } else { Err(Error::Damaged) }
+    }
+
+    /// The newest valid one among the first [`HEAD_BYTES`] of a volume.
+    ///
+    /// # Errors
+    /// `NotAVolume` if nothing there looks like one, `Damaged` if some do but none is valid.
+    pub fn newest(head: &[u8]) -> Result<Superblock, Error> {
+        if head.len() < HEAD_BYTES {
+            return Err(Error::NotAVolume);
+        }
+        let slots = head.chunks(SUPERBLOCK_STRIDE as usize).take(SUPERBLOCKS as usize);
+        let found: Vec<_> = slots.map(Superblock::decode).collect();
+        let damaged = found.contains(&Err(Error::Damaged));
+        let newest = found.into_iter().flatten().max_by_key(|superblock| superblock.epoch);
+        newest.ok_or(if damaged { Error::Damaged } else { Error::NotAVolume })
+    }
+}
