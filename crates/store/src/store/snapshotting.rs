@@ -123,7 +123,7 @@ impl Store {
     /// Whether there is something to do that waits for nothing.
     pub(super) fn has_steps(&self) -> bool {
         let state = &self.snapshotting;
-        let reaping = !state.dropping.is_empty() && !state.resting && !self.config.read_only;
+        let reaping = !state.dropping.is_empty() && self.may_reap();
         let open = matches!(self.phase, Phase::Open) && !state.waiting;
         open && (self.is_durable() || !state.drops.is_empty() || reaping)
     }
@@ -145,12 +145,18 @@ impl Store {
             self.drop_one(now, (ticket, name), out);
         }
         for _ in 0..STEPS {
-            let state = &self.snapshotting;
-            let open = matches!(self.phase, Phase::Open) && !self.config.read_only;
-            let ready = open && !self.broken && !state.waiting && !state.resting;
-            let Some(epoch) = state.dropping.first().copied().filter(|_| ready) else { return };
+            let ready = self.may_reap() && !self.snapshotting.waiting;
+            let first = self.snapshotting.dropping.first().copied();
+            let Some(epoch) = first.filter(|_| ready) else { return };
             self.reap(now, epoch, out);
         }
+    }
+
+    /// Whether dead lists may be worked off. What a checkpoint under way has written down in them
+    /// would not be there after a crash, but the journal would say that it was worked off.
+    fn may_reap(&self) -> bool {
+        let open = matches!(self.phase, Phase::Open) && !self.config.read_only;
+        open && !self.broken && !self.snapshotting.resting && self.checkpoint.is_idle()
     }
 
     /// The checkpoint is durable: from now on it has a name.
