@@ -260,7 +260,7 @@ impl Recovery {
 fn walk(superblock: &Superblock, ring: &[u8]) -> Option<(VecDeque<(u64, Record)>, Place, bool)> {
     let layout = &superblock.layout;
     let (mut records, mut place) = (VecDeque::new(), superblock.tail);
-    while let Some((at, head, payload, sum)) = follow(superblock, ring, place) {
+    while let Some((at, head, payload, sum)) = batch::follow(superblock, ring, place) {
         let found = record::decode_all(payload)?;
         records.extend(found.into_iter().map(|record| (head.epoch, record)));
         let blocks = batch::blocks(payload.len(), layout.block);
@@ -270,26 +270,6 @@ fn walk(superblock: &Superblock, ring: &[u8]) -> Option<(VecDeque<(u64, Record)>
             chain: sum,
         };
     }
-    let ours = |bytes| {
-        batch::decode(bytes).is_some_and(|(head, _, _)| {
-            head.volume == superblock.volume && head.sequence > place.sequence
-        })
-    };
-    let lost = (0..ring.len()).step_by(layout.block).any(|at| ours(&ring[at..]));
+    let lost = batch::is_beyond(superblock, ring, place.sequence);
     Some((records, place, lost))
-}
-
-/// The batch that belongs to a place: there, or at the ring's beginning if it did not fit.
-fn follow<'a>(
-    superblock: &Superblock,
-    ring: &'a [u8],
-    place: Place,
-) -> Option<(u64, batch::Head, &'a [u8], u64)> {
-    [place.block, 0].into_iter().find_map(|at| {
-        let (head, payload, sum) = batch::decode(&ring[at as usize * superblock.layout.block..])?;
-        let fits = head.volume == superblock.volume
-            && head.sequence == place.sequence
-            && head.chain == place.chain;
-        fits.then_some((at, head, payload, sum))
-    })
 }

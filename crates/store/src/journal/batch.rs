@@ -8,6 +8,8 @@
 //! `chain` is the header's checksum of the batch before, so that a batch left over from an earlier
 //! life of the ring never follows one that it does not belong to. A batch takes whole blocks.
 
+use super::Place;
+use crate::Superblock;
 use crate::page::{u32_at, u64_at};
 use crate::sum::sum;
 use base::Block;
@@ -72,4 +74,29 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Head, &[u8], u64)> {
 /// How many blocks a batch with such a payload takes.
 pub(crate) fn blocks(payload: usize, block: usize) -> u64 {
     (HEAD + payload).div_ceil(block) as u64
+}
+
+/// The batch that belongs to a place: there, or at the ring's beginning if it did not fit.
+pub(crate) fn follow<'a>(
+    superblock: &Superblock,
+    ring: &'a [u8],
+    place: Place,
+) -> Option<(u64, Head, &'a [u8], u64)> {
+    [place.block, 0].into_iter().find_map(|at| {
+        let (head, payload, sum) = decode(&ring[at as usize * superblock.layout.block..])?;
+        let fits = head.volume == superblock.volume
+            && head.sequence == place.sequence
+            && head.chain == place.chain;
+        fits.then_some((at, head, payload, sum))
+    })
+}
+
+/// Whether a ring has batches behind the one with this number, so that it must have been there.
+pub(crate) fn is_beyond(superblock: &Superblock, ring: &[u8], sequence: u64) -> bool {
+    let beyond = |bytes| {
+        decode(bytes).is_some_and(|(head, _, _)| {
+            head.volume == superblock.volume && head.sequence > sequence
+        })
+    };
+    (0..ring.len()).step_by(superblock.layout.block).any(|at| beyond(&ring[at..]))
 }

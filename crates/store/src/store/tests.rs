@@ -298,6 +298,34 @@ impl Rig {
     }
 }
 
+/// Looks at nothing itself.
+struct Nobody;
+
+impl crate::check::Watcher for Nobody {
+    fn entry(&mut self, _: Table, _: &[u8], _: crate::check::Content<'_>) {}
+
+    fn wants(&self, table: Table) -> bool {
+        table == TREE
+    }
+
+    fn progress(&mut self, _: u64, _: u64) {}
+}
+
+impl Rig {
+    /// Closes the volume; then its disk must be in order.
+    fn close_and_check(&mut self) -> crate::check::Checked {
+        let ticket = Ticket(1 << 41);
+        self.store.close(Instant(self.now), ticket, &mut self.out);
+        self.sort_out();
+        self.until(|said| matches!(said, Output::Closed(found, Ok(())) if *found == ticket));
+        let disk = self.disk.clone();
+        let mut read = |at: u64, count: u32| {
+            Some((at..at + u64::from(count)).map(|at| disk.read(at)).collect::<Vec<_>>())
+        };
+        crate::check::check(&mut read, &disk.head(), &mut Nobody).unwrap()
+    }
+}
+
 impl Model {
     fn apply(&mut self, changes: &[Change]) {
         for change in changes {
@@ -380,6 +408,7 @@ fn a_crash_leaves_the_state_after_some_transaction() {
             }
             rig.crash();
         }
+        assert_eq!(rig.close_and_check().findings, [], "seed {seed}");
     }
 }
 
@@ -396,6 +425,9 @@ fn closing_leaves_nothing_to_replay() {
     rig.disk.volatile.clear();
     rig.reopen();
     assert_eq!(rig.store.changed_since, None);
+    let checked = rig.close_and_check();
+    assert_eq!((checked.journaled, &checked.findings[..]), (0, &[][..]));
+    rig.reopen();
     assert_eq!(rig.look(), rig.model);
 }
 
@@ -437,5 +469,7 @@ fn a_snapshot_keeps_what_was_there_until_it_is_dropped() {
             };
             assert_eq!(model, kept[&name], "seed {seed}");
         }
+        let checked = rig.close_and_check();
+        assert_eq!(checked.findings, [], "seed {seed}");
     }
 }

@@ -1,0 +1,222 @@
+//! Checks a volume as it is on the disk: every checksum, every block's use, every order.
+//!
+//! Straight-line code over a function that reads blocks: a check has nothing else to do meanwhile.
+//! It repairs nothing. The journal is looked at but not applied, so a volume that was not closed
+//! is opened and closed first.
+
+use crate::btree::extent;
+use crate::journal::{batch, record};
+use crate::layout::{HEAD_BYTES, SUPERBLOCK_STRIDE};
+use crate::page::{self, Ptr};
+use crate::snapshots::{SNAPSHOTS, Snapshot};
+use crate::sum::sum;
+use crate::{Error, Layout, SnapshotId, Superblock, Table};
+use base::{Block, op::BLOCKS_MAX};
+
+mod walk;
+
+/// Reads so many blocks from one on. `None`: they cannot be read.
+pub type Read<'a> = dyn FnMut(u64, u32) -> Option<Vec<Block>> + 'a;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// One of the eight superblocks is damaged. One that was being written when power failed may
+    /// be; the others say what counts.
+    Superblock(u64),
+    /// The map of what is in use is damaged; of which segment, or its index.
+    Map(Option<u64>),
+    /// Acknowledged transactions behind this batch have been lost.
+    Journal(u64),
+    /// A page is damaged, and with it all keys from the first to before the second (with their
+    /// tables' numbers in front; none: to the end).
+    Page(u64, Vec<u8>, Option<Vec<u8>>),
+    /// A block of data is damaged: of which table and key.
+    Data(u64, Table, Vec<u8>),
+    /// A block is used twice.
+    Twice(u64),
+    /// A block is used, but the map says it is free.
+    NotInMap(u64),
+    /// So many blocks are in use according to the map, and nobody uses them; the first of them.
+    Unused(u64, u64),
+    /// A snapshot's record makes no sense.
+    Snapshot(Vec<u8>),
+}
+
+/// What a check looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Pages, each once.
+    pub pages: u64,
+    /// Blocks of data, each once.
+    pub data: u64,
+    /// Entries of the present state.
+    pub entries: u64,
+    /// Snapshots.
+    pub snapshots: u64,
+    /// Transactions in the journal that no checkpoint has.
+    pub journaled: u64,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+}
+
+/// Who looks on while a volume is checked.
+pub trait Watcher {
+    /// An entry of the present state; of values with an extent the bytes are read only for tables
+    /// that [`Watcher::wants`].
+    fn entry(&mut self, table: Table, key: &[u8], value: Content<'_>);
+
+    /// Whether the contents of large values of a table are wanted.
+    fn wants(&self, table: Table) -> bool;
+
+    /// So many blocks of so many in use have been read.
+    fn progress(&mut self, done: u64, all: u64);
+}
+
+/// What an entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// So many blocks of data.
+    Blocks(u64),
+    /// Blocks of which some are damaged.
+    Damaged,
+}
+
+/// Checks a volume.
+///
+/// # Errors
+/// `NotAVolume`, or `Damaged` if no superblock is valid.
+pub fn check(
+    read: &mut Read<'_>,
+    head: &[u8],
+    watcher: &mut dyn Watcher,
+) -> Result<Checked, Error> {
+    let superblock = Superblock::newest(head)?;
+    let mut checked = Checked::default();
+    check_superblocks(head, &mut checked);
+    let live = read_map(&superblock, read, &mut checked);
+    check_journal(&superblock, read, &mut checked);
+    let all = live.iter().map(|word| u64::from(word.count_ones())).sum();
+    let mut walk = walk::Walk::new(&superblock.layout, read, watcher, checked, all);
+    walk.tree(superblock.root, true);
+    for (name, snapshot) in walk.snapshots() {
+        match snapshot {
+            Some(root) => walk.tree(root, false),
+            None => walk.checked.findings.push(Finding::Snapshot(name)),
+        }
+    }
+    let (used, mut checked) = walk.end();
+    compare(&superblock.layout, &used, &live, &mut checked);
+    Ok(checked)
+}
+
+/// The newest superblock's snapshots are found in the tree; here only their ids, for people.
+pub fn snapshot_of(name: &[u8], value: &[u8]) -> Option<SnapshotId> {
+    Snapshot::decode(name, value).map(|snapshot| snapshot.id)
+}
+
+fn check_superblocks(head: &[u8], checked: &mut Checked) {
+    for (index, slot) in head[..HEAD_BYTES].chunks(SUPERBLOCK_STRIDE as usize).enumerate() {
+        let empty = slot.iter().all(|byte| *byte == 0);
+        if !empty && Superblock::decode(slot).is_err() {
+            checked.findings.push(Finding::Superblock(index as u64));
+        }
+    }
+}
+
+/// The blocks in use as the map says.
+fn read_map(superblock: &Superblock, read: &mut Read<'_>, checked: &mut Checked) -> Vec<u64> {
+    let layout = &superblock.layout;
+    let words = (layout.segment / 64) as usize;
+    let mut live = vec![0; layout.segments() as usize * words];
+    let first = layout.map(superblock.map);
+    let index = read_bytes(first, layout.index, layout, read);
+    let Some(index) = index.filter(|bytes| sum(bytes) == superblock.index_sum) else {
+        checked.findings.push(Finding::Map(None));
+        return live;
+    };
+    for segment in 0..layout.segments() {
+        let bits = read(first + layout.index + segment, 1);
+        let bits = bits.and_then(|blocks| blocks.into_iter().next());
+        let wanted = page::u64_at(&index, segment as usize * 8);
+        match bits.filter(|bits| sum(bits) == wanted) {
+            Some(bits) => {
+                let place = segment as usize * words;
+                for (word, bytes) in live[place..place + words].iter_mut().zip(bits.chunks(8)) {
+                    *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+                }
+            }
+            None => checked.findings.push(Finding::Map(Some(segment))),
+        }
+    }
+    live
+}
+
+fn read_bytes(at: u64, count: u64, layout: &Layout, read: &mut Read<'_>) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(count as usize * layout.block);
+    for start in (at..at + count).step_by(BLOCKS_MAX) {
+        let count = (at + count - start).min(BLOCKS_MAX as u64) as u32;
+        read(start, count)?.iter().for_each(|block| bytes.extend_from_slice(block));
+    }
+    Some(bytes)
+}
+
+/// Follows the journal and looks whether something is missing in it.
+fn check_journal(superblock: &Superblock, read: &mut Read<'_>, checked: &mut Checked) {
+    let layout = &superblock.layout;
+    let Some(ring) = read_bytes(layout.journal_at, layout.journal, layout, read) else {
+        return checked.findings.push(Finding::Journal(superblock.tail.sequence));
+    };
+    let mut place = superblock.tail;
+    while let Some((at, head, payload, sum)) = batch::follow(superblock, &ring, place) {
+        let blocks = batch::blocks(payload.len(), layout.block);
+        checked.journaled += u64::from(head.records);
+        if record::decode_all(payload).is_none() {
+            checked.findings.push(Finding::Journal(head.sequence));
+        }
+        place.block = (at + blocks) % layout.journal;
+        (place.sequence, place.chain) = (place.sequence + 1, sum);
+    }
+    if batch::is_beyond(superblock, &ring, place.sequence) {
+        checked.findings.push(Finding::Journal(place.sequence));
+    }
+}
+
+/// Compares what is used with what the map says.
+fn compare(layout: &Layout, used: &[u64], live: &[u64], checked: &mut Checked) {
+    let mut unused = (0, 0);
+    for (index, (used, live)) in used.iter().zip(live).enumerate() {
+        let block = |bit: u32| layout.data_at + index as u64 * 64 + u64::from(bit);
+        let missing = used & !live;
+        checked.findings.extend(
+            (0..64).filter(|bit| missing & 1 << bit != 0).map(|bit| Finding::NotInMap(block(bit))),
+        );
+        let lost = live & !used;
+        if lost != 0 && unused.0 == 0 {
+            unused.1 = block(lost.trailing_zeros());
+        }
+        unused.0 += u64::from(lost.count_ones());
+    }
+    let mapped = !checked.findings.iter().any(|finding| matches!(finding, Finding::Page(..)));
+    // What a damaged page leads to is not known, so nothing can be said about the rest.
+    if unused.0 > 0 && mapped {
+        checked.findings.push(Finding::Unused(unused.0, unused.1));
+    }
+}
+
+/// Whether a value is an extent; for [`walk`].
+fn extent_of(value: &[u8]) -> extent::View<'_> {
+    extent::View::new(value)
+}
+
+/// The pointer in a snapshot's record.
+fn root_of(name: &[u8], value: &[u8]) -> Option<Ptr> {
+    Snapshot::decode(name, value).map(|snapshot| snapshot.root)
+}
+
+/// Whether a key belongs to a snapshot's record.
+fn is_snapshot(key: &[u8]) -> bool {
+    key.starts_with(&SNAPSHOTS.0.to_be_bytes())
+}

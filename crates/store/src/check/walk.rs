@@ -1,0 +1,215 @@
+//! Walks all trees of a volume, every page once.
+
+use super::{Checked, Content, Finding, Read, Watcher};
+use crate::page::{self, Ptr};
+use crate::sum::sum;
+use crate::{Layout, Table};
+use base::{Block, op::BLOCKS_MAX};
+
+/// A walk under way.
+pub(super) struct Walk<'a, 'b> {
+    layout: Layout,
+    read: &'a mut Read<'b>,
+    watcher: &'a mut dyn Watcher,
+    pub(super) checked: Checked,
+    /// Blocks that something leads to.
+    used: Vec<u64>,
+    /// How many there should be.
+    all: u64,
+    snapshots: Vec<(Vec<u8>, Option<Ptr>)>,
+    /// Looks at the present state; snapshots share most of their pages with it.
+    present: bool,
+}
+
+/// The keys that belong below a page.
+struct Bounds<'k> {
+    from: &'k [u8],
+    to: Option<&'k [u8]>,
+}
+
+impl<'a, 'b> Walk<'a, 'b> {
+    pub(super) fn new(
+        layout: &Layout,
+        read: &'a mut Read<'b>,
+        watcher: &'a mut dyn Watcher,
+        checked: Checked,
+        all: u64,
+    ) -> Walk<'a, 'b> {
+        let words = (layout.segments() * layout.segment / 64) as usize;
+        let (layout, used, snapshots) = (*layout, vec![0; words], Vec::new());
+        Walk { layout, read, watcher, checked, used, all, snapshots, present: true }
+    }
+
+    /// The snapshots that the present state names.
+    pub(super) fn snapshots(&mut self) -> Vec<(Vec<u8>, Option<Ptr>)> {
+        std::mem::take(&mut self.snapshots)
+    }
+
+    /// Which blocks are used, and everything else.
+    pub(super) fn end(self) -> (Vec<u64>, Checked) {
+        (self.used, self.checked)
+    }
+
+    /// Walks one tree.
+    pub(super) fn tree(&mut self, root: Ptr, present: bool) {
+        self.present = present;
+        self.checked.snapshots += u64::from(!present);
+        if root.at != 0 {
+            let block = (self.read)(root.at, 1).and_then(|blocks| blocks.into_iter().next());
+            self.page(root, None, block, &Bounds { from: b"", to: None });
+        }
+    }
+
+    fn page(&mut self, ptr: Ptr, level: Option<u8>, block: Option<Block>, bounds: &Bounds<'_>) {
+        if !self.mark(ptr.at) {
+            return;
+        }
+        self.checked.pages += 1;
+        let right = |block: &Block| {
+            sum(block) == ptr.sum
+                && page::is_sound(block)
+                && page::birth(block) == ptr.birth
+                && level.is_none_or(|level| page::level(block) == level)
+                && in_bounds(block, bounds)
+        };
+        match block.filter(right) {
+            None => {
+                let to = bounds.to.map(<[u8]>::to_vec);
+                self.checked.findings.push(Finding::Page(ptr.at, bounds.from.to_vec(), to));
+            }
+            Some(block) if page::level(&block) == 0 => self.leaf(&block),
+            Some(block) => self.inner(&block, bounds),
+        }
+    }
+
+    fn inner(&mut self, block: &[u8], bounds: &Bounds<'_>) {
+        let count = page::count(block);
+        let children: Vec<Ptr> = (0..count).map(|index| page::child(block, index)).collect();
+        let wanted: Vec<u64> =
+            children.iter().map(|ptr| ptr.at).filter(|at| !self.is_marked(*at)).collect();
+        let mut read = self.read_many(wanted);
+        for (index, ptr) in children.into_iter().enumerate() {
+            let key = page::key(block, index);
+            let below = Bounds {
+                from: if index == 0 { bounds.from } else { key },
+                to: if index + 1 < count { Some(page::key(block, index + 1)) } else { bounds.to },
+            };
+            let found = read.iter_mut().find(|(at, _)| *at == ptr.at);
+            let found = found.and_then(|(_, block)| block.take());
+            self.page(ptr, Some(page::level(block) - 1), found, &below);
+        }
+    }
+
+    /// Reads many blocks, neighbours together.
+    fn read_many(&mut self, mut wanted: Vec<u64>) -> Vec<(u64, Option<Block>)> {
+        wanted.sort_unstable();
+        wanted.retain(|at| *at < self.layout.blocks);
+        let mut found = Vec::with_capacity(wanted.len());
+        let mut rest = &wanted[..];
+        while let Some(&first) = rest.first() {
+            let run = rest.iter().zip(first..).take_while(|(at, next)| **at == *next);
+            let run = run.take(BLOCKS_MAX).count();
+            let (now, later) = rest.split_at(run);
+            rest = later;
+            match (self.read)(first, run as u32) {
+                Some(blocks) => found.extend(now.iter().copied().zip(blocks.into_iter().map(Some))),
+                // One bad block must not hide the others.
+                None => {
+                    for at in now {
+                        let block = (self.read)(*at, 1).and_then(|all| all.into_iter().next());
+                        found.push((*at, block));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    fn leaf(&mut self, block: &[u8]) {
+        for index in 0..page::count(block) {
+            let (key, (value, is_extent)) = (page::key(block, index), page::value(block, index));
+            let Some((table, rest)) = key.split_at_checked(4) else { continue };
+            let table = Table(u32::from_be_bytes(table.try_into().expect("four bytes")));
+            self.checked.entries += u64::from(self.present);
+            if is_extent {
+                self.extent(table, rest, value);
+            } else if self.present {
+                if super::is_snapshot(key) {
+                    self.snapshots.push((rest.to_vec(), super::root_of(rest, value)));
+                }
+                self.watcher.entry(table, rest, Content::Bytes(value));
+            }
+        }
+    }
+
+    fn extent(&mut self, table: Table, key: &[u8], value: &[u8]) {
+        let view = super::extent_of(value);
+        let fresh: Vec<bool> = (view.at()..view.at() + view.count() as u64)
+            .map(|at| self.mark_data(at))
+            .collect();
+        let mut bytes = Vec::new();
+        let (mut damaged, wants) = (false, self.watcher.wants(table) && self.present);
+        if fresh.iter().any(|fresh| *fresh) || wants {
+            let read = self.read_many((view.at()..view.at() + view.count() as u64).collect());
+            for (index, (at, block)) in read.into_iter().enumerate() {
+                match block.filter(|block| sum(block) == view.sum(index)) {
+                    Some(block) if wants => bytes.extend_from_slice(&block),
+                    Some(_) => {}
+                    None => {
+                        damaged = true;
+                        self.checked.findings.push(Finding::Data(at, table, key.to_vec()));
+                    }
+                }
+            }
+        }
+        if self.present {
+            bytes.truncate(view.bytes());
+            let content = match (damaged, wants) {
+                (true, _) => Content::Damaged,
+                (false, true) => Content::Bytes(&bytes),
+                (false, false) => Content::Blocks(view.count() as u64),
+            };
+            self.watcher.entry(table, key, content);
+        }
+    }
+
+    /// Notes that a block of data is used; `false`: that was known.
+    fn mark_data(&mut self, at: u64) -> bool {
+        let known = self.is_marked(at);
+        if known && self.present {
+            self.checked.findings.push(Finding::Twice(at));
+        }
+        self.checked.data += u64::from(!known);
+        !known && self.mark(at)
+    }
+
+    fn is_marked(&self, at: u64) -> bool {
+        let bit = at.wrapping_sub(self.layout.data_at);
+        self.used.get((bit / 64) as usize).is_some_and(|word| word & 1 << (bit % 64) != 0)
+    }
+
+    /// Notes that a block is used. `false`: there is no need to look at it, or no such block.
+    fn mark(&mut self, at: u64) -> bool {
+        let bit = at.wrapping_sub(self.layout.data_at);
+        let known = self.is_marked(at);
+        let Some(word) = self.used.get_mut((bit / 64) as usize) else { return true };
+        *word |= 1 << (bit % 64);
+        if known && self.present {
+            self.checked.findings.push(Finding::Twice(at));
+        }
+        let done = self.checked.pages + self.checked.data;
+        if done.is_multiple_of(256) {
+            self.watcher.progress(done, self.all.max(done));
+        }
+        !known
+    }
+}
+
+/// Whether all keys of a page are where its parent says.
+fn in_bounds(page: &[u8], bounds: &Bounds<'_>) -> bool {
+    let first = usize::from(page::level(page) > 0);
+    (first..page::count(page)).all(|index| {
+        let key = page::key(page, index);
+        key >= bounds.from && bounds.to.is_none_or(|to| key < to)
+    })
+}
