@@ -318,6 +318,7 @@ impl Store {
             // Every operation completes with its own shape.
             (job, done) => unreachable!("{done:?} for {job:?}"),
         }
+        self.end_closing(out);
     }
 
     /// Begins what is due: to be called at the end of every turn, and when [`Store::deadline`]
