@@ -1,0 +1,483 @@
+//! The volume: a file tree in a crash-safe store.
+//!
+//! Every request is planned as a pure function of what is in memory ([`plan`]), then applied as
+//! one transaction of the store; when something is missing it is fetched, and the plan is made
+//! again from the start. So nothing is ever half done, and what one request does is there as a
+//! whole after a crash, or not at all. Ordinary changes are answered at once and are durable soon,
+//! never before what was changed earlier; `Sync`, and writes to files opened so, wait.
+//!
+//! ```text
+//!   request ──▶ plan ──▶ commit ──▶ reply
+//!                │ ▲
+//!        missing ▼ │ fetched
+//!               store ──▶ blocks of the volume's file
+//! ```
+//!
+//! - Records: what is in the store, byte by byte ([`record`], [`names`]).
+//! - Plans: [`walk`], [`make`], [`remove`], [`data`], [`attrs`], [`list`], [`snapshots`].
+//! - Machines: the [`errand`] of each request, and the [`reaper`], which frees large storage.
+//! - [`verify`]: whether all records fit together.
+//!
+//! Permissions are checked here, as POSIX and Linux have them ([`permission`]). A node keeps the
+//! name by which it was reached last; a file that is held without a name lives until it is let go.
+
+mod attrs;
+mod data;
+mod disk;
+mod draft;
+mod errand;
+mod format;
+mod hold;
+mod list;
+mod make;
+mod names;
+mod permission;
+mod plan;
+mod reaper;
+mod record;
+mod remove;
+mod sight;
+mod snapshots;
+#[cfg(test)]
+mod tests;
+pub mod verify;
+mod walk;
+
+pub use format::{Format, format};
+
+use crate::locks::{FileKey, Outcome, Table};
+use crate::request::{
+    Ask, Id, Input, Lock, LockKind, NodeId, OpenId, Output, Reply, Request, RequestId,
+};
+use base::op::{Done, File, OpId};
+use base::{Automaton, Error, Instant, Time};
+use errand::{Awaits, CLOSE, Errand, LOOSE, REAPER, translate};
+use hold::{Node, Open, Opening, Place, Spot};
+use reaper::{Reaper, Task};
+use record::Settings;
+use sight::{Sight, Stop};
+use slab::Slab;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::time::Duration;
+use store::{Durability, Refusal, Store, View};
+
+/// Most nodes, open files and requests under way together.
+pub const HANDLES_MAX: usize = 1 << 20;
+
+/// Operations of the reactor that are not the store's have numbers from here on.
+const USERS: usize = 1 << 40;
+
+/// The tree automaton.
+#[derive(Debug)]
+pub struct Volume {
+    /// Set in the upper byte of every id, of nodes as of operations, so that they find this tree.
+    index: u8,
+    /// Where the store is.
+    file: File,
+    store: Store,
+    /// The date when the clock stood at zero.
+    wall: Time,
+    read_only: bool,
+    /// Read when it is first needed.
+    settings: Option<Settings>,
+    /// Most nodes and open files together.
+    handles_max: usize,
+    nodes: Slab<Node>,
+    opens: Slab<Open>,
+    /// Which nodes are on which inode of the present.
+    nodes_of: BTreeSet<(u64, usize)>,
+    /// How many open files are on which inode of the present.
+    opens_of: BTreeMap<u64, usize>,
+    /// How many nodes and open files are in which snapshot.
+    visits: BTreeMap<u64, usize>,
+    /// Inodes without a name, as far as this life of the volume made them so.
+    nameless: BTreeSet<u64>,
+    errands: Slab<Errand>,
+    locks: Table<OpenId, RequestId>,
+    reaper: Reaper,
+    /// Inodes to be told to the reaper.
+    due: Vec<u64>,
+    /// What the store said and nobody has heard yet. Empty between steps.
+    heard: Vec<store::Output>,
+    /// Whether the store can be used; until then requests wait.
+    opened: Option<Result<(), Error>>,
+    /// How closing the store ended.
+    closed: Option<Result<(), Error>>,
+}
+
+/// How much of everything there is, for `/.upcall/`.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Nodes that clients hold.
+    pub nodes: usize,
+    /// Open files.
+    pub opens: usize,
+    /// Ranges locked, and requests waiting for one.
+    pub locks: (usize, usize),
+    /// Errands by what they wait for.
+    pub errands: Vec<(&'static str, usize)>,
+    /// What the reaper is doing, and how many inodes wait for it.
+    pub reaper: (&'static str, usize),
+    /// Files without a name that somebody holds, or that wait for the reaper.
+    pub nameless: usize,
+}
+
+impl Volume {
+    /// The tree in `store`, whose blocks are in `file`, as number `index` among the node's trees.
+    /// `wall` is the date when the clock stood at zero.
+    pub fn new(index: u8, file: File, store: Store, wall: Time, read_only: bool) -> Volume {
+        let mut nodes = Slab::new();
+        for spot in [Spot::File(View::Present, record::ROOT), Spot::Snapshots] {
+            nodes.insert(Node { spot, place: None, users: 1 });
+        }
+        Volume {
+            index,
+            file,
+            store,
+            wall,
+            read_only,
+            settings: None,
+            handles_max: HANDLES_MAX,
+            nodes,
+            opens: Slab::new(),
+            nodes_of: BTreeSet::new(),
+            opens_of: BTreeMap::new(),
+            visits: BTreeMap::new(),
+            nameless: BTreeSet::new(),
+            errands: Slab::new(),
+            locks: Table::default(),
+            reaper: Reaper::new(read_only),
+            due: Vec::new(),
+            heard: Vec::new(),
+            opened: None,
+            closed: None,
+        }
+    }
+
+    /// Does what the store said when it was opened. Requests wait until it says that it can be
+    /// used.
+    pub fn begin(&mut self, now: Instant, said: Vec<store::Output>, out: &mut Vec<Output>) {
+        self.heard.extend(said);
+        self.settle(now, out);
+    }
+
+    /// Sets how many nodes and open files there may be, at most [`HANDLES_MAX`]. What is held
+    /// beyond stays.
+    pub fn set_handles_max(&mut self, most: usize) {
+        self.handles_max = most.min(HANDLES_MAX);
+    }
+
+    /// The root; never released. Every walk that ends there gives this node.
+    pub fn root(&self) -> NodeId {
+        NodeId::new(self.index, hold::ROOT_SLOT)
+    }
+
+    /// A virtual directory with a directory for each snapshot; never released. Making a directory
+    /// in it makes a snapshot, removing one drops it.
+    pub fn snapshots_root(&self) -> NodeId {
+        NodeId::new(self.index, hold::SNAPSHOTS_SLOT)
+    }
+
+    /// The number of the device that the present tree is, once it is known: after the first
+    /// request.
+    pub fn device(&self) -> Option<u64> {
+        self.settings.map(|settings| names::device(settings.seed, None))
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// How much of everything there is.
+    pub fn counts(&self) -> Counts {
+        let mut errands: Vec<(&'static str, usize)> = Vec::new();
+        for (_, errand) in &self.errands {
+            let name = errand.awaits.name();
+            match errands.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, count)) => *count += 1,
+                None => errands.push((name, 1)),
+            }
+        }
+        Counts {
+            nodes: self.nodes.len() - 2,
+            opens: self.opens.len(),
+            locks: self.locks.counts(),
+            errands,
+            reaper: (self.reaper.name(), self.reaper.waiting()),
+            nameless: self.nameless.len(),
+        }
+    }
+
+    /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
+    /// has passed.
+    pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.reap(now, out);
+        self.settle(now, out);
+        self.store.tick(now, &mut self.heard);
+        self.settle(now, out);
+    }
+
+    /// Whether the volume can be used, or why it never can.
+    pub fn is_open(&self) -> Option<Result<(), Error>> {
+        self.opened
+    }
+
+    /// Makes everything durable, for the end of the node: [`Volume::is_closed`] tells when.
+    pub fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.store.close(now, CLOSE, &mut self.heard);
+        self.settle(now, out);
+    }
+
+    /// Whether the volume is closed, and how that ended.
+    pub fn is_closed(&self) -> Option<Result<(), Error>> {
+        self.closed
+    }
+}
+
+impl Automaton for Volume {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Ask(id, request) => self.ask(now, id, request, out),
+            Input::Cancel(id) => self.cancel(id, out),
+            Input::Release(node) => self.unpin(Id::Node(node)),
+            Input::Close(open) => self.close_file(open, out),
+            Input::Done(op, done) => self.done(now, op, done, out),
+            Input::Rendered(ticket, _) => unreachable!("{ticket}: no file here is rendered"),
+        }
+        self.settle(now, out);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let store = self.store.deadline();
+        let reaps = self.opened == Some(Ok(())) && self.reaper.task().is_some();
+        if reaps { Some(Instant(0)) } else { store }
+    }
+
+    fn check(&self) {
+        self.check_holds();
+        self.locks.check();
+        assert!(self.heard.is_empty() && self.due.is_empty());
+        for (_, errand) in &self.errands {
+            errand.pins().for_each(|pin| assert!(self.users(pin) > 0));
+        }
+    }
+}
+
+impl Volume {
+    fn ask(&mut self, now: Instant, id: RequestId, request: Request, out: &mut Vec<Output>) {
+        if self.read_only && request.ask.changes() {
+            return out.push(Output::Reply(id, Err(Error::ReadOnly)));
+        }
+        if self.nodes.len() + self.opens.len() + self.errands.len() >= self.handles_max {
+            return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
+        }
+        if let Ask::Lock { open, lock, wait } = request.ask {
+            return self.lock(id, open, lock, wait, out);
+        }
+        if let Ask::GetLock { open, lock } = request.ask {
+            let conflict = self.locks.conflict(self.file_key(open), &lock).cloned();
+            return out.push(Output::Reply(id, Ok(Reply::Conflict(conflict))));
+        }
+        let who = if let Ask::Identify { who } = &request.ask { Some(who.clone()) } else { None };
+        let errand = Errand::new(id, request);
+        errand.pins().for_each(|pin| self.pin(pin));
+        let slot = self.errands.insert(errand);
+        match (who, self.opened) {
+            (Some(who), _) => self.identify(slot, who, out),
+            (None, Some(Ok(()))) => self.go(now, slot, out),
+            (None, Some(Err(error))) => self.finish(slot, Err(error), out),
+            (None, None) => {}
+        }
+    }
+
+    fn lock(&mut self, id: RequestId, open: OpenId, lock: Lock, wait: bool, out: &mut Vec<Output>) {
+        let key = self.file_key(open);
+        let releases = lock.kind != LockKind::Exclusive;
+        let reply = match self.locks.request(key, open, lock, wait.then_some(id)) {
+            Ok(Outcome::Granted) => Some(Ok(Reply::Locked)),
+            Ok(Outcome::Blocked) => Some(Ok(Reply::Blocked)),
+            Ok(Outcome::Waits) => None,
+            Err(error) => Some(Err(error)),
+        };
+        out.extend(reply.map(|reply| Output::Reply(id, reply)));
+        if releases {
+            self.grant(key, out);
+        }
+    }
+
+    fn grant(&mut self, file: FileKey, out: &mut Vec<Output>) {
+        let granted = self.locks.grant(file).into_iter();
+        out.extend(granted.map(|id| Output::Reply(id, Ok(Reply::Locked))));
+    }
+
+    fn close_file(&mut self, open: OpenId, out: &mut Vec<Output>) {
+        let file = self.file_key(open);
+        let dropped = self.locks.close(file, open).into_iter();
+        out.extend(dropped.map(|id| Output::Reply(id, Err(Error::Cancelled))));
+        self.opens[open.local()].closed = true;
+        self.unpin(Id::Open(open));
+        self.grant(file, out);
+    }
+
+    fn done(&mut self, now: Instant, op: OpId, done: Done, out: &mut Vec<Output>) {
+        let local = NodeId(op.0).local();
+        if let Done::Path(result) = done {
+            return self.identified(local - USERS, result, out);
+        }
+        let (id, done) = disk::done(local as u64, done);
+        self.store.done(now, id, done, &mut self.heard);
+    }
+
+    /// The operation that asks about a user for this errand.
+    fn user_op(&self, slot: usize) -> OpId {
+        OpId(NodeId::new(self.index, USERS + slot).0)
+    }
+
+    /// Hears what the store says, until it says nothing more.
+    fn settle(&mut self, now: Instant, out: &mut Vec<Output>) {
+        loop {
+            for ino in mem::take(&mut self.due) {
+                self.tell_reaper(now, reaper::Input::Due(ino), out);
+            }
+            if self.heard.is_empty() {
+                return;
+            }
+            for output in mem::take(&mut self.heard) {
+                self.hear(now, output, out);
+            }
+        }
+    }
+
+    fn hear(&mut self, now: Instant, output: store::Output, out: &mut Vec<Output>) {
+        match output {
+            store::Output::Io(io) => {
+                let id = OpId(NodeId::new(self.index, io.id().0 as usize).0);
+                out.push(Output::Do(disk::op(id, self.file, self.store.layout().block, io)));
+            }
+            store::Output::Opened(result) => self.opened(now, result.map_err(plain), out),
+            store::Output::Fetched(REAPER, result) => {
+                let input = match result {
+                    Ok(()) => reaper::Input::Fetched,
+                    Err(error) => reaper::Input::Failed(plain(error)),
+                };
+                self.tell_reaper(now, input, out);
+            }
+            store::Output::Fetched(ticket, result) => {
+                self.fetched(now, ticket.0 as usize, result, out);
+            }
+            store::Output::Committed(LOOSE, _) => {}
+            store::Output::Committed(ticket, result) => {
+                self.committed(now, ticket.0 as usize, result, out);
+            }
+            store::Output::Placed(ticket, result) => {
+                self.placed(now, ticket.0 as usize, result, out);
+            }
+            store::Output::Closed(_, result) => self.closed = Some(result.map_err(plain)),
+        }
+    }
+
+    /// The store can be used, or never can: the requests that came before go on.
+    fn opened(&mut self, now: Instant, result: Result<(), Error>, out: &mut Vec<Output>) {
+        self.opened = Some(result);
+        let waits = |errand: &Errand| matches!(errand.awaits, Awaits::Plan);
+        let waiting: Vec<usize> =
+            self.errands.iter().filter(|(_, errand)| waits(errand)).map(|(slot, _)| slot).collect();
+        for slot in waiting {
+            match result {
+                Ok(()) => self.go(now, slot, out),
+                Err(error) => self.finish(slot, Err(error), out),
+            }
+        }
+    }
+
+    /// The reaper's turn.
+    fn reap(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if self.opened != Some(Ok(())) {
+            return;
+        }
+        let result = match self.reaper.task() {
+            None => return,
+            Some(Task::Look(from)) => self.look_for_orphans(from),
+            Some(Task::Cut(ino, at)) => self.cut(now, ino, at),
+        };
+        let input = result.unwrap_or_else(|stop| match stop {
+            Stop::Missing(missing) => {
+                self.store.fetch(now, REAPER, missing, &mut self.heard);
+                reaper::Input::Missing
+            }
+            Stop::Failed(error) => reaper::Input::Failed(error),
+            Stop::Trimming(_) => unreachable!("the reaper makes nothing longer"),
+        });
+        self.tell_reaper(now, input, out);
+    }
+
+    fn look_for_orphans(&self, from: u64) -> Result<reaper::Input, Stop> {
+        let (found, next) = reaper::look(&self.sight(View::Present)?, from)?;
+        Ok(reaper::Input::Found(found, next))
+    }
+
+    fn cut(&mut self, now: Instant, ino: u64, at: u64) -> Result<reaper::Input, Stop> {
+        let draft = draft::Draft::new(self.sight(View::Present)?, self.date(now));
+        let cut = reaper::cut(draft, ino, at, self.is_held(ino))?;
+        if !cut.changes.is_empty() {
+            let soon = Durability::Soon;
+            let done = self.store.commit(now, LOOSE, &cut.changes, soon, &mut self.heard);
+            match done {
+                Ok(()) => {}
+                Err(Refusal::Missing(missing)) => return Err(Stop::Missing(missing)),
+                Err(Refusal::Failed(error)) => return Err(Stop::Failed(plain(error))),
+            }
+        }
+        if cut.gone {
+            self.nameless.remove(&ino);
+        }
+        Ok(cut.freed.map_or(reaper::Input::Done, reaper::Input::Freed))
+    }
+
+    fn tell_reaper(&mut self, now: Instant, input: reaper::Input, out: &mut Vec<Output>) {
+        let mut said = Vec::new();
+        self.reaper.step(now, input, &mut said);
+        for output in said {
+            match output {
+                reaper::Output::Over(ino) => self.trimmed(now, ino, Ok(()), out),
+                reaper::Output::Failed(ino, error) => self.trimmed(now, ino, Err(error), out),
+            }
+        }
+    }
+
+    /// One view of the volume.
+    fn sight(&self, view: View) -> Result<Sight<'_>, Stop> {
+        let settings = match self.settings {
+            Some(settings) => settings,
+            None => {
+                let present = self.store.reader(View::Present).map_err(plain)?;
+                sight::settings(&present)?
+            }
+        };
+        Sight::new(&self.store, settings, view)
+    }
+
+    /// Keeps the settings, once they are in memory: they do not change.
+    fn learn_settings(&mut self) {
+        if self.settings.is_none() {
+            self.settings = self.sight(View::Present).ok().map(|sight| sight.settings);
+        }
+    }
+
+    /// The date at an instant.
+    fn date(&self, now: Instant) -> Time {
+        let since = Duration::from_nanos(now.0) + Duration::from_nanos(self.wall.nanos.into());
+        let secs = self.wall.secs.saturating_add(since.as_secs().cast_signed());
+        Time { secs, nanos: since.subsec_nanos() }
+    }
+}
+
+/// The translation where no request is concerned.
+fn plain(error: store::Error) -> Error {
+    translate(error, None)
+}

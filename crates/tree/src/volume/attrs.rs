@@ -1,0 +1,282 @@
+//! Attributes: those that every file has, and extended ones; how full the volume is.
+
+use super::Spot;
+use super::data;
+use super::draft::Draft;
+use super::permission::{READ, WRITE};
+use super::plan::{Effects, Planned, Scene, answer};
+use super::record::{ATTRS, Attr, Inode, pair};
+use super::sight::Stop;
+use crate::request::{NodeId, OpenId, Reply};
+use base::{Error, Kind, NAME_MAX, SetStat, SetTime, StatFs, Time};
+use std::ops::ControlFlow;
+use store::View;
+
+/// Longest value of an extended attribute, bytes (Linux `XATTR_SIZE_MAX`).
+const VALUE_MAX: usize = 64 << 10;
+/// Longest name of an extended attribute, bytes (Linux `XATTR_NAME_MAX`).
+const ATTR_NAME_MAX: usize = 255;
+/// Most extended attributes of one file: their names fit the longest list that Linux takes.
+const ATTRS_MAX: u32 = 256;
+
+/// What this file system calls itself (`statfs(2)`): "Upca".
+const MAGIC: u32 = 0x5570_6361;
+
+impl Scene<'_> {
+    /// Changes attributes: size and owner first, because both take set-id bits away.
+    pub(super) fn set_stat(&self, node: NodeId, open: Option<OpenId>, set: &SetStat) -> Planned {
+        let ino = self.changeable(node)?;
+        let (mut draft, mut effects) = (self.draft()?, Effects::default());
+        if *set == SetStat::default() {
+            return answer(Reply::Done);
+        }
+        let writer = match open.filter(|_| set.size.is_some()) {
+            Some(open) => {
+                let access = self.volume.open(open).what.access;
+                if !access.write && !access.append {
+                    return Err(Error::Invalid.into());
+                }
+                true
+            }
+            None => false,
+        };
+        let before = draft.look(ino)?;
+        if let Some(size) = set.size {
+            self.expect_resizable(&before, writer)?;
+            data::resize(&mut draft, self.who, ino, size, &mut effects)?;
+        }
+        if set.uid.is_some() || set.gid.is_some() {
+            self.set_owner(&mut draft, ino, &before, set)?;
+        }
+        if let Some(mode) = set.mode {
+            self.set_mode(&mut draft, ino, &before, mode)?;
+        }
+        self.set_times(&mut draft, ino, &before, writer, set)?;
+        let now = draft.now();
+        let inode = draft.inode(ino)?;
+        if set.size.is_none() {
+            inode.touch(now);
+        }
+        self.commit(draft, Reply::Done, effects)
+    }
+
+    fn expect_resizable(&self, inode: &Inode, writer: bool) -> Result<(), Error> {
+        match inode.kind {
+            Kind::File if writer => Ok(()),
+            Kind::File => self.who.may(inode, WRITE),
+            Kind::Directory => Err(Error::IsDirectory),
+            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
+                Err(Error::Invalid)
+            }
+        }
+    }
+
+    /// Only root gives files away; owners choose among their groups.
+    fn set_owner(
+        &self,
+        draft: &mut Draft<'_>,
+        ino: u64,
+        before: &Inode,
+        set: &SetStat,
+    ) -> Result<(), Stop> {
+        if set.uid == Some(u32::MAX) || set.gid == Some(u32::MAX) {
+            return Err(Error::Invalid.into());
+        }
+        let (uid, gid) = (set.uid.unwrap_or(before.uid), set.gid.unwrap_or(before.gid));
+        let (who, same_uid, same_gid) = (self.who, uid == before.uid, gid == before.gid);
+        let may =
+            who.is_root() || (who.owns(before) && same_uid && (same_gid || who.is_member(gid)));
+        if !may {
+            return Err(Error::NotPermitted.into());
+        }
+        let inode = draft.inode(ino)?;
+        inode.mode = who.mode_after_chown(inode);
+        (inode.uid, inode.gid) = (uid, gid);
+        Ok(())
+    }
+
+    fn set_mode(
+        &self,
+        draft: &mut Draft<'_>,
+        ino: u64,
+        before: &Inode,
+        mode: u32,
+    ) -> Result<(), Stop> {
+        if before.kind == Kind::Symlink {
+            return Err(Error::Unsupported.into());
+        }
+        if !self.who.owns(before) {
+            return Err(Error::NotPermitted.into());
+        }
+        let inode = draft.inode(ino)?;
+        inode.mode = self.who.mode_after_chmod(mode, inode.gid);
+        Ok(())
+    }
+
+    /// Dates of the client's choosing are for owners; "now" is for whoever may write.
+    fn set_times(
+        &self,
+        draft: &mut Draft<'_>,
+        ino: u64,
+        before: &Inode,
+        writer: bool,
+        set: &SetStat,
+    ) -> Result<(), Stop> {
+        let times = [set.accessed, set.modified];
+        if times.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let explicit = times.iter().flatten().any(|time| *time != SetTime::Now);
+        if !self.who.owns(before) {
+            if explicit {
+                return Err(Error::NotPermitted.into());
+            }
+            if !writer {
+                self.who.may(before, WRITE)?;
+            }
+        }
+        let now = draft.now();
+        let inode = draft.inode(ino)?;
+        let date = |time| match time {
+            SetTime::Now => now,
+            SetTime::At(time) => Time { nanos: time.nanos.min(999_999_999), ..time },
+        };
+        inode.accessed = set.accessed.map_or(inode.accessed, date);
+        inode.modified = set.modified.map_or(inode.modified, date);
+        Ok(())
+    }
+
+    /// How full the volume is, as far as its own limits let it become.
+    pub(super) fn stat_fs(&self) -> Planned {
+        let sight = self.sight(View::Present)?;
+        let (space, counters) = (self.volume.store.space(), sight.counters()?);
+        let limit = sight.settings.bytes_max / sight.block;
+        let blocks = space.blocks.min(limit);
+        let free = space.blocks_free.min(blocks.saturating_sub(counters.blocks));
+        // Without a limit there is room for about as many files as there are free blocks.
+        let most = counters.inodes.saturating_add(space.blocks_free);
+        let files = sight.settings.inodes_max.min(most);
+        answer(Reply::StatFs(StatFs {
+            kind: MAGIC,
+            block_size: u32::try_from(sight.block).expect("blocks are small"),
+            blocks,
+            blocks_free: free,
+            blocks_available: free,
+            files,
+            files_free: files.saturating_sub(counters.inodes),
+            id: sight.device,
+            name_max: NAME_MAX as u32,
+        }))
+    }
+
+    pub(super) fn get_attr(&self, node: NodeId, name: &[u8]) -> Planned {
+        let Spot::File(view, ino) = self.volume.spot(node) else {
+            return Err(Error::NoAttribute.into());
+        };
+        let sight = self.sight(view)?;
+        self.may_attr(&sight.inode(ino)?, name, READ)?;
+        let (_, value) = sight.attr(ino, name)?.ok_or(Error::NoAttribute)?;
+        answer(Reply::Bytes(value))
+    }
+
+    /// The names of the attributes that the caller may know of.
+    pub(super) fn list_attrs(&self, node: NodeId) -> Planned {
+        let Spot::File(view, ino) = self.volume.spot(node) else {
+            return answer(Reply::Bytes(Vec::new()));
+        };
+        let sight = self.sight(view)?;
+        let mut list = Vec::new();
+        if sight.inode(ino)?.attrs > 0 {
+            let root = self.who.is_root();
+            sight.scan(ATTRS, ino, 0, &mut |_cookie, value| {
+                if let Some(attr) = Attr::decode(&value.bytes())
+                    && (root || !attr.name.starts_with(b"trusted."))
+                {
+                    list.extend(attr.name.iter().chain(&[0]));
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        answer(Reply::Bytes(list))
+    }
+
+    pub(super) fn set_attr(
+        &self,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        create: Option<bool>,
+    ) -> Planned {
+        let ino = self.changeable(node)?;
+        let mut draft = self.draft()?;
+        self.may_attr(&draft.look(ino)?, name, WRITE)?;
+        let attr = Attr { name, value }.encode();
+        if value.len() > VALUE_MAX || attr.len() > self.volume.store.layout().value_max() {
+            return Err(Error::AttributeTooLarge.into());
+        }
+        let old = draft.sight.attr(ino, name)?;
+        let cookie = match (old, create) {
+            (Some(_), Some(true)) => return Err(Error::Exists.into()),
+            (None, Some(false)) => return Err(Error::NoAttribute.into()),
+            (Some((cookie, _)), _) => cookie,
+            (None, _) => {
+                let inode = draft.inode(ino)?;
+                inode.attrs += 1;
+                if inode.attrs > ATTRS_MAX {
+                    return Err(Error::NoSpace.into());
+                }
+                draft.sight.vacant(ATTRS, ino, name)?
+            }
+        };
+        draft.put(ATTRS, pair(ino, cookie).to_vec(), attr);
+        let now = draft.now();
+        draft.inode(ino)?.touch(now);
+        self.commit(draft, Reply::Done, Effects::default())
+    }
+
+    pub(super) fn remove_attr(&self, node: NodeId, name: &[u8]) -> Planned {
+        let ino = self.changeable(node)?;
+        let mut draft = self.draft()?;
+        self.may_attr(&draft.look(ino)?, name, WRITE)?;
+        let (cookie, _) = draft.sight.attr(ino, name)?.ok_or(Error::NoAttribute)?;
+        draft.delete(ATTRS, pair(ino, cookie).to_vec());
+        let now = draft.now();
+        let inode = draft.inode(ino)?;
+        inode.attrs = inode.attrs.saturating_sub(1);
+        inode.touch(now);
+        self.commit(draft, Reply::Done, Effects::default())
+    }
+
+    /// Who may read or write which attribute (`xattr(7)`).
+    fn may_attr(&self, inode: &Inode, name: &[u8], want: u32) -> Result<(), Error> {
+        if name.is_empty() || name.len() > ATTR_NAME_MAX {
+            return Err(Error::AttributeTooLarge);
+        }
+        if name.contains(&0) || [&b"user."[..], b"trusted.", b"security."].contains(&name) {
+            return Err(Error::Invalid);
+        }
+        let (root, write) = (self.who.is_root(), want == WRITE);
+        let refused = if write { Error::NotPermitted } else { Error::NoAttribute };
+        if name.starts_with(b"trusted.") {
+            return if root { Ok(()) } else { Err(refused) };
+        }
+        if name.starts_with(b"security.") {
+            return if root || !write { Ok(()) } else { Err(Error::NotPermitted) };
+        }
+        if !name.starts_with(b"user.") {
+            return Err(Error::Unsupported);
+        }
+        match inode.kind {
+            Kind::File => {}
+            // In a directory for everybody they would be a place to put things without a quota.
+            Kind::Directory if write && inode.mode & 0o1000 != 0 && !self.who.owns(inode) => {
+                return Err(Error::NotPermitted);
+            }
+            Kind::Directory => {}
+            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
+                return Err(refused);
+            }
+        }
+        self.who.may(inode, want)
+    }
+}

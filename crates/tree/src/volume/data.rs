@@ -1,0 +1,283 @@
+//! Contents: reading, writing, changing the length.
+
+use super::Spot;
+use super::draft::{self, Draft};
+use super::permission::Person;
+use super::plan::{Answer, Commit, Effects, Plan, Planned, Progress, Scene};
+use super::record::{DATA, Inode, Why};
+use super::sight::{Sight, Stop};
+use crate::request::{OpenId, Reply};
+use base::{Buf, Error, Kind};
+use store::{Block, Change, Extent, Layout, Piece, View};
+
+/// The largest file, bytes: what protocols' clients can count to.
+pub(super) const SIZE_MAX: u64 = i64::MAX as u64;
+
+/// Up to this size what is read is copied into one buffer, bytes.
+const COPY_MAX: usize = 16 << 10;
+
+/// Most blocks that are freed within the transaction that makes them superfluous.
+pub(super) const CUT_MAX: u64 = 256;
+
+/// What the records of a write take in the journal besides the data, at most, bytes.
+const WRITE_OVERHEAD: usize = 1024;
+
+/// Which part of a file is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) offset: u64,
+    pub(super) count: usize,
+    pub(super) headroom: usize,
+}
+
+impl Scene<'_> {
+    pub(super) fn read(&self, open: OpenId, offset: u64, count: u32, headroom: u32) -> Planned {
+        let what = self.volume.open(open).what;
+        let (view, ino) = match (what.spot, what.kind) {
+            (Spot::Snapshots, _) | (_, Kind::Directory) => return Err(Error::IsDirectory.into()),
+            (Spot::File(view, ino), _) => (view, ino),
+        };
+        let access = what.access;
+        if !access.read && (access.write || access.append) {
+            return Err(Error::Invalid.into());
+        }
+        let sight = self.sight(view)?;
+        let inode = sight.inode(ino)?;
+        let offset = offset.min(inode.size);
+        let count = (inode.size - offset).min(count.into()) as usize;
+        let bounds = Bounds { offset, count, headroom: headroom as usize };
+        let touched = match count {
+            0 => Vec::new(),
+            _some => self.note_access(view, ino, &inode),
+        };
+        let (reply, part) = (contents(&sight, ino, bounds)?, offset..offset + count as u64);
+        Ok(Plan::Answer(Answer::Read { reply, open, part, size: inode.size }, touched))
+    }
+
+    pub(super) fn write(
+        &self,
+        open: OpenId,
+        offset: u64,
+        data: &Buf,
+        progress: &Progress,
+    ) -> Planned {
+        let what = self.volume.open(open).what;
+        let access = what.access;
+        let ino = match what.spot {
+            Spot::File(View::Present, ino) if access.write || access.append => ino,
+            Spot::File(..) | Spot::Snapshots => return Err(Error::Invalid.into()),
+        };
+        if data.is_empty() {
+            return super::plan::answer(Reply::Written(0));
+        }
+        let mut draft = self.draft()?;
+        let inode = draft.look(ino)?;
+        let offset = if access.append { inode.size } else { offset };
+        let end = offset.saturating_add(data.len() as u64);
+        if end > SIZE_MAX {
+            return Err(Error::FileTooLarge.into());
+        }
+        if end > inode.size && inode.trimming {
+            return Err(Stop::Trimming(ino));
+        }
+        let layout = self.volume.store.layout();
+        let cuts = Cuts::of(layout, offset, data.len());
+        let mut effects = Effects::default();
+        match (cuts.middle(offset), progress) {
+            (Some(middle), Progress::Placed(at, extents)) if middle == *at => {
+                effects.attached = true;
+                attach(&mut draft, ino, middle, extents);
+            }
+            // Also if the end has moved on meanwhile, and what was placed does not fit any more.
+            (Some(middle), Progress::None | Progress::Made | Progress::Placed(..)) => {
+                let blocks = data[cuts.head..cuts.tail].chunks(layout.block);
+                let blocks = blocks.map(|chunk| Block::from_bytes(chunk, layout.block)).collect();
+                return Ok(Plan::Place(middle, blocks));
+            }
+            (None, _) => {}
+        }
+        let written = cuts.write(&mut draft, ino, offset, data);
+        self.grow(&mut draft, ino, offset, written)?;
+        let reply = Reply::Written(u32::try_from(written).expect("one message"));
+        let (changes, answer) = (draft.finish(), Answer::Reply(reply));
+        Ok(Plan::Commit(Commit { changes, durable: access.sync, answer, effects }))
+    }
+
+    /// Notes what a write of `count` bytes does to the inode.
+    fn grow(&self, draft: &mut Draft<'_>, ino: u64, offset: u64, count: usize) -> Result<(), Stop> {
+        let (block, end) = (draft.sight.block, offset + count as u64);
+        let all = end.div_ceil(block) - offset / block;
+        let there = covered(&draft.sight, ino, offset, end)?;
+        draft.take_blocks(ino, all.saturating_sub(there))?;
+        let (who, now) = (self.who, draft.now());
+        let inode = draft.inode(ino)?;
+        inode.size = inode.size.max(end);
+        inode.mode = who.mode_after_write(inode);
+        inode.touch_contents(now);
+        Ok(())
+    }
+
+    pub(super) fn sync(&self, open: OpenId) -> Planned {
+        match self.volume.open(open).what.spot {
+            Spot::File(View::Present, _) if !self.volume.read_only => Ok(Plan::Sync),
+            Spot::File(..) | Spot::Snapshots => super::plan::answer(Reply::Done),
+        }
+    }
+}
+
+/// How a write is taken apart: `[..head]` and `[tail..]` ride in the journal, what is between
+/// them goes straight to its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cuts {
+    head: usize,
+    tail: usize,
+    /// All that is written: what does not fit a transaction is left to the next write.
+    end: usize,
+}
+
+impl Cuts {
+    fn of(layout: &Layout, offset: u64, count: usize) -> Cuts {
+        let block = layout.block as u64;
+        let head = (offset.next_multiple_of(block) - offset) as usize;
+        let middle = count.saturating_sub(head) / layout.block * layout.block;
+        if middle >= layout.direct_min() {
+            return Cuts { head, tail: head + middle, end: count };
+        }
+        let most = (layout.transaction_max() / 2).saturating_sub(WRITE_OVERHEAD).max(layout.block);
+        let end = count.min(most);
+        Cuts { head: end, tail: end, end }
+    }
+
+    /// Where in the file the middle begins, if there is one.
+    fn middle(self, offset: u64) -> Option<u64> {
+        (self.head < self.tail).then_some(offset + self.head as u64)
+    }
+
+    /// Writes head and tail; gives how many bytes are written in all.
+    fn write(self, draft: &mut Draft<'_>, object: u64, offset: u64, data: &[u8]) -> usize {
+        for range in [0..self.head, self.tail..self.end] {
+            if !range.is_empty() {
+                let (offset, data) = (offset + range.start as u64, data[range].to_vec());
+                draft.push(Change::Write { table: DATA, object, offset, data });
+            }
+        }
+        self.end
+    }
+}
+
+/// Makes blocks that were placed part of a file.
+fn attach(draft: &mut Draft<'_>, object: u64, mut offset: u64, extents: &[Extent]) {
+    let block = draft.sight.block;
+    for extent in extents {
+        draft.push(Change::Attach { table: DATA, object, offset, extent: extent.clone() });
+        offset += extent.sums.len() as u64 * block;
+    }
+}
+
+/// Changes a file's length. What is cut off and is too much to be freed at once is left to the
+/// reaper; until it is done the file cannot grow again, so old bytes never come back.
+pub(super) fn resize(
+    draft: &mut Draft<'_>,
+    who: Person<'_>,
+    ino: u64,
+    size: u64,
+    effects: &mut Effects,
+) -> Result<(), Stop> {
+    if size > SIZE_MAX {
+        return Err(Error::FileTooLarge.into());
+    }
+    let inode = draft.look(ino)?;
+    if size > inode.size && inode.trimming {
+        return Err(Stop::Trimming(ino));
+    }
+    if size < inode.size {
+        shorten(draft, ino, size, effects)?;
+    }
+    let now = draft.now();
+    let inode = draft.inode(ino)?;
+    inode.size = size;
+    inode.mode = who.mode_after_write(inode);
+    inode.touch_contents(now);
+    Ok(())
+}
+
+fn shorten(draft: &mut Draft<'_>, ino: u64, size: u64, effects: &mut Effects) -> Result<(), Stop> {
+    let (inode, block) = (draft.look(ino)?, draft.sight.block);
+    let few = inode.blocks <= CUT_MAX || (inode.size - size) / block <= CUT_MAX;
+    if inode.trimming || !few {
+        // One without a name is noted already, and goes as a whole some day.
+        if inode.links > 0 {
+            draft.orphan(ino, Why::Trimming)?;
+        }
+        draft.inode(ino)?.trimming = true;
+        effects.trimming = Some(ino);
+        return Ok(());
+    }
+    let freed = match size {
+        0 => inode.blocks,
+        _some => covered(&draft.sight, ino, size.next_multiple_of(block), inode.size)?,
+    };
+    draft.push(Change::Cut { table: DATA, object: ino, from: size, to: u64::MAX });
+    draft.give_blocks(ino, freed)
+}
+
+/// How many blocks of a range of a file's contents are counted. Contents so short that the store
+/// keeps them in a page count as one.
+pub(super) fn covered(sight: &Sight<'_>, ino: u64, from: u64, to: u64) -> Result<u64, Stop> {
+    let blocks = sight.reader.allocated(DATA, ino, from, to)?;
+    if blocks > 0 || from >= sight.block {
+        return Ok(blocks);
+    }
+    if sight.reader.allocated(DATA, ino, 0, sight.block)? > 0 {
+        return Ok(0);
+    }
+    let pieces = sight.reader.read(DATA, ino, 0, 1)?;
+    Ok(u64::from(pieces.iter().any(|piece| matches!(piece, Piece::Inline(_)))))
+}
+
+/// What a symbolic link says.
+pub(super) fn target(sight: &Sight<'_>, ino: u64, inode: &Inode) -> Result<Vec<u8>, Stop> {
+    if !draft::has_contents(inode) {
+        return Ok(inode.target.clone());
+    }
+    let count = usize::try_from(inode.size).map_err(|_| Error::Io)?.min(super::make::TARGET_MAX);
+    Ok(copied(sight, ino, Bounds { offset: 0, count, headroom: 0 })?.to_vec())
+}
+
+/// A part of a file, copied behind room for a header.
+pub(super) fn copied(sight: &Sight<'_>, ino: u64, bounds: Bounds) -> Result<Buf, Stop> {
+    let Bounds { offset, count, headroom } = bounds;
+    let pieces = sight.reader.read(DATA, ino, offset, count)?;
+    let mut buf = Buf::with_room(headroom, count);
+    for piece in &pieces {
+        match piece {
+            Piece::Data(block, range) => buf.extend(&block[range.clone()]),
+            Piece::Inline(bytes) => buf.extend(bytes),
+            Piece::Hole(count) => buf.grow((*count).min(buf.tailroom())),
+        }
+    }
+    Ok(buf)
+}
+
+/// A part of a file: small ones copied, of larger ones the very blocks that the cache holds.
+fn contents(sight: &Sight<'_>, ino: u64, bounds: Bounds) -> Result<Reply, Stop> {
+    if bounds.count <= COPY_MAX {
+        return copied(sight, ino, bounds).map(Reply::Data);
+    }
+    let pieces = sight.reader.read(DATA, ino, bounds.offset, bounds.count)?;
+    let zeros = Block::zeroed(sight.block as usize);
+    let mut bufs = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match piece {
+            Piece::Data(block, range) => bufs.push(Buf::shared(block, range)),
+            Piece::Inline(bytes) => bufs.push(Buf::from(bytes)),
+            Piece::Hole(count) => {
+                for at in (0..count).step_by(zeros.len()) {
+                    let part = 0..zeros.len().min(count - at);
+                    bufs.push(Buf::shared(zeros.clone(), part));
+                }
+            }
+        }
+    }
+    Ok(Reply::Pieces(bufs))
+}

@@ -1,0 +1,38 @@
+//! The store's disk, which is a file of the reactor's.
+
+use base::op::{Done, File, Op, OpId};
+use store::{Io, IoDone, IoId};
+
+/// What a store asks of its disk as an operation of the reactor.
+pub(super) fn op(id: OpId, file: File, block: usize, io: Io) -> Op {
+    let offset = |at: u64| at * block as u64;
+    match io {
+        Io::Read { id: _, at, count } => {
+            let size = u32::try_from(block).expect("blocks are small");
+            Op::ReadBlocks { id, file, offset: offset(at), count, size }
+        }
+        Io::Write { id: _, at, blocks, durable } => {
+            Op::WriteBlocks { id, file, offset: offset(at), blocks, durable }
+        }
+        Io::Flush { id: _ } => Op::Sync { id, file, data_only: true },
+    }
+}
+
+/// A completion as the store expects it.
+pub(super) fn done(local: u64, done: Done) -> (IoId, IoDone) {
+    let id = IoId(u32::try_from(local).expect("what the store counts fits 32 bits"));
+    let done = match done {
+        Done::Blocks(blocks) => IoDone::Read(blocks),
+        Done::Stored(result) => IoDone::Written(result),
+        Done::Synced(result) => IoDone::Flushed(result),
+        // The reactor completes every operation with its own shape.
+        other @ (Done::Accepted(_)
+        | Done::Received(_)
+        | Done::Sent(_)
+        | Done::Read(_)
+        | Done::Written(_)
+        | Done::Path(_)
+        | Done::Stop) => unreachable!("{other:?} for a volume"),
+    };
+    (id, done)
+}

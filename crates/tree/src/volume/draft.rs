@@ -1,0 +1,258 @@
+//! A transaction being planned: what it changes, on top of what is there.
+//!
+//! Inodes and counters that were changed are kept at hand and looked at first, so that one plan
+//! may change the same inode twice; they become changes when the draft is finished. Entries and
+//! attributes become changes at once: no plan looks for one that it has just changed.
+
+use super::data::SIZE_MAX;
+use super::record::{
+    ATTRS, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, INODES, Inode, ORPHANS, Orphan, SETTINGS,
+    Why, key, pair,
+};
+use super::sight::{Sight, Stop};
+use base::{Error, Kind, Name, Time};
+use std::ops::ControlFlow;
+use store::{Change, Table};
+
+/// Most names of one inode, and most directories in one. The numbers of links that protocols
+/// carry end at 2³².
+pub(super) const LINKS_MAX: u32 = 1 << 31;
+
+/// Changes being gathered.
+pub(super) struct Draft<'a> {
+    pub(super) sight: Sight<'a>,
+    now: Time,
+    inodes: Vec<(u64, Inode)>,
+    counters: Option<Counters>,
+    changes: Vec<Change>,
+}
+
+/// A date that is later than `past`, at or as little as possible after `now`.
+pub(super) fn after(past: Time, now: Time) -> Time {
+    let next = match past.nanos {
+        999_999_999.. => Time::from_secs(past.secs.saturating_add(1)),
+        nanos => Time { nanos: nanos + 1, ..past },
+    };
+    now.max(next)
+}
+
+impl Inode {
+    /// Something but the contents is changed. No two changes have the same date, whatever the
+    /// clock says, so whoever compares dates sees every change.
+    pub(super) fn touch(&mut self, now: Time) -> Time {
+        self.changed = after(self.changed, now);
+        self.changed
+    }
+
+    /// The contents are changed.
+    pub(super) fn touch_contents(&mut self, now: Time) {
+        self.modified = self.touch(now);
+    }
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(sight: Sight<'a>, now: Time) -> Draft<'a> {
+        Draft { sight, now, inodes: Vec::new(), counters: None, changes: Vec::new() }
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// An inode as the draft leaves it.
+    pub(super) fn look(&self, ino: u64) -> Result<Inode, Stop> {
+        match self.inodes.iter().find(|(known, _)| *known == ino) {
+            Some((_, inode)) => Ok(inode.clone()),
+            None => self.sight.inode(ino),
+        }
+    }
+
+    /// An inode, to be changed.
+    pub(super) fn inode(&mut self, ino: u64) -> Result<&mut Inode, Stop> {
+        let at = match self.inodes.iter().position(|(known, _)| *known == ino) {
+            Some(at) => at,
+            None => {
+                let inode = self.sight.inode(ino)?;
+                self.inodes.push((ino, inode));
+                self.inodes.len() - 1
+            }
+        };
+        Ok(&mut self.inodes[at].1)
+    }
+
+    fn counters(&mut self) -> Result<&mut Counters, Stop> {
+        if self.counters.is_none() {
+            self.counters = Some(self.sight.counters()?);
+        }
+        Ok(self.counters.get_or_insert_default())
+    }
+
+    /// Adds a new inode; gives its number.
+    ///
+    /// # Errors
+    /// `NoSpace` if there are as many as there may be.
+    pub(super) fn add(&mut self, inode: Inode) -> Result<u64, Stop> {
+        let most = self.sight.settings.inodes_max;
+        let counters = self.counters()?;
+        if counters.inodes >= most || counters.next >= u64::MAX >> 1 {
+            return Err(Error::NoSpace.into());
+        }
+        let ino = counters.next;
+        counters.next += 1;
+        counters.inodes += 1;
+        self.inodes.push((ino, inode));
+        Ok(ino)
+    }
+
+    /// Counts blocks that a file's contents take from now on.
+    ///
+    /// # Errors
+    /// `NoSpace` past the limit of the volume.
+    pub(super) fn take_blocks(&mut self, ino: u64, blocks: u64) -> Result<(), Stop> {
+        if blocks == 0 {
+            return Ok(());
+        }
+        let (block, most) = (self.sight.block, self.sight.settings.bytes_max);
+        let counters = self.counters()?;
+        let used = counters.blocks.saturating_add(blocks);
+        if used.saturating_mul(block) > most {
+            return Err(Error::NoSpace.into());
+        }
+        counters.blocks = used;
+        self.inode(ino)?.blocks += blocks;
+        Ok(())
+    }
+
+    /// Counts blocks that a file's contents do not take any more.
+    pub(super) fn give_blocks(&mut self, ino: u64, blocks: u64) -> Result<(), Stop> {
+        if blocks > 0 {
+            let counters = self.counters()?;
+            counters.blocks = counters.blocks.saturating_sub(blocks);
+            let inode = self.inode(ino)?;
+            inode.blocks = inode.blocks.saturating_sub(blocks);
+        }
+        Ok(())
+    }
+
+    /// Puts a name into a directory.
+    pub(super) fn enter(
+        &mut self,
+        dir: u64,
+        name: &Name,
+        ino: u64,
+        kind: Kind,
+    ) -> Result<(), Stop> {
+        let cookie = self.sight.vacant(ENTRIES, dir, name.as_bytes())?;
+        self.put_entry(dir, cookie, name, ino, kind);
+        let now = self.now;
+        let inode = self.inode(dir)?;
+        inode.entries += 1;
+        inode.touch_contents(now);
+        Ok(())
+    }
+
+    /// Makes an entry lead to another inode.
+    pub(super) fn put_entry(&mut self, dir: u64, cookie: u64, name: &Name, ino: u64, kind: Kind) {
+        let entry = Entry { ino, kind, name: name.clone() };
+        self.put(ENTRIES, pair(dir, cookie).to_vec(), entry.encode());
+    }
+
+    /// Takes a name out of a directory.
+    pub(super) fn leave(&mut self, dir: u64, cookie: u64) -> Result<(), Stop> {
+        self.delete(ENTRIES, pair(dir, cookie).to_vec());
+        let now = self.now;
+        let inode = self.inode(dir)?;
+        inode.entries = inode.entries.saturating_sub(1);
+        inode.touch_contents(now);
+        Ok(())
+    }
+
+    /// One directory more (or less) in this one.
+    pub(super) fn count_directory(&mut self, dir: u64, more: bool) -> Result<(), Stop> {
+        let links = &mut self.inode(dir)?.links;
+        *links = if more { links.saturating_add(1) } else { links.saturating_sub(1) };
+        Ok(())
+    }
+
+    /// Notes why an inode waits for storage to be freed.
+    pub(super) fn orphan(&mut self, ino: u64, why: Why) -> Result<(), Stop> {
+        let inode = self.look(ino)?;
+        let end = match inode.trimming {
+            true => self.sight.orphan(ino)?.map_or(SIZE_MAX, |orphan| orphan.end),
+            false => self.sight.inode(ino)?.size,
+        };
+        self.put(ORPHANS, key(ino).to_vec(), Orphan { why, end }.encode());
+        Ok(())
+    }
+
+    /// An inode waits for nothing any more.
+    pub(super) fn settle(&mut self, ino: u64) {
+        self.delete(ORPHANS, key(ino).to_vec());
+    }
+
+    /// Removes an inode with all that belongs to it, but at most `attrs_max` attributes; whether
+    /// it is gone.
+    pub(super) fn erase(&mut self, ino: u64, attrs_max: usize) -> Result<bool, Stop> {
+        let inode = self.look(ino)?;
+        let mut cookies = Vec::new();
+        if inode.attrs > 0 {
+            self.sight.scan(ATTRS, ino, 0, &mut |cookie, _value| {
+                cookies.push(cookie);
+                if cookies.len() > attrs_max {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })?;
+        }
+        let all = cookies.len() <= attrs_max;
+        cookies.truncate(attrs_max);
+        for cookie in &cookies {
+            self.delete(ATTRS, pair(ino, *cookie).to_vec());
+        }
+        if !all {
+            let inode = self.inode(ino)?;
+            inode.attrs = inode.attrs.saturating_sub(attrs_max as u32);
+            return Ok(false);
+        }
+        if has_contents(&inode) {
+            self.push(Change::Cut { table: DATA, object: ino, from: 0, to: u64::MAX });
+        }
+        let counters = self.counters()?;
+        counters.blocks = counters.blocks.saturating_sub(inode.blocks);
+        counters.inodes = counters.inodes.saturating_sub(1);
+        self.inodes.retain(|(known, _)| *known != ino);
+        self.delete(INODES, key(ino).to_vec());
+        Ok(true)
+    }
+
+    pub(super) fn put(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {
+        self.push(Change::Put { table, key, value });
+    }
+
+    pub(super) fn delete(&mut self, table: Table, key: Vec<u8>) {
+        self.push(Change::Delete { table, key });
+    }
+
+    pub(super) fn push(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    /// Everything that is to be committed.
+    pub(super) fn finish(mut self) -> Vec<Change> {
+        for (ino, inode) in std::mem::take(&mut self.inodes) {
+            self.put(INODES, key(ino).to_vec(), inode.encode());
+        }
+        if let Some(counters) = self.counters {
+            self.put(SETTINGS, COUNTERS_KEY.to_vec(), counters.encode());
+        }
+        self.changes
+    }
+}
+
+/// Whether there may be something in the table of contents.
+pub(super) fn has_contents(inode: &Inode) -> bool {
+    let plain = inode.kind == Kind::File;
+    let link = inode.kind == Kind::Symlink && inode.target.is_empty();
+    (plain || link) && (inode.size > 0 || inode.blocks > 0 || inode.trimming)
+}

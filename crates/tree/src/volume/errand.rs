@@ -1,0 +1,388 @@
+//! An errand: one request, planned again and again until nothing is missing, then committed.
+//!
+#![doc = include_str!("states.md")]
+
+use super::Volume;
+use super::permission::Person;
+use super::plan::{Answer, Commit, Effects, Plan, Progress, Scene};
+use super::reaper;
+use super::sight::Stop;
+use crate::request::{Ask, Id, Output, Reply, Request, RequestId};
+use base::op::{Op, PathDone, PathOp, Who};
+use base::{Caller, Error, Instant};
+use store::{Change, Durability, Extent, Missing, Refusal, Ticket};
+
+/// How often a request may be planned. Each time something is missing it is fetched, so more can
+/// only mean that the cache is too small for the request.
+const PLANS_MAX: u32 = 10_000;
+
+/// What nobody waits for. Errands' tickets are their slots.
+pub(super) const LOOSE: Ticket = Ticket(1 << 62);
+/// What the reaper waits for.
+pub(super) const REAPER: Ticket = Ticket(1 << 62 | 1);
+/// The end.
+pub(super) const CLOSE: Ticket = Ticket(1 << 62 | 2);
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Errand {
+    pub(super) request: RequestId,
+    pub(super) caller: Caller,
+    pub(super) ask: Ask,
+    pub(super) awaits: Awaits,
+    pub(super) progress: Progress,
+    /// Nobody wants the answer any more.
+    pub(super) cancelled: bool,
+    /// How often it was planned.
+    pub(super) plans: u32,
+}
+
+/// What an errand waits for.
+#[derive(Debug)]
+pub(super) enum Awaits {
+    /// Its first plan, and before that, that the store is open.
+    Plan,
+    /// Blocks, or room: then it is planned again.
+    Blocks,
+    /// That its data is on the disk, from this offset of the file on: then it is planned again.
+    Place(u64),
+    /// That this inode's old contents are gone: then it is planned again.
+    Trim(u64),
+    /// That everything so far is durable: then this is the answer.
+    Durable(Reply),
+    /// That the snapshot is made: then it is planned again.
+    Snapshot,
+    /// What the host knows about a user.
+    User,
+}
+
+impl Awaits {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Awaits::Plan => "plan",
+            Awaits::Blocks => "blocks",
+            Awaits::Place(_) => "place",
+            Awaits::Trim(_) => "trim",
+            Awaits::Durable(_) => "durable",
+            Awaits::Snapshot => "snapshot",
+            Awaits::User => "user",
+        }
+    }
+}
+
+impl Errand {
+    pub(super) fn new(request: RequestId, Request { caller, ask }: Request) -> Errand {
+        let (awaits, progress) = (Awaits::Plan, Progress::None);
+        Errand { request, caller, ask, awaits, progress, cancelled: false, plans: 0 }
+    }
+
+    /// What may not go before the errand is over.
+    pub(super) fn pins(&self) -> impl Iterator<Item = Id> + use<> {
+        self.ask.ids().into_iter().flatten()
+    }
+}
+
+impl Volume {
+    /// Plans an errand (again), and does what the plan says.
+    pub(super) fn go(&mut self, now: Instant, slot: usize, out: &mut Vec<Output>) {
+        self.learn_settings();
+        let errand = &self.errands[slot];
+        let (who, date) = (Person(&errand.caller), self.date(now));
+        let scene = Scene { volume: self, who, now: date };
+        match scene.plan(&errand.ask, &errand.progress) {
+            Ok(Plan::Answer(answer, touched)) => {
+                self.note(now, &touched);
+                self.answer(slot, answer, out);
+            }
+            Ok(Plan::Commit(commit)) => self.commit(now, slot, commit, out),
+            Ok(Plan::Place(at, blocks)) => {
+                self.forget_placed(slot);
+                match self.store.place(now, ticket(slot), blocks, &mut self.heard) {
+                    Ok(()) => self.errands[slot].awaits = Awaits::Place(at),
+                    Err(refusal) => self.refused(now, slot, refusal, out),
+                }
+            }
+            Ok(Plan::Sync) => {
+                self.errands[slot].awaits = Awaits::Durable(Reply::Done);
+                self.store.sync(now, ticket(slot), &mut self.heard);
+            }
+            Ok(Plan::Snapshot(name)) => {
+                self.errands[slot].awaits = Awaits::Snapshot;
+                self.store.snapshot(now, ticket(slot), name.as_bytes(), date, &mut self.heard);
+            }
+            Ok(Plan::DropSnapshot(name)) => {
+                self.errands[slot].awaits = Awaits::Durable(Reply::Done);
+                self.store.drop_snapshot(now, ticket(slot), name.as_bytes(), &mut self.heard);
+            }
+            Err(Stop::Missing(missing)) => self.fetch(now, slot, missing, out),
+            Err(Stop::Trimming(ino)) => {
+                self.errands[slot].awaits = Awaits::Trim(ino);
+                self.tell_reaper(now, reaper::Input::Urgent(ino), out);
+            }
+            Err(Stop::Failed(error)) => self.finish(slot, Err(error), out),
+        }
+    }
+
+    /// Makes changes that nobody would miss.
+    fn note(&mut self, now: Instant, touched: &[Change]) {
+        if !touched.is_empty() {
+            let soon = Durability::Soon;
+            let _may_be_lost = self.store.commit(now, LOOSE, touched, soon, &mut self.heard);
+        }
+    }
+
+    fn commit(&mut self, now: Instant, slot: usize, commit: Commit, out: &mut Vec<Output>) {
+        let Commit { changes, durable, answer, effects } = commit;
+        let durability = if durable { Durability::Durable } else { Durability::Soon };
+        if !changes.is_empty() {
+            let ticket = ticket(slot);
+            let done = self.store.commit(now, ticket, &changes, durability, &mut self.heard);
+            if let Err(refusal) = done {
+                return self.refused(now, slot, refusal, out);
+            }
+        }
+        if effects.attached {
+            self.errands[slot].progress = Progress::None;
+        }
+        self.take_effect(now, effects, out);
+        match (durable, answer) {
+            (true, Answer::Reply(reply)) => self.errands[slot].awaits = Awaits::Durable(reply),
+            (_, answer) => self.answer(slot, answer, out),
+        }
+    }
+
+    fn refused(&mut self, now: Instant, slot: usize, refusal: Refusal, out: &mut Vec<Output>) {
+        match refusal {
+            Refusal::Missing(missing) => self.fetch(now, slot, missing, out),
+            Refusal::Failed(error) => {
+                let error = translate(error, Some(&self.errands[slot].ask));
+                self.finish(slot, Err(error), out);
+            }
+        }
+    }
+
+    fn fetch(&mut self, now: Instant, slot: usize, missing: Missing, out: &mut Vec<Output>) {
+        let errand = &mut self.errands[slot];
+        errand.plans += 1;
+        if errand.plans > PLANS_MAX {
+            return self.finish(slot, Err(Error::NoMemory), out);
+        }
+        errand.awaits = Awaits::Blocks;
+        self.store.fetch(now, ticket(slot), missing, &mut self.heard);
+    }
+
+    /// What a transaction means to those who hold files.
+    fn take_effect(&mut self, now: Instant, effects: Effects, out: &mut Vec<Output>) {
+        let Effects { moved, nameless, trimming, attached: _ } = effects;
+        if let Some((ino, from, to)) = moved {
+            self.move_places(ino, &from, &to);
+        }
+        if let Some(ino) = nameless {
+            self.nameless.insert(ino);
+            if !self.is_held(ino) {
+                self.tell_reaper(now, reaper::Input::Due(ino), out);
+            }
+        }
+        if let Some(ino) = trimming {
+            self.tell_reaper(now, reaper::Input::Due(ino), out);
+        }
+    }
+
+    /// Gives out what the answer hands out, and answers.
+    fn answer(&mut self, slot: usize, answer: Answer, out: &mut Vec<Output>) {
+        let reply = match answer {
+            Answer::Reply(reply) => reply,
+            Answer::Walked(stats, spot, place) => {
+                Reply::Walked(stats, Some(self.arrive(slot, spot, place)))
+            }
+            Answer::Opened(opening, stat) => Reply::Opened(self.add_open(opening), stat),
+            Answer::Created(opening, place, stat) => {
+                let open = self.add_open(opening);
+                Reply::Created(self.add_node(opening.spot, Some(place)), open, stat)
+            }
+            Answer::Fetched(stat, data, opening) => {
+                Reply::Fetched(stat, data, opening.map(|opening| self.add_open(opening)))
+            }
+            Answer::Read { reply, open, part, size } => {
+                self.read_ahead(open, part, size);
+                reply
+            }
+        };
+        self.finish(slot, Ok(reply), out);
+    }
+
+    /// The end of an errand: the one reply.
+    pub(super) fn finish(
+        &mut self,
+        slot: usize,
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) {
+        self.forget_placed(slot);
+        let errand = self.errands.remove(slot);
+        out.push(Output::Reply(errand.request, reply));
+        errand.pins().for_each(|pin| self.unpin(pin));
+    }
+
+    /// What was placed for an errand is not wanted any more.
+    fn forget_placed(&mut self, slot: usize) {
+        let progress = &mut self.errands[slot].progress;
+        match std::mem::replace(progress, Progress::None) {
+            Progress::Placed(_, extents) => self.store.abandon(extents),
+            kept @ (Progress::None | Progress::Made) => *progress = kept,
+        }
+    }
+
+    /// What was missing is there.
+    pub(super) fn fetched(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        result: Result<(), store::Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let errand = &self.errands[slot];
+        match result {
+            _ if errand.cancelled => self.finish(slot, Err(Error::Cancelled), out),
+            Ok(()) => self.go(now, slot, out),
+            Err(error) => {
+                let error = translate(error, Some(&errand.ask));
+                self.finish(slot, Err(error), out);
+            }
+        }
+    }
+
+    /// What was committed is durable.
+    pub(super) fn committed(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        result: Result<(), store::Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let errand = &mut self.errands[slot];
+        if let Err(error) = result {
+            let error = translate(error, Some(&errand.ask));
+            return self.finish(slot, Err(error), out);
+        }
+        match std::mem::replace(&mut errand.awaits, Awaits::Plan) {
+            Awaits::Durable(reply) => self.finish(slot, Ok(reply), out),
+            Awaits::Snapshot => {
+                errand.progress = Progress::Made;
+                self.go(now, slot, out);
+            }
+            awaits @ (Awaits::Plan
+            | Awaits::Blocks
+            | Awaits::Place(_)
+            | Awaits::Trim(_)
+            | Awaits::User) => unreachable!("committed, in {awaits:?}"),
+        }
+    }
+
+    /// Data is on the disk.
+    pub(super) fn placed(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        result: Result<Vec<Extent>, store::Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let errand = &mut self.errands[slot];
+        match (result, &errand.awaits) {
+            (Ok(extents), Awaits::Place(at)) => {
+                errand.progress = Progress::Placed(*at, extents);
+                match errand.cancelled {
+                    true => self.finish(slot, Err(Error::Cancelled), out),
+                    false => self.go(now, slot, out),
+                }
+            }
+            (Ok(_), awaits) => unreachable!("placed, in {awaits:?}"),
+            (Err(error), _) => {
+                let error = translate(error, Some(&errand.ask));
+                self.finish(slot, Err(error), out);
+            }
+        }
+    }
+
+    /// Those who waited for an inode's old contents to go.
+    pub(super) fn trimmed(
+        &mut self,
+        now: Instant,
+        ino: u64,
+        result: Result<(), Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let waits = |errand: &Errand| matches!(errand.awaits, Awaits::Trim(of) if of == ino);
+        let waiting: Vec<usize> =
+            self.errands.iter().filter(|(_, errand)| waits(errand)).map(|(slot, _)| slot).collect();
+        for slot in waiting {
+            match result {
+                Ok(()) => self.go(now, slot, out),
+                Err(error) => self.finish(slot, Err(error), out),
+            }
+        }
+    }
+
+    /// Asks the host about a user.
+    pub(super) fn identify(&mut self, slot: usize, who: Who, out: &mut Vec<Output>) {
+        self.errands[slot].awaits = Awaits::User;
+        let (caller, op) = (self.errands[slot].caller.clone(), PathOp::Identify { who });
+        out.push(Output::Do(Op::Path { id: self.user_op(slot), caller, op }));
+    }
+
+    /// What the host knows.
+    pub(super) fn identified(
+        &mut self,
+        slot: usize,
+        result: Result<PathDone, Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let reply = match result {
+            Ok(PathDone::User(user)) => Ok(Reply::User(user)),
+            Ok(other) => unreachable!("{other:?} is no user"),
+            Err(error) => Err(error),
+        };
+        self.finish(slot, reply, out);
+    }
+
+    pub(super) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
+        if self.locks.cancel(id) {
+            return out.push(Output::Reply(id, Err(Error::Cancelled)));
+        }
+        let found = self.errands.iter().find(|(_, errand)| errand.request == id);
+        let Some(slot) = found.map(|(slot, _)| slot) else { return };
+        self.errands[slot].cancelled = true;
+        match self.errands[slot].awaits {
+            // Nothing comes back for this one.
+            Awaits::Trim(_) => self.finish(slot, Err(Error::Cancelled), out),
+            Awaits::User => out.push(Output::Do(Op::Cancel { id: self.user_op(slot) })),
+            // Something comes back soon.
+            Awaits::Plan
+            | Awaits::Blocks
+            | Awaits::Place(_)
+            | Awaits::Durable(_)
+            | Awaits::Snapshot => {}
+        }
+    }
+}
+
+fn ticket(slot: usize) -> Ticket {
+    Ticket(slot as u64)
+}
+
+/// The whole translation; `ask`: what was asked for, if anything was.
+pub(super) fn translate(error: store::Error, ask: Option<&Ask>) -> Error {
+    match error {
+        store::Error::NoSpace => Error::NoSpace,
+        store::Error::TooLarge if matches!(ask, Some(Ask::MakeDir { .. })) => Error::NameTooLong,
+        store::Error::TooLarge if matches!(ask, Some(Ask::SetAttr { .. })) => {
+            Error::AttributeTooLarge
+        }
+        store::Error::TooLarge => Error::FileTooLarge,
+        store::Error::Damaged | store::Error::DiskFailed | store::Error::NotAVolume => Error::Io,
+        store::Error::ReadOnly => Error::ReadOnly,
+        store::Error::NotFound => Error::NotFound,
+        store::Error::Exists => Error::Exists,
+        store::Error::WouldDeadlock => Error::WouldDeadlock,
+    }
+}

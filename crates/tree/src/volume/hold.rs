@@ -1,0 +1,262 @@
+//! What clients hold: nodes and open files, and what that keeps alive.
+
+use super::record::{DATA, ROOT};
+use super::{Volume, names, sight};
+use crate::locks::FileKey;
+use crate::request::{Ask, Id, NodeId, OpenId};
+use base::{Access, Kind, Name};
+use std::collections::{BTreeMap, btree_map};
+use std::ops::Range;
+use store::{SnapshotId, View};
+
+/// The slot of the root's node.
+pub(super) const ROOT_SLOT: usize = 0;
+/// The slot of the directory of snapshots.
+pub(super) const SNAPSHOTS_SLOT: usize = 1;
+
+/// How far is read ahead of somebody who reads one piece after the other, bytes: at first, and
+/// at most.
+const AHEAD: (u64, u64) = (128 << 10, 2 << 20);
+
+/// What a node or an open file is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// An inode of a view.
+    File(View, u64),
+    /// The directory of snapshots.
+    Snapshots,
+}
+
+/// A name in a directory.
+pub(super) type Place = (u64, Name);
+
+/// A reference to a file.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) spot: Spot,
+    /// By which name it was reached; it may be gone, or lead elsewhere by now.
+    pub(super) place: Option<Place>,
+    /// References given out and errands under way.
+    pub(super) users: u32,
+}
+
+/// What is opened, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    pub(super) spot: Spot,
+    pub(super) kind: Kind,
+    pub(super) access: Access,
+}
+
+/// An open file.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    pub(super) what: Opening,
+    /// One for its client and one for each errand under way.
+    pub(super) users: u32,
+    /// Given back by its client.
+    pub(super) closed: bool,
+    ahead: Ahead,
+}
+
+/// How somebody reads.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    /// Where the next read is if they read one piece after the other.
+    next: u64,
+    /// How far is read ahead; zero if they do not.
+    window: u64,
+    /// Up to where that was done.
+    until: u64,
+}
+
+impl Ahead {
+    /// Takes note of a read; gives what should be read ahead.
+    fn note(&mut self, part: Range<u64>, size: u64) -> Option<Range<u64>> {
+        let goes_on = part.start == self.next;
+        self.next = part.end;
+        if !goes_on {
+            (self.window, self.until) = (0, 0);
+            return None;
+        }
+        if self.window > 0 && self.until >= self.next + self.window / 2 {
+            return None;
+        }
+        self.window = (self.window * 2).clamp(AHEAD.0, AHEAD.1);
+        let (from, to) = (self.until.max(self.next), size.min(self.next + self.window));
+        self.until = to.max(self.until);
+        (from < to).then_some(from..to)
+    }
+}
+
+impl Volume {
+    pub(super) fn spot(&self, node: NodeId) -> Spot {
+        self.nodes[node.local()].spot
+    }
+
+    /// By which name a node was reached.
+    pub(super) fn place(&self, node: NodeId) -> Option<&Place> {
+        self.nodes[node.local()].place.as_ref()
+    }
+
+    pub(super) fn open(&self, open: OpenId) -> &Open {
+        &self.opens[open.local()]
+    }
+
+    /// Whether an inode of the present may not go even without a name.
+    pub(super) fn is_held(&self, ino: u64) -> bool {
+        let nodes = self.nodes_of.range((ino, 0)..=(ino, usize::MAX)).next().is_some();
+        nodes || self.opens_of.contains_key(&ino)
+    }
+
+    /// Whether somebody holds anything in a snapshot.
+    pub(super) fn is_visited(&self, id: SnapshotId) -> bool {
+        self.visits.contains_key(&id.0)
+    }
+
+    /// The node where the walk of an errand arrived.
+    pub(super) fn arrive(&mut self, slot: usize, spot: Spot, place: Option<Place>) -> NodeId {
+        let known = match spot {
+            Spot::Snapshots => Some(SNAPSHOTS_SLOT),
+            Spot::File(View::Present, ROOT) => Some(ROOT_SLOT),
+            Spot::File(..) => self.same_node(slot),
+        };
+        match known {
+            Some(known) => {
+                self.nodes[known].users += 1;
+                NodeId::new(self.index, known)
+            }
+            None => self.add_node(spot, place),
+        }
+    }
+
+    /// A walk without names gives one more reference to the same node.
+    fn same_node(&self, slot: usize) -> Option<usize> {
+        let Ask::Walk { from, names } = &self.errands[slot].ask else { return None };
+        names.is_empty().then(|| from.local())
+    }
+
+    pub(super) fn add_node(&mut self, spot: Spot, place: Option<Place>) -> NodeId {
+        let slot = self.nodes.insert(Node { spot, place, users: 1 });
+        match spot {
+            Spot::File(View::Present, ino) => _ = self.nodes_of.insert((ino, slot)),
+            Spot::File(View::Snapshot(id), _) => *self.visits.entry(id.0).or_default() += 1,
+            Spot::Snapshots => {}
+        }
+        NodeId::new(self.index, slot)
+    }
+
+    pub(super) fn add_open(&mut self, what: Opening) -> OpenId {
+        match what.spot {
+            Spot::File(View::Present, ino) => *self.opens_of.entry(ino).or_default() += 1,
+            Spot::File(View::Snapshot(id), _) => *self.visits.entry(id.0).or_default() += 1,
+            Spot::Snapshots => {}
+        }
+        let (users, closed, ahead) = (1, false, Ahead::default());
+        OpenId::new(self.index, self.opens.insert(Open { what, users, closed, ahead }))
+    }
+
+    pub(super) fn users(&self, id: Id) -> u32 {
+        match id {
+            Id::Node(node) => self.nodes[node.local()].users,
+            Id::Open(open) => self.opens[open.local()].users,
+        }
+    }
+
+    pub(super) fn pin(&mut self, id: Id) {
+        match id {
+            Id::Node(node) => self.nodes[node.local()].users += 1,
+            Id::Open(open) => {
+                let open = &mut self.opens[open.local()];
+                assert!(!open.closed, "a closed file is not used again");
+                open.users += 1;
+            }
+        }
+    }
+
+    /// Gives back one use, and after the last one what it kept alive.
+    pub(super) fn unpin(&mut self, id: Id) {
+        let users = match id {
+            Id::Node(node) => &mut self.nodes[node.local()].users,
+            Id::Open(open) => &mut self.opens[open.local()].users,
+        };
+        *users -= 1;
+        if *users > 0 {
+            return;
+        }
+        let spot = match id {
+            Id::Node(node) => {
+                let spot = self.nodes.remove(node.local()).spot;
+                if let Spot::File(View::Present, ino) = spot {
+                    self.nodes_of.remove(&(ino, node.local()));
+                }
+                spot
+            }
+            Id::Open(open) => {
+                let spot = self.opens.remove(open.local()).what.spot;
+                if let Spot::File(View::Present, ino) = spot {
+                    give_back(&mut self.opens_of, ino);
+                }
+                spot
+            }
+        };
+        match spot {
+            Spot::File(View::Present, ino) => {
+                if self.nameless.contains(&ino) && !self.is_held(ino) {
+                    self.due.push(ino);
+                }
+            }
+            Spot::File(View::Snapshot(id), _) => give_back(&mut self.visits, id.0),
+            Spot::Snapshots => {}
+        }
+    }
+
+    /// An entry was moved: nodes that were reached by it go with it.
+    pub(super) fn move_places(&mut self, ino: u64, from: &Place, to: &Place) {
+        for (_, slot) in self.nodes_of.range((ino, 0)..=(ino, usize::MAX)) {
+            let node = &mut self.nodes[*slot];
+            if node.place.as_ref() == Some(from) {
+                node.place = Some(to.clone());
+            }
+        }
+    }
+
+    /// Which file an open file is on, for locks.
+    pub(super) fn file_key(&self, open: OpenId) -> FileKey {
+        let seed = self.settings.map_or(0, |settings| settings.seed);
+        match self.open(open).what.spot {
+            Spot::File(view, ino) => (sight::device(seed, view), ino),
+            Spot::Snapshots => (names::device(seed, None), u64::MAX),
+        }
+    }
+
+    /// Takes note of a read, and reads ahead of who reads one piece after the other.
+    pub(super) fn read_ahead(&mut self, open: OpenId, part: Range<u64>, size: u64) {
+        let open = &mut self.opens[open.local()];
+        let Some(next) = open.ahead.note(part, size) else { return };
+        let Spot::File(view, ino) = open.what.spot else { return };
+        let Ok(reader) = self.store.reader(view) else { return };
+        let count = usize::try_from(next.end - next.start).expect("a window");
+        if let Err(missing) = reader.read(DATA, ino, next.start, count) {
+            self.store.prefetch(missing, &mut self.heard);
+        }
+    }
+
+    pub(super) fn check_holds(&self) {
+        assert!(self.nodes[ROOT_SLOT].users > 0 && self.nodes[SNAPSHOTS_SLOT].users > 0);
+        assert!(self.nodes.iter().all(|(_, node)| node.users > 0));
+        assert!(self.opens.iter().all(|(_, open)| open.users > 0));
+        assert!(self.nodes_of.iter().all(|(_, slot)| self.nodes.contains(*slot)));
+        let visiting = self.visits.values().sum::<usize>();
+        let opens = self.opens_of.values().sum::<usize>();
+        assert!(self.nodes_of.len() + opens + visiting <= self.nodes.len() + self.opens.len());
+    }
+}
+
+fn give_back(counts: &mut BTreeMap<u64, usize>, of: u64) {
+    match counts.entry(of) {
+        btree_map::Entry::Occupied(entry) if *entry.get() == 1 => _ = entry.remove(),
+        btree_map::Entry::Occupied(mut entry) => *entry.get_mut() -= 1,
+        btree_map::Entry::Vacant(_) => unreachable!("what is given back was taken"),
+    }
+}

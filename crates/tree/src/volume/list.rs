@@ -1,0 +1,117 @@
+//! Listing directories: entries in the order of their cookies, the virtual directory of snapshots
+//! among them.
+
+use super::Spot;
+use super::permission::SEARCH;
+use super::plan::{Answer, Plan, Planned, Scene, answer};
+use super::record::{ENTRIES, Entry as Record, INODES, Inode, ROOT, key};
+use super::sight::{Sight, Stop};
+use crate::request::{OpenId, Reply};
+use base::op::Entry;
+use base::{Error, Kind, Name};
+use std::ops::ControlFlow;
+use store::{Missing, View};
+
+/// What an entry costs besides its name, bytes; as the protocols count.
+const OVERHEAD: usize = 24;
+
+/// Most bytes of one list.
+const BYTES_MAX: usize = 1 << 20;
+
+impl Scene<'_> {
+    /// Entries behind a cookie: about so many bytes of them, but at least one if there is one.
+    pub(super) fn list(
+        &self,
+        open: OpenId,
+        cookie: u64,
+        bytes_max: usize,
+        with_stat: bool,
+    ) -> Planned {
+        let what = self.volume.open(open).what;
+        let (view, ino) = match what.spot {
+            Spot::Snapshots => return self.list_snapshots(cookie, bytes_max, with_stat),
+            Spot::File(view, ino) if what.kind == Kind::Directory => (view, ino),
+            Spot::File(..) => return Err(Error::NotDirectory.into()),
+        };
+        let sight = self.sight(view)?;
+        let mut entries = entries(&sight, ino, cookie, bytes_max.min(BYTES_MAX))?;
+        let dir = sight.inode(ino)?;
+        if with_stat && self.who.may(&dir, SEARCH).is_ok() {
+            add_stats(&sight, &mut entries)?;
+        }
+        let touched = match entries.is_empty() {
+            true => Vec::new(),
+            false => self.note_access(view, ino, &dir),
+        };
+        Ok(Plan::Answer(Answer::Reply(Reply::Entries(entries)), touched))
+    }
+
+    fn list_snapshots(&self, cookie: u64, bytes_max: usize, with_stat: bool) -> Planned {
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        for (name, id, _date) in self.volume.store.snapshots() {
+            let (place, Ok(name)) = (id.0.saturating_add(1), Name::new(name)) else { continue };
+            if place <= cookie {
+                continue;
+            }
+            bytes += name.as_bytes().len() + OVERHEAD;
+            if bytes > bytes_max && !entries.is_empty() {
+                break;
+            }
+            let stat = match with_stat {
+                true => {
+                    let sight = self.sight(View::Snapshot(id))?;
+                    Some(sight.stat(ROOT, &sight.inode(ROOT)?))
+                }
+                false => None,
+            };
+            let kind = Kind::Directory;
+            entries.push(Entry { cookie: place, inode: ROOT, kind, name, stat });
+        }
+        answer(Reply::Entries(entries))
+    }
+}
+
+fn entries(sight: &Sight<'_>, dir: u64, cookie: u64, bytes_max: usize) -> Result<Vec<Entry>, Stop> {
+    let Some(from) = cookie.checked_add(1) else { return Ok(Vec::new()) };
+    let (mut entries, mut bytes, mut damaged) = (Vec::new(), 0, false);
+    let scanned = sight.scan(ENTRIES, dir, from, &mut |cookie, value| {
+        let Some(Record { ino, kind, name }) = Record::decode(&value.bytes()) else {
+            damaged = true;
+            return ControlFlow::Break(());
+        };
+        bytes += name.as_bytes().len() + OVERHEAD;
+        if bytes > bytes_max && !entries.is_empty() {
+            return ControlFlow::Break(());
+        }
+        entries.push(Entry { cookie, inode: ino, kind, name, stat: None });
+        ControlFlow::Continue(())
+    });
+    match scanned {
+        _ if damaged && entries.is_empty() => Err(Error::Io.into()),
+        // What is there already is an answer, too.
+        Ok(()) | Err(_) if !entries.is_empty() => Ok(entries),
+        Ok(()) => Ok(entries),
+        Err(missing) => Err(missing.into()),
+    }
+}
+
+/// Looks at every entry's inode; what is not in memory is fetched all at once.
+fn add_stats(sight: &Sight<'_>, entries: &mut [Entry]) -> Result<(), Stop> {
+    let mut missing: Option<Missing> = None;
+    for entry in entries {
+        match sight.reader.get(INODES, &key(entry.inode)) {
+            Ok(value) => {
+                let inode = value.and_then(|value| Inode::decode(&value.bytes()));
+                entry.stat = inode.map(|inode| sight.stat(entry.inode, &inode));
+            }
+            Err(more) => {
+                missing = Some(match missing {
+                    Some(missing) => missing.merge(more),
+                    None => more,
+                })
+            }
+        }
+    }
+    missing.map_or(Ok(()), |missing| Err(missing.into()))
+}

@@ -1,0 +1,249 @@
+//! Making files of every kind, and more names for them.
+
+use super::data;
+use super::draft::{Draft, LINKS_MAX};
+use super::permission::{SEARCH, WRITE};
+use super::plan::{Answer, Effects, Plan, Planned, Scene, answer};
+use super::record::{DATA, Inode};
+use super::sight::Stop;
+use super::walk::{damaged, expect_plain, wanted};
+use super::{Opening, Spot};
+use crate::request::{NodeId, Reply};
+use base::{Access, Error, Kind, Name};
+use store::{Change, View};
+
+/// Longest target of a symbolic link, bytes (Linux `PATH_MAX` without the NUL).
+pub(super) const TARGET_MAX: usize = 4095;
+
+/// Longest target that stands in the inode's record, bytes.
+const TARGET_SHORT: usize = 255;
+
+/// What is to be made.
+struct New<'n> {
+    kind: Kind,
+    /// Permission bits, and the group if the client chooses it.
+    mode: (u32, Option<u32>),
+    device: u64,
+    target: &'n [u8],
+}
+
+impl New<'_> {
+    fn plain(kind: Kind, mode: (u32, Option<u32>)) -> New<'static> {
+        New { kind, mode, device: 0, target: &[] }
+    }
+}
+
+impl Scene<'_> {
+    /// Makes a file and opens it, or opens the one that is there.
+    pub(super) fn create(
+        &self,
+        dir: NodeId,
+        name: &Name,
+        access: Access,
+        exclusive: bool,
+        mode: (u32, Option<u32>),
+    ) -> Planned {
+        let dir = self.changeable(dir)?;
+        let mut draft = self.draft()?;
+        let place = (dir, name.clone());
+        let opening =
+            |ino| Opening { spot: Spot::File(View::Present, ino), kind: Kind::File, access };
+        let Some(ino) = self.search(&draft, dir, name)? else {
+            let ino = self.make(&mut draft, dir, name, &New::plain(Kind::File, mode))?;
+            let stat = draft.sight.stat(ino, &draft.look(ino)?);
+            let created = Answer::Created(opening(ino), place, stat);
+            return self.commit_as(draft, created, Effects::default());
+        };
+        if exclusive {
+            return Err(Error::Exists.into());
+        }
+        let inode = draft.look(ino).map_err(damaged)?;
+        if inode.is_directory() {
+            return Err(Error::IsDirectory.into());
+        }
+        expect_plain(&inode, access)?;
+        self.who.may(&inode, wanted(access))?;
+        if !access.truncate {
+            let stat = draft.sight.stat(ino, &inode);
+            return Ok(Plan::Answer(Answer::Created(opening(ino), place, stat), Vec::new()));
+        }
+        let (stat, draft, effects) = self.emptied(ino)?;
+        self.commit_as(draft, Answer::Created(opening(ino), place, stat), effects)
+    }
+
+    pub(super) fn make_dir(
+        &self,
+        dir: NodeId,
+        name: &Name,
+        mode: u32,
+        gid: Option<u32>,
+    ) -> Planned {
+        self.make_new(dir, name, &New::plain(Kind::Directory, (mode, gid)))
+    }
+
+    pub(super) fn symlink(
+        &self,
+        dir: NodeId,
+        name: &Name,
+        target: &[u8],
+        gid: Option<u32>,
+    ) -> Planned {
+        if target.is_empty() {
+            return Err(Error::NotFound.into());
+        }
+        if target.len() > TARGET_MAX {
+            return Err(Error::NameTooLong.into());
+        }
+        if target.contains(&0) {
+            return Err(Error::Invalid.into());
+        }
+        let new = New { target, ..New::plain(Kind::Symlink, (0o777, gid)) };
+        self.make_new(dir, name, &new)
+    }
+
+    pub(super) fn make_node(
+        &self,
+        dir: NodeId,
+        name: &Name,
+        kind: Kind,
+        device: u64,
+        mode: (u32, Option<u32>),
+    ) -> Planned {
+        let device = match kind {
+            Kind::Directory | Kind::Symlink => return Err(Error::Invalid.into()),
+            Kind::File | Kind::Fifo | Kind::Socket => 0,
+            Kind::CharDevice | Kind::BlockDevice => device,
+        };
+        self.make_new(dir, name, &New { device, ..New::plain(kind, mode) })
+    }
+
+    fn make_new(&self, dir: NodeId, name: &Name, new: &New<'_>) -> Planned {
+        let dir = self.changeable(dir)?;
+        let mut draft = self.draft()?;
+        self.expect_vacant(&draft, dir, name)?;
+        let device = matches!(new.kind, Kind::CharDevice | Kind::BlockDevice);
+        if device && !self.who.is_root() {
+            return Err(Error::NotPermitted.into());
+        }
+        let ino = self.make(&mut draft, dir, name, new)?;
+        let stat = draft.sight.stat(ino, &draft.look(ino)?);
+        self.commit(draft, Reply::Stat(stat), Effects::default())
+    }
+
+    /// What a name leads to, if the caller may look for it.
+    pub(super) fn search(
+        &self,
+        draft: &Draft<'_>,
+        dir: u64,
+        name: &Name,
+    ) -> Result<Option<u64>, Stop> {
+        let inode = draft.look(dir)?;
+        if !inode.is_directory() {
+            return Err(Error::NotDirectory.into());
+        }
+        if !name.plain() {
+            return Err(Error::Exists.into());
+        }
+        self.who.may(&inode, SEARCH)?;
+        Ok(draft.sight.lookup(dir, name)?.map(|found| found.ino))
+    }
+
+    /// # Errors
+    /// Unless something could be made under this name.
+    fn expect_vacant(&self, draft: &Draft<'_>, dir: u64, name: &Name) -> Result<(), Stop> {
+        if self.search(draft, dir, name)?.is_some() {
+            return Err(Error::Exists.into());
+        }
+        self.expect_writable(draft, dir)
+    }
+
+    /// # Errors
+    /// Unless the caller may put a name into this directory.
+    pub(super) fn expect_writable(&self, draft: &Draft<'_>, dir: u64) -> Result<(), Stop> {
+        let inode = draft.look(dir)?;
+        if inode.links == 0 {
+            return Err(Error::NotFound.into());
+        }
+        Ok(self.who.may(&inode, WRITE | SEARCH)?)
+    }
+
+    /// Makes an inode and a name for it, which must be vacant.
+    fn make(
+        &self,
+        draft: &mut Draft<'_>,
+        dir: u64,
+        name: &Name,
+        new: &New<'_>,
+    ) -> Result<u64, Stop> {
+        self.expect_writable(draft, dir)?;
+        let directory = draft.look(dir)?;
+        let is_directory = new.kind == Kind::Directory;
+        if is_directory && directory.links >= LINKS_MAX {
+            return Err(Error::TooManyLinks.into());
+        }
+        let (mode, chosen) = new.mode;
+        let (uid, gid) = self.who.owner_in(&directory, chosen);
+        let short = new.target.len() <= TARGET_SHORT;
+        let now = draft.now();
+        let ino = draft.add(Inode {
+            kind: new.kind,
+            mode: self.who.mode_in(&directory, new.kind, mode, gid),
+            links: if is_directory { 2 } else { 1 },
+            uid,
+            gid,
+            size: new.target.len() as u64,
+            accessed: now,
+            modified: now,
+            changed: now,
+            special: new.device,
+            parent: if is_directory { dir } else { 0 },
+            target: if short { new.target.to_vec() } else { Vec::new() },
+            ..Inode::default()
+        })?;
+        if !short {
+            let (table, object, offset) = (DATA, ino, 0);
+            draft.take_blocks(ino, (new.target.len() as u64).div_ceil(draft.sight.block))?;
+            draft.push(Change::Write { table, object, offset, data: new.target.to_vec() });
+        }
+        draft.enter(dir, name, ino, new.kind)?;
+        if is_directory {
+            draft.count_directory(dir, true)?;
+        }
+        Ok(ino)
+    }
+
+    /// Gives a file one more name.
+    pub(super) fn link(&self, node: NodeId, dir: NodeId, name: &Name) -> Planned {
+        let (ino, dir) = (self.changeable(node)?, self.changeable(dir)?);
+        let mut draft = self.draft()?;
+        self.expect_vacant(&draft, dir, name)?;
+        let inode = draft.look(ino)?;
+        if inode.is_directory() {
+            return Err(Error::NotPermitted.into());
+        }
+        match inode.links {
+            0 => return Err(Error::NotFound.into()),
+            LINKS_MAX.. => return Err(Error::TooManyLinks.into()),
+            _some => {}
+        }
+        draft.enter(dir, name, ino, inode.kind)?;
+        let now = draft.now();
+        let inode = draft.inode(ino)?;
+        inode.links += 1;
+        inode.touch(now);
+        self.commit(draft, Reply::Done, Effects::default())
+    }
+
+    /// What a symbolic link says.
+    pub(super) fn read_link(&self, node: NodeId) -> Planned {
+        let Spot::File(view, ino) = self.volume.spot(node) else {
+            return Err(Error::Invalid.into());
+        };
+        let sight = self.sight(view)?;
+        let inode = sight.inode(ino)?;
+        if inode.kind != Kind::Symlink {
+            return Err(Error::Invalid.into());
+        }
+        answer(Reply::Bytes(data::target(&sight, ino, &inode)?))
+    }
+}

@@ -1,0 +1,203 @@
+//! Who may do what: the rules of POSIX, with Linux's answers where POSIX leaves a choice.
+
+use super::record::Inode;
+use base::{Caller, Error, Kind};
+
+/// To read.
+pub(super) const READ: u32 = 4;
+/// To write.
+pub(super) const WRITE: u32 = 2;
+/// To execute; of a directory: to look up names in it.
+pub(super) const SEARCH: u32 = 1;
+
+const SET_UID: u32 = 0o4000;
+/// Of a directory: what is made in it gets its group.
+pub(super) const SET_GID: u32 = 0o2000;
+const STICKY: u32 = 0o1000;
+const GROUP_EXECUTE: u32 = 0o010;
+
+/// On whose behalf something is done. The server itself may do what root may.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Person<'a>(pub(super) &'a Caller);
+
+impl Person<'_> {
+    pub(super) fn is_root(self) -> bool {
+        match self.0 {
+            Caller::Server => true,
+            Caller::User(user) => user.uid == 0,
+        }
+    }
+
+    fn uid(self) -> u32 {
+        match self.0 {
+            Caller::Server => 0,
+            Caller::User(user) => user.uid,
+        }
+    }
+
+    /// Whether this group is one of theirs, or groups do not matter.
+    pub(super) fn is_member(self, gid: u32) -> bool {
+        match self.0 {
+            Caller::Server => true,
+            Caller::User(user) => user.uid == 0 || user.gid == gid || user.groups.contains(&gid),
+        }
+    }
+
+    /// Whether they own a file, or may act as if they did.
+    pub(super) fn owns(self, inode: &Inode) -> bool {
+        self.is_root() || self.uid() == inode.uid
+    }
+
+    /// # Errors
+    /// `Denied` unless the mode allows all of `want`. Root may do everything but execute what
+    /// nobody may.
+    pub(super) fn may(self, inode: &Inode, want: u32) -> Result<(), Error> {
+        let granted = if self.is_root() {
+            let executable = inode.is_directory() || inode.mode & 0o111 != 0;
+            READ | WRITE | if executable { SEARCH } else { 0 }
+        } else if self.uid() == inode.uid {
+            inode.mode >> 6
+        } else if self.is_member(inode.gid) {
+            inode.mode >> 3
+        } else {
+            inode.mode
+        };
+        if want & !granted == 0 { Ok(()) } else { Err(Error::Denied) }
+    }
+
+    /// # Errors
+    /// Unless they may take `victim`'s name out of the directory `dir`.
+    pub(super) fn may_unname(self, dir: &Inode, victim: &Inode) -> Result<(), Error> {
+        self.may(dir, WRITE | SEARCH)?;
+        let sticky = dir.mode & STICKY != 0;
+        if sticky && !self.owns(dir) && !self.owns(victim) {
+            return Err(Error::NotPermitted);
+        }
+        Ok(())
+    }
+
+    /// Owner and group of what they make in `dir`: its group if it says so, else the one they
+    /// choose if it is theirs. What the server makes for itself belongs to whom the directory
+    /// belongs to: the server's own number means nothing in a volume.
+    pub(super) fn owner_in(self, dir: &Inode, chosen: Option<u32>) -> (u32, u32) {
+        let (uid, gid) = match self.0 {
+            Caller::Server => (dir.uid, dir.gid),
+            Caller::User(user) => {
+                let chosen = chosen.filter(|gid| self.is_member(*gid) && *gid != u32::MAX);
+                (user.uid, chosen.unwrap_or(user.gid))
+            }
+        };
+        (uid, if dir.mode & SET_GID != 0 { dir.gid } else { gid })
+    }
+
+    /// The mode of what they make in `dir`, of that group.
+    pub(super) fn mode_in(self, dir: &Inode, kind: Kind, mode: u32, gid: u32) -> u32 {
+        match kind {
+            Kind::Directory => (mode & 0o1777) | (dir.mode & SET_GID),
+            Kind::Symlink => 0o777,
+            Kind::File | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
+                let strange = SET_GID | GROUP_EXECUTE;
+                let taken = mode & strange == strange && !self.is_member(gid);
+                mode & 0o7777 & !(if taken { SET_GID } else { 0 })
+            }
+        }
+    }
+
+    /// The mode that `chmod(2)` leaves: nobody gives a file a group's rights that they lack.
+    pub(super) fn mode_after_chmod(self, mode: u32, gid: u32) -> u32 {
+        if self.is_member(gid) { mode & 0o7777 } else { mode & 0o7777 & !SET_GID }
+    }
+
+    /// The mode that changing the contents leaves.
+    pub(super) fn mode_after_write(self, inode: &Inode) -> u32 {
+        if self.is_root() { inode.mode } else { self.mode_after_chown(inode) }
+    }
+
+    /// The mode that a change of owner or group leaves, also one by root (Linux since 2.2.13).
+    pub(super) fn mode_after_chown(self, inode: &Inode) -> u32 {
+        if inode.is_directory() {
+            return inode.mode;
+        }
+        let executable = inode.mode & GROUP_EXECUTE != 0;
+        let group = if executable || !self.is_member(inode.gid) { SET_GID } else { 0 };
+        inode.mode & !(SET_UID | group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::User;
+    use std::sync::Arc;
+
+    fn user(uid: u32, groups: &[u32]) -> Caller {
+        Caller::User(Arc::new(User { uid, gid: uid, groups: groups.to_vec() }))
+    }
+
+    fn file(mode: u32) -> Inode {
+        Inode { mode, uid: 10, gid: 20, ..Inode::default() }
+    }
+
+    fn dir(mode: u32) -> Inode {
+        Inode { kind: Kind::Directory, ..file(mode) }
+    }
+
+    #[test]
+    fn the_first_class_that_fits_decides() {
+        let (owner, member, other) = (user(10, &[20]), user(11, &[20]), user(12, &[]));
+        let may = |caller: &Caller, mode| Person(caller).may(&file(mode), READ).is_ok();
+        assert!(!may(&owner, 0o077) && may(&member, 0o070) && may(&other, 0o007));
+        assert!(!may(&member, 0o704) && !may(&other, 0o770) && may(&owner, 0o400));
+    }
+
+    #[test]
+    fn root_may_do_all_but_execute_what_nobody_may() {
+        for caller in [Caller::Server, user(0, &[])] {
+            let person = Person(&caller);
+            assert!(person.may(&file(0), READ | WRITE).is_ok());
+            assert!(person.may(&file(0), SEARCH).is_err() && person.may(&dir(0), SEARCH).is_ok());
+        }
+    }
+
+    #[test]
+    fn in_a_sticky_directory_only_owners_take_names_away() {
+        let (anybody, owner) = (user(11, &[]), user(10, &[]));
+        let theirs = Inode { uid: 11, ..file(0) };
+        let (sticky, open) = (dir(0o1777), dir(0o777));
+        let unname =
+            |caller: &Caller, dir: &Inode, file: &Inode| Person(caller).may_unname(dir, file);
+        assert_eq!(unname(&anybody, &sticky, &file(0)), Err(Error::NotPermitted));
+        assert_eq!(unname(&anybody, &sticky, &theirs), Ok(()));
+        assert_eq!(unname(&owner, &sticky, &theirs), Ok(()));
+        assert_eq!(unname(&anybody, &open, &file(0)), Ok(()));
+        assert_eq!(unname(&anybody, &dir(0o1755), &theirs), Err(Error::Denied));
+    }
+
+    #[test]
+    fn set_id_bits_go_when_others_could_use_them() {
+        let (member, stranger) = (user(11, &[20]), user(12, &[]));
+        assert_eq!(Person(&member).mode_after_write(&file(0o6755)), 0o755);
+        assert_eq!(Person(&member).mode_after_write(&file(0o6745)), 0o2745);
+        assert_eq!(Person(&stranger).mode_after_write(&file(0o6745)), 0o745);
+        assert_eq!(Person(&Caller::Server).mode_after_write(&file(0o6755)), 0o6755);
+        assert_eq!(Person(&Caller::Server).mode_after_chown(&file(0o6755)), 0o755);
+        assert_eq!(Person(&Caller::Server).mode_after_chown(&dir(0o6755)), 0o6755);
+        assert_eq!(Person(&stranger).mode_after_chmod(0o2755, 20), 0o755);
+        assert_eq!(Person(&member).mode_after_chmod(0o2755, 20), 0o2755);
+    }
+
+    #[test]
+    fn a_set_group_directory_hands_its_group_down() {
+        let caller = user(11, &[30]);
+        let person = Person(&caller);
+        let (plain, handing) = (dir(0o777), dir(0o2777));
+        assert_eq!(person.owner_in(&plain, None), (11, 11));
+        assert_eq!(person.owner_in(&plain, Some(30)), (11, 30));
+        assert_eq!(person.owner_in(&plain, Some(31)), (11, 11));
+        assert_eq!(person.owner_in(&handing, Some(30)), (11, 20));
+        assert_eq!(person.mode_in(&handing, Kind::Directory, 0o4755, 20), 0o2755);
+        assert_eq!(person.mode_in(&handing, Kind::File, 0o2755, 20), 0o755);
+        assert_eq!(person.mode_in(&plain, Kind::File, 0o2755, 30), 0o2755);
+        assert_eq!(Person(&Caller::Server).owner_in(&plain, Some(5)), (10, 20));
+    }
+}

@@ -1,0 +1,247 @@
+//! Taking names away and moving them.
+
+use super::Place;
+use super::data::CUT_MAX;
+use super::draft::{Draft, LINKS_MAX};
+use super::permission::{SEARCH, WRITE};
+use super::plan::{Effects, Planned, Scene};
+use super::record::{ENTRIES, Entry, Inode, ROOT, Why};
+use super::sight::{Found, Stop};
+use super::walk::damaged;
+use crate::request::{NodeId, Reply};
+use base::{Error, Kind, Name};
+use std::ops::ControlFlow;
+use store::View;
+
+/// Most attributes that go within the transaction that makes them superfluous.
+pub(super) const ATTRS_AT_ONCE: usize = 16;
+
+/// Most entries that are looked through for a directory whose name is not known.
+const SEARCHED_MAX: usize = 100_000;
+
+/// Both ends of a move.
+struct Move<'n> {
+    from: u64,
+    name: &'n Name,
+    to: u64,
+    new_name: &'n Name,
+    source: Found,
+    target: Option<Found>,
+}
+
+impl Scene<'_> {
+    /// Removes an entry.
+    pub(super) fn remove(&self, dir: u64, name: &Name, directory: Option<bool>) -> Planned {
+        if !name.plain() {
+            return Err(Error::Invalid.into());
+        }
+        let mut draft = self.draft()?;
+        let found = self.find(&draft, dir, name)?.ok_or(Error::NotFound)?;
+        let victim = draft.look(found.ino).map_err(damaged)?;
+        self.who.may_unname(&draft.look(dir)?, &victim)?;
+        match (victim.is_directory(), directory) {
+            (true, Some(false)) => return Err(Error::IsDirectory.into()),
+            (false, Some(true)) => return Err(Error::NotDirectory.into()),
+            (true, _) if victim.entries > 0 => return Err(Error::NotEmpty.into()),
+            (true | false, _) => {}
+        }
+        let mut effects = Effects::default();
+        draft.leave(dir, found.cookie)?;
+        self.unname(&mut draft, dir, found.ino, &mut effects)?;
+        self.commit(draft, Reply::Done, effects)
+    }
+
+    pub(super) fn remove_node(&self, node: NodeId) -> Planned {
+        let (dir, name) = self.locate(node)?;
+        self.remove(dir, &name, None)
+    }
+
+    pub(super) fn rename_node(
+        &self,
+        node: NodeId,
+        to: Option<NodeId>,
+        new_name: &Name,
+        replace: bool,
+    ) -> Planned {
+        let (dir, name) = self.locate(node)?;
+        let to = to.map_or(Ok(dir), |to| self.changeable(to))?;
+        self.rename((dir, &name), (to, new_name), replace)
+    }
+
+    /// Moves an entry. The order of the checks is Linux's.
+    pub(super) fn rename(
+        &self,
+        (from, name): (u64, &Name),
+        (to, new_name): (u64, &Name),
+        replace: bool,
+    ) -> Planned {
+        if !name.plain() || !new_name.plain() {
+            return Err(Error::Busy.into());
+        }
+        let mut draft = self.draft()?;
+        let source = self.find(&draft, from, name)?;
+        let target = self.find(&draft, to, new_name)?;
+        let source = source.ok_or(Error::NotFound)?;
+        if target.is_some() && !replace {
+            return Err(Error::Exists.into());
+        }
+        let ends = Move { from, name, to, new_name, source, target };
+        self.expect_no_circle(&draft, &ends)?;
+        if target.is_some_and(|target| target.ino == source.ino) {
+            return self.commit(draft, Reply::Done, Effects::default());
+        }
+        self.expect_movable(&draft, &ends)?;
+        let effects = self.apply(&mut draft, &ends)?;
+        self.commit(draft, Reply::Done, effects)
+    }
+
+    /// # Errors
+    /// `Invalid` if a directory would become its own descendant, `NotEmpty` if what is replaced
+    /// holds what is moved.
+    fn expect_no_circle(&self, draft: &Draft<'_>, ends: &Move<'_>) -> Result<(), Stop> {
+        let Move { from, to, source, target, .. } = ends;
+        let directory = source.kind == Kind::Directory;
+        if directory && from != to && draft.sight.is_beneath(*to, source.ino)? {
+            return Err(Error::Invalid.into());
+        }
+        match target {
+            Some(target) if target.kind == Kind::Directory && from != to => {
+                let holds = draft.sight.is_beneath(*from, target.ino)?;
+                if holds { Err(Error::NotEmpty.into()) } else { Ok(()) }
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn expect_movable(&self, draft: &Draft<'_>, ends: &Move<'_>) -> Result<(), Stop> {
+        let Move { from, to, source, target, .. } = ends;
+        let moved = draft.look(source.ino).map_err(damaged)?;
+        let (old, new) = (draft.look(*from)?, draft.look(*to)?);
+        self.who.may_unname(&old, &moved)?;
+        match target {
+            None => self.expect_writable(draft, *to)?,
+            Some(target) => {
+                let victim = draft.look(target.ino).map_err(damaged)?;
+                self.who.may_unname(&new, &victim)?;
+                match (moved.is_directory(), victim.is_directory()) {
+                    (true, false) => return Err(Error::NotDirectory.into()),
+                    (false, true) => return Err(Error::IsDirectory.into()),
+                    (true, true) if victim.entries > 0 => return Err(Error::NotEmpty.into()),
+                    (true, true) | (false, false) => {}
+                }
+            }
+        }
+        if moved.is_directory() && from != to {
+            // What is in it under the name `..` is changed.
+            self.who.may(&moved, WRITE)?;
+            if target.is_none() && new.links >= LINKS_MAX {
+                return Err(Error::TooManyLinks.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, draft: &mut Draft<'_>, ends: &Move<'_>) -> Result<Effects, Stop> {
+        let Move { from, name, to, new_name, source, target } = ends;
+        let (mut effects, now) = (Effects::default(), draft.now());
+        match target {
+            Some(target) => {
+                draft.put_entry(*to, target.cookie, new_name, source.ino, source.kind);
+                draft.inode(*to)?.touch_contents(now);
+                self.unname(draft, *to, target.ino, &mut effects)?;
+            }
+            None => draft.enter(*to, new_name, source.ino, source.kind)?,
+        }
+        draft.leave(*from, source.cookie)?;
+        let moved = draft.inode(source.ino)?;
+        moved.touch(now);
+        if source.kind == Kind::Directory && from != to {
+            moved.parent = *to;
+            draft.count_directory(*from, false)?;
+            draft.count_directory(*to, true)?;
+        }
+        let places = ((*from, (*name).clone()), (*to, (*new_name).clone()));
+        effects.moved = Some((source.ino, places.0, places.1));
+        Ok(effects)
+    }
+
+    /// An inode has a name less, which stood in `dir`; with the last one it goes, as soon as
+    /// nobody holds it.
+    fn unname(
+        &self,
+        draft: &mut Draft<'_>,
+        dir: u64,
+        ino: u64,
+        effects: &mut Effects,
+    ) -> Result<(), Stop> {
+        let now = draft.now();
+        let inode = draft.inode(ino)?;
+        inode.touch(now);
+        inode.links = if inode.is_directory() { 0 } else { inode.links.saturating_sub(1) };
+        let inode = inode.clone();
+        if inode.is_directory() {
+            draft.count_directory(dir, false)?;
+        }
+        if inode.links > 0 {
+            return Ok(());
+        }
+        if !self.volume.is_held(ino) && goes_at_once(&inode) {
+            draft.erase(ino, ATTRS_AT_ONCE)?;
+            return Ok(());
+        }
+        draft.orphan(ino, Why::Nameless)?;
+        effects.nameless = Some(ino);
+        Ok(())
+    }
+
+    /// What a name leads to, if the caller may look for it.
+    fn find(&self, draft: &Draft<'_>, dir: u64, name: &Name) -> Result<Option<Found>, Stop> {
+        let inode = draft.look(dir)?;
+        if !inode.is_directory() {
+            return Err(Error::NotDirectory.into());
+        }
+        self.who.may(&inode, SEARCH)?;
+        draft.sight.lookup(dir, name)
+    }
+
+    /// The name by which a node was reached, if it still leads there.
+    fn locate(&self, node: NodeId) -> Result<Place, Stop> {
+        let ino = self.changeable(node)?;
+        if ino == ROOT {
+            return Err(Error::NotPermitted.into());
+        }
+        let sight = self.sight(View::Present)?;
+        let inode = sight.inode(ino)?;
+        let place = match self.volume.place(node) {
+            Some(place) => place.clone(),
+            // It was reached as the directory above another one.
+            None if inode.is_directory() && inode.links > 0 => self.seek(ino, inode.parent)?,
+            None => return Err(Error::NotFound.into()),
+        };
+        match sight.lookup(place.0, &place.1)? {
+            Some(found) if found.ino == ino => Ok(place),
+            Some(_) | None => Err(Error::NotFound.into()),
+        }
+    }
+
+    /// Looks for the name of a directory in the one above it.
+    fn seek(&self, ino: u64, parent: u64) -> Result<Place, Stop> {
+        let (mut name, mut seen) = (None, 0);
+        self.sight(View::Present)?.scan(ENTRIES, parent, 0, &mut |_cookie, value| {
+            let entry = Entry::decode(&value.bytes()).filter(|entry| entry.ino == ino);
+            name = entry.map(|entry| entry.name);
+            seen += 1;
+            match name.is_some() || seen >= SEARCHED_MAX {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })?;
+        Ok((parent, name.ok_or(Error::NotFound)?))
+    }
+}
+
+/// Whether freeing all of an inode is little work.
+fn goes_at_once(inode: &Inode) -> bool {
+    let little = inode.blocks <= CUT_MAX && inode.attrs as usize <= ATTRS_AT_ONCE;
+    little && !inode.trimming
+}

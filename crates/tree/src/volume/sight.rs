@@ -1,0 +1,215 @@
+//! Looking at the tree as it is: the records of one view of the store.
+
+use super::names::{self, ALIKE_MAX};
+use super::record::{
+    ATTRS, Attr, COUNTERS_KEY, Counters, ENTRIES, Entry, INODES, Inode, ORPHANS, Orphan, ROOT,
+    SETTINGS, SETTINGS_KEY, Settings, key, of_pair, pair,
+};
+use base::{Error, Kind, Name, Stat};
+use std::ops::ControlFlow;
+use store::{Missing, Reader, SnapshotId, Store, Table, Value, View};
+
+/// What directories say of their size, bytes.
+const DIRECTORY_SIZE: u64 = 4096;
+
+/// Deepest directory that is climbed from. Deeper ones are a circle that damage made.
+const DEPTH_MAX: usize = 1 << 16;
+
+/// Why a plan cannot be made (now).
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// Blocks have to be fetched first.
+    Missing(Missing),
+    /// This file's old contents have to be cut first.
+    Trimming(u64),
+    /// It cannot be done.
+    Failed(Error),
+}
+
+impl From<Missing> for Stop {
+    fn from(missing: Missing) -> Stop {
+        Stop::Missing(missing)
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+/// An entry that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) cookie: u64,
+    pub(super) ino: u64,
+    pub(super) kind: Kind,
+}
+
+/// One view of a volume.
+pub(super) struct Sight<'a> {
+    pub(super) reader: Reader<'a>,
+    pub(super) settings: Settings,
+    pub(super) device: u64,
+    /// Size of a block, bytes.
+    pub(super) block: u64,
+}
+
+/// What the volume was told when it was made.
+pub(super) fn settings(reader: &Reader<'_>) -> Result<Settings, Stop> {
+    let value = reader.get(SETTINGS, &SETTINGS_KEY)?;
+    let settings = value.and_then(|value| Settings::decode(&value.bytes()));
+    Ok(settings.ok_or(Error::Io)?)
+}
+
+impl<'a> Sight<'a> {
+    /// # Errors
+    /// `NotFound` if the snapshot is gone.
+    pub(super) fn new(store: &'a Store, settings: Settings, view: View) -> Result<Sight<'a>, Stop> {
+        let reader = store.reader(view).map_err(|_gone| Error::NotFound)?;
+        let device = device(settings.seed, view);
+        Ok(Sight { reader, settings, device, block: store.layout().block as u64 })
+    }
+
+    /// # Errors
+    /// `Stale` if there is no such inode, `Io` if its record is damaged.
+    pub(super) fn inode(&self, ino: u64) -> Result<Inode, Stop> {
+        let value = self.reader.get(INODES, &key(ino))?.ok_or(Error::Stale)?;
+        Ok(Inode::decode(&value.bytes()).ok_or(Error::Io)?)
+    }
+
+    pub(super) fn counters(&self) -> Result<Counters, Stop> {
+        let value = self.reader.get(SETTINGS, &COUNTERS_KEY)?.ok_or(Error::Io)?;
+        Ok(Counters::decode(&value.bytes()).ok_or(Error::Io)?)
+    }
+
+    /// Why an inode waits for storage to be freed, if it does.
+    pub(super) fn orphan(&self, ino: u64) -> Result<Option<Orphan>, Stop> {
+        let Some(value) = self.reader.get(ORPHANS, &key(ino))? else { return Ok(None) };
+        Ok(Some(Orphan::decode(&value.bytes()).ok_or(Error::Io)?))
+    }
+
+    /// Finds a name in a directory.
+    pub(super) fn lookup(&self, dir: u64, name: &Name) -> Result<Option<Found>, Stop> {
+        let (mut found, mut damaged) = (None, false);
+        self.alike(ENTRIES, dir, name.as_bytes(), &mut |cookie, value| {
+            let bytes = value.bytes();
+            if Entry::name_of(&bytes) != name.as_bytes() {
+                return ControlFlow::Continue(());
+            }
+            match Entry::decode(&bytes) {
+                Some(Entry { ino, kind, .. }) => found = Some(Found { cookie, ino, kind }),
+                None => damaged = true,
+            }
+            ControlFlow::Break(())
+        })?;
+        if damaged { Err(Error::Io.into()) } else { Ok(found) }
+    }
+
+    /// Finds an extended attribute: cookie and value.
+    pub(super) fn attr(&self, ino: u64, name: &[u8]) -> Result<Option<(u64, Vec<u8>)>, Stop> {
+        let (mut found, mut damaged) = (None, false);
+        self.alike(ATTRS, ino, name, &mut |cookie, value| match Attr::decode(&value.bytes()) {
+            Some(attr) if attr.name == name => {
+                found = Some((cookie, attr.value.to_vec()));
+                ControlFlow::Break(())
+            }
+            Some(_other) => ControlFlow::Continue(()),
+            None => {
+                damaged = true;
+                ControlFlow::Break(())
+            }
+        })?;
+        if damaged { Err(Error::Io.into()) } else { Ok(found) }
+    }
+
+    /// A cookie that is free for a name which is not there.
+    ///
+    /// # Errors
+    /// `NoSpace` if too many names hash alike.
+    pub(super) fn vacant(&self, table: Table, ino: u64, name: &[u8]) -> Result<u64, Stop> {
+        let first = names::first_cookie(self.settings.seed, name);
+        let mut vacant = first;
+        self.alike(table, ino, name, &mut |cookie, _value| {
+            if cookie != vacant {
+                return ControlFlow::Break(());
+            }
+            vacant += 1;
+            ControlFlow::Continue(())
+        })?;
+        if vacant < first + ALIKE_MAX { Ok(vacant) } else { Err(Error::NoSpace.into()) }
+    }
+
+    /// Visits everything that stands where a name could.
+    fn alike(
+        &self,
+        table: Table,
+        ino: u64,
+        name: &[u8],
+        visit: &mut dyn FnMut(u64, Value<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Missing> {
+        let first = names::first_cookie(self.settings.seed, name);
+        self.scan(table, ino, first, &mut |cookie, value| {
+            if cookie >= first + ALIKE_MAX {
+                return ControlFlow::Break(());
+            }
+            visit(cookie, value)
+        })
+    }
+
+    /// Visits what stands in a table under an inode, from a cookie on.
+    pub(super) fn scan(
+        &self,
+        table: Table,
+        ino: u64,
+        from: u64,
+        visit: &mut dyn FnMut(u64, Value<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Missing> {
+        self.reader.scan(table, &pair(ino, from), &mut |key, value| match of_pair(key) {
+            Some((of, cookie)) if of == ino => visit(cookie, value),
+            Some(_) | None => ControlFlow::Break(()),
+        })
+    }
+
+    /// Whether the directory `ino` is `above` or beneath it.
+    pub(super) fn is_beneath(&self, mut ino: u64, above: u64) -> Result<bool, Stop> {
+        for _ in 0..DEPTH_MAX {
+            if ino == above {
+                return Ok(true);
+            }
+            if ino == ROOT {
+                return Ok(false);
+            }
+            ino = self.inode(ino)?.parent;
+        }
+        Err(Error::Io.into())
+    }
+
+    /// The attributes as everybody sees them.
+    pub(super) fn stat(&self, ino: u64, inode: &Inode) -> Stat {
+        Stat {
+            kind: inode.kind,
+            mode: inode.mode,
+            links: inode.links,
+            uid: inode.uid,
+            gid: inode.gid,
+            size: if inode.is_directory() { DIRECTORY_SIZE } else { inode.size },
+            blocks: inode.blocks.saturating_mul(self.block / 512),
+            block_size: u32::try_from(self.block).unwrap_or(4096).max(4096),
+            device: self.device,
+            inode: ino,
+            special_device: inode.special,
+            accessed: inode.accessed,
+            modified: inode.modified,
+            changed: inode.changed,
+        }
+    }
+}
+
+/// The number of the device that a view is.
+pub(super) fn device(seed: u64, view: View) -> u64 {
+    match view {
+        View::Present => names::device(seed, None),
+        View::Snapshot(SnapshotId(id)) => names::device(seed, Some(id)),
+    }
+}

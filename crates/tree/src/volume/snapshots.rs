@@ -1,0 +1,78 @@
+//! The virtual directory of snapshots: each is a whole old tree, and cannot be changed.
+
+use super::plan::{Plan, Planned, Progress, Scene, answer};
+use super::record::ROOT;
+use super::sight::Stop;
+use crate::request::Reply;
+use base::{Error, Kind, Name, Stat};
+use store::{SnapshotId, View};
+
+/// The inode of the directory of snapshots. No file gets so far.
+const SNAPSHOTS_INODE: u64 = u64::MAX - 1;
+
+impl Scene<'_> {
+    /// Finds a snapshot.
+    pub(super) fn snapshot(&self, name: &Name) -> Option<SnapshotId> {
+        let mut all = self.volume.store.snapshots();
+        all.find(|(known, ..)| *known == name.as_bytes()).map(|(_, id, _)| id)
+    }
+
+    pub(super) fn snapshots_stat(&self) -> Result<Stat, Stop> {
+        let device = self.sight(View::Present)?.device;
+        let all = self.volume.store.snapshots();
+        let (count, newest) = all.fold((0, self.volume.wall), |(count, newest), (_, _, date)| {
+            (count + 1, newest.max(date))
+        });
+        Ok(Stat {
+            kind: Kind::Directory,
+            mode: 0o555,
+            links: 2 + count,
+            block_size: 4096,
+            device,
+            inode: SNAPSHOTS_INODE,
+            accessed: newest,
+            modified: newest,
+            changed: newest,
+            ..Stat::default()
+        })
+    }
+
+    /// Making a directory there makes a snapshot.
+    pub(super) fn make_snapshot(&self, name: &Name, progress: &Progress) -> Planned {
+        let found = self.snapshot(name);
+        match (progress, found) {
+            (Progress::Made, Some(id)) => {
+                let sight = self.sight(View::Snapshot(id))?;
+                return answer(Reply::Stat(sight.stat(ROOT, &sight.inode(ROOT)?)));
+            }
+            (Progress::Made, None) => return Err(Error::NotFound.into()),
+            (Progress::None | Progress::Placed(..), Some(_)) => return Err(Error::Exists.into()),
+            (Progress::None | Progress::Placed(..), None) => {}
+        }
+        if !name.plain() {
+            return Err(Error::Exists.into());
+        }
+        if !self.who.is_root() {
+            return Err(Error::NotPermitted.into());
+        }
+        Ok(Plan::Snapshot(name.clone()))
+    }
+
+    /// Removing a directory there drops the snapshot, unless somebody is in it.
+    pub(super) fn drop_snapshot(&self, name: &Name, directory: Option<bool>) -> Planned {
+        if !name.plain() {
+            return Err(Error::Invalid.into());
+        }
+        let id = self.snapshot(name).ok_or(Error::NotFound)?;
+        if !self.who.is_root() {
+            return Err(Error::NotPermitted.into());
+        }
+        if directory == Some(false) {
+            return Err(Error::IsDirectory.into());
+        }
+        if self.volume.is_visited(id) {
+            return Err(Error::Busy.into());
+        }
+        Ok(Plan::DropSnapshot(name.clone()))
+    }
+}

@@ -1,0 +1,138 @@
+//! Quotas, handles, locks, and a store that has failed.
+
+use super::*;
+use crate::request::{LockKind, Owner};
+
+#[test]
+fn files_and_bytes_end_at_their_limits() {
+    let chosen = Format { inodes_max: 4, bytes_max: 10 * 4096, ..usual() };
+    let mut lab = Lab::made(&chosen, World::new());
+    for path in ["/a", "/b", "/c"] {
+        lab.create(path, 0o644).unwrap();
+    }
+    assert_eq!(lab.create("/d", 0o644), Err(Error::NoSpace));
+    lab.write("/a", 0, &[1; 8 * 4096]).unwrap();
+    assert_eq!(lab.write("/b", 0, &[1; 3 * 4096]), Err(Error::NoSpace));
+    // In place of what is there it takes nothing more.
+    lab.write("/a", 100, &[2; 4096]).unwrap();
+    lab.write("/b", 0, &[1; 2 * 4096]).unwrap();
+    assert_eq!(lab.write("/c", 0, b"x"), Err(Error::NoSpace));
+    let stat = lab.stat_fs();
+    assert_eq!((stat.blocks, stat.blocks_free, stat.files, stat.files_free), (10, 0, 4, 0));
+    lab.remove("/a").unwrap();
+    lab.create("/d", 0o644).unwrap();
+    lab.write("/c", 0, b"x").unwrap();
+    assert_eq!(lab.stat_fs().blocks_free, 7);
+    assert_eq!(lab.stat_fs().name_max, 255);
+    lab.verify();
+}
+
+#[test]
+fn large_writes_beyond_the_limit_leave_nothing_behind() {
+    let chosen = Format { bytes_max: 100 * 4096, ..usual() };
+    let mut lab = Lab::made(&chosen, World::new());
+    lab.create("/f", 0o644).unwrap();
+    let open = lab.open("/f", WRITE).unwrap();
+    let free = lab.volume.store.space().blocks_free;
+    assert_eq!(lab.write_open(open, 0, &vec![1; 500_000]), Err(Error::NoSpace));
+    assert_eq!(lab.write_open(open, 0, &vec![1; 400_000]), Ok(400_000));
+    lab.close(open);
+    assert_eq!(free - lab.volume.store.space().blocks_free, 98);
+    lab.verify();
+}
+
+#[test]
+fn there_are_only_so_many_handles() {
+    let mut lab = Lab::new();
+    lab.volume.set_handles_max(4);
+    lab.create("/f", 0o644).unwrap();
+    let one = lab.walk("/f").unwrap();
+    let two = lab.walk("/f").unwrap();
+    assert_eq!(lab.walk("/f"), Err(Error::TooManyOpen));
+    lab.release(one);
+    lab.release(two);
+    lab.verify();
+}
+
+#[test]
+fn a_lock_is_granted_when_its_holder_closes() {
+    let mut lab = Lab::new();
+    lab.create("/f", 0o644).unwrap();
+    let opens: Vec<OpenId> = (0..3).map(|_| lab.open("/f", WRITE).unwrap()).collect();
+    let lock = |process: u32, kind| {
+        Lock::new(kind, 0, 10, Owner { client: b"c".to_vec(), process }).unwrap()
+    };
+    let ask = |n: usize, kind, wait| Ask::Lock { open: opens[n], lock: lock(n as u32, kind), wait };
+    assert!(matches!(lab.ask(ask(0, LockKind::Exclusive, false)), Ok(Reply::Locked)));
+    assert!(matches!(lab.ask(ask(1, LockKind::Shared, false)), Ok(Reply::Blocked)));
+    let get = Ask::GetLock { open: opens[1], lock: lock(1, LockKind::Shared) };
+    let conflict = lab.ask(get).unwrap();
+    assert!(matches!(conflict, Reply::Conflict(Some(lock)) if lock.owner.process == 0));
+    let (waits, cancelled) =
+        (lab.begin(ask(1, LockKind::Shared, true)), lab.begin(ask(2, LockKind::Shared, true)));
+    lab.input(Input::Cancel(cancelled));
+    assert!(matches!(lab.answered(cancelled), Some(Err(Error::Cancelled))));
+    assert!(lab.answered(waits).is_none());
+    lab.close(opens[0]);
+    assert!(matches!(lab.answered(waits), Some(Ok(Reply::Locked))));
+    lab.close(opens[1]);
+    lab.close(opens[2]);
+    assert_eq!(lab.volume.counts().locks, (0, 0));
+    lab.verify();
+}
+
+#[test]
+fn errors_of_the_store_are_named_by_what_can_be_done() {
+    let attr = Ask::SetAttr { node: NodeId(0), name: vec![], value: vec![], create: None };
+    let stat = Ask::Stat { node: NodeId(0) };
+    assert_eq!(translate(store::Error::TooLarge, Some(&attr)), Error::AttributeTooLarge);
+    assert_eq!(translate(store::Error::TooLarge, Some(&stat)), Error::FileTooLarge);
+    assert_eq!(translate(store::Error::Damaged, Some(&stat)), Error::Io);
+    assert_eq!(translate(store::Error::NoSpace, None), Error::NoSpace);
+}
+
+#[test]
+fn after_the_disk_has_failed_nothing_changes_and_reading_goes_on() {
+    let mut lab = Lab::new();
+    lab.create("/f", 0o644).unwrap();
+    lab.write("/f", 0, b"here").unwrap();
+    let open = lab.open("/f", WRITE).unwrap();
+    lab.world.failing = true;
+    lab.write_open(open, 0, b"lost").unwrap();
+    assert_eq!(lab.done(Ask::Sync { open, data_only: true }), Err(Error::Io));
+    assert_eq!(lab.write_open(open, 0, b"x"), Err(Error::Io));
+    assert_eq!(lab.write_open(open, 0, &vec![1; 100_000]), Err(Error::Io));
+    assert_eq!(lab.create("/g", 0o644), Err(Error::Io));
+    assert_eq!(lab.read_open(open, 0, 10).unwrap(), b"lost");
+    lab.close(open);
+    lab.verify();
+    lab.world.failing = false;
+    let mut lab = lab.crash();
+    lab.verify();
+}
+
+#[test]
+fn a_full_volume_can_be_emptied_again() {
+    let mut lab = Lab::made(&usual(), World::with(4096, 4096));
+    let mut files = 0;
+    let error = loop {
+        let path = format!("/f{files}");
+        files += 1;
+        match lab.create(&path, 0o644).and_then(|()| lab.write(&path, 0, &vec![1; 300_000])) {
+            Ok(()) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, Error::NoSpace);
+    lab.verify();
+    for n in 0..files {
+        match lab.remove(&format!("/f{n}")) {
+            Ok(()) | Err(Error::NotFound) => {}
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    lab.verify();
+    lab.create("/again", 0o644).unwrap();
+    lab.write("/again", 0, &vec![1; 300_000]).unwrap();
+    lab.verify();
+}

@@ -1,0 +1,122 @@
+//! Files without names.
+
+use super::*;
+
+#[test]
+fn a_file_lives_as_long_as_it_is_held() {
+    let mut lab = Lab::new();
+    lab.create("/f", 0o644).unwrap();
+    lab.write("/f", 0, b"still here").unwrap();
+    let (open, node) = (lab.open("/f", WRITE).unwrap(), lab.walk("/f").unwrap());
+    lab.remove("/f").unwrap();
+    assert_eq!(lab.read_open(open, 0, 100).unwrap(), b"still here");
+    lab.write_open(open, 10, &vec![1; 100_000]).unwrap();
+    assert_eq!((lab.stat_node(node).unwrap().links, lab.volume.counts().nameless), (0, 1));
+    let ask = Ask::Link { node, dir: lab.volume.root(), name: name("again") };
+    assert_eq!(lab.done(ask), Err(Error::NotFound));
+    lab.verify();
+    lab.close(open);
+    lab.verify();
+    assert_eq!(lab.volume.counts().nameless, 1);
+    lab.release(node);
+    lab.verify();
+    assert_eq!(lab.volume.counts().nameless, 0);
+    assert_eq!(lab.blocks(), 0);
+}
+
+#[test]
+fn what_a_crash_left_without_a_name_is_freed_by_the_next_life() {
+    let mut lab = Lab::new();
+    for n in 0..3 {
+        let path = format!("/f{n}");
+        lab.create(&path, 0o644).unwrap();
+        lab.write(&path, 0, &vec![n; 2_000_000]).unwrap();
+    }
+    let open = lab.open("/f0", WRITE).unwrap();
+    lab.remove("/f0").unwrap();
+    lab.create("/victim", 0o644).unwrap();
+    let dir = lab.walk("/f1").unwrap();
+    lab.rename("/victim", "/f1").unwrap();
+    lab.verify();
+    assert_eq!((lab.volume.counts().nameless, lab.list("/")), (2, vec!["f1".into(), "f2".into()]));
+    let _never = (open, dir);
+    let mut lab = lab.reopen();
+    lab.verify();
+    assert_eq!(lab.stat_fs().files - lab.stat_fs().files_free, 3);
+    assert_eq!(lab.blocks(), 2_000_000u64.div_ceil(4096));
+}
+
+#[test]
+fn a_large_file_goes_piece_by_piece() {
+    let mut lab = Lab::new();
+    lab.create("/f", 0o644).unwrap();
+    lab.write("/f", 0, &vec![5; 30 << 20]).unwrap();
+    lab.write("/f", 1 << 45, b"far").unwrap();
+    lab.remove("/f").unwrap();
+    assert_eq!(lab.volume.counts().reaper.0, "cutting");
+    let mut turns = 0;
+    while lab.volume.counts().reaper.0 != "idle" {
+        turns += u32::from(lab.volume.reaper.task().is_some());
+        assert!(lab.operate() || lab.tick());
+    }
+    assert!((4..100).contains(&turns), "{turns}");
+    lab.verify();
+    assert_eq!(lab.blocks(), 0);
+}
+
+#[test]
+fn a_file_without_a_name_is_cut_and_grows_like_any_other() {
+    let mut lab = Lab::new();
+    lab.create("/f", 0o644).unwrap();
+    lab.write("/f", 0, &vec![5; 12 << 20]).unwrap();
+    let (open, node) = (lab.open("/f", WRITE).unwrap(), lab.walk("/f").unwrap());
+    lab.remove("/f").unwrap();
+    let size = |size| SetStat { size: Some(size), ..SetStat::default() };
+    lab.done(Ask::SetStat { node, open: Some(open), set: size(10) }).unwrap();
+    assert_eq!(lab.write_open(open, 100, b"x"), Ok(1));
+    let mut model = vec![5; 10];
+    model.resize(100, 0);
+    model.push(b'x');
+    assert_eq!(lab.read_open(open, 0, 200).unwrap(), model);
+    lab.verify();
+    // Larger than when it lost its name.
+    for at in 0..5 {
+        lab.write_open(open, (20 + at) << 20, &vec![6; 1 << 20]).unwrap();
+    }
+    lab.write_open(open, 1 << 40, b"far").unwrap();
+    lab.verify();
+    lab.close(open);
+    lab.release(node);
+    lab.verify();
+    assert_eq!(lab.blocks(), 0);
+}
+
+/// What was not asked to be durable may be lost, but never in part: after every failure of power
+/// the records fit together.
+#[test]
+fn a_volume_whose_power_failed_at_any_time_fits_together() {
+    let mut rng = base::rng::seeded(77);
+    let mut lab = Lab::new();
+    for round in 0..12u8 {
+        for n in 0..rng.u8(1..30) {
+            let path = format!("/f{}", rng.u8(..6));
+            let size = [10, 5000, 200_000, 3 << 20][rng.usize(..4)];
+            match rng.u8(..5) {
+                0 => _ = lab.remove(&path),
+                1 => _ = lab.rename(&path, &format!("/f{}", rng.u8(..6))),
+                2 => _ = lab.resize(&path, size as u64),
+                _write => {
+                    _ = lab.create(&path, 0o644);
+                    lab.write(&path, 0, &vec![n ^ round; size]).unwrap();
+                }
+            }
+            if rng.u8(..4) == 0 {
+                lab.operate();
+                lab.tick();
+            }
+        }
+        lab.ops.clear();
+        lab = lab.crash();
+        lab.verify();
+    }
+}

@@ -1,0 +1,380 @@
+//! Whether all records of a volume fit together: a pass over everything, in the order of tables.
+//!
+//! The store has made sure of pages and checksums; here it is about what the records say: that
+//! every name leads somewhere, every file has as many names as it says, directories are a tree,
+//! and the counters are right. Nothing is repaired. What is found is told by path, and so is what
+//! others find ([`Verifier::path_of`]). Takes memory for each inode and one of its names.
+
+use super::names::{ALIKE_MAX, first_cookie};
+use super::record::{
+    ATTRS, Attr, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, INODES, Inode, ORPHANS, Orphan,
+    ROOT, SETTINGS, SETTINGS_KEY, Settings, Why, of_key, of_pair,
+};
+use base::Kind;
+use std::collections::BTreeMap;
+use std::fmt;
+use store::Table;
+
+/// Most findings that are told; the rest is only counted.
+pub const FINDINGS_MAX: usize = 1000;
+
+/// Most names of a path that is told.
+const DEPTH_MAX: usize = 1000;
+
+/// The tables to be visited, in this order. Of [`CONTENTS`] the extents are wanted, not records.
+pub const RECORDS: [Table; 5] = [SETTINGS, INODES, ENTRIES, ATTRS, ORPHANS];
+
+/// The table of files' contents: raw objects by inode.
+pub const CONTENTS: Table = DATA;
+
+/// Something that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Of which file; a number, if it has no path.
+    pub path: String,
+    /// What.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.what)
+    }
+}
+
+/// An inode and what was found of it.
+#[derive(Debug)]
+struct Seen {
+    kind: Kind,
+    trimming: bool,
+    links: u32,
+    parent: u64,
+    size: u64,
+    /// What its record says.
+    says: Numbers,
+    /// What there is.
+    has: Numbers,
+    names: u64,
+    directories: u64,
+    orphan: Option<Orphan>,
+    /// The end of its last block of contents, bytes.
+    end: u64,
+    /// The first name that was found: directory and bytes.
+    name: Option<(u64, Box<[u8]>)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Numbers {
+    entries: u64,
+    attrs: u64,
+    blocks: u64,
+}
+
+/// The pass.
+#[derive(Debug)]
+pub struct Verifier {
+    /// Size of a block, bytes.
+    block: u64,
+    settings: Option<Settings>,
+    counters: Option<Counters>,
+    inodes: BTreeMap<u64, Seen>,
+    findings: Vec<(u64, String)>,
+    /// Findings beyond [`FINDINGS_MAX`].
+    untold: u64,
+    /// The names that may hash like the last one: where they begin, and they themselves.
+    alike: (u64, u64, Vec<Box<[u8]>>),
+}
+
+impl Verifier {
+    /// For a volume with blocks of so many bytes.
+    pub fn new(block: usize) -> Verifier {
+        Verifier {
+            block: block as u64,
+            settings: None,
+            counters: None,
+            inodes: BTreeMap::new(),
+            findings: Vec::new(),
+            untold: 0,
+            alike: (0, 0, Vec::new()),
+        }
+    }
+
+    /// A record of a table. All of [`RECORDS`] in order, each in the order of its keys.
+    pub fn record(&mut self, table: Table, key: &[u8], value: &[u8]) {
+        match table {
+            SETTINGS => self.setting(key, value),
+            INODES => self.inode(key, value),
+            ENTRIES => self.entry(key, value),
+            ATTRS => self.attr(key, value),
+            ORPHANS => self.orphan(key, value),
+            Table(other) => self.find(0, format!("there is a table {other}")),
+        }
+    }
+
+    /// Blocks of a file's contents, from this byte on. Contents that stand in a page are one.
+    pub fn data(&mut self, object: u64, offset: u64, blocks: u64) {
+        let end = offset.saturating_add(blocks.saturating_mul(self.block));
+        match self.inodes.get_mut(&object) {
+            Some(seen) => {
+                seen.has.blocks += blocks;
+                seen.end = seen.end.max(end);
+            }
+            None => self.find(object, "contents without an inode".to_string()),
+        }
+    }
+
+    /// Where a file is.
+    pub fn path_of(&self, ino: u64) -> String {
+        let (mut names, mut at) = (Vec::new(), ino);
+        while at != ROOT && names.len() < DEPTH_MAX {
+            match self.inodes.get(&at).and_then(|seen| seen.name.as_ref()) {
+                Some((dir, name)) => {
+                    names.push(String::from_utf8_lossy(name));
+                    at = *dir;
+                }
+                None if names.is_empty() => return format!("inode {ino}"),
+                None => {
+                    names.push(format!("inode {at}").into());
+                    break;
+                }
+            }
+        }
+        names.iter().rev().fold(String::new(), |path, name| path + "/" + name)
+            + if names.is_empty() { "/" } else { "" }
+    }
+
+    /// What does not fit, now that everything was seen.
+    pub fn finish(&mut self) -> Vec<Finding> {
+        if self.settings.is_none() {
+            self.find(0, "no settings of a version that is known".to_string());
+        }
+        self.judge_counters();
+        let all: Vec<u64> = self.inodes.keys().copied().collect();
+        for ino in all {
+            for what in self.judge(ino) {
+                self.find(ino, what);
+            }
+        }
+        self.judge_circles();
+        let findings = std::mem::take(&mut self.findings).into_iter();
+        let tell = |(ino, what): (u64, String)| {
+            let path = if ino == 0 { "volume".to_string() } else { self.path_of(ino) };
+            Finding { path, what }
+        };
+        let mut told: Vec<Finding> = findings.map(tell).collect();
+        if self.untold > 0 {
+            let what = format!("{} more findings", self.untold);
+            told.push(Finding { path: "volume".to_string(), what });
+        }
+        told
+    }
+
+    fn find(&mut self, ino: u64, what: String) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push((ino, what));
+        } else {
+            self.untold += 1;
+        }
+    }
+
+    fn setting(&mut self, key: &[u8], value: &[u8]) {
+        if key == SETTINGS_KEY {
+            self.settings = Settings::decode(value);
+        } else if key == COUNTERS_KEY {
+            self.counters = Counters::decode(value);
+        } else {
+            self.find(0, "a setting that is not known".to_string());
+        }
+    }
+
+    fn inode(&mut self, key: &[u8], value: &[u8]) {
+        let Some(ino) = of_key(key) else {
+            return self.find(0, "an inode whose key is no number".to_string());
+        };
+        let Some(inode) = Inode::decode(value) else {
+            return self.find(ino, "its record makes no sense".to_string());
+        };
+        let says =
+            Numbers { entries: inode.entries, attrs: inode.attrs.into(), blocks: inode.blocks };
+        let seen = Seen {
+            kind: inode.kind,
+            trimming: inode.trimming,
+            links: inode.links,
+            parent: inode.parent,
+            size: inode.size,
+            says,
+            has: Numbers::default(),
+            names: 0,
+            directories: 0,
+            orphan: None,
+            end: 0,
+            name: None,
+        };
+        self.inodes.insert(ino, seen);
+    }
+
+    fn entry(&mut self, key: &[u8], value: &[u8]) {
+        let Some((dir, cookie)) = of_pair(key) else {
+            return self.find(0, "an entry whose key makes no sense".to_string());
+        };
+        match self.inodes.get_mut(&dir) {
+            Some(seen) => seen.has.entries += 1,
+            None => self.find(dir, "entries without a directory".to_string()),
+        }
+        let Some(Entry { ino, kind, name }) = Entry::decode(value) else {
+            return self.find(dir, format!("the entry at {cookie:#x} makes no sense"));
+        };
+        self.stands_right(dir, cookie, name.as_bytes());
+        let Some(seen) = self.inodes.get_mut(&ino) else {
+            return self.find(dir, format!("{name} leads to inode {ino}, which is not there"));
+        };
+        seen.names += 1;
+        seen.name.get_or_insert_with(|| (dir, name.as_bytes().into()));
+        if seen.kind != kind {
+            let what = format!("its name says {kind:?}, its record {:?}", seen.kind);
+            self.find(ino, what);
+        }
+        let seen = self.inodes.get_mut(&ino).filter(|seen| seen.kind == Kind::Directory);
+        if let Some(parent) = seen.map(|seen| seen.parent) {
+            if let Some(above) = self.inodes.get_mut(&dir) {
+                above.directories += 1;
+            }
+            if parent != dir {
+                self.find(ino, format!("is in inode {dir}, its record says {parent}"));
+            }
+        }
+    }
+
+    /// Whether a name stands where its hash says, and only once.
+    fn stands_right(&mut self, under: u64, cookie: u64, name: &[u8]) {
+        let Some(settings) = self.settings else { return };
+        let first = first_cookie(settings.seed, name);
+        let text = String::from_utf8_lossy(name);
+        if !(first..first + ALIKE_MAX).contains(&cookie) {
+            self.find(under, format!("{text} does not belong at {cookie:#x}"));
+        }
+        if (self.alike.0, self.alike.1) != (under, first) {
+            self.alike = (under, first, Vec::new());
+        }
+        if self.alike.2.iter().any(|known| **known == *name) {
+            self.find(under, format!("{text} is there twice"));
+        }
+        self.alike.2.push(name.into());
+    }
+
+    fn attr(&mut self, key: &[u8], value: &[u8]) {
+        let Some((ino, cookie)) = of_pair(key) else {
+            return self.find(0, "an attribute whose key makes no sense".to_string());
+        };
+        match self.inodes.get_mut(&ino) {
+            Some(seen) => seen.has.attrs += 1,
+            None => self.find(ino, "attributes without an inode".to_string()),
+        }
+        match Attr::decode(value) {
+            Some(attr) => self.stands_right(ino, cookie, attr.name),
+            None => self.find(ino, format!("the attribute at {cookie:#x} makes no sense")),
+        }
+    }
+
+    fn orphan(&mut self, key: &[u8], value: &[u8]) {
+        match (of_key(key), Orphan::decode(value)) {
+            (Some(ino), Some(orphan)) => match self.inodes.get_mut(&ino) {
+                Some(seen) => seen.orphan = Some(orphan),
+                None => self.find(ino, "waits to be freed, and is not there".to_string()),
+            },
+            (ino, _) => self.find(ino.unwrap_or(0), "waits to be freed senselessly".to_string()),
+        }
+    }
+
+    fn judge_counters(&mut self) {
+        let Some(counters) = self.counters else {
+            return self.find(0, "no counters".to_string());
+        };
+        let inodes = self.inodes.len() as u64;
+        if counters.inodes != inodes {
+            self.find(0, format!("{inodes} inodes, its record says {}", counters.inodes));
+        }
+        let blocks = self.inodes.values().map(|seen| seen.says.blocks).fold(0, u64::saturating_add);
+        if counters.blocks != blocks {
+            self.find(
+                0,
+                format!("{blocks} blocks of contents, its record says {}", counters.blocks),
+            );
+        }
+        let last = self.inodes.last_key_value().map_or(0, |(ino, _)| *ino);
+        if counters.next <= last {
+            self.find(0, format!("the next inode is {}, but there is {last}", counters.next));
+        }
+        if self.inodes.get(&ROOT).is_none_or(|root| root.kind != Kind::Directory) {
+            self.find(ROOT, "there is no root directory".to_string());
+        }
+    }
+
+    /// What is wrong with one inode.
+    fn judge(&self, ino: u64) -> Vec<String> {
+        let seen = &self.inodes[&ino];
+        let mut wrong = Vec::new();
+        let mut compare = |what: &str, has: u64, says: u64| {
+            if has != says {
+                wrong.push(format!("{has} {what}, its record says {says}"));
+            }
+        };
+        compare("entries", seen.has.entries, seen.says.entries);
+        compare("attributes", seen.has.attrs, seen.says.attrs);
+        compare("blocks", seen.has.blocks, seen.says.blocks);
+        if seen.kind == Kind::Directory {
+            let gone = seen.links == 0;
+            let links = if gone { 0 } else { 2 + seen.directories };
+            compare("links", links, seen.links.into());
+            let names = u64::from(!gone && ino != ROOT);
+            if seen.names != names {
+                wrong.push(format!("a directory with {} names", seen.names));
+            }
+        } else {
+            compare("names", seen.names, seen.links.into());
+        }
+        let why = seen.orphan.map(|orphan| orphan.why);
+        match (seen.links, seen.trimming, why) {
+            (0, _, Some(Why::Nameless)) | (1.., true, Some(Why::Trimming)) => {}
+            (1.., false, None) => {}
+            (0, _, _) => wrong.push("has no name, and does not wait to be freed".to_string()),
+            (1.., true, _) => wrong.push("has contents to be cut, and nobody knows".to_string()),
+            (1.., false, Some(_)) => wrong.push("waits to be freed without a reason".to_string()),
+        }
+        let end = seen.orphan.map_or(seen.size, |orphan| orphan.end.max(seen.size));
+        if seen.end > end.saturating_add(self.block - 1) / self.block * self.block {
+            wrong.push(format!("contents up to byte {}, its size is {}", seen.end, seen.size));
+        }
+        wrong
+    }
+
+    /// Finds directories from which nothing leads up to the root.
+    fn judge_circles(&mut self) {
+        let mut good: BTreeMap<u64, bool> = BTreeMap::from([(ROOT, true)]);
+        let directories = self.inodes.iter().filter(|(_, seen)| seen.kind == Kind::Directory);
+        let directories: Vec<u64> = directories.map(|(ino, _)| *ino).collect();
+        for ino in directories {
+            let (mut path, mut at) = (Vec::new(), ino);
+            while !good.contains_key(&at) {
+                // In doubt for as long as it is on the way.
+                good.insert(at, false);
+                path.push(at);
+                at = match self.inodes.get(&at) {
+                    // Removed ones that somebody holds lead nowhere, rightly.
+                    Some(seen) if seen.links == 0 => ROOT,
+                    Some(seen) => seen.parent,
+                    None => break,
+                };
+            }
+            let reaches = good.get(&at).copied().unwrap_or(false);
+            if reaches {
+                good.extend(path.into_iter().map(|ino| (ino, true)));
+            } else {
+                self.find(ino, "cannot be reached from the root".to_string());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

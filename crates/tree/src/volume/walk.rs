@@ -1,0 +1,225 @@
+//! From name to name, by nodes and by paths; opening what is found.
+
+use super::data::{self, Bounds};
+use super::draft::Draft;
+use super::permission::{READ, SEARCH, WRITE};
+use super::plan::{Answer, Effects, Plan, Planned, Scene, answer};
+use super::record::{Inode, ROOT};
+use super::sight::Stop;
+use super::{Opening, Place, Spot};
+use crate::request::{NodeId, Reply};
+use base::{Access, Buf, Error, Kind, Name, Stat};
+use store::View;
+
+/// Most symbolic links that one path leads through.
+const LINKS_FOLLOWED_MAX: usize = 40;
+/// Most names that one path comes to with the links that it leads through.
+const NAMES_MAX: usize = 4096;
+
+/// Where a walk stands.
+struct Here {
+    spot: Spot,
+    place: Option<Place>,
+    stat: Stat,
+    /// `None`: the directory of snapshots.
+    inode: Option<Inode>,
+}
+
+impl<'a> Scene<'a> {
+    /// Follows names from a node. All that fails after the first name only ends the walk.
+    pub(super) fn walk(&self, from: NodeId, names: &[Name]) -> Planned {
+        let mut here = self.here(self.volume.spot(from))?;
+        here.place = self.volume.place(from).cloned();
+        let mut stats = Vec::with_capacity(names.len());
+        for name in names {
+            match self.step(&here, name) {
+                Ok(next) => here = next,
+                Err(Stop::Failed(_)) if !stats.is_empty() => {
+                    return answer(Reply::Walked(stats, None));
+                }
+                Err(stop) => return Err(stop),
+            }
+            stats.push(here.stat.clone());
+        }
+        Ok(Plan::Answer(Answer::Walked(stats, here.spot, here.place), Vec::new()))
+    }
+
+    fn here(&self, spot: Spot) -> Result<Here, Stop> {
+        let (stat, inode) = match spot {
+            Spot::Snapshots => (self.snapshots_stat()?, None),
+            Spot::File(view, ino) => {
+                let sight = self.sight(view)?;
+                let inode = sight.inode(ino)?;
+                (sight.stat(ino, &inode), Some(inode))
+            }
+        };
+        Ok(Here { spot, place: None, stat, inode })
+    }
+
+    fn step(&self, from: &Here, name: &Name) -> Result<Here, Stop> {
+        match (from.spot, &from.inode) {
+            (Spot::File(view, ino), Some(dir)) => self.step_from(view, ino, dir, from, name),
+            (Spot::Snapshots | Spot::File(..), _) if name.plain() => {
+                let id = self.snapshot(name).ok_or(Error::NotFound)?;
+                self.here(Spot::File(View::Snapshot(id), ROOT))
+            }
+            (spot, _) => self.here(spot),
+        }
+    }
+
+    fn step_from(
+        &self,
+        view: View,
+        ino: u64,
+        dir: &Inode,
+        from: &Here,
+        name: &Name,
+    ) -> Result<Here, Stop> {
+        if !dir.is_directory() {
+            return Err(Error::NotDirectory.into());
+        }
+        self.who.may(dir, SEARCH)?;
+        if name.is_parent() {
+            return match (ino, view) {
+                (ROOT, View::Present) => self.here(from.spot),
+                (ROOT, View::Snapshot(_)) => self.here(Spot::Snapshots),
+                (_, _) => self.here(Spot::File(view, dir.parent)),
+            };
+        }
+        if !name.plain() {
+            return Ok(Here { place: from.place.clone(), ..self.here(from.spot)? });
+        }
+        let found = self.sight(view)?.lookup(ino, name)?.ok_or(Error::NotFound)?;
+        let place = (view == View::Present).then(|| (ino, name.clone()));
+        Ok(Here { place, ..self.here(Spot::File(view, found.ino)).map_err(damaged)? })
+    }
+
+    pub(super) fn stat(&self, node: NodeId) -> Planned {
+        answer(Reply::Stat(self.here(self.volume.spot(node))?.stat))
+    }
+
+    pub(super) fn open(&self, node: NodeId, access: Access) -> Planned {
+        let Spot::File(view, ino) = self.volume.spot(node) else {
+            if access.changes() {
+                return Err(Error::IsDirectory.into());
+            }
+            let opening = Opening { spot: Spot::Snapshots, kind: Kind::Directory, access };
+            let opened = Answer::Opened(opening, self.snapshots_stat()?);
+            return Ok(Plan::Answer(opened, Vec::new()));
+        };
+        let sight = self.sight(view)?;
+        let inode = sight.inode(ino)?;
+        if view != View::Present && access.changes() {
+            return Err(Error::ReadOnly.into());
+        }
+        expect_plain(&inode, access)?;
+        self.who.may(&inode, wanted(access))?;
+        let opening = Opening { spot: Spot::File(view, ino), kind: inode.kind, access };
+        if !access.truncate {
+            let opened = Answer::Opened(opening, sight.stat(ino, &inode));
+            return Ok(Plan::Answer(opened, Vec::new()));
+        }
+        let (stat, draft, effects) = self.emptied(ino)?;
+        self.commit_as(draft, Answer::Opened(opening, stat), effects)
+    }
+
+    /// The draft that takes a file's contents away.
+    pub(super) fn emptied(&self, ino: u64) -> Result<(Stat, Draft<'a>, Effects), Stop> {
+        let (mut draft, mut effects) = (self.draft()?, Effects::default());
+        data::resize(&mut draft, self.who, ino, 0, &mut effects)?;
+        let inode = draft.look(ino)?;
+        Ok((draft.sight.stat(ino, &inode), draft, effects))
+    }
+
+    /// Finds a file by its path from the root, and reads the beginning of it. Links are followed;
+    /// what a link says begins at the root if it begins with `/`, and nothing leads above that.
+    pub(super) fn fetch(&self, path: &[Name], read_max: u32, headroom: u32) -> Planned {
+        let (ino, inode) = self.resolve(path)?;
+        match inode.kind {
+            Kind::File | Kind::Directory => {}
+            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
+                return Err(Error::Unsupported.into());
+            }
+        }
+        self.who.may(&inode, READ)?;
+        let sight = self.sight(View::Present)?;
+        let stat = sight.stat(ino, &inode);
+        let spot = Spot::File(View::Present, ino);
+        let opening = Opening { spot, kind: inode.kind, access: Access::READ };
+        if inode.is_directory() {
+            let fetched = Answer::Fetched(stat, Buf::default(), Some(opening));
+            return Ok(Plan::Answer(fetched, Vec::new()));
+        }
+        let count = inode.size.min(read_max.into()) as usize;
+        let bounds = Bounds { offset: 0, count, headroom: headroom as usize };
+        let data = data::copied(&sight, ino, bounds)?;
+        let more = inode.size > data.len() as u64;
+        let touched = self.note_access(View::Present, ino, &inode);
+        Ok(Plan::Answer(Answer::Fetched(stat, data, more.then_some(opening)), touched))
+    }
+
+    fn resolve(&self, path: &[Name]) -> Result<(u64, Inode), Stop> {
+        let sight = self.sight(View::Present)?;
+        let (mut ino, mut inode) = (ROOT, sight.inode(ROOT)?);
+        let (mut links, mut passed) = (0, 0);
+        // What is still to be walked, the next name last.
+        let mut rest: Vec<Name> = path.iter().rev().cloned().collect();
+        while let Some(name) = rest.pop() {
+            passed += 1;
+            if !inode.is_directory() {
+                return Err(Error::NotDirectory.into());
+            }
+            self.who.may(&inode, SEARCH)?;
+            let next = match name.as_bytes() {
+                b"." => ino,
+                b".." if ino == ROOT => ROOT,
+                b".." => inode.parent,
+                _plain => sight.lookup(ino, &name)?.ok_or(Error::NotFound)?.ino,
+            };
+            let found = sight.inode(next).map_err(damaged)?;
+            if found.kind != Kind::Symlink {
+                (ino, inode) = (next, found);
+                continue;
+            }
+            links += 1;
+            if links > LINKS_FOLLOWED_MAX || passed + rest.len() > NAMES_MAX {
+                return Err(Error::Loop.into());
+            }
+            let target = data::target(&sight, next, &found)?;
+            if target.starts_with(b"/") {
+                (ino, inode) = (ROOT, sight.inode(ROOT)?);
+            }
+            let names = target.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+            let names = names.map(Name::new).collect::<Result<Vec<_>, _>>()?;
+            rest.extend(names.into_iter().rev());
+        }
+        Ok((ino, inode))
+    }
+}
+
+/// An entry leads to an inode, unless the volume is damaged.
+pub(super) fn damaged(stop: Stop) -> Stop {
+    match stop {
+        Stop::Failed(Error::Stale) => Stop::Failed(Error::Io),
+        other @ (Stop::Failed(_) | Stop::Missing(_) | Stop::Trimming(_)) => other,
+    }
+}
+
+/// # Errors
+/// Unless this is something that can be opened like that.
+pub(super) fn expect_plain(inode: &Inode, access: Access) -> Result<(), Error> {
+    match inode.kind {
+        Kind::File => Ok(()),
+        Kind::Directory if access.changes() => Err(Error::IsDirectory),
+        Kind::Directory => Ok(()),
+        Kind::Symlink => Err(Error::Loop),
+        Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => Err(Error::Unsupported),
+    }
+}
+
+/// The permissions that opening a file like that takes.
+pub(super) fn wanted(access: Access) -> u32 {
+    let write = if access.changes() { WRITE } else { 0 };
+    let read = if access.read || !(access.write || access.append) { READ } else { 0 };
+    read | write
+}
