@@ -7,10 +7,10 @@
 use crate::btree::extent;
 use crate::journal::{batch, record};
 use crate::layout::{HEAD_BYTES, SUPERBLOCK_STRIDE};
-use crate::page::{self, Ptr};
-use crate::snapshots::{SNAPSHOTS, Snapshot};
+use crate::page;
+use crate::snapshots::SNAPSHOTS;
 use crate::sum::sum;
-use crate::{Error, Layout, SnapshotId, Superblock, Table};
+use crate::{Error, Layout, Superblock, Table};
 use base::{Block, op::BLOCKS_MAX};
 
 mod walk;
@@ -101,20 +101,20 @@ pub fn check(
     let all = live.iter().map(|word| u64::from(word.count_ones())).sum();
     let mut walk = walk::Walk::new(&superblock.layout, read, watcher, checked, all);
     walk.tree(superblock.root, true);
+    let mut kept = Vec::new();
     for (name, snapshot) in walk.snapshots() {
         match snapshot {
-            Some(root) => walk.tree(root, false),
+            Some(snapshot) => {
+                kept.push(snapshot.id.0);
+                walk.tree(snapshot.root, false);
+            }
             None => walk.checked.findings.push(Finding::Snapshot(name)),
         }
     }
+    walk.dropped(&kept);
     let (used, mut checked) = walk.end();
     compare(&superblock.layout, &used, &live, &mut checked);
     Ok(checked)
-}
-
-/// The newest superblock's snapshots are found in the tree; here only their ids, for people.
-pub fn snapshot_of(name: &[u8], value: &[u8]) -> Option<SnapshotId> {
-    Snapshot::decode(name, value).map(|snapshot| snapshot.id)
 }
 
 fn check_superblocks(head: &[u8], checked: &mut Checked) {
@@ -209,11 +209,6 @@ fn compare(layout: &Layout, used: &[u64], live: &[u64], checked: &mut Checked) {
 /// Whether a value is an extent; for [`walk`].
 fn extent_of(value: &[u8]) -> extent::View<'_> {
     extent::View::new(value)
-}
-
-/// The pointer in a snapshot's record.
-fn root_of(name: &[u8], value: &[u8]) -> Option<Ptr> {
-    Snapshot::decode(name, value).map(|snapshot| snapshot.root)
 }
 
 /// Whether a key belongs to a snapshot's record.

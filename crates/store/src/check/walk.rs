@@ -1,7 +1,9 @@
 //! Walks all trees of a volume, every page once.
 
 use super::{Checked, Content, Finding, Read, Watcher};
+use crate::btree::Freed;
 use crate::page::{self, Ptr};
+use crate::snapshots::{DEAD, Snapshot, decode_dead};
 use crate::sum::sum;
 use crate::{Layout, Table};
 use base::{Block, op::BLOCKS_MAX};
@@ -16,7 +18,9 @@ pub(super) struct Walk<'a, 'b> {
     used: Vec<u64>,
     /// How many there should be.
     all: u64,
-    snapshots: Vec<(Vec<u8>, Option<Ptr>)>,
+    snapshots: Vec<(Vec<u8>, Option<Snapshot>)>,
+    /// What dead lists say: whose list, and what is in it.
+    dead: Vec<(u64, Vec<Freed>)>,
     /// Looks at the present state; snapshots share most of their pages with it.
     present: bool,
 }
@@ -36,13 +40,26 @@ impl<'a, 'b> Walk<'a, 'b> {
         all: u64,
     ) -> Walk<'a, 'b> {
         let words = (layout.segments() * layout.segment / 64) as usize;
-        let (layout, used, snapshots) = (*layout, vec![0; words], Vec::new());
-        Walk { layout, read, watcher, checked, used, all, snapshots, present: true }
+        let (layout, used) = (*layout, vec![0; words]);
+        let (snapshots, dead) = (Vec::new(), Vec::new());
+        Walk { layout, read, watcher, checked, used, all, snapshots, dead, present: true }
     }
 
     /// The snapshots that the present state names.
-    pub(super) fn snapshots(&mut self) -> Vec<(Vec<u8>, Option<Ptr>)> {
+    pub(super) fn snapshots(&mut self) -> Vec<(Vec<u8>, Option<Snapshot>)> {
         std::mem::take(&mut self.snapshots)
+    }
+
+    /// Blocks in the dead lists of snapshots that were dropped are in use until that is worked off.
+    pub(super) fn dropped(&mut self, kept: &[u64]) {
+        self.present = false;
+        for (owner, runs) in std::mem::take(&mut self.dead) {
+            for run in runs.iter().filter(|_| !kept.contains(&owner)) {
+                for at in run.at..run.at + u64::from(run.count) {
+                    self.mark(at);
+                }
+            }
+        }
     }
 
     /// Which blocks are used, and everything else.
@@ -134,8 +151,12 @@ impl<'a, 'b> Walk<'a, 'b> {
             if is_extent {
                 self.extent(table, rest, value);
             } else if self.present {
+                if table == DEAD && rest.len() == 20 {
+                    let owner = u64::from_be_bytes(rest[..8].try_into().expect("eight bytes"));
+                    self.dead.extend(decode_dead(value).map(|runs| (owner, runs)));
+                }
                 if super::is_snapshot(key) {
-                    self.snapshots.push((rest.to_vec(), super::root_of(rest, value)));
+                    self.snapshots.push((rest.to_vec(), Snapshot::decode(rest, value)));
                 }
                 self.watcher.entry(table, rest, Content::Bytes(value));
             }
