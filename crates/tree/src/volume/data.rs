@@ -221,18 +221,16 @@ fn shorten(draft: &mut Draft<'_>, ino: u64, size: u64, effects: &mut Effects) ->
     draft.give_blocks(ino, freed)
 }
 
-/// How many blocks of a range of a file's contents are counted. Contents so short that the store
-/// keeps them in a page count as one.
+/// How many blocks of a range of a file's contents are counted. A beginning so short that the
+/// store keeps it in a page counts as one.
 pub(super) fn covered(sight: &Sight<'_>, ino: u64, from: u64, to: u64) -> Result<u64, Stop> {
     let blocks = sight.reader.allocated(DATA, ino, from, to)?;
-    if blocks > 0 || from >= sight.block {
+    if from >= sight.block || sight.reader.allocated(DATA, ino, 0, sight.block)? > 0 {
         return Ok(blocks);
     }
-    if sight.reader.allocated(DATA, ino, 0, sight.block)? > 0 {
-        return Ok(0);
-    }
-    let pieces = sight.reader.read(DATA, ino, 0, 1)?;
-    Ok(u64::from(pieces.iter().any(|piece| matches!(piece, Piece::Inline(_)))))
+    let beginning = sight.reader.read(DATA, ino, 0, 1)?;
+    let inline = beginning.iter().any(|piece| matches!(piece, Piece::Inline(_)));
+    Ok(blocks + u64::from(inline))
 }
 
 /// What a symbolic link says.

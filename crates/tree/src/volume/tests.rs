@@ -460,6 +460,26 @@ impl Lab {
         verifier.finish().iter().map(ToString::to_string).collect()
     }
 
+    /// Closes the volume and checks it as it is on the disk.
+    fn check_disk(mut self) -> Lab {
+        self.idle();
+        let (now, mut out) = (self.instant(), Vec::new());
+        self.volume.close(now, &mut out);
+        self.perform(out);
+        while self.volume.is_closed().is_none() {
+            assert!(self.operate() || self.tick());
+        }
+        assert_eq!(self.volume.is_closed(), Some(Ok(())));
+        let mut verifier = Verifier::new(self.volume.store.layout().block);
+        let disk = &mut self.world.disk;
+        let head = disk.head().unwrap();
+        let mut read = |at, count| disk.read(at, count).ok();
+        let checked = store::check::check(&mut read, &head, &mut verifier).unwrap();
+        assert!(checked.findings.is_empty(), "{:#?}", checked.findings);
+        assert_eq!(verifier.finish(), []);
+        self.crash()
+    }
+
     /// Looks at the store until nothing is missing.
     fn look<T>(&mut self, mut at: impl FnMut(&Sight<'_>) -> Result<T, Stop>) -> T {
         loop {

@@ -14,6 +14,7 @@ use base::Kind;
 use std::collections::BTreeMap;
 use std::fmt;
 use store::Table;
+use store::check::{Content, Watcher};
 
 /// Most findings that are told; the rest is only counted.
 pub const FINDINGS_MAX: usize = 1000;
@@ -121,6 +122,13 @@ impl Verifier {
             }
             None => self.find(object, "contents without an inode".to_string()),
         }
+    }
+
+    /// The file that a record of one of the tables is about.
+    pub fn path_of_key(&self, table: Table, key: &[u8]) -> Option<String> {
+        let ino = key.first_chunk().map(|ino| u64::from_be_bytes(*ino))?;
+        let about = table != SETTINGS && (RECORDS.contains(&table) || table == CONTENTS);
+        about.then(|| self.path_of(ino))
     }
 
     /// Where a file is.
@@ -374,6 +382,30 @@ impl Verifier {
             }
         }
     }
+}
+
+/// Looks on while the store checks itself: one pass over the disk for both.
+impl Watcher for Verifier {
+    fn entry(&mut self, table: Table, key: &[u8], value: Content<'_>) {
+        match (table, value) {
+            (CONTENTS, value) => {
+                let Some((object, block)) = of_pair(key) else {
+                    return self.find(0, "contents whose key makes no sense".to_string());
+                };
+                let blocks = if let Content::Blocks(blocks) = value { blocks } else { 1 };
+                self.data(object, block.saturating_mul(self.block), blocks);
+            }
+            (_, Content::Bytes(bytes)) => self.record(table, key, bytes),
+            // What cannot be read makes no sense.
+            (_, Content::Blocks(_) | Content::Damaged) => self.record(table, key, &[]),
+        }
+    }
+
+    fn wants(&self, table: Table) -> bool {
+        RECORDS.contains(&table)
+    }
+
+    fn progress(&mut self, _done: u64, _all: u64) {}
 }
 
 #[cfg(test)]

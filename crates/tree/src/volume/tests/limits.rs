@@ -136,3 +136,42 @@ fn a_full_volume_can_be_emptied_again() {
     lab.write("/again", 0, &vec![1; 300_000]).unwrap();
     lab.verify();
 }
+
+/// Puts a record into the store behind the volume's back.
+fn forge(lab: &mut Lab, ino: u64, record: Vec<u8>) {
+    let change =
+        store::Change::Put { table: INODES, key: ino.to_be_bytes().to_vec(), value: record };
+    let (now, mut said) = (lab.instant(), Vec::new());
+    lab.volume.store.commit(now, LOOSE, &[change], Durability::Soon, &mut said).unwrap();
+}
+
+#[test]
+fn an_inode_has_only_so_many_names() {
+    let mut lab = Lab::new();
+    lab.create("/f", 0o644).unwrap();
+    lab.make_dir("/d", 0o755).unwrap();
+    for path in ["/f", "/d"] {
+        let ino = lab.stat(path).unwrap().inode;
+        let inode = lab.look(|sight| sight.inode(ino));
+        forge(&mut lab, ino, Inode { links: draft::LINKS_MAX, ..inode }.encode());
+    }
+    assert_eq!(lab.link("/f", "/g"), Err(Error::TooManyLinks));
+    assert_eq!(lab.make_dir("/d/e", 0o755), Err(Error::TooManyLinks));
+    lab.create("/d/f", 0o644).unwrap();
+    assert_eq!(lab.findings().len(), 2);
+}
+
+#[test]
+fn a_damaged_record_is_an_error_of_its_file_alone() {
+    let mut lab = Lab::new();
+    for path in ["/a", "/b"] {
+        lab.create(path, 0o644).unwrap();
+    }
+    let ino = lab.stat("/a").unwrap().inode;
+    forge(&mut lab, ino, b"nonsense".to_vec());
+    assert_eq!(lab.stat("/a"), Err(Error::Io));
+    assert_eq!(lab.remove("/a"), Err(Error::Io));
+    assert_eq!(lab.list("/"), ["a", "b"]);
+    lab.write("/b", 0, b"well").unwrap();
+    assert!(lab.findings().contains(&"inode 2: its record makes no sense".to_string()));
+}

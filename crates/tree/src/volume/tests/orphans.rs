@@ -119,4 +119,5 @@ fn a_volume_whose_power_failed_at_any_time_fits_together() {
         lab = lab.crash();
         lab.verify();
     }
+    lab.check_disk().verify();
 }

@@ -228,11 +228,14 @@ fn runs_with(seed: u64, world: World, steps: usize) {
             compare(&mut lab, &mut model);
             lab.verify();
         }
-        if n % 170 == 169 {
-            lab = lab.reopen();
+        match n % 200 {
+            99 => lab = lab.reopen(),
+            199 => lab = lab.check_disk(),
+            _other => {}
         }
     }
-    lab.verify();
+    compare(&mut lab, &mut model);
+    lab.check_disk().verify();
 }
 
 #[test]
