@@ -1,0 +1,514 @@
+//! The lock manager: who may read or write which keys until its transaction ends.
+//!
+//! A lock is on one key or on a range of keys, shared or exclusive. Keys are those of the tree,
+//! with the table's number in front, so that a range may be a table, a prefix, or the bytes of a
+//! raw object. There are many locks on keys and few on ranges.
+//!
+//! Who must wait stands in line behind everybody who wants the same and came before; so a waiting
+//! exclusive request is not starved by shared ones that come later. Two pass the line: who holds
+//! the key shared already and now wants it exclusive, and who would otherwise wait for somebody
+//! that waits for them. A wait that would close a circle is refused, so there never is one. Only
+//! the beginning of a wait can close one: what is granted later makes others wait for somebody
+//! who does not wait.
+//!
+//! The states of one key, found by running them:
+//!
+#![doc = include_str!("locks/states.md")]
+
+use crate::Table;
+use crate::reader::full_key;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::ops::Bound;
+use std::sync::Arc;
+
+#[cfg(test)]
+mod tests;
+
+/// Most locks that can be held.
+pub(crate) const LOCKS_MAX: usize = 1 << 20;
+
+/// Most requests that can wait.
+pub(crate) const WAITING_MAX: usize = 16_384;
+
+/// Most owners that are looked at for a circle; a longer chain is taken for one.
+const CHAIN_MAX: usize = 4096;
+
+/// Longer than every key.
+const PAST_ALL_KEYS: usize = 1024;
+
+/// Who holds and waits: a transaction. Each waits for one lock at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Owner(pub(crate) u64);
+
+/// How something is locked. The greater allows everything that the lesser does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mode {
+    /// Many may hold it.
+    Shared,
+    /// One may hold it.
+    Exclusive,
+}
+
+/// What is locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// One key, whether it is there or not.
+    Key(Vec<u8>),
+    /// The keys from the first on and before the second, and the gaps between them.
+    Range(Vec<u8>, Vec<u8>),
+}
+
+impl Span {
+    /// One key of a table.
+    pub(crate) fn key(table: Table, key: &[u8]) -> Span {
+        Span::Key(full_key(table, key))
+    }
+
+    /// The keys of a table from one on and before another; `None`: to the table's end.
+    pub(crate) fn range(table: Table, from: &[u8], to: Option<&[u8]>) -> Span {
+        let end = match to {
+            Some(to) => full_key(table, to),
+            None => after_table(table),
+        };
+        Span::Range(full_key(table, from), end)
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self, Span::Range(from, to) if from >= to)
+    }
+
+    fn contains(&self, other: &Span) -> bool {
+        match (self, other) {
+            (Span::Key(own), Span::Key(key)) => own == key,
+            (Span::Key(_), Span::Range(..)) => false,
+            (Span::Range(from, to), Span::Key(key)) => from <= key && key < to,
+            (Span::Range(from, to), Span::Range(start, end)) => from <= start && end <= to,
+        }
+    }
+
+    fn overlaps(&self, other: &Span) -> bool {
+        match (self, other) {
+            (Span::Range(from, to), Span::Range(start, end)) => from < end && start < to,
+            (Span::Key(_), Span::Range(..)) => other.contains(self),
+            (Span::Key(_) | Span::Range(..), Span::Key(_)) => self.contains(other),
+        }
+    }
+}
+
+/// What is greater than every key of a table, and not greater than any of the next.
+pub(crate) fn after_table(table: Table) -> Vec<u8> {
+    match table.0.checked_add(1) {
+        Some(next) => full_key(Table(next), b""),
+        None => vec![0xff; PAST_ALL_KEYS],
+    }
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is held.
+    Granted,
+    /// It stands in line; [`Locks::release`] of somebody else names its owner when it is held.
+    Waits,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The wait would never end.
+    WouldDeadlock,
+    /// Past [`LOCKS_MAX`] or [`WAITING_MAX`].
+    Full,
+}
+
+/// One key.
+#[derive(Debug, Default)]
+struct Point {
+    holders: Vec<(Owner, Mode)>,
+    /// Who waits for this very key, in order.
+    line: Vec<u64>,
+}
+
+/// A range that is held.
+#[derive(Debug)]
+struct Range {
+    owner: Owner,
+    mode: Mode,
+    from: Vec<u8>,
+    to: Vec<u8>,
+}
+
+impl Range {
+    fn contains(&self, span: &Span) -> bool {
+        match span {
+            Span::Key(key) => self.from <= *key && *key < self.to,
+            Span::Range(from, to) => self.from <= *from && *to <= self.to,
+        }
+    }
+
+    fn overlaps(&self, span: &Span) -> bool {
+        match span {
+            Span::Key(_) => self.contains(span),
+            Span::Range(from, to) => self.from < *to && *from < self.to,
+        }
+    }
+}
+
+/// A request in line.
+#[derive(Debug)]
+struct Waiting {
+    owner: Owner,
+    span: Span,
+    mode: Mode,
+    /// Waits for holders only, not for who stands before it.
+    passes: bool,
+}
+
+/// What one owner has.
+#[derive(Debug, Default)]
+struct Owned {
+    points: Vec<Arc<[u8]>>,
+    ranges: usize,
+    waits: Option<u64>,
+}
+
+/// All locks of a volume.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    /// Keys that nobody holds or waits for are not kept.
+    points: BTreeMap<Arc<[u8]>, Point>,
+    ranges: Vec<Range>,
+    /// Everybody who waits, in the order of arrival.
+    line: BTreeMap<u64, Waiting>,
+    /// Those of them who wait for ranges.
+    line_ranges: BTreeSet<u64>,
+    owners: BTreeMap<Owner, Owned>,
+    next: u64,
+    held: usize,
+}
+
+impl Locks {
+    /// Whether nothing is held and nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.owners.is_empty()
+    }
+
+    /// How many locks are held and how many requests wait.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.held, self.line.len())
+    }
+
+    /// Whether somebody who holds nothing would get this lock at once.
+    pub(crate) fn is_free(&self, span: &Span, mode: Mode) -> bool {
+        // No transaction has this number.
+        self.is_empty() || !self.is_blocked(Owner(u64::MAX), span, mode, self.next)
+    }
+
+    /// Takes a lock or waits for it.
+    ///
+    /// # Errors
+    /// `WouldDeadlock` if the wait would never end, `Full` at a limit.
+    pub(crate) fn request(
+        &mut self,
+        owner: Owner,
+        span: Span,
+        mode: Mode,
+    ) -> Result<Outcome, Refused> {
+        if span.is_empty() || self.holds(owner, &span, mode) {
+            return Ok(Outcome::Granted);
+        }
+        if self.held >= LOCKS_MAX {
+            return Err(Refused::Full);
+        }
+        let holders = self.holders_in_way(owner, &span, mode);
+        let upgrade = mode == Mode::Exclusive && self.holds(owner, &span, Mode::Shared);
+        let before = if upgrade { 0 } else { self.next };
+        let line = self.waiters_in_way(owner, &span, mode, before);
+        let passes = upgrade || self.closes_circle(owner, &line);
+        if holders.is_empty() && (line.is_empty() || passes) {
+            self.take(owner, span, mode);
+            return Ok(Outcome::Granted);
+        }
+        if self.closes_circle(owner, &holders) {
+            return Err(Refused::WouldDeadlock);
+        }
+        if self.line.len() >= WAITING_MAX {
+            return Err(Refused::Full);
+        }
+        self.wait(Waiting { owner, span, mode, passes });
+        Ok(Outcome::Waits)
+    }
+
+    /// Drops everything that an owner holds and waits for; gives those who hold now what they
+    /// waited for.
+    pub(crate) fn release(&mut self, owner: Owner) -> Vec<Owner> {
+        let Some(owned) = self.owners.remove(&owner) else { return Vec::new() };
+        let mut candidates = BTreeSet::new();
+        self.held -= owned.points.len() + owned.ranges;
+        for key in owned.points {
+            let point = self.points.get_mut(&key).expect("its holder says so");
+            point.holders.retain(|(holder, _)| *holder != owner);
+            candidates.extend(&point.line);
+            self.tidy(&key);
+        }
+        let mut everybody = owned.ranges > 0;
+        if everybody {
+            self.ranges.retain(|range| range.owner != owner);
+        }
+        if let Some(place) = owned.waits {
+            everybody |= self.give_up(place, &mut candidates);
+        }
+        if everybody {
+            candidates.extend(self.line.keys());
+        } else {
+            candidates.extend(&self.line_ranges);
+        }
+        self.grant(candidates)
+    }
+
+    /// Takes an owner out of the line; gives those who hold now what they waited for.
+    pub(crate) fn withdraw(&mut self, owner: Owner) -> Vec<Owner> {
+        let Some(place) = self.owners.get_mut(&owner).and_then(|owned| owned.waits.take()) else {
+            return Vec::new();
+        };
+        let mut candidates = BTreeSet::new();
+        if self.give_up(place, &mut candidates) {
+            candidates.extend(self.line.keys());
+        } else {
+            candidates.extend(&self.line_ranges);
+        }
+        if self.owners[&owner].points.is_empty() && self.owners[&owner].ranges == 0 {
+            self.owners.remove(&owner);
+        }
+        self.grant(candidates)
+    }
+
+    /// Somebody leaves the line: collects who stood behind, or says that it may be anybody.
+    fn give_up(&mut self, place: u64, candidates: &mut BTreeSet<u64>) -> bool {
+        match self.leave_line(place).span {
+            Span::Key(key) => {
+                candidates.extend(self.points.get(&key[..]).iter().flat_map(|point| &point.line));
+                false
+            }
+            Span::Range(..) => true,
+        }
+    }
+
+    /// Whether an owner holds all of this already.
+    fn holds(&self, owner: Owner, span: &Span, mode: Mode) -> bool {
+        if !self.owners.contains_key(&owner) {
+            return false;
+        }
+        let by_key = match span {
+            Span::Key(key) => self.points.get(&key[..]).is_some_and(|point| {
+                point.holders.iter().any(|(holder, held)| *holder == owner && *held >= mode)
+            }),
+            Span::Range(..) => false,
+        };
+        let covers =
+            |range: &Range| range.owner == owner && range.mode >= mode && range.contains(span);
+        by_key || self.ranges.iter().any(covers)
+    }
+
+    /// Whether somebody is in the way: a holder, or a waiter who came before.
+    fn is_blocked(&self, owner: Owner, span: &Span, mode: Mode, before: u64) -> bool {
+        let (points, ranges) = self.in_way(owner, span, mode);
+        let mut holders = points.chain(ranges);
+        holders.next().is_some() || !self.waiters_in_way(owner, span, mode, before).is_empty()
+    }
+
+    fn holders_in_way(&self, owner: Owner, span: &Span, mode: Mode) -> Vec<Owner> {
+        let (points, ranges) = self.in_way(owner, span, mode);
+        points.chain(ranges).collect()
+    }
+
+    /// Who else holds what does not go with this: keys, and ranges.
+    fn in_way(
+        &self,
+        owner: Owner,
+        span: &Span,
+        mode: Mode,
+    ) -> (impl Iterator<Item = Owner>, impl Iterator<Item = Owner>) {
+        let conflict = move |other: Owner, held: Mode| other != owner && conflicts(held, mode);
+        let points = self.points.range::<[u8], _>(bounds(span));
+        let points = points.flat_map(|(_, point)| &point.holders);
+        let points = points.filter(move |(other, held)| conflict(*other, *held));
+        let ranges = self.ranges.iter();
+        let ranges = ranges.filter(move |range| conflict(range.owner, range.mode));
+        let ranges = ranges.filter(|range| range.overlaps(span)).map(|range| range.owner);
+        (points.map(|(other, _)| *other), ranges)
+    }
+
+    /// Who else waits, since before a place in the line, for what does not go with this.
+    fn waiters_in_way(&self, owner: Owner, span: &Span, mode: Mode, before: u64) -> Vec<Owner> {
+        if self.line.is_empty() || before == 0 {
+            return Vec::new();
+        }
+        let points = self.points.range::<[u8], _>(bounds(span));
+        let for_keys = points.flat_map(|(_, point)| point.line.iter().copied());
+        let for_ranges = self.line_ranges.iter().copied();
+        let places = for_keys.chain(for_ranges).filter(|place| *place < before);
+        let waiting = places.map(|place| &self.line[&place]);
+        let waiting = waiting.filter(|other| {
+            other.owner != owner && conflicts(other.mode, mode) && other.span.overlaps(span)
+        });
+        waiting.map(|other| other.owner).collect()
+    }
+
+    /// Whether one of these waits, directly or not, for an owner.
+    fn closes_circle(&self, owner: Owner, first: &[Owner]) -> bool {
+        // Nobody waits for who has nothing.
+        if first.is_empty() || !self.owners.contains_key(&owner) {
+            return false;
+        }
+        let mut seen: BTreeSet<Owner> = first.iter().copied().collect();
+        let mut frontier: Vec<Owner> = seen.iter().copied().collect();
+        while let Some(other) = frontier.pop() {
+            if other == owner || seen.len() > CHAIN_MAX {
+                return true;
+            }
+            let Some(place) = self.owners.get(&other).and_then(|owned| owned.waits) else {
+                continue;
+            };
+            let Waiting { owner, span, mode, passes } = &self.line[&place];
+            let before = if *passes { 0 } else { place };
+            let mut next = self.holders_in_way(*owner, span, *mode);
+            next.extend(self.waiters_in_way(*owner, span, *mode, before));
+            frontier.extend(next.into_iter().filter(|owner| seen.insert(*owner)));
+        }
+        false
+    }
+
+    fn wait(&mut self, waiting: Waiting) {
+        let place = self.next;
+        self.next += 1;
+        match &waiting.span {
+            Span::Key(key) => self.point(key).1.line.push(place),
+            Span::Range(..) => drop(self.line_ranges.insert(place)),
+        }
+        let owned = self.owners.entry(waiting.owner).or_default();
+        assert!(owned.waits.is_none(), "an owner waits for one lock at a time");
+        owned.waits = Some(place);
+        self.line.insert(place, waiting);
+    }
+
+    fn leave_line(&mut self, place: u64) -> Waiting {
+        let waiting = self.line.remove(&place).expect("it stood in line");
+        match &waiting.span {
+            Span::Key(key) => {
+                let point = self.points.get_mut(&key[..]).expect("somebody waits for it");
+                point.line.retain(|other| *other != place);
+                self.tidy(key);
+            }
+            Span::Range(..) => drop(self.line_ranges.remove(&place)),
+        }
+        waiting
+    }
+
+    /// Grants those whom nobody is in the way of any more, in order.
+    fn grant(&mut self, candidates: BTreeSet<u64>) -> Vec<Owner> {
+        let mut granted = Vec::new();
+        for place in candidates {
+            let Some(waiting) = self.line.get(&place) else { continue };
+            let before = if waiting.passes { 0 } else { place };
+            if self.is_blocked(waiting.owner, &waiting.span, waiting.mode, before) {
+                continue;
+            }
+            let Waiting { owner, span, mode, .. } = self.leave_line(place);
+            self.owners.get_mut(&owner).expect("it waited").waits = None;
+            self.take(owner, span, mode);
+            granted.push(owner);
+        }
+        granted
+    }
+
+    fn take(&mut self, owner: Owner, span: Span, mode: Mode) {
+        match span {
+            Span::Key(key) => {
+                let (key, point) = self.point(&key);
+                if let Some(held) = point.holders.iter_mut().find(|held| held.0 == owner) {
+                    held.1 = mode;
+                    return;
+                }
+                point.holders.push((owner, mode));
+                self.owners.entry(owner).or_default().points.push(key);
+                self.held += 1;
+            }
+            Span::Range(from, to) => self.take_range(Range { owner, mode, from, to }),
+        }
+    }
+
+    /// Takes a range; joins it with those of its owner that it touches, as a scan in steps does.
+    fn take_range(&mut self, mut new: Range) {
+        let mut joined = 0;
+        self.ranges.retain(|old| {
+            let same = old.owner == new.owner && old.mode == new.mode;
+            if !same || old.to < new.from || new.to < old.from {
+                return true;
+            }
+            new.from = mem::take(&mut new.from).min(old.from.clone());
+            new.to = mem::take(&mut new.to).max(old.to.clone());
+            joined += 1;
+            false
+        });
+        let owned = self.owners.entry(new.owner).or_default();
+        owned.ranges = owned.ranges + 1 - joined;
+        self.held = self.held + 1 - joined;
+        self.ranges.push(new);
+    }
+
+    fn point(&mut self, key: &[u8]) -> (Arc<[u8]>, &mut Point) {
+        let shared = match self.points.get_key_value(key) {
+            Some((shared, _)) => shared.clone(),
+            None => Arc::from(key),
+        };
+        let point = self.points.entry(shared.clone()).or_default();
+        (shared, point)
+    }
+
+    fn tidy(&mut self, key: &[u8]) {
+        let point = &self.points[key];
+        if point.holders.is_empty() && point.line.is_empty() {
+            self.points.remove(key);
+        }
+    }
+
+    /// Asserts what always holds.
+    pub(crate) fn check(&self) {
+        let on_keys: usize = self.points.values().map(|point| point.holders.len()).sum();
+        assert_eq!(self.held, on_keys + self.ranges.len());
+        let waiting = self.owners.values().filter_map(|owned| owned.waits);
+        let waiting: BTreeSet<u64> = waiting.collect();
+        assert!(self.line.keys().eq(&waiting));
+        for (place, Waiting { owner, span, mode, passes }) in &self.line {
+            let before = if *passes { 0 } else { *place };
+            assert!(self.is_blocked(*owner, span, *mode, before), "who can go on does");
+        }
+        for point in self.points.values() {
+            let exclusive = point.holders.iter().any(|held| held.1 == Mode::Exclusive);
+            assert!(!exclusive || point.holders.len() == 1);
+        }
+        for (index, range) in self.ranges.iter().enumerate() {
+            let span = Span::Range(range.from.clone(), range.to.clone());
+            let mut others = self.ranges[..index].iter().filter(|other| other.overlaps(&span));
+            let in_way =
+                |other: &Range| other.owner != range.owner && conflicts(other.mode, range.mode);
+            assert!(!others.any(in_way));
+        }
+    }
+}
+
+fn conflicts(one: Mode, other: Mode) -> bool {
+    one == Mode::Exclusive || other == Mode::Exclusive
+}
+
+/// The keys of a span, for a search in order. An empty range has none.
+fn bounds(span: &Span) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    match span {
+        Span::Key(key) => (Bound::Included(key), Bound::Included(key)),
+        Span::Range(from, to) if from < to => (Bound::Included(from), Bound::Excluded(to)),
+        // A search panics if its end is before its beginning.
+        Span::Range(from, _) => (Bound::Included(from), Bound::Excluded(from)),
+    }
+}
