@@ -1,0 +1,142 @@
+//! Keys of any length, in no order.
+//!
+//! An entry is found by the XXH3 of its key; those with the same hash are numbered without gaps.
+//! Key and value stand together in the entry:
+//!
+//! ```text
+//! key:   | hash, 8 | number, 2 |      big-endian
+//! value: | length of the key, 4 | the key | the value |
+//! ```
+
+use crate::transaction::request::{Entry, Failure};
+use crate::transaction::sight::{Sight, Stop};
+use crate::transaction::{Call, Scan};
+use crate::{Error, Table, access::tree::Tree};
+
+/// A table of keys in no order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hash(pub Table);
+
+impl Hash {
+    /// The value of a key: [`crate::transaction::Reply::Value`].
+    pub fn get(self, key: &[u8]) -> Call {
+        Call::HashGet { table: self.0, key: key.to_vec() }
+    }
+
+    /// Gives a key a value.
+    pub fn put(self, key: &[u8], value: &[u8]) -> Call {
+        Call::HashPut { table: self.0, key: key.to_vec(), value: value.to_vec() }
+    }
+
+    /// Takes a key away: [`crate::transaction::Reply::Found`].
+    pub fn delete(self, key: &[u8]) -> Call {
+        Call::HashDelete { table: self.0, key: key.to_vec() }
+    }
+
+    /// All entries as they are stored; [`decode`] tells key and value.
+    pub fn scan(self) -> Scan {
+        Tree(self.0).range(b"", None)
+    }
+}
+
+/// The key and the value of an entry as it is stored.
+///
+/// # Errors
+/// `Damaged` if it is none.
+pub fn decode(stored: &[u8]) -> Result<Entry, Error> {
+    let (key, value) = parts(stored)?;
+    Ok((key.to_vec(), value.to_vec()))
+}
+
+fn parts(stored: &[u8]) -> Result<(&[u8], &[u8]), Error> {
+    let (length, rest) = stored.split_first_chunk::<4>().ok_or(Error::Damaged)?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(Error::Damaged)
+}
+
+fn encode(key: &[u8], value: &[u8]) -> Result<Vec<u8>, Error> {
+    let length = u32::try_from(key.len()).map_err(|_| Error::TooLarge)?;
+    Ok([&length.to_le_bytes()[..], key, value].concat())
+}
+
+/// Where the entry with this hash and number is.
+fn place(hash: u64, number: u16) -> [u8; 10] {
+    let mut place = [0; 10];
+    place[..8].copy_from_slice(&hash.to_be_bytes());
+    place[8..].copy_from_slice(&number.to_be_bytes());
+    place
+}
+
+#[cfg(not(test))]
+fn hash_of(key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(key)
+}
+
+/// Few values, so that tests meet collisions.
+#[cfg(test)]
+fn hash_of(key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(key) % 16
+}
+
+/// Where a key is, or else where it would be; and what is stored there.
+fn find(sight: &mut Sight<'_>, table: Table, key: &[u8], write: bool) -> Result<Found, Stop> {
+    let hash = hash_of(key);
+    for number in 0..=u16::MAX {
+        let place = place(hash, number);
+        let stored =
+            if write { sight.get_for_update(table, &place) } else { sight.get(table, &place) };
+        match stored? {
+            None => return Ok(Found { hash, number, stored: None }),
+            Some(stored) if parts(&stored)?.0 == key => {
+                return Ok(Found { hash, number, stored: Some(stored) });
+            }
+            Some(_) => {}
+        }
+    }
+    Err(Failure::Invalid.into())
+}
+
+struct Found {
+    hash: u64,
+    number: u16,
+    stored: Option<Vec<u8>>,
+}
+
+pub(crate) fn get(
+    sight: &mut Sight<'_>,
+    table: Table,
+    key: &[u8],
+) -> Result<Option<Vec<u8>>, Stop> {
+    let found = find(sight, table, key, false)?;
+    Ok(found.stored.map(|mut stored| stored.split_off(4 + key.len())))
+}
+
+pub(crate) fn put(
+    sight: &mut Sight<'_>,
+    table: Table,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(), Stop> {
+    let stored = encode(key, value)?;
+    let found = find(sight, table, key, true)?;
+    sight.put(table, &place(found.hash, found.number), stored)
+}
+
+/// The last one of the same hash takes the place of who goes, so that there are no gaps.
+pub(crate) fn delete(sight: &mut Sight<'_>, table: Table, key: &[u8]) -> Result<bool, Stop> {
+    let found = find(sight, table, key, true)?;
+    if found.stored.is_none() {
+        return Ok(false);
+    }
+    let mut last = (found.number, None);
+    while let Some(number) = last.0.checked_add(1) {
+        match sight.get_for_update(table, &place(found.hash, number))? {
+            Some(stored) => last = (number, Some(stored)),
+            None => break,
+        }
+    }
+    if let Some(stored) = last.1 {
+        sight.put(table, &place(found.hash, found.number), stored)?;
+    }
+    sight.delete(table, &place(found.hash, last.0))?;
+    Ok(true)
+}

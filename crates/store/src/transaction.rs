@@ -1,0 +1,496 @@
+//! The transaction manager: many users of one store, as if each were alone.
+//!
+//! An [`Engine`] owns the store of a volume. Its users begin transactions, read and write in them,
+//! and commit; or they do one thing by itself. What a transaction writes it alone sees, until it
+//! commits: then everybody sees all of it at once.
+//!
+//! Transactions exclude each other with locks that they keep until they commit (strict two-phase
+//! locking; scans lock the range that they saw, so nothing appears in it). Why not let them run and
+//! refuse at the end who met another? Because the flush, which costs most, is shared by all who
+//! commit meanwhile: to stand in line for a lock costs less than to do everything again. The only
+//! one who has to is who would close a circle of waiting transactions
+//! ([`crate::Error::WouldDeadlock`]).
+//! Locks are given back when the changes are visible, before they are durable: who sees them then
+//! is behind them in the journal, and so is never durable without them.
+//!
+//! Snapshots are read without locks. So is what is done by itself: it happens at one moment, and
+//! only waits if it would write what somebody has locked.
+
+pub(crate) mod course;
+pub mod request;
+pub(crate) mod sight;
+mod steps;
+#[cfg(test)]
+mod tests;
+pub(crate) mod writes;
+
+pub use request::{Call, Entry, Failure, On, Reply, Request, Scan};
+
+use crate::locks::{Locks, Owner};
+use crate::{
+    Change, Config, Durability, Error, Io, IoDone, IoId, Output as Said, Store, Table, Ticket, View,
+};
+use base::{Automaton, Instant};
+use course::{Course, Input as Event, Wish};
+use sight::Guard;
+use slab::Slab;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem;
+use std::ops::Range;
+use std::time::Duration;
+use writes::Writes;
+
+/// How long a transaction may wait for its owner; then it is rolled back.
+pub const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// Most transactions at a time.
+pub const TRANSACTIONS_MAX: usize = 16_384;
+
+/// Most bytes that all transactions together may have written and not committed.
+pub const WRITTEN_MAX: usize = 256 << 20;
+
+/// Most requests that can be under way.
+pub const REQUESTS_MAX: usize = 65_536;
+
+/// Most bytes of one answer, about.
+pub const ANSWER_MAX: usize = 1 << 20;
+
+/// Record numbers of each table that are reserved and not given out.
+pub(crate) type Sequences = BTreeMap<Table, Range<u64>>;
+
+/// Names a transaction; never used again while the volume is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TransactionId(pub u64);
+
+/// What can happen to an engine.
+#[derive(Debug)]
+pub enum Input {
+    /// A user wants something. [`Output::Reply`] follows, exactly once.
+    Request(Ticket, Request),
+    /// An operation on the disk ended.
+    Done(IoId, IoDone),
+    /// A turn ends, or time has passed.
+    Tick,
+}
+
+/// What an engine can ask for, and say.
+#[derive(Debug)]
+pub enum Output {
+    /// An operation on the disk.
+    Io(Io),
+    /// The volume can be used; or why not. Requests before this are refused.
+    Opened(Result<(), Error>),
+    /// An answer.
+    Reply(Ticket, Result<Reply, Failure>),
+}
+
+/// One transaction.
+#[derive(Debug)]
+struct Transaction {
+    course: Course,
+    view: View,
+    writable: bool,
+    writes: Writes,
+    /// All of it in order, once it is to be applied.
+    changes: Vec<Change>,
+    /// Where the store's answer to it goes, and whether there will be one.
+    errand: Option<usize>,
+    outstanding: bool,
+    /// Under what it stands among the idle ones.
+    idle: Option<Instant>,
+}
+
+/// A call that is done by itself.
+#[derive(Debug)]
+struct Once {
+    ticket: Ticket,
+    view: View,
+    durability: Durability,
+    call: Call,
+}
+
+/// What an answer of the store is for. Its place in the table is the store's ticket.
+#[derive(Debug)]
+enum Errand {
+    /// The next step of a transaction.
+    Transaction(TransactionId),
+    /// To try again.
+    Once(Once),
+    /// The answer to somebody.
+    Answer(Ticket, Reply),
+    /// Nobody wants to know any more.
+    Nobody,
+}
+
+/// The store of a volume with its locks and transactions.
+#[derive(Debug)]
+pub struct Engine {
+    store: Store,
+    locks: Locks,
+    transactions: BTreeMap<TransactionId, Transaction>,
+    /// Those who wait for their owners, longest first.
+    idle: BTreeSet<(Instant, TransactionId)>,
+    /// Who got the lock that they waited for, and goes on now.
+    granted: VecDeque<Owner>,
+    next: u64,
+    /// Bytes that all of them have written.
+    written: usize,
+    sequences: Sequences,
+    errands: Slab<Errand>,
+    /// What the store said and nobody has looked at.
+    said: Vec<Said>,
+    /// What those see as written who have written nothing.
+    nothing: Writes,
+    phase: Phase,
+}
+
+/// What is done with requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Opening,
+    Open,
+    Closing,
+}
+
+impl Engine {
+    /// Opens the volume that begins with `head`, its first [`crate::HEAD_BYTES`]. It can be used
+    /// after [`Output::Opened`].
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(
+        head: &[u8],
+        config: Config,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Result<Engine, Error> {
+        let mut said = Vec::new();
+        let store = Store::open(head, config, now, &mut said)?;
+        let mut engine = Engine {
+            store,
+            locks: Locks::default(),
+            transactions: BTreeMap::new(),
+            idle: BTreeSet::new(),
+            granted: VecDeque::new(),
+            next: 1,
+            written: 0,
+            sequences: Sequences::new(),
+            errands: Slab::new(),
+            said,
+            nothing: Writes::default(),
+            phase: Phase::Opening,
+        };
+        engine.settle(now, out);
+        Ok(engine)
+    }
+
+    /// The store, to look at without a request.
+    #[inline]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Locks held, requests that wait for locks, transactions by state.
+    pub fn counts(&self) -> (usize, usize, BTreeMap<&'static str, usize>) {
+        let (held, waiting) = self.locks.counts();
+        let mut states = BTreeMap::new();
+        for transaction in self.transactions.values() {
+            *states.entry(transaction.course.state_name()).or_default() += 1;
+        }
+        (held, waiting, states)
+    }
+
+    /// A user wants something; exactly one [`Output::Reply`] follows.
+    pub fn request(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        request: Request,
+        out: &mut Vec<Output>,
+    ) {
+        if let Err(failure) = self.expect_open(&request) {
+            return out.push(Output::Reply(ticket, Err(failure)));
+        }
+        match request {
+            Request::Begin { view, writable } => {
+                let begun = self.begin(now, view, writable, None).map(Reply::Begun);
+                out.push(Output::Reply(ticket, begun));
+            }
+            Request::Call(On::Transaction(id), call) => {
+                self.ask(now, id, ticket, Wish::Call(call), out);
+            }
+            Request::Call(On::Once(view, durability), call) => {
+                self.once(now, None, Once { ticket, view, durability, call }, out);
+            }
+            Request::Commit { transaction, durability } => {
+                let durability = self.durability(transaction, durability);
+                self.ask(now, transaction, ticket, Wish::Commit(durability), out);
+            }
+            Request::Rollback { transaction } => {
+                self.ask(now, transaction, ticket, Wish::Rollback, out);
+            }
+            Request::Sync => {
+                let ticket = self.errand(ticket);
+                self.store.sync(now, ticket, &mut self.said);
+            }
+            Request::Snapshot { name, date } => {
+                let ticket = self.errand(ticket);
+                self.store.snapshot(now, ticket, &name, date, &mut self.said);
+            }
+            Request::DropSnapshot { name } => {
+                let ticket = self.errand(ticket);
+                self.store.drop_snapshot(now, ticket, &name, &mut self.said);
+            }
+            Request::Snapshots => {
+                let all = self.store.snapshots();
+                let all = all.map(|(name, id, date)| (name.to_vec(), id, date)).collect();
+                out.push(Output::Reply(ticket, Ok(Reply::Snapshots(all))));
+            }
+            Request::Space => {
+                out.push(Output::Reply(ticket, Ok(Reply::Space(self.store.space()))));
+            }
+            Request::Close => self.close(now, ticket, out),
+        }
+        self.settle(now, out);
+    }
+
+    fn expect_open(&self, request: &Request) -> Result<(), Failure> {
+        let ends = matches!(request, Request::Commit { .. } | Request::Rollback { .. });
+        match self.phase {
+            Phase::Opening => Err(Failure::Busy),
+            Phase::Open if self.errands.len() >= REQUESTS_MAX && !ends => Err(Failure::Busy),
+            Phase::Open => Ok(()),
+            Phase::Closing => Err(Error::ReadOnly.into()),
+        }
+    }
+
+    /// An operation on the disk ended.
+    pub fn done(&mut self, now: Instant, io: IoId, done: IoDone, out: &mut Vec<Output>) {
+        self.store.done(now, io, done, &mut self.said);
+        self.settle(now, out);
+    }
+
+    /// Begins what is due: to be called at the end of every turn, and when the deadline has
+    /// passed.
+    pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        while let Some(&(since, id)) = self.idle.first()
+            && since + IDLE_MAX <= now
+        {
+            self.drive(now, id, Event::Expire, out);
+        }
+        self.settle(now, out);
+        self.store.tick(now, &mut self.said);
+        self.settle(now, out);
+    }
+
+    /// When [`Engine::tick`] has to be called if nothing else happens.
+    pub fn deadline(&self) -> Option<Instant> {
+        let idle = self.idle.first().map(|(since, _)| *since + IDLE_MAX);
+        self.store.deadline().into_iter().chain(idle).min()
+    }
+
+    /// Refuses everybody who waits for a lock (`WouldDeadlock`). For those who are alone with the
+    /// engine, so that no other could end meanwhile.
+    pub fn refuse_waiting(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let waits = |one: &&TransactionId| self.transactions[one].course.is_waiting();
+        let waiting: Vec<TransactionId> = self.transactions.keys().filter(waits).copied().collect();
+        for id in waiting {
+            // Who left the line before may have made room for this one.
+            if self.transactions.get(&id).is_some_and(|one| one.course.is_waiting()) {
+                let granted = self.locks.withdraw(Owner(id.0));
+                self.drive(now, id, Event::Refused(Error::WouldDeadlock), out);
+                self.granted.extend(granted);
+                self.settle(now, out);
+            }
+        }
+    }
+
+    /// Rolls everybody back and closes the volume.
+    fn close(&mut self, now: Instant, ticket: Ticket, out: &mut Vec<Output>) {
+        self.phase = Phase::Closing;
+        for id in self.transactions.keys().copied().collect::<Vec<_>>() {
+            self.drive(now, id, Event::Expire, out);
+        }
+        self.settle(now, out);
+        let ticket = self.errand(ticket);
+        self.store.close(now, ticket, &mut self.said);
+    }
+
+    /// Begins a transaction.
+    fn begin(
+        &mut self,
+        now: Instant,
+        view: View,
+        writable: bool,
+        once: Option<Durability>,
+    ) -> Result<TransactionId, Failure> {
+        if self.transactions.len() >= TRANSACTIONS_MAX {
+            return Err(Failure::Busy);
+        }
+        self.store.reader(view)?;
+        if writable && view != View::Present {
+            return Err(Error::ReadOnly.into());
+        }
+        let id = TransactionId(self.next);
+        self.next += 1;
+        let transaction = Transaction {
+            course: Course::new(now, once),
+            view,
+            writable,
+            writes: Writes::default(),
+            changes: Vec::new(),
+            errand: None,
+            outstanding: false,
+            idle: Some(now),
+        };
+        self.transactions.insert(id, transaction);
+        self.idle.insert((now, id));
+        Ok(id)
+    }
+
+    /// What is seen in a snapshot has been durable for long.
+    fn durability(&self, id: TransactionId, wanted: Durability) -> Durability {
+        match self.transactions.get(&id).map(|transaction| transaction.view) {
+            Some(View::Snapshot(_)) => Durability::Soon,
+            Some(View::Present) | None => wanted,
+        }
+    }
+
+    /// A transaction's owner wants something of it.
+    fn ask(
+        &mut self,
+        now: Instant,
+        id: TransactionId,
+        ticket: Ticket,
+        wish: Wish,
+        out: &mut Vec<Output>,
+    ) {
+        if self.transactions.contains_key(&id) {
+            self.drive(now, id, Event::Asked(ticket, wish), out);
+        } else {
+            out.push(Output::Reply(ticket, Err(Failure::Over)));
+        }
+    }
+
+    /// A ticket of the store's whose answer is the answer to somebody.
+    fn errand(&mut self, ticket: Ticket) -> Ticket {
+        Ticket(self.errands.insert(Errand::Answer(ticket, Reply::Done)) as u64)
+    }
+
+    /// Looks at what the store said, and lets those go on who got their locks, until nothing
+    /// happens any more.
+    fn settle(&mut self, now: Instant, out: &mut Vec<Output>) {
+        loop {
+            for said in mem::take(&mut self.said) {
+                self.hear(now, said, out);
+            }
+            match self.granted.pop_front() {
+                Some(owner) => {
+                    let id = TransactionId(owner.0);
+                    // When the volume is closed it may be over before it gets to know.
+                    if self.transactions.contains_key(&id) {
+                        self.drive(now, id, Event::Granted, out);
+                    }
+                }
+                None if self.said.is_empty() => return,
+                None => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, now: Instant, said: Said, out: &mut Vec<Output>) {
+        match said {
+            Said::Io(io) => out.push(Output::Io(io)),
+            Said::Opened(result) => {
+                self.phase = if result.is_ok() { Phase::Open } else { Phase::Closing };
+                out.push(Output::Opened(result));
+            }
+            Said::Fetched(ticket, result) => self.fetched(now, ticket, result, out),
+            Said::Committed(ticket, result) | Said::Closed(ticket, result) => {
+                self.committed(now, ticket, result, out);
+            }
+            // Only who uses the store itself places blocks.
+            Said::Placed(ticket, result) => unreachable!("{ticket:?} {result:?}"),
+        }
+    }
+
+    fn fetched(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        result: Result<(), Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let key = ticket.0 as usize;
+        match mem::replace(&mut self.errands[key], Errand::Nobody) {
+            Errand::Transaction(id) => {
+                self.errands[key] = Errand::Transaction(id);
+                self.answered(id);
+                self.drive(now, id, Event::Fetched(result), out);
+            }
+            Errand::Once(once) => match result {
+                Ok(()) => self.once(now, Some(key), once, out),
+                Err(error) => {
+                    self.errands.remove(key);
+                    out.push(Output::Reply(once.ticket, Err(error.into())));
+                }
+            },
+            Errand::Nobody => drop(self.errands.remove(key)),
+            Errand::Answer(ticket, reply) => unreachable!("{ticket:?} waits for {reply:?}"),
+        }
+    }
+
+    fn committed(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        result: Result<(), Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let key = ticket.0 as usize;
+        if let Errand::Transaction(id) = self.errands[key] {
+            self.answered(id);
+            return self.drive(now, id, Event::Committed(result), out);
+        }
+        match self.errands.remove(key) {
+            Errand::Answer(ticket, reply) => {
+                out.push(Output::Reply(ticket, result.map(|()| reply).map_err(Failure::from)));
+            }
+            Errand::Nobody => {}
+            other @ (Errand::Transaction(_) | Errand::Once(_)) => unreachable!("{other:?}"),
+        }
+    }
+
+    fn answered(&mut self, id: TransactionId) {
+        self.transactions.get_mut(&id).expect("its errand would be nobody's").outstanding = false;
+    }
+}
+
+impl Automaton for Engine {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Request(ticket, request) => self.request(now, ticket, request, out),
+            Input::Done(io, done) => self.done(now, io, done, out),
+            Input::Tick => self.tick(now, out),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Engine::deadline(self)
+    }
+
+    fn check(&self) {
+        self.store.check();
+        self.locks.check();
+        let written = self.transactions.values().map(|one| one.writes.bytes()).sum::<usize>();
+        assert_eq!(self.written, written);
+        for (id, transaction) in &self.transactions {
+            assert!(!transaction.course.is_over());
+            assert_eq!(transaction.idle, transaction.course.idle_since());
+            assert!(transaction.idle.is_none_or(|since| self.idle.contains(&(since, *id))));
+        }
+    }
+}

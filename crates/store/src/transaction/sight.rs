@@ -1,0 +1,411 @@
+//! What one call sees and writes.
+//!
+//! A call is a plan: straight-line code that looks, and notes what it would write. Where it needs
+//! a lock that somebody else holds, or a page that is not in memory, it stops, and is made again
+//! from the start when it can go on. What it locked it keeps; what it noted counts only if it
+//! comes to its end.
+
+use super::request::{Entry, Failure, Scan};
+use super::writes::Writes;
+use super::{ANSWER_MAX, Sequences};
+use crate::locks::{Locks, Mode, Outcome, Owner, Refused, Span, after_table};
+use crate::reader::full_key;
+use crate::{Change, Error, Missing, Piece, Reader, Table};
+use std::ops::ControlFlow;
+
+/// Why a call stopped.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Fetch this first.
+    Missing(Missing),
+    /// Somebody holds a lock that it needs.
+    Blocked,
+    /// Record numbers of this table have to be reserved first, from this one on.
+    Reserve(Table, u64),
+    /// It cannot be done.
+    Failed(Failure),
+}
+
+impl From<Missing> for Stop {
+    fn from(missing: Missing) -> Stop {
+        Stop::Missing(missing)
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Failed(Failure::Store(error))
+    }
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Failed(failure)
+    }
+}
+
+/// What is done about locks.
+#[derive(Debug)]
+pub(crate) enum Guard<'a> {
+    /// Nothing changes what is seen, and nothing is written.
+    Snapshot,
+    /// Everything is seen and written at one moment: it only must not write what is locked.
+    Moment(&'a Locks),
+    /// Everything seen and written is locked.
+    Lock(&'a mut Locks, Owner),
+    /// The same, and nothing is written.
+    LockShared(&'a mut Locks, Owner),
+}
+
+/// What one call sees and writes.
+#[derive(Debug)]
+pub(crate) struct Sight<'a> {
+    reader: Reader<'a>,
+    guard: Guard<'a>,
+    /// What its transaction wrote before.
+    written: &'a Writes,
+    /// What it writes itself.
+    draft: Writes,
+    sequences: &'a mut Sequences,
+}
+
+/// Entries that a scan has found so far.
+struct Found {
+    entries: Vec<Entry>,
+    bytes: usize,
+    limit: usize,
+}
+
+impl Found {
+    fn is_full(&self) -> bool {
+        self.entries.len() >= self.limit || self.bytes >= ANSWER_MAX
+    }
+
+    fn add(&mut self, key: &[u8], value: Vec<u8>) {
+        self.bytes += key.len() + value.len();
+        self.entries.push((key.to_vec(), value));
+    }
+}
+
+impl<'a> Sight<'a> {
+    pub(crate) fn new(
+        reader: Reader<'a>,
+        guard: Guard<'a>,
+        written: &'a Writes,
+        sequences: &'a mut Sequences,
+    ) -> Sight<'a> {
+        Sight { reader, guard, written, draft: Writes::default(), sequences }
+    }
+
+    /// What the call wrote.
+    pub(crate) fn into_draft(self) -> Writes {
+        self.draft
+    }
+
+    /// Whether this call writes, or may.
+    pub(crate) fn is_writable(&self) -> bool {
+        matches!(self.guard, Guard::Moment(_) | Guard::Lock(..))
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        self.lock(Mode::Shared, || Span::key(table, key))?;
+        self.look(table, key)
+    }
+
+    /// The same, of a key that is going to be written.
+    pub(crate) fn get_for_update(
+        &mut self,
+        table: Table,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, Stop> {
+        self.lock(Mode::Exclusive, || Span::key(table, key))?;
+        self.look(table, key)
+    }
+
+    fn look(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        if !self.written.has_no_keys() || !self.draft.has_no_keys() {
+            let full = full_key(table, key);
+            if let Some(own) = self.draft.get(&full).or_else(|| self.written.get(&full)) {
+                return Ok(own.map(<[u8]>::to_vec));
+            }
+        }
+        Ok(self.reader.get(table, key)?.map(|value| value.bytes().into_owned()))
+    }
+
+    /// Gives a key a value.
+    pub(crate) fn put(&mut self, table: Table, key: &[u8], value: Vec<u8>) -> Result<(), Stop> {
+        let layout = self.reader.layout;
+        if key.len() > layout.key_max() || value.len() > layout.value_max() {
+            return Err(Error::TooLarge.into());
+        }
+        self.lock(Mode::Exclusive, || Span::key(table, key))?;
+        self.draft.put(full_key(table, key), Some(value));
+        self.expect_room()
+    }
+
+    /// Takes a key away.
+    pub(crate) fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), Stop> {
+        if key.len() > self.reader.layout.key_max() {
+            return Err(Error::TooLarge.into());
+        }
+        self.lock(Mode::Exclusive, || Span::key(table, key))?;
+        self.draft.put(full_key(table, key), None);
+        self.expect_room()
+    }
+
+    /// Entries in order, and whether there may be more. The call must not have written before.
+    pub(crate) fn scan(&mut self, scan: &Scan) -> Result<(Vec<Entry>, bool), Stop> {
+        assert!(self.draft.is_empty(), "who scans has not written");
+        let mut found = Found { entries: Vec::new(), bytes: 0, limit: scan.limit.max(1) };
+        if scan.reverse {
+            self.gather_back(scan, &mut found)?;
+        } else {
+            self.gather(scan, &mut found)?;
+        }
+        // Locked is what was seen: the gaps between the entries too, so that none appears there.
+        let last = found.entries.last().filter(|_| found.is_full());
+        let (from, to) = match last {
+            Some((key, _)) if scan.reverse => (key.clone(), scan.to.clone()),
+            Some((key, _)) => (scan.from.clone(), Some([&key[..], b"\0"].concat())),
+            None => (scan.from.clone(), scan.to.clone()),
+        };
+        self.lock(Mode::Shared, || Span::range(scan.table, &from, to.as_deref()))?;
+        let more = found.is_full();
+        Ok((found.entries, more))
+    }
+
+    fn gather(&self, scan: &Scan, found: &mut Found) -> Result<(), Missing> {
+        let (from, to) = ends(scan);
+        let mut own = self.written.range(&from, &to).map(|(key, value)| (&key[4..], value));
+        let mut own = own.by_ref().peekable();
+        let limit = &to[..];
+        let prefix = scan.table.0.to_be_bytes();
+        self.reader.scan(scan.table, &scan.from, &mut |key, value| {
+            let beyond = limit.starts_with(&prefix) && key >= &limit[4..];
+            while let Some((own_key, own_value)) = own.next_if(|(own, _)| *own < key) {
+                if found.is_full() {
+                    return ControlFlow::Break(());
+                }
+                own_value.into_iter().for_each(|value| found.add(own_key, value.to_vec()));
+            }
+            if beyond || found.is_full() {
+                return ControlFlow::Break(());
+            }
+            match own.next_if(|(own, _)| *own == key) {
+                Some((_, own)) => own.into_iter().for_each(|own| found.add(key, own.to_vec())),
+                None => found.add(key, value.bytes().into_owned()),
+            }
+            if found.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        for (key, value) in own {
+            if found.is_full() {
+                break;
+            }
+            value.into_iter().for_each(|value| found.add(key, value.to_vec()));
+        }
+        Ok(())
+    }
+
+    fn gather_back(&self, scan: &Scan, found: &mut Found) -> Result<(), Missing> {
+        let (from, to) = ends(scan);
+        let mut own = self.written.range(&from, &to).rev();
+        let mut own = own.by_ref().map(|(key, value)| (&key[4..], value)).peekable();
+        let mut before = self.last_before(scan.table, scan.to.as_deref())?;
+        while !found.is_full() {
+            before = before.filter(|(key, _)| *key >= &scan.from[..]);
+            let own_is_next = match (own.peek(), &before) {
+                (None, None) => break,
+                (Some((own_key, _)), Some((key, _))) => own_key >= key,
+                (own, None) => own.is_some(),
+                (None, Some(_)) => false,
+            };
+            if let Some((own_key, own_value)) = own.next_if(|_| own_is_next) {
+                own_value.into_iter().for_each(|value| found.add(own_key, value.to_vec()));
+                if before.as_ref().is_none_or(|(key, _)| *key != own_key) {
+                    continue;
+                }
+            } else if let Some((key, value)) = &before {
+                found.add(key, value.bytes().into_owned());
+            }
+            if let Some((key, _)) = before {
+                before = self.last_before(scan.table, Some(key))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The last entry of a table before a key, or of all.
+    fn last_before(
+        &self,
+        table: Table,
+        key: Option<&[u8]>,
+    ) -> Result<Option<crate::reader::Entry<'a>>, Missing> {
+        match key.map(|key| before(key, self.reader.layout.key_max())) {
+            None => self.reader.last(table),
+            Some(Some(key)) => self.reader.seek_back(table, &key),
+            Some(None) => Ok(None),
+        }
+    }
+
+    /// Bytes of a raw object.
+    pub(crate) fn raw_read(
+        &mut self,
+        table: Table,
+        object: u64,
+        offset: u64,
+        count: usize,
+    ) -> Result<Vec<u8>, Stop> {
+        let end = offset.checked_add(count as u64).filter(|_| count <= ANSWER_MAX);
+        let end = end.ok_or(Failure::Invalid)?;
+        self.lock(Mode::Shared, || raw_span(table, object, offset, end))?;
+        let mut bytes = Vec::with_capacity(count);
+        for piece in self.reader.read(table, object, offset, count)? {
+            match piece {
+                Piece::Data(block, range) => bytes.extend_from_slice(&block[range]),
+                Piece::Inline(inline) => bytes.extend_from_slice(&inline),
+                Piece::Hole(zeros) => bytes.resize(bytes.len() + zeros, 0),
+            }
+        }
+        for change in self.written.raw().iter().chain(self.draft.raw()) {
+            overlay(change, (table, object), offset, &mut bytes);
+        }
+        Ok(bytes)
+    }
+
+    /// Changes bytes of a raw object.
+    pub(crate) fn raw_write(
+        &mut self,
+        table: Table,
+        object: u64,
+        offset: u64,
+        data: Vec<u8>,
+    ) -> Result<(), Stop> {
+        let end = offset.checked_add(data.len() as u64).ok_or(Failure::Invalid)?;
+        self.lock(Mode::Exclusive, || raw_span(table, object, offset, end))?;
+        self.draft.push_raw(Change::Write { table, object, offset, data });
+        self.expect_room()
+    }
+
+    /// Makes a range of a raw object a hole.
+    pub(crate) fn raw_cut(
+        &mut self,
+        table: Table,
+        object: u64,
+        from: u64,
+        to: u64,
+    ) -> Result<(), Stop> {
+        self.lock(Mode::Exclusive, || raw_span(table, object, from, to))?;
+        self.draft.push_raw(Change::Cut { table, object, from, to });
+        self.expect_room()
+    }
+
+    /// A number that no other record of this table ever has.
+    pub(crate) fn next_id(&mut self, table: Table) -> Result<u64, Stop> {
+        if !self.is_writable() {
+            return Err(Error::ReadOnly.into());
+        }
+        match self.sequences.get_mut(&table).and_then(Iterator::next) {
+            Some(id) => Ok(id),
+            None => {
+                let reserved = self.reader.get(table, b"")?.map(|value| value.bytes().into_owned());
+                let from = reserved.map(|bytes| id_from(&bytes)).transpose()?;
+                Err(Stop::Reserve(table, from.unwrap_or(1)))
+            }
+        }
+    }
+
+    fn lock(&mut self, mode: Mode, span: impl FnOnce() -> Span) -> Result<(), Stop> {
+        match (&mut self.guard, mode) {
+            (Guard::Snapshot, Mode::Shared) | (Guard::Moment(_), Mode::Shared) => Ok(()),
+            (Guard::Snapshot | Guard::LockShared(..), Mode::Exclusive) => {
+                Err(Error::ReadOnly.into())
+            }
+            (Guard::Moment(locks), Mode::Exclusive) => {
+                let free = locks.is_empty() || locks.is_free(&span(), mode);
+                if free { Ok(()) } else { Err(Stop::Blocked) }
+            }
+            (Guard::Lock(locks, owner), Mode::Shared | Mode::Exclusive)
+            | (Guard::LockShared(locks, owner), Mode::Shared) => {
+                match locks.request(*owner, span(), mode) {
+                    Ok(Outcome::Granted) => Ok(()),
+                    Ok(Outcome::Waits) => Err(Stop::Blocked),
+                    Err(Refused::WouldDeadlock) => Err(Error::WouldDeadlock.into()),
+                    Err(Refused::Full) => Err(Failure::Busy.into()),
+                }
+            }
+        }
+    }
+
+    fn expect_room(&self) -> Result<(), Stop> {
+        let bytes = self.written.bytes() + self.draft.bytes();
+        let fits = bytes <= self.reader.layout.transaction_max();
+        if fits { Ok(()) } else { Err(Error::TooLarge.into()) }
+    }
+}
+
+/// A record number as it stands on the disk.
+pub(crate) fn id_from(bytes: &[u8]) -> Result<u64, Error> {
+    bytes.try_into().map(u64::from_be_bytes).map_err(|_| Error::Damaged)
+}
+
+/// The ends of a scan as keys with their table in front.
+fn ends(scan: &Scan) -> (Vec<u8>, Vec<u8>) {
+    let to = match &scan.to {
+        Some(to) => full_key(scan.table, to),
+        None => after_table(scan.table),
+    };
+    (full_key(scan.table, &scan.from), to)
+}
+
+/// The greatest key that is less than this one and not longer than allowed.
+fn before(key: &[u8], key_max: usize) -> Option<Vec<u8>> {
+    if key.len() > key_max {
+        return Some(key[..key_max].to_vec());
+    }
+    let (last, rest) = key.split_last()?;
+    let mut before = rest.to_vec();
+    if let Some(less) = last.checked_sub(1) {
+        before.push(less);
+        before.resize(key_max, 0xff);
+    }
+    Some(before)
+}
+
+/// Bytes of a raw object, as a range of keys that it would have if each byte had one.
+fn raw_span(table: Table, object: u64, from: u64, to: u64) -> Span {
+    let key = |at: u64| [object.to_be_bytes(), at.to_be_bytes()].concat();
+    let mut end = key(to);
+    if to == u64::MAX {
+        end.push(0xff);
+    }
+    Span::range(table, &key(from), Some(&end))
+}
+
+/// Shows in bytes read at an offset what a transaction did to them later.
+fn overlay(change: &Change, (table, object): (Table, u64), offset: u64, bytes: &mut [u8]) {
+    let end = offset + bytes.len() as u64;
+    let (of, from, to, data) = match change {
+        Change::Write { table, object, offset, data } => {
+            ((*table, *object), *offset, offset.saturating_add(data.len() as u64), Some(data))
+        }
+        Change::Cut { table, object, from, to } => ((*table, *object), *from, *to, None),
+        Change::Put { .. }
+        | Change::Delete { .. }
+        | Change::Attach { .. }
+        | Change::Free { .. } => {
+            return;
+        }
+    };
+    let (start, stop) = (from.max(offset), to.min(end));
+    if of != (table, object) || start >= stop {
+        return;
+    }
+    let target = &mut bytes[(start - offset) as usize..(stop - offset) as usize];
+    match data {
+        Some(data) => {
+            target.copy_from_slice(&data[(start - from) as usize..(stop - from) as usize])
+        }
+        None => target.fill(0),
+    }
+}

@@ -1,0 +1,286 @@
+//! What the engine does for its transactions, one step after the other.
+
+use super::course::{Input as Event, Output as Ask, Wish};
+use super::sight::{Sight, Stop};
+use super::{
+    Call, Engine, Errand, Failure, Guard, Once, Output, Owner, Reply, Transaction, TransactionId,
+    WRITTEN_MAX,
+};
+use crate::access::{self, record::RESERVED};
+use crate::{Change, Durability, Error, Missing, Refusal, Table, Ticket, View};
+use base::{Automaton, Instant};
+
+/// How a call that is done by itself went.
+enum Went {
+    /// To its end.
+    Over(Result<Reply, Failure>),
+    /// This is the answer as soon as it is durable.
+    Durable(Reply),
+    /// This has to be fetched first.
+    Missing(Missing),
+    /// Somebody has locked what it would write.
+    Blocked,
+}
+
+impl From<Refusal> for Went {
+    fn from(refusal: Refusal) -> Went {
+        match refusal {
+            Refusal::Missing(missing) => Went::Missing(missing),
+            Refusal::Failed(error) => Went::Over(Err(error.into())),
+        }
+    }
+}
+
+impl Engine {
+    /// Tells a transaction something, and does what it asks for.
+    pub(super) fn drive(
+        &mut self,
+        now: Instant,
+        id: TransactionId,
+        event: Event,
+        out: &mut Vec<Output>,
+    ) {
+        let (mut next, mut asks) = (Some(event), Vec::new());
+        while let Some(event) = next.take() {
+            self.transaction(id).course.step(now, event, &mut asks);
+            for ask in asks.drain(..) {
+                match ask {
+                    Ask::Perform => next = Some(self.perform(now, id)),
+                    Ask::Apply(durability) => next = self.apply(now, id, durability),
+                    Ask::End => self.end(id),
+                    Ask::Reply(ticket, answer) => out.push(Output::Reply(ticket, answer)),
+                }
+            }
+        }
+        self.note_idle(id);
+    }
+
+    fn transaction(&mut self, id: TransactionId) -> &mut Transaction {
+        self.transactions.get_mut(&id).expect("it is removed when it is over")
+    }
+
+    /// Keeps the list of those who wait for their owners; removes who is over.
+    fn note_idle(&mut self, id: TransactionId) {
+        let transaction = self.transaction(id);
+        let (was, is) = (transaction.idle, transaction.course.idle_since());
+        transaction.idle = is;
+        if let Some(since) = was {
+            self.idle.remove(&(since, id));
+        }
+        if let Some(since) = is {
+            self.idle.insert((since, id));
+        }
+        if !self.transaction(id).course.is_over() {
+            return;
+        }
+        let over = self.transactions.remove(&id).expect("it was looked at just now");
+        if let Some(key) = over.errand {
+            if over.outstanding {
+                self.errands[key] = Errand::Nobody;
+            } else {
+                self.errands.remove(key);
+            }
+        }
+    }
+
+    /// A transaction's locks and changes are not needed any more.
+    fn end(&mut self, id: TransactionId) {
+        let transaction = self.transaction(id);
+        let bytes = transaction.writes.bytes();
+        transaction.writes = Default::default();
+        transaction.changes = Vec::new();
+        self.written -= bytes;
+        self.granted.extend(self.locks.release(Owner(id.0)));
+    }
+
+    /// Does the call that a transaction is at, as far as that is possible now.
+    fn perform(&mut self, now: Instant, id: TransactionId) -> Event {
+        let stop = loop {
+            let transaction = self.transactions.get_mut(&id).expect("it asked for this");
+            let reader = match self.store.reader(transaction.view) {
+                Ok(reader) => reader,
+                Err(error) => return Event::Answered(Err(error.into())),
+            };
+            let owner = Owner(id.0);
+            let guard = match (transaction.view, transaction.writable) {
+                (View::Snapshot(_), _) => Guard::Snapshot,
+                (View::Present, true) => Guard::Lock(&mut self.locks, owner),
+                (View::Present, false) => Guard::LockShared(&mut self.locks, owner),
+            };
+            let mut sight = Sight::new(reader, guard, &transaction.writes, &mut self.sequences);
+            let call = transaction.course.call().expect("it asked for this");
+            let result = access::perform(call, &mut sight);
+            let draft = sight.into_draft();
+            match result {
+                Ok(_) if self.written + draft.bytes() > WRITTEN_MAX => {
+                    return Event::Answered(Err(Failure::Busy));
+                }
+                Ok(reply) => {
+                    self.written -= transaction.writes.bytes();
+                    transaction.writes.absorb(draft);
+                    self.written += transaction.writes.bytes();
+                    return Event::Answered(Ok(reply));
+                }
+                Err(Stop::Reserve(table, from)) => match self.reserve(now, table, from) {
+                    Ok(()) => {}
+                    Err(refusal) => break refusal,
+                },
+                Err(Stop::Missing(missing)) => break Refusal::Missing(missing),
+                Err(Stop::Blocked) => return Event::Blocked,
+                Err(Stop::Failed(failure)) => return Event::Answered(Err(failure)),
+            }
+        };
+        match stop {
+            Refusal::Missing(missing) => {
+                self.fetch(now, id, missing);
+                Event::Missing
+            }
+            Refusal::Failed(error) => Event::Answered(Err(error.into())),
+        }
+    }
+
+    /// Makes visible what a transaction wrote. `None`: pages are fetched first.
+    fn apply(&mut self, now: Instant, id: TransactionId, durability: Durability) -> Option<Event> {
+        let ticket = self.ticket(id);
+        let transaction = self.transactions.get_mut(&id).expect("it asked for this");
+        if !transaction.writes.is_empty() {
+            self.written -= transaction.writes.bytes();
+            transaction.changes = transaction.writes.take_changes();
+        }
+        let durable = durability == Durability::Durable;
+        transaction.outstanding = durable;
+        if transaction.changes.is_empty() {
+            // What it saw may not be durable yet; what its owner concludes from it is meant to be.
+            if durable {
+                self.store.sync(now, ticket, &mut self.said);
+            }
+            return Some(Event::Applied);
+        }
+        match self.store.commit(now, ticket, &transaction.changes, durability, &mut self.said) {
+            Ok(()) => Some(Event::Applied),
+            Err(Refusal::Failed(error)) => {
+                transaction.outstanding = false;
+                Some(Event::Refused(error))
+            }
+            Err(Refusal::Missing(missing)) => {
+                self.fetch(now, id, missing);
+                None
+            }
+        }
+    }
+
+    /// Fetches for a transaction; always under the same ticket, so that the store keeps what it
+    /// has brought until the transaction has all that it needs.
+    fn fetch(&mut self, now: Instant, id: TransactionId, missing: Missing) {
+        let ticket = self.ticket(id);
+        self.transaction(id).outstanding = true;
+        self.store.fetch(now, ticket, missing, &mut self.said);
+    }
+
+    fn ticket(&mut self, id: TransactionId) -> Ticket {
+        let vacant = self.errands.vacant_key();
+        let key = *self.transaction(id).errand.get_or_insert(vacant);
+        if key == vacant {
+            self.errands.insert(Errand::Transaction(id));
+        }
+        Ticket(key as u64)
+    }
+
+    /// Reserves record numbers of a table.
+    fn reserve(&mut self, now: Instant, table: Table, from: u64) -> Result<(), Refusal> {
+        let to = from.checked_add(RESERVED).ok_or(Refusal::Failed(Error::NoSpace))?;
+        let change = Change::Put { table, key: Vec::new(), value: to.to_be_bytes().to_vec() };
+        // Nobody waits for it, so its ticket comes back never.
+        let (ticket, soon) = (Ticket(0), Durability::Soon);
+        self.store.commit(now, ticket, &[change], soon, &mut self.said)?;
+        self.sequences.insert(table, from..to);
+        Ok(())
+    }
+
+    /// Does a call by itself. `key`: it stands there among the errands.
+    pub(super) fn once(
+        &mut self,
+        now: Instant,
+        key: Option<usize>,
+        once: Once,
+        out: &mut Vec<Output>,
+    ) {
+        let key = key.unwrap_or_else(|| self.errands.insert(Errand::Nobody));
+        match self.try_once(now, Ticket(key as u64), &once) {
+            Went::Over(answer) => {
+                self.errands.remove(key);
+                out.push(Output::Reply(once.ticket, answer));
+            }
+            Went::Durable(reply) => self.errands[key] = Errand::Answer(once.ticket, reply),
+            Went::Missing(missing) => {
+                self.errands[key] = Errand::Once(once);
+                self.store.fetch(now, Ticket(key as u64), missing, &mut self.said);
+            }
+            Went::Blocked => {
+                self.errands.remove(key);
+                self.stand_in_line(now, once, out);
+            }
+        }
+    }
+
+    /// Makes a call that was done by itself a transaction, which waits for its locks.
+    fn stand_in_line(&mut self, now: Instant, once: Once, out: &mut Vec<Output>) {
+        let Once { ticket, view, durability, call } = once;
+        match self.begin(now, view, true, Some(durability)) {
+            Ok(id) => self.drive(now, id, Event::Asked(ticket, Wish::Call(call)), out),
+            Err(failure) => out.push(Output::Reply(ticket, Err(failure))),
+        }
+    }
+
+    fn try_once(&mut self, now: Instant, ticket: Ticket, once: &Once) -> Went {
+        // Nobody to mind, and nothing to look at: as it is.
+        if let (Call::Apply(changes), View::Present) = (&once.call, once.view)
+            && self.locks.is_empty()
+        {
+            return self.commit_once(now, ticket, changes, Reply::Done, once.durability);
+        }
+        loop {
+            let reader = match self.store.reader(once.view) {
+                Ok(reader) => reader,
+                Err(error) => return Went::Over(Err(error.into())),
+            };
+            let guard = match once.view {
+                View::Snapshot(_) => Guard::Snapshot,
+                View::Present => Guard::Moment(&self.locks),
+            };
+            let mut sight = Sight::new(reader, guard, &self.nothing, &mut self.sequences);
+            let result = access::perform(&once.call, &mut sight);
+            let mut draft = sight.into_draft();
+            match result {
+                Ok(reply) if draft.is_empty() => return Went::Over(Ok(reply)),
+                Ok(reply) => {
+                    let changes = draft.take_changes();
+                    return self.commit_once(now, ticket, &changes, reply, once.durability);
+                }
+                Err(Stop::Reserve(table, from)) => {
+                    if let Err(refusal) = self.reserve(now, table, from) {
+                        return refusal.into();
+                    }
+                }
+                Err(Stop::Missing(missing)) => return Went::Missing(missing),
+                Err(Stop::Blocked) => return Went::Blocked,
+                Err(Stop::Failed(failure)) => return Went::Over(Err(failure)),
+            }
+        }
+    }
+
+    fn commit_once(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        changes: &[Change],
+        reply: Reply,
+        durability: Durability,
+    ) -> Went {
+        match self.store.commit(now, ticket, changes, durability, &mut self.said) {
+            Ok(()) if durability == Durability::Durable => Went::Durable(reply),
+            Ok(()) => Went::Over(Ok(reply)),
+            Err(refusal) => refusal.into(),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Transactions that get in each other's way.
+
+use super::*;
+
+/// The paper's machine in a readable trace: a deadlock, its victim, and who goes on.
+#[test]
+fn who_would_close_a_circle_is_refused() {
+    let mut bench = Bench::new();
+    let (one, two) = (bench.begin(), bench.begin());
+    assert_eq!(bench.ask(within(one, put(b"a", b"1"))), DONE);
+    assert_eq!(bench.ask(within(two, put(b"b", b"2"))), DONE);
+    let waits = bench.submit(within(one, put(b"b", b"1")));
+    bench.run();
+    assert_eq!(bench.answer(waits), None);
+    assert_eq!(bench.ask(within(two, get(b"a"))), Err(Error::WouldDeadlock.into()));
+    assert_eq!(bench.ask(Request::Rollback { transaction: two }), DONE);
+    assert_eq!(bench.answer(waits), Some(DONE));
+    assert_eq!(bench.commit(one), DONE);
+    assert_eq!(bench.ask(alone(get(b"b"))), value(b"1"));
+}
+
+#[test]
+fn who_is_alone_is_refused_instead_of_waiting() {
+    let mut bench = Bench::new();
+    let tx = bench.begin();
+    assert_eq!(bench.ask(within(tx, put(b"a", b"1"))), DONE);
+    let waits = bench.submit(alone(put(b"a", b"2")));
+    let mut out = Vec::new();
+    bench.engine.refuse_waiting(bench.now, &mut out);
+    bench.take(out);
+    assert_eq!(bench.answer(waits), Some(Err(Error::WouldDeadlock.into())));
+    assert_eq!(bench.commit(tx), DONE);
+}
+
+#[test]
+fn what_a_scan_saw_gets_no_new_entries_until_it_ends() {
+    let mut bench = Bench::new();
+    for key in [b"b", b"d", b"f"] {
+        assert_eq!(bench.ask(alone(put(key, b"x"))), DONE);
+    }
+    let tx = bench.begin();
+    let scan = crate::access::tree::Tree(TABLE).range(b"a", Some(b"z")).limited(2);
+    let Ok(Reply::Entries { entries, more }) = bench.ask(within(tx, Call::Scan(scan))) else {
+        panic!()
+    };
+    assert_eq!((entries.len(), more), (2, true));
+    // Behind what was seen anybody may write.
+    assert_eq!(bench.ask(alone(put(b"e", b"y"))), DONE);
+    let waits = bench.submit(alone(put(b"c", b"y")));
+    bench.run();
+    assert_eq!(bench.answer(waits), None);
+    assert_eq!(bench.commit(tx), DONE);
+    assert_eq!(bench.answer(waits), Some(DONE));
+}
+
+#[test]
+fn a_request_that_waits_is_answered_when_its_transaction_is_rolled_back() {
+    let mut bench = Bench::new();
+    let (one, two) = (bench.begin(), bench.begin());
+    assert_eq!(bench.ask(within(one, put(b"a", b"1"))), DONE);
+    let waits = bench.submit(within(two, get(b"a")));
+    assert_eq!(bench.ask(within(two, get(b"b"))), Err(Failure::Busy));
+    assert_eq!(bench.ask(Request::Rollback { transaction: two }), DONE);
+    assert_eq!(bench.answer(waits), Some(Err(Failure::Over)));
+}
+
+/// Whatever is transferred when, and whoever is refused: the sum stays, every request is answered
+/// once, and in the end nobody holds anything.
+#[test]
+fn money_is_neither_made_nor_lost() {
+    const ACCOUNTS: u8 = 6;
+    for seed in 0..40 {
+        let mut rng = seeded(seed);
+        let mut bench = Bench::new();
+        for account in 0..ACCOUNTS {
+            assert_eq!(bench.ask(alone(put(&[account], &100u64.to_be_bytes()))), DONE);
+        }
+        let mut clients: Vec<Client> = (0..5).map(|_| Client::Idle).collect();
+        for _ in 0..600 {
+            let client = rng.usize(0..clients.len());
+            let old = std::mem::replace(&mut clients[client], Client::Idle);
+            clients[client] = old.step(&mut bench, &mut rng, ACCOUNTS);
+            if rng.bool() {
+                bench.step();
+            }
+        }
+        for mut client in clients {
+            bench.run();
+            while !matches!(client, Client::Idle) {
+                client = client.end(&mut bench);
+            }
+        }
+        let all = crate::access::tree::Tree(TABLE).range(b"", None);
+        let Ok(Reply::Entries { entries, .. }) = bench.ask(alone(Call::Scan(all))) else {
+            panic!()
+        };
+        let sum: u64 = entries.iter().map(|(_, value)| number(value)).sum();
+        assert_eq!(sum, 100 * u64::from(ACCOUNTS), "seed {seed}");
+        assert_eq!(bench.engine.counts(), (0, 0, BTreeMap::new()), "seed {seed}");
+        assert!(bench.replies.is_empty(), "seed {seed}");
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes.try_into().unwrap())
+}
+
+/// What a client is at; each waits for one answer.
+enum Client {
+    Idle,
+    Reads(TransactionId, Ticket, Vec<u8>, Vec<(u8, u64)>),
+    Writes(TransactionId, Ticket, Vec<(u8, u64)>),
+    Ends(Ticket),
+}
+
+impl Client {
+    fn step(self, bench: &mut Bench, rng: &mut base::rng::Rng, accounts: u8) -> Client {
+        match self {
+            Client::Idle => {
+                let ticket = bench.submit(Request::Begin { view: View::Present, writable: true });
+                let Some(Ok(Reply::Begun(id))) = bench.answer(ticket) else { panic!() };
+                let from = rng.u8(0..accounts);
+                let to = (from + rng.u8(1..accounts)) % accounts;
+                let ticket = bench.submit(within(id, get(&[from])));
+                Client::Reads(id, ticket, vec![from, to], Vec::new())
+            }
+            Client::Reads(id, ticket, of, mut found) => match bench.answer(ticket) {
+                None => Client::Reads(id, ticket, of, found),
+                Some(Ok(Reply::Value(value))) => {
+                    found.push((of[found.len()], number(&value.unwrap())));
+                    if found.len() < of.len() {
+                        let ticket = bench.submit(within(id, get(&[of[found.len()]])));
+                        return Client::Reads(id, ticket, of, found);
+                    }
+                    let amount = rng.u64(0..=found[0].1);
+                    let left =
+                        vec![(found[1].0, found[1].1 + amount), (found[0].0, found[0].1 - amount)];
+                    Client::write(bench, id, left)
+                }
+                Some(_) => Client::Ends(bench.submit(Request::Rollback { transaction: id })),
+            },
+            Client::Writes(id, ticket, left) => match bench.answer(ticket) {
+                None => Client::Writes(id, ticket, left),
+                Some(Ok(_)) => Client::write(bench, id, left),
+                Some(Err(failure)) => {
+                    assert_eq!(failure, Error::WouldDeadlock.into());
+                    Client::Ends(bench.submit(Request::Rollback { transaction: id }))
+                }
+            },
+            Client::Ends(ticket) => match bench.answer(ticket) {
+                None => Client::Ends(ticket),
+                Some(answer) => {
+                    assert_eq!(answer, DONE);
+                    Client::Idle
+                }
+            },
+        }
+    }
+
+    fn write(bench: &mut Bench, id: TransactionId, mut left: Vec<(u8, u64)>) -> Client {
+        match left.pop() {
+            Some((account, money)) => {
+                let put = put(&[account], &money.to_be_bytes());
+                Client::Writes(id, bench.submit(within(id, put)), left)
+            }
+            None => {
+                let durability = Durability::Durable;
+                Client::Ends(bench.submit(Request::Commit { transaction: id, durability }))
+            }
+        }
+    }
+
+    /// Rolls back what is still under way.
+    fn end(self, bench: &mut Bench) -> Client {
+        let (id, ticket) = match self {
+            Client::Idle => return Client::Idle,
+            Client::Reads(id, ticket, ..) | Client::Writes(id, ticket, _) => (id, ticket),
+            Client::Ends(ticket) => {
+                assert_eq!(bench.answer(ticket), Some(DONE));
+                return Client::Idle;
+            }
+        };
+        let over = bench.submit(Request::Rollback { transaction: id });
+        assert!(bench.answer(ticket).is_some());
+        Client::Ends(over)
+    }
+}

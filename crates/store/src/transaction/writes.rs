@@ -1,0 +1,101 @@
+//! What a transaction wrote and nobody else sees yet.
+
+use crate::{Change, Table};
+use std::collections::BTreeMap;
+use std::mem;
+use std::ops::Bound;
+
+/// What one change costs beyond its key and value, bytes, in memory and in the journal.
+const OVERHEAD: usize = 64;
+
+/// Changes by key; those of raw objects in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writes {
+    /// Keys have their table in front; `None`: deleted.
+    keys: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    raw: Vec<Change>,
+    bytes: usize,
+}
+
+impl Writes {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.raw.is_empty()
+    }
+
+    /// About how much memory it takes, bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether no key was written; raw objects may be.
+    pub(crate) fn has_no_keys(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// What was written to a key, if anything: `Some(None)` if it was deleted.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.keys.get(key).map(Option::as_deref)
+    }
+
+    /// The keys written, from one on and before another.
+    pub(crate) fn range(
+        &self,
+        from: &[u8],
+        to: &[u8],
+    ) -> impl DoubleEndedIterator<Item = (&[u8], Option<&[u8]>)> {
+        // A search panics if its end is before its beginning.
+        let range = (Bound::Included(from), Bound::Excluded(to.max(from)));
+        self.keys.range::<[u8], _>(range).map(|(key, value)| (&key[..], value.as_deref()))
+    }
+
+    /// What was done to raw objects, in order.
+    pub(crate) fn raw(&self) -> &[Change] {
+        &self.raw
+    }
+
+    /// A key has this value now, or none.
+    pub(crate) fn put(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        let (key_bytes, value_bytes) = (key.len() + OVERHEAD, value.as_ref().map_or(0, Vec::len));
+        match self.keys.insert(key, value) {
+            Some(old) => self.bytes = self.bytes + value_bytes - old.map_or(0, |old| old.len()),
+            None => self.bytes += key_bytes + value_bytes,
+        }
+    }
+
+    /// A raw object was changed.
+    pub(crate) fn push_raw(&mut self, change: Change) {
+        self.bytes += raw_bytes(&change) + OVERHEAD;
+        self.raw.push(change);
+    }
+
+    /// Adds what was written later.
+    pub(crate) fn absorb(&mut self, later: Writes) {
+        later.raw.into_iter().for_each(|change| self.push_raw(change));
+        later.keys.into_iter().for_each(|(key, value)| self.put(key, value));
+    }
+
+    /// All of it, as one list; nothing stays.
+    pub(crate) fn take_changes(&mut self) -> Vec<Change> {
+        let writes = mem::take(self);
+        let changes = writes.keys.into_iter().map(|(mut key, value)| {
+            let table = Table(u32::from_be_bytes([key[0], key[1], key[2], key[3]]));
+            key.drain(..4);
+            match value {
+                Some(value) => Change::Put { table, key, value },
+                None => Change::Delete { table, key },
+            }
+        });
+        changes.chain(writes.raw).collect()
+    }
+}
+
+fn raw_bytes(change: &Change) -> usize {
+    match change {
+        Change::Write { data, .. } => data.len(),
+        Change::Put { .. }
+        | Change::Delete { .. }
+        | Change::Attach { .. }
+        | Change::Cut { .. }
+        | Change::Free { .. } => 0,
+    }
+}
