@@ -1,0 +1,121 @@
+//! Why something failed: what was tried, the cause, and what can be done about it.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use store::transaction::Failure;
+
+/// Why something failed.
+#[derive(Debug)]
+pub enum Error {
+    /// The volume's file.
+    File {
+        /// What was tried.
+        doing: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why it failed.
+        cause: io::Error,
+    },
+    /// The volume cannot be opened or made.
+    Volume {
+        /// In which file.
+        path: PathBuf,
+        /// Why.
+        cause: store::Error,
+    },
+    /// The request was refused or failed.
+    Refused(Failure),
+    /// The volume is closed, or its thread has ended.
+    Closed,
+}
+
+impl Error {
+    /// Whether a transaction was chosen to go, so that others can: it can be tried again.
+    pub fn is_deadlock(&self) -> bool {
+        matches!(self, Error::Refused(Failure::Store(store::Error::WouldDeadlock)))
+    }
+
+    /// What can be done about it.
+    pub fn next_step(&self) -> &'static str {
+        match self {
+            Error::File { cause, .. } if cause.kind() == io::ErrorKind::WouldBlock => {
+                "somebody has the volume open; close it there"
+            }
+            Error::File { cause, .. } if cause.kind() == io::ErrorKind::NotFound => {
+                "create a volume there, or give another path"
+            }
+            Error::File { cause, .. } if cause.kind() == io::ErrorKind::AlreadyExists => {
+                "open it, or give another path"
+            }
+            Error::File { .. } => "look at the path, its permissions, and the disk",
+            Error::Volume { cause, .. } | Error::Refused(Failure::Store(cause)) => step(*cause),
+            Error::Refused(Failure::Over) => "begin another transaction",
+            Error::Refused(Failure::Busy) => "try again later",
+            Error::Refused(Failure::OtherKind) => "use another name",
+            Error::Refused(Failure::Invalid) => "change the request",
+            Error::Closed => "open the volume again",
+        }
+    }
+
+    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_path_buf();
+        move |cause| Error::File { doing, path, cause }
+    }
+
+    pub(crate) fn volume(path: &Path) -> impl FnOnce(store::Error) -> Error {
+        let path = path.to_path_buf();
+        move |cause| Error::Volume { path, cause }
+    }
+}
+
+fn step(cause: store::Error) -> &'static str {
+    match cause {
+        store::Error::NoSpace => "delete something, drop a snapshot, or use a larger volume",
+        store::Error::TooLarge => "divide it into several",
+        store::Error::Damaged => "restore it from elsewhere; what else is there can be read",
+        store::Error::DiskFailed => "look at the disk, then open the volume again",
+        store::Error::ReadOnly => "open it for writing, in a transaction that may write",
+        store::Error::NotFound => "look at the list of names",
+        store::Error::Exists => "use another name, or drop the old snapshot",
+        store::Error::WouldDeadlock => "roll back and try again",
+        store::Error::NotAVolume => "give another path, or create a volume there",
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::File { doing, path, cause } => {
+                write!(f, "cannot {doing} {}: {cause}", path.display())?;
+            }
+            Error::Volume { path, cause } => write!(f, "{}: {cause}", path.display())?,
+            Error::Refused(failure) => write!(f, "{failure}")?,
+            Error::Closed => f.write_str("the volume is closed")?,
+        }
+        write!(f, " ({})", self.next_step())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::File { cause, .. } => Some(cause),
+            Error::Volume { cause, .. } => Some(cause),
+            Error::Refused(failure) => Some(failure),
+            Error::Closed => None,
+        }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        Error::Refused(failure)
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(error: store::Error) -> Error {
+        Error::Refused(Failure::Store(error))
+    }
+}

@@ -1,0 +1,74 @@
+//! Volumes for programs: a crash-safe transactional store in a file, as a library.
+//!
+//! There are three ways to use a store, and they are the composition alternatives of the BUDS
+//! paper (§3):
+//!
+//! | who you are | use | costs |
+//! |---|---|---|
+//! | an automaton in the same thread | [`store::transaction::Engine`] | nothing |
+//! | a state machine in another thread | [`Service`], [`Client`] | a queue |
+//! | straight-line code, many threads | [`Volume`] | a queue and a sleep |
+//! | straight-line code, one thread | [`Local`] | nothing |
+//!
+//! A service takes requests from a bounded queue and puts completions into the port of each
+//! client; a volume asks, and sleeps until it is answered; a local volume owns its store, and has
+//! neither thread nor queue.
+//!
+//! *In the same thread* one routes what comes out to where it belongs, in one `match`. Who needs
+//! neither locks nor transactions uses [`store::Store`] itself, as the file tree does.
+//!
+//! ```text
+//! engine.request(now, ticket, request, &mut out);
+//! engine.tick(now, &mut out);                       // at the end of a turn
+//! for output in out.drain(..) {
+//!     match output {
+//!         Output::Io(io) => reactor.submit(operation(io)),      // its end: engine.done(...)
+//!         Output::Reply(ticket, reply) => ...                   // exactly one for each request
+//!         Output::Opened(result) => ...
+//!     }
+//! }
+//! ```
+//!
+//! *Blocking*, which is what most programs want:
+//!
+//! ```text
+//! let volume = Volume::create(Path::new("bank.volume"), 64 << 20)?;
+//! let accounts = volume.tree("accounts")?;
+//! accounts.put(&volume, b"alice", b"100")?;               // by itself, durable
+//!
+//! let transfer = volume.begin()?;                         // or several things at once
+//! accounts.put(&transfer, b"alice", b"70")?;
+//! accounts.put(&transfer, b"bob", b"30")?;
+//! transfer.commit(Durability::Durable)?;
+//! ```
+//!
+//! Whatever takes `on: &impl Ask` works by itself on a [`Volume`] or a [`Local`], inside a
+//! [`Transaction`], and on a [`Snapshot`]. A transaction that meets [`Error::is_deadlock`] is
+//! rolled back and tried again: [`Session::transact`] does that.
+//!
+//! `examples/bank.rs` is a program that uses most of it.
+
+mod ask;
+mod clock;
+mod disk;
+mod error;
+mod local;
+mod port;
+mod queue;
+mod service;
+mod session;
+mod tables;
+mod volume;
+mod workers;
+
+pub use ask::{Ask, Entries};
+pub use disk::FileDisk;
+pub use error::Error;
+pub use local::Local;
+pub use port::Completion;
+pub use service::{Client, Service};
+pub use session::{Session, Snapshot, Transaction};
+pub use store::transaction::{Call, Entry, Failure, Reply, Request, Scan};
+pub use store::{Durability, Ticket};
+pub use tables::{Hash, Raw, Records, Tree};
+pub use volume::{Options, Volume};

@@ -1,0 +1,110 @@
+//! The way into a service: requests of all clients, and what the disk has done.
+
+use crate::Error;
+use crate::port::{Port, lock};
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+use store::transaction::Request;
+use store::{IoDone, IoId, Ticket};
+
+/// Most requests that wait to be looked at; then clients wait to ask.
+pub(crate) const QUEUE_MAX: usize = 1024;
+
+/// A request, and where its answer goes.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) request: Request,
+    pub(crate) ticket: Ticket,
+    /// `None`: nobody wants to know.
+    pub(crate) port: Option<Arc<Port>>,
+}
+
+/// What has arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Arrived {
+    pub(crate) messages: VecDeque<Message>,
+    pub(crate) done: Vec<(IoId, IoDone)>,
+    ended: bool,
+    /// Whether the service sleeps.
+    asleep: bool,
+}
+
+impl Arrived {
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.done.is_empty()
+    }
+}
+
+/// The queue of one service.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    arrived: Mutex<Arrived>,
+    wake: Condvar,
+    room: Condvar,
+}
+
+impl Queue {
+    /// Adds a request; sleeps while the queue is full.
+    pub(crate) fn push(&self, message: Message) -> Result<(), Error> {
+        let mut arrived = lock(&self.arrived);
+        while arrived.messages.len() >= QUEUE_MAX && !arrived.ended {
+            arrived = self.room.wait(arrived).unwrap_or_else(PoisonError::into_inner);
+        }
+        if arrived.ended {
+            return Err(Error::Closed);
+        }
+        arrived.messages.push_back(message);
+        if arrived.asleep {
+            self.wake.notify_one();
+        }
+        Ok(())
+    }
+
+    /// An operation on the disk was done.
+    pub(crate) fn push_done(&self, id: IoId, done: IoDone) {
+        let mut arrived = lock(&self.arrived);
+        arrived.done.push((id, done));
+        if arrived.asleep {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Everything that has arrived; sleeps until something has, but not for longer than this.
+    pub(crate) fn take(&self, most: Option<Duration>) -> Arrived {
+        let mut arrived = lock(&self.arrived);
+        if arrived.is_empty() && most != Some(Duration::ZERO) {
+            arrived.asleep = true;
+            arrived = match most {
+                Some(most) => {
+                    let woken = self.wake.wait_timeout_while(arrived, most, |a| a.is_empty());
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    let woken = self.wake.wait_while(arrived, |arrived| arrived.is_empty());
+                    woken.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+            arrived.asleep = false;
+        }
+        if arrived.messages.len() >= QUEUE_MAX {
+            self.room.notify_all();
+        }
+        let ended = arrived.ended;
+        mem::replace(&mut *arrived, Arrived { ended, ..Arrived::default() })
+    }
+
+    /// Whether somebody wants something.
+    pub(crate) fn has_arrived(&self) -> bool {
+        !lock(&self.arrived).is_empty()
+    }
+
+    /// Nothing is looked at any more; gives what is left.
+    pub(crate) fn end(&self) -> Arrived {
+        let mut arrived = lock(&self.arrived);
+        arrived.ended = true;
+        self.room.notify_all();
+        mem::replace(&mut *arrived, Arrived { ended: true, ..Arrived::default() })
+    }
+}

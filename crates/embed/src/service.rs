@@ -1,0 +1,245 @@
+//! The store behind a thread barrier: a bounded queue of requests, completions back.
+//!
+//! One thread owns the engine. It takes everything that has arrived as one turn, so the commits
+//! of all clients that came while the disk was busy share one write. Operations on the disk are
+//! done by other threads, unless there is but one client and nothing else to do: then it is done
+//! at once, which saves two changes of threads.
+
+use crate::clock::Clock;
+use crate::disk::FileDisk;
+use crate::port::{Completion, Port};
+use crate::queue::{Message, Queue};
+use crate::workers::Workers;
+use crate::{Error, Options};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use store::transaction::{Engine, Output, Request};
+use store::{Config, Io, Ticket, drive};
+
+/// A volume with a thread of its own.
+#[derive(Debug)]
+pub struct Service {
+    queue: Arc<Queue>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// One user of a service: what it asks for, and a port where the answers arrive.
+#[derive(Debug)]
+pub struct Client {
+    queue: Arc<Queue>,
+    port: Arc<Port>,
+}
+
+impl Service {
+    /// Opens a volume and serves it.
+    ///
+    /// # Errors
+    /// Those of the file, of opening, and of starting threads.
+    pub fn open(path: &Path, options: &Options) -> Result<Service, Error> {
+        let (disk, config) = FileDisk::open(path, !options.read_only, options.memory)?;
+        let config = Config { accept_loss: options.accept_loss, ..config };
+        Service::start(disk, config, path)
+    }
+
+    pub(crate) fn start(disk: FileDisk, config: Config, path: &Path) -> Result<Service, Error> {
+        let queue = Arc::new(Queue::default());
+        let (opened, wait) = mpsc::channel();
+        let builder = thread::Builder::new().name("volume".to_string());
+        let own = queue.clone();
+        let doing = "start a thread for";
+        let workers = Workers::start(&disk, &queue).map_err(Error::file(doing, path))?;
+        let run = move || match Turns::open(disk, config, own, workers) {
+            Ok(mut turns) => {
+                // Whoever opens waits for this.
+                let _ = opened.send(Ok(()));
+                turns.run();
+            }
+            Err(error) => drop(opened.send(Err(error))),
+        };
+        let thread = Some(builder.spawn(run).map_err(Error::file(doing, path))?);
+        let service = Service { queue, thread };
+        wait.recv().unwrap_or(Err(store::Error::DiskFailed)).map_err(Error::volume(path))?;
+        Ok(service)
+    }
+
+    /// A new client with a port of its own.
+    pub fn client(&self) -> Client {
+        Client { queue: self.queue.clone(), port: Arc::default() }
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+}
+
+impl Drop for Service {
+    /// Closes the volume, so that everything committed is durable.
+    fn drop(&mut self) {
+        let close = Message { request: Request::Close, ticket: Ticket(0), port: None };
+        // Then it is closed already.
+        let _ = self.queue.push(close);
+        if let Some(thread) = self.thread.take() {
+            // If it has panicked, it has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Client {
+    /// Asks for something; its completion will carry this ticket. Sleeps while the queue is full.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn submit(&self, ticket: Ticket, request: Request) -> Result<(), Error> {
+        self.queue.push(Message { request, ticket, port: Some(self.port.clone()) })
+    }
+
+    /// The next completion; sleeps until there is one. To be called only while something is
+    /// outstanding.
+    pub fn wait(&self) -> Completion {
+        self.port.wait()
+    }
+
+    /// The next completion, if there is one.
+    pub fn try_next(&self) -> Option<Completion> {
+        self.port.try_next()
+    }
+}
+
+/// The thread's own.
+struct Turns {
+    engine: Engine,
+    disk: FileDisk,
+    queue: Arc<Queue>,
+    workers: Workers,
+    clock: Clock,
+    said: Vec<Output>,
+    to_do: VecDeque<Io>,
+    /// Operations that the workers have.
+    under_way: usize,
+    /// Who waits for what.
+    waiting: BTreeMap<Ticket, (Option<Arc<Port>>, Ticket)>,
+    next: u64,
+    /// The ticket of the request to close.
+    closing: Option<Ticket>,
+    closed: bool,
+}
+
+impl Turns {
+    /// Opens the volume, in straight line: there are no clients yet.
+    fn open(
+        mut disk: FileDisk,
+        config: Config,
+        queue: Arc<Queue>,
+        workers: Workers,
+    ) -> Result<Turns, store::Error> {
+        use drive::Disk;
+        let head = disk.head().map_err(|_| store::Error::DiskFailed)?;
+        let (clock, mut said) = (Clock::start(), Vec::new());
+        let engine = Engine::open(&head, config, clock.now(), &mut said)?;
+        let mut turns = Turns {
+            engine,
+            disk,
+            queue,
+            workers,
+            clock,
+            said,
+            to_do: VecDeque::new(),
+            under_way: 0,
+            waiting: BTreeMap::new(),
+            next: 0,
+            closing: None,
+            closed: false,
+        };
+        loop {
+            if let Some(result) = turns.route() {
+                return result.map(|()| turns);
+            }
+            let io = turns.to_do.pop_front().expect("recovery comes to its end");
+            turns.perform(&io);
+        }
+    }
+
+    fn run(&mut self) {
+        while !self.closed {
+            let now = self.clock.now();
+            let most = self.engine.deadline().map(|deadline| deadline.since(now));
+            let arrived = self.queue.take(most);
+            let alone = arrived.messages.len() <= 1;
+            let now = self.clock.now();
+            for (id, done) in arrived.done {
+                self.under_way -= 1;
+                self.engine.done(now, id, done, &mut self.said);
+            }
+            for message in arrived.messages {
+                self.ask(message);
+            }
+            self.end_turn();
+            while alone && self.under_way == 0 && self.to_do.len() == 1 && !self.queue.has_arrived()
+            {
+                let io = self.to_do.pop_front().expect("there is one");
+                self.perform(&io);
+                drop(io);
+                self.end_turn();
+            }
+            self.under_way += self.to_do.len();
+            self.to_do.drain(..).for_each(|io| self.workers.submit(io));
+        }
+    }
+
+    fn ask(&mut self, message: Message) {
+        let Message { request, ticket, port } = message;
+        let own = Ticket(self.next);
+        self.next += 1;
+        if matches!(request, Request::Close) {
+            self.closing.get_or_insert(own);
+        }
+        self.waiting.insert(own, (port, ticket));
+        self.engine.request(self.clock.now(), own, request, &mut self.said);
+    }
+
+    fn end_turn(&mut self) {
+        self.engine.tick(self.clock.now(), &mut self.said);
+        self.route();
+    }
+
+    /// Sends what the engine said to where it belongs; whether the volume was opened.
+    fn route(&mut self) -> Option<Result<(), store::Error>> {
+        let mut opened = None;
+        for said in self.said.drain(..) {
+            match said {
+                Output::Io(io) => self.to_do.push_back(io),
+                Output::Opened(result) => opened = Some(result),
+                Output::Reply(own, result) => {
+                    self.closed |= self.closing == Some(own);
+                    let (port, ticket) = self.waiting.remove(&own).expect("answered once");
+                    if let Some(port) = port {
+                        port.push((ticket, result.map_err(Error::from)));
+                    }
+                }
+            }
+        }
+        opened
+    }
+
+    fn perform(&mut self, io: &Io) {
+        let (id, done) = drive::perform(&mut self.disk, io);
+        self.engine.done(self.clock.now(), id, done, &mut self.said);
+    }
+}
+
+impl Drop for Turns {
+    /// However the thread ends, everybody is answered.
+    fn drop(&mut self) {
+        let left = self.queue.end().messages;
+        let left = left.into_iter().map(|message| (message.port, message.ticket));
+        let waiting = std::mem::take(&mut self.waiting).into_values();
+        for (port, ticket) in waiting.chain(left) {
+            if let Some(port) = port {
+                port.push((ticket, Err(Error::Closed)));
+            }
+        }
+    }
+}

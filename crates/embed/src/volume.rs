@@ -1,0 +1,106 @@
+//! A volume for straight-line code on many threads: asks, and sleeps until it is answered.
+
+use crate::disk::FileDisk;
+use crate::port::Port;
+use crate::queue::{Message, Queue};
+use crate::{Ask, Error, Service, Session};
+use std::path::Path;
+use std::sync::Arc;
+use store::transaction::{Call, On, Reply, Request};
+use store::{Durability, Ticket, View};
+
+/// How a volume is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Memory for its blocks, bytes.
+    pub memory: usize,
+    /// Change nothing.
+    pub read_only: bool,
+    /// Open it although the disk has lost acknowledged transactions.
+    pub accept_loss: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { memory: 256 << 20, read_only: false, accept_loss: false }
+    }
+}
+
+/// An open volume. Clones are the same one; it is closed when the last is gone.
+///
+/// What is asked of it directly happens by itself, and is durable when it is answered; unless it
+/// is a [`Volume::soon`].
+#[derive(Clone, Debug)]
+pub struct Volume {
+    service: Arc<Service>,
+    durability: Durability,
+}
+
+thread_local! {
+    /// A thread that sleeps waits for one answer only.
+    static PORT: Arc<Port> = Arc::default();
+}
+
+impl Volume {
+    /// Makes a volume of so many bytes in a new file, and opens it.
+    ///
+    /// # Errors
+    /// Those of the file; `TooLarge` if the size makes no sense.
+    pub fn create(path: &Path, bytes: u64) -> Result<Volume, Error> {
+        drop(FileDisk::create(path, bytes)?);
+        Volume::open(path)
+    }
+
+    /// Opens the volume in a file or on a block device.
+    ///
+    /// # Errors
+    /// Those of the file; `NotAVolume`, `Damaged`, `DiskFailed`.
+    pub fn open(path: &Path) -> Result<Volume, Error> {
+        Volume::open_with(path, &Options::default())
+    }
+
+    /// The same, with other options.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_with(path: &Path, options: &Options) -> Result<Volume, Error> {
+        let service = Arc::new(Service::open(path, options)?);
+        Ok(Volume { service, durability: Durability::Durable })
+    }
+
+    /// The same volume, where what happens by itself is acknowledged at once and durable soon.
+    #[must_use]
+    pub fn soon(&self) -> Volume {
+        Volume { service: self.service.clone(), durability: Durability::Soon }
+    }
+
+    /// The service behind it, for clients with a port of their own.
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
+    fn queue(&self) -> &Arc<Queue> {
+        self.service.queue()
+    }
+}
+
+impl Session for Volume {
+    fn ask(&self, request: Request) -> Result<Reply, Error> {
+        PORT.with(|port| {
+            let ticket = Ticket(0);
+            self.queue().push(Message { request, ticket, port: Some(port.clone()) })?;
+            port.wait().1
+        })
+    }
+
+    fn tell(&self, request: Request) {
+        // If the volume is closed there is nobody to tell.
+        let _ = self.queue().push(Message { request, ticket: Ticket(0), port: None });
+    }
+}
+
+impl Ask for Volume {
+    fn call(&self, call: Call) -> Result<Reply, Error> {
+        self.ask(Request::Call(On::Once(View::Present, self.durability), call))
+    }
+}

@@ -1,0 +1,77 @@
+//! Threads that do operations on the disk, so that the service goes on meanwhile.
+#![allow(clippy::disallowed_methods, reason = "a driver has threads of its own")]
+
+use crate::disk::FileDisk;
+use crate::port::lock;
+use crate::queue::Queue;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use store::Io;
+use store::drive;
+
+/// How many operations are done at a time.
+const WORKERS: usize = 4;
+
+/// What is to be done.
+#[derive(Debug, Default)]
+struct ToDo {
+    operations: VecDeque<Io>,
+    over: bool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    to_do: Mutex<ToDo>,
+    wake: Condvar,
+}
+
+/// The threads. They end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts threads that tell the queue what they have done.
+    pub(crate) fn start(disk: &FileDisk, queue: &Arc<Queue>) -> io::Result<Workers> {
+        let mut workers = Workers { shared: Arc::default(), threads: Vec::new() };
+        for _ in 0..WORKERS {
+            let (disk, queue, shared) = (disk.clone(), queue.clone(), workers.shared.clone());
+            let builder = thread::Builder::new().name("volume disk".to_string());
+            workers.threads.push(builder.spawn(move || work(disk, &queue, &shared))?);
+        }
+        Ok(workers)
+    }
+
+    pub(crate) fn submit(&self, io: Io) {
+        lock(&self.shared.to_do).operations.push_back(io);
+        self.shared.wake.notify_one();
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        lock(&self.shared.to_do).over = true;
+        self.shared.wake.notify_all();
+        for thread in self.threads.drain(..) {
+            // One that has panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(mut disk: FileDisk, queue: &Queue, shared: &Shared) {
+    loop {
+        let waiting = |to_do: &mut ToDo| to_do.operations.is_empty() && !to_do.over;
+        let to_do = shared.wake.wait_while(lock(&shared.to_do), waiting);
+        let Some(io) = to_do.unwrap_or_else(PoisonError::into_inner).operations.pop_front() else {
+            return;
+        };
+        let (id, done) = drive::perform(&mut disk, &io);
+        drop(io);
+        queue.push_done(id, done);
+    }
+}
