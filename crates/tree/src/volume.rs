@@ -20,6 +20,14 @@
 //!
 //! Permissions are checked here, as POSIX and Linux have them ([`permission`]). A node keeps the
 //! name by which it was reached last; a file that is held without a name lives until it is let go.
+//! Where POSIX leaves a choice:
+//!
+//! - Every change of a file has a date of its own, a nanosecond after the last one if the clock
+//!   says no better. Reading is dated as Linux's `relatime` does it.
+//! - A file may have 2³¹ names, a directory as many directories in it.
+//! - The limits on files and bytes count inodes and blocks of contents; names and attributes have
+//!   no limit of their own but the volume's size, and 256 attributes for each file.
+//! - What the server makes for itself belongs to the owner of the directory it is made in.
 
 mod attrs;
 mod data;
@@ -179,10 +187,9 @@ impl Volume {
         NodeId::new(self.index, hold::SNAPSHOTS_SLOT)
     }
 
-    /// The number of the device that the present tree is, once it is known: after the first
-    /// request.
-    pub fn device(&self) -> Option<u64> {
-        self.settings.map(|settings| names::device(settings.seed, None))
+    /// The number of the device that the present tree is; each snapshot has another one.
+    pub fn device(&self) -> u64 {
+        sight::device(&self.store, View::Present)
     }
 
     /// The store.

@@ -221,10 +221,10 @@ impl Scene<'_> {
             (Some((cookie, _)), _) => cookie,
             (None, _) => {
                 let inode = draft.inode(ino)?;
-                inode.attrs += 1;
-                if inode.attrs > ATTRS_MAX {
+                if inode.attrs >= ATTRS_MAX {
                     return Err(Error::NoSpace.into());
                 }
+                inode.attrs += 1;
                 draft.sight.vacant(ATTRS, ino, name)?
             }
         };

@@ -99,7 +99,7 @@ impl<'a> Draft<'a> {
         }
         let ino = counters.next;
         counters.next += 1;
-        counters.inodes += 1;
+        counters.inodes = counters.inodes.saturating_add(1);
         self.inodes.push((ino, inode));
         Ok(ino)
     }
@@ -119,7 +119,8 @@ impl<'a> Draft<'a> {
             return Err(Error::NoSpace.into());
         }
         counters.blocks = used;
-        self.inode(ino)?.blocks += blocks;
+        let inode = self.inode(ino)?;
+        inode.blocks = inode.blocks.saturating_add(blocks);
         Ok(())
     }
 
@@ -146,7 +147,7 @@ impl<'a> Draft<'a> {
         self.put_entry(dir, cookie, name, ino, kind);
         let now = self.now;
         let inode = self.inode(dir)?;
-        inode.entries += 1;
+        inode.entries = inode.entries.saturating_add(1);
         inode.touch_contents(now);
         Ok(())
     }

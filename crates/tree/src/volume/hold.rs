@@ -1,7 +1,7 @@
 //! What clients hold: nodes and open files, and what that keeps alive.
 
 use super::record::{DATA, ROOT};
-use super::{Volume, names, sight};
+use super::{Volume, sight};
 use crate::locks::FileKey;
 use crate::request::{Ask, Id, NodeId, OpenId};
 use base::{Access, Kind, Name};
@@ -223,10 +223,9 @@ impl Volume {
 
     /// Which file an open file is on, for locks.
     pub(super) fn file_key(&self, open: OpenId) -> FileKey {
-        let seed = self.settings.map_or(0, |settings| settings.seed);
         match self.open(open).what.spot {
-            Spot::File(view, ino) => (sight::device(seed, view), ino),
-            Spot::Snapshots => (names::device(seed, None), u64::MAX),
+            Spot::File(view, ino) => (sight::device(&self.store, view), ino),
+            Spot::Snapshots => (self.device(), u64::MAX),
         }
     }
 

@@ -18,10 +18,10 @@ pub(super) fn first_cookie(seed: u64, name: &[u8]) -> u64 {
 }
 
 /// The number of the device that a volume is, or a snapshot of it.
-pub(super) fn device(seed: u64, snapshot: Option<u64>) -> u64 {
+pub(super) fn device(volume: u64, snapshot: Option<u64>) -> u64 {
     match snapshot {
-        None => xxh3_64_with_seed(b"device", seed),
-        Some(id) => xxh3_64_with_seed(&id.to_le_bytes(), seed),
+        None => xxh3_64_with_seed(b"device", volume),
+        Some(id) => xxh3_64_with_seed(&id.to_le_bytes(), volume),
     }
 }
 

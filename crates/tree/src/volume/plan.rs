@@ -102,7 +102,9 @@ impl<'a> Scene<'a> {
     pub(super) fn plan(&self, ask: &Ask, progress: &Progress) -> Planned {
         match ask {
             Ask::Walk { from, names } => self.walk(*from, names),
-            Ask::Fetch { path, read_max, headroom } => self.fetch(path, *read_max, *headroom),
+            Ask::Fetch { root, path, read_max, headroom } => {
+                self.fetch(*root, path, *read_max, *headroom)
+            }
             Ask::Stat { node } => self.stat(*node),
             Ask::Open { node, access } => self.open(*node, *access),
             Ask::Read { open, offset, count, headroom } => {

@@ -217,7 +217,7 @@ pub(super) fn look(sight: &Sight<'_>, from: u64) -> Result<(Vec<u64>, Option<u64
         if found.len() < LOOK_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     let more = found.len() >= LOOK_MAX;
-    let next = found.last().filter(|_| more).map(|last| last + 1);
+    let next = found.last().filter(|_| more).and_then(|last| last.checked_add(1));
     Ok((found, next))
 }
 

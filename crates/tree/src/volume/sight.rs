@@ -67,7 +67,7 @@ impl<'a> Sight<'a> {
     /// `NotFound` if the snapshot is gone.
     pub(super) fn new(store: &'a Store, settings: Settings, view: View) -> Result<Sight<'a>, Stop> {
         let reader = store.reader(view).map_err(|_gone| Error::NotFound)?;
-        let device = device(settings.seed, view);
+        let device = device(store, view);
         Ok(Sight { reader, settings, device, block: store.layout().block as u64 })
     }
 
@@ -207,9 +207,10 @@ impl<'a> Sight<'a> {
 }
 
 /// The number of the device that a view is.
-pub(super) fn device(seed: u64, view: View) -> u64 {
+pub(super) fn device(store: &Store, view: View) -> u64 {
+    let volume = store.superblock().volume;
     match view {
-        View::Present => names::device(seed, None),
-        View::Snapshot(SnapshotId(id)) => names::device(seed, Some(id)),
+        View::Present => names::device(volume, None),
+        View::Snapshot(SnapshotId(id)) => names::device(volume, Some(id)),
     }
 }

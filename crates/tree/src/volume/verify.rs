@@ -117,7 +117,7 @@ impl Verifier {
         let end = offset.saturating_add(blocks.saturating_mul(self.block));
         match self.inodes.get_mut(&object) {
             Some(seen) => {
-                seen.has.blocks += blocks;
+                seen.has.blocks = seen.has.blocks.saturating_add(blocks);
                 seen.end = seen.end.max(end);
             }
             None => self.find(object, "contents without an inode".to_string()),

@@ -5,7 +5,7 @@ use super::draft::Draft;
 use super::permission::{READ, SEARCH, WRITE};
 use super::plan::{Answer, Effects, Plan, Planned, Scene, answer};
 use super::record::{Inode, ROOT};
-use super::sight::Stop;
+use super::sight::{Sight, Stop};
 use super::{Opening, Place, Spot};
 use crate::request::{NodeId, Reply};
 use base::{Access, Buf, Error, Kind, Name, Stat};
@@ -46,7 +46,7 @@ impl<'a> Scene<'a> {
 
     fn here(&self, spot: Spot) -> Result<Here, Stop> {
         let (stat, inode) = match spot {
-            Spot::Snapshots => (self.snapshots_stat()?, None),
+            Spot::Snapshots => (self.snapshots_stat(), None),
             Spot::File(view, ino) => {
                 let sight = self.sight(view)?;
                 let inode = sight.inode(ino)?;
@@ -104,7 +104,7 @@ impl<'a> Scene<'a> {
                 return Err(Error::IsDirectory.into());
             }
             let opening = Opening { spot: Spot::Snapshots, kind: Kind::Directory, access };
-            let opened = Answer::Opened(opening, self.snapshots_stat()?);
+            let opened = Answer::Opened(opening, self.snapshots_stat());
             return Ok(Plan::Answer(opened, Vec::new()));
         };
         let sight = self.sight(view)?;
@@ -131,10 +131,32 @@ impl<'a> Scene<'a> {
         Ok((draft.sight.stat(ino, &inode), draft, effects))
     }
 
-    /// Finds a file by its path from the root, and reads the beginning of it. Links are followed;
-    /// what a link says begins at the root if it begins with `/`, and nothing leads above that.
-    pub(super) fn fetch(&self, path: &[Name], read_max: u32, headroom: u32) -> Planned {
-        let (ino, inode) = self.resolve(path)?;
+    /// Finds a file by its path from a directory, and reads the beginning of it. Links are
+    /// followed; what a link says begins at the view's root if it begins with `/`, and nothing
+    /// leads above that.
+    pub(super) fn fetch(
+        &self,
+        from: Option<NodeId>,
+        path: &[Name],
+        read_max: u32,
+        headroom: u32,
+    ) -> Planned {
+        let from = from.unwrap_or(self.volume.root());
+        let (view, start, path) = match (self.volume.spot(from), path) {
+            (Spot::File(view, ino), path) => (view, ino, path),
+            (Spot::Snapshots, [first, rest @ ..]) => {
+                let id = self.snapshot(first).ok_or(Error::NotFound)?;
+                (View::Snapshot(id), ROOT, rest)
+            }
+            (Spot::Snapshots, []) => {
+                let (kind, access) = (Kind::Directory, Access::READ);
+                let opening = Opening { spot: Spot::Snapshots, kind, access };
+                let fetched = Answer::Fetched(self.snapshots_stat(), Buf::default(), Some(opening));
+                return Ok(Plan::Answer(fetched, Vec::new()));
+            }
+        };
+        let sight = self.sight(view)?;
+        let (ino, inode) = self.resolve(&sight, start, path)?;
         match inode.kind {
             Kind::File | Kind::Directory => {}
             Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
@@ -142,10 +164,9 @@ impl<'a> Scene<'a> {
             }
         }
         self.who.may(&inode, READ)?;
-        let sight = self.sight(View::Present)?;
         let stat = sight.stat(ino, &inode);
-        let spot = Spot::File(View::Present, ino);
-        let opening = Opening { spot, kind: inode.kind, access: Access::READ };
+        let access = Access::READ;
+        let opening = Opening { spot: Spot::File(view, ino), kind: inode.kind, access };
         if inode.is_directory() {
             let fetched = Answer::Fetched(stat, Buf::default(), Some(opening));
             return Ok(Plan::Answer(fetched, Vec::new()));
@@ -154,13 +175,12 @@ impl<'a> Scene<'a> {
         let bounds = Bounds { offset: 0, count, headroom: headroom as usize };
         let data = data::copied(&sight, ino, bounds)?;
         let more = inode.size > data.len() as u64;
-        let touched = self.note_access(View::Present, ino, &inode);
+        let touched = self.note_access(view, ino, &inode);
         Ok(Plan::Answer(Answer::Fetched(stat, data, more.then_some(opening)), touched))
     }
 
-    fn resolve(&self, path: &[Name]) -> Result<(u64, Inode), Stop> {
-        let sight = self.sight(View::Present)?;
-        let (mut ino, mut inode) = (ROOT, sight.inode(ROOT)?);
+    fn resolve(&self, sight: &Sight<'_>, start: u64, path: &[Name]) -> Result<(u64, Inode), Stop> {
+        let (mut ino, mut inode) = (start, sight.inode(start)?);
         let (mut links, mut passed) = (0, 0);
         // What is still to be walked, the next name last.
         let mut rest: Vec<Name> = path.iter().rev().cloned().collect();
@@ -185,7 +205,7 @@ impl<'a> Scene<'a> {
             if links > LINKS_FOLLOWED_MAX || passed + rest.len() > NAMES_MAX {
                 return Err(Error::Loop.into());
             }
-            let target = data::target(&sight, next, &found)?;
+            let target = data::target(sight, next, &found)?;
             if target.starts_with(b"/") {
                 (ino, inode) = (ROOT, sight.inode(ROOT)?);
             }

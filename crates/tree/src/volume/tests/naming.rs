@@ -212,7 +212,7 @@ fn fetch_follows_links_within_the_tree() {
     lab.symlink("/circle", "circle").unwrap();
     lab.symlink("/gone", "nowhere").unwrap();
     let fetch = |lab: &mut Lab, path: &str, read_max| {
-        lab.ask(Ask::Fetch { path: names(path), read_max, headroom: 5 })
+        lab.ask(Ask::Fetch { root: None, path: names(path), read_max, headroom: 5 })
     };
     for path in ["d/f", "abs", "d/up", "dir/up", "dir/f"] {
         let Ok(Reply::Fetched(stat, data, None)) = fetch(&mut lab, path, 100) else {

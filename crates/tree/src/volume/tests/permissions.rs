@@ -31,7 +31,7 @@ fn every_directory_on_the_way_must_let_the_caller_through() {
     let ask = Ask::Walk { from: node, names: names("..") };
     assert!(matches!(lab.ask(ask), Err(Error::Denied)));
     lab.release(node);
-    let ask = Ask::Fetch { path: names("home/a/b/f"), read_max: 1, headroom: 0 };
+    let ask = Ask::Fetch { root: None, path: names("home/a/b/f"), read_max: 1, headroom: 0 };
     assert!(matches!(lab.ask(ask), Err(Error::Denied)));
     lab.verify();
 }

@@ -104,3 +104,32 @@ fn a_snapshot_is_dropped_when_nobody_is_in_it() {
     assert_eq!(read_old(&mut lab, "s/f"), Err(Error::NotFound));
     lab.verify();
 }
+
+#[test]
+fn snapshots_are_fetched_by_paths() {
+    let mut lab = Lab::new();
+    lab.make_dir("/d", 0o755).unwrap();
+    lab.create("/d/f", 0o644).unwrap();
+    lab.write("/d/f", 0, b"old").unwrap();
+    lab.symlink("/l", "/d/f").unwrap();
+    make(&mut lab, "s").unwrap();
+    lab.write("/d/f", 0, b"new").unwrap();
+    let root = Some(lab.volume.snapshots_root());
+    let fetch = |lab: &mut Lab, path: &str| {
+        lab.ask(Ask::Fetch { root, path: names(path), read_max: 10, headroom: 0 })
+    };
+    for path in ["s/d/f", "s/l"] {
+        let Ok(Reply::Fetched(_, data, None)) = fetch(&mut lab, path) else { panic!("{path}") };
+        assert_eq!(&*data, b"old");
+    }
+    for path in ["", "s", "s/d"] {
+        let Ok(Reply::Fetched(stat, _, Some(open))) = fetch(&mut lab, path) else {
+            panic!("{path}")
+        };
+        assert_eq!(stat.kind, Kind::Directory);
+        assert!(!lab.list_open(open, 0, 100).is_empty());
+        lab.close(open);
+    }
+    assert!(matches!(fetch(&mut lab, "x/d"), Err(Error::NotFound)));
+    lab.verify();
+}
