@@ -37,7 +37,10 @@ fn large_writes_beyond_the_limit_leave_nothing_behind() {
     assert_eq!(lab.write_open(open, 0, &vec![1; 500_000]), Err(Error::NoSpace));
     assert_eq!(lab.write_open(open, 0, &vec![1; 400_000]), Ok(400_000));
     lab.close(open);
-    assert_eq!(free - lab.volume.store.space().blocks_free, 98);
+    // The rest of what is taken is pages of the store's own.
+    let taken = free - lab.volume.store.space().blocks_free;
+    assert!((98..105).contains(&taken), "{taken}");
+    assert_eq!(lab.blocks(), 98);
     lab.verify();
 }
 
