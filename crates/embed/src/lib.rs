@@ -67,7 +67,7 @@ pub use error::Error;
 pub use local::Local;
 pub use port::Completion;
 pub use service::{Client, Service};
-pub use session::{Session, Snapshot, Transaction};
+pub use session::{Session, Snapshot, TRIES_MAX, Transaction};
 pub use store::transaction::{Call, Entry, Failure, Reply, Request, Scan};
 pub use store::{Durability, Ticket};
 pub use tables::{Hash, Raw, Records, Tree};

@@ -6,7 +6,7 @@
 use crate::clock::Clock;
 use crate::disk::FileDisk;
 use crate::{Ask, Error, Options, Session, Tree};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
@@ -26,9 +26,9 @@ pub struct Local {
 }
 
 struct Inner {
-    driver: RefCell<Driver<FileDisk>>,
+    /// `None`: it is closed.
+    driver: RefCell<Option<Driver<FileDisk>>>,
     clock: Clock,
-    closed: Cell<bool>,
 }
 
 impl fmt::Debug for Local {
@@ -56,7 +56,7 @@ impl Local {
         let config = Config { accept_loss: options.accept_loss, ..config };
         let clock = Clock::start();
         let driver = Driver::open(disk, config, clock.now()).map_err(Error::volume(path))?;
-        let inner = Inner { driver: RefCell::new(driver), clock, closed: Cell::new(false) };
+        let inner = Inner { driver: RefCell::new(Some(driver)), clock };
         Ok(Local { inner: Rc::new(inner), durability: Durability::Durable })
     }
 
@@ -66,7 +66,8 @@ impl Local {
         Local { inner: self.inner.clone(), durability: Durability::Soon }
     }
 
-    /// Shows the value of a key where it is, without a copy if it stands in a page.
+    /// Shows the value of a key where it is, without a copy if it stands in a page. While it is
+    /// shown, the volume must not be used for anything else.
     ///
     /// # Errors
     /// As [`Ask::call`].
@@ -78,10 +79,9 @@ impl Local {
     ) -> Result<T, Error> {
         {
             let driver = self.inner.driver.borrow();
+            let driver = driver.as_ref().ok_or(Error::Closed)?;
             let reader = driver.engine().store().reader(View::Present)?;
-            if !self.inner.closed.get()
-                && let Ok(value) = reader.get(tree.0.0, key)
-            {
+            if let Ok(value) = reader.get(tree.0.0, key) {
                 return Ok(show(value.map(|value| value.bytes()).as_deref()));
             }
         }
@@ -92,19 +92,21 @@ impl Local {
     /// Does what is due: to be called now and then by who writes with [`Local::soon`] and then is
     /// busy with something else for long.
     pub fn run(&self) {
-        self.inner.driver.borrow_mut().run(self.inner.clock.now());
+        if let Some(driver) = &mut *self.inner.driver.borrow_mut() {
+            driver.run(self.inner.clock.now());
+        }
     }
 }
 
 impl Session for Local {
     fn ask(&self, request: Request) -> Result<Reply, Error> {
-        if self.inner.closed.get() {
-            return Err(Error::Closed);
-        }
+        let mut driver = self.inner.driver.borrow_mut();
         let closes = matches!(request, Request::Close);
-        let answer = self.inner.driver.borrow_mut().ask(self.inner.clock.now(), request)?;
-        self.inner.closed.set(closes);
-        Ok(answer)
+        let answer = driver.as_mut().ok_or(Error::Closed)?.ask(self.inner.clock.now(), request);
+        if closes {
+            *driver = None;
+        }
+        answer.map_err(Error::from)
     }
 
     fn tell(&self, request: Request) {

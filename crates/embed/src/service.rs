@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use store::transaction::{Engine, Output, Request};
+use store::transaction::{Engine, Failure, Output, Reply, Request};
 use store::{Config, Io, Ticket, drive};
 
 /// A volume with a thread of its own.
@@ -51,7 +51,7 @@ impl Service {
         let doing = "start a thread for";
         let workers = Workers::start(&disk, &queue).map_err(Error::file(doing, path))?;
         let run = move || match Turns::open(disk, config, own, workers) {
-            Ok(mut turns) => {
+            Ok(turns) => {
                 // Whoever opens waits for this.
                 let _ = opened.send(Ok(()));
                 turns.run();
@@ -112,19 +112,43 @@ impl Client {
 struct Turns {
     engine: Engine,
     disk: FileDisk,
-    queue: Arc<Queue>,
+    answers: Answers,
     workers: Workers,
     clock: Clock,
     said: Vec<Output>,
     to_do: VecDeque<Io>,
     /// Operations that the workers have.
     under_way: usize,
-    /// Who waits for what.
-    waiting: BTreeMap<Ticket, (Option<Arc<Port>>, Ticket)>,
     next: u64,
-    /// The ticket of the request to close.
+    /// The ticket of the request to close, and how that ended.
     closing: Option<Ticket>,
-    closed: bool,
+    closed: Option<Result<Reply, Failure>>,
+}
+
+/// Who waits for what. However the thread ends, everybody is answered.
+struct Answers {
+    queue: Arc<Queue>,
+    waiting: BTreeMap<Ticket, (Option<Arc<Port>>, Ticket)>,
+}
+
+impl Answers {
+    fn give(&mut self, own: Ticket, result: Result<Reply, Error>) {
+        let (port, ticket) = self.waiting.remove(&own).expect("answered once");
+        if let Some(port) = port {
+            port.push((ticket, result));
+        }
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        for Message { ticket, port, .. } in self.queue.end().messages {
+            port.into_iter().for_each(|port| port.push((ticket, Err(Error::Closed))));
+        }
+        for (port, ticket) in std::mem::take(&mut self.waiting).into_values() {
+            port.into_iter().for_each(|port| port.push((ticket, Err(Error::Closed))));
+        }
+    }
 }
 
 impl Turns {
@@ -142,16 +166,15 @@ impl Turns {
         let mut turns = Turns {
             engine,
             disk,
-            queue,
+            answers: Answers { queue, waiting: BTreeMap::new() },
             workers,
             clock,
             said,
             to_do: VecDeque::new(),
             under_way: 0,
-            waiting: BTreeMap::new(),
             next: 0,
             closing: None,
-            closed: false,
+            closed: None,
         };
         loop {
             if let Some(result) = turns.route() {
@@ -162,11 +185,11 @@ impl Turns {
         }
     }
 
-    fn run(&mut self) {
-        while !self.closed {
+    fn run(mut self) {
+        while self.closed.is_none() {
             let now = self.clock.now();
             let most = self.engine.deadline().map(|deadline| deadline.since(now));
-            let arrived = self.queue.take(most);
+            let arrived = self.answers.queue.take(most);
             let alone = arrived.messages.len() <= 1;
             let now = self.clock.now();
             for (id, done) in arrived.done {
@@ -177,7 +200,10 @@ impl Turns {
                 self.ask(message);
             }
             self.end_turn();
-            while alone && self.under_way == 0 && self.to_do.len() == 1 && !self.queue.has_arrived()
+            while alone
+                && self.under_way == 0
+                && self.to_do.len() == 1
+                && !self.answers.queue.has_arrived()
             {
                 let io = self.to_do.pop_front().expect("there is one");
                 self.perform(&io);
@@ -186,6 +212,12 @@ impl Turns {
             }
             self.under_way += self.to_do.len();
             self.to_do.drain(..).for_each(|io| self.workers.submit(io));
+        }
+        // Whoever is told that the volume is closed may open it at once.
+        let Turns { disk, workers, mut answers, closing, closed, .. } = self;
+        drop((workers, disk));
+        if let (Some(own), Some(result)) = (closing, closed) {
+            answers.give(own, result.map_err(Error::from));
         }
     }
 
@@ -196,7 +228,7 @@ impl Turns {
         if matches!(request, Request::Close) {
             self.closing.get_or_insert(own);
         }
-        self.waiting.insert(own, (port, ticket));
+        self.answers.waiting.insert(own, (port, ticket));
         self.engine.request(self.clock.now(), own, request, &mut self.said);
     }
 
@@ -212,13 +244,10 @@ impl Turns {
             match said {
                 Output::Io(io) => self.to_do.push_back(io),
                 Output::Opened(result) => opened = Some(result),
-                Output::Reply(own, result) => {
-                    self.closed |= self.closing == Some(own);
-                    let (port, ticket) = self.waiting.remove(&own).expect("answered once");
-                    if let Some(port) = port {
-                        port.push((ticket, result.map_err(Error::from)));
-                    }
+                Output::Reply(own, result) if self.closing == Some(own) => {
+                    self.closed = Some(result);
                 }
+                Output::Reply(own, result) => self.answers.give(own, result.map_err(Error::from)),
             }
         }
         opened
@@ -227,19 +256,5 @@ impl Turns {
     fn perform(&mut self, io: &Io) {
         let (id, done) = drive::perform(&mut self.disk, io);
         self.engine.done(self.clock.now(), id, done, &mut self.said);
-    }
-}
-
-impl Drop for Turns {
-    /// However the thread ends, everybody is answered.
-    fn drop(&mut self) {
-        let left = self.queue.end().messages;
-        let left = left.into_iter().map(|message| (message.port, message.ticket));
-        let waiting = std::mem::take(&mut self.waiting).into_values();
-        for (port, ticket) in waiting.chain(left) {
-            if let Some(port) = port {
-                port.push((ticket, Err(Error::Closed)));
-            }
-        }
     }
 }

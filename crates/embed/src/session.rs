@@ -5,6 +5,9 @@ use base::Time;
 use store::transaction::{Call, On, Reply, Request, TransactionId};
 use store::{Durability, SnapshotId, Space, View};
 
+/// How often [`Session::transact`] tries.
+pub const TRIES_MAX: u32 = 1000;
+
 /// An open volume: a [`Volume`] or a [`crate::Local`].
 pub trait Session: Ask + Clone {
     /// Asks for something and waits for the answer.
@@ -33,7 +36,7 @@ pub trait Session: Ask + Clone {
     }
 
     /// Does something in a transaction and commits it durably; all over again when it was chosen
-    /// to go because of a deadlock.
+    /// to go because of a deadlock, at most [`TRIES_MAX`] times.
     ///
     /// # Errors
     /// As those of `work`, which is rolled back then, and of the commit.
@@ -41,6 +44,7 @@ pub trait Session: Ask + Clone {
         &self,
         work: impl Fn(&Transaction<Self>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        let mut tries = 1;
         loop {
             let transaction = self.begin()?;
             match work(&transaction) {
@@ -48,7 +52,10 @@ pub trait Session: Ask + Clone {
                     transaction.commit(Durability::Durable)?;
                     return Ok(result);
                 }
-                Err(error) if error.is_deadlock() => transaction.rollback()?,
+                Err(error) if error.is_deadlock() && tries < TRIES_MAX => {
+                    transaction.rollback()?;
+                    tries += 1;
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -221,4 +221,26 @@ fn errors_say_what_can_be_done() {
     volume.close().unwrap();
     assert!(text(tree.put(&volume, b"k", b"v").unwrap_err()).contains("open the volume again"));
     assert!(text(volume.begin().unwrap_err()).contains("open the volume again"));
+    // It is closed for everybody, and so it can be opened, by whoever likes.
+    assert_eq!(tree.get(&Volume::open(&scratch.0).unwrap(), b"k").unwrap(), None);
+}
+
+/// A thread that is alone cannot wait for itself.
+#[test]
+fn a_local_volume_refuses_what_would_wait() {
+    let scratch = Scratch::new("alone");
+    let local = Local::create(&scratch.0, SIZE, &Options::default()).unwrap();
+    let tree = local.tree("t").unwrap();
+    let open = local.begin().unwrap();
+    tree.put(&open, b"key", b"one").unwrap();
+    assert!(tree.put(&local, b"key", b"two").unwrap_err().is_deadlock());
+    let again = local.transact(|tx| tree.put(tx, b"key", b"three"));
+    assert!(again.unwrap_err().is_deadlock());
+    open.commit(Durability::Durable).unwrap();
+    tree.put(&local, b"key", b"two").unwrap();
+    assert_eq!(local.get_with(tree, b"key", |v| v.map(<[u8]>::to_vec)).unwrap().unwrap(), b"two");
+    local.close().unwrap();
+    assert!(matches!(tree.get(&local, b"key"), Err(Error::Closed)));
+    let again = Local::open(&scratch.0, &Options::default()).unwrap();
+    assert_eq!(tree.get(&again, b"key").unwrap().unwrap(), b"two");
 }

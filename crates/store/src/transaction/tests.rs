@@ -1,7 +1,7 @@
 use super::*;
 use crate::drive::{Memory, perform};
 use crate::{Geometry, HEAD_BYTES};
-use base::rng::seeded;
+use base::rng::{Rng, seeded};
 use std::cell::Cell;
 
 mod access;
@@ -18,6 +18,8 @@ pub(crate) struct Bench {
     next: Cell<u64>,
     pub(crate) now: Instant,
     config: Config,
+    /// The disk ends operations in an order of its own.
+    rng: Rng,
 }
 
 impl Bench {
@@ -35,7 +37,8 @@ impl Bench {
         let (now, mut out) = (Instant(1), Vec::new());
         let engine = Engine::open(&head, config, now, &mut out).unwrap();
         let (io, replies) = (VecDeque::new(), BTreeMap::new());
-        let mut bench = Bench { engine, disk, io, replies, next: Cell::new(0), now, config };
+        let (next, rng) = (Cell::new(0), seeded(1));
+        let mut bench = Bench { engine, disk, io, replies, next, now, config, rng };
         bench.take(out);
         bench.run();
         bench
@@ -72,7 +75,8 @@ impl Bench {
     /// One operation on the disk, or the end of a turn; whether there was anything to do.
     pub(crate) fn step(&mut self) -> bool {
         let mut out = Vec::new();
-        let worked = match self.io.pop_front() {
+        let which = self.rng.usize(0..self.io.len().max(1));
+        let worked = match self.io.swap_remove_front(which) {
             Some(io) => {
                 let (id, done) = perform(&mut self.disk, &io);
                 self.engine.done(self.now, id, done, &mut out);
