@@ -9,7 +9,7 @@ use super::request::{Entry, Failure, Scan};
 use super::writes::Writes;
 use super::{ANSWER_MAX, Sequences};
 use crate::locks::{Locks, Mode, Outcome, Owner, Refused, Span, after_table};
-use crate::reader::full_key;
+use crate::reader::{Entry as Stored, full_key};
 use crate::{Change, Error, Missing, Piece, Reader, Table};
 use std::ops::ControlFlow;
 
@@ -177,12 +177,10 @@ impl<'a> Sight<'a> {
 
     fn gather(&self, scan: &Scan, found: &mut Found) -> Result<(), Missing> {
         let (from, to) = ends(scan);
-        let mut own = self.written.range(&from, &to).map(|(key, value)| (&key[4..], value));
-        let mut own = own.by_ref().peekable();
-        let limit = &to[..];
-        let prefix = scan.table.0.to_be_bytes();
+        let own = self.written.range(&from, &to).map(|(key, value)| (&key[4..], value));
+        let mut own = own.peekable();
         self.reader.scan(scan.table, &scan.from, &mut |key, value| {
-            let beyond = limit.starts_with(&prefix) && key >= &limit[4..];
+            let beyond = scan.to.as_ref().is_some_and(|to| key >= &to[..]);
             while let Some((own_key, own_value)) = own.next_if(|(own, _)| *own < key) {
                 if found.is_full() {
                     return ControlFlow::Break(());
@@ -209,8 +207,8 @@ impl<'a> Sight<'a> {
 
     fn gather_back(&self, scan: &Scan, found: &mut Found) -> Result<(), Missing> {
         let (from, to) = ends(scan);
-        let mut own = self.written.range(&from, &to).rev();
-        let mut own = own.by_ref().map(|(key, value)| (&key[4..], value)).peekable();
+        let own = self.written.range(&from, &to).map(|(key, value)| (&key[4..], value));
+        let mut own = own.rev().peekable();
         let mut before = self.last_before(scan.table, scan.to.as_deref())?;
         while !found.is_full() {
             before = before.filter(|(key, _)| *key >= &scan.from[..]);
@@ -236,11 +234,7 @@ impl<'a> Sight<'a> {
     }
 
     /// The last entry of a table before a key, or of all.
-    fn last_before(
-        &self,
-        table: Table,
-        key: Option<&[u8]>,
-    ) -> Result<Option<crate::reader::Entry<'a>>, Missing> {
+    fn last_before(&self, table: Table, key: Option<&[u8]>) -> Result<Option<Stored<'a>>, Missing> {
         match key.map(|key| before(key, self.reader.layout.key_max())) {
             None => self.reader.last(table),
             Some(Some(key)) => self.reader.seek_back(table, &key),
