@@ -74,13 +74,13 @@ impl Crossing {
     }
 
     /// What to ask for next, or how the walk ended.
-    pub(crate) fn next(&mut self, root: NodeId, mounts: &[Mount]) -> Step {
+    pub(crate) fn next(&mut self, mounts: &[Mount]) -> Step {
         match self.place {
             Place::At(node) if self.names.is_empty() => {
                 Step::End(Ok(Reply::Walked(std::mem::take(&mut self.stats), Some(node))))
             }
             Place::At(node) => {
-                let (from, names, part) = self.part(node, root, mounts);
+                let (from, names, part) = self.part(node, mounts);
                 self.place = Place::Asked(node, part);
                 Step::Walk(from, names)
             }
@@ -93,13 +93,14 @@ impl Crossing {
     }
 
     /// The next part from `node`: where it starts, its names, and how many of ours it covers.
-    fn part(&self, node: NodeId, root: NodeId, mounts: &[Mount]) -> (NodeId, Vec<Name>, usize) {
+    fn part(&self, node: NodeId, mounts: &[Mount]) -> (NodeId, Vec<Name>, usize) {
         let here = || vec![Name::new(b".").expect("a plain name")];
         let first = &self.names[0];
-        if first.is_parent() && mounts.iter().any(|mount| mount.root == node) {
-            return (root, here(), 1);
+        let above = mounts.iter().find(|mount| first.is_parent() && mount.root == node);
+        if let Some(mount) = above {
+            return (mount.at, here(), 1);
         }
-        if let Some(mount) = mounts.iter().find(|m| node == root && m.name == *first) {
+        if let Some(mount) = mounts.iter().find(|m| node == m.at && m.name == *first) {
             return (mount.root, here(), 1);
         }
         let passes = |name: &Name| name.is_parent() || mounts.iter().any(|m| m.name == *name);

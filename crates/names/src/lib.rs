@@ -1,7 +1,7 @@
 //! The mux: joins trees into one name space; to its clients it is itself a tree.
 //!
-//! Today it knows one kind of junction, a *mount*: a name in the root of the first tree that
-//! leads to the root of another, in front of whatever the first tree has there. Requests go to
+//! Today it knows one kind of junction, a *mount*: a name in a directory of one tree that leads to
+//! a directory of another (or of the same), in front of whatever the first has there. Requests go to
 //! the tree whose id they carry. Only a walk can pass from tree to tree: such a walk becomes a
 //! [`crossing`] (thesis 004, §3.3: walks go whole to where they start, the rest goes on from the
 //! mount point). A mounted name is not listed in its directory, so that copies of a tree do not
@@ -42,9 +42,11 @@ pub enum Output {
     Tell(u8, TreeInput),
 }
 
-/// A tree that stands behind a name in the root of the first tree.
+/// A directory that stands behind a name in another one.
 #[derive(Clone, Debug)]
 pub struct Mount {
+    /// In which directory the name is: one that is never released, as every tree's root.
+    pub at: NodeId,
     /// The name.
     pub name: Name,
     /// The root of what is mounted.
@@ -107,13 +109,15 @@ impl Names {
                 let crossing = Crossing::new(caller, from, names);
                 self.go_on(id, crossing, out);
             }
-            Ask::Fetch { mut path, read_max, headroom } => {
-                let mount = path.first().and_then(|first| self.mount(first));
-                let root = mount.map_or(self.root, |mount| mount.root);
-                if mount.is_some() {
+            Ask::Fetch { mut path, read_max, headroom, .. } => {
+                let mut root = self.root;
+                while let Some(mount) = path.first().and_then(|first| self.mount(root, first)) {
+                    root = mount.root;
                     path.remove(0);
                 }
-                tell(root.tree(), id, caller, Ask::Fetch { path, read_max, headroom }, out);
+                let within = (root != self.root).then_some(root);
+                let ask = Ask::Fetch { root: within, path, read_max, headroom };
+                tell(root.tree(), id, caller, ask, out);
             }
             ask => match self.route(&ask) {
                 Ok(tree) => tell(tree, id, caller, ask, out),
@@ -129,12 +133,14 @@ impl Names {
 
     /// Whether a walk could pass from tree to tree.
     fn may_cross(&self, from: NodeId, names: &[Name]) -> bool {
-        let mounted = from.tree() != self.root.tree();
-        names.iter().any(|name| (mounted && name.is_parent()) || self.mount(name).is_some())
+        let below = |mount: &Mount| mount.root.tree() == from.tree();
+        let mounted = self.mounts.iter().any(below);
+        let named = |name: &Name| self.mounts.iter().any(|mount| mount.name == *name);
+        names.iter().any(|name| (mounted && name.is_parent()) || named(name))
     }
 
-    fn mount(&self, name: &Name) -> Option<&Mount> {
-        self.mounts.iter().find(|mount| mount.name == *name)
+    fn mount(&self, at: NodeId, name: &Name) -> Option<&Mount> {
+        self.mounts.iter().find(|mount| mount.at == at && mount.name == *name)
     }
 
     /// Which tree answers; two files of different trees have nothing to do with each other.
@@ -144,7 +150,7 @@ impl Names {
         if two.is_some_and(|two| two.tree() != tree) {
             return Err(Error::CrossDevice);
         }
-        let taken = |(dir, name): (NodeId, &Name)| dir == self.root && self.mount(name).is_some();
+        let taken = |(dir, name): (NodeId, &Name)| self.mount(dir, name).is_some();
         if ask.entries().into_iter().flatten().any(taken) {
             return Err(Error::Busy);
         }
@@ -166,7 +172,7 @@ impl Names {
     }
 
     fn go_on(&mut self, id: RequestId, mut crossing: Crossing, out: &mut Vec<Output>) {
-        match crossing.next(self.root, &self.mounts) {
+        match crossing.next(&self.mounts) {
             Step::Walk(from, names) => {
                 let caller = crossing.caller();
                 self.crossings.insert(id, crossing);

@@ -12,7 +12,7 @@ fn service() -> NodeId {
 }
 
 fn names() -> Names {
-    Names::new(HOST, vec![Mount { name: name(".upcall"), root: service() }])
+    Names::new(HOST, vec![Mount { at: HOST, name: name(".upcall"), root: service() }])
 }
 
 fn walk(names: &mut Names, from: NodeId, path: &[&str]) -> Vec<Output> {

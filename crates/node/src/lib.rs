@@ -6,7 +6,7 @@
 //! requests is answered by one system call.
 //!
 //! ```text
-//!   reactor ──events──▶ listener, connection(session) ──requests──▶ names ──▶ host, service
+//!   reactor ──events──▶ listener, connection(session) ──requests──▶ names ──▶ tree, service
 //!      ▲                        │    ▲                                │           │
 //!      └────────operations──────┴────┼──────────replies───────────────┘           │
 //!      └────────operations───────────┴──────────────────────────────────────────-─┘
@@ -17,6 +17,7 @@
 
 pub mod connection;
 pub mod listener;
+mod main_tree;
 mod route;
 pub mod stages;
 mod status;
@@ -28,14 +29,16 @@ pub use front::{Identity, Limits, Protocol};
 
 use front::Export;
 use listener::Listener;
+use main_tree::Main;
 use names::{Mount, Names};
 use route::Message;
 use slab::Slab;
 use stages::Stages;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
-use tree::host::Host;
+use store::Store;
 use tree::service::Service;
+use tree::volume::Volume;
 
 /// How long a node that was asked to end waits for what is under way.
 pub const DRAIN_TIME: Duration = Duration::from_secs(10);
@@ -49,12 +52,6 @@ const FILES_KEPT: usize = 512;
 /// What a node serves, where, to whom, and within which limits.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The served directory: a handle of the reactor's.
-    pub root: File,
-    /// Its attributes.
-    pub root_stat: Stat,
-    /// Its path on the host.
-    pub root_path: Vec<u8>,
     /// Nothing may be changed.
     pub read_only: bool,
     /// The server's own state is shown under `/.upcall/`.
@@ -73,6 +70,31 @@ pub struct Config {
     pub bytes_max: usize,
     /// Most files that the process may have open: connections, and files that clients know.
     pub files_max: usize,
+}
+
+/// What a node serves.
+#[derive(Debug)]
+pub enum Served {
+    /// A directory of the host.
+    Directory {
+        /// A handle of the reactor's.
+        root: File,
+        /// Its attributes.
+        stat: Stat,
+        /// Its path on the host.
+        path: Vec<u8>,
+    },
+    /// A volume.
+    Volume {
+        /// Its file, as the reactor knows it.
+        file: File,
+        /// Its store, which may still be recovering.
+        store: Box<Store>,
+        /// What the store said when it was opened.
+        said: Vec<store::Output>,
+        /// The path of the file on the host.
+        path: Vec<u8>,
+    },
 }
 
 /// As whom the clients of a port act.
@@ -107,6 +129,8 @@ enum Phase {
     Running,
     /// Asked to end: answers what is under way, at most until the given time.
     Draining(Instant),
+    /// Nobody is connected any more: the volume is being closed, at most until the given time.
+    Closing(Instant),
     /// Waited long enough: connections are cut, and what they still have under way is waited for,
     /// at most until the given time.
     Cutting(Instant),
@@ -115,8 +139,11 @@ enum Phase {
 }
 
 /// The trees of a node, by number.
-const HOST: u8 = 0;
+const MAIN: u8 = 0;
 const SERVICE: u8 = 1;
+
+/// How long closing a volume may take.
+pub const CLOSE_TIME: Duration = Duration::from_secs(30);
 
 /// One server.
 #[derive(Debug)]
@@ -127,7 +154,7 @@ pub struct Node {
     listeners: Vec<Listener>,
     connections: Slab<Connection>,
     names: Names,
-    host: Host,
+    main: Main,
     service: Service,
     /// Messages on their way from one automaton to another. Empty between turns.
     messages: VecDeque<Message>,
@@ -153,19 +180,31 @@ struct Scratch {
 
 impl Node {
     /// A node that begins to serve with its first turn, which should be empty.
-    pub fn new(config: Config) -> Node {
-        let host = Host::new(HOST, config.root, &config.root_stat, config.read_only);
-        let service = Service::new(SERVICE, config.wall);
-        let name = Name::new(b".upcall").expect("a plain name");
-        let mount = config.service.then(|| Mount { name, root: service.root() });
-        let names = Names::new(host.root(), mount.into_iter().collect());
+    pub fn new(config: Config, served: Served) -> Node {
+        let (device, path) = match &served {
+            Served::Directory { stat, path, .. } => (stat.device, path.clone()),
+            Served::Volume { path, .. } => (0, path.clone()),
+        };
+        let main = Main::new(served, &config);
+        let plain = |name: &str| Name::new(name.as_bytes()).expect("a plain name");
+        let snapshots = main.snapshots();
+        let places = snapshots.iter().map(|_| plain("snapshots")).collect();
+        let service = Service::new(SERVICE, config.wall, places);
+        let mut mounts = Vec::new();
+        if config.service {
+            let (at, root) = (main.root(), service.root());
+            mounts.push(Mount { at, name: plain(".upcall"), root });
+            let mount = |root| Mount { at: service.root(), name: plain("snapshots"), root };
+            mounts.extend(snapshots.map(mount));
+        }
+        let names = Names::new(main.root(), mounts);
         let listeners = config.ports.iter().map(|port| Listener::new(port.listener)).collect();
         let limits =
             Limits { fids: config.limits.fids.min(config.files_max / 8 * 5), ..config.limits };
         let export = Export {
             root: names.root(),
-            device: config.root_stat.device,
-            path: config.root_path.clone(),
+            device,
+            path,
             wall: config.wall,
             limits,
             http_write: config.http_write && !config.read_only,
@@ -177,7 +216,7 @@ impl Node {
             listeners,
             connections: Slab::new(),
             names,
-            host,
+            main,
             service,
             messages: VecDeque::new(),
             busy: Vec::new(),
@@ -196,7 +235,12 @@ impl Node {
 
     /// Whether nothing is under way any more; false if the node was ended before.
     pub fn is_quiet(&self) -> bool {
-        self.connections.is_empty()
+        self.connections.is_empty() && self.main.is_closed()
+    }
+
+    /// The volume, if one is served.
+    pub fn volume(&self) -> Option<&Volume> {
+        self.main.volume()
     }
 
     /// How many files clients may know. A part of the process's files is for connections,
@@ -218,11 +262,11 @@ impl Automaton for Node {
     fn deadline(&self) -> Option<Instant> {
         let alarm = self.alarms.first().map(|(at, _)| *at);
         let drain = match self.phase {
-            Phase::Draining(until) | Phase::Cutting(until) => Some(until),
+            Phase::Draining(until) | Phase::Cutting(until) | Phase::Closing(until) => Some(until),
             Phase::Running | Phase::Over => None,
         };
         let listeners = self.listeners.iter().filter_map(Automaton::deadline);
-        listeners.chain(alarm).chain(drain).min()
+        listeners.chain(alarm).chain(drain).chain(self.main.deadline()).min()
     }
 
     fn check(&self) {
@@ -232,7 +276,7 @@ impl Automaton for Node {
         let bytes: usize = self.connections.iter().map(|(_, connection)| connection.bytes()).sum();
         assert_eq!(bytes, self.bytes);
         self.names.check();
-        self.host.check();
+        self.main.check();
         self.service.check();
         self.listeners.iter().for_each(Automaton::check);
         self.connections.iter().for_each(|(_, connection)| connection.check());

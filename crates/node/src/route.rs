@@ -5,7 +5,9 @@
 //! connection asked, and which of its calls.
 
 use super::connection::{self, Connection};
-use super::{CUT_TIME, Clients, DRAIN_TIME, HOST, Node, Phase, Port, SERVICE, listener, status};
+use super::{
+    CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, MAIN, Node, Phase, Port, SERVICE, listener, status,
+};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
 use front::{CallId, Identity, Session};
@@ -35,9 +37,19 @@ impl Node {
         }
         self.tick(now, ops);
         self.feed(now, ops);
+        self.settle(now, ops);
         self.leave(now, ops);
         self.listen_all(now, ops);
-        self.end();
+        self.end(now, ops);
+    }
+
+    /// Lets the tree begin what has gathered in this turn.
+    fn settle(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        let mut out = mem::take(&mut self.scratch.trees);
+        self.main.tick(now, &mut out);
+        self.deliver_tree(now, MAIN, &mut out, ops);
+        self.scratch.trees = out;
+        self.route(now, ops);
     }
 
     fn event(&mut self, now: Instant, event: Event, ops: &mut Vec<Op>) {
@@ -46,7 +58,7 @@ impl Node {
         }
         let (kind, index) = ((event.id.0 >> 56) as u8, event.id.0 & ((1 << 56) - 1));
         match (kind, event.done) {
-            (HOST | SERVICE, done) => {
+            (MAIN | SERVICE, done) => {
                 self.messages.push_back(Message::Tree(kind, TreeInput::Done(event.id, done)));
             }
             (LISTENER, Done::Accepted(Ok((socket, peer)))) => {
@@ -97,9 +109,20 @@ impl Node {
     fn step_tree(&mut self, now: Instant, tree: u8, input: TreeInput, ops: &mut Vec<Op>) {
         let mut out = mem::take(&mut self.scratch.trees);
         match tree {
-            HOST => self.host.step(now, input, &mut out),
+            MAIN => self.main.step(now, input, &mut out),
             _service => self.service.step(now, input, &mut out),
         }
+        self.deliver_tree(now, tree, &mut out, ops);
+        self.scratch.trees = out;
+    }
+
+    fn deliver_tree(
+        &mut self,
+        now: Instant,
+        tree: u8,
+        out: &mut Vec<TreeOutput>,
+        ops: &mut Vec<Op>,
+    ) {
         for output in out.drain(..) {
             match output {
                 TreeOutput::Do(op) => ops.push(op),
@@ -113,7 +136,6 @@ impl Node {
                 }
             }
         }
-        self.scratch.trees = out;
     }
 
     fn step_connection(
@@ -226,12 +248,14 @@ impl Node {
                 self.tell_all(&|| connection::Input::Abort);
                 Phase::Cutting(now + CUT_TIME)
             }
-            Phase::Cutting(until) if until <= now => Phase::Over,
-            phase @ (Phase::Running | Phase::Draining(_) | Phase::Cutting(_) | Phase::Over) => {
-                phase
-            }
+            Phase::Cutting(until) | Phase::Closing(until) if until <= now => Phase::Over,
+            phase @ (Phase::Running
+            | Phase::Draining(_)
+            | Phase::Cutting(_)
+            | Phase::Closing(_)
+            | Phase::Over) => phase,
         };
-        self.host.set_handles_max(self.handles_max());
+        self.main.set_handles_max(self.handles_max());
         self.route(now, ops);
     }
 
@@ -290,7 +314,7 @@ impl Node {
     fn stop(&mut self, now: Instant, ops: &mut Vec<Op>) {
         self.phase = match self.phase {
             Phase::Running => Phase::Draining(now + DRAIN_TIME),
-            Phase::Draining(_) | Phase::Cutting(_) | Phase::Over => Phase::Over,
+            Phase::Draining(_) | Phase::Cutting(_) | Phase::Closing(_) | Phase::Over => Phase::Over,
         };
         self.tell_all(&|| connection::Input::Drain);
         self.route(now, ops);
@@ -301,12 +325,25 @@ impl Node {
         self.messages.extend(slots);
     }
 
-    fn end(&mut self) {
+    /// When all connections have ended, closes the tree, and then ends.
+    fn end(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let closed = self.listeners.iter().all(super::Listener::is_closed);
-        if let Phase::Draining(_) | Phase::Cutting(_) = self.phase
-            && closed
-            && self.connections.is_empty()
-        {
+        let alone = closed && self.connections.is_empty();
+        self.phase = match self.phase {
+            Phase::Draining(_) | Phase::Cutting(_) if alone => {
+                let mut out = mem::take(&mut self.scratch.trees);
+                self.main.close(now, &mut out);
+                self.deliver_tree(now, MAIN, &mut out, ops);
+                self.scratch.trees = out;
+                Phase::Closing(now + CLOSE_TIME)
+            }
+            phase @ (Phase::Running
+            | Phase::Draining(_)
+            | Phase::Cutting(_)
+            | Phase::Closing(_)
+            | Phase::Over) => phase,
+        };
+        if matches!(self.phase, Phase::Closing(_)) && self.main.is_closed() {
             self.phase = Phase::Over;
         }
     }

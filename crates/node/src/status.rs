@@ -32,8 +32,13 @@ fn machines(node: &Node) -> Machines {
             add("call", call, 1);
         }
     }
-    for (errand, n) in node.host.counts().errands {
+    let main = node.main.counts();
+    for (errand, n) in main.errands {
         add("errand", errand, n);
+    }
+    if let Some((store, (reaper, _))) = main.volume {
+        add("reaper", reaper, 1);
+        store.machines.into_iter().for_each(|(kind, state)| add(kind, state, 1));
     }
     add("crossing", "walking", node.names.crossings());
     counts
@@ -49,8 +54,8 @@ fn machines_text(node: &Node) -> String {
 
 /// Every queue: its name, its length, its limit.
 fn queues(node: &Node) -> Vec<(&'static str, usize, usize)> {
-    let counts = node.host.counts();
-    vec![
+    let counts = node.main.counts();
+    let mut queues = vec![
         ("connections", node.connections.len(), node.config.connections_max),
         ("bytes", node.bytes, node.config.bytes_max),
         ("starved", node.starved.len(), node.config.connections_max),
@@ -58,7 +63,13 @@ fn queues(node: &Node) -> Vec<(&'static str, usize, usize)> {
         ("locks", counts.locks.0, tree::locks::RANGES_MAX),
         ("lock_waits", counts.locks.1, tree::locks::WAITING_MAX),
         ("service_opens", node.service.opens(), tree::service::OPENS_MAX),
-    ]
+    ];
+    if let Some((store, _)) = counts.volume {
+        queues.push(("cache", store.cache.0, store.cache.1));
+        queues.push(("dirty", store.dirty.0, store.dirty.1));
+        queues.push(("journal", store.journal.0 as usize, store.journal.1 as usize));
+    }
+    queues
 }
 
 fn queues_text(node: &Node) -> String {

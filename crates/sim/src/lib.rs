@@ -8,6 +8,7 @@
 //! - [`run`]: one run from beginning to end.
 //! - [`canary`]: planted mistakes, which must be found.
 //! - [`fuzz`]: fuzzers of every decoder, and of whole sessions.
+//! - [`volume`]: a store on a disk that fails in every way, with crashes between any two operations.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -21,6 +22,7 @@ pub mod fuzz;
 pub mod params;
 pub mod run;
 pub mod trace;
+pub mod volume;
 pub mod world;
 
 #[cfg(test)]

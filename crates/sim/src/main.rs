@@ -5,6 +5,7 @@
 //! | `run [SEED] [--runs N] [--seconds N] [--trace]` | runs seeds, by default 200 from 1 on |
 //! | `SEED` | the same as `run SEED` |
 //! | `determinism SEED` | runs a seed twice and compares the traces |
+//! | `volume [SEED] [--runs N] [--seconds N]` | runs a store on a failing disk, by default 300 seeds |
 //! | `canary` | plants mistakes and must find each |
 //! | `fuzz [NAME] [--seconds N] [--seed S]` | runs one fuzzer, or all |
 //! | `smoke`, `fuzz smoke` | all of it, for a moment |
@@ -16,14 +17,19 @@ use sim::fuzz::{FUZZERS, Fuzzer, fuzz};
 use sim::params::Params;
 use sim::run::{attempt, run};
 use sim::trace::Show;
+use sim::volume;
 use std::panic::{set_hook, take_hook};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Seeds of a run that names none.
 const RUNS: u64 = 200;
+/// Seeds of a run of volumes that names none.
+const VOLUMES: u64 = 300;
 /// Seeds within which a canary must be found.
 const CANARY_SEEDS: u64 = 20;
+/// The same, for canaries in the store.
+const VOLUME_CANARY_SEEDS: u64 = 200;
 
 /// The flags, and what is not a flag.
 #[derive(Debug, Default)]
@@ -75,6 +81,8 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
     Ok(match words[..] {
         [] | ["run"] => runs(options, 1, options.runs.unwrap_or(RUNS)),
         ["run", first] => runs(options, seed(first)?, options.runs.unwrap_or(1)),
+        ["volume"] => volumes(options, 1, options.runs.unwrap_or(VOLUMES)),
+        ["volume", first] => volumes(options, seed(first)?, options.runs.unwrap_or(1)),
         ["determinism", first] => determinism(seed(first)?),
         ["determinism"] => determinism(1),
         ["canary"] => canary(),
@@ -87,11 +95,16 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
         }
         ["smoke"] => {
             let limited = Options { seconds: Some(60), ..Options::default() };
-            let parts = [runs(&limited, 1, RUNS), determinism(1), canary()];
+            let parts =
+                [runs(&limited, 1, RUNS), volumes(&limited, 1, VOLUMES), determinism(1), canary()];
             parts.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
         }
         [first] => runs(options, seed(first)?, options.runs.unwrap_or(1)),
-        _ => return Err("run | determinism | canary | fuzz | smoke; see main.rs".to_string()),
+        _ => {
+            return Err(
+                "run | volume | determinism | canary | fuzz | smoke; see main.rs".to_string()
+            );
+        }
     })
 }
 
@@ -137,6 +150,43 @@ fn runs(options: &Options, first: u64, count: u64) -> (u64, u64) {
     (passed, failed)
 }
 
+fn volumes(options: &Options, first: u64, count: u64) -> (u64, u64) {
+    let (mut passed, mut failed) = (0, 0);
+    let started = clock();
+    let mut sum = volume::Outcome::default();
+    for seed in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
+        if !within(started, options.seconds) {
+            break;
+        }
+        let params = volume::Params::draw(seed);
+        if count == 1 || options.trace {
+            println!("volume {seed}: {params:?}");
+        }
+        match attempt(|| volume::run(&params)) {
+            Ok(outcome) => {
+                passed += 1;
+                sum.commits += outcome.commits;
+                sum.crashes += outcome.crashes;
+                sum.faults += outcome.faults;
+                sum.lost += outcome.lost;
+                sum.hash = sum.hash.rotate_left(1) ^ outcome.hash;
+            }
+            Err(what) => {
+                println!("volume {seed}: {params:?}");
+                let what: String = what.chars().take(300).collect();
+                println!("volume {seed} failed: {what}\ncargo xtask sim volume {seed}");
+                failed += 1;
+            }
+        }
+    }
+    let volume::Outcome { commits, crashes, faults, lost, hash } = sum;
+    println!(
+        "volumes: {passed} seeds from {first} on, {commits} transactions, {crashes} crashes, \
+         {faults} faults of the disk, {lost} volumes spoilt by it, {hash:016x}"
+    );
+    (passed, failed)
+}
+
 fn determinism(seed: u64) -> (u64, u64) {
     let once = || attempt(|| run(Params::draw(seed), Show::Keep));
     match (once(), once()) {
@@ -177,6 +227,25 @@ fn canary() -> (u64, u64) {
             }
             None => {
                 println!("canary {mistake:?}: NOT found within {CANARY_SEEDS} seeds");
+                failed += 1;
+            }
+        }
+    }
+    let volumes = volume_canaries();
+    (passed + volumes.0, failed + volumes.1)
+}
+
+fn volume_canaries() -> (u64, u64) {
+    let (mut passed, mut failed) = (0, 0);
+    for mistake in volume::canary::Mistake::ALL {
+        match quietly(|| volume::canary::hunt(mistake, VOLUME_CANARY_SEEDS)) {
+            Some((seed, what)) => {
+                let line: String = what.chars().take(100).collect();
+                println!("canary {mistake:?}: found by volume {seed}: {line}");
+                passed += 1;
+            }
+            None => {
+                println!("canary {mistake:?}: NOT found within {VOLUME_CANARY_SEEDS} seeds");
                 failed += 1;
             }
         }

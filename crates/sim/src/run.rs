@@ -10,7 +10,7 @@ use crate::trace::Show;
 use crate::world::{Totals, WALL, World};
 use base::op::Listener;
 use base::{Automaton, Caller, Kind, Reactor, Stat};
-use node::{Clients, Config, Identity, Limits, Node, Port, Protocol};
+use node::{Clients, Config, Identity, Limits, Node, Port, Protocol, Served};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn run_on<R: Reactor + AsMut<World>>(
     let root = world.scene.disk.open_root();
     let ports = Ports { ninep: world.listen(), http: world.listen() };
     stage(&mut world, ports);
-    let mut node = Node::new(config(&params, root, ports));
+    let mut node = Node::new(config(&params, ports), directory(root));
     let mut reactor = wrap(world);
     live(&mut node, &mut reactor, params.stop_after);
     let world = reactor.as_mut();
@@ -91,8 +91,8 @@ fn run_on<R: Reactor + AsMut<World>>(
     Outcome { took, totals: world.scene.totals, hash: trace.hash(), trace: trace.into_text() }
 }
 
-fn config(params: &Params, root: base::op::File, ports: Ports) -> Config {
-    let root_stat = Stat {
+fn directory(root: base::op::File) -> Served {
+    let stat = Stat {
         kind: Kind::Directory,
         mode: 0o755,
         device: DEVICE,
@@ -100,13 +100,14 @@ fn config(params: &Params, root: base::op::File, ports: Ports) -> Config {
         modified: WALL,
         ..Stat::default()
     };
+    Served::Directory { root, stat, path: b"/srv".to_vec() }
+}
+
+fn config(params: &Params, ports: Ports) -> Config {
     let clients = Clients::All(Identity::Fixed(Caller::Server));
     let port =
         |listener, protocol| Port { listener, protocol, local: true, clients: clients.clone() };
     Config {
-        root,
-        root_stat,
-        root_path: b"/srv".to_vec(),
         read_only: false,
         service: true,
         http_write: true,

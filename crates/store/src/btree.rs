@@ -16,7 +16,7 @@ use base::Block;
 pub(crate) mod extent;
 pub(crate) mod look;
 
-pub(crate) use look::{clean_pages, find, last_at_or_before, scan, scan_range, seek};
+pub(crate) use look::{clean_pages, find, last_at_or_before, scan, seek};
 
 /// Blocks that are not part of the present tree any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

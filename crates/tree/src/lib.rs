@@ -5,11 +5,13 @@
 //!
 //! - [`host`]: an existing directory of the host.
 //! - [`service`]: files whose contents the node makes when they are opened (`/.upcall/`).
+//! - [`volume`]: files in a crash-safe store of our own.
 //! - [`locks`]: who holds which range of which file, for every tree that needs it.
 
 pub mod host;
 pub mod locks;
 pub mod request;
 pub mod service;
+pub mod volume;
 
 pub use request::{Ask, Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId, Topic};

@@ -128,6 +128,8 @@ pub enum Ask {
     },
     /// Find a file by its path from the root, following links that stay within, and read it.
     Fetch {
+        /// Another directory to start from, which stands for the root. `None`: the tree's own.
+        root: Option<NodeId>,
         /// Components, none of them `.` or `..`.
         path: Vec<Name>,
         /// How much to read at once, bytes.
@@ -390,7 +392,8 @@ impl Ask {
             | Ask::List { open: one, .. }
             | Ask::Lock { open: one, .. }
             | Ask::GetLock { open: one, .. } => [open(one), None],
-            Ask::Fetch { .. } | Ask::Identify { .. } => [None, None],
+            Ask::Fetch { root, .. } => [root.as_ref().and_then(node), None],
+            Ask::Identify { .. } => [None, None],
         }
     }
 

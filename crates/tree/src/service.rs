@@ -52,14 +52,17 @@ enum Opened {
 pub struct Service {
     index: u8,
     started: Time,
+    /// Directories that others mount here, to be listed.
+    places: Vec<Name>,
     opens: Slab<Opened>,
     renderings: Slab<Rendering>,
 }
 
 impl Service {
-    /// Number `index` among the node's trees; its files bear the date `started`.
-    pub fn new(index: u8, started: Time) -> Service {
-        Service { index, started, opens: Slab::new(), renderings: Slab::new() }
+    /// Number `index` among the node's trees; its files bear the date `started`. At `places` the
+    /// mux mounts directories of others.
+    pub fn new(index: u8, started: Time, places: Vec<Name>) -> Service {
+        Service { index, started, places, opens: Slab::new(), renderings: Slab::new() }
     }
 
     /// The root.
@@ -204,7 +207,16 @@ impl Service {
             let stat = with_stat.then(|| self.stat(file));
             Entry { cookie: file as u64, inode: file as u64, kind: Kind::File, name, stat }
         };
-        Ok(Reply::Entries((first..=FILES.len()).map(entry).collect()))
+        let place = |index: usize| {
+            let name = self.places[index - FILES.len() - 1].clone();
+            let stat = with_stat.then(|| self.stat(ROOT));
+            let number = index as u64;
+            Entry { cookie: number, inode: number, kind: Kind::Directory, name, stat }
+        };
+        let last = FILES.len() + self.places.len();
+        let all = first..=last;
+        let entries = all.map(|index| if index <= FILES.len() { entry(index) } else { place(index) });
+        Ok(Reply::Entries(entries.collect()))
     }
 
     fn stat(&self, node: usize) -> Stat {

@@ -5,7 +5,7 @@ use crate::greeting::Greeting;
 use crate::place::{self, Bound};
 use crate::rule::{self, Rule};
 use base::Reactor;
-use node::{Config, Limits, Node, Port, Protocol};
+use node::{Config, Limits, Node, Port, Protocol, Served};
 use reactor::{Address, World};
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -31,10 +31,9 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let (ports, bound) = listen(&mut world, &addresses, &rule)?;
     // Only now: unix sockets get the permissions that the administrator's umask leaves.
     reactor::clear_umask();
-    let mut node = Node::new(Config {
-        root,
-        root_stat: dir.stat.clone(),
-        root_path: dir.path.as_os_str().as_encoded_bytes().to_vec(),
+    let path = dir.path.as_os_str().as_encoded_bytes().to_vec();
+    let served = Served::Directory { root, stat: dir.stat.clone(), path };
+    let config = Config {
         read_only: serve.read_only,
         service: !serve.no_status,
         http_write: serve.http_write,
@@ -44,7 +43,8 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         connections_max: serve.connections_max.unwrap_or(16_384),
         bytes_max: serve.memory_max.unwrap_or(512) << 20,
         files_max,
-    });
+    };
+    let mut node = Node::new(config, served);
     let greeting =
         Greeting { serve, dir: &dir, form: &form_reason, rule: &rule.text, bound: &bound };
     say(&greeting);

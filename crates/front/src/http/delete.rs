@@ -35,7 +35,7 @@ impl Session {
             return self.find_dir(request, out);
         }
         let path = request.target.path.clone();
-        self.ask(Ask::Fetch { path, read_max: 0, headroom: 0 }, out);
+        self.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 }, out);
         State::Deleting(Delete::Looking(Box::new(request)))
     }
 

@@ -21,7 +21,7 @@ impl Session {
         let read_max = if whole { FETCH_MAX } else { 0 };
         let path = request.target.path.clone();
         self.asked = read_max as usize;
-        self.ask(Ask::Fetch { path, read_max, headroom: HEADROOM }, out);
+        self.ask(Ask::Fetch { root: None, path, read_max, headroom: HEADROOM }, out);
         State::Fetching(Box::new(request))
     }
 

@@ -168,7 +168,7 @@ impl Session {
             return self.refuse(now, refusal(409, "a directory cannot be put; name a file"), out);
         }
         let path = request.target.path.clone();
-        self.ask(Ask::Fetch { path, read_max: 0, headroom: 0 }, out);
+        self.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 }, out);
         State::Putting(Put { request: Box::new(request), step: Step::Looking, left })
     }
 

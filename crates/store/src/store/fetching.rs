@@ -2,7 +2,7 @@
 
 use super::{Job, Map, Missing, Output, Store, Want};
 use crate::page;
-use crate::sum::sum;
+use crate::sum::is_sum;
 use crate::{Error, Io, Ticket};
 use base::{Block, Instant};
 use std::collections::BTreeMap;
@@ -246,12 +246,12 @@ impl Store {
 fn is_right(block: &Block, want: &Want) -> bool {
     match want {
         Want::Page { ptr, level } => {
-            sum(block) == ptr.sum
+            is_sum(block, ptr.sum)
                 && page::is_sound(block)
                 && page::birth(block) == ptr.birth
                 && level.is_none_or(|level| page::level(block) == level)
         }
-        Want::Data { sum: wanted, .. } => sum(block) == *wanted,
+        Want::Data { sum, .. } => is_sum(block, *sum),
         Want::Room => false,
     }
 }

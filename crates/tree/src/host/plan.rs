@@ -131,7 +131,7 @@ impl Host {
         let root = file(self.root());
         match ask {
             Ask::Walk { from, names } => PathOp::Walk { root, from: file(from), names },
-            Ask::Fetch { path, read_max, headroom } => {
+            Ask::Fetch { path, read_max, headroom, .. } => {
                 PathOp::Fetch { root, path: join(&path), read_max, headroom }
             }
             Ask::Stat { node } => PathOp::Stat { file: file(node) },

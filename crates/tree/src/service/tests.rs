@@ -11,7 +11,7 @@ fn ask(service: &mut Service, ask: Ask) -> Vec<Output> {
 
 #[test]
 fn a_reader_sees_the_moment_of_the_open() {
-    let mut service = Service::new(1, Time::from_secs(1));
+    let mut service = Service::new(1, Time::from_secs(1), Vec::new());
     let names = vec![Name::new(b"stages").unwrap()];
     let out = ask(&mut service, Ask::Walk { from: NodeId::new(1, 0), names });
     let [Output::Reply(_, Ok(Reply::Walked(stats, Some(node))))] = &out[..] else {
@@ -31,7 +31,7 @@ fn a_reader_sees_the_moment_of_the_open() {
 
 #[test]
 fn nothing_in_it_can_be_changed() {
-    let mut service = Service::new(1, Time::from_secs(1));
+    let mut service = Service::new(1, Time::from_secs(1), Vec::new());
     let name = Name::new(b"stages").unwrap();
     let out = ask(&mut service, Ask::Remove { dir: NodeId::new(1, 0), name, directory: None });
     assert!(matches!(out[..], [Output::Reply(_, Err(Error::NotPermitted))]));

@@ -1,0 +1,501 @@
+//! Runs a store on the disk and compares it with the model.
+
+use super::disk::Disk;
+use super::model::{Model, OBJECTS, RAW, TREE};
+use super::{Outcome, Params};
+use base::{Automaton, Block, Instant, Time, rng};
+use std::collections::BTreeMap;
+use std::mem;
+use std::time::Duration;
+use store::check::{self, Content, Watcher};
+use store::{
+    Change, Config, Durability, Error, Extent, Io, Missing, Output, Refusal, Store, Table, Ticket,
+    View,
+};
+
+/// A store that says nothing for so many operations of its disk has forgotten something.
+const PATIENCE: usize = 200_000;
+
+/// Everything of one run.
+pub(super) struct Rig {
+    params: Params,
+    rng: rng::Rng,
+    disk: Disk,
+    store: Option<Store>,
+    out: Vec<Output>,
+    under_way: Vec<Io>,
+    said: Vec<Output>,
+    now: u64,
+    next: u64,
+    model: Model,
+    /// The state after each transaction of this life, the first from the life before.
+    history: Vec<Model>,
+    /// Which of them is known to be durable.
+    durable: usize,
+    /// Who waits to hear that which state is durable.
+    waiting: BTreeMap<Ticket, usize>,
+    snapshots: BTreeMap<Vec<u8>, Model>,
+    /// A snapshot that was being made or dropped when power failed may be there or not.
+    unsure: BTreeMap<Vec<u8>, Model>,
+    outcome: Outcome,
+}
+
+/// Why a life ended early.
+enum End {
+    /// The store has stopped writing, because the disk failed.
+    Broken,
+    /// Something cannot be read.
+    Damaged,
+}
+
+impl Rig {
+    pub(super) fn new(params: Params) -> Rig {
+        let mut disk = Disk::new(&params);
+        let volume = store::format(&params.geometry, params.seed, Time::default());
+        for (at, blocks) in volume.expect("the geometry was drawn with care") {
+            disk.plant(at, blocks);
+        }
+        Rig {
+            rng: rng::seeded(params.seed ^ 0x766f_6c75_6d65),
+            disk,
+            store: None,
+            out: Vec::new(),
+            under_way: Vec::new(),
+            said: Vec::new(),
+            now: 0,
+            next: 1,
+            model: Model::default(),
+            history: vec![Model::default()],
+            durable: 0,
+            waiting: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            unsure: BTreeMap::new(),
+            outcome: Outcome::default(),
+            params,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Outcome {
+        for _ in 0..self.params.lives {
+            if !self.open() || !self.compare() {
+                self.outcome.lost += 1;
+                break;
+            }
+            let commits = self.rng.u64(1..=self.params.commits);
+            for _ in 0..commits {
+                if self.act().is_err() {
+                    break;
+                }
+            }
+            self.crash();
+        }
+        self.end();
+        self.outcome.faults = self.disk.count;
+        self.outcome
+    }
+
+    /// The last life is closed in order, and the disk is checked.
+    fn end(&mut self) {
+        self.disk.calm();
+        if self.disk.spoilt || !self.open() || !self.compare() {
+            return;
+        }
+        assert!(self.close(), "a good disk can be closed");
+        let checked = self.check();
+        assert_eq!(checked.journaled, 0, "what was closed has nothing to replay");
+        assert_eq!(checked.findings, [], "a good disk is in order");
+        assert_eq!(checked.snapshots as usize, self.snapshots.len());
+    }
+
+    // Life and death.
+
+    /// Opens the volume. `false`: it cannot be, because the disk is spoilt.
+    fn open(&mut self) -> bool {
+        let config = Config {
+            cache: self.params.cache.0,
+            dirty: self.params.cache.1,
+            interval: Duration::from_secs(3),
+            read_only: false,
+            accept_loss: false,
+        };
+        loop {
+            self.out.clear();
+            let opened = Store::open(&self.disk.head(), config, Instant(self.now), &mut self.out);
+            let result = match opened {
+                Ok(store) => {
+                    self.store = Some(store);
+                    self.sort_out();
+                    self.wait_for(|said| match said {
+                        Output::Opened(result) => Some(*result),
+                        _ => None,
+                    })
+                }
+                Err(error) => Err(error),
+            };
+            match result {
+                Ok(()) => return true,
+                // The same read may succeed the next time.
+                Err(Error::DiskFailed) => self.forget(),
+                Err(Error::Damaged | Error::NotAVolume) if self.disk.spoilt => return false,
+                // A read from elsewhere is as good as a damaged one, until it is done again.
+                Err(Error::Damaged) if self.params.faults.misdirect > 0 => self.forget(),
+                Err(error) => panic!("a good volume cannot be opened: {error}"),
+            }
+        }
+    }
+
+    fn crash(&mut self) {
+        self.outcome.crashes += 1;
+        let under_way = mem::take(&mut self.under_way);
+        self.disk.crash(&mut self.rng, under_way);
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        self.store = None;
+        self.under_way.clear();
+        self.out.clear();
+        self.said.clear();
+        self.waiting.clear();
+    }
+
+    /// Compares what is there with what may be there; it is the beginning of a new life. `false`:
+    /// something cannot be read, because the disk is spoilt.
+    fn compare(&mut self) -> bool {
+        let found = match self.look(View::Present) {
+            Ok(found) => found,
+            Err(error) => return self.excuse(error),
+        };
+        let whole = self.history.iter().rposition(|model| *model == found);
+        let whole = whole.expect("the state after some transaction, and none half");
+        assert!(
+            whole >= self.durable || self.disk.spoilt,
+            "{} was acknowledged as durable, {whole} is there",
+            self.durable
+        );
+        self.model = found;
+        self.history = vec![self.model.clone()];
+        self.durable = 0;
+        self.outcome.hash = self.outcome.hash.rotate_left(5) ^ whole as u64 ^ self.now;
+        self.compare_snapshots()
+    }
+
+    fn compare_snapshots(&mut self) -> bool {
+        let store = self.store.as_ref().expect("it is open");
+        let found: Vec<_> = store.snapshots().map(|(name, id, _)| (name.to_vec(), id)).collect();
+        for name in self.snapshots.keys().filter(|name| !self.unsure.contains_key(*name)) {
+            let there = found.iter().any(|(found, _)| found == name);
+            assert!(there || self.disk.spoilt, "a snapshot is lost");
+        }
+        let mut kept = BTreeMap::new();
+        for (name, id) in found {
+            let known = self.snapshots.get(&name).or(self.unsure.get(&name)).cloned();
+            assert!(known.is_some() || self.disk.spoilt, "a snapshot that nobody made");
+            let Some(model) = known else { continue };
+            match self.look(View::Snapshot(id)) {
+                Ok(found) => assert!(found == model || self.disk.spoilt, "a snapshot has changed"),
+                Err(error) => return self.excuse(error),
+            }
+            kept.insert(name, model);
+        }
+        (self.snapshots, self.unsure) = (kept, BTreeMap::new());
+        true
+    }
+
+    fn excuse(&self, error: Error) -> bool {
+        let faults = self.params.faults;
+        let excused = self.disk.spoilt || faults.read + faults.misdirect > 0;
+        assert!(excused, "a good disk cannot be read: {error}");
+        false
+    }
+
+    fn close(&mut self) -> bool {
+        let ticket = self.ticket();
+        let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
+        store.close(now, ticket, &mut self.out);
+        self.sort_out();
+        self.wait_for(|said| match said {
+            Output::Closed(found, result) if *found == ticket => Some(*result),
+            _ => None,
+        })
+        .is_ok()
+    }
+
+    fn check(&self) -> check::Checked {
+        struct Nobody;
+        impl Watcher for Nobody {
+            fn entry(&mut self, _: Table, _: &[u8], _: Content<'_>) {}
+            fn wants(&self, table: Table) -> bool {
+                table == TREE
+            }
+            fn progress(&mut self, _: u64, _: u64) {}
+        }
+        let mut read = |at: u64, count: u32| {
+            Some((at..at + u64::from(count)).map(|at| self.disk.look(at)).collect::<Vec<_>>())
+        };
+        check::check(&mut read, &self.disk.head(), &mut Nobody).expect("it has a superblock")
+    }
+
+    // The disk's answers.
+
+    fn sort_out(&mut self) {
+        for output in mem::take(&mut self.out) {
+            match output {
+                Output::Io(io) => self.under_way.push(io),
+                Output::Committed(ticket, Ok(())) if self.waiting.contains_key(&ticket) => {
+                    let state = self.waiting.remove(&ticket).expect("just found");
+                    self.durable = self.durable.max(state);
+                }
+                other => self.said.push(other),
+            }
+        }
+    }
+
+    /// One operation of the disk ends, whichever; or time passes.
+    fn progress(&mut self) {
+        self.now += self.rng.u64(0..100_000_000);
+        let now = Instant(self.now);
+        let store = self.store.as_mut().expect("it is open");
+        if !self.under_way.is_empty() {
+            let io = self.under_way.swap_remove(self.rng.usize(0..self.under_way.len()));
+            let (id, done) = self.disk.perform(&mut self.rng, io);
+            store.done(now, id, done, &mut self.out);
+        }
+        if store.deadline().is_some_and(|at| at <= now) {
+            store.tick(now, &mut self.out);
+        }
+        if self.rng.u8(0..16) == 0 {
+            Automaton::check(self.store.as_ref().expect("it is open"));
+        }
+        self.sort_out();
+    }
+
+    fn wait_for<T>(&mut self, wanted: impl Fn(&Output) -> Option<T>) -> T {
+        for _ in 0..PATIENCE {
+            if let Some(index) = self.said.iter().position(|said| wanted(said).is_some()) {
+                let said = self.said.remove(index);
+                return wanted(&said).expect("just found");
+            }
+            self.progress();
+        }
+        let counts = self.store.as_ref().map(Store::counts);
+        panic!("somebody waits for ever: {counts:?}");
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.next += 1;
+        Ticket(self.next)
+    }
+
+    fn fetch(&mut self, missing: Missing) -> Result<(), Error> {
+        let ticket = self.ticket();
+        let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
+        store.fetch(now, ticket, missing, &mut self.out);
+        self.sort_out();
+        self.wait_for(|said| match said {
+            Output::Fetched(found, result) if *found == ticket => Some(*result),
+            _ => None,
+        })
+    }
+
+    fn look(&mut self, view: View) -> Result<Model, Error> {
+        loop {
+            let reader = self.store.as_ref().expect("it is open").reader(view)?;
+            let (reach, base) = self.params.raw;
+            match Model::read(&reader, reach * 2, base) {
+                Ok(model) => return Ok(model),
+                Err(missing) => self.fetch(missing)?,
+            }
+        }
+    }
+
+    // What the users do.
+
+    /// One thing that somebody does.
+    fn act(&mut self) -> Result<(), End> {
+        match self.rng.u8(0..40) {
+            0 if self.params.snapshots && self.snapshots.len() < 4 => self.snapshot()?,
+            1 if !self.snapshots.is_empty() => self.drop_snapshot()?,
+            2 => {
+                let found = self.look(View::Present).map_err(|error| self.end_of(error))?;
+                assert!(found == self.model, "what was committed is visible");
+            }
+            3 | 4 => self.place()?,
+            _ => self.commit_some()?,
+        }
+        for _ in 0..self.rng.usize(0..5) {
+            self.progress();
+        }
+        let broken = self.store.as_ref().is_some_and(Store::is_broken);
+        if broken { Err(End::Broken) } else { Ok(()) }
+    }
+
+    fn end_of(&self, error: Error) -> End {
+        match error {
+            Error::DiskFailed if self.params.faults.write > 0 => End::Broken,
+            error => {
+                self.excuse(error);
+                End::Damaged
+            }
+        }
+    }
+
+    fn commit_some(&mut self) -> Result<(), End> {
+        let count = [1, 1, 2, 3, 8][self.rng.usize(0..5)];
+        let changes: Vec<Change> = (0..count).map(|_| self.change()).collect();
+        self.commit(&changes, &changes)
+    }
+
+    fn change(&mut self) -> Change {
+        let (rng, params) = (&mut self.rng, &self.params);
+        let key = vec![rng.u8(0..params.keys), rng.u8(0..3)];
+        let (object, (reach, base)) = (rng.u64(0..OBJECTS), params.raw);
+        match rng.u8(0..10) {
+            0..4 => {
+                let large = rng.u8(0..8) == 0;
+                let length = rng.usize(0..if large { params.value } else { 80 });
+                Change::Put { table: TREE, key, value: vec![rng.u8(..); length] }
+            }
+            4 | 5 => Change::Delete { table: TREE, key },
+            6..9 => {
+                let most = if rng.bool() { 60 } else { 2500 };
+                let length = rng.usize(1..most);
+                let offset = base + rng.u64(0..reach);
+                Change::Write { table: RAW, object, offset, data: vec![rng.u8(1..); length] }
+            }
+            _ => {
+                let from = base + rng.u64(0..reach);
+                let to = if rng.bool() { u64::MAX } else { from + rng.u64(0..3000) };
+                Change::Cut { table: RAW, object, from, to }
+            }
+        }
+    }
+
+    /// Commits; the model is told the same in its own words.
+    fn commit(&mut self, changes: &[Change], told: &[Change]) -> Result<(), End> {
+        let ticket = self.ticket();
+        let soon = self.rng.u8(0..3) > 0;
+        let durability = if soon { Durability::Soon } else { Durability::Durable };
+        loop {
+            let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
+            match store.commit(now, ticket, changes, durability, &mut self.out) {
+                Ok(()) => break,
+                Err(Refusal::Missing(missing)) => {
+                    self.fetch(missing).map_err(|error| self.end_of(error))?;
+                }
+                Err(Refusal::Failed(Error::NoSpace | Error::TooLarge)) => {
+                    self.sort_out();
+                    return Ok(());
+                }
+                Err(Refusal::Failed(error)) => return Err(self.end_of(error)),
+            }
+        }
+        self.outcome.commits += 1;
+        self.model.apply(told, self.params.raw.1);
+        self.history.push(self.model.clone());
+        if !soon {
+            self.waiting.insert(ticket, self.history.len() - 1);
+        }
+        self.sort_out();
+        Ok(())
+    }
+
+    /// Large data goes straight to the disk and is attached.
+    fn place(&mut self) -> Result<(), End> {
+        let block = self.params.geometry.block;
+        let count = self.rng.usize(1..20);
+        let byte = self.rng.u8(1..);
+        let blocks = vec![Block::from_bytes(&vec![byte; block], block); count];
+        let ticket = self.ticket();
+        let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
+        match store.place(now, ticket, blocks, &mut self.out) {
+            Ok(()) => {}
+            Err(Refusal::Missing(missing)) => {
+                return self.fetch(missing).map_err(|error| self.end_of(error));
+            }
+            Err(Refusal::Failed(Error::NoSpace)) => return Ok(()),
+            Err(Refusal::Failed(error)) => return Err(self.end_of(error)),
+        }
+        self.sort_out();
+        let placed: Result<Vec<Extent>, Error> = self.wait_for(|said| match said {
+            Output::Placed(found, result) if *found == ticket => Some(result.clone()),
+            _ => None,
+        });
+        let extents = placed.map_err(|error| self.end_of(error))?;
+        if self.rng.u8(0..4) == 0 {
+            self.store.as_mut().expect("it is open").abandon(extents);
+            return Ok(());
+        }
+        let (reach, base) = self.params.raw;
+        let (object, first) = (self.rng.u64(0..OBJECTS), self.rng.u64(0..reach / block as u64 + 1));
+        let start = base + first * block as u64;
+        let told =
+            [Change::Write { table: RAW, object, offset: start, data: vec![byte; count * block] }];
+        let mut offset = start;
+        let mut changes = Vec::new();
+        for extent in extents.clone() {
+            let length = (extent.sums.len() * block) as u64;
+            changes.push(Change::Attach { table: RAW, object, offset, extent });
+            offset += length;
+        }
+        let before = self.outcome.commits;
+        self.commit(&changes, &told)?;
+        if self.outcome.commits == before {
+            self.store.as_mut().expect("it is open").abandon(extents);
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self) -> Result<(), End> {
+        let (ticket, name) = (self.ticket(), self.next.to_be_bytes().to_vec());
+        let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
+        store.snapshot(now, ticket, &name, Time::default(), &mut self.out);
+        self.sort_out();
+        self.unsure.insert(name.clone(), self.model.clone());
+        let result = self.wait_for(|said| match said {
+            Output::Committed(found, result) if *found == ticket => Some(*result),
+            _ => None,
+        });
+        match result {
+            Ok(()) => {
+                // What is kept is durable, and so is everything before it.
+                self.durable = self.durable.max(self.history.len() - 1);
+                let model = self.unsure.remove(&name).expect("just put there");
+                self.snapshots.insert(name, model);
+                Ok(())
+            }
+            Err(Error::NoSpace) => {
+                self.unsure.remove(&name);
+                Ok(())
+            }
+            Err(error) => Err(self.end_of(error)),
+        }
+    }
+
+    fn drop_snapshot(&mut self) -> Result<(), End> {
+        let nth = self.rng.usize(0..self.snapshots.len());
+        let name = self.snapshots.keys().nth(nth).expect("there are so many").clone();
+        let ticket = self.ticket();
+        let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
+        store.drop_snapshot(now, ticket, &name, &mut self.out);
+        self.sort_out();
+        let model = self.snapshots[&name].clone();
+        self.unsure.insert(name.clone(), model);
+        let result = self.wait_for(|said| match said {
+            Output::Committed(found, result) if *found == ticket => Some(*result),
+            _ => None,
+        });
+        match result {
+            Ok(()) => {
+                self.unsure.remove(&name);
+                self.snapshots.remove(&name);
+                Ok(())
+            }
+            Err(Error::NoSpace) => {
+                self.unsure.remove(&name);
+                Ok(())
+            }
+            Err(error) => Err(self.end_of(error)),
+        }
+    }
+}
