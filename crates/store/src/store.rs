@@ -171,6 +171,8 @@ pub struct Store {
     placing: Slab<committing::Placing>,
     /// Records to be applied again.
     replay: VecDeque<(u64, journal::record::Record)>,
+    /// How many of them there were.
+    recovered: usize,
     /// When the first change came that no checkpoint has.
     changed_since: Option<Instant>,
     /// A write or a flush failed: nothing is written any more.
@@ -215,6 +217,7 @@ impl Store {
             fetching: fetching::Fetching::default(),
             placing: Slab::new(),
             replay: VecDeque::new(),
+            recovered: 0,
             changed_since: None,
             broken: false,
         };
@@ -277,6 +280,11 @@ impl Store {
             waiting: self.fetching.waiting(),
             machines,
         }
+    }
+
+    /// How many transactions the journal had that no checkpoint has: what recovery applied again.
+    pub fn recovered(&self) -> usize {
+        self.recovered
     }
 
     /// Whether a write or a flush failed, so that nothing is written any more.
@@ -368,9 +376,8 @@ impl Store {
     /// Says that the volume is closed, when all is written.
     fn end_closing(&mut self, out: &mut Vec<Output>) {
         let Phase::Closing(ticket) = self.phase else { return };
-        let rest = self.present.cache.dirty() + self.present.tree.freed.len();
         let quiet = self.checkpoint.is_idle() && self.journal.is_quiet();
-        let written = self.config.read_only || (rest == 0 && self.changed_since.is_none());
+        let written = self.config.read_only || self.changed_since.is_none();
         if self.broken || (quiet && written) {
             let result = if self.broken { Err(Error::DiskFailed) } else { Ok(()) };
             self.phase = Phase::Over(Error::ReadOnly);

@@ -119,7 +119,7 @@ impl Rig {
             accept_loss: false,
         };
         loop {
-            self.out.clear();
+            self.forget();
             let opened = Store::open(&self.disk.head(), config, Instant(self.now), &mut self.out);
             let result = match opened {
                 Ok(store) => {
@@ -135,10 +135,10 @@ impl Rig {
             match result {
                 Ok(()) => return true,
                 // The same read may succeed the next time.
-                Err(Error::DiskFailed) => self.forget(),
+                Err(Error::DiskFailed) => {}
                 Err(Error::Damaged | Error::NotAVolume) if self.disk.spoilt => return false,
                 // A read from elsewhere is as good as a damaged one, until it is done again.
-                Err(Error::Damaged) if self.params.faults.misdirect > 0 => self.forget(),
+                Err(Error::Damaged) if self.params.faults.misdirect > 0 => {}
                 Err(error) => panic!("a good volume cannot be opened: {error}"),
             }
         }
@@ -287,8 +287,9 @@ impl Rig {
         Ticket(self.next)
     }
 
-    fn fetch(&mut self, missing: Missing) -> Result<(), Error> {
-        let ticket = self.ticket();
+    /// Brings what is missing. Who fetches more and more for one plan uses one ticket, so that
+    /// all of it stays in memory.
+    fn fetch(&mut self, ticket: Ticket, missing: Missing) -> Result<(), Error> {
         let (store, now) = (self.store.as_mut().expect("it is open"), Instant(self.now));
         store.fetch(now, ticket, missing, &mut self.out);
         self.sort_out();
@@ -299,12 +300,14 @@ impl Rig {
     }
 
     fn look(&mut self, view: View) -> Result<Model, Error> {
+        let ticket = self.ticket();
         loop {
             let reader = self.store.as_ref().expect("it is open").reader(view)?;
             let (reach, base) = self.params.raw;
-            match Model::read(&reader, reach * 2, base) {
+            let longest = 24 * self.params.geometry.block as u64 + 4096;
+            match Model::read(&reader, reach + longest, base) {
                 Ok(model) => return Ok(model),
-                Err(missing) => self.fetch(missing)?,
+                Err(missing) => self.fetch(ticket, missing)?,
             }
         }
     }
@@ -381,7 +384,7 @@ impl Rig {
             match store.commit(now, ticket, changes, durability, &mut self.out) {
                 Ok(()) => break,
                 Err(Refusal::Missing(missing)) => {
-                    self.fetch(missing).map_err(|error| self.end_of(error))?;
+                    self.fetch(ticket, missing).map_err(|error| self.end_of(error))?;
                 }
                 Err(Refusal::Failed(Error::NoSpace | Error::TooLarge)) => {
                     self.sort_out();
@@ -411,7 +414,7 @@ impl Rig {
         match store.place(now, ticket, blocks, &mut self.out) {
             Ok(()) => {}
             Err(Refusal::Missing(missing)) => {
-                return self.fetch(missing).map_err(|error| self.end_of(error));
+                return self.fetch(ticket, missing).map_err(|error| self.end_of(error));
             }
             Err(Refusal::Failed(Error::NoSpace)) => return Ok(()),
             Err(Refusal::Failed(error)) => return Err(self.end_of(error)),
