@@ -242,7 +242,14 @@ impl Tree {
         self.dirty_child(cache, up.frame, child).map(|frame| (frame, is_left))
     }
 
-    fn lay_out(&mut self, cache: &mut Cache, path: &Path, depth: usize, n: usize, parts: Vec<Cells>) {
+    fn lay_out(
+        &mut self,
+        cache: &mut Cache,
+        path: &Path,
+        depth: usize,
+        n: usize,
+        parts: Vec<Cells>,
+    ) {
         let first = depth.checked_sub(1).map_or(0, |up| path.inner[up].child);
         self.lay_out_at(cache, path, depth, (first, n), parts);
     }

@@ -13,7 +13,6 @@ use hashbrown::{HashMap, HashSet};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-
 /// A table whose order depends on nothing but its history.
 pub(crate) type Map<K, V> = HashMap<K, V, FixedState>;
 

@@ -31,8 +31,9 @@ pub enum Finding {
     /// A page is damaged, and with it all keys from the first to before the second (with their
     /// tables' numbers in front; none: to the end).
     Page(u64, Vec<u8>, Option<Vec<u8>>),
-    /// A block of data is damaged: of which table and key.
-    Data(u64, Table, Vec<u8>),
+    /// A block of data is damaged: where it is, of which table and key, and which of the blocks of
+    /// that value it is.
+    Data(u64, Table, Vec<u8>, u64),
     /// A block is used twice.
     Twice(u64),
     /// A block is used, but the map says it is free.
@@ -68,6 +69,11 @@ pub trait Watcher {
 
     /// Whether the contents of large values of a table are wanted.
     fn wants(&self, table: Table) -> bool;
+
+    /// Whether blocks of data are read that nobody wants, to see whether they are damaged.
+    fn reads_data(&self) -> bool {
+        true
+    }
 
     /// So many blocks of so many in use have been read.
     fn progress(&mut self, done: u64, all: u64);

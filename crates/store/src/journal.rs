@@ -255,10 +255,9 @@ impl Automaton for Journal {
             (State::Idle, Input::Failed) => self.fail(Vec::new(), out),
             (State::Flushing(batch), Input::Failed) => self.fail(batch.waiters, out),
             (State::Writing(_, waiters), Input::Failed) => self.fail(waiters, out),
-            (
-                state @ (State::Flushing(_) | State::Writing(..) | State::Broken),
-                Input::Tick,
-            ) => state,
+            (state @ (State::Flushing(_) | State::Writing(..) | State::Broken), Input::Tick) => {
+                state
+            }
             // A batch may have several writes; after the first failure the others do not matter.
             (State::Broken, Input::Seal(_) | Input::Flushed | Input::Written | Input::Failed) => {
                 State::Broken
@@ -339,11 +338,8 @@ impl Journal {
         };
         let (blocks, chain) = batch::encode(&head, &payload, self.block);
         self.written += skip + count;
-        self.head = Place {
-            block: (at + count) % self.ring,
-            sequence: self.head.sequence + 1,
-            chain,
-        };
+        self.head =
+            Place { block: (at + count) % self.ring, sequence: self.head.sequence + 1, chain };
         self.sealed.push_back(Batch { at, blocks, waiters, flush });
     }
 

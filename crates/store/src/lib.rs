@@ -47,8 +47,8 @@ mod superblock;
 
 pub use base::Block;
 pub use change::{Change, Durability, Extent};
-pub use io::{Io, IoDone, IoId};
 pub use format::format;
+pub use io::{Io, IoDone, IoId};
 pub use layout::{Geometry, HEAD_BYTES, Layout};
 pub use reader::{Entry, Missing, Piece, Reader, Value};
 pub use store::{Config, Counts, Input, Output, Refusal, SnapshotEntry, Space, Store};

@@ -158,8 +158,7 @@ impl Present {
         match change {
             Change::Put { table, key, value } => self.put(*table, key, value, grants),
             Change::Delete { table, key } => {
-                if let Some((value, true)) =
-                    self.tree.take(&mut self.cache, &full_key(*table, key))
+                if let Some((value, true)) = self.tree.take(&mut self.cache, &full_key(*table, key))
                 {
                     self.free_extent(&value);
                 }
@@ -283,17 +282,23 @@ impl Present {
         let start = raw_key(table, object, from / size);
         let mut pages = look::clean_pages(&self.cache, self.tree.root, &start)?;
         let end = to.min(to.div_ceil(size).saturating_mul(size));
-        reader.raw_cells(table, object, (from / size).saturating_sub(1) * size, end, &mut |cell| {
-            cells += 1;
-            let RawCell::Extent(first, extent) = cell else { return };
-            for edge in [from, to].into_iter().filter(|at| edges && at % size != 0) {
-                let index = (edge / size).wrapping_sub(first) as usize;
-                if index < extent.count() {
-                    let (at, sum) = (extent.at() + index as u64, extent.sum(index));
-                    missing.extend(reader.data(at, sum).err());
+        reader.raw_cells(
+            table,
+            object,
+            (from / size).saturating_sub(1) * size,
+            end,
+            &mut |cell| {
+                cells += 1;
+                let RawCell::Extent(first, extent) = cell else { return };
+                for edge in [from, to].into_iter().filter(|at| edges && at % size != 0) {
+                    let index = (edge / size).wrapping_sub(first) as usize;
+                    if index < extent.count() {
+                        let (at, sum) = (extent.at() + index as u64, extent.sum(index));
+                        missing.extend(reader.data(at, sum).err());
+                    }
                 }
-            }
-        })?;
+            },
+        )?;
         if to != u64::MAX {
             blocks = to.div_ceil(size) - from / size;
             let after = raw_key(table, object, to.div_ceil(size));

@@ -19,10 +19,7 @@ pub(crate) enum Want {
         level: Option<u8>,
     },
     /// A block of data.
-    Data {
-        at: u64,
-        sum: u64,
-    },
+    Data { at: u64, sum: u64 },
     /// That a checkpoint makes room: in the journal, in memory, or on the disk.
     Room,
 }

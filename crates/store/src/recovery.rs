@@ -15,7 +15,6 @@ use base::{Automaton, Block, Instant, op::BLOCKS_MAX};
 use std::collections::VecDeque;
 use std::mem;
 
-
 /// What can happen to a recovery.
 #[derive(Debug)]
 pub(crate) enum Input {
@@ -67,12 +66,24 @@ enum State {
     Bits(Box<Space>, Vec<u8>, u64),
     /// Waits for the rest of the journal ring.
     Ring(Box<Space>, Vec<u8>),
+    /// Waits to see the journal's end once more: a read that came from elsewhere looks like an end.
+    End(Box<Space>, Box<Walked>),
     /// Waits until the records have been applied.
     Replaying,
     /// Waits for the snapshots.
     Loading,
     /// All is said.
     Over,
+}
+
+/// What the journal ring has.
+#[derive(Debug)]
+struct Walked {
+    records: VecDeque<(u64, Record)>,
+    /// Where it ends.
+    head: Place,
+    /// The batch that begins there is torn: its header is whole.
+    torn: bool,
 }
 
 /// A recovery.
@@ -96,6 +107,7 @@ impl Recovery {
             State::Index(_) => "index",
             State::Bits(..) => "bits",
             State::Ring(..) => "ring",
+            State::End(..) => "end",
             State::Replaying => "replaying",
             State::Loading => "loading",
             State::Over => "over",
@@ -120,6 +132,9 @@ impl Automaton for Recovery {
             (State::Ring(space, bytes), Input::Read(blocks)) => {
                 self.read_ring(space, joined(bytes, &blocks), out)
             }
+            (State::End(space, walked), Input::Read(blocks)) => {
+                self.end(space, *walked, &blocks, out)
+            }
             (State::Replaying, Input::Replayed) => {
                 out.push(Output::Load);
                 State::Loading
@@ -132,6 +147,7 @@ impl Automaton for Recovery {
                 State::Index(_)
                 | State::Bits(..)
                 | State::Ring(..)
+                | State::End(..)
                 | State::Replaying
                 | State::Loading,
                 Input::Failed,
@@ -142,17 +158,11 @@ impl Automaton for Recovery {
                 input @ (Input::Read(_) | Input::Failed | Input::Replayed | Input::Loaded),
             )
             | (
-                state @ (State::Index(_) | State::Bits(..) | State::Ring(..)),
+                state @ (State::Index(_) | State::Bits(..) | State::Ring(..) | State::End(..)),
                 input @ (Input::Begin | Input::Replayed | Input::Loaded),
             )
-            | (
-                state @ State::Replaying,
-                input @ (Input::Begin | Input::Read(_) | Input::Loaded),
-            )
-            | (
-                state @ State::Loading,
-                input @ (Input::Begin | Input::Read(_) | Input::Replayed),
-            )
+            | (state @ State::Replaying, input @ (Input::Begin | Input::Read(_) | Input::Loaded))
+            | (state @ State::Loading, input @ (Input::Begin | Input::Read(_) | Input::Replayed))
             | (
                 state @ State::Over,
                 input @ (Input::Begin
@@ -244,32 +254,48 @@ impl Recovery {
         if self.read_more(layout.journal_at, layout.journal, bytes.len(), out) {
             return State::Ring(space, bytes);
         }
-        let Some((records, head, lost)) = walk(&self.superblock, &bytes) else {
+        let Some((walked, lost)) = walk(&self.superblock, &bytes) else {
             return give_up(Error::Damaged, out);
         };
         if lost && !self.accept_loss {
             return give_up(Error::Damaged, out);
         }
+        out.push(Output::Read(layout.journal_at + walked.head.block, 1));
+        State::End(space, Box::new(walked))
+    }
+
+    /// The journal's end has been read again: if there is a batch now, nothing of what was read is
+    /// believed.
+    fn end(
+        &self,
+        space: Box<Space>,
+        walked: Walked,
+        blocks: &[Block],
+        out: &mut Vec<Output>,
+    ) -> State {
+        let found = blocks.first().is_some_and(|block| batch::begins(block, walked.head));
+        if found && !walked.torn {
+            return self.read_ring(space, Vec::new(), out);
+        }
+        let Walked { records, head, .. } = walked;
         out.push(Output::Replay(Box::new(Found { space: *space, records, head })));
         State::Replaying
     }
 }
 
-/// Follows the journal from the superblock's place on: the transactions, where the next batch goes,
-/// and whether there are batches behind that end. `None`: a batch has records that are none.
-fn walk(superblock: &Superblock, ring: &[u8]) -> Option<(VecDeque<(u64, Record)>, Place, bool)> {
+/// Follows the journal from the superblock's place on; and whether there are batches behind its
+/// end. `None`: a batch has records that are none.
+fn walk(superblock: &Superblock, ring: &[u8]) -> Option<(Walked, bool)> {
     let layout = &superblock.layout;
-    let (mut records, mut place) = (VecDeque::new(), superblock.tail);
-    while let Some((at, head, payload, sum)) = batch::follow(superblock, ring, place) {
-        let found = record::decode_all(payload)?;
-        records.extend(found.into_iter().map(|record| (head.epoch, record)));
+    let (mut records, mut head) = (VecDeque::new(), superblock.tail);
+    while let Some((at, found, payload, sum)) = batch::follow(superblock, ring, head) {
+        let more = record::decode_all(payload)?;
+        records.extend(more.into_iter().map(|record| (found.epoch, record)));
         let blocks = batch::blocks(payload.len(), layout.block);
-        place = Place {
-            block: (at + blocks) % layout.journal,
-            sequence: place.sequence + 1,
-            chain: sum,
-        };
+        let block = (at + blocks) % layout.journal;
+        head = Place { block, sequence: head.sequence + 1, chain: sum };
     }
-    let lost = batch::is_beyond(superblock, ring, place.sequence);
-    Some((records, place, lost))
+    let torn = batch::begins(&ring[head.block as usize * layout.block..], head);
+    let lost = batch::is_beyond(superblock, ring, head.sequence);
+    Some((Walked { records, head, torn }, lost))
 }

@@ -12,7 +12,6 @@ use crate::page::{Ptr, u32_at, u64_at};
 use crate::{Change, Layout, SnapshotId, Table};
 use base::Time;
 
-
 /// Name → epoch, root, date.
 pub(crate) const SNAPSHOTS: Table = Table(2);
 /// Epoch of the snapshot, epoch and number of the entry → blocks that have left the tree.
@@ -150,8 +149,7 @@ pub(crate) fn decode_dead(value: &[u8]) -> Option<Vec<Freed>> {
 /// One step of dropping a snapshot: what becomes of one entry of its dead list.
 pub(crate) fn reap(key: &[u8], runs: &[Freed], before: Option<SnapshotId>) -> Vec<Change> {
     let oldest = before.map_or(0, |id| id.0);
-    let (free, kept): (Vec<Freed>, Vec<Freed>) =
-        runs.iter().partition(|run| run.birth > oldest);
+    let (free, kept): (Vec<Freed>, Vec<Freed>) = runs.iter().partition(|run| run.birth > oldest);
     let mut changes = vec![Change::Delete { table: DEAD, key: key.to_vec() }];
     changes.extend(free.iter().map(|run| Change::Free { at: run.at, count: run.count }));
     if !kept.is_empty() {

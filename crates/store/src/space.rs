@@ -263,7 +263,11 @@ impl Space {
     }
 
     /// Tells one segment something; gives what it says.
-    pub(crate) fn step_segment(&mut self, index: usize, input: segment::Input) -> Vec<segment::Output> {
+    pub(crate) fn step_segment(
+        &mut self,
+        index: usize,
+        input: segment::Input,
+    ) -> Vec<segment::Output> {
         let mut out = Vec::new();
         self.segments[index].step(Instant(0), input, &mut out);
         if self.segments[index].is_open() {

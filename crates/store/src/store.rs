@@ -11,9 +11,7 @@ use crate::reader::{Missing, Reader, Want};
 use crate::recovery::Recovery;
 use crate::snapshots::Snapshots;
 use crate::space::Space as Segments;
-use crate::{
-    Error, Extent, Io, IoDone, IoId, Layout, SnapshotId, Superblock, Ticket, View,
-};
+use crate::{Error, Extent, Io, IoDone, IoId, Layout, SnapshotId, Superblock, Ticket, View};
 use base::{Automaton, Instant, Time};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -393,7 +391,7 @@ impl Store {
         self.step_journal(now, journal::Input::Failed, out);
         self.step_checkpoint(now, true, checkpoint::Input::Failed, out);
         self.refuse_room(out);
-        self.refuse_snapshots(out);
+        self.refuse_snapshots(Error::DiskFailed, out);
         self.run_own(out);
         self.end_closing(out);
     }

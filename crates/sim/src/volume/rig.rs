@@ -30,6 +30,8 @@ pub(super) struct Rig {
     model: Model,
     /// The state after each transaction of this life, the first from the life before.
     history: Vec<Model>,
+    /// The states of all lives before, for disks that forget: what is found must be one of them.
+    ages: Vec<Model>,
     /// Which of them is known to be durable.
     durable: usize,
     /// Who waits to hear that which state is durable.
@@ -66,6 +68,7 @@ impl Rig {
             next: 1,
             model: Model::default(),
             history: vec![Model::default()],
+            ages: Vec::new(),
             durable: 0,
             waiting: BTreeMap::new(),
             snapshots: BTreeMap::new(),
@@ -167,6 +170,8 @@ impl Rig {
             Err(error) => return self.excuse(error),
         };
         let whole = self.history.iter().rposition(|model| *model == found);
+        let old = self.disk.spoilt && self.ages.contains(&found);
+        let whole = whole.or(old.then_some(0));
         let whole = whole.expect("the state after some transaction, and none half");
         assert!(
             whole >= self.durable || self.disk.spoilt,
@@ -174,6 +179,7 @@ impl Rig {
             self.durable
         );
         self.model = found;
+        self.ages.append(&mut self.history);
         self.history = vec![self.model.clone()];
         self.durable = 0;
         self.outcome.hash = self.outcome.hash.rotate_left(5) ^ whole as u64 ^ self.now;

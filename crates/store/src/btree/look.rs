@@ -132,11 +132,7 @@ pub(crate) fn last_at_or_before<'a>(
     last_below(cache, get(cache, root, None)?, key)
 }
 
-fn last_below<'a>(
-    cache: &'a Cache,
-    page: &'a [u8],
-    key: &[u8],
-) -> Result<Option<Place<'a>>, Want> {
+fn last_below<'a>(cache: &'a Cache, page: &'a [u8], key: &[u8]) -> Result<Option<Place<'a>>, Want> {
     if page::level(page) == 0 {
         let last = page::search(page, key).map_or_else(|next| next.checked_sub(1), Some);
         return Ok(last.map(|index| (page, index)));

@@ -165,12 +165,12 @@ impl<'a, 'b> Walk<'a, 'b> {
 
     fn extent(&mut self, table: Table, key: &[u8], value: &[u8]) {
         let view = super::extent_of(value);
-        let fresh: Vec<bool> = (view.at()..view.at() + view.count() as u64)
-            .map(|at| self.mark_data(at))
-            .collect();
+        let fresh: Vec<bool> =
+            (view.at()..view.at() + view.count() as u64).map(|at| self.mark_data(at)).collect();
         let mut bytes = Vec::new();
         let (mut damaged, wants) = (false, self.watcher.wants(table) && self.present);
-        if fresh.iter().any(|fresh| *fresh) || wants {
+        let doubtful = self.watcher.reads_data() && fresh.contains(&true);
+        if doubtful || wants {
             let read = self.read_many((view.at()..view.at() + view.count() as u64).collect());
             for (index, (at, block)) in read.into_iter().enumerate() {
                 match block.filter(|block| sum(block) == view.sum(index)) {
@@ -178,7 +178,8 @@ impl<'a, 'b> Walk<'a, 'b> {
                     Some(_) => {}
                     None => {
                         damaged = true;
-                        self.checked.findings.push(Finding::Data(at, table, key.to_vec()));
+                        let finding = Finding::Data(at, table, key.to_vec(), index as u64);
+                        self.checked.findings.push(finding);
                     }
                 }
             }

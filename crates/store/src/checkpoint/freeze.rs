@@ -110,10 +110,7 @@ fn freeze_page(
 }
 
 /// Puts writes together that follow each other, by segment.
-fn by_segment(
-    space: &Space,
-    writes: Vec<(u64, Block)>,
-) -> Vec<(usize, Vec<(u64, Vec<Block>)>)> {
+fn by_segment(space: &Space, writes: Vec<(u64, Block)>) -> Vec<(usize, Vec<(u64, Vec<Block>)>)> {
     let mut segments: Vec<(usize, Vec<(u64, Vec<Block>)>)> = Vec::new();
     for (at, block) in writes {
         let segment = space.segment_of(at);

@@ -51,14 +51,9 @@ pub(crate) fn encode(head: &Head, payload: &[u8], block: usize) -> (Vec<Block>, 
     (blocks, chain)
 }
 
-/// Reads the batch that begins with these bytes, if it is a whole one: its header, its payload,
-/// and its header's checksum.
-pub(crate) fn decode(bytes: &[u8]) -> Option<(Head, &[u8], u64)> {
+/// Reads a header: what it says, how long the payload is, and both checksums.
+fn decode_head(bytes: &[u8]) -> Option<(Head, usize, u64, u64)> {
     if bytes.len() < HEAD || &bytes[..8] != MAGIC || u64_at(bytes, 56) != sum(&bytes[..56]) {
-        return None;
-    }
-    let payload = bytes[HEAD..].get(..u32_at(bytes, 32) as usize)?;
-    if sum(payload) != u64_at(bytes, 40) {
         return None;
     }
     let head = Head {
@@ -68,7 +63,21 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Head, &[u8], u64)> {
         epoch: u64_at(bytes, 48),
         records: u32_at(bytes, 36),
     };
-    Some((head, payload, u64_at(bytes, 56)))
+    Some((head, u32_at(bytes, 32) as usize, u64_at(bytes, 40), u64_at(bytes, 56)))
+}
+
+/// Reads the batch that begins with these bytes, if it is a whole one: its header, its payload,
+/// and its header's checksum.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Head, &[u8], u64)> {
+    let (head, length, payload_sum, header_sum) = decode_head(bytes)?;
+    let payload = bytes[HEAD..].get(..length)?;
+    (sum(payload) == payload_sum).then_some((head, payload, header_sum))
+}
+
+/// Whether the batch of a place begins with these bytes, whole or not.
+pub(crate) fn begins(bytes: &[u8], place: Place) -> bool {
+    decode_head(bytes)
+        .is_some_and(|(head, ..)| head.sequence == place.sequence && head.chain == place.chain)
 }
 
 /// How many blocks a batch with such a payload takes.

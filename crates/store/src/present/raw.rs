@@ -55,11 +55,7 @@ impl Raw<'_> {
     }
 
     /// Takes blocks in that are on the disk already.
-    pub(super) fn attach(
-        &mut self,
-        offset: u64,
-        extent: &Extent,
-    ) -> Result<(), Error> {
+    pub(super) fn attach(&mut self, offset: u64, extent: &Extent) -> Result<(), Error> {
         let first = offset / self.block();
         let count = extent.sums.len();
         self.carve(first, first.saturating_add(count as u64))?;
@@ -140,12 +136,7 @@ impl Raw<'_> {
         self.present.layout.block as u64
     }
 
-    fn write_blocks(
-        &mut self,
-        offset: u64,
-        data: &[u8],
-        grants: &mut Grants,
-    ) -> Result<(), Error> {
+    fn write_blocks(&mut self, offset: u64, data: &[u8], grants: &mut Grants) -> Result<(), Error> {
         let size = self.block();
         let end = (offset + data.len() as u64).div_ceil(size);
         let mut index = offset / size;
@@ -294,10 +285,7 @@ impl Raw<'_> {
         let key = page::key(page, index);
         let (value, is_extent) = page::value(page, index);
         let ours = key.len() == 20 && key[..12] == own[..12] && is_extent;
-        ours.then(|| Cell {
-            first: raw_block(key),
-            extent: extent::View::new(value).to_extent(),
-        })
+        ours.then(|| Cell { first: raw_block(key), extent: extent::View::new(value).to_extent() })
     }
 
     fn put(&mut self, first: u64, extent: &Extent) {

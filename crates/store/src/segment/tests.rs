@@ -2,14 +2,8 @@ use super::*;
 use base::drawing::{self, Drawing};
 use base::rng;
 
-const INPUTS: [Input; 6] = [
-    Input::Open,
-    Input::Change,
-    Input::Close(0),
-    Input::Close(2),
-    Input::Written,
-    Input::Failed,
-];
+const INPUTS: [Input; 6] =
+    [Input::Open, Input::Change, Input::Close(0), Input::Close(2), Input::Written, Input::Failed];
 
 #[test]
 fn the_drawing_is_fresh() {

@@ -96,7 +96,12 @@ impl Store {
     }
 
     /// What of this is neither here nor on its way.
-    fn to_read(&mut self, missing: &Missing, ticket: Ticket, waiter: &mut Waiter) -> Vec<(u64, Want)> {
+    fn to_read(
+        &mut self,
+        missing: &Missing,
+        ticket: Ticket,
+        waiter: &mut Waiter,
+    ) -> Vec<(u64, Want)> {
         let mut wanted = Vec::new();
         for want in &missing.0 {
             let Some(at) = block_of(want).filter(|at| !self.present.cache.has(*at)) else {

@@ -45,6 +45,7 @@ impl Store {
                     self.journal =
                         Journal::new(&layout, superblock.volume, epoch, tail, found.head);
                     self.present.space = found.space;
+                    self.recovered = found.records.len();
                     self.replay = found.records;
                     self.replay(now, out);
                 }
@@ -113,7 +114,7 @@ impl Store {
                 (checkpointing::PREPARE, Ok(())) => self.prepare(now, out),
                 // Without that page nothing can be written down: as good as a failed write.
                 (checkpointing::PREPARE, Err(_)) => self.fail(now, out),
-                (snapshotting::STEP, result) => self.snapshotting.stepped(result),
+                (snapshotting::STEP, result) => self.stepped(result, out),
                 (ticket, _) => unreachable!("{ticket:?} is not the store's own"),
             }
         }

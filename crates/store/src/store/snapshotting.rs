@@ -58,14 +58,6 @@ impl Snapshotting {
         }
     }
 
-    /// A page for a step is there, or cannot be had: then dropping rests until the next opening.
-    pub(super) fn stepped(&mut self, result: Result<(), Error>) {
-        self.waiting = false;
-        if result.is_err() {
-            self.dropping.clear();
-        }
-    }
-
     /// A checkpoint has made room.
     pub(super) fn wake(&mut self) {
         self.resting = false;
@@ -259,13 +251,23 @@ impl Store {
         Ok(Some(()))
     }
 
+    /// A page for a step is there, or cannot be had: then dropping rests until the next opening.
+    pub(super) fn stepped(&mut self, result: Result<(), Error>, out: &mut Vec<Output>) {
+        self.snapshotting.waiting = false;
+        if let Err(error) = result {
+            self.snapshotting.dropping.clear();
+            self.snapshots.settle(None);
+            self.refuse_snapshots(error, out);
+        }
+    }
+
     /// Nobody's wish can be fulfilled any more.
-    pub(super) fn refuse_snapshots(&mut self, out: &mut Vec<Output>) {
+    pub(super) fn refuse_snapshots(&mut self, error: Error, out: &mut Vec<Output>) {
         let state = &mut self.snapshotting;
         let coming = state.coming.take().map(|(wanted, _)| wanted.ticket);
         let asked = state.asked.drain(..).map(|wanted| wanted.ticket);
         let drops = state.drops.drain(..).map(|(ticket, _)| ticket);
         let all: Vec<Ticket> = coming.into_iter().chain(asked).chain(drops).collect();
-        out.extend(all.into_iter().map(|one| Output::Committed(one, Err(Error::DiskFailed))));
+        out.extend(all.into_iter().map(|one| Output::Committed(one, Err(error))));
     }
 }

@@ -20,9 +20,10 @@ struct Disk {
 
 impl Disk {
     fn read(&self, at: u64) -> Block {
-        let volatile = self.volatile.iter().rev().find_map(|(first, blocks)| {
-            blocks.get(usize::try_from(at.checked_sub(*first)?).ok()?)
-        });
+        let volatile =
+            self.volatile.iter().rev().find_map(|(first, blocks)| {
+                blocks.get(usize::try_from(at.checked_sub(*first)?).ok()?)
+            });
         let found = volatile.or_else(|| self.durable.get(&at));
         found.cloned().unwrap_or_else(|| Block::zeroed(self.block))
     }
