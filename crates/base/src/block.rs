@@ -5,11 +5,12 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// What direct I/O wants memory to be aligned to, bytes. No disk in use wants more.
-const ALIGN: usize = 4096;
+/// What direct I/O wants memory to be aligned to, bytes: a logical sector. More would cost memory,
+/// because the counters of a shared block take one such unit.
+const ALIGN: usize = 512;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(4096))]
+#[repr(C, align(512))]
 struct Unit([u8; ALIGN]);
 
 /// One block of a volume: shared, aligned for direct I/O, copied only when somebody changes it
@@ -30,10 +31,19 @@ impl Block {
     }
 
     /// A block of `len` bytes that begins with `bytes`, the rest zeros.
+    ///
+    /// # Panics
+    /// If they do not fit.
     pub fn from_bytes(bytes: &[u8], len: usize) -> Block {
-        let mut block = Block::zeroed(len);
-        block.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-        block
+        assert!(bytes.len() <= len);
+        let unit = |index: usize| {
+            let mut unit = Unit::zeroed();
+            let part = bytes.get(index * ALIGN..).unwrap_or_default();
+            let part = &part[..part.len().min(ALIGN)];
+            unit.0[..part.len()].copy_from_slice(part);
+            unit
+        };
+        Block { memory: (0..len.div_ceil(ALIGN)).map(unit).collect(), len }
     }
 
     /// The contents to be changed; copied first if somebody else holds the block too.

@@ -396,6 +396,9 @@ fn cells_of(page: &[u8]) -> Cells {
 
 fn fill(page: &mut [u8], level: u8, cells: &[Vec<u8>]) {
     page::clear(page, level);
+    if let [first, .., last] = &cells[usize::from(level > 0).min(cells.len())..] {
+        page::set_prefix(page, key_of(first, level), key_of(last, level));
+    }
     for (index, cell) in cells.iter().enumerate() {
         assert!(page::insert(page, index, cell), "the cells were measured");
     }
@@ -403,7 +406,7 @@ fn fill(page: &mut [u8], level: u8, cells: &[Vec<u8>]) {
 
 /// Bytes that cells take with their slots.
 fn size(cells: &[Vec<u8>]) -> usize {
-    cells.iter().map(|cell| cell.len() + 2).sum()
+    cells.iter().map(|cell| cell.len() + page::SLOT).sum()
 }
 
 /// Divides cells into pages that are about equally full.
@@ -412,7 +415,7 @@ fn divide(cells: Cells, pages: usize, capacity: usize) -> Vec<Cells> {
     let mut parts: Vec<Cells> = vec![Vec::new()];
     let mut filled = 0;
     for cell in cells {
-        let bytes = cell.len() + 2;
+        let bytes = cell.len() + page::SLOT;
         let over = filled + bytes / 2 > share && parts.len() < pages;
         if (over || filled + bytes > capacity) && filled > 0 {
             filled = 0;

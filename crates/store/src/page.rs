@@ -1,12 +1,14 @@
 //! The bytes of one page of a tree.
 //!
 //! ```text
-//! 0      1      2       4      6         8          16
-//! | level | 0   | count | heap | garbage | birth    | slot 0 | slot 1 ...  free ...  cells |
+//! 0       1        2       4      6         8       16
+//! | level | prefix | count | heap | garbage | birth | slot 0 | slot 1 ...  free ...  cells |
 //! ```
 //!
-//! A slot is the offset of a cell; slots are in the order of keys. Cells fill the page from its
-//! end. A leaf's cell is `key length (2), value length (2, upper bit: an extent), key, value`; an
+//! A slot is the offset of a cell (2) and the *head* of its key (4); slots are in the order of keys.
+//! All keys of a page have their first `prefix` bytes in common (at least), and the head is what
+//! comes next, as a number: so a search looks at heads, which stand together, and at one or two
+//! keys, which do not. Cells fill the page from its end. A leaf's cell is `key length (2), value length (2, upper bit: an extent), key, value`; an
 //! inner page's is `key length (2), pointer (24), key`, and the key of its first cell is empty:
 //! child *i* has the keys from key *i* on. Numbers are little-endian.
 //!
@@ -17,6 +19,10 @@ use std::cmp::Ordering;
 
 /// Bytes before the first slot.
 const HEADER: usize = 16;
+/// Bytes of a slot.
+pub(crate) const SLOT: usize = 6;
+/// Longest prefix that heads skip.
+const PREFIX_MAX: usize = 255;
 /// Bytes of a pointer to a page.
 pub(crate) const PTR: usize = 24;
 /// In a value's length: the value is an extent.
@@ -88,7 +94,55 @@ fn set_u16(bytes: &mut [u8], at: usize, value: usize) {
 pub(crate) fn clear(page: &mut [u8], level: u8) {
     page.fill(0);
     page[0] = level;
+    page[1] = PREFIX_MAX as u8;
     set_u16(page, 4, page.len());
+}
+
+/// How many bytes all keys have in common, as far as heads skip them.
+#[inline]
+fn prefix(page: &[u8]) -> usize {
+    usize::from(page[1])
+}
+
+/// Says how many bytes the keys to come have in common. The page must be empty.
+pub(crate) fn set_prefix(page: &mut [u8], first: &[u8], last: &[u8]) {
+    assert!(count(page) == 0);
+    page[1] = common(first, last).min(PREFIX_MAX) as u8;
+}
+
+fn common(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
+}
+
+/// The head of a key: its bytes behind the prefix, as a number in the order of keys.
+#[inline]
+fn head_of(key: &[u8], prefix: usize) -> u32 {
+    match key.get(prefix..prefix + 4) {
+        Some(bytes) => u32::from_be_bytes(bytes.try_into().expect("four bytes")),
+        None => {
+            let mut head = [0; 4];
+            let rest = key.get(prefix..).unwrap_or_default();
+            head[..rest.len()].copy_from_slice(rest);
+            u32::from_be_bytes(head)
+        }
+    }
+}
+
+#[inline]
+fn head(page: &[u8], index: usize) -> u32 {
+    u32_at(page, HEADER + SLOT * index + 2)
+}
+
+fn set_head(page: &mut [u8], index: usize) {
+    let head = head_of(key(page, index), prefix(page));
+    let at = HEADER + SLOT * index + 2;
+    page[at..at + 4].copy_from_slice(&head.to_le_bytes());
+}
+
+/// The first cell that has a key to be compared: an inner page's first key is empty.
+#[inline]
+fn first(page: &[u8]) -> usize {
+    usize::from(page[0] > 0)
 }
 
 #[inline]
@@ -120,7 +174,7 @@ fn garbage(page: &[u8]) -> usize {
 
 #[inline]
 fn offset(page: &[u8], index: usize) -> usize {
-    u16_at(page, HEADER + 2 * index)
+    u16_at(page, HEADER + SLOT * index)
 }
 
 /// The key of a cell.
@@ -174,10 +228,50 @@ fn cell_len(page: &[u8], at: usize) -> usize {
     }
 }
 
-/// Where a key is, or where it would be.
+/// The cells whose heads are those of a key: from the first to behind the last.
+#[inline]
+fn same_head(page: &[u8], wanted: &[u8]) -> (usize, usize) {
+    let wanted = head_of(wanted, prefix(page));
+    let (mut low, mut high) = (first(page), count(page));
+    while low < high {
+        let middle = (low + high) / 2;
+        if head(page, middle) < wanted {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    let count = count(page);
+    while high < count && head(page, high) == wanted {
+        high += 1;
+    }
+    (low, high)
+}
+
+/// Which cell has exactly this key.
+#[inline]
+pub(crate) fn find(page: &[u8], wanted: &[u8]) -> Option<usize> {
+    let (low, high) = same_head(page, wanted);
+    // A key with another prefix may have come as far as this, but is not here.
+    (low..high).find(|index| key(page, *index) == wanted)
+}
+
+/// Where a key is, or where it would be. In an inner page it is never before the first.
 #[inline]
 pub(crate) fn search(page: &[u8], wanted: &[u8]) -> Result<usize, usize> {
-    let (mut low, mut high) = (0, count(page));
+    let (start, end) = (first(page), count(page));
+    if start >= end {
+        return Err(start.min(end));
+    }
+    let prefix = prefix(page);
+    let known = key(page, end - 1);
+    let known = &known[..prefix.min(known.len())];
+    match wanted[..wanted.len().min(prefix)].cmp(known) {
+        Ordering::Less => return Err(start),
+        Ordering::Greater => return Err(end),
+        Ordering::Equal => {}
+    }
+    let (mut low, mut high) = same_head(page, wanted);
     while low < high {
         let middle = (low + high) / 2;
         match key(page, middle).cmp(wanted) {
@@ -194,7 +288,6 @@ pub(crate) fn search(page: &[u8], wanted: &[u8]) -> Result<usize, usize> {
 pub(crate) fn child_of(page: &[u8], wanted: &[u8]) -> usize {
     match search(page, wanted) {
         Ok(index) => index,
-        // The first key is empty, so that nothing is before it.
         Err(index) => index.saturating_sub(1),
     }
 }
@@ -226,7 +319,7 @@ pub(crate) fn rekeyed(cell: &[u8], key: &[u8]) -> Vec<u8> {
 
 /// Bytes that cells and their slots can still take.
 pub(crate) fn room(page: &[u8]) -> usize {
-    heap(page) - HEADER - 2 * count(page) + garbage(page)
+    heap(page) - HEADER - SLOT * count(page) + garbage(page)
 }
 
 /// Bytes that the cells and slots take.
@@ -241,21 +334,37 @@ pub(crate) fn capacity(block: usize) -> usize {
 
 /// Puts a cell in; `false`: there is no room.
 pub(crate) fn insert(page: &mut [u8], index: usize, cell: &[u8]) -> bool {
-    if room(page) < cell.len() + 2 {
+    if room(page) < cell.len() + SLOT {
         return false;
     }
     let slots = count(page);
-    if heap(page) - HEADER - 2 * slots < cell.len() + 2 {
+    if heap(page) - HEADER - SLOT * slots < cell.len() + SLOT {
         compact(page);
     }
     let at = heap(page) - cell.len();
     page[at..at + cell.len()].copy_from_slice(cell);
     set_u16(page, 4, at);
-    let (from, to) = (HEADER + 2 * index, HEADER + 2 * slots);
-    page.copy_within(from..to, from + 2);
+    let (from, to) = (HEADER + SLOT * index, HEADER + SLOT * slots);
+    page.copy_within(from..to, from + SLOT);
     set_u16(page, from, at);
     set_u16(page, 2, slots + 1);
+    shorten_prefix(page, index);
+    set_head(page, index);
     true
+}
+
+/// A new key may have less in common with the others.
+fn shorten_prefix(page: &mut [u8], index: usize) {
+    let (start, last) = (first(page), count(page) - 1);
+    if index < start {
+        return;
+    }
+    let other = if index == last { last.max(start + 1) - 1 } else { last };
+    let same = common(key(page, index), key(page, other));
+    if same < prefix(page) {
+        page[1] = same as u8;
+        (start..=last).for_each(|index| set_head(page, index));
+    }
 }
 
 /// Takes a cell out.
@@ -269,11 +378,13 @@ pub(crate) fn remove(page: &mut [u8], index: usize) {
         set_u16(page, 6, dead);
     }
     let slots = count(page);
-    page.copy_within(HEADER + 2 * (index + 1)..HEADER + 2 * slots, HEADER + 2 * index);
+    let from = HEADER + SLOT * index;
+    page.copy_within(from + SLOT..HEADER + SLOT * slots, from);
     set_u16(page, 2, slots - 1);
     if slots == 1 {
         set_u16(page, 4, page.len());
         set_u16(page, 6, 0);
+        page[1] = PREFIX_MAX as u8;
     }
 }
 
@@ -285,7 +396,7 @@ fn compact(page: &mut [u8]) {
         let cell = cell(&old, index);
         at -= cell.len();
         page[at..at + cell.len()].copy_from_slice(cell);
-        set_u16(page, HEADER + 2 * index, at);
+        set_u16(page, HEADER + SLOT * index, at);
     }
     set_u16(page, 4, at);
     set_u16(page, 6, 0);
@@ -294,7 +405,7 @@ fn compact(page: &mut [u8]) {
 /// Whether these bytes are a page that the functions above can work with.
 pub(crate) fn is_sound(page: &[u8]) -> bool {
     let (slots, heap) = (count(page), heap(page));
-    let front = HEADER + 2 * slots;
+    let front = HEADER + SLOT * slots;
     if level(page) > LEVEL_MAX || heap > page.len() || front > heap {
         return false;
     }
@@ -308,9 +419,20 @@ pub(crate) fn is_sound(page: &[u8]) -> bool {
         total += cell_len(page, at);
     }
     let ordered = (1..slots).all(|index| key(page, index - 1) < key(page, index));
-    let first = level(page) == 0 || (slots > 0 && key(page, 0).is_empty());
+    let hidden = level(page) == 0 || (slots > 0 && key(page, 0).is_empty());
     let sound = |index| level(page) > 0 || extent_is_sound(page, index);
-    ordered && first && total + garbage(page) == page.len() - heap && (0..slots).all(sound)
+    let whole = total + garbage(page) == page.len() - heap;
+    ordered && hidden && whole && (0..slots).all(sound) && heads_are_sound(page)
+}
+
+/// Whether the heads are those of the keys, and the keys have their prefix in common.
+fn heads_are_sound(page: &[u8]) -> bool {
+    let (start, end, prefix) = (first(page), count(page), prefix(page));
+    let Some(last) = end.checked_sub(1) else { return true };
+    (start..end).all(|index| {
+        let same = common(key(page, index), key(page, last)) >= prefix;
+        (same || start + 1 >= end) && head(page, index) == head_of(key(page, index), prefix)
+    })
 }
 
 fn extent_is_sound(page: &[u8], index: usize) -> bool {

@@ -24,7 +24,7 @@ pub(crate) fn find<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<Option
     loop {
         let level = page::level(page);
         if level == 0 {
-            return Ok(page::search(page, key).ok().map(|index| (page, index)));
+            return Ok(page::find(page, key).map(|index| (page, index)));
         }
         page = get(cache, page::child(page, page::child_of(page, key)), Some(level - 1))?;
     }

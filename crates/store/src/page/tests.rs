@@ -14,7 +14,8 @@ fn the_bytes_of_a_leaf() {
     assert!(insert(&mut page, 0, &leaf_cell(b"b", b"two", false)));
     assert!(insert(&mut page, 0, &leaf_cell(b"a", b"1", false)));
     set_birth(&mut page, 7);
-    let mut golden = vec![0, 0, 2, 0, 50, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 50, 0, 56, 0];
+    let mut golden = vec![0, 0, 2, 0, 50, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+    golden.extend([50, 0, 0, 0, 0, b'a', 56, 0, 0, 0, 0, b'b']);
     golden.resize(50, 0);
     golden.extend([1, 0, 1, 0, b'a', b'1', 1, 0, 3, 0, b'b', b't', b'w', b'o']);
     assert_eq!(page, golden);
@@ -27,16 +28,20 @@ fn a_page_is_a_sorted_map_as_long_as_there_is_room() {
         let mut page = leaf(512);
         let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         for _ in 0..300 {
-            let key = vec![rng.u8(0..40); rng.usize(1..4)];
+            let mut key = b"prefix"[..rng.usize(0..7)].to_vec();
+            key.extend(vec![rng.u8(0..40); rng.usize(0..6)]);
             let place = search(&page, &key);
             assert_eq!(place.is_ok(), model.contains_key(&key));
+            assert_eq!(find(&page, &key), place.ok());
+            let before = model.range(..key.clone()).count();
+            assert_eq!(place.unwrap_or_else(|index| index), before);
             if let Ok(index) = place {
                 assert_eq!(value(&page, index), (&model[&key][..], false));
                 remove(&mut page, index);
                 model.remove(&key);
             } else if let Err(index) = place {
                 let value = vec![rng.u8(..); rng.usize(0..60)];
-                let fits = room(&page) >= 6 + key.len() + value.len();
+                let fits = room(&page) >= SLOT + 4 + key.len() + value.len();
                 assert_eq!(insert(&mut page, index, &leaf_cell(&key, &value, false)), fits);
                 if fits {
                     model.insert(key, value);
