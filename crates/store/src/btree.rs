@@ -15,6 +15,8 @@ use base::Block;
 
 pub(crate) mod extent;
 pub(crate) mod look;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use look::{clean_pages, find, last_at_or_before, scan, seek};
 

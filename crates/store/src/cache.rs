@@ -13,6 +13,9 @@ use hashbrown::{HashMap, HashSet};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
+#[cfg(test)]
+mod tests;
+
 /// A table whose order depends on nothing but its history.
 pub(crate) type Map<K, V> = HashMap<K, V, FixedState>;
 

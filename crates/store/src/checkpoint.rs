@@ -9,6 +9,8 @@
 #![doc = include_str!("checkpoint/states.md")]
 
 pub(crate) mod freeze;
+#[cfg(test)]
+mod tests;
 
 use base::{Automaton, Instant};
 

@@ -9,6 +9,8 @@
 
 pub(crate) mod batch;
 pub(crate) mod record;
+#[cfg(test)]
+mod tests;
 
 use crate::{Layout, Ticket};
 use base::{Automaton, Block, Instant};

@@ -15,6 +15,9 @@ use base::{Automaton, Block, Instant, op::BLOCKS_MAX};
 use std::collections::VecDeque;
 use std::mem;
 
+#[cfg(test)]
+mod tests;
+
 /// What can happen to a recovery.
 #[derive(Debug)]
 pub(crate) enum Input {

@@ -12,6 +12,9 @@ use crate::page::{Ptr, u32_at, u64_at};
 use crate::{Change, Layout, SnapshotId, Table};
 use base::Time;
 
+#[cfg(test)]
+mod tests;
+
 /// Name → epoch, root, date.
 pub(crate) const SNAPSHOTS: Table = Table(2);
 /// Epoch of the snapshot, epoch and number of the entry → blocks that have left the tree.
