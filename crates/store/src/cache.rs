@@ -190,7 +190,7 @@ impl Cache {
         let frame = &mut self.frames[index as usize];
         let at = frame.at;
         match frame.state {
-            State::DirtyPage => return index,
+            State::DirtyPage => index,
             State::Clean => {
                 frame.state = State::DirtyPage;
                 frame.at = 0;

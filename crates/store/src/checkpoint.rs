@@ -149,54 +149,20 @@ impl Automaton for Checkpoint {
                 | Input::Flushed
                 | Input::Sealed,
             ) => State::Broken,
-            // Each answer comes once, to who asked; a checkpoint begins only when none is under way.
+            // Each answer comes once, to who asked; one begins only when none is under way.
             (
-                state @ State::Idle,
-                input @ (Input::Prepared
-                | Input::Frozen(_)
-                | Input::Written
-                | Input::Flushed
-                | Input::Sealed),
-            )
-            | (
-                state @ State::Preparing,
-                input @ (Input::Begin
-                | Input::Frozen(_)
-                | Input::Written
-                | Input::Flushed
-                | Input::Sealed),
-            )
-            | (
-                state @ State::Freezing,
-                input @ (Input::Begin
-                | Input::Prepared
-                | Input::Written
-                | Input::Flushed
-                | Input::Sealed),
-            )
-            | (
-                state @ State::Writing(_),
-                input @ (Input::Begin
-                | Input::Prepared
-                | Input::Frozen(_)
-                | Input::Flushed
-                | Input::Sealed),
-            )
-            | (
-                state @ State::Flushing,
+                state @ (State::Idle
+                | State::Preparing
+                | State::Freezing
+                | State::Writing(_)
+                | State::Flushing
+                | State::Sealing),
                 input @ (Input::Begin
                 | Input::Prepared
                 | Input::Frozen(_)
                 | Input::Written
+                | Input::Flushed
                 | Input::Sealed),
-            )
-            | (
-                state @ State::Sealing,
-                input @ (Input::Begin
-                | Input::Prepared
-                | Input::Frozen(_)
-                | Input::Written
-                | Input::Flushed),
             ) => unreachable!("{input:?} in {state:?}"),
         };
     }

@@ -11,13 +11,16 @@ use crate::{Error, reader};
 use base::{Block, op::BLOCKS_MAX};
 use std::mem;
 
+/// Blocks that follow each other: where, and what.
+pub(crate) type Write = (u64, Vec<Block>);
+
 /// What a checkpoint writes, and what its superblock will say.
 #[derive(Debug)]
 pub(crate) struct Frozen {
     /// Pages and data: the segment, where, and what.
-    pub(crate) segments: Vec<(usize, Vec<(u64, Vec<Block>)>)>,
+    pub(crate) segments: Vec<(usize, Vec<Write>)>,
     /// The map.
-    pub(crate) map: Vec<(u64, Vec<Block>)>,
+    pub(crate) map: Vec<Write>,
     pub(crate) index_sum: u64,
     pub(crate) root: Ptr,
 }
@@ -110,8 +113,8 @@ fn freeze_page(
 }
 
 /// Puts writes together that follow each other, by segment.
-fn by_segment(space: &Space, writes: Vec<(u64, Block)>) -> Vec<(usize, Vec<(u64, Vec<Block>)>)> {
-    let mut segments: Vec<(usize, Vec<(u64, Vec<Block>)>)> = Vec::new();
+fn by_segment(space: &Space, writes: Vec<(u64, Block)>) -> Vec<(usize, Vec<Write>)> {
+    let mut segments: Vec<(usize, Vec<Write>)> = Vec::new();
     for (at, block) in writes {
         let segment = space.segment_of(at);
         if segments.last().is_none_or(|(last, _)| *last != segment) {

@@ -1,3 +1,5 @@
+#![allow(clippy::wildcard_enum_match_arm, reason = "tests name what they wait for")]
+
 use super::*;
 use crate::{Change, Geometry, Superblock, Table};
 use base::drawing::Drawing;

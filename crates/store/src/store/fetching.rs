@@ -74,7 +74,7 @@ impl Store {
             waiter.left += 1;
             self.fetching.room.push(ticket);
         }
-        let wanted = self.to_read(&missing, ticket, &mut waiter);
+        let wanted = self.enlist(&missing, ticket, &mut waiter);
         if waiter.left == 0 {
             return self.answer(ticket, Ok(()), out);
         }
@@ -95,8 +95,8 @@ impl Store {
         self.read(wanted, out);
     }
 
-    /// What of this is neither here nor on its way.
-    fn to_read(
+    /// Lets somebody wait for what is not here; gives what is not on its way either.
+    fn enlist(
         &mut self,
         missing: &Missing,
         ticket: Ticket,

@@ -1,6 +1,8 @@
 //! The whole store on a disk in memory that answers out of order, forgets what was not flushed,
 //! and tears what was under way.
 
+#![allow(clippy::wildcard_enum_match_arm, reason = "tests name what they wait for")]
+
 use super::*;
 use crate::{Change, Durability, Geometry, HEAD_BYTES, Piece, Table, format};
 use base::{Block, rng};
