@@ -4,6 +4,7 @@
 //! things wrong, and panics if what it feeds does not hold its promises. The last one must fail:
 //! it shows that failures are noticed.
 
+mod images;
 mod sessions;
 mod streams;
 mod stub;
@@ -67,6 +68,18 @@ pub const FUZZERS: &[Fuzzer] = &[
         name: "http_session",
         about: "streams of requests to a whole session, in front of a tree that says anything",
         case: sessions::http,
+        must_fail: false,
+    },
+    Fuzzer {
+        name: "volume",
+        about: "volumes with bytes of their pages changed, and checksums that fit, to the store",
+        case: images::volume,
+        must_fail: false,
+    },
+    Fuzzer {
+        name: "volume_head",
+        about: "superblocks, maps and journals with bytes changed, to recovery and the check",
+        case: images::head,
         must_fail: false,
     },
     Fuzzer {

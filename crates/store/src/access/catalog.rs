@@ -7,8 +7,8 @@ use crate::{Error, Table};
 /// Where the names of tables are. The empty key has the number of the next one.
 const CATALOG: Table = Table(1);
 
-/// Lesser numbers are the store's own.
-pub const TABLES_FROM: u32 = 256;
+/// Lesser numbers are for the store itself and for the file tree.
+pub const TABLES_FROM: u32 = 1024;
 
 /// Most tables with a name.
 pub const TABLES_MAX: usize = 65_536;

@@ -62,14 +62,14 @@ fn no_bytes_make_it_panic() {
         let mut page = leaf(512);
         if round % 2 == 1 {
             clear(&mut page, 1);
-            insert(&mut page, 0, &inner_cell(b"", Ptr::default()));
+            insert(&mut page, 0, &inner_cell(b"", Ptr { at: 9, birth: 1, sum: 2 }));
         }
         while rng.u8(0..8) > 0 {
             let key = vec![rng.u8(..); rng.usize(1..9)];
             let cell = if level(&page) == 0 {
                 leaf_cell(&key, &[1; 9], rng.bool())
             } else {
-                inner_cell(&key, Ptr::default())
+                inner_cell(&key, Ptr { at: 9, birth: 1, sum: 2 })
             };
             if let Err(index) = search(&page, &key) {
                 insert(&mut page, index, &cell);

@@ -45,7 +45,12 @@ impl Store {
             Ok(grants) => grants,
             Err(_) => return Err(self.no_space()),
         };
-        self.present.apply(changes, &mut grants).expect("it was planned");
+        if let Err(error) = self.present.apply(changes, &mut grants) {
+            // What was planned does not fail, unless the tree contradicts itself. Then nothing of
+            // it may reach the disk.
+            self.fail(now, out);
+            return Err(Refusal::Failed(error));
+        }
         self.changed_since.get_or_insert(now);
         let record = record::encode(&grants.used, changes);
         let waiter = (durability == Durability::Durable).then_some(ticket);

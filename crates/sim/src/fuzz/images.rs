@@ -1,0 +1,134 @@
+//! Volumes that somebody has tampered with: the store says what is wrong and does not panic.
+
+use base::rng::Rng;
+use base::{Instant, Time};
+use std::time::Duration;
+use store::access::{raw::Raw, tree::Tree};
+use store::check::{self, Content, Watcher};
+use store::drive::{Disk, Driver, Memory};
+use store::transaction::{Call, On, Reply, Request};
+use store::{Config, Durability, Geometry, Table, View, canary};
+
+const GEOMETRY: Geometry = Geometry { block: 512, blocks: 700, journal: 48, segment: 64 };
+const TREE: Table = Table(2000);
+const RAW: Table = Table(2001);
+const NOW: Instant = Instant(0);
+
+/// Bytes of pages are changed, and the store is made to believe every checksum.
+pub(super) fn volume(rng: &mut Rng) {
+    canary::believe_everything(false);
+    let mut disk = filled(rng, true);
+    let first = GEOMETRY.layout().expect("a fair geometry").data_at;
+    for _ in 0..rng.usize(1..6) {
+        spoil(&mut disk, rng, first..first + 60);
+    }
+    canary::believe_everything(true);
+    use_it(disk, rng);
+    canary::believe_everything(false);
+}
+
+/// Bytes before the pages are changed, or anywhere else; checksums are looked at.
+pub(super) fn head(rng: &mut Rng) {
+    canary::believe_everything(false);
+    let closed = rng.bool();
+    let mut disk = filled(rng, closed);
+    for _ in 0..rng.usize(1..4) {
+        let end =
+            [8 * 8, GEOMETRY.layout().expect("fair").data_at, GEOMETRY.blocks][rng.usize(0..3)];
+        spoil(&mut disk, rng, 0..end);
+    }
+    use_it(disk, rng);
+}
+
+fn config() -> Config {
+    let interval = Duration::from_secs(5);
+    Config { cache: 300, dirty: 200, interval, read_only: false, accept_loss: false }
+}
+
+/// A volume with something of everything in it.
+fn filled(rng: &mut Rng, closed: bool) -> Memory {
+    let disk = Memory::formatted(&GEOMETRY).expect("it is large enough");
+    let mut driver = Driver::open(disk, config(), NOW).expect("it is sound");
+    for _ in 0..rng.usize(1..80) {
+        let call = change(rng);
+        let _ = driver.ask(NOW, Request::Call(On::Once(View::Present, Durability::Soon), call));
+        if rng.u8(0..20) == 0 {
+            let name = vec![rng.u8(b'a'..=b'e')];
+            let _ = driver.ask(NOW, Request::Snapshot { name, date: Time::default() });
+        }
+    }
+    let request = if closed { Request::Close } else { Request::Sync };
+    let _ = driver.ask(NOW, request);
+    driver.into_disk()
+}
+
+fn change(rng: &mut Rng) -> Call {
+    let key = [b"some prefix".to_vec(), vec![rng.u8(..); rng.usize(0..3)]].concat();
+    match rng.u8(0..6) {
+        0 => Tree(TREE).delete(&key),
+        1 | 2 => Tree(TREE).put(&key, &vec![rng.u8(..); rng.usize(0..900)]),
+        3 | 4 => Raw(RAW).write(rng.u64(0..3), rng.u64(0..9000), &vec![1; rng.usize(1..2000)]),
+        _ => Raw(RAW).cut(rng.u64(0..3), rng.u64(0..9000), rng.u64(9000..12_000)),
+    }
+}
+
+/// Changes a byte or a word somewhere.
+fn spoil(disk: &mut Memory, rng: &mut Rng, range: std::ops::Range<u64>) {
+    let at = rng.u64(range);
+    let mut block = disk.read(at, 1).expect("within the disk").remove(0);
+    let bytes = block.bytes_mut();
+    // The beginnings of pages say more than the rest.
+    let most = [24, 64, 512][rng.usize(0..3)];
+    let offset = rng.usize(0..most);
+    match rng.u8(0..3) {
+        0 => bytes[offset] ^= 1 << rng.u8(0..8),
+        1 => bytes[offset] = rng.u8(..),
+        _ => bytes[offset / 8 * 8..offset / 8 * 8 + 8].copy_from_slice(&rng.u64(..).to_le_bytes()),
+    }
+    disk.write(at, &[block], true).expect("within the disk");
+}
+
+struct Nobody;
+
+impl Watcher for Nobody {
+    fn entry(&mut self, _: Table, _: &[u8], _: Content<'_>) {}
+
+    fn wants(&self, _: Table) -> bool {
+        true
+    }
+
+    fn progress(&mut self, _: u64, _: u64) {}
+}
+
+/// Checks it, and works with it as long as that goes.
+fn use_it(mut disk: Memory, rng: &mut Rng) {
+    let head = disk.head().expect("it is large enough");
+    let mut copy = disk.clone();
+    let mut read = |at: u64, count: u32| copy.read(at, count).ok();
+    let _ = check::check(&mut read, &head, &mut Nobody);
+    let Ok(mut driver) = Driver::open(disk, config(), NOW) else { return };
+    for view in views(&mut driver) {
+        let whole = Tree(TREE).range(b"", None);
+        let read = On::Once(view, Durability::Soon);
+        let _ = driver.ask(NOW, Request::Call(read, Call::Scan(whole)));
+        for object in 0..3 {
+            let call = Raw(RAW).read(object, rng.u64(0..9000), 4000);
+            let _ = driver.ask(NOW, Request::Call(read, call));
+        }
+    }
+    for _ in 0..rng.usize(0..10) {
+        let write = On::Once(View::Present, Durability::Durable);
+        let _ = driver.ask(NOW, Request::Call(write, change(rng)));
+    }
+    let name = vec![rng.u8(b'a'..=b'e')];
+    let _ = driver.ask(NOW, Request::DropSnapshot { name });
+    let _ = driver.ask(NOW, Request::Close);
+}
+
+fn views(driver: &mut Driver<Memory>) -> Vec<View> {
+    let mut views = vec![View::Present];
+    if let Ok(Reply::Snapshots(all)) = driver.ask(NOW, Request::Snapshots) {
+        views.extend(all.into_iter().map(|(_, id, _)| View::Snapshot(id)));
+    }
+    views
+}
