@@ -86,8 +86,8 @@ pub enum Content<'a> {
     Bytes(&'a [u8]),
     /// So many blocks of data.
     Blocks(u64),
-    /// Blocks of which some are damaged.
-    Damaged,
+    /// So many blocks of data, of which some are damaged.
+    Damaged(u64),
 }
 
 /// Checks a volume.

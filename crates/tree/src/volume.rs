@@ -197,6 +197,12 @@ impl Volume {
         &self.store
     }
 
+    /// Gives the store back, for another volume. Nothing must be under way.
+    pub fn into_store(self) -> Store {
+        assert!(self.errands.is_empty() && self.heard.is_empty());
+        self.store
+    }
+
     /// How much of everything there is.
     pub fn counts(&self) -> Counts {
         let mut errands: Vec<(&'static str, usize)> = Vec::new();

@@ -187,7 +187,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         if self.present {
             bytes.truncate(view.bytes());
             let content = match (damaged, wants) {
-                (true, _) => Content::Damaged,
+                (true, _) => Content::Damaged(view.count() as u64),
                 (false, true) => Content::Bytes(&bytes),
                 (false, false) => Content::Blocks(view.count() as u64),
             };

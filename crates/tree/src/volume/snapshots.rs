@@ -2,6 +2,7 @@
 
 use super::plan::{Plan, Planned, Progress, Scene, answer};
 use super::record::ROOT;
+use super::sight::Stop;
 use crate::request::Reply;
 use base::{Error, Kind, Name, Stat};
 use store::{SnapshotId, View};
@@ -51,10 +52,15 @@ impl Scene<'_> {
         if !name.plain() {
             return Err(Error::Exists.into());
         }
-        if !self.who.is_root() {
-            return Err(Error::NotPermitted.into());
-        }
+        self.expect_owner()?;
         Ok(Plan::Snapshot(name.clone()))
+    }
+
+    /// # Errors
+    /// Unless they own the volume, which is who owns its root; or are root.
+    fn expect_owner(&self) -> Result<(), Stop> {
+        let root = self.sight(View::Present)?.inode(ROOT)?;
+        if self.who.owns(&root) { Ok(()) } else { Err(Error::NotPermitted.into()) }
     }
 
     /// Removing a directory there drops the snapshot, unless somebody is in it.
@@ -63,9 +69,7 @@ impl Scene<'_> {
             return Err(Error::Invalid.into());
         }
         let id = self.snapshot(name).ok_or(Error::NotFound)?;
-        if !self.who.is_root() {
-            return Err(Error::NotPermitted.into());
-        }
+        self.expect_owner()?;
         if directory == Some(false) {
             return Err(Error::IsDirectory.into());
         }

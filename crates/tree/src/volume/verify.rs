@@ -392,12 +392,15 @@ impl Watcher for Verifier {
                 let Some((object, block)) = of_pair(key) else {
                     return self.find(0, "contents whose key makes no sense".to_string());
                 };
-                let blocks = if let Content::Blocks(blocks) = value { blocks } else { 1 };
+                let blocks = match value {
+                    Content::Blocks(blocks) | Content::Damaged(blocks) => blocks,
+                    Content::Bytes(_) => 1,
+                };
                 self.data(object, block.saturating_mul(self.block), blocks);
             }
             (_, Content::Bytes(bytes)) => self.record(table, key, bytes),
             // What cannot be read makes no sense.
-            (_, Content::Blocks(_) | Content::Damaged) => self.record(table, key, &[]),
+            (_, Content::Blocks(_) | Content::Damaged(_)) => self.record(table, key, &[]),
         }
     }
 
