@@ -181,10 +181,8 @@ struct Scratch {
 impl Node {
     /// A node that begins to serve with its first turn, which should be empty.
     pub fn new(config: Config, served: Served) -> Node {
-        let (device, path) = match &served {
-            Served::Directory { stat, path, .. } => (stat.device, path.clone()),
-            Served::Volume { path, .. } => (0, path.clone()),
-        };
+        let (Served::Directory { path, .. } | Served::Volume { path, .. }) = &served;
+        let path = path.clone();
         let main = Main::new(served, &config);
         let plain = |name: &str| Name::new(name.as_bytes()).expect("a plain name");
         let snapshots = main.snapshots();
@@ -203,7 +201,7 @@ impl Node {
             Limits { fids: config.limits.fids.min(config.files_max / 8 * 5), ..config.limits };
         let export = Export {
             root: names.root(),
-            device,
+            device: main.device(),
             path,
             wall: config.wall,
             limits,

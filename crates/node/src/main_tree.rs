@@ -9,7 +9,8 @@ use tree::{Input, NodeId, Output};
 /// The tree.
 #[derive(Debug)]
 pub(crate) enum Main {
-    Host(Box<Host>),
+    /// A directory, and the device that it is on.
+    Host(Box<Host>, u64),
     Volume(Box<Volume>),
 }
 
@@ -28,7 +29,8 @@ impl Main {
     pub(crate) fn new(served: Served, config: &Config) -> Main {
         match served {
             Served::Directory { root, stat, .. } => {
-                Main::Host(Box::new(Host::new(MAIN, root, &stat, config.read_only)))
+                let host = Host::new(MAIN, root, &stat, config.read_only);
+                Main::Host(Box::new(host), stat.device)
             }
             Served::Volume { file, store, said, .. } => {
                 let mut volume = Volume::new(MAIN, file, *store, config.wall, config.read_only);
@@ -42,14 +44,22 @@ impl Main {
 
     pub(crate) fn root(&self) -> NodeId {
         match self {
-            Main::Host(host) => host.root(),
+            Main::Host(host, _) => host.root(),
             Main::Volume(volume) => volume.root(),
+        }
+    }
+
+    /// The number of the device that its files say they are on.
+    pub(crate) fn device(&self) -> u64 {
+        match self {
+            Main::Host(_, device) => *device,
+            Main::Volume(volume) => volume.device(),
         }
     }
 
     pub(crate) fn volume(&self) -> Option<&Volume> {
         match self {
-            Main::Host(_) => None,
+            Main::Host(..) => None,
             Main::Volume(volume) => Some(volume),
         }
     }
@@ -61,7 +71,7 @@ impl Main {
 
     pub(crate) fn set_handles_max(&mut self, most: usize) {
         match self {
-            Main::Host(host) => host.set_handles_max(most),
+            Main::Host(host, _) => host.set_handles_max(most),
             // Its files are not files of the process.
             Main::Volume(_) => {}
         }
@@ -70,7 +80,7 @@ impl Main {
     /// Does what is due at the end of a turn.
     pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
-            Main::Host(_) => {}
+            Main::Host(..) => {}
             Main::Volume(volume) => volume.tick(now, out),
         }
     }
@@ -78,21 +88,21 @@ impl Main {
     /// Makes everything durable, for the end of the node.
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
-            Main::Host(_) => {}
+            Main::Host(..) => {}
             Main::Volume(volume) => volume.close(now, out),
         }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         match self {
-            Main::Host(_) => true,
+            Main::Host(..) => true,
             Main::Volume(volume) => volume.is_closed().is_some(),
         }
     }
 
     pub(crate) fn counts(&self) -> Counts {
         match self {
-            Main::Host(host) => {
+            Main::Host(host, _) => {
                 let counts = host.counts();
                 Counts {
                     nodes: counts.nodes,
@@ -122,21 +132,21 @@ impl Automaton for Main {
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match self {
-            Main::Host(host) => host.step(now, input, out),
+            Main::Host(host, _) => host.step(now, input, out),
             Main::Volume(volume) => volume.step(now, input, out),
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
         match self {
-            Main::Host(host) => host.deadline(),
+            Main::Host(host, _) => host.deadline(),
             Main::Volume(volume) => volume.deadline(),
         }
     }
 
     fn check(&self) {
         match self {
-            Main::Host(host) => host.check(),
+            Main::Host(host, _) => host.check(),
             Main::Volume(volume) => volume.check(),
         }
     }
