@@ -52,7 +52,7 @@ use std::time::Duration;
 pub use pool::PoolStatistics;
 pub use privileges::{become_user, clear_umask, find_user, is_root, own_user};
 pub use probe::probe;
-pub use signals::hold_signals;
+pub use signals::{Signals, hold_signals, let_signals_through};
 pub use sockets::Address;
 pub use volume::VolumeFile;
 

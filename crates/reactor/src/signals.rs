@@ -20,6 +20,13 @@ pub fn hold_signals() {
     }
 }
 
+/// Lets SIGINT and SIGTERM end the process (again).
+pub fn let_signals_through() {
+    let set = stop_set();
+    // SAFETY: the set is initialised, and the old mask is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
+}
+
 fn stop_set() -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set before anything else looks at it.
@@ -31,15 +38,19 @@ fn stop_set() -> libc::sigset_t {
     }
 }
 
-/// Where held signals arrive.
+/// Where held signals arrive; for straight-line code that looks now and then whether it should
+/// end.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub struct Signals {
     fd: OwnedFd,
 }
 
 impl Signals {
-    /// Listens for held signals.
-    pub(crate) fn new() -> io::Result<Signals> {
+    /// Holds signals, as [`hold_signals`], and listens for them.
+    ///
+    /// # Errors
+    /// Those of `signalfd(2)`.
+    pub fn new() -> io::Result<Signals> {
         hold_signals();
         let set = stop_set();
         let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
@@ -57,8 +68,8 @@ impl Signals {
         self.fd.as_fd()
     }
 
-    /// How many signals came.
-    pub(crate) fn take(&self) -> usize {
+    /// How many signals came since the last look; does not wait.
+    pub fn take(&self) -> usize {
         let mut bytes = [0; 8 * size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.fd, &mut bytes) {
             Ok(n) => n / size_of::<libc::signalfd_siginfo>(),
