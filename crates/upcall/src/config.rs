@@ -16,8 +16,10 @@ pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:8080";
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct Serve {
-    /// The directory to serve [default: the current directory]
-    #[arg(value_name = "DIR")]
+    /// The directory or volume to serve [default: ./upcall.volume, which is made if it is not
+    /// there]
+    #[arg(value_name = "WHAT")]
+    #[serde(alias = "volume")]
     pub(crate) dir: Option<PathBuf>,
 
     /// Where to listen for 9P: HOST:PORT, unix:PATH, or none; can be given several times
@@ -40,8 +42,9 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) http_write: bool,
 
-    /// Act for clients on the network as this user, a name or a number (only as root)
-    /// [default: the owner of DIR, or nobody where root owns it]
+    /// Act for clients on the network as this user, a name or a number (of a directory only as
+    /// root) [default: the owner of the directory or of the volume's root, or nobody where root
+    /// owns it]
     #[arg(long = "as", value_name = "USER")]
     #[serde(rename = "as")]
     pub(crate) as_user: Option<String>,
@@ -49,6 +52,14 @@ pub(crate) struct Serve {
     /// Believe clients who they are, as diod -n and NFS do: only for networks you trust
     #[arg(long)]
     pub(crate) trust_clients: bool,
+
+    /// Memory for a volume's blocks, MiB [default: 256]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) cache: Option<usize>,
+
+    /// Open a volume although its disk has lost transactions that were acknowledged as durable
+    #[arg(long)]
+    pub(crate) accept_loss: bool,
 
     /// How to talk to the kernel [default: uring where it is allowed, else threads]
     #[arg(long, value_enum, value_name = "FORM")]
@@ -119,6 +130,8 @@ impl Serve {
             http_write: self.http_write || file.http_write,
             as_user: self.as_user.or(file.as_user),
             trust_clients: self.trust_clients || file.trust_clients,
+            cache: self.cache.or(file.cache),
+            accept_loss: self.accept_loss || file.accept_loss,
             reactor: self.reactor.or(file.reactor),
             no_status: self.no_status || file.no_status,
             connections_max: self.connections_max.or(file.connections_max),
@@ -180,9 +193,13 @@ mod tests {
 
     #[test]
     fn a_file_has_the_same_words_and_flags_win() {
-        let text = "dir = \"/srv\"\n9p = \":1\"\nhttp = [\":2\", \"unix:/x\"]\nread-only = true\n";
+        let text = "dir = \"/srv\"\n9p = \":1\"\nhttp = [\":2\", \"unix:/x\"]\nread-only = true\n\
+                    cache = 64\n";
         let file: Serve = toml::from_str(text).unwrap();
         assert_eq!((file.ninep.len(), file.http.len(), file.read_only), (1, 2, true));
+        assert_eq!(file.cache, Some(64));
+        let volume: Serve = toml::from_str("volume = \"v\"").unwrap();
+        assert_eq!(volume.dir, Some(PathBuf::from("v")));
         let error = toml::from_str::<Serve>("colour = 1").unwrap_err();
         assert!(error.message().contains("unknown field `colour`"), "{error}");
     }

@@ -1,7 +1,7 @@
 //! What a person sees when the server starts: what is served, and how to reach it.
 
 use crate::config::Serve;
-use crate::place::{Bound, Directory};
+use crate::place::Bound;
 use node::Protocol;
 use reactor::Address;
 use std::fmt;
@@ -11,7 +11,10 @@ use std::path::Path;
 /// The text, as `Display`.
 pub(crate) struct Greeting<'a> {
     pub(crate) serve: &'a Serve,
-    pub(crate) dir: &'a Directory,
+    /// What is served.
+    pub(crate) path: &'a Path,
+    /// What there is to say of a volume.
+    pub(crate) volume: Option<&'a str>,
     pub(crate) form: &'a str,
     pub(crate) rule: &'a str,
     pub(crate) bound: &'a [Bound],
@@ -20,7 +23,10 @@ pub(crate) struct Greeting<'a> {
 impl fmt::Display for Greeting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = if self.serve.read_only { "read-only" } else { "read-write" };
-        writeln!(f, "serving  {}, {mode}", self.dir.path.display())?;
+        writeln!(f, "serving  {}, {mode}", self.path.display())?;
+        if let Some(volume) = self.volume {
+            writeln!(f, "volume   {volume}")?;
+        }
         writeln!(f, "reactor  {}", self.form)?;
         writeln!(f, "users    {}", self.rule)?;
         for (protocol, address) in self.bound {
@@ -47,9 +53,11 @@ impl fmt::Display for Greeting<'_> {
             }
         }
         if !self.serve.no_status {
+            let snapshots = if self.volume.is_some() { ", snapshots" } else { "" };
             writeln!(
                 f,
-                "status   /.upcall/ in the served tree: machines, queues, stages, metrics"
+                "status   /.upcall/ in the served tree: machines, queues, stages, \
+                 metrics{snapshots}"
             )?;
         }
         writeln!(f, "Ctrl-C ends it when what is under way is done; once more ends it at once.")
@@ -62,7 +70,7 @@ impl Greeting<'_> {
         writeln!(f, "9p       {address}")?;
         let options = self.options();
         writeln!(f, "         sudo mount -t 9p -o trans=tcp,port={port},{options} {host} /mnt")?;
-        let path = quoted(&self.dir.path);
+        let path = quoted(self.path);
         writeln!(f, "         diodls -s {} -a {path}", reachable(address))?;
         writeln!(f, "         9p -a 'tcp!{host}!{port}' ls /")
     }

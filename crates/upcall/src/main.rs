@@ -1,10 +1,14 @@
 //! `upcall`: the binary. Command line, configuration, start; no logic that could be simulated.
 
+mod clock;
 mod config;
 mod greeting;
 mod place;
+mod progress;
 mod rule;
 mod serve;
+mod size;
+mod volume;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -19,8 +23,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve a directory over 9P and HTTP.
+    /// Serve a directory or a volume over 9P and HTTP.
     Serve(Box<config::Serve>),
+    /// Make, check and fill volumes, while nobody serves them.
+    #[command(subcommand)]
+    Volume(volume::Command),
 }
 
 fn main() -> ExitCode {
@@ -33,11 +40,13 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Serve(flags) => {
-            config::Serve::complete(*flags).and_then(|serve| serve::run(&serve))
+            let done = config::Serve::complete(*flags).and_then(|serve| serve::run(&serve));
+            done.map(|()| ExitCode::SUCCESS)
         }
+        Command::Volume(command) => volume::run(&command),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(reason) => {
             eprintln!("upcall: {reason}");
             ExitCode::from(2)

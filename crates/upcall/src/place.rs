@@ -1,31 +1,63 @@
-//! What is served and where: the directory and the addresses, as far as the command line goes.
+//! What is served and where: the directory or volume and the addresses, as far as the command
+//! line goes.
 
 use crate::config::{self, HTTP_DEFAULT, NINEP_DEFAULT, Serve};
+use crate::size;
+use crate::volume::create::Create;
+use crate::volume::direct::Direct;
+use crate::volume::file::{self, CACHE_MIB, How, Opened};
+use crate::volume::info::Facts;
 use base::{Stat, Time};
 use node::Protocol;
 use reactor::Address;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The directory to serve.
-pub(crate) struct Directory {
+/// The volume that is served if nobody says what.
+const VOLUME_DEFAULT: &str = "upcall.volume";
+
+/// What is served.
+pub(crate) struct Place {
+    /// Its path on this host.
     pub(crate) path: PathBuf,
+    /// The attributes of its root.
     pub(crate) stat: Stat,
+    pub(crate) what: What,
+}
+
+/// What kind of thing it is.
+pub(crate) enum What {
+    Directory,
+    /// An open volume, and what there is to say of it.
+    Volume(Box<Opened>, Box<Facts>),
 }
 
 /// A port that is listened on: for what, and where.
 pub(crate) type Bound = (Protocol, Address);
 
-/// Finds the directory.
-pub(crate) fn directory(path: Option<&Path>) -> Result<Directory, String> {
-    let asked = path.unwrap_or(Path::new("."));
-    let refuse = |reason: &dyn std::fmt::Display| {
-        format!("cannot serve {}: {reason}; name a directory that exists", asked.display())
+/// Finds what is to be served; makes and opens the volume, if it is one. What is to be said about
+/// that goes to `say`.
+pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
+    let Some(asked) = serve.dir.as_deref() else {
+        let path = Path::new(VOLUME_DEFAULT);
+        if !path.exists() {
+            make(path, serve.read_only, say)?;
+        }
+        return volume(path, serve);
     };
+    let refuse = |reason: &dyn std::fmt::Display| {
+        format!(
+            "cannot serve {}: {reason}; name a directory that exists, or a volume",
+            asked.display()
+        )
+    };
+    let meta = asked.metadata().map_err(|error| refuse(&error))?;
+    if meta.is_file() || meta.file_type().is_block_device() {
+        return volume(asked, serve);
+    }
     let path = asked.canonicalize().map_err(|error| refuse(&error))?;
-    let meta = path.metadata().map_err(|error| refuse(&error))?;
     if !meta.is_dir() {
-        return Err(refuse(&"it is not a directory"));
+        return Err(refuse(&"it is neither a directory nor a file"));
     }
     let stat = Stat {
         kind: base::Kind::Directory,
@@ -37,7 +69,38 @@ pub(crate) fn directory(path: Option<&Path>) -> Result<Directory, String> {
         modified: Time::from_secs(meta.mtime()),
         ..Stat::default()
     };
-    Ok(Directory { path, stat })
+    Ok(Place { path, stat, what: What::Directory })
+}
+
+/// Makes the volume that is served where there is nothing yet.
+fn make(path: &Path, read_only: bool, say: &dyn Fn(&str)) -> Result<(), String> {
+    if read_only {
+        return Err(format!(
+            "there is no ./{VOLUME_DEFAULT}, and --read-only makes none: say what to serve"
+        ));
+    }
+    let (bytes, _) = Create::usual(path).make()?;
+    say(&format!(
+        "created  ./{VOLUME_DEFAULT}, {}, which takes storage as it is filled\n",
+        size::show(bytes)
+    ));
+    Ok(())
+}
+
+fn volume(asked: &Path, serve: &Serve) -> Result<Place, String> {
+    let path = asked.canonicalize().map_err(|error| format!("{}: {error}", asked.display()))?;
+    let how = How {
+        writable: !serve.read_only,
+        accept_loss: serve.accept_loss,
+        memory: serve.cache.unwrap_or(CACHE_MIB).saturating_mul(1 << 20),
+        if_served: "look at /.upcall/ in the served tree",
+    };
+    let mut direct = Direct::new(file::open(&path, &how)?, serve.read_only);
+    let stat = direct.stat(direct.root());
+    let stat = stat.map_err(|_| file::explain(&path, store::Error::Damaged))?;
+    let facts = Facts::of(&path, &mut direct)?;
+    let what = What::Volume(Box::new(direct.into_opened()), Box::new(facts));
+    Ok(Place { path, stat, what })
 }
 
 /// All addresses, each with what is spoken there.

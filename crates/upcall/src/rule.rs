@@ -1,11 +1,13 @@
 //! Who a client is.
 //!
 //! Over a unix socket the kernel says. Over the network nobody has proved anything, so every
-//! client acts as one user: the server's own, or where root runs the server, the user named by
-//! `--as`, the owner of the directory, or nobody. With `--trust-clients` claims are believed.
+//! client acts as one user. Of a directory that is the server's own, or where root runs the
+//! server, the user named by `--as`, the owner of the directory, or nobody. Of a volume, whose
+//! permissions have nothing to do with the process's, it is the user named by `--as`, the owner of
+//! the volume's root, or nobody. With `--trust-clients` claims are believed.
 
 use crate::config::Serve;
-use crate::place::{Bound, Directory};
+use crate::place::{Bound, Place, What};
 use base::{Caller, User};
 use node::{Clients, Identity, Protocol};
 use reactor::Address;
@@ -39,10 +41,12 @@ impl Rule {
 const UNPRIVILEGED_PORT: u16 = 1024;
 
 /// Chooses the rule; gives up root's power for good where no part of the rule needs it.
-pub(crate) fn choose(serve: &Serve, dir: &Directory, bound: &[Bound]) -> Result<Rule, String> {
+pub(crate) fn choose(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
     let trusting = serve.trust_clients;
-    if reactor::is_root() {
-        return as_root(serve, dir, bound);
+    match place.what {
+        What::Volume(..) => return of_volume(serve, place, bound),
+        What::Directory if reactor::is_root() => return as_root(serve, place, bound),
+        What::Directory => {}
     }
     if serve.as_user.is_some() {
         return Err("--as USER needs root: leave it out, or start the server as root".into());
@@ -55,32 +59,55 @@ pub(crate) fn choose(serve: &Serve, dir: &Directory, bound: &[Bound]) -> Result<
     Ok(Rule { caller: Caller::Server, trusting, text })
 }
 
-fn as_root(serve: &Serve, dir: &Directory, bound: &[Bound]) -> Result<Rule, String> {
+fn as_root(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
+    let (user, text) = usual(serve, place)?;
     let trusting = serve.trust_clients;
+    let caller = if trusting || user.uid == 0 || bound.iter().any(needs_root) {
+        Caller::User(Arc::new(user))
+    } else {
+        become_user(&user)?;
+        Caller::Server
+    };
+    Ok(Rule { caller, trusting, text })
+}
+
+/// The volume checks permissions itself, and its file is open: the process needs no power at all.
+fn of_volume(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
+    let (user, text) = usual(serve, place)?;
+    if reactor::is_root() && !bound.iter().any(needs_root) {
+        become_user(&nobody())?;
+    }
+    let caller = Caller::User(Arc::new(user));
+    Ok(Rule { caller, trusting: serve.trust_clients, text })
+}
+
+/// As whom clients on the network act, and the rule in words.
+fn usual(serve: &Serve, place: &Place) -> Result<(User, String), String> {
     let user = match &serve.as_user {
         Some(name) => reactor::find_user(name).map_err(|_| {
             format!("--as {name}: the host knows no such user; name one, or a number")
         })?,
-        None if dir.stat.uid == 0 => nobody(),
-        None => reactor::find_user(&dir.stat.uid.to_string()).unwrap_or_else(|_| nobody()),
-    };
-    let needs_root = |(_, address): &Bound| match address {
-        Address::Unix(_) => true,
-        Address::Tcp(address) => (1..UNPRIVILEGED_PORT).contains(&address.port()),
+        None if place.stat.uid == 0 => nobody(),
+        None => reactor::find_user(&place.stat.uid.to_string()).unwrap_or_else(|_| nobody()),
     };
     let others = format!("act as user {} (change it with --as USER)", user.uid);
-    let text = match trusting {
+    let text = match serve.trust_clients {
         true => format!("9P clients are believed who they say they are; others {others}"),
         false => format!("all clients on the network {others}"),
     };
-    let caller = if trusting || user.uid == 0 || bound.iter().any(needs_root) {
-        Caller::User(Arc::new(user))
-    } else {
-        reactor::become_user(&user)
-            .map_err(|error| format!("cannot become user {}: {error}", user.uid))?;
-        Caller::Server
-    };
-    Ok(Rule { caller, trusting, text })
+    Ok((user, text))
+}
+
+/// Whether only root may listen there, or take the socket's name away afterwards.
+fn needs_root((_, address): &Bound) -> bool {
+    match address {
+        Address::Unix(_) => true,
+        Address::Tcp(address) => (1..UNPRIVILEGED_PORT).contains(&address.port()),
+    }
+}
+
+fn become_user(user: &User) -> Result<(), String> {
+    reactor::become_user(user).map_err(|error| format!("cannot become user {}: {error}", user.uid))
 }
 
 fn nobody() -> User {

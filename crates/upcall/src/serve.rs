@@ -2,7 +2,7 @@
 
 use crate::config::{Form, Serve};
 use crate::greeting::Greeting;
-use crate::place::{self, Bound};
+use crate::place::{self, Bound, Place, What};
 use crate::rule::{self, Rule};
 use base::Reactor;
 use node::{Config, Limits, Node, Port, Protocol, Served};
@@ -13,26 +13,23 @@ use std::time::Duration;
 
 /// Serves until a signal ends it.
 pub(crate) fn run(serve: &Serve) -> Result<(), String> {
-    let dir = place::directory(serve.dir.as_deref())?;
     let addresses = place::addresses(serve)?;
     let limits = limits(serve)?;
+    let (form, form_reason) = choose_form(serve.reactor)?;
+    let place = place::find(serve, &|text| say(&text))?;
     reactor::hold_signals();
     let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
-    let (form, form_reason) = choose_form(serve.reactor)?;
-    let rule = rule::choose(serve, &dir, &addresses)?;
+    let rule = rule::choose(serve, &place, &addresses)?;
     let defaults = reactor::Config::default();
     let spin = serve.spin.map_or(defaults.spin, Duration::from_micros);
     let settings = reactor::Config { signals: true, spin, ..defaults };
     let mut world = World::new(form, &settings)
         .map_err(|error| format!("cannot start the {form_reason} reactor: {error}"))?;
-    let root = world.open_root(&dir.path).map_err(|error| {
-        format!("cannot open {}: {error}; serve a directory that you may read", dir.path.display())
-    })?;
     let (ports, bound) = listen(&mut world, &addresses, &rule)?;
     // Only now: unix sockets get the permissions that the administrator's umask leaves.
     reactor::clear_umask();
-    let path = dir.path.as_os_str().as_encoded_bytes().to_vec();
-    let served = Served::Directory { root, stat: dir.stat.clone(), path };
+    let path = place.path.clone();
+    let (served, volume) = open(&mut world, place)?;
     let config = Config {
         read_only: serve.read_only,
         service: !serve.no_status,
@@ -45,9 +42,14 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         files_max,
     };
     let mut node = Node::new(config, served);
-    let greeting =
-        Greeting { serve, dir: &dir, form: &form_reason, rule: &rule.text, bound: &bound };
-    say(&greeting);
+    say(&Greeting {
+        serve,
+        path: &path,
+        volume: volume.as_deref(),
+        form: &form_reason,
+        rule: &rule.text,
+        bound: &bound,
+    });
     node::run(&mut node, &mut world);
     say(&"upcall: ended\n");
     if !node.is_quiet() {
@@ -55,6 +57,26 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         std::process::exit(0);
     }
     Ok(())
+}
+
+/// Gives what is served to the world; what there is to say of a volume.
+fn open(world: &mut World, place: Place) -> Result<(Served, Option<String>), String> {
+    let Place { path, stat, what } = place;
+    let bytes = path.as_os_str().as_encoded_bytes().to_vec();
+    match what {
+        What::Directory => {
+            let root = world.open_root(&path).map_err(|error| {
+                let shown = path.display();
+                format!("cannot open {shown}: {error}; serve a directory that you may read")
+            })?;
+            Ok((Served::Directory { root, stat, path: bytes }, None))
+        }
+        What::Volume(opened, facts) => {
+            let file = world.adopt_volume(opened.disk.file);
+            let (store, said) = (Box::new(opened.store), vec![store::Output::Opened(Ok(()))]);
+            Ok((Served::Volume { file, store, said, path: bytes }, Some(facts.line())))
+        }
+    }
 }
 
 /// Says something to whoever started the server; they need not be there any more.
@@ -68,8 +90,9 @@ fn limits(serve: &Serve) -> Result<Limits, String> {
     if !(4096..=1 << 20).contains(&msize) {
         return Err(format!("--msize {msize}: say a size from 4096 to 1048576"));
     }
-    if serve.connections_max == Some(0) || serve.memory_max == Some(0) {
-        return Err("--connections-max and --memory-max must be at least 1".to_string());
+    let least = [serve.connections_max, serve.memory_max, serve.cache];
+    if least.contains(&Some(0)) {
+        return Err("--connections-max, --memory-max and --cache must be at least 1".to_string());
     }
     Ok(Limits { msize, ..limits })
 }

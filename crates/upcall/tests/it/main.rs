@@ -1,7 +1,10 @@
 //! The binary as a person meets it: what it prints, how it ends, what it refuses.
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
+mod copying;
+mod ninep;
 mod server;
+mod volumes;
 
 use server::{Scratch, Server, get, upcall};
 use std::io::{Read, Write};
@@ -38,10 +41,11 @@ fn what_cannot_be_served_is_refused_in_one_line_that_says_what_to_do() {
     std::fs::write(dir.path().join("bad.toml"), "dir = \".\"\ncolour = 1\n").unwrap();
     let file = format!("{path}/file");
     let config = format!("{path}/bad.toml");
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&[path, "--9p", &port, "--http", "none"], "choose another address, with --9p ADDR"),
         (&["/no/such/directory"], "name a directory that exists"),
-        (&[&file], "it is not a directory; name a directory"),
+        (&[&file], "is not a volume, or one of another version: name a volume"),
+        (&["/dev/null"], "neither a directory nor a file"),
         (&[path, "--http", "nonsense"], "write HOST:PORT, unix:PATH or none"),
         (&[path, "--9p", "none", "--http", "none"], "nothing to listen on"),
         (&[path, "--msize", "1"], "say a size from 4096 to 1048576"),

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_upcall");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_upcall");
 
 /// A directory that everybody may use, gone at the end.
 pub(crate) struct Scratch(PathBuf);
@@ -37,6 +37,7 @@ pub(crate) struct Server {
     child: Child,
     greeting: String,
     http: String,
+    ninep: String,
     _output: BufReader<ChildStdout>,
 }
 
@@ -51,7 +52,12 @@ impl Server {
     /// Serves what `args` say; reads the greeting to its last line.
     pub(crate) fn with(args: &[&str]) -> Server {
         let mut command = Command::new(BINARY);
-        command.arg("serve").args(args).stdout(Stdio::piped()).stdin(Stdio::null());
+        Server::run(command.arg("serve").args(args))
+    }
+
+    /// The same, of a command that says how.
+    pub(crate) fn run(command: &mut Command) -> Server {
+        command.stdout(Stdio::piped()).stdin(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut greeting = String::new();
@@ -60,7 +66,19 @@ impl Server {
         }
         let line = greeting.lines().find_map(|line| line.strip_prefix("http     http://"));
         let http = line.unwrap().trim_end_matches('/').to_string();
-        Server { child, greeting, http, _output: output }
+        let line = greeting.lines().find_map(|line| line.strip_prefix("9p       "));
+        let ninep = line.unwrap().to_string();
+        Server { child, greeting, http, ninep, _output: output }
+    }
+
+    pub(crate) fn ninep(&self) -> &str {
+        &self.ninep
+    }
+
+    /// Ends it as a power failure would, as far as the process goes.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     pub(crate) fn greeting(&self) -> &str {
@@ -103,6 +121,27 @@ pub(crate) fn get(address: &str, path: &str) -> String {
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     answer
+}
+
+/// Puts a file there over HTTP: the first line of the answer, if there was one.
+pub(crate) fn put(address: &str, path: &str, body: &[u8]) -> Option<String> {
+    let mut client = TcpStream::connect(address).ok()?;
+    let head = format!(
+        "PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    client.write_all(&[head.as_bytes(), body].concat()).ok()?;
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).ok()?;
+    answer.lines().next().map(str::to_string)
+}
+
+/// Runs `upcall volume`: exit code, what it says, what it complains of.
+pub(crate) fn volume(args: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::new(BINARY).arg("volume").args(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 /// Runs `upcall serve` with arguments that it should refuse: exit code and what it says.

@@ -1,0 +1,314 @@
+//! `upcall volume check`: reads everything and says what is damaged, by the names of files.
+//!
+//! Nothing is repaired. What the journal has is put into place first, as opening the volume would
+//! do it; that too can be forbidden.
+
+use super::file::{self, FileDisk, How};
+use crate::progress::{self, Progress};
+use crate::size::{counted, show};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use store::check::{self, Checked, Content, Finding, Watcher};
+use store::drive::Disk as _;
+use store::{Config, Error, Superblock, Table};
+use tree::volume::verify::{CONTENTS, RECORDS, Verifier};
+
+/// Tables below this number are the store's own.
+const OWN_TABLES: u32 = 256;
+
+/// Which volume, and how.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Check {
+    /// The volume
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Say it as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Do not read the contents of files, only what leads to them
+    #[arg(long)]
+    quick: bool,
+
+    /// Write nothing: what is only in the journal is left there, and is not checked
+    #[arg(long)]
+    read_only: bool,
+}
+
+/// What is said in the end.
+#[derive(Debug, Serialize)]
+struct Report {
+    path: String,
+    clean: bool,
+    findings: Vec<Said>,
+    lost_bytes: u64,
+    /// What was done, or could not be done, before.
+    notes: Vec<String>,
+    pages: u64,
+    data_blocks: u64,
+    entries: u64,
+    snapshots: u64,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Said {
+    /// Of which file, if of one; else `volume`.
+    path: String,
+    what: String,
+}
+
+/// Looks on for the file tree, and shows how far it is.
+struct Looker {
+    verifier: Verifier,
+    progress: Progress,
+    block: u64,
+    quick: bool,
+}
+
+impl Watcher for Looker {
+    fn entry(&mut self, table: Table, key: &[u8], value: Content<'_>) {
+        // The store's own tables are the store's to check.
+        if table.0 >= OWN_TABLES {
+            self.verifier.entry(table, key, value);
+        }
+    }
+
+    fn wants(&self, table: Table) -> bool {
+        self.verifier.wants(table)
+    }
+
+    fn reads_data(&self) -> bool {
+        !self.quick
+    }
+
+    fn progress(&mut self, done: u64, all: u64) {
+        let (block, quick) = (self.block, self.quick);
+        self.progress.show(|elapsed| {
+            let left = progress::left(done, all, elapsed);
+            let part = done * 100 / all.max(1);
+            match quick {
+                true => format!("checking: {part} %{left}"),
+                false => {
+                    let rate = progress::rate(done * block, elapsed);
+                    let (done, all) = (show(done * block), show(all * block));
+                    format!("checking: {part} %, {done} of {all}, {rate}{left}")
+                }
+            }
+        });
+    }
+}
+
+/// Checks a volume.
+pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
+    let path = &check.file;
+    let how = if check.read_only { How::READ } else { How::WRITE };
+    let file = file::open_file(path, &how)?;
+    let (superblock, _) = file::superblock(path, &file)?;
+    let mut disk = FileDisk::new(file, superblock.layout.block);
+    let mut notes = Vec::new();
+    if !check.read_only {
+        notes.extend(recover(&mut disk, &superblock, &how));
+    }
+    let report = examine(check, &mut disk, notes)?;
+    match check.json {
+        true => println!("{}", super::json(&report)),
+        false => report.print(check),
+    }
+    Ok(ExitCode::from(u8::from(!report.clean)))
+}
+
+/// Puts into place what the journal has, if it has something; what is to be said about that.
+fn recover(disk: &mut FileDisk, superblock: &Superblock, how: &How<'_>) -> Option<String> {
+    let config = Config::for_memory(how.memory, &superblock.layout);
+    let opened = disk.head().map_err(|_| Error::DiskFailed);
+    let opened = opened.and_then(|head| file::open_store(disk, &head, config));
+    let recovered = opened.and_then(|mut store| match store.recovered() as u64 {
+        0 => Ok(0),
+        some => file::close_store(&mut store, disk).map(|()| some),
+    });
+    match recovered {
+        Ok(0) => None,
+        Ok(some) => Some(format!(
+            "it was not closed: recovered {} first",
+            counted(some, "transaction", "transactions")
+        )),
+        Err(error) => Some(format!(
+            "it was not closed and cannot be recovered ({error}): checked is what is on the disk"
+        )),
+    }
+}
+
+fn examine(check: &Check, disk: &mut FileDisk, mut notes: Vec<String>) -> Result<Report, String> {
+    let path = &check.file;
+    let (superblock, head) = file::superblock(path, &disk.file)?;
+    let block = superblock.layout.block;
+    let (quick, progress) = (check.quick, Progress::start());
+    let mut looker =
+        Looker { verifier: Verifier::new(block), progress, block: block as u64, quick };
+    disk.read = 0;
+    let mut read = |at, count| disk.read(at, count).ok();
+    let checked = check::check(&mut read, &head, &mut looker);
+    let checked = checked.map_err(|error| file::explain(path, error))?;
+    looker.progress.clear();
+    if checked.journaled > 0 {
+        notes.push(format!(
+            "{} in the journal {} not applied and not checked",
+            counted(checked.journaled, "transaction", "transactions"),
+            if checked.journaled == 1 { "was" } else { "were" }
+        ));
+    }
+    if check.quick {
+        notes.push("contents of files were not read (--quick)".to_string());
+    }
+    let elapsed = looker.progress.elapsed();
+    let mut findings = tell(&checked, &looker.verifier, block as u64);
+    let of_files = looker.verifier.finish().into_iter();
+    findings.extend(of_files.map(|found| Said { path: found.path, what: found.what }));
+    let damaged = checked.findings.iter().filter(|finding| matches!(finding, Finding::Data(..)));
+    Ok(Report {
+        path: path.display().to_string(),
+        clean: findings.is_empty(),
+        findings,
+        lost_bytes: damaged.count() as u64 * block as u64,
+        notes,
+        pages: checked.pages,
+        data_blocks: checked.data,
+        entries: checked.entries,
+        snapshots: checked.snapshots,
+        bytes: disk.read,
+        seconds: elapsed.as_secs_f64(),
+    })
+}
+
+/// What the store found, by the names of files.
+fn tell(checked: &Checked, verifier: &Verifier, block: u64) -> Vec<Said> {
+    let volume = |what: String| Said { path: "volume".to_string(), what };
+    let mut said = Vec::new();
+    let mut rest = &checked.findings[..];
+    while let Some((finding, more)) = rest.split_first() {
+        rest = more;
+        said.push(match finding {
+            Finding::Data(_, CONTENTS, key, index) => {
+                let (ino, first) = place(key, *index);
+                let run = more.iter().zip(first + 1..).take_while(|(next, expected)| {
+                    matches!(next, Finding::Data(_, CONTENTS, key, index)
+                        if place(key, *index) == (ino, *expected))
+                });
+                let last = first + run.count() as u64;
+                rest = &more[(last - first) as usize..];
+                let bytes = (first * block, (last + 1).saturating_mul(block) - 1);
+                let blocks = match last - first {
+                    0 => format!("block {first} (bytes {}-{}) is", bytes.0, bytes.1),
+                    _ => format!("blocks {first}-{last} (bytes {}-{}) are", bytes.0, bytes.1),
+                };
+                Said { path: verifier.path_of(ino), what: format!("{blocks} damaged") }
+            }
+            Finding::Data(at, table, key, _) => {
+                let path = verifier.path_of_key(*table, key);
+                let what = format!("{} at block {at} are damaged", table_name(*table));
+                Said { path: path.unwrap_or_else(|| "volume".to_string()), what }
+            }
+            Finding::Page(at, from, to) => volume(page(*at, from, to.as_deref(), verifier)),
+            Finding::Superblock(index) => {
+                volume(format!("superblock {index} is damaged; the newest valid one counts"))
+            }
+            Finding::Map(None) => volume("the index of the map of space is damaged".to_string()),
+            Finding::Map(Some(segment)) => {
+                volume(format!("the map of space of segment {segment} is damaged"))
+            }
+            Finding::Journal(sequence) => volume(format!(
+                "the disk has lost acknowledged transactions: the journal breaks off at batch \
+                 {sequence} and goes on behind it"
+            )),
+            Finding::Twice(at) => volume(format!("block {at} is used twice")),
+            Finding::NotInMap(at) => volume(format!("block {at} is used, the map says it is free")),
+            Finding::Unused(number, first) => volume(format!(
+                "{}, the first of them {first}, {} taken and nobody uses them",
+                counted(*number, "block", "blocks"),
+                if *number == 1 { "is" } else { "are" }
+            )),
+            Finding::Snapshot(name) => {
+                let name = String::from_utf8_lossy(name);
+                volume(format!("the record of snapshot {name} makes no sense"))
+            }
+        });
+    }
+    said
+}
+
+/// Which block of which file's contents a key with an index is.
+fn place(key: &[u8], index: u64) -> (u64, u64) {
+    let number = |at: usize| {
+        let bytes = key.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u64::from_be_bytes)
+    };
+    (number(0), number(8).saturating_add(index))
+}
+
+/// What a damaged page takes with it.
+fn page(at: u64, from: &[u8], to: Option<&[u8]>, verifier: &Verifier) -> String {
+    let place = |key: &[u8]| {
+        let (table, rest) = key.split_first_chunk::<4>()?;
+        let table = Table(u32::from_be_bytes(*table));
+        let path = verifier.path_of_key(table, rest);
+        Some(match path {
+            Some(path) => format!("{} of {path}", table_name(table)),
+            None => table_name(table).to_string(),
+        })
+    };
+    let from = place(from).unwrap_or_else(|| "the beginning".to_string());
+    let to = to.and_then(place).unwrap_or_else(|| "the end".to_string());
+    format!("the page at block {at} is damaged; lost is what is from {from} to before {to}")
+}
+
+/// What is in a table, for people.
+fn table_name(table: Table) -> &'static str {
+    let [settings, inodes, entries, attrs, orphans] = RECORDS;
+    match table {
+        _ if table == settings => "the volume's settings",
+        _ if table == inodes => "owner, mode and dates",
+        _ if table == entries => "the names in it",
+        _ if table == attrs => "the extended attributes",
+        _ if table == orphans => "what waits to be freed",
+        CONTENTS => "the contents",
+        Table(_) => "the store's own records",
+    }
+}
+
+impl Report {
+    fn print(&self, check: &Check) {
+        for note in &self.notes {
+            println!("{}: {note}", self.path);
+        }
+        for Said { path, what } in &self.findings {
+            println!("{path}: {what}");
+        }
+        let elapsed = std::time::Duration::from_secs_f64(self.seconds);
+        println!(
+            "checked {} in {:.1} s ({}): {}, {}, {}, {}",
+            show(self.bytes),
+            self.seconds,
+            progress::rate(self.bytes, elapsed),
+            counted(self.pages, "page", "pages"),
+            counted(self.data_blocks, "block of data", "blocks of data"),
+            counted(self.entries, "record", "records"),
+            counted(self.snapshots, "snapshot", "snapshots"),
+        );
+        match (self.findings.len() as u64, self.lost_bytes) {
+            (0, _) if check.quick => println!("nothing is wrong, as far as it was read"),
+            (0, _) => println!("nothing is wrong"),
+            (some, 0) => println!("{}", counted(some, "finding", "findings")),
+            (some, lost) => println!(
+                "{}; {} of contents lost; restore these files from elsewhere",
+                counted(some, "finding", "findings"),
+                show(lost)
+            ),
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! `upcall volume create`: an empty volume, there as a whole or not at all.
+//!
+//! The journal is zeroed, the maps are written, then the empty file tree is committed and the
+//! store closed: that writes the first superblock, as the last thing of all. A file is made under
+//! a temporary name and gets its own when all is durable.
+
+use super::file::{self, FileDisk, How};
+use crate::clock;
+use crate::progress::Progress;
+use crate::size;
+use base::{Block, Instant};
+use clap::Args;
+use reactor::VolumeFile;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use store::drive::{self, Disk as _};
+use store::{Config, Durability, Geometry, HEAD_BYTES, Output, Store, Ticket};
+
+/// The largest that a volume's file becomes if nobody says how large, bytes.
+const SIZE_DEFAULT_MAX: u64 = 16 << 30;
+/// A default size is a multiple of this, bytes.
+const SIZE_UNIT: u64 = 1 << 20;
+/// How much of a device has to be zeros for it to be empty, bytes. File systems and tables of
+/// partitions begin earlier.
+const LOOKED_AT: u64 = 1 << 20;
+
+/// What can be chosen.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Create {
+    /// The file to make, or a block device to use
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// How large, like 8G or 512M [default: 16G, or half of the free space if that is less; of a
+    /// device all of it]
+    #[arg(long, value_parser = size::parse)]
+    size: Option<u64>,
+
+    /// Size of a block: 512, 1024, 2048 or 4096
+    #[arg(long, value_parser = size::parse, value_name = "BYTES", default_value = "4096")]
+    block: u64,
+
+    /// Size of the journal, like 64M [default: a 64th of the size, from 4M to 128M]
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    journal: Option<u64>,
+
+    /// Most files of every kind [default: as many as fit]
+    #[arg(long, value_name = "N")]
+    inodes_max: Option<u64>,
+
+    /// Most bytes of contents, like 4G [default: as many as fit]
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    bytes_max: Option<u64>,
+
+    /// Take storage when it is needed, not now
+    #[arg(long)]
+    sparse: bool,
+
+    /// Owner of the root directory [default: who makes it]
+    #[arg(long, value_parser = owner, value_name = "UID:GID")]
+    owner: Option<(u32, u32)>,
+
+    /// Use a block device although it holds something, which is lost
+    #[arg(long)]
+    force: bool,
+}
+
+fn owner(text: &str) -> Result<(u32, u32), String> {
+    let parts = text.split_once(':');
+    let parsed = parts.and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+    parsed.ok_or_else(|| "write two numbers, like 1000:1000".to_string())
+}
+
+impl Create {
+    /// What `upcall serve` makes where there is nothing.
+    pub(crate) fn usual(file: &Path) -> Create {
+        Create {
+            file: file.to_path_buf(),
+            size: None,
+            block: 4096,
+            journal: None,
+            inodes_max: None,
+            bytes_max: None,
+            sparse: true,
+            owner: None,
+            force: false,
+        }
+    }
+
+    /// Makes the volume; how large it became, bytes, and what else is to be said.
+    pub(crate) fn make(&self) -> Result<(u64, Option<String>), String> {
+        let kind = std::fs::symlink_metadata(&self.file).map(|_| ());
+        let device =
+            std::fs::metadata(&self.file).is_ok_and(|meta| meta.file_type().is_block_device());
+        match (device, kind) {
+            (true, _) => self.make_on_device(),
+            (false, Ok(())) => Err(format!(
+                "{} exists: choose another name, or remove it first",
+                self.file.display()
+            )),
+            (false, Err(_)) => self.make_file(),
+        }
+    }
+
+    fn make_on_device(&self) -> Result<(u64, Option<String>), String> {
+        let shown = self.file.display();
+        let file = file::open_file(&self.file, &How::WRITE)?;
+        let all = file.size().map_err(|error| format!("cannot measure {shown}: {error}"))?;
+        let bytes = self.size.unwrap_or(all);
+        if bytes > all {
+            return Err(format!("{shown} has {}: choose a smaller --size", size::show(all)));
+        }
+        if !self.force && !is_empty(&file, all).map_err(|error| format!("{shown}: {error}"))? {
+            return Err(format!(
+                "{shown} holds something, which would be lost: choose another device, or say \
+                 --force"
+            ));
+        }
+        self.fill(file, bytes)?;
+        Ok((bytes, None))
+    }
+
+    fn make_file(&self) -> Result<(u64, Option<String>), String> {
+        let shown = self.file.display();
+        let bytes = match self.size {
+            Some(bytes) => bytes,
+            None => default_size(&self.file)?,
+        };
+        self.geometry(bytes)?;
+        let temporary = beside(&self.file);
+        let made = self.make_temporary(&temporary, bytes).and_then(|word| {
+            // A link does not replace what somebody else has made meanwhile.
+            std::fs::hard_link(&temporary, &self.file)
+                .or_else(|error| match error.kind() {
+                    io::ErrorKind::AlreadyExists => Err(error),
+                    _no_links_here => std::fs::rename(&temporary, &self.file),
+                })
+                .and_then(|()| directory(&self.file)?.sync_all())
+                .map_err(|error| format!("cannot make {shown}: {error}; choose another name"))?;
+            Ok(word)
+        });
+        // Renamed away, or not needed any more; if it cannot be removed, it stays.
+        let _ = std::fs::remove_file(&temporary);
+        made.map(|word| (bytes, word))
+    }
+
+    fn make_temporary(&self, path: &Path, bytes: u64) -> Result<Option<String>, String> {
+        let shown = self.file.display();
+        let refuse = |error: io::Error| {
+            let advice = match error.kind() {
+                io::ErrorKind::StorageFull => {
+                    "there is not so much room: choose a smaller --size, or --sparse"
+                }
+                io::ErrorKind::FileTooLarge => "choose a smaller --size",
+                _ => "look at the path and the disk",
+            };
+            format!("cannot make {shown}: {error}; {advice}")
+        };
+        let file = VolumeFile::create(path).map_err(refuse)?;
+        let plain = File::options().write(true).open(path).map_err(refuse)?;
+        plain.set_len(bytes).map_err(refuse)?;
+        if !self.sparse {
+            file.allocate(bytes).map_err(refuse)?;
+        }
+        let taken = plain.metadata().map_err(refuse)?.blocks() * 512;
+        self.fill(file, bytes)?;
+        let word = "this file system promises no room ahead: the file grows as it is filled";
+        Ok((!self.sparse && taken < bytes).then(|| word.to_string()))
+    }
+
+    fn geometry(&self, bytes: u64) -> Result<Geometry, String> {
+        let usual = Geometry::for_bytes(bytes);
+        let block = self.block.max(1);
+        let journal = self.journal.unwrap_or(usual.journal * 4096) / block;
+        let blocks = bytes / block;
+        let segment = if blocks >= 1 << 20 { block * 8 } else { 1024 };
+        let block = usize::try_from(block).unwrap_or(usize::MAX);
+        let geometry = Geometry { block, blocks, journal, segment };
+        if ![512, 1024, 2048, 4096].contains(&block) {
+            return Err(format!("--block {block}: say 512, 1024, 2048 or 4096"));
+        }
+        geometry.layout().map(|_| geometry).map_err(|_| match self.journal {
+            Some(journal) => format!(
+                "a journal of {} does not suit a volume of {}: choose another --journal, from 64K \
+                 to less than the volume",
+                size::show(journal),
+                size::show(bytes)
+            ),
+            None => {
+                format!("{} are too few for a volume: say --size 8M or more", size::show(bytes))
+            }
+        })
+    }
+
+    /// Makes the volume in an open file. The superblock is written last.
+    fn fill(&self, file: VolumeFile, bytes: u64) -> Result<(), String> {
+        let geometry = self.geometry(bytes)?;
+        let refuse = |error| file::explain(&self.file, error);
+        let number = || clock::random().map_err(|error| format!("no random number: {error}"));
+        let (volume, date) = (number()?, clock::wall());
+        let mut writes = store::format(&geometry, volume, date).map_err(refuse)?;
+        let superblock = writes.pop().expect("the last one makes it a volume");
+        let mut disk = FileDisk::new(file, geometry.block);
+        let (mut progress, all) = (Progress::start(), writes.len());
+        for (index, (at, blocks)) in writes.iter().enumerate() {
+            disk.write(*at, blocks, false).map_err(|_| refuse(store::Error::DiskFailed))?;
+            progress.show(|_| format!("formatting: {} %", index * 100 / all));
+        }
+        disk.flush().map_err(|_| refuse(store::Error::DiskFailed))?;
+        let (uid, gid) = self.owner.unwrap_or_else(own);
+        let tree = tree::volume::format(&tree::volume::Format {
+            uid,
+            gid,
+            mode: 0o755,
+            date,
+            seed: number()?,
+            inodes_max: self.inodes_max.unwrap_or(u64::MAX),
+            bytes_max: self.bytes_max.unwrap_or(u64::MAX),
+        });
+        commit(&mut disk, &head_with(superblock, geometry.block), &tree).map_err(refuse)
+    }
+}
+
+/// Who makes the volume.
+fn own() -> (u32, u32) {
+    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
+/// The beginning of a volume as it would be with this superblock, which stays unwritten.
+fn head_with((at, blocks): (u64, Vec<Block>), block: usize) -> Vec<u8> {
+    let (mut head, place) = (vec![0; HEAD_BYTES], at as usize * block);
+    for (bytes, block) in head[place..].chunks_mut(block).zip(&blocks) {
+        bytes.copy_from_slice(block);
+    }
+    head
+}
+
+/// Commits the first transaction, and closes the store: so the first superblock is written.
+fn commit(disk: &mut FileDisk, head: &[u8], changes: &[store::Change]) -> Result<(), store::Error> {
+    let layout = store::Superblock::newest(head)?.layout;
+    let mut store = file::open_store(disk, head, Config::for_memory(1 << 20, &layout))?;
+    let (now, mut said) = (Instant(1), Vec::new());
+    store.commit(now, Ticket(0), changes, Durability::Soon, &mut said).map_err(|refusal| {
+        match refusal {
+            store::Refusal::Failed(error) => error,
+            store::Refusal::Missing(missing) => unreachable!("{missing:?} in an empty volume"),
+        }
+    })?;
+    perform(&mut store, disk, said);
+    file::close_store(&mut store, disk)
+}
+
+/// Does what a store said is to be done.
+fn perform(store: &mut Store, disk: &mut FileDisk, mut said: Vec<Output>) {
+    while let Some(output) = said.pop() {
+        if let Output::Io(io) = output {
+            let (id, done) = drive::perform(disk, &io);
+            store.done(Instant(1), id, done, &mut said);
+        }
+    }
+}
+
+fn is_empty(file: &VolumeFile, all: u64) -> io::Result<bool> {
+    let count = (LOOKED_AT.min(all) / 4096) as usize;
+    let mut blocks = Vec::new();
+    for at in (0..count).step_by(base::op::BLOCKS_MAX) {
+        let some = (count - at).min(base::op::BLOCKS_MAX);
+        blocks.extend(file.read_blocks(at as u64 * 4096, some, 4096)?);
+    }
+    Ok(blocks.iter().all(|block| block.iter().all(|byte| *byte == 0)))
+}
+
+/// The directory that a file is in.
+fn directory(path: &Path) -> io::Result<File> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))
+}
+
+/// A name beside a file that nobody else uses.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}.new", std::process::id()))
+}
+
+/// How large a volume becomes if nobody says: 16 GiB, or half of the free space.
+fn default_size(path: &Path) -> Result<u64, String> {
+    let refuse = |error: &dyn std::fmt::Display| {
+        format!("cannot make {}: {error}; choose another directory", path.display())
+    };
+    let directory = directory(path).map_err(|error| refuse(&error))?;
+    let full = rustix::fs::fstatvfs(&directory).map_err(|error| refuse(&error))?;
+    let free = full.f_bavail.saturating_mul(full.f_frsize);
+    Ok((free / 2).min(SIZE_DEFAULT_MAX) / SIZE_UNIT * SIZE_UNIT)
+}
+
+/// Makes a volume and says so.
+pub(crate) fn run(create: &Create) -> Result<ExitCode, String> {
+    let (bytes, word) = create.make()?;
+    println!("created {}, {}", create.file.display(), size::show(bytes));
+    if let Some(word) = word {
+        println!("{word}");
+    }
+    println!("serve it: upcall serve {}", create.file.display());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,247 @@
+//! A volume's file tree for straight-line code: every request is answered before `ask` returns.
+
+use super::file::{FileDisk, Opened};
+use crate::clock::{self, Clock};
+use base::op::{Done, File, Op, OpId};
+use base::{Automaton, Caller, Error, Name, Stat, StatFs};
+use reactor::VolumeFile;
+use std::collections::VecDeque;
+use std::path::Path;
+use store::Store;
+use tree::volume::Volume;
+use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
+
+/// The volume is the only tree here, and its file the only one.
+const TREE: u8 = 0;
+const FILE: File = File(0);
+
+/// How many names a walk takes at once.
+const NAMES_MAX: usize = 16;
+
+/// Where the directory of snapshots is shown.
+const SNAPSHOTS: [&[u8]; 2] = [b".upcall", b"snapshots"];
+
+/// A volume and the one who asks it.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    volume: Volume,
+    disk: FileDisk,
+    clock: Clock,
+    said: Vec<Output>,
+    ops: VecDeque<Op>,
+    next: u64,
+}
+
+impl Direct {
+    /// For an open volume.
+    pub(crate) fn new(opened: Opened, read_only: bool) -> Direct {
+        let Opened { disk, store } = opened;
+        let clock = Clock::start();
+        let mut volume = Volume::new(TREE, FILE, store, clock::wall(), read_only);
+        let mut said = Vec::new();
+        volume.begin(clock.now(), vec![store::Output::Opened(Ok(()))], &mut said);
+        Direct { volume, disk, clock, said, ops: VecDeque::new(), next: 0 }
+    }
+
+    /// The root directory.
+    pub(crate) fn root(&self) -> NodeId {
+        self.volume.root()
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        self.volume.store()
+    }
+
+    /// Asks as whoever has the volume in hand, who may do everything. Each request is a turn.
+    pub(crate) fn ask(&mut self, ask: Ask) -> Result<Reply, Error> {
+        let answer = self.answer(ask);
+        self.tick();
+        self.settle();
+        answer
+    }
+
+    fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
+        self.next += 1;
+        let id = RequestId(self.next);
+        let request = Request { caller: Caller::Server, ask };
+        self.step(Input::Ask(id, request));
+        loop {
+            let mut answer = None;
+            for output in self.said.drain(..) {
+                match output {
+                    Output::Do(op) => self.ops.push_back(op),
+                    Output::Reply(_, reply) => answer = Some(reply),
+                    Output::Render(..) => unreachable!("no file of a volume is rendered"),
+                }
+            }
+            if let Some(answer) = answer {
+                return answer;
+            }
+            if !self.operate() {
+                self.tick();
+            }
+        }
+    }
+
+    fn step(&mut self, input: Input) {
+        self.volume.step(self.clock.now(), input, &mut self.said);
+    }
+
+    /// Does one operation; whether there was one.
+    fn operate(&mut self) -> bool {
+        let Some(op) = self.ops.pop_front() else { return false };
+        let (id, done) = perform(&self.disk.file, op);
+        self.step(Input::Done(id, done));
+        true
+    }
+
+    fn tick(&mut self) {
+        self.volume.tick(self.clock.now(), &mut self.said);
+    }
+
+    /// Does all that was asked of the disk.
+    fn settle(&mut self) {
+        loop {
+            for output in self.said.drain(..) {
+                match output {
+                    Output::Do(op) => self.ops.push_back(op),
+                    Output::Reply(id, _) => unreachable!("{id:?} was answered long ago"),
+                    Output::Render(..) => unreachable!("no file of a volume is rendered"),
+                }
+            }
+            if !self.operate() {
+                return;
+            }
+        }
+    }
+
+    /// Gives a reference to a file back.
+    pub(crate) fn release(&mut self, node: NodeId) {
+        if node != self.volume.root() && node != self.volume.snapshots_root() {
+            self.step(Input::Release(node));
+        }
+    }
+
+    /// Closes a file.
+    pub(crate) fn close(&mut self, open: OpenId) {
+        self.step(Input::Close(open));
+    }
+
+    /// One step from a directory.
+    pub(crate) fn find(&mut self, dir: NodeId, name: &Name) -> Result<(NodeId, Stat), Error> {
+        let names = vec![name.clone()];
+        match self.ask(Ask::Walk { from: dir, names })? {
+            Reply::Walked(mut stats, Some(node)) => Ok((node, stats.pop().ok_or(Error::NotFound)?)),
+            _ => Err(Error::NotFound),
+        }
+    }
+
+    /// Finds a file by its path, in a snapshot too; links are not followed.
+    pub(crate) fn resolve(&mut self, path: &[Name]) -> Result<NodeId, Error> {
+        let snapshots = path.len() >= 2
+            && SNAPSHOTS.iter().zip(path).all(|(part, name)| *part == name.as_bytes());
+        let (mut here, rest) = match snapshots {
+            true => (self.volume.snapshots_root(), &path[2..]),
+            false => (self.volume.root(), path),
+        };
+        for names in rest.chunks(NAMES_MAX) {
+            let walked = self.ask(Ask::Walk { from: here, names: names.to_vec() });
+            self.release(here);
+            match walked? {
+                Reply::Walked(_, Some(node)) => here = node,
+                _ => return Err(Error::NotFound),
+            }
+        }
+        Ok(here)
+    }
+
+    /// The attributes of a file.
+    pub(crate) fn stat(&mut self, node: NodeId) -> Result<Stat, Error> {
+        match self.ask(Ask::Stat { node })? {
+            Reply::Stat(stat) => Ok(stat),
+            _ => Err(Error::Io),
+        }
+    }
+
+    /// How full the volume is.
+    pub(crate) fn stat_fs(&mut self) -> Result<StatFs, Error> {
+        match self.ask(Ask::StatFs { node: self.root() })? {
+            Reply::StatFs(full) => Ok(full),
+            _ => Err(Error::Io),
+        }
+    }
+
+    /// Makes or drops a snapshot.
+    pub(crate) fn snapshot(&mut self, name: &Name, make: bool) -> Result<(), Error> {
+        let (dir, name) = (self.volume.snapshots_root(), name.clone());
+        self.ask(match make {
+            true => Ask::MakeDir { dir, name, mode: 0o755, gid: None },
+            false => Ask::Remove { dir, name, directory: Some(true) },
+        })?;
+        Ok(())
+    }
+
+    /// Makes everything so far durable.
+    pub(crate) fn sync(&mut self) -> Result<(), Error> {
+        let access = base::Access::READ;
+        let Reply::Opened(open, _) = self.ask(Ask::Open { node: self.root(), access })? else {
+            return Err(Error::Io);
+        };
+        let synced = self.ask(Ask::Sync { open, data_only: false });
+        self.close(open);
+        synced.map(|_| ())
+    }
+
+    /// Closes the volume.
+    ///
+    /// # Errors
+    /// What to do about it.
+    pub(crate) fn finish(mut self, path: &Path) -> Result<(), String> {
+        self.volume.close(self.clock.now(), &mut self.said);
+        loop {
+            self.settle();
+            match self.volume.is_closed() {
+                Some(result) => {
+                    return result.map_err(|error| {
+                        format!("{}: {error}; look at the disk, then try again", path.display())
+                    });
+                }
+                None => self.tick(),
+            }
+        }
+    }
+
+    /// The open volume, for something else. Nothing was changed.
+    pub(crate) fn into_opened(mut self) -> Opened {
+        self.settle();
+        Opened { disk: self.disk, store: self.volume.into_store() }
+    }
+}
+
+/// Does one operation of a volume.
+fn perform(file: &VolumeFile, op: Op) -> (OpId, Done) {
+    let failed = |_cause| Error::Io;
+    match op {
+        Op::ReadBlocks { id, file: _, offset, count, size } => {
+            let blocks = file.read_blocks(offset, count as usize, size as usize);
+            (id, Done::Blocks(blocks.map_err(failed)))
+        }
+        Op::WriteBlocks { id, file: _, offset, blocks, durable } => {
+            let stored = file.write_blocks(offset, &blocks, durable);
+            (id, Done::Stored(stored.map_err(failed)))
+        }
+        Op::Sync { id, .. } => (id, Done::Synced(file.sync().map_err(failed))),
+        other @ (Op::Accept { .. }
+        | Op::CloseListener { .. }
+        | Op::Receive { .. }
+        | Op::Send { .. }
+        | Op::Finish { .. }
+        | Op::Hangup { .. }
+        | Op::CloseSocket { .. }
+        | Op::Read { .. }
+        | Op::Write { .. }
+        | Op::Path { .. }
+        | Op::CloseFile { .. }
+        | Op::Cancel { .. }) => unreachable!("{other:?} of a volume"),
+    }
+}

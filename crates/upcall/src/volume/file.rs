@@ -1,0 +1,263 @@
+//! Opening a volume's file with straight-line code, and what to do where that fails.
+
+use crate::clock::Clock;
+use crate::progress::{self, Progress};
+use crate::size;
+use base::{Block, Instant};
+use reactor::VolumeFile;
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+use store::drive::{self, Disk};
+use store::{Config, Error, HEAD_BYTES, Output, Store, Superblock, Ticket};
+
+/// How the beginning is read before the size of a block is known, bytes.
+const HEAD_UNIT: usize = 4096;
+
+/// Memory for a volume's blocks unless something else is said, MiB.
+pub(crate) const CACHE_MIB: usize = 256;
+
+/// A volume's file as a disk.
+#[derive(Debug)]
+pub(crate) struct FileDisk {
+    pub(crate) file: VolumeFile,
+    /// Size of a block, bytes.
+    block: usize,
+    /// Bytes read so far.
+    pub(crate) read: u64,
+}
+
+impl FileDisk {
+    pub(crate) fn new(file: VolumeFile, block: usize) -> FileDisk {
+        FileDisk { file, block, read: 0 }
+    }
+}
+
+impl Disk for FileDisk {
+    fn head(&mut self) -> Result<Vec<u8>, base::Error> {
+        head(&self.file).map_err(failed)
+    }
+
+    fn read(&mut self, at: u64, count: u32) -> Result<Vec<Block>, base::Error> {
+        self.read += u64::from(count) * self.block as u64;
+        let offset = at * self.block as u64;
+        self.file.read_blocks(offset, count as usize, self.block).map_err(failed)
+    }
+
+    fn write(&mut self, at: u64, blocks: &[Block], durable: bool) -> Result<(), base::Error> {
+        self.file.write_blocks(at * self.block as u64, blocks, durable).map_err(failed)
+    }
+
+    fn flush(&mut self) -> Result<(), base::Error> {
+        self.file.sync().map_err(failed)
+    }
+}
+
+/// To a store all failures are one: the disk's.
+fn failed(_cause: io::Error) -> base::Error {
+    base::Error::Io
+}
+
+/// The beginning of a volume.
+pub(crate) fn head(file: &VolumeFile) -> io::Result<Vec<u8>> {
+    let blocks = file.read_blocks(0, HEAD_BYTES / HEAD_UNIT, HEAD_UNIT)?;
+    Ok(blocks.iter().flat_map(|block| block.iter().copied()).collect())
+}
+
+/// How long it is tried to open a volume that somebody has.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How a volume is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How<'a> {
+    pub(crate) writable: bool,
+    /// Although the disk has lost acknowledged transactions.
+    pub(crate) accept_loss: bool,
+    /// Memory for its blocks, bytes.
+    pub(crate) memory: usize,
+    /// What to do if a server has it.
+    pub(crate) if_served: &'a str,
+}
+
+impl How<'static> {
+    /// To be written.
+    pub(crate) const WRITE: How<'static> = How {
+        writable: true,
+        accept_loss: false,
+        memory: CACHE_MIB << 20,
+        if_served: "look at /.upcall/ in the served tree, or end the server first",
+    };
+    /// To be read only.
+    pub(crate) const READ: How<'static> = How { writable: false, ..How::WRITE };
+}
+
+/// An open volume.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) disk: FileDisk,
+    pub(crate) store: Store,
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
+}
+
+/// Opens and locks a volume's file. The ring of a server that was killed holds it for a moment
+/// after that is gone, so it is tried for a while.
+///
+/// # Errors
+/// The cause, and what to do.
+pub(crate) fn open_file(path: &Path, how: &How<'_>) -> Result<VolumeFile, String> {
+    let clock = Clock::start();
+    let opened = loop {
+        match VolumeFile::open(path, how.writable) {
+            Err(error) if is_taken(&error) && clock.now() < Instant(0) + PATIENCE => {
+                Clock::pause(PATIENCE / 40);
+            }
+            result => break result,
+        }
+    };
+    opened.map_err(|error| {
+        let shown = path.display();
+        match error.kind() {
+            io::ErrorKind::WouldBlock => format!(
+                "{shown} is in use by another process: if it is being served, {}",
+                how.if_served
+            ),
+            io::ErrorKind::NotFound => {
+                format!("there is no {shown}: make it with 'upcall volume create {shown}'")
+            }
+            io::ErrorKind::InvalidInput => {
+                format!("{shown} is neither a file nor a block device: name a volume")
+            }
+            io::ErrorKind::PermissionDenied => {
+                format!("cannot open {shown}: {error}; ask its owner, or act as root")
+            }
+            _ => format!("cannot open {shown}: {error}; look at the path and the disk"),
+        }
+    })
+}
+
+/// The newest superblock of a volume, and the bytes that it is in.
+///
+/// # Errors
+/// The cause, and what to do.
+pub(crate) fn superblock(path: &Path, file: &VolumeFile) -> Result<(Superblock, Vec<u8>), String> {
+    // What is too short is no volume either.
+    let head = head(file).unwrap_or_default();
+    let superblock = Superblock::newest(&head).map_err(|error| explain(path, error))?;
+    Ok((superblock, head))
+}
+
+/// Opens a volume: recovers it if it was not closed.
+///
+/// # Errors
+/// The cause, and what to do.
+pub(crate) fn open(path: &Path, how: &How<'_>) -> Result<Opened, String> {
+    let file = open_file(path, how)?;
+    let (superblock, head) = superblock(path, &file)?;
+    let layout = superblock.layout;
+    let mut disk = FileDisk::new(file, layout.block);
+    let usual = Config::for_memory(how.memory, &layout);
+    let config = Config { read_only: !how.writable, accept_loss: how.accept_loss, ..usual };
+    match open_store(&mut disk, &head, config) {
+        Ok(store) => Ok(Opened { disk, store }),
+        Err(Error::Damaged) if !how.accept_loss && is_lossy(&mut disk, &head, config) => {
+            Err(lost(path))
+        }
+        Err(error) => Err(explain(path, error)),
+    }
+}
+
+/// Opens the store that begins with `head`, and does what that takes.
+///
+/// # Errors
+/// As [`Store::open`], or what recovery found.
+pub(crate) fn open_store(disk: &mut FileDisk, head: &[u8], config: Config) -> Result<Store, Error> {
+    let (clock, mut progress, before) = (Clock::start(), Progress::start(), disk.read);
+    let (mut said, mut to_do, mut opened) = (Vec::new(), VecDeque::new(), None);
+    let mut store = Store::open(head, config, clock.now(), &mut said)?;
+    loop {
+        for output in said.drain(..) {
+            match output {
+                Output::Io(io) => to_do.push_back(io),
+                Output::Opened(result) => opened = Some(result),
+                other @ (Output::Fetched(..)
+                | Output::Committed(..)
+                | Output::Placed(..)
+                | Output::Closed(..)) => unreachable!("{other:?} was not asked for"),
+            }
+        }
+        let Some(io) = to_do.pop_front() else { break };
+        let (id, done) = drive::perform(disk, &io);
+        store.done(clock.now(), id, done, &mut said);
+        let read = disk.read - before;
+        progress.show(|elapsed| {
+            format!("opening: {} read, {}", size::show(read), progress::rate(read, elapsed))
+        });
+    }
+    opened.expect("recovery comes to its end")?;
+    Ok(store)
+}
+
+/// Closes a store, and does what that takes.
+///
+/// # Errors
+/// `DiskFailed`: nobody knows what is on the disk.
+pub(crate) fn close_store(store: &mut Store, disk: &mut FileDisk) -> Result<(), Error> {
+    let (clock, mut said, mut more) = (Clock::start(), VecDeque::new(), Vec::new());
+    store.close(clock.now(), Ticket(0), &mut more);
+    loop {
+        said.extend(more.drain(..));
+        match said.pop_front() {
+            Some(Output::Io(io)) => {
+                let (id, done) = drive::perform(disk, &io);
+                store.done(clock.now(), id, done, &mut more);
+            }
+            Some(Output::Closed(_, result)) => return result,
+            // Nobody waits for those any more.
+            Some(Output::Opened(_) | Output::Fetched(..)) => {}
+            Some(Output::Committed(..) | Output::Placed(..)) => {}
+            None => store.tick(clock.now(), &mut more),
+        }
+    }
+}
+
+/// Whether a volume could be opened if lost transactions did not matter.
+fn is_lossy(disk: &mut FileDisk, head: &[u8], config: Config) -> bool {
+    let config = Config { read_only: true, accept_loss: true, ..config };
+    open_store(disk, head, config).is_ok()
+}
+
+fn lost(path: &Path) -> String {
+    format!(
+        "{}: the disk has lost transactions that were acknowledged as durable; what is there can \
+         be used with 'upcall serve {} --accept-loss'",
+        path.display(),
+        path.display()
+    )
+}
+
+/// What is the matter with a volume, and what to do.
+pub(crate) fn explain(path: &Path, error: Error) -> String {
+    let shown = path.display();
+    match error {
+        Error::NotAVolume => format!(
+            "{shown} is not a volume, or one of another version: name a volume, or make one with \
+             'upcall volume create'"
+        ),
+        Error::Damaged => {
+            format!("{shown} is damaged: 'upcall volume check {shown}' says what is lost")
+        }
+        Error::DiskFailed => format!("{shown}: the disk failed; look at the disk, then try again"),
+        Error::NoSpace => {
+            format!("{shown} is full: delete something, or drop a snapshot")
+        }
+        Error::NotFound => {
+            format!("{shown}: {error}; 'upcall volume snapshot {shown} list' shows all")
+        }
+        Error::Exists => format!("{shown}: {error}; use another name, or drop that one first"),
+        Error::TooLarge | Error::ReadOnly | Error::WouldDeadlock => format!("{shown}: {error}"),
+    }
+}

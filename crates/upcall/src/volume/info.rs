@@ -1,0 +1,165 @@
+//! `upcall volume info`: what a volume is and what is in it; changes nothing.
+
+use super::direct::Direct;
+use super::file::{self, How};
+use crate::clock;
+use crate::size::{self, count, show};
+use base::Time;
+use clap::Args;
+use serde::Serialize;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use store::{Layout, SnapshotId};
+
+/// Which volume.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Info {
+    /// The volume
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Say it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A snapshot as people and programs see it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Kept {
+    pub(crate) name: String,
+    pub(crate) date: String,
+    pub(crate) epoch: u64,
+}
+
+impl Kept {
+    pub(crate) fn new((name, SnapshotId(epoch), date): (&[u8], SnapshotId, Time)) -> Kept {
+        let name = String::from_utf8_lossy(name).into_owned();
+        Kept { name, date: clock::iso(date), epoch }
+    }
+}
+
+/// All that is said.
+#[derive(Debug, Serialize)]
+pub(crate) struct Facts {
+    path: String,
+    version: u32,
+    id: String,
+    created: String,
+    epoch: u64,
+    block_bytes: usize,
+    bytes: u64,
+    journal_bytes: u64,
+    journal_used_bytes: u64,
+    segment_bytes: u64,
+    space_bytes: u64,
+    pub(crate) used_bytes: u64,
+    free_bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) recovered_transactions: usize,
+    pub(crate) snapshots: Vec<Kept>,
+}
+
+impl Facts {
+    /// Of an open volume.
+    ///
+    /// # Errors
+    /// What to do about a damaged one.
+    pub(crate) fn of(path: &Path, direct: &mut Direct) -> Result<Facts, String> {
+        let full = direct.stat_fs();
+        let full = full.map_err(|_| file::explain(path, store::Error::Damaged))?;
+        let store = direct.store();
+        let (superblock, space, counts) = (store.superblock(), store.space(), store.counts());
+        let Layout { block, blocks, journal, segment, .. } = superblock.layout;
+        let bytes = |blocks: u64| blocks * block as u64;
+        let recovered = store.recovered();
+        Ok(Facts {
+            path: path.display().to_string(),
+            version: store::VERSION,
+            id: format!("{:016x}", superblock.volume),
+            created: clock::iso(superblock.created),
+            epoch: superblock.epoch,
+            block_bytes: block,
+            bytes: bytes(blocks),
+            journal_bytes: bytes(journal),
+            journal_used_bytes: bytes(counts.journal.0),
+            segment_bytes: bytes(segment),
+            space_bytes: bytes(space.blocks),
+            used_bytes: bytes(space.blocks - space.blocks_free.min(space.blocks)),
+            free_bytes: bytes(space.blocks_free),
+            files: full.files - full.files_free.min(full.files),
+            recovered_transactions: recovered,
+            snapshots: store.snapshots().map(Kept::new).collect(),
+        })
+    }
+
+    /// The line of a greeting.
+    pub(crate) fn line(&self) -> String {
+        let mut line = format!(
+            "{}, {} used, {}, {}, epoch {}",
+            show(self.bytes),
+            show(self.used_bytes),
+            size::counted(self.files, "file", "files"),
+            size::counted(self.snapshots.len() as u64, "snapshot", "snapshots"),
+            self.epoch
+        );
+        if self.recovered_transactions > 0 {
+            let number = self.recovered_transactions as u64;
+            line +=
+                &format!("; recovered {}", size::counted(number, "transaction", "transactions"));
+        }
+        line
+    }
+}
+
+impl fmt::Display for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "volume     {}", self.path)?;
+        writeln!(f, "format     version {}, id {}", self.version, self.id)?;
+        writeln!(f, "created    {}", self.created)?;
+        writeln!(
+            f,
+            "size       {}, blocks of {}",
+            show(self.bytes),
+            show(self.block_bytes as u64)
+        )?;
+        let (used, free) = (show(self.used_bytes), show(self.free_bytes));
+        writeln!(f, "space      {used} used, {free} free, of {}", show(self.space_bytes))?;
+        writeln!(f, "files      {}", count(self.files))?;
+        let (used, all) = (show(self.journal_used_bytes), show(self.journal_bytes));
+        let (used, waiting) = match self.recovered_transactions as u64 {
+            0 => (used, String::new()),
+            n => (
+                used,
+                format!(
+                    ": {} to be applied again",
+                    size::counted(n, "transaction", "transactions")
+                ),
+            ),
+        };
+        writeln!(f, "journal    {used} used of {all}{waiting}")?;
+        writeln!(f, "epoch      {}", self.epoch)?;
+        writeln!(f, "snapshots  {}", self.snapshots.len())?;
+        list(f, &self.snapshots, "           ")
+    }
+}
+
+/// Snapshots, a line each.
+pub(crate) fn list(f: &mut impl fmt::Write, all: &[Kept], indent: &str) -> fmt::Result {
+    let width = all.iter().map(|kept| kept.name.chars().count()).max().unwrap_or(0);
+    for Kept { name, date, epoch } in all {
+        writeln!(f, "{indent}{name:width$}  {date}  epoch {epoch}")?;
+    }
+    Ok(())
+}
+
+/// Says what there is to be said of a volume.
+pub(crate) fn run(info: &Info) -> Result<ExitCode, String> {
+    let mut direct = Direct::new(file::open(&info.file, &How::READ)?, true);
+    let facts = Facts::of(&info.file, &mut direct)?;
+    match info.json {
+        true => println!("{}", super::json(&facts)),
+        false => print!("{facts}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}

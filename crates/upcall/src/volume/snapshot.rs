@@ -1,0 +1,86 @@
+//! `upcall volume snapshot`: snapshots of a volume that nobody serves.
+
+use super::direct::Direct;
+use super::file::{self, How};
+use super::info::{self, Kept};
+use base::{Error, Name};
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Of which volume, and what.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Snapshot {
+    /// The volume
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// Keep the present state under a name
+    Create {
+        /// What it is called
+        name: String,
+    },
+    /// Give a snapshot up, and the storage that only it needs
+    Drop {
+        /// What it is called
+        name: String,
+    },
+    /// Show all snapshots
+    List {
+        /// Say it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does it.
+pub(crate) fn run(snapshot: &Snapshot) -> Result<ExitCode, String> {
+    let path = &snapshot.file;
+    match &snapshot.what {
+        What::Create { name } => change(path, name, true)?,
+        What::Drop { name } => change(path, name, false)?,
+        What::List { json } => list(path, *json)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn change(path: &Path, text: &str, make: bool) -> Result<(), String> {
+    let name = Name::new(text.as_bytes()).ok().filter(Name::plain).ok_or_else(|| {
+        format!("'{text}' cannot be the name of a snapshot: use another, without '/'")
+    })?;
+    let verb = if make { "mkdir" } else { "rmdir" };
+    let there = format!("say '{verb} /.upcall/snapshots/{text}' there, over any protocol");
+    let opened = file::open(path, &How { if_served: &there, ..How::WRITE })?;
+    let mut direct = Direct::new(opened, false);
+    let done = direct.snapshot(&name, make);
+    let closed = direct.finish(path);
+    done.map_err(|error| match error {
+        Error::Exists => file::explain(path, store::Error::Exists),
+        Error::NotFound => file::explain(path, store::Error::NotFound),
+        Error::NoSpace => file::explain(path, store::Error::NoSpace),
+        error => format!("{}: {error}", path.display()),
+    })?;
+    closed?;
+    let verb = if make { "created" } else { "dropped" };
+    println!("{verb} snapshot {text} of {}", path.display());
+    Ok(())
+}
+
+fn list(path: &Path, json: bool) -> Result<(), String> {
+    let opened = file::open(path, &How::READ)?;
+    let all: Vec<Kept> = opened.store.snapshots().map(Kept::new).collect();
+    let mut text = String::new();
+    match json {
+        true => text = super::json(&all) + "\n",
+        false if all.is_empty() => text.push_str("no snapshots\n"),
+        false => info::list(&mut text, &all, "").expect("a string"),
+    }
+    print!("{text}");
+    Ok(())
+}

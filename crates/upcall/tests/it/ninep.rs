@@ -1,0 +1,79 @@
+//! As much of a 9P2000.L client as these tests need.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// Something that the server refused: its number.
+pub(crate) type Refused = u32;
+
+/// A connection with its root as fid 0.
+pub(crate) struct Client {
+    stream: TcpStream,
+    next: u32,
+}
+
+impl Client {
+    pub(crate) fn connect(address: &str) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        let mut client = Client { stream, next: 1 };
+        client.call(100, &[&(1u32 << 16).to_le_bytes(), &text(b"9P2000.L")]).unwrap();
+        let no = u32::MAX.to_le_bytes();
+        let root = 0u32.to_le_bytes();
+        client.call(104, &[&root, &no, &text(b"test"), &text(b""), &no]).unwrap();
+        client
+    }
+
+    /// One message and its answer without the header.
+    fn call(&mut self, kind: u8, parts: &[&[u8]]) -> Result<Vec<u8>, Refused> {
+        let body = parts.concat();
+        let size = (7 + body.len() as u32).to_le_bytes();
+        let tag = if kind == 100 { u16::MAX } else { 1 }.to_le_bytes();
+        self.stream.write_all(&[&size[..], &[kind], &tag, &body].concat()).unwrap();
+        let mut head = [0; 7];
+        self.stream.read_exact(&mut head).unwrap();
+        let mut answer = vec![0; u32::from_le_bytes(head[..4].try_into().unwrap()) as usize - 7];
+        self.stream.read_exact(&mut answer).unwrap();
+        match head[4] {
+            7 => Err(u32::from_le_bytes(answer[..4].try_into().unwrap())),
+            other => {
+                assert_eq!(other, kind + 1);
+                Ok(answer)
+            }
+        }
+    }
+
+    /// A new fid for a path.
+    fn walk(&mut self, path: &str) -> Result<[u8; 4], Refused> {
+        let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+        let fid = self.next.to_le_bytes();
+        self.next += 1;
+        let count = (names.len() as u16).to_le_bytes();
+        let names: Vec<u8> = names.iter().flat_map(|name| text(name.as_bytes())).collect();
+        let answer = self.call(110, &[&[0; 4], &fid, &count, &names])?;
+        if answer[..2] == count { Ok(fid) } else { Err(2) }
+    }
+
+    pub(crate) fn make_dir(&mut self, above: &str, name: &str) -> Result<(), Refused> {
+        let fid = self.walk(above)?;
+        let (mode, gid) = (0o755u32.to_le_bytes(), 0u32.to_le_bytes());
+        self.call(72, &[&fid, &text(name.as_bytes()), &mode, &gid]).map(|_| ())
+    }
+
+    pub(crate) fn remove_dir(&mut self, above: &str, name: &str) -> Result<(), Refused> {
+        let fid = self.walk(above)?;
+        self.call(76, &[&fid, &text(name.as_bytes()), &0x200u32.to_le_bytes()]).map(|_| ())
+    }
+
+    /// The first bytes of a file.
+    pub(crate) fn read(&mut self, path: &str) -> Result<Vec<u8>, Refused> {
+        let fid = self.walk(path)?;
+        self.call(12, &[&fid, &[0; 4]])?;
+        let answer = self.call(116, &[&fid, &[0; 8], &4096u32.to_le_bytes()])?;
+        Ok(answer[4..].to_vec())
+    }
+}
+
+fn text(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u16).to_le_bytes()[..], bytes].concat()
+}
