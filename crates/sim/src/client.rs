@@ -53,8 +53,9 @@ impl Io<'_> {
     }
 
     /// The real contents of the simulated disk, for judges.
-    pub fn disk(&self) -> &Disk {
-        &self.scene.disk
+    /// `None`: a volume is served, and what is in it shows only in what the server says.
+    pub fn disk(&self) -> Option<&Disk> {
+        (!self.scene.params.volume).then_some(&self.scene.disk)
     }
 
     /// Connects; `ended` and `closed` follow if the client is turned away.

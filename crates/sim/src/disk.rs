@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// The number of the simulated device.
 pub const DEVICE: u64 = 7;
 /// The inode of the served root.
-pub const ROOT: u64 = 2;
+pub const ROOT: u64 = 1;
 /// Largest file, bytes (ext4's).
 pub const SIZE_MAX: u64 = 1 << 44;
 
@@ -74,6 +74,21 @@ struct Held {
     access: Option<Access>,
 }
 
+/// A file or directory of the stage.
+#[derive(Clone, Debug)]
+pub struct Planted {
+    /// In which directory.
+    pub dir: u64,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// What it contains.
+    pub data: Vec<u8>,
+    /// Which it is.
+    pub inode: u64,
+}
+
 /// The disk.
 #[derive(Debug)]
 pub struct Disk {
@@ -101,7 +116,7 @@ impl Disk {
             inodes: BTreeMap::from([(ROOT, root)]),
             files: BTreeMap::new(),
             dentries: BTreeMap::new(),
-            next_inode: ROOT + 9,
+            next_inode: ROOT + 1,
             next_file: 3,
             next_dentry: 1,
         }
@@ -202,6 +217,21 @@ impl Disk {
             _ => self.node_mut(inode).data.write(0, data),
         }
         inode
+    }
+
+    /// Every file and directory there is, in the order in which they were made.
+    pub fn planted(&self) -> Vec<Planted> {
+        let mut all: Vec<Planted> = Vec::new();
+        for (dir, node) in &self.inodes {
+            for (name, place) in &node.entries {
+                let found = self.node(place.inode);
+                let data = found.data.read(0, found.data.len() as usize);
+                let (dir, name, kind) = (*dir, name.to_string(), found.kind);
+                all.push(Planted { dir, name, kind, data, inode: place.inode });
+            }
+        }
+        all.sort_by_key(|planted| planted.inode);
+        all
     }
 
     /// Removes a plain file by the hand of God.

@@ -21,6 +21,7 @@ pub mod disk;
 pub mod fuzz;
 pub mod params;
 pub mod run;
+mod stage;
 pub mod trace;
 pub mod volume;
 pub mod world;

@@ -81,6 +81,8 @@ pub struct Params {
     pub entries: usize,
     /// Files have holes beyond 4 GiB.
     pub huge: bool,
+    /// What is served is a volume, and not a directory of the host.
+    pub volume: bool,
     /// The node is asked to end in this turn, while the clients are still busy.
     pub stop_after: Option<u64>,
 }
@@ -98,7 +100,7 @@ impl Params {
         let disk = pick(&mut rng, &[0, 20, 200, 5000]);
         let limit =
             |rng: &mut Rng, tight: usize| if small { tight } else { rng.usize(8..40) << 20 };
-        Params {
+        let mut params = Params {
             seed,
             disk_us: (disk, disk * pick(&mut rng, &[1, 10, 50])),
             net_us: pick(&mut rng, &[1, 50, 1000, 50_000]),
@@ -122,7 +124,15 @@ impl Params {
             entries: pick(&mut rng, &[0, 3, 60, 60, 2500]) as usize,
             huge: rng.bool(),
             stop_after: (rng.u8(..) < 40).then(|| rng.u64(5..2000)),
+            volume: rng.u8(0..3) == 0,
+        };
+        if params.volume {
+            // Nobody but the server can look into a volume, so every answer has to be known.
+            params.faults = Faults::default();
+            (params.listers, params.disconnect, params.malformed) = (0, 0, 0);
+            params.stop_after = None;
         }
+        params
     }
 
     /// A light run for tests: fewer requests.

@@ -4,8 +4,9 @@ use crate::client::http::{self, Http};
 use crate::client::lister::Lister;
 use crate::client::ninep::{Ninep, Setup};
 use crate::client::script::Script;
-use crate::disk::{DEVICE, ROOT};
+use crate::disk::{DEVICE, Planted, ROOT};
 use crate::params::Params;
+use crate::stage::Stage;
 use crate::trace::Show;
 use crate::world::{Totals, WALL, World};
 use base::op::Listener;
@@ -78,7 +79,8 @@ fn run_on<R: Reactor + AsMut<World>>(
     let root = world.scene.disk.open_root();
     let ports = Ports { ninep: world.listen(), http: world.listen() };
     stage(&mut world, ports);
-    let mut node = Node::new(config(&params, ports), directory(root));
+    let served = if params.volume { copy_to_volume(&mut world) } else { directory(root) };
+    let mut node = Node::new(config(&params, ports), served);
     let mut reactor = wrap(world);
     live(&mut node, &mut reactor, params.stop_after);
     let world = reactor.as_mut();
@@ -89,6 +91,20 @@ fn run_on<R: Reactor + AsMut<World>>(
     let took = world.now().since(base::Instant(0));
     let trace = std::mem::replace(&mut world.scene.trace, crate::trace::Trace::new(Show::Hash));
     Outcome { took, totals: world.scene.totals, hash: trace.hash(), trace: trace.into_text() }
+}
+
+/// A volume with what is on the disk.
+fn copy_to_volume(world: &mut World) -> Served {
+    let mut stage = Stage::new(world);
+    let mut nodes = vec![(ROOT, None)];
+    for planted in world.scene.disk.planted() {
+        let Planted { dir, name, kind, data, inode } = planted;
+        let place = nodes.iter().find(|(known, _)| *known == dir).expect("planted before");
+        let (made, node) = stage.plant(world, place.1, (&name, kind), &data);
+        assert_eq!(made, inode, "the clients know files by their inodes");
+        nodes.push((inode, node));
+    }
+    stage.served(world)
 }
 
 fn directory(root: base::op::File) -> Served {

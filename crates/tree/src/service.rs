@@ -215,7 +215,8 @@ impl Service {
         };
         let last = FILES.len() + self.places.len();
         let all = first..=last;
-        let entries = all.map(|index| if index <= FILES.len() { entry(index) } else { place(index) });
+        let entries =
+            all.map(|index| if index <= FILES.len() { entry(index) } else { place(index) });
         Ok(Reply::Entries(entries.collect()))
     }
 

@@ -93,6 +93,9 @@ impl Disk {
                 if target.is_empty() {
                     return Err(Error::NotFound);
                 }
+                if target.contains(&0) {
+                    return Err(Error::Invalid);
+                }
                 let set = |node: &mut super::Inode| node.target.clone_from(target);
                 self.new_entry(now, *dir, name, Kind::Symlink, 0o777, set)
             }
@@ -330,10 +333,10 @@ impl Disk {
         if !name.plain() {
             return Err(Error::Exists);
         }
+        self.expect_room(dir, name)?;
         if self.node(inode).kind == Kind::Directory {
             return Err(Error::NotPermitted);
         }
-        self.expect_room(dir, name)?;
         if self.node(inode).links == 0 {
             return Err(Error::NotFound);
         }

@@ -28,6 +28,14 @@ impl World {
         file
     }
 
+    /// Performs an operation on a volume at once, for the stage.
+    ///
+    /// # Panics
+    /// If it is not about a volume.
+    pub fn perform(&mut self, op: &Op) -> Done {
+        self.scene.volume_effect(op).expect("it is about a volume")
+    }
+
     /// What is in the file of a volume, also when it has been closed.
     ///
     /// # Panics

@@ -173,9 +173,12 @@ impl Volume {
 
     /// What a transaction means to those who hold files.
     fn take_effect(&mut self, now: Instant, effects: Effects, out: &mut Vec<Output>) {
-        let Effects { moved, nameless, trimming, attached: _ } = effects;
+        let Effects { gone, moved, nameless, trimming, attached: _ } = effects;
+        if let Some((ino, place)) = gone {
+            self.move_places(ino, &place, None);
+        }
         if let Some((ino, from, to)) = moved {
-            self.move_places(ino, &from, &to);
+            self.move_places(ino, &from, Some(&to));
         }
         if let Some(ino) = nameless {
             self.nameless.insert(ino);

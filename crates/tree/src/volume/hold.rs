@@ -211,12 +211,12 @@ impl Volume {
         }
     }
 
-    /// An entry was moved: nodes that were reached by it go with it.
-    pub(super) fn move_places(&mut self, ino: u64, from: &Place, to: &Place) {
+    /// An entry was moved, or is gone: nodes that were reached by it go with it.
+    pub(super) fn move_places(&mut self, ino: u64, from: &Place, to: Option<&Place>) {
         for (_, slot) in self.nodes_of.range((ino, 0)..=(ino, usize::MAX)) {
             let node = &mut self.nodes[*slot];
             if node.place.as_ref() == Some(from) {
-                node.place = Some(to.clone());
+                node.place = to.cloned();
             }
         }
     }

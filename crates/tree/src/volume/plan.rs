@@ -63,6 +63,8 @@ pub(super) enum Answer {
 /// What the volume has to know of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
+    /// An entry that led to this inode is there no more.
+    pub(super) gone: Option<(u64, Place)>,
     /// An entry that led to this inode is somewhere else now.
     pub(super) moved: Option<(u64, Place, Place)>,
     /// An inode without a name, that still is there.

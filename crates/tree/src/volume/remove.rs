@@ -47,6 +47,7 @@ impl Scene<'_> {
         }
         let mut effects = Effects::default();
         draft.leave(dir, found.cookie)?;
+        effects.gone = Some((found.ino, (dir, name.clone())));
         self.unname(&mut draft, dir, found.ino, &mut effects)?;
         self.commit(draft, Reply::Done, effects)
     }
@@ -63,6 +64,9 @@ impl Scene<'_> {
         new_name: &Name,
         replace: bool,
     ) -> Planned {
+        if !new_name.plain() {
+            return Err(Error::Busy.into());
+        }
         let (dir, name) = self.locate(node)?;
         let to = to.map_or(Ok(dir), |to| self.changeable(to))?;
         self.rename((dir, &name), (to, new_name), replace)
@@ -148,6 +152,7 @@ impl Scene<'_> {
             Some(target) => {
                 draft.put_entry(*to, target.cookie, new_name, source.ino, source.kind);
                 draft.inode(*to)?.touch_contents(now);
+                effects.gone = Some((target.ino, (*to, (*new_name).clone())));
                 self.unname(draft, *to, target.ino, &mut effects)?;
             }
             None => draft.enter(*to, new_name, source.ino, source.kind)?,

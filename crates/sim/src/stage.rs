@@ -1,0 +1,180 @@
+//! Sets up a volume before the node begins: makes it, and the same files that the simulated host
+//! has, so that clients who know those know these.
+
+use crate::disk::Sparse;
+use crate::world::{WALL, World};
+use base::op::{File, Op};
+use base::{Access, Automaton, Buf, Caller, Instant, Kind, Name};
+use node::Served;
+use std::collections::VecDeque;
+use std::time::Duration;
+use store::{Change, Config, Durability, Geometry, Io, Store, Ticket};
+use tree::volume::{Format, Volume, format};
+use tree::{Ask, Input, NodeId, Output, Reply, Request, RequestId};
+
+/// Blocks of the volume, and their size.
+const GEOMETRY: Geometry = Geometry { block: 4096, blocks: 20_000, journal: 600, segment: 1024 };
+const NOW: Instant = Instant(0);
+
+/// A volume and its tree, straight-line.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    file: File,
+    volume: Volume,
+}
+
+/// Opens the store in a volume's file.
+fn open(world: &mut World, file: File) -> (Store, Vec<store::Output>) {
+    let head = world.volume(file).read(0, store::HEAD_BYTES);
+    let interval = Duration::from_secs(5);
+    let config =
+        Config { cache: 3000, dirty: 2000, interval, read_only: false, accept_loss: false };
+    let mut said = Vec::new();
+    let mut store = Store::open(&head, config, NOW, &mut said).expect("it is a volume");
+    run_store(world, file, &mut store, &mut said);
+    (store, said)
+}
+
+/// Lets a store do what it wants with its disk, until it wants nothing more.
+fn run_store(world: &mut World, file: File, store: &mut Store, said: &mut Vec<store::Output>) {
+    let size = GEOMETRY.block as u64;
+    loop {
+        store.tick(NOW, said);
+        let (io, rest): (Vec<_>, Vec<_>) =
+            said.drain(..).partition(|output| matches!(output, store::Output::Io(_)));
+        *said = rest;
+        if io.is_empty() {
+            return;
+        }
+        for output in io {
+            let store::Output::Io(io) = output else { continue };
+            let id = base::op::OpId(0);
+            let op = match io {
+                Io::Read { at, count, .. } => {
+                    Op::ReadBlocks { id, file, offset: at * size, count, size: size as u32 }
+                }
+                Io::Write { at, ref blocks, durable, .. } => {
+                    let blocks = blocks.clone();
+                    Op::WriteBlocks { id, file, offset: at * size, blocks, durable }
+                }
+                Io::Flush { .. } => Op::Sync { id, file, data_only: true },
+            };
+            let done = match world.perform(&op) {
+                base::op::Done::Blocks(result) => store::IoDone::Read(result),
+                base::op::Done::Stored(result) => store::IoDone::Written(result),
+                base::op::Done::Synced(result) => store::IoDone::Flushed(result),
+                other => unreachable!("{other:?} is not of a volume"),
+            };
+            store.done(NOW, io.id(), done, said);
+        }
+    }
+}
+
+impl Stage {
+    /// A volume with an empty tree.
+    pub(crate) fn new(world: &mut World) -> Stage {
+        let mut contents = Sparse::default();
+        contents.resize(GEOMETRY.blocks * GEOMETRY.block as u64);
+        let file = world.add_volume(contents);
+        for (at, blocks) in store::format(&GEOMETRY, 7, WALL).expect("a fair geometry") {
+            let (id, offset) = (base::op::OpId(0), at * GEOMETRY.block as u64);
+            world.perform(&Op::WriteBlocks { id, file, offset, blocks, durable: false });
+        }
+        let (mut store, mut said) = open(world, file);
+        let chosen = Format {
+            uid: 0,
+            gid: 0,
+            mode: 0o755,
+            date: WALL,
+            seed: 5,
+            inodes_max: u64::MAX,
+            bytes_max: u64::MAX,
+        };
+        let changes: Vec<Change> = format(&chosen);
+        let commit = store.commit(NOW, Ticket(1), &changes, Durability::Durable, &mut said);
+        commit.expect("there is room");
+        run_store(world, file, &mut store, &mut said);
+        let said = vec![store::Output::Opened(Ok(()))];
+        let mut volume = Volume::new(0, file, store, WALL, false);
+        volume.begin(NOW, said, &mut Vec::new());
+        Stage { file, volume }
+    }
+
+    fn ask(&mut self, world: &mut World, ask: Ask) -> Reply {
+        let request = Request { caller: Caller::Server, ask };
+        let (mut out, mut answer) = (Vec::new(), None);
+        self.volume.step(NOW, Input::Ask(RequestId(1), request), &mut out);
+        self.volume.tick(NOW, &mut out);
+        let mut to_do: VecDeque<Output> = out.drain(..).collect();
+        while let Some(output) = to_do.pop_front() {
+            match output {
+                Output::Reply(_, reply) => answer = Some(reply.expect("the stage is sound")),
+                Output::Do(op) => {
+                    let id = op_id(&op);
+                    let done = world.perform(&op);
+                    self.volume.step(NOW, Input::Done(id, done), &mut out);
+                }
+                Output::Render(..) => unreachable!("no file here is rendered"),
+            }
+            self.volume.tick(NOW, &mut out);
+            to_do.extend(out.drain(..));
+        }
+        answer.expect("every request is answered")
+    }
+
+    /// Makes a file or a directory; gives its inode, and for a directory its node.
+    pub(crate) fn plant(
+        &mut self,
+        world: &mut World,
+        dir: Option<NodeId>,
+        (name, kind): (&str, Kind),
+        data: &[u8],
+    ) -> (u64, Option<NodeId>) {
+        let dir = dir.unwrap_or(self.volume.root());
+        let name = Name::new(name.as_bytes()).expect("a name of the stage");
+        if kind == Kind::Directory {
+            let make = Ask::MakeDir { dir, name: name.clone(), mode: 0o755, gid: None };
+            let Reply::Stat(stat) = self.ask(world, make) else { unreachable!("a directory") };
+            let walk = Ask::Walk { from: dir, names: vec![name] };
+            let Reply::Walked(_, node) = self.ask(world, walk) else { unreachable!("a walk") };
+            return (stat.inode, node);
+        }
+        let access = Access { write: true, ..Access::READ };
+        let (exclusive, mode, gid) = (true, 0o644, None);
+        let create = Ask::Create { dir, name, access, exclusive, mode, gid };
+        let Reply::Created(node, open, stat) = self.ask(world, create) else {
+            unreachable!("a new file")
+        };
+        let mut offset = 0;
+        for part in data.chunks(4096) {
+            self.ask(world, Ask::Write { open, offset, data: Buf::from(part) });
+            offset += part.len() as u64;
+        }
+        self.volume.step(NOW, Input::Close(open), &mut Vec::new());
+        self.volume.step(NOW, Input::Release(node), &mut Vec::new());
+        (stat.inode, None)
+    }
+
+    /// Power fails, and the volume is opened again for the node.
+    pub(crate) fn served(self, world: &mut World) -> Served {
+        let Stage { file, mut volume } = self;
+        let mut out = Vec::new();
+        volume.close(NOW, &mut out);
+        while let Some(output) = out.pop() {
+            if let Output::Do(op) = output {
+                let id = op_id(&op);
+                let done = world.perform(&op);
+                volume.step(NOW, Input::Done(id, done), &mut out);
+            }
+        }
+        let (store, said) = open(world, file);
+        Served::Volume { file, store: Box::new(store), said, path: b"/srv.volume".to_vec() }
+    }
+}
+
+fn op_id(op: &Op) -> base::op::OpId {
+    match op {
+        Op::ReadBlocks { id, .. } | Op::WriteBlocks { id, .. } | Op::Sync { id, .. } => *id,
+        other => unreachable!("{other:?} is not of a volume"),
+    }
+}
