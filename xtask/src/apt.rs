@@ -58,6 +58,12 @@ pub(crate) const BENCH: &[Package] = &[
     package("strace", "strace", "counts system calls"),
 ];
 
+/// What the peers of the embedded library take.
+pub(crate) const BENCH_STORE: &[Package] = &[
+    package("librocksdb-dev", "/usr/include/rocksdb/c.h", "RocksDB, a peer of the library"),
+    package("gcc", "cc", "builds SQLite, and what slows flushes"),
+];
+
 /// Makes sure that all of these packages are there.
 pub(crate) fn need(groups: &[&[Package]]) -> Result<()> {
     let missing: Vec<_> =

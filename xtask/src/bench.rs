@@ -1,5 +1,5 @@
-//! `cargo xtask bench [9p] [http] [--servers diod,nginx,uring,threads] [--rounds N]
-//! [--seconds S] [--built] [--record]`: our server beside a peer, on this machine, in this run.
+//! `cargo xtask bench [9p] [http] [store] [--servers diod,nginx,uring,threads] [--rounds N]
+//! [--seconds S] [--built] [--record]`: we beside a peer, on this machine, in this run.
 //!
 //! *9p* measures against diod with a pipelined client of our own (one connection, bound to
 //! processor 1, the server to processor 0); *http* against nginx (one worker, sendfile,
@@ -9,15 +9,19 @@
 //! server's own (user and system, from /proc) divided by the requests it answered. System calls
 //! are counted in a separate short run under strace, which would disturb the rates.
 //!
+//! *store* measures the embedded library against other engines.
+//!
 //! `--record` puts the tables into `docs/performance.md`. Losing rows are kept.
 
 mod client;
+mod figures;
 mod http;
 mod ninep;
 mod record;
+mod store;
 mod table;
 
-pub(crate) use client::Client;
+pub(crate) use client::{Client, Message, ROOT};
 
 use crate::server::{self, Kind, Server};
 use crate::{apt, sh};
@@ -31,6 +35,41 @@ pub(crate) struct Plan {
     rounds: usize,
     time: Duration,
 }
+
+/// A benchmark.
+struct Bench {
+    name: &'static str,
+    title: &'static str,
+    packages: &'static [&'static [apt::Package]],
+    /// How many rounds unless said otherwise.
+    rounds: usize,
+    /// Gives the circumstances and the table.
+    run: fn(&Plan) -> Result<String>,
+}
+
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "9p",
+        title: "9P2000.L against diod",
+        packages: &[apt::BENCH],
+        rounds: 5,
+        run: |plan| rows(plan, Kind::Diod, ninep::run),
+    },
+    Bench {
+        name: "http",
+        title: "HTTP against nginx",
+        packages: &[apt::BENCH],
+        rounds: 5,
+        run: |plan| rows(plan, Kind::Nginx, http::run),
+    },
+    Bench {
+        name: "store",
+        title: "The embedded library against redb, fjall, SQLite and RocksDB",
+        packages: &[apt::BENCH_STORE],
+        rounds: 3,
+        run: store::run,
+    },
+];
 
 /// One server's figures for one piece of work in one round.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,49 +95,53 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
         let words = ["run", "--quiet", "--release", "-p", "xtask", "--", "bench"];
         return sh::run(sh::cargo(&words).args(args));
     }
-    let (mut names, mut record, mut build) = (Vec::new(), false, true);
-    let mut plan = Plan { servers: Vec::new(), rounds: 5, time: Duration::from_secs(2) };
+    let (mut names, mut record, mut build, mut rounds) = (Vec::new(), false, true, None);
+    let mut plan = Plan { servers: Vec::new(), rounds: 0, time: Duration::from_secs(2) };
     let mut words = args.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} needs a value"));
         match word.as_str() {
-            "9p" | "http" => names.push(word.as_str()),
+            name if BENCHES.iter().any(|bench| bench.name == name) => names.push(name),
             "--record" => record = true,
             "--built" => build = false,
-            "--rounds" => plan.rounds = value()?.parse()?,
+            "--rounds" => rounds = Some(value()?.parse()?),
             "--seconds" => plan.time = Duration::from_secs_f64(value()?.parse()?),
             "--servers" => {
                 let list =
                     value()?.split(',').map(|name| Kind::named(name).context("no such server"));
                 plan.servers = list.collect::<Result<_>>()?;
             }
-            _ => bail!("no benchmark {word}: there are 9p and http"),
+            _ => {
+                let known: Vec<_> = BENCHES.iter().map(|bench| bench.name).collect();
+                bail!("no benchmark {word}: there are {}", known.join(", "));
+            }
         }
     }
     if plan.servers.is_empty() {
         plan.servers = vec![Kind::Diod, Kind::Nginx, Kind::Uring, Kind::Threads];
     }
-    apt::need(&[apt::BENCH])?;
+    let chosen = || BENCHES.iter().filter(|b| names.is_empty() || names.contains(&b.name));
+    let packages: Vec<_> = chosen().flat_map(|bench| bench.packages.iter().copied()).collect();
+    apt::need(&packages)?;
     if build && plan.servers.iter().any(|kind| matches!(kind, Kind::Uring | Kind::Threads)) {
         server::build()?;
     }
     more_files();
-    for (name, title, run) in [
-        ("9p", "9P2000.L against diod", ninep::run as fn(&Plan) -> Result<Vec<Row>>),
-        ("http", "HTTP against nginx", http::run),
-    ] {
-        if names.is_empty() || names.contains(&name) {
-            let rows = run(&plan)?;
-            let peer = if name == "9p" { Kind::Diod } else { Kind::Nginx };
-            let text =
-                format!("{}\n{}", record::circumstances(&plan), table::markdown(&rows, peer));
-            println!("\n## {title}\n\n{text}");
-            if record {
-                record::record(name, title, &text)?;
-            }
+    for bench in chosen() {
+        plan.rounds = rounds.unwrap_or(bench.rounds);
+        let text = (bench.run)(&plan)?;
+        println!("\n## {}\n\n{text}", bench.title);
+        if record {
+            record::record(bench.name, bench.title, &text)?;
         }
     }
     Ok(())
+}
+
+/// A table of rates and costs beside one peer.
+fn rows(plan: &Plan, peer: Kind, run: fn(&Plan) -> Result<Vec<Row>>) -> Result<String> {
+    let rows = run(plan)?;
+    Ok(format!("{}\n{}", record::circumstances(plan), table::markdown(&rows, peer)))
 }
 
 /// Starts the asked servers of one protocol, each bound to processor 0.

@@ -1,6 +1,6 @@
-//! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built]`: clients
+//! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built] [--long]`: clients
 //! that nobody here wrote, against a running server. Without a suite: all of them. `--built` takes
-//! the release binary as it is.
+//! the release binary as it is; `--long` lets those who kill and fail go on for longer.
 //!
 //! | suite | client | needs |
 //! |---|---|---|
@@ -13,6 +13,10 @@
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
 //! | `oldest` | wget and the kernel's 9P, beside the server on the oldest kernel promised | qemu |
 //! | `tree` | kernel and curl read a Linux source tree of 78,000 files | qemu, root, 4 GB of disk |
+//! | `volume-http` … | `http`, `9p2000`, `kernel`, `pjdfstest` over a volume | as those |
+//! | `volume-tree` | the source tree in a volume, read by the kernel, copied out | as `tree` |
+//! | `volume-kill` | changes over 9P and HTTP, `kill -9`, over and over | |
+//! | `volume-power` | the same on a block device whose power fails | qemu |
 //!
 //! Missing packages are installed. `--server diod` calibrates the 9P suites against a server that
 //! is known; `expected/pjdfstest.txt` lists what cannot pass by any server of this protocol.
@@ -20,18 +24,24 @@
 mod cancel;
 mod crowd;
 mod diod;
+mod ground;
 mod http;
 mod kernel;
+mod kill;
 mod oldest;
 mod pjdfstest;
 mod plan9;
+mod power;
 mod raw;
+mod story;
 mod tree;
+mod volume_tree;
 
 use crate::report::Report;
 use crate::server::{self, Kind};
 use crate::{apt, sh};
 use anyhow::{Context, Result, bail};
+use ground::On;
 
 /// A suite: its name, the packages it needs, and the function that runs it.
 struct Suite {
@@ -43,25 +53,82 @@ struct Suite {
 }
 
 const SUITES: &[Suite] = &[
-    Suite { name: "http", packages: &[apt::CURL], root: false, run: http::run },
-    Suite { name: "9p2000", packages: &[apt::GO], root: false, run: plan9::run },
+    Suite {
+        name: "http",
+        packages: &[apt::CURL],
+        root: false,
+        run: |report, kind| http::run(report, kind, On::Directory),
+    },
+    Suite {
+        name: "9p2000",
+        packages: &[apt::GO],
+        root: false,
+        run: |report, kind| plan9::run(report, kind, On::Directory),
+    },
     Suite { name: "diod", packages: &[apt::DIOD], root: false, run: diod::run },
-    Suite { name: "kernel", packages: &[apt::VM], root: true, run: kernel::run },
+    Suite {
+        name: "kernel",
+        packages: &[apt::VM],
+        root: true,
+        run: |report, kind| kernel::run(report, kind, On::Directory),
+    },
     Suite {
         name: "pjdfstest",
         packages: &[apt::VM, apt::PJDFSTEST],
         root: true,
-        run: pjdfstest::run,
+        run: |report, kind| pjdfstest::run(report, kind, On::Directory),
     },
     Suite { name: "cancel", packages: &[apt::VM, apt::CANCEL], root: true, run: cancel::run },
     Suite { name: "oldest", packages: &[apt::VM], root: false, run: oldest::run },
     Suite { name: "tree", packages: &[apt::VM, apt::CURL], root: true, run: tree::run },
     Suite { name: "crowd", packages: &[], root: false, run: crowd::run },
+    Suite {
+        name: "volume-http",
+        packages: &[apt::CURL],
+        root: false,
+        run: |report, kind| over_volume(report, kind, http::run),
+    },
+    Suite {
+        name: "volume-9p2000",
+        packages: &[apt::GO],
+        root: false,
+        run: |report, kind| over_volume(report, kind, plan9::run),
+    },
+    Suite {
+        name: "volume-kernel",
+        packages: &[apt::VM],
+        root: true,
+        run: |report, kind| over_volume(report, kind, kernel::run),
+    },
+    Suite {
+        name: "volume-pjdfstest",
+        packages: &[apt::VM, apt::PJDFSTEST],
+        root: true,
+        run: |report, kind| over_volume(report, kind, pjdfstest::run),
+    },
+    Suite { name: "volume-tree", packages: &[apt::VM], root: true, run: volume_tree::run },
+    Suite { name: "volume-kill", packages: &[], root: false, run: kill::run },
+    Suite { name: "volume-power", packages: &[apt::VM], root: false, run: power::run },
 ];
+
+pub(crate) use power::load as power_load;
+
+/// Runs a suite over a volume.
+fn over_volume(
+    report: &mut Report,
+    kind: Kind,
+    run: fn(&mut Report, Kind, On) -> Result<()>,
+) -> Result<()> {
+    if kind == Kind::Diod {
+        report.skip("over a volume", "diod has none");
+        return Ok(());
+    }
+    run(report, kind, On::Volume)
+}
 
 /// The command. True if everything passed.
 pub(crate) fn main(args: &[String]) -> Result<bool> {
-    let (mut names, mut kind, mut build) = (Vec::new(), Kind::Uring, true);
+    let (mut names, mut kind, mut build, mut long) = (Vec::new(), Kind::Uring, true, false);
     let mut words = args.iter();
     while let Some(word) = words.next() {
         if word == "--server" {
@@ -70,6 +137,8 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
                 Some(named) => kind = named,
                 None => bail!("--server {name}: use uring, threads or diod"),
             }
+        } else if word == "--long" {
+            long = true;
         } else if word == "--built" {
             build = false;
         } else if SUITES.iter().any(|suite| suite.name == *word) {
@@ -83,6 +152,7 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
         server::build()?;
     }
     let mut report = Report::default();
+    report.long = long;
     run(&mut report, &names, kind)?;
     Ok(report.finish())
 }
@@ -113,6 +183,7 @@ fn as_root(report: &mut Report, names: &[&str], kind: Kind) -> Result<()> {
     }
     words.extend([this, "conformance".into(), "--built".into()]);
     words.extend(["--server".to_owned(), kind.name().to_owned()]);
+    words.extend(report.long.then(|| "--long".to_owned()));
     words.extend(names.iter().map(|name| (*name).to_owned()));
     let mut sum = None;
     sh::stream(&mut sh::cmd("sudo", &words), |line| match summed(line) {

@@ -17,6 +17,7 @@ mod arrows;
 mod bench;
 mod check;
 mod conformance;
+mod files;
 mod licences;
 mod report;
 mod server;
@@ -24,6 +25,7 @@ mod sh;
 mod test;
 mod tidy;
 mod vm;
+mod volume;
 
 use anyhow::{Result, bail};
 use std::process::ExitCode;
@@ -53,6 +55,8 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         "fuzz" => test::fuzz(rest).map(|()| true),
         "conformance" => conformance::main(rest),
         "bench" => bench::main(rest).map(|()| true),
+        // What the suite `volume-power` runs in its virtual machine.
+        "power-load" => conformance::power_load(rest).map(|()| true),
         _ => bail!("usage: cargo xtask check | test | machines | sim | fuzz | conformance | bench"),
     }
 }

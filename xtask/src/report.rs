@@ -10,6 +10,8 @@ pub(crate) struct Report {
     passed: u32,
     failed: Vec<String>,
     skipped: Vec<String>,
+    /// Whether those cases that can go on for longer do so.
+    pub(crate) long: bool,
 }
 
 impl Report {

@@ -47,7 +47,7 @@ pub(crate) struct Server {
     pub(crate) ninep: u16,
     /// The HTTP port on 127.0.0.1, 0 if it speaks none.
     pub(crate) http: u16,
-    /// The directory it serves, as an absolute path: also diod's `aname`.
+    /// The directory or volume it serves, as an absolute path: also diod's `aname`.
     pub(crate) dir: PathBuf,
     child: Child,
     log: PathBuf,
@@ -125,6 +125,13 @@ impl Server {
     /// Whether it still runs.
     pub(crate) fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Kills it, so that it can do nothing more.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 
     /// Asks it to end and waits; the exit status, or an error if it had to be killed.

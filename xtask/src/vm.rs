@@ -26,6 +26,8 @@ pub(crate) struct Job {
     dir: PathBuf,
     results: PathBuf,
     limit: Duration,
+    /// What QEMU is told besides.
+    more: Vec<String>,
 }
 
 impl Job {
@@ -33,7 +35,7 @@ impl Job {
     pub(crate) fn new(name: &str, script: &str, limit: Duration) -> Result<Job> {
         let dir = sh::empty(&format!("vm/job-{name}"))?;
         let results = sh::scratch("vm")?.join(format!("{name}.results"));
-        let job = Job { dir, results, limit };
+        let job = Job { dir, results, limit, more: Vec::new() };
         job.file("job.sh", script.as_bytes())?;
         Ok(job)
     }
@@ -61,6 +63,15 @@ impl Job {
         Ok(())
     }
 
+    /// With a third disk, `/dev/vdc`: what QEMU is told of it, and its name there.
+    pub(crate) fn with_disk(mut self, arguments: &[String], name: &str) -> Job {
+        self.more = arguments.to_vec();
+        // Disks are called in the order of their slots.
+        let device = format!("virtio-blk-pci,drive={name},addr=0x1e");
+        self.more.extend(["-device".to_owned(), device]);
+        self
+    }
+
     /// Boots, runs the job and returns everything it printed.
     pub(crate) fn run(&self) -> Result<String> {
         self.run_watched(|_| ())
@@ -73,7 +84,8 @@ impl Job {
         sh::read(sh::cmd("tar", &["-cf"]).arg(&disk).arg("-C").arg(&self.dir).arg("."))?;
         pad(&disk)?;
         std::fs::File::create(&self.results)?.set_len(4 << 30)?;
-        let mut child = qemu(&image, &disk, &self.results).spawn().context("start QEMU")?;
+        let mut child =
+            qemu(&image, &disk, &self.results).args(&self.more).spawn().context("start QEMU")?;
         let stdout = child.stdout.take().context("QEMU's output is a pipe")?;
         let watchdog = Watchdog::new(&child, self.limit);
         let mut text = String::new();

@@ -3,7 +3,7 @@
 //! It is the benches' own, written from the protocol and not from our server's code, so that both
 //! can be wrong only independently. Messages that become ready together are sent together.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -112,19 +112,26 @@ impl Client {
 
     /// One request and its answer, whose body is returned.
     pub(crate) fn call(&mut self, build: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u8>> {
+        let mut kind = 0;
+        let answer = self.ask(|out| {
+            build(out);
+            kind = out[4];
+        })?;
+        answer.map_err(|errno| anyhow!("request {kind} failed: errno {errno}"))
+    }
+
+    /// The same; what the server refuses is its errno.
+    pub(crate) fn ask(&mut self, build: impl FnOnce(&mut Vec<u8>)) -> Result<Result<Vec<u8>, u32>> {
         let mut out = Vec::new();
         build(&mut out);
         self.stream.write_all(&out)?;
         loop {
             if let Some(length) = whole(&self.input)? {
                 let message: Vec<_> = self.input.drain(..length).collect();
-                ensure!(
-                    message[4] != RLERROR,
-                    "request {} failed: errno {}",
-                    out[4],
-                    errno(&message)
-                );
-                return Ok(message[7..].to_vec());
+                return Ok(match message[4] {
+                    RLERROR => Err(errno(&message)),
+                    _ => Ok(message[7..].to_vec()),
+                });
             }
             self.more()?;
         }

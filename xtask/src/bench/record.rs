@@ -6,28 +6,39 @@ use anyhow::{Context, Result};
 
 /// The machine, the versions and the method, in one paragraph.
 pub(crate) fn circumstances(plan: &Plan) -> String {
+    format!(
+        "{}; {}, {} rounds of {:.1} s for each server in turn, order alternating; server on \
+         processor 0, client on processor 1.\n",
+        machine(),
+        packages(&["diod", "nginx", "wrk"]),
+        plan.rounds,
+        plan.time.as_secs_f64(),
+    )
+}
+
+/// When, of what, and on which machine.
+pub(crate) fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let model = read("/proc/cpuinfo");
     let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("");
     let commit = sh::read(&mut sh::cmd("git", &["rev-parse", "--short", "HEAD"]));
     let date = sh::read(&mut sh::cmd("date", &["-u", "+%F"])).unwrap_or_default();
-    let versions = sh::cmd("dpkg-query", &["-W", "-f", "${Package} ${Version}, "])
-        .args(["diod", "nginx", "wrk"])
-        .output()
-        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-        .unwrap_or_default();
     format!(
-        "{}, commit {}; {} × {}, Linux {}; {}{} rounds of {:.1} s for each server in turn, \
-         order alternating; server on processor 0, client on processor 1.\n",
+        "{}, commit {}; {} × {}, Linux {}",
         date.trim(),
         commit.unwrap_or_default().trim(),
         super::cores(),
         model.trim_start_matches(['\t', ' ', ':']),
         read("/proc/sys/kernel/osrelease").trim(),
-        versions,
-        plan.rounds,
-        plan.time.as_secs_f64(),
     )
+}
+
+/// Which versions of Debian's packages are installed.
+pub(crate) fn packages(names: &[&str]) -> String {
+    let query =
+        sh::cmd("dpkg-query", &["-W", "-f", "${Package} ${Version}, "]).args(names).output();
+    let text = query.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.unwrap_or_default().trim_end_matches(", ").to_owned()
 }
 
 /// Replaces what is between the markers of `name`, or appends a section with them.

@@ -59,7 +59,7 @@ fn calls(row: &Row, kind: Kind) -> String {
 }
 
 /// The middle value, the lower of two; NaN of nothing.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<_> = values.filter(|value| !value.is_nan()).collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len().saturating_sub(1) / 2;

@@ -5,37 +5,45 @@ mod hostile;
 mod reading;
 mod writing;
 
-use super::{give_away, served};
+use super::give_away;
+use super::ground::{Ground, On};
 use crate::report::Report;
 use crate::server::{Kind, Server};
 use crate::sh;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 
-/// A case: its name and what it does with the server and the directory it serves.
-type Case = (&'static str, fn(&Server, &Path) -> Result<String>);
+/// A case: its name and what it does with the server and what it serves.
+type Case = (&'static str, fn(&Server, &Ground) -> Result<String>);
 
 /// The suite.
-pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     if matches!(kind, Kind::Diod | Kind::Nginx) {
         report.skip("http", "only our own server has these rules");
         return Ok(());
     }
-    let dir = served("http")?;
-    fill(&dir)?;
-    give_away(&dir)?;
-    let mut server = Server::start(kind, &dir, &["--http-write"])?;
+    let ground = Ground::new("http", on)?;
+    fill(&ground.dir)?;
+    give_away(&ground.dir)?;
+    ground.fill()?;
+    let mut server = ground.serve(kind, &["--http-write"])?;
     expect(&server, ("GET", "/digits"), "", 200)
         .context("the server answers nothing, so there is nothing to check")?;
+    let suite = on.suite("http");
     for (name, case) in [curl::CASES, reading::CASES, writing::CASES, hostile::CASES].concat() {
-        report.case(&format!("http/{name}"), || case(&server, &dir));
+        report.case(&format!("{suite}/{name}"), || case(&server, &ground));
     }
-    report.case("http/server_lives", || {
+    report.case(&format!("{suite}/server_lives"), || {
         ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
         Ok(format!("{} KiB resident", server.rss_kib()))
     });
-    let closed = Server::start(kind, &dir, &[])?;
-    report.case("http/writing_needs_a_flag", || writing::refused(&closed, &dir));
+    drop(server);
+    let closed = ground.serve(kind, &[])?;
+    report.case(&format!("{suite}/writing_needs_a_flag"), || writing::refused(&closed, &ground));
+    drop(closed);
+    if on == On::Volume {
+        report.case(&format!("{suite}/check"), || ground.back().map(|_| "and copied out".into()));
+    }
     Ok(())
 }
 

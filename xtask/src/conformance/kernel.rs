@@ -1,9 +1,10 @@
 //! The Linux kernel's 9P client works on files: the cases are the scripts under `guest/`, each run
 //! in a directory of its own on the mount. What the guest wrote is compared on the host too.
 
-use super::{TRUST, aname, served, tree};
+use super::ground::{Ground, On};
+use super::{TRUST, aname, tree};
 use crate::report::Report;
-use crate::server::{Kind, Server};
+use crate::server::Kind;
 use crate::sh;
 use crate::vm::{self, Job};
 use anyhow::{Context, Result};
@@ -42,32 +43,43 @@ const SOURCE: &[&str] = &["scripts", "fs/9p", "net/9p", "tools/testing/selftests
 const MANY: u32 = 100_000;
 
 /// The suite.
-pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
-    let dir = served("kernel")?;
+pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
+    let ground = Ground::new("kernel", on)?;
+    let dir = &ground.dir;
     many(&dir.join("many"), MANY)?;
     many(&dir.join("doomed"), 3000)?;
     std::fs::create_dir(dir.join("work"))?;
     let source = tree::linux()?;
-    let mut server = Server::start(kind, &dir, TRUST)?;
+    for part in SOURCE {
+        copy(&source.join(part), &dir.join("source").join(part))?;
+    }
+    ground.fill()?;
+    let mut server = ground.serve(kind, TRUST)?;
+    let suite = on.suite("kernel");
     let script = vm::mount_script(server.ninep, &aname(&server), "cache=none") + RUNNER;
-    let job = Job::new("kernel", &script, Duration::from_secs(600))?;
+    let job = Job::new(&suite, &script, Duration::from_secs(600))?;
     job.file("refuse.sh", include_bytes!("guest/refuse.sh"))?;
-    for (name, case) in CASES {
+    // Nobody changes a volume underneath its server.
+    let cases = || CASES.iter().filter(|(name, _)| on == On::Directory || *name != "underneath");
+    for (name, case) in cases() {
         job.file(&format!("cases/{name}.sh"), case.as_bytes())?;
     }
     for program in ["setfattr", "getfattr", "flock", "ls"] {
         job.program(&sh::which(program).with_context(|| format!("no program {program}"))?)?;
     }
-    for part in SOURCE {
-        copy(&source.join(part), &dir.join("source").join(part))?;
-    }
-    let text = job.run_watched(|line| answer(line, &dir))?;
-    let names: Vec<_> = CASES.iter().map(|(name, _)| *name).chain(["umount"]).collect();
-    vm::enter(report, "kernel", &text, &names);
-    report.case("kernel/copied_tree_on_host", || {
+    let text = job.run_watched(|line| answer(line, dir))?;
+    let names: Vec<_> = cases().map(|(name, _)| *name).chain(["umount"]).collect();
+    vm::enter(report, &suite, &text, &names);
+    report.case(&format!("{suite}/server_lives"), || {
+        anyhow::ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        let note = format!("{} KiB resident", server.rss_kib());
+        server.stop()?;
+        Ok(note)
+    });
+    report.case(&format!("{suite}/copied_tree_on_host"), || {
         let output = sh::cmd("diff", &["-r", "--no-dereference"])
             .arg(dir.join("source"))
-            .arg(dir.join("work/copy/in"))
+            .arg(ground.back()?.join("work/copy/in"))
             .output()?;
         anyhow::ensure!(
             output.status.success(),
@@ -75,10 +87,6 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
             sh::tail(&String::from_utf8_lossy(&output.stdout), 300)
         );
         Ok("diff -r --no-dereference finds nothing".into())
-    });
-    report.case("kernel/server_lives", || {
-        anyhow::ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
-        Ok(format!("{} KiB resident", server.rss_kib()))
     });
     Ok(())
 }

@@ -4,9 +4,10 @@
 //! a case and the reason why no server of this protocol can pass it in this kernel. A listed case
 //! that passes fails the suite too: the list may not grow old.
 
-use super::{TRUST, aname, served};
+use super::ground::{Ground, On};
+use super::{TRUST, aname};
 use crate::report::Report;
-use crate::server::{Kind, Server};
+use crate::server::Kind;
 use crate::sh;
 use crate::vm::{self, Job};
 use anyhow::{Result, ensure};
@@ -25,20 +26,25 @@ const CONFIG: &str = "[features]\nposix_fallocate = {}\nrename_ctime = {}\n\
     [dummy_auth]\nentries = [[\"nobody\", \"nobody\"], [\"tests\", \"tests\"]]\n";
 
 /// The suite.
-pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     let program = installed()?;
-    let dir = served("pjdfstest")?;
-    let server = Server::start(kind, &dir, TRUST)?;
+    let ground = Ground::new("pjdfstest", on)?;
+    ground.fill()?;
+    let server = ground.serve(kind, TRUST)?;
     let script = vm::mount_script(server.ninep, &aname(&server), "cache=none")
         + "cd /mnt && /usr/bin/pjdfstest -c /pjdfstest.toml -p /mnt 2>&1\n";
-    let job = Job::new("pjdfstest", &script, Duration::from_secs(900))?;
+    let suite = on.suite("pjdfstest");
+    let job = Job::new(&suite, &script, Duration::from_secs(900))?;
     job.program(&program)?;
     job.file("pjdfstest.toml", CONFIG.as_bytes())?;
     let text = job.run()?;
     drop(server);
-    vm::enter(report, "pjdfstest", &text, &[]);
+    vm::enter(report, &suite, &text, &[]);
     let outcomes = parse(&text);
-    judge(report, kind, &outcomes);
+    judge(report, kind, &suite, &outcomes);
+    if on == On::Volume {
+        report.case(&format!("{suite}/check"), || ground.back().map(|_| "and copied out".into()));
+    }
     Ok(())
 }
 
@@ -106,12 +112,12 @@ fn plain(line: &str) -> String {
     text
 }
 
-fn judge(report: &mut Report, kind: Kind, outcomes: &BTreeMap<String, Outcome>) {
+fn judge(report: &mut Report, kind: Kind, suite: &str, outcomes: &BTreeMap<String, Outcome>) {
     let expected = expected();
     let mut skips: BTreeMap<&str, u32> = BTreeMap::new();
     let (mut passed, mut failed, mut listed) = (0, 0, 0);
     for (name, outcome) in outcomes {
-        let title = format!("pjdfstest/{name}");
+        let title = format!("{suite}/{name}");
         match (outcome, expected.get(name.as_str())) {
             (Outcome::Passed, None) => passed += 1,
             (Outcome::Passed, Some(_)) if kind == Kind::Diod => passed += 1,
@@ -129,13 +135,13 @@ fn judge(report: &mut Report, kind: Kind, outcomes: &BTreeMap<String, Outcome>) 
             (Outcome::Skipped(why), _) => *skips.entry(why.trim()).or_default() += 1,
         }
     }
-    report.counted("pjdfstest", passed, 0);
+    report.counted(suite, passed, 0);
     for (why, count) in &skips {
         println!("  the suite itself skips {count}: {why}");
     }
     let skipped: u32 = skips.values().sum();
     println!("  {passed} passed, {failed} failed, {listed} limits, {skipped} skipped");
-    report.case("pjdfstest/complete", || {
+    report.case(&format!("{suite}/complete"), || {
         ensure!(outcomes.len() == CASES, "{} cases of {CASES} ran", outcomes.len());
         Ok(format!("{CASES} cases"))
     });

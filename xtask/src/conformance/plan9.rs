@@ -3,9 +3,10 @@
 //! The client is `plan9/main.go`, built in `target/plan9` with the library at a pinned version and
 //! whichever Go toolchain is there; Debian's own is enough.
 
-use super::{give_away, served};
+use super::give_away;
+use super::ground::{Ground, On};
 use crate::report::Report;
-use crate::server::{Kind, Server};
+use crate::server::Kind;
 use crate::{sh, vm};
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
@@ -34,25 +35,29 @@ const CASES: &[&str] = &[
 ];
 
 /// The suite.
-pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     if kind == Kind::Diod {
         report.skip("9p2000", "diod speaks 9P2000.L only");
         return Ok(());
     }
     let client = built()?;
     println!("  client: 9fans.net/go v0.0.7");
-    let dir = served("9p2000")?;
-    std::fs::write(dir.join("from-host"), "hello\n")?;
-    give_away(&dir)?;
-    let mut server = Server::start(kind, &dir, &[])?;
+    let ground = Ground::new("9p2000", on)?;
+    std::fs::write(ground.dir.join("from-host"), "hello\n")?;
+    give_away(&ground.dir)?;
+    ground.fill()?;
+    let mut server = ground.serve(kind, &[])?;
     let address = format!("127.0.0.1:{}", server.ninep);
     let output = sh::cmd("timeout", &["60"]).arg(client).arg(address).output()?;
     let text = [output.stdout, output.stderr].concat();
-    vm::enter(report, "9p2000", &String::from_utf8_lossy(&text), CASES);
-    report.case("9p2000/seen_on_host", || {
-        let small = std::fs::read(dir.join("small")).context("read what the client wrote")?;
-        ensure!(small == b"changed789", "the host reads {small:?}");
+    let suite = on.suite("9p2000");
+    vm::enter(report, &suite, &String::from_utf8_lossy(&text), CASES);
+    report.case(&format!("{suite}/seen_on_host"), || {
         ensure!(server.alive(), "the server died");
+        server.stop()?;
+        let small = std::fs::read(ground.back()?.join("small"));
+        let small = small.context("read what the client wrote")?;
+        ensure!(small == b"changed789", "the host reads {small:?}");
         Ok(String::new())
     });
     Ok(())

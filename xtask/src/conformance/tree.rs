@@ -41,7 +41,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     if kind != Kind::Diod {
         report.case("tree/http", || by_http(&server, &dir, &expected));
     }
-    report.case("tree/9p", || by_kernel(&server, &dir, expected.len()));
+    report.case("tree/9p", || by_kernel("tree", &server, &dir, expected.len()));
     report.case("tree/9p_cache_loose", || by_remembering_kernel(&server, &expected));
     Ok(())
 }
@@ -79,9 +79,9 @@ fn sums(text: &str) -> BTreeMap<String, String> {
 }
 
 /// The kernel reads everything; tar on the host compares bytes, modes, times, owners and links.
-fn by_kernel(server: &Server, dir: &Path, files: usize) -> Result<String> {
+pub(super) fn by_kernel(name: &str, server: &Server, dir: &Path, files: usize) -> Result<String> {
     let script = vm::mount_script(server.ninep, &aname(server), "cache=none,ro") + PACK;
-    let job = Job::new("tree", &script, Duration::from_secs(900))?;
+    let job = Job::new(name, &script, Duration::from_secs(900))?;
     job.program(&sh::which("tar").context("no tar")?)?;
     let text = job.run()?;
     ensure!(text.contains("@packed"), "not everything was read: {}", sh::tail(&text, 1000));

@@ -1,10 +1,10 @@
 //! What must be refused: tricks with paths, with lengths, with hosts, and slowness.
 
+use super::super::ground::Ground;
 use super::super::raw::{Raw, once};
 use super::{Case, ask, expect};
 use crate::server::Server;
 use anyhow::{Result, ensure};
-use std::path::Path;
 
 pub(super) const CASES: &[Case] = &[
     ("paths_stay_inside", paths),
@@ -18,7 +18,7 @@ pub(super) const CASES: &[Case] = &[
     ("slow_heads_do_not_block_others", slow),
 ];
 
-fn paths(server: &Server, _: &Path) -> Result<String> {
+fn paths(server: &Server, _: &Ground) -> Result<String> {
     let tricks = [
         "/../http.secret",
         "/../../../../../../etc/passwd",
@@ -52,20 +52,20 @@ fn paths(server: &Server, _: &Path) -> Result<String> {
     Ok(format!("{} tricks", tricks.len()))
 }
 
-fn links(server: &Server, dir: &Path) -> Result<String> {
+fn links(server: &Server, ground: &Ground) -> Result<String> {
     for path in ["/escape", "/absolute"] {
         let answer = ask(server, "GET", path, "")?;
         ensure!((400..500).contains(&answer.status), "{path}: {}", answer.status);
         let put = format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx");
         let _ = once(server.http, &put)?;
     }
-    let secret = std::fs::read_to_string(dir.with_extension("secret"))?;
+    let secret = std::fs::read_to_string(ground.dir.with_extension("secret"))?;
     ensure!(secret == "outside\n", "a PUT wrote through a link");
     Ok(String::new())
 }
 
 /// A name that an attacker's DNS points to 127.0.0.1 must not reach the files.
-fn foreign_host(server: &Server, _: &Path) -> Result<String> {
+fn foreign_host(server: &Server, _: &Ground) -> Result<String> {
     for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.evil.net"]
     {
         let answer = once(server.http, &format!("GET /digits HTTP/1.1\r\nHost: {host}\r\n\r\n"))?;
@@ -86,7 +86,7 @@ fn foreign_host(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn foreign_origin(server: &Server, dir: &Path) -> Result<String> {
+fn foreign_origin(server: &Server, ground: &Ground) -> Result<String> {
     for origin in ["http://evil.example", "null", "https://127.0.0.1.evil.example"] {
         let put = format!(
             "PUT /crossed HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n\
@@ -98,14 +98,14 @@ fn foreign_origin(server: &Server, dir: &Path) -> Result<String> {
         let open = answer.field("access-control-allow-origin").is_some();
         ensure!(answer.status == 403 && !open, "GET, Origin {origin}: {}", answer.status);
     }
-    ensure!(!dir.join("crossed").exists(), "it was written");
+    ensure!(!ground.has(server, "crossed")?, "it was written");
     let own = format!("Origin: http://127.0.0.1:{}\r\n", server.http);
     expect(server, ("GET", "/digits"), &own, 200)?;
     Ok(String::new())
 }
 
 /// Heads whose body could be measured in two ways.
-fn smuggling(server: &Server, dir: &Path) -> Result<String> {
+fn smuggling(server: &Server, ground: &Ground) -> Result<String> {
     let bodies = [
         "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
@@ -135,11 +135,11 @@ fn smuggling(server: &Server, dir: &Path) -> Result<String> {
         ensure!([400, 413, 501].contains(&status), "{body:?}: {status}");
         ensure!(raw.closed()?, "{body:?}: the connection lives on");
     }
-    ensure!(!dir.join("smuggled").exists(), "something was written");
+    ensure!(!ground.has(server, "smuggled")?, "something was written");
     Ok(format!("{} heads", bodies.len()))
 }
 
-fn oversize(server: &Server, _: &Path) -> Result<String> {
+fn oversize(server: &Server, _: &Ground) -> Result<String> {
     let long = "x".repeat(200_000);
     for head in [
         format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
@@ -160,7 +160,7 @@ fn oversize(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn malformed(server: &Server, _: &Path) -> Result<String> {
+fn malformed(server: &Server, _: &Ground) -> Result<String> {
     for head in [
         "GET\r\n\r\n",
         "GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
@@ -185,7 +185,7 @@ fn malformed(server: &Server, _: &Path) -> Result<String> {
 }
 
 /// Bytes that are no HTTP at all, the same on every run.
-fn garbage(server: &Server, _: &Path) -> Result<String> {
+fn garbage(server: &Server, _: &Ground) -> Result<String> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..200 {
         let mut bytes = Vec::new();
@@ -200,7 +200,7 @@ fn garbage(server: &Server, _: &Path) -> Result<String> {
     Ok("200 connections".into())
 }
 
-fn slow(server: &Server, _: &Path) -> Result<String> {
+fn slow(server: &Server, _: &Ground) -> Result<String> {
     let mut idle = Vec::new();
     for _ in 0..200 {
         let mut raw = Raw::connect(server.http)?;

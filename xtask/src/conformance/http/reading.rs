@@ -1,10 +1,10 @@
 //! GET and HEAD: the answers to the letter.
 
+use super::super::ground::Ground;
 use super::super::raw::Raw;
 use super::{Case, ask, expect, request};
 use crate::server::Server;
 use anyhow::{Context, Result, ensure};
-use std::path::Path;
 
 pub(super) const CASES: &[Case] = &[
     ("head_is_get_without_body", head),
@@ -26,7 +26,7 @@ pub(super) const CASES: &[Case] = &[
     ("methods", methods),
 ];
 
-fn head(server: &Server, _: &Path) -> Result<String> {
+fn head(server: &Server, _: &Ground) -> Result<String> {
     let get = expect(server, ("GET", "/digits"), "", 200)?;
     let head = expect(server, ("HEAD", "/digits"), "", 200)?;
     for name in ["content-length", "etag", "last-modified", "content-type", "accept-ranges"] {
@@ -38,7 +38,7 @@ fn head(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn fields(server: &Server, _: &Path) -> Result<String> {
+fn fields(server: &Server, _: &Ground) -> Result<String> {
     let page = expect(server, ("GET", "/page.html"), "", 200)?;
     let kind = page.field("content-type").context("no Content-Type")?;
     ensure!(kind.starts_with("text/html"), "{kind}");
@@ -53,7 +53,7 @@ fn fields(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn one_range(server: &Server, _: &Path) -> Result<String> {
+fn one_range(server: &Server, _: &Ground) -> Result<String> {
     for (range, body, at) in [
         ("0-0", "0", "bytes 0-0/10"),
         ("3-5", "345", "bytes 3-5/10"),
@@ -74,7 +74,7 @@ fn one_range(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn several_ranges(server: &Server, _: &Path) -> Result<String> {
+fn several_ranges(server: &Server, _: &Ground) -> Result<String> {
     let answer = expect(server, ("GET", "/digits"), "Range: bytes=0-1,4-5,-1\r\n", 206)?;
     let kind = answer.field("content-type").context("no Content-Type")?.to_owned();
     let (kind, boundary) = kind.split_once("boundary=").context("no boundary")?;
@@ -94,7 +94,7 @@ fn several_ranges(server: &Server, _: &Path) -> Result<String> {
     Ok("and two thousand overlapping ones cost little".into())
 }
 
-fn unsatisfiable(server: &Server, _: &Path) -> Result<String> {
+fn unsatisfiable(server: &Server, _: &Ground) -> Result<String> {
     let answer = expect(server, ("GET", "/digits"), "Range: bytes=10-\r\n", 416)?;
     ensure!(answer.field("content-range") == Some("bytes */10"), "{}", answer.head);
     expect(server, ("GET", "/digits"), "Range: bytes=99999999999999999999-\r\n", 416).or_else(
@@ -103,7 +103,7 @@ fn unsatisfiable(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn if_none_match(server: &Server, _: &Path) -> Result<String> {
+fn if_none_match(server: &Server, _: &Ground) -> Result<String> {
     let first = expect(server, ("GET", "/digits"), "", 200)?;
     let etag = first.field("etag").context("no ETag")?;
     for field in [etag.to_owned(), format!("\"other\", {etag}"), "*".into()] {
@@ -117,7 +117,7 @@ fn if_none_match(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn if_match(server: &Server, _: &Path) -> Result<String> {
+fn if_match(server: &Server, _: &Ground) -> Result<String> {
     let first = expect(server, ("GET", "/digits"), "", 200)?;
     let etag = first.field("etag").context("no ETag")?;
     let changed = first.field("last-modified").context("no Last-Modified")?;
@@ -130,7 +130,7 @@ fn if_match(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn if_range(server: &Server, _: &Path) -> Result<String> {
+fn if_range(server: &Server, _: &Ground) -> Result<String> {
     let first = expect(server, ("GET", "/digits"), "", 200)?;
     let etag = first.field("etag").context("no ETag")?;
     expect(server, ("GET", "/digits"), &format!("Range: bytes=0-1\r\nIf-Range: {etag}\r\n"), 206)?;
@@ -138,7 +138,7 @@ fn if_range(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn keep_alive(server: &Server, _: &Path) -> Result<String> {
+fn keep_alive(server: &Server, _: &Ground) -> Result<String> {
     let mut raw = Raw::connect(server.http)?;
     for _ in 0..100 {
         raw.send(request(server, "GET", "/digits", "").as_bytes())?;
@@ -151,7 +151,7 @@ fn keep_alive(server: &Server, _: &Path) -> Result<String> {
     Ok("101 requests".into())
 }
 
-fn http_1_0(server: &Server, _: &Path) -> Result<String> {
+fn http_1_0(server: &Server, _: &Ground) -> Result<String> {
     let mut raw = Raw::connect(server.http)?;
     raw.send(
         format!("GET /digits HTTP/1.0\r\nHost: 127.0.0.1:{}\r\n\r\n", server.http).as_bytes(),
@@ -161,7 +161,7 @@ fn http_1_0(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn pipelining(server: &Server, _: &Path) -> Result<String> {
+fn pipelining(server: &Server, _: &Ground) -> Result<String> {
     let mut raw = Raw::connect(server.http)?;
     let paths = ["/digits", "/page.html", "/nowhere", "/empty", "/dir/inner.txt"];
     let all: String = (0..40).map(|n| request(server, "GET", paths[n % 5], "")).collect();
@@ -185,7 +185,7 @@ fn pipelining(server: &Server, _: &Path) -> Result<String> {
     Ok("40 requests in one write, answers in order".into())
 }
 
-fn slow_bytes(server: &Server, _: &Path) -> Result<String> {
+fn slow_bytes(server: &Server, _: &Ground) -> Result<String> {
     let mut raw = Raw::connect(server.http)?;
     for byte in request(server, "GET", "/digits", "").bytes() {
         raw.send(&[byte])?;
@@ -194,7 +194,7 @@ fn slow_bytes(server: &Server, _: &Path) -> Result<String> {
     Ok("one byte a segment".into())
 }
 
-fn listing_html(server: &Server, _: &Path) -> Result<String> {
+fn listing_html(server: &Server, _: &Ground) -> Result<String> {
     let page = expect(server, ("GET", "/"), "Accept: text/html\r\n", 200)?;
     let kind = page.field("content-type").unwrap_or_default();
     ensure!(kind.starts_with("text/html"), "{kind}");
@@ -206,7 +206,7 @@ fn listing_html(server: &Server, _: &Path) -> Result<String> {
     Ok(format!("{} bytes", text.len()))
 }
 
-fn listing_json(server: &Server, _: &Path) -> Result<String> {
+fn listing_json(server: &Server, _: &Ground) -> Result<String> {
     let page = expect(server, ("GET", "/"), "Accept: application/json\r\n", 200)?;
     let kind = page.field("content-type").unwrap_or_default();
     ensure!(kind.starts_with("application/json"), "{kind}");
@@ -216,7 +216,7 @@ fn listing_json(server: &Server, _: &Path) -> Result<String> {
     Ok(format!("{} bytes", text.len()))
 }
 
-fn without_slash(server: &Server, _: &Path) -> Result<String> {
+fn without_slash(server: &Server, _: &Ground) -> Result<String> {
     let answer = ask(server, "GET", "/dir", "")?;
     ensure!([301, 302, 307, 308].contains(&answer.status), "{}", answer.status);
     let to = answer.field("location").unwrap_or_default();
@@ -229,7 +229,7 @@ fn without_slash(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn not_found(server: &Server, _: &Path) -> Result<String> {
+fn not_found(server: &Server, _: &Ground) -> Result<String> {
     let answer = expect(server, ("GET", "/nowhere"), "", 404)?;
     ensure!(answer.text().trim().lines().count() == 1, "the reason: {:?}", answer.text());
     expect(server, ("GET", "/digits/below"), "", 404)?;
@@ -237,7 +237,7 @@ fn not_found(server: &Server, _: &Path) -> Result<String> {
     Ok(answer.text().trim().to_owned())
 }
 
-fn methods(server: &Server, _: &Path) -> Result<String> {
+fn methods(server: &Server, _: &Ground) -> Result<String> {
     for method in ["POST", "PATCH", "BREW"] {
         let answer = ask(server, method, "/digits", "Content-Length: 0\r\n")?;
         ensure!([405, 501].contains(&answer.status), "{method}: {}", answer.status);

@@ -1,10 +1,10 @@
 //! PUT and DELETE.
 
+use super::super::ground::Ground;
 use super::super::raw::{Raw, once};
 use super::{Case, ask, expect, request};
 use crate::server::Server;
 use anyhow::{Context, Result, ensure};
-use std::path::Path;
 
 pub(super) const CASES: &[Case] = &[
     ("put_creates_and_replaces", put),
@@ -23,31 +23,31 @@ fn put_body(path: &str, body: &str, fields: &str) -> String {
     )
 }
 
-fn put(server: &Server, dir: &Path) -> Result<String> {
+fn put(server: &Server, ground: &Ground) -> Result<String> {
     let first = once(server.http, &put_body("/put", "one", ""))?;
     ensure!(first.status == 201, "a new file: {}", first.status);
-    ensure!(std::fs::read_to_string(dir.join("put"))? == "one", "the host reads something else");
+    ensure!(ground.text(server, "put")? == "one", "the host reads something else");
     let second = once(server.http, &put_body("/put", "x", ""))?;
     ensure!([200, 204].contains(&second.status), "an old file: {}", second.status);
-    ensure!(std::fs::read_to_string(dir.join("put"))? == "x", "the old bytes shine through");
+    ensure!(ground.text(server, "put")? == "x", "the old bytes shine through");
     once(server.http, &put_body("/put-empty", "", ""))?;
-    ensure!(std::fs::read(dir.join("put-empty"))?.is_empty(), "not empty");
+    ensure!(ground.read(server, "put-empty")?.is_empty(), "not empty");
     Ok(String::new())
 }
 
-fn put_in_chunks(server: &Server, dir: &Path) -> Result<String> {
+fn put_in_chunks(server: &Server, ground: &Ground) -> Result<String> {
     let mut raw = Raw::connect(server.http)?;
     raw.send(b"PUT /chunks HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")?;
     raw.send(b"3\r\nabc\r\n5;name=value\r\ndefgh\r")?;
     raw.send(b"\n0\r\nTrailer: ignored\r\n\r\n")?;
     ensure!(raw.answer(false)?.status == 201, "not created");
-    ensure!(std::fs::read_to_string(dir.join("chunks"))? == "abcdefgh", "the bytes differ");
+    ensure!(ground.text(server, "chunks")? == "abcdefgh", "the bytes differ");
     raw.send(request(server, "GET", "/chunks", "").as_bytes())?;
     ensure!(raw.answer(false)?.text() == "abcdefgh", "the next request was not understood");
     Ok("extensions and trailers".into())
 }
 
-fn put_with_conditions(server: &Server, dir: &Path) -> Result<String> {
+fn put_with_conditions(server: &Server, ground: &Ground) -> Result<String> {
     let put = |fields: &str, body: &str| once(server.http, &put_body("/conditional", body, fields));
     let created = put("If-None-Match: *\r\n", "first")?;
     ensure!(created.status == 201, "create only: {}", created.status);
@@ -57,7 +57,7 @@ fn put_with_conditions(server: &Server, dir: &Path) -> Result<String> {
     let etag = etag.field("etag").context("no ETag")?.to_owned();
     let wrong = put("If-Match: \"other\"\r\n", "third")?;
     ensure!(wrong.status == 412, "another ETag: {}", wrong.status);
-    ensure!(std::fs::read_to_string(dir.join("conditional"))? == "first", "it was written to");
+    ensure!(ground.text(server, "conditional")? == "first", "it was written to");
     let right = put(&format!("If-Match: {etag}\r\n"), "fourth")?;
     ensure!([200, 204].contains(&right.status), "its ETag: {}", right.status);
     let stale = put(&format!("If-Match: {etag}\r\n"), "fifth")?;
@@ -65,7 +65,7 @@ fn put_with_conditions(server: &Server, dir: &Path) -> Result<String> {
     Ok("a lost update is refused".into())
 }
 
-fn put_where_it_cannot(server: &Server, _: &Path) -> Result<String> {
+fn put_where_it_cannot(server: &Server, _: &Ground) -> Result<String> {
     let put = |path| once(server.http, &put_body(path, "x", ""));
     for (path, allowed) in [
         ("/nowhere/file", [404, 409]),
@@ -85,8 +85,8 @@ fn put_where_it_cannot(server: &Server, _: &Path) -> Result<String> {
 }
 
 /// A client that goes away in the middle leaves the old file, or nothing, but not half of one.
-fn put_cut_off(server: &Server, dir: &Path) -> Result<String> {
-    std::fs::write(dir.join("whole"), "whole")?;
+fn put_cut_off(server: &Server, ground: &Ground) -> Result<String> {
+    ground.write(server, "whole", "whole")?;
     for path in ["/whole", "/half"] {
         let mut raw = Raw::connect(server.http)?;
         let head =
@@ -96,16 +96,15 @@ fn put_cut_off(server: &Server, dir: &Path) -> Result<String> {
         drop(raw);
     }
     std::thread::sleep(std::time::Duration::from_millis(300));
-    ensure!(std::fs::read_to_string(dir.join("whole"))? == "whole", "the old file is damaged");
-    ensure!(!dir.join("half").exists(), "half a file was left");
-    for entry in std::fs::read_dir(dir)? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
+    ensure!(ground.text(server, "whole")? == "whole", "the old file is damaged");
+    ensure!(!ground.has(server, "half")?, "half a file was left");
+    for name in ground.names(server)? {
         ensure!(!name.contains("tmp") && !name.starts_with(".upcall"), "left behind: {name}");
     }
     Ok(String::new())
 }
 
-fn expect_continue(server: &Server, _: &Path) -> Result<String> {
+fn expect_continue(server: &Server, _: &Ground) -> Result<String> {
     let mut raw = Raw::connect(server.http)?;
     raw.send(b"PUT /waited HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n")?;
     raw.send(b"Content-Length: 3\r\n\r\n")?;
@@ -125,28 +124,28 @@ fn expect_continue(server: &Server, _: &Path) -> Result<String> {
     Ok(String::new())
 }
 
-fn delete(server: &Server, dir: &Path) -> Result<String> {
-    std::fs::write(dir.join("doomed"), "x")?;
+fn delete(server: &Server, ground: &Ground) -> Result<String> {
+    ground.write(server, "doomed", "x")?;
     expect(server, ("DELETE", "/doomed"), "If-Match: \"other\"\r\n", 412)?;
     let gone = ask(server, "DELETE", "/doomed", "")?;
     ensure!([200, 204].contains(&gone.status), "{}", gone.status);
-    ensure!(!dir.join("doomed").exists(), "still there");
+    ensure!(!ground.has(server, "doomed")?, "still there");
     expect(server, ("DELETE", "/doomed"), "", 404)?;
-    std::fs::create_dir(dir.join("full"))?;
-    std::fs::write(dir.join("full/file"), "x")?;
+    ground.make_dir(server, "full")?;
+    ground.write(server, "full/file", "x")?;
     let full = ask(server, "DELETE", "/full/", "")?;
     ensure!((400..500).contains(&full.status), "a full directory: {}", full.status);
-    ensure!(dir.join("full/file").exists(), "its file is gone");
+    ensure!(ground.has(server, "full/file")?, "its file is gone");
     Ok(String::new())
 }
 
 /// Without `--http-write` nothing can be changed.
-pub(super) fn refused(server: &Server, dir: &Path) -> Result<String> {
+pub(super) fn refused(server: &Server, ground: &Ground) -> Result<String> {
     let answer = once(server.http, &put_body("/not-written", "x", ""))?;
     ensure!([403, 405].contains(&answer.status), "PUT: {}", answer.status);
-    ensure!(!dir.join("not-written").exists(), "it was written");
+    ensure!(!ground.has(server, "not-written")?, "it was written");
     let answer = ask(server, "DELETE", "/digits", "")?;
     ensure!([403, 405].contains(&answer.status), "DELETE: {}", answer.status);
-    ensure!(dir.join("digits").exists(), "it was removed");
+    ensure!(ground.has(server, "digits")?, "it was removed");
     Ok(String::new())
 }

@@ -1,0 +1,102 @@
+//! `kill -9` in the middle of everything: over and over, on the real kernel, with both forms of
+//! the reactor. What was acknowledged is there, and the volume is whole.
+//!
+//! After every other kill `upcall volume check` recovers the volume; after the others it looks
+//! without writing, and the next server recovers it.
+
+use super::TRUST;
+use super::story::{Random, Story, seen_by};
+use crate::files::Files;
+use crate::report::Report;
+use crate::server::{Kind, Server};
+use crate::{sh, volume};
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const CLIENTS: u32 = 6;
+
+/// How long this goes on: in CI, and with `--long`.
+const SPAN: Duration = Duration::from_secs(30);
+const SPAN_LONG: Duration = Duration::from_secs(600);
+
+/// The suite.
+pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+    if kind == Kind::Diod {
+        report.skip("volume-kill", "diod has no volumes");
+        return Ok(());
+    }
+    let span = if report.long { SPAN_LONG } else { SPAN };
+    let file = sh::scratch("served")?.join("kill.volume");
+    volume::create(&file, "512M")?;
+    let mut stories: Vec<Story> = (0..CLIENTS).map(Story::new).collect();
+    report.case("volume-kill/nothing_acknowledged_is_lost", || {
+        let (start, mut rounds) = (Instant::now(), 0);
+        while start.elapsed() < span {
+            rounds += 1;
+            round(&file, rounds, &mut stories)
+                .with_context(|| format!("round {rounds}; the volume is {}", file.display()))?;
+        }
+        let deeds: u64 = stories.iter().map(|story| story.deeds).sum();
+        Ok(format!("{rounds} kills, {deeds} acknowledged changes"))
+    });
+    report.case("volume-kill/check", || volume::check(&file));
+    Ok(())
+}
+
+/// Starts a server, looks at what is there, lets the clients go on, kills it, and looks at the
+/// volume.
+fn round(file: &Path, number: usize, stories: &mut [Story]) -> Result<()> {
+    let kind = if number.is_multiple_of(2) { Kind::Threads } else { Kind::Uring };
+    let extra = [TRUST, &["--http-write", "--as", "root"]].concat();
+    let mut server = Server::start(kind, file, &extra)?;
+    let mut files = Files::of(&server)?;
+    for story in stories.iter_mut() {
+        let seen = seen_by(&mut files, &story.dir())?;
+        story.agrees(&seen)?;
+        // From here on that is what was.
+        story.files = seen;
+        story.deeds += 1;
+    }
+    let life = Duration::from_millis(20 + Random(number as u64).below(400) as u64);
+    let ports = (server.ninep, server.http);
+    let killed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let go_on = |story: &mut Story| {
+            let end = story.go_on(ports, |_| Ok(true));
+            let early = !killed.load(Ordering::SeqCst);
+            if early { end.context("before the kill") } else { Ok(()) }
+        };
+        let clients: Vec<_> =
+            stories.iter_mut().map(|story| scope.spawn(move || go_on(story))).collect();
+        std::thread::sleep(life);
+        let alive = server.alive();
+        killed.store(true, Ordering::SeqCst);
+        server.kill()?;
+        for client in clients {
+            client.join().expect("a client panics nowhere")?;
+        }
+        ensure!(alive, "the server died by itself: {}", sh::tail(&server.said(), 500));
+        Ok(())
+    })?;
+    let_go(file)?;
+    match number % 4 {
+        0 | 1 => volume::check(file).map(|_| ()),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until nobody has the volume, and looks at it without writing. The kernel ends what a ring
+/// has under way, and gives up the lock, a moment after the process is gone.
+fn let_go(file: &Path) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        match volume::look(file) {
+            Err(error) if error.to_string().contains("in use") => {
+                ensure!(start.elapsed() < Duration::from_secs(10), "{error:#}");
+            }
+            other => return other.map(|_| ()),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A Linux source tree copied into a volume, read completely by the kernel's 9P client, and copied
+//! out again: nothing of it changes on the way.
+
+use super::{TRUST, tree};
+use crate::report::Report;
+use crate::server::{Kind, Server};
+use crate::{sh, volume};
+use anyhow::{Result, ensure};
+use std::path::Path;
+
+/// The suite.
+pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+    if kind == Kind::Diod {
+        report.skip("volume-tree", "diod has no volumes");
+        return Ok(());
+    }
+    let dir = tree::linux()?;
+    let file = sh::scratch("served")?.join("tree.volume");
+    volume::create(&file, "4G")?;
+    let last = |said: String| said.lines().last().unwrap_or("").to_owned();
+    let copied = report.case("volume-tree/copy_in", || volume::copy_in(&dir, &file).map(last));
+    ensure!(copied, "without the tree there is nothing to read");
+    report.case("volume-tree/again", || volume::copy_in(&dir, &file).map(last));
+    report.case("volume-tree/check", || volume::check(&file));
+    report.case("volume-tree/9p", || {
+        let mut extra = TRUST.to_vec();
+        extra.push("--read-only");
+        let server = Server::start(kind, &file, &extra)?;
+        tree::by_kernel("volume-tree", &server, &dir, 50_000)
+    });
+    report.case("volume-tree/copy_out", || {
+        let out = sh::empty("served/tree-back")?;
+        std::fs::remove_dir(&out)?;
+        let said = volume::copy_out(&file, &out)?;
+        compare(&dir, &out)?;
+        std::fs::remove_dir_all(&out)?;
+        Ok(last(said))
+    });
+    std::fs::remove_file(&file)?;
+    Ok(())
+}
+
+/// By tar: bytes, modes, times, owners and links; and no name too many.
+fn compare(dir: &Path, out: &Path) -> Result<()> {
+    let script = "tar -cf - -C \"$0\" . | tar -df - -C \"$1\" || exit 1
+        names() { (cd \"$1\" && find . | sort | md5sum); }
+        [ \"$(names \"$0\")\" = \"$(names \"$1\")\" ]";
+    sh::read(sh::cmd("sh", &["-c", script]).arg(dir).arg(out)).map(|_| ())
+}

@@ -1,0 +1,61 @@
+//! Volumes for tests and benches, made, filled and checked by the server's own binary.
+
+use crate::{server, sh};
+use anyhow::{Context, Result, ensure};
+use std::path::Path;
+
+/// Makes an empty volume, whatever was there before. Storage is taken when it is needed.
+pub(crate) fn create(file: &Path, size: &str) -> Result<()> {
+    if file.exists() {
+        std::fs::remove_file(file)?;
+    }
+    if let Some(dir) = file.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    run(&["create", "--sparse", "--size", size], &[file]).map(|_| ())
+}
+
+/// Copies the contents of a directory into the root of a volume.
+pub(crate) fn copy_in(dir: &Path, file: &Path) -> Result<String> {
+    run(&["copy"], &[dir, &root_of(file)])
+}
+
+/// Copies everything in a volume into a new directory.
+pub(crate) fn copy_out(file: &Path, dir: &Path) -> Result<String> {
+    run(&["copy"], &[&root_of(file), dir])
+}
+
+/// Checks a volume; the last line of what is said, or an error if anything is wrong.
+pub(crate) fn check(file: &Path) -> Result<String> {
+    let said = run(&["check"], &[file])?;
+    let last = said.lines().last().unwrap_or("").to_owned();
+    ensure!(last == "nothing is wrong", "said {last:?}");
+    Ok(last)
+}
+
+/// Checks what is on the disk and writes nothing: what is only in the journal stays there.
+pub(crate) fn look(file: &Path) -> Result<String> {
+    run(&["check", "--read-only"], &[file])
+}
+
+fn root_of(file: &Path) -> std::path::PathBuf {
+    let mut text = file.as_os_str().to_owned();
+    text.push(":/");
+    text.into()
+}
+
+/// What `upcall volume` says. Its findings are on standard output, so they are in the error.
+fn run(words: &[&str], paths: &[&Path]) -> Result<String> {
+    let binary = server::binary().display().to_string();
+    let output = sh::cmd(&binary, &["volume"]).args(words).args(paths).output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "upcall volume {} ended with {}: {}",
+        words.first().context("a command")?,
+        output.status,
+        sh::tail(&format!("{complained}{said}"), 600)
+    );
+    Ok(said)
+}
