@@ -185,7 +185,7 @@ fn check_journal(superblock: &Superblock, read: &mut Read<'_>, checked: &mut Che
         place.block = (at + blocks) % layout.journal;
         (place.sequence, place.chain) = (place.sequence + 1, sum);
     }
-    if batch::is_beyond(superblock, &ring, place.sequence) {
+    if batch::beyond(superblock, &ring, place.sequence).next().is_some() {
         checked.findings.push(Finding::Journal(place.sequence));
     }
 }

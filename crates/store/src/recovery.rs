@@ -25,7 +25,9 @@ pub(crate) enum Input {
     Begin,
     /// The blocks that were asked for.
     Read(Vec<Block>),
-    /// They could not be read.
+    /// A block that was to be erased is.
+    Erased,
+    /// They could not be read, or not be erased.
     Failed,
     /// All records have been applied again.
     Replayed,
@@ -38,6 +40,9 @@ pub(crate) enum Input {
 pub(crate) enum Output {
     /// Read so many blocks from this one on.
     Read(u64, u32),
+    /// Write zeros over this block, durably: it holds what comes behind a loss that was accepted,
+    /// and must not be found the next time.
+    Erase(u64),
     /// Apply these again, in this order; the journal goes on behind them.
     Replay(Box<Found>),
     /// Find out which snapshots there are.
@@ -71,6 +76,8 @@ enum State {
     Ring(Box<Space>, Vec<u8>),
     /// Waits to see the journal's end once more: a read that came from elsewhere looks like an end.
     End(Box<Space>, Box<Walked>),
+    /// Waits until so many blocks are erased.
+    Erasing(Box<Found>, usize),
     /// Waits until the records have been applied.
     Replaying,
     /// Waits for the snapshots.
@@ -87,6 +94,8 @@ struct Walked {
     head: Place,
     /// The batch that begins there is torn: its header is whole.
     torn: bool,
+    /// Where batches behind the end begin.
+    beyond: Vec<u64>,
 }
 
 /// A recovery.
@@ -96,11 +105,13 @@ pub(crate) struct Recovery {
     superblock: Superblock,
     /// Go on with what is there if acknowledged batches are lost.
     accept_loss: bool,
+    /// Nothing may be written.
+    read_only: bool,
 }
 
 impl Recovery {
-    pub(crate) fn new(superblock: Superblock, accept_loss: bool) -> Recovery {
-        Recovery { state: State::New, superblock, accept_loss }
+    pub(crate) fn new(superblock: Superblock, accept_loss: bool, read_only: bool) -> Recovery {
+        Recovery { state: State::New, superblock, accept_loss, read_only }
     }
 
     /// The state, for people.
@@ -111,6 +122,7 @@ impl Recovery {
             State::Bits(..) => "bits",
             State::Ring(..) => "ring",
             State::End(..) => "end",
+            State::Erasing(..) => "erasing",
             State::Replaying => "replaying",
             State::Loading => "loading",
             State::Over => "over",
@@ -138,6 +150,8 @@ impl Automaton for Recovery {
             (State::End(space, walked), Input::Read(blocks)) => {
                 self.end(space, *walked, &blocks, out)
             }
+            (State::Erasing(found, 1), Input::Erased) => replay(found, out),
+            (State::Erasing(found, left), Input::Erased) => State::Erasing(found, left - 1),
             (State::Replaying, Input::Replayed) => {
                 out.push(Output::Load);
                 State::Loading
@@ -151,25 +165,25 @@ impl Automaton for Recovery {
                 | State::Bits(..)
                 | State::Ring(..)
                 | State::End(..)
+                | State::Erasing(..)
                 | State::Replaying
                 | State::Loading,
                 Input::Failed,
             ) => give_up(Error::DiskFailed, out),
             // Each answer comes once, to who asked.
             (
-                state @ State::New,
-                input @ (Input::Read(_) | Input::Failed | Input::Replayed | Input::Loaded),
-            )
-            | (
-                state @ (State::Index(_) | State::Bits(..) | State::Ring(..) | State::End(..)),
-                input @ (Input::Begin | Input::Replayed | Input::Loaded),
-            )
-            | (state @ State::Replaying, input @ (Input::Begin | Input::Read(_) | Input::Loaded))
-            | (state @ State::Loading, input @ (Input::Begin | Input::Read(_) | Input::Replayed))
-            | (
-                state @ State::Over,
+                state @ (State::New
+                | State::Index(_)
+                | State::Bits(..)
+                | State::Ring(..)
+                | State::End(..)
+                | State::Erasing(..)
+                | State::Replaying
+                | State::Loading
+                | State::Over),
                 input @ (Input::Begin
                 | Input::Read(_)
+                | Input::Erased
                 | Input::Failed
                 | Input::Replayed
                 | Input::Loaded),
@@ -180,6 +194,11 @@ impl Automaton for Recovery {
 
 fn name(state: &State) -> String {
     base::drawing::variant(state)
+}
+
+fn replay(found: Box<Found>, out: &mut Vec<Output>) -> State {
+    out.push(Output::Replay(found));
+    State::Replaying
 }
 
 fn give_up(error: Error, out: &mut Vec<Output>) -> State {
@@ -257,10 +276,10 @@ impl Recovery {
         if self.read_more(layout.journal_at, layout.journal, bytes.len(), out) {
             return State::Ring(space, bytes);
         }
-        let Some((walked, lost)) = walk(&self.superblock, &bytes) else {
+        let Some(walked) = walk(&self.superblock, &bytes) else {
             return give_up(Error::Damaged, out);
         };
-        if lost && !self.accept_loss {
+        if !walked.beyond.is_empty() && !self.accept_loss {
             return give_up(Error::Damaged, out);
         }
         out.push(Output::Read(layout.journal_at + walked.head.block, 1));
@@ -280,15 +299,20 @@ impl Recovery {
         if found && !walked.torn {
             return self.read_ring(space, Vec::new(), out);
         }
-        let Walked { records, head, .. } = walked;
-        out.push(Output::Replay(Box::new(Found { space: *space, records, head })));
-        State::Replaying
+        let Walked { records, head, mut beyond, .. } = walked;
+        if self.read_only {
+            beyond.clear();
+        }
+        let found = Box::new(Found { space: *space, records, head });
+        let first = self.superblock.layout.journal_at;
+        out.extend(beyond.iter().map(|at| Output::Erase(first + at)));
+        if beyond.is_empty() { replay(found, out) } else { State::Erasing(found, beyond.len()) }
     }
 }
 
 /// Follows the journal from the superblock's place on; and whether there are batches behind its
 /// end. `None`: a batch has records that are none.
-fn walk(superblock: &Superblock, ring: &[u8]) -> Option<(Walked, bool)> {
+fn walk(superblock: &Superblock, ring: &[u8]) -> Option<Walked> {
     let layout = &superblock.layout;
     let (mut records, mut head) = (VecDeque::new(), superblock.tail);
     while let Some((at, found, payload, sum)) = batch::follow(superblock, ring, head) {
@@ -299,6 +323,6 @@ fn walk(superblock: &Superblock, ring: &[u8]) -> Option<(Walked, bool)> {
         head = Place { block, sequence: head.sequence + 1, chain: sum };
     }
     let torn = batch::begins(&ring[head.block as usize * layout.block..], head);
-    let lost = batch::is_beyond(superblock, ring, head.sequence);
-    Some((Walked { records, head, torn }, lost))
+    let beyond = batch::beyond(superblock, ring, head.sequence).collect();
+    Some(Walked { records, head, torn, beyond })
 }

@@ -200,7 +200,7 @@ impl Store {
         let epoch = superblock.epoch + 1;
         let space = Segments::empty(&layout);
         let tail = superblock.tail;
-        let recovery = Recovery::new(superblock.clone(), config.accept_loss);
+        let recovery = Recovery::new(superblock.clone(), config.accept_loss, config.read_only);
         let mut store = Store {
             config,
             phase: Phase::Recovering(Box::new(recovery)),
@@ -302,6 +302,9 @@ impl Store {
                 self.fetched(now, reading, result.ok(), out);
             }
             (Job::Recovery, IoDone::Read(result)) => self.recovery_read(now, result.ok(), out),
+            (Job::Recovery, IoDone::Written(result)) => {
+                self.recovery_wrote(now, result.is_ok(), out);
+            }
             (Job::JournalFlush, IoDone::Flushed(result)) => {
                 self.written(now, result.is_ok(), journal::Input::Flushed, out);
             }

@@ -100,12 +100,15 @@ pub(crate) fn follow<'a>(
     })
 }
 
-/// Whether a ring has batches behind the one with this number, so that it must have been there.
-pub(crate) fn is_beyond(superblock: &Superblock, ring: &[u8], sequence: u64) -> bool {
-    let beyond = |bytes| {
-        decode(bytes).is_some_and(|(head, _, _)| {
-            head.volume == superblock.volume && head.sequence > sequence
-        })
+/// Where a ring has batches behind the one with this number, so that it must have been there.
+pub(crate) fn beyond(
+    superblock: &Superblock,
+    ring: &[u8],
+    sequence: u64,
+) -> impl Iterator<Item = u64> {
+    let (block, volume) = (superblock.layout.block, superblock.volume);
+    let is_beyond = move |bytes: &[u8]| {
+        decode(bytes).is_some_and(|(head, _, _)| head.volume == volume && head.sequence > sequence)
     };
-    (0..ring.len()).step_by(superblock.layout.block).any(|at| beyond(&ring[at..]))
+    (0..ring.len() / block).filter(move |at| is_beyond(&ring[at * block..])).map(|at| at as u64)
 }

@@ -42,7 +42,7 @@ fn the_drawing_is_fresh() {
     let (superblock, disk) = disk();
     let mut drawing = Drawing::default();
     let at = |reads: Option<usize>, more: usize| {
-        let mut recovery = Recovery::new(superblock.clone(), false);
+        let mut recovery = Recovery::new(superblock.clone(), false, false);
         let mut out = Vec::new();
         if let Some(reads) = reads {
             run(&mut recovery, &disk, reads);
@@ -57,7 +57,7 @@ fn the_drawing_is_fresh() {
     for (reads, more) in states.into_iter().chain(later) {
         let wanted = {
             let mut out = Vec::new();
-            let mut recovery = Recovery::new(superblock.clone(), false);
+            let mut recovery = Recovery::new(superblock.clone(), false, false);
             recovery.step(Instant(0), Input::Begin, &mut out);
             for _ in 0..reads.unwrap_or(0) {
                 if let Some(Output::Read(at, count)) = out.pop() {
@@ -75,6 +75,7 @@ fn the_drawing_is_fresh() {
             ("Begin", Input::Begin),
             ("Read", Input::Read(wanted)),
             ("Read, other blocks", Input::Read(garbage)),
+            ("Erased", Input::Erased),
             ("Failed", Input::Failed),
             ("Replayed", Input::Replayed),
             ("Loaded", Input::Loaded),
@@ -89,7 +90,7 @@ fn the_drawing_is_fresh() {
 #[test]
 fn an_empty_volume_has_nothing_to_replay() {
     let (superblock, disk) = disk();
-    let mut recovery = Recovery::new(superblock, false);
+    let mut recovery = Recovery::new(superblock, false, false);
     match run(&mut recovery, &disk, 100) {
         Some(Output::Replay(found)) => {
             assert_eq!((found.records.len(), found.head.sequence), (0, 1));
@@ -104,11 +105,16 @@ fn a_batch_behind_the_end_means_that_one_was_lost() {
     let head = batch::Head { volume: 5, sequence: 3, chain: 0, epoch: 2, records: 0 };
     let (blocks, _) = batch::encode(&head, b"", 512);
     disk.insert(superblock.layout.journal_at + 4, blocks[0].clone());
-    let mut recovery = Recovery::new(superblock.clone(), false);
+    let mut recovery = Recovery::new(superblock.clone(), false, false);
     let said = run(&mut recovery, &disk, 100);
     assert!(matches!(said, Some(Output::Broken(Error::Damaged))), "{said:?}");
-    let mut recovery = Recovery::new(superblock, true);
-    assert!(matches!(run(&mut recovery, &disk, 100), Some(Output::Replay(_))));
+    let mut recovery = Recovery::new(superblock.clone(), true, false);
+    let said = run(&mut recovery, &disk, 100);
+    let at = superblock.layout.journal_at + 4;
+    assert!(matches!(said, Some(Output::Erase(erased)) if erased == at), "{said:?}");
+    let mut out = Vec::new();
+    recovery.step(Instant(0), Input::Erased, &mut out);
+    assert!(matches!(out[..], [Output::Replay(_)]));
 }
 
 #[test]
@@ -118,7 +124,7 @@ fn a_wrong_map_is_not_believed() {
     for at in [map, map + superblock.layout.index] {
         let good = disk[&at].clone();
         disk.get_mut(&at).unwrap().bytes_mut()[3] ^= 1;
-        let mut recovery = Recovery::new(superblock.clone(), false);
+        let mut recovery = Recovery::new(superblock.clone(), false, false);
         let said = run(&mut recovery, &disk, 100);
         assert!(matches!(said, Some(Output::Broken(Error::Damaged))), "{said:?}");
         disk.insert(at, good);

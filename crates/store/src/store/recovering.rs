@@ -28,6 +28,11 @@ impl Store {
         self.step_recovery(now, input, out);
     }
 
+    pub(super) fn recovery_wrote(&mut self, now: Instant, well: bool, out: &mut Vec<Output>) {
+        let input = if well { recovery::Input::Erased } else { recovery::Input::Failed };
+        self.step_recovery(now, input, out);
+    }
+
     fn step_recovery(&mut self, now: Instant, input: recovery::Input, out: &mut Vec<Output>) {
         let Phase::Recovering(recovery) = &mut self.phase else { return };
         let mut said = Vec::new();
@@ -36,6 +41,11 @@ impl Store {
             match output {
                 recovery::Output::Read(at, count) => {
                     self.submit(Job::Recovery, |id| Io::Read { id, at, count }, out);
+                }
+                recovery::Output::Erase(at) => {
+                    let blocks = vec![Block::zeroed(self.present.layout.block)];
+                    let io = |id| Io::Write { id, at, blocks, durable: true };
+                    self.submit(Job::Recovery, io, out);
                 }
                 recovery::Output::Replay(found) => {
                     let layout = self.present.layout;
