@@ -3,9 +3,12 @@
 //! Nothing is repaired. What the journal has is put into place first, as opening the volume would
 //! do it; that too can be forbidden.
 
+mod ahead;
+
 use super::file::{self, FileDisk, How};
 use crate::progress::{self, Progress};
 use crate::size::{counted, show};
+use ahead::Ahead;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -151,8 +154,8 @@ fn examine(check: &Check, disk: &mut FileDisk, mut notes: Vec<String>) -> Result
     let (quick, progress) = (check.quick, Progress::start());
     let mut looker =
         Looker { verifier: Verifier::new(block), progress, block: block as u64, quick };
-    disk.read = 0;
-    let mut read = |at, count| disk.read(at, count).ok();
+    let mut ahead = Ahead::new(disk, superblock.layout.blocks);
+    let mut read = |at, count| ahead.read(at, count);
     let checked = check::check(&mut read, &head, &mut looker);
     let checked = checked.map_err(|error| file::explain(path, error))?;
     looker.progress.clear();
@@ -181,7 +184,7 @@ fn examine(check: &Check, disk: &mut FileDisk, mut notes: Vec<String>) -> Result
         data_blocks: checked.data,
         entries: checked.entries,
         snapshots: checked.snapshots,
-        bytes: disk.read,
+        bytes: (checked.pages + if check.quick { 0 } else { checked.data }) * block as u64,
         seconds: elapsed.as_secs_f64(),
     })
 }

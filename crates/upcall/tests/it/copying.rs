@@ -4,6 +4,7 @@
 
 use crate::server::{BINARY, Scratch, volume};
 use crate::volumes::made;
+use rustix::fs::XattrFlags;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -31,7 +32,8 @@ fn plant(top: &Path) {
     };
     assert!(run(&["mkfifo", "pipe"]).unwrap().success());
     let _ = run(&["mknod", "device", "c", "1", "3"]);
-    let _ = run(&["setfattr", "-n", "user.colour", "-v", "blue", "small"]);
+    let small = top.join("small");
+    rustix::fs::setxattr(&small, "user.colour", b"blue", XattrFlags::empty()).unwrap();
     let _ = run(&["chown", "1234:77", "sub/deep/odd"]);
     let dates = ["touch", "-hd", "2001-02-03 04:05:06.789012345", "small", "sub/link", "sub/deep"];
     assert!(run(&dates).unwrap().success());
@@ -62,11 +64,9 @@ fn describe(top: &Path) -> String {
                     .iter()
                     .fold(0u64, |sum, b| { sum.wrapping_mul(31).wrapping_add(u64::from(*b)) })
             ));
-            let attrs =
-                Command::new("getfattr").args(["-d", "--absolute-names"]).arg(path).output();
-            let attrs = attrs.map(|output| output.stdout).unwrap_or_default();
-            let text = String::from_utf8_lossy(&attrs).into_owned();
-            lines.extend(text.lines().skip(1).map(str::to_string));
+            let mut value = [0; 64];
+            let colour = rustix::fs::getxattr(path, "user.colour", &mut value);
+            lines.push(format!("{colour:?} {value:?}"));
         }
         if meta.is_dir() {
             let mut all: Vec<_> =

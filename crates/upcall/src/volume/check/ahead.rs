@@ -1,0 +1,64 @@
+//! Reads a volume ahead: what was written together is looked at together, in small pieces.
+
+use crate::volume::file::FileDisk;
+use base::Block;
+use base::op::BLOCKS_MAX;
+use std::collections::VecDeque;
+use store::drive::Disk as _;
+
+/// How far behind the end of an earlier read one may begin to go on with it, blocks.
+const GAP_MAX: u64 = 64;
+
+/// How many places are read on from.
+const PLACES_MAX: usize = 8;
+
+/// A disk that is read ahead.
+#[derive(Debug)]
+pub(super) struct Ahead<'a> {
+    disk: &'a mut FileDisk,
+    /// Blocks of the volume.
+    blocks: u64,
+    /// What was read ahead: from where, and what; the newest last.
+    windows: VecDeque<(u64, Vec<Block>)>,
+    /// Where the last reads ended.
+    ends: VecDeque<u64>,
+}
+
+impl<'a> Ahead<'a> {
+    pub(super) fn new(disk: &'a mut FileDisk, blocks: u64) -> Ahead<'a> {
+        Ahead { disk, blocks, windows: VecDeque::new(), ends: VecDeque::new() }
+    }
+
+    /// So many blocks from one on; `None` if they cannot be read.
+    pub(super) fn read(&mut self, at: u64, count: u32) -> Option<Vec<Block>> {
+        if let Some(blocks) = self.known(at, count as usize) {
+            return Some(blocks);
+        }
+        let goes_on = self.ends.iter().any(|end| at.wrapping_sub(*end) < GAP_MAX);
+        let ahead = self.blocks.saturating_sub(at).min(BLOCKS_MAX as u64) as u32;
+        // What cannot be read as a part of more is read by itself.
+        let window = (goes_on && ahead > count).then(|| self.disk.read(at, ahead).ok()).flatten();
+        let Some(window) = window else {
+            keep(&mut self.ends, at + u64::from(count));
+            return self.disk.read(at, count).ok();
+        };
+        keep(&mut self.ends, at + u64::from(ahead));
+        keep(&mut self.windows, (at, window));
+        self.known(at, count as usize)
+    }
+
+    fn known(&self, at: u64, count: usize) -> Option<Vec<Block>> {
+        self.windows.iter().find_map(|(from, blocks)| {
+            let first = usize::try_from(at.checked_sub(*from)?).ok()?;
+            Some(blocks.get(first..first.checked_add(count)?)?.to_vec())
+        })
+    }
+}
+
+/// Keeps the newest few.
+fn keep<T>(few: &mut VecDeque<T>, new: T) {
+    if few.len() == PLACES_MAX {
+        few.pop_front();
+    }
+    few.push_back(new);
+}
