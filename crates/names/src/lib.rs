@@ -1,8 +1,8 @@
 //! The mux: joins trees into one name space; to its clients it is itself a tree.
 //!
 //! Today it knows one kind of junction, a *mount*: a name in a directory of one tree that leads to
-//! a directory of another (or of the same), in front of whatever the first has there. Requests go to
-//! the tree whose id they carry. Only a walk can pass from tree to tree: such a walk becomes a
+//! a directory of another (or of the same), in front of whatever the first has there. Requests go
+//! to the tree whose id they carry. Only a walk can pass from tree to tree: such a walk becomes a
 //! [`crossing`] (thesis 004, §3.3: walks go whole to where they start, the rest goes on from the
 //! mount point). A mounted name is not listed in its directory, so that copies of a tree do not
 //! take the server's own state with them.

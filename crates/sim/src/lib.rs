@@ -8,7 +8,7 @@
 //! - [`run`]: one run from beginning to end.
 //! - [`canary`]: planted mistakes, which must be found.
 //! - [`fuzz`]: fuzzers of every decoder, and of whole sessions.
-//! - [`volume`]: a store on a disk that fails in every way, with crashes between any two operations.
+//! - [`volume`]: a store on a disk that fails in every way, with crashes between all operations.
 
 #![allow(
     clippy::wildcard_enum_match_arm,

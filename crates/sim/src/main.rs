@@ -5,7 +5,7 @@
 //! | `run [SEED] [--runs N] [--seconds N] [--trace]` | runs seeds, by default 200 from 1 on |
 //! | `SEED` | the same as `run SEED` |
 //! | `determinism SEED` | runs a seed twice and compares the traces |
-//! | `volume [SEED] [--runs N] [--seconds N]` | runs a store on a failing disk, by default 300 seeds |
+//! | `volume [SEED] [--runs N] [--seconds N]` | runs a store on a failing disk, 300 seeds |
 //! | `canary` | plants mistakes and must find each |
 //! | `fuzz [NAME] [--seconds N] [--seed S]` | runs one fuzzer, or all |
 //! | `smoke`, `fuzz smoke` | all of it, for a moment |

@@ -5,12 +5,13 @@
 //! | level | prefix | count | heap | garbage | birth | slot 0 | slot 1 ...  free ...  cells |
 //! ```
 //!
-//! A slot is the offset of a cell (2) and the *head* of its key (4); slots are in the order of keys.
-//! All keys of a page have their first `prefix` bytes in common (at least), and the head is what
-//! comes next, as a number: so a search looks at heads, which stand together, and at one or two
-//! keys, which do not. Cells fill the page from its end. A leaf's cell is `key length (2), value length (2, upper bit: an extent), key, value`; an
-//! inner page's is `key length (2), pointer (24), key`, and the key of its first cell is empty:
-//! child *i* has the keys from key *i* on. Numbers are little-endian.
+//! A slot is the offset of a cell (2) and the *head* of its key (4); slots are in the order of
+//! keys. All keys of a page have their first `prefix` bytes in common (at least), and the head is
+//! what comes next, as a number: so a search looks at heads, which stand together, and at one or
+//! two keys, which do not. Cells fill the page from its end. A leaf's cell is `key length (2),
+//! value length (2, upper bit: an extent), key, value`; an inner page's is `key length (2), pointer
+//! (24), key`, and the key of its first cell is empty: child *i* has the keys from key *i* on.
+//! Numbers are little-endian.
 //!
 //! A page is looked at only after its checksum was right and [`is_sound`] held, so that no bytes
 //! from a disk can make these functions panic.

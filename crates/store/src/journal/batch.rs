@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! 0       8        16         24      32      36        40            48      56           64
-//! | magic | volume | sequence | chain | bytes | records | payload sum | epoch | header sum | payload
+//! | magic | volume | sequence | chain | bytes | records | payload sum | epoch | header sum | ...
 //! ```
 //!
-//! `chain` is the header's checksum of the batch before, so that a batch left over from an earlier
+//! The payload follows. `chain` is the header's checksum of the batch before, so that a batch left over from an earlier
 //! life of the ring never follows one that it does not belong to. A batch takes whole blocks.
 
 use super::Place;
