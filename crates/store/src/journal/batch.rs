@@ -5,8 +5,9 @@
 //! | magic | volume | sequence | chain | bytes | records | payload sum | epoch | header sum | ...
 //! ```
 //!
-//! The payload follows. `chain` is the header's checksum of the batch before, so that a batch left over from an earlier
-//! life of the ring never follows one that it does not belong to. A batch takes whole blocks.
+//! The payload follows. `chain` is the header's checksum of the batch before, so that a batch left
+//! over from an earlier life of the ring never follows one that it does not belong to. A batch
+//! takes whole blocks.
 
 use super::Place;
 use crate::Superblock;
