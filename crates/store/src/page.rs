@@ -421,13 +421,15 @@ pub(crate) fn is_sound(page: &[u8]) -> bool {
     }
     let ordered = (1..slots).all(|index| key(page, index - 1) < key(page, index));
     let hidden = level(page) == 0 || (slots > 0 && key(page, 0).is_empty());
-    let sound = |index| match level(page) {
-        0 => extent_is_sound(page, index),
-        // In particular not the frame of a page that is nowhere yet.
-        _inner => (1..1 << 48).contains(&child(page, index).at),
-    };
+    let sound = |index| level(page) > 0 || extent_is_sound(page, index);
     let whole = total + garbage(page) == page.len() - heap;
     ordered && hidden && whole && (0..slots).all(sound) && heads_are_sound(page)
+}
+
+/// Whether these bytes are a sound page that leads to pages on the disk, and not to frames.
+pub(crate) fn is_sound_on_disk(page: &[u8]) -> bool {
+    let within = |index| (1..1 << 48).contains(&child(page, index).at);
+    is_sound(page) && (level(page) == 0 || (0..count(page)).all(within))
 }
 
 /// Whether the heads are those of the keys, and the keys have their prefix in common.

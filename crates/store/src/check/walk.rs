@@ -84,7 +84,7 @@ impl<'a, 'b> Walk<'a, 'b> {
         self.checked.pages += 1;
         let right = |block: &Block| {
             sum(block) == ptr.sum
-                && page::is_sound(block)
+                && page::is_sound_on_disk(block)
                 && page::birth(block) == ptr.birth
                 && level.is_none_or(|level| page::level(block) == level)
                 && in_bounds(block, bounds)

@@ -252,7 +252,7 @@ fn is_right(block: &Block, want: &Want) -> bool {
     match want {
         Want::Page { ptr, level } => {
             is_sum(block, ptr.sum)
-                && page::is_sound(block)
+                && page::is_sound_on_disk(block)
                 && page::birth(block) == ptr.birth
                 && level.is_none_or(|level| page::level(block) == level)
         }
