@@ -37,6 +37,8 @@ pub(crate) struct Cost {
     pub(crate) pages: u64,
     /// Blocks for data.
     pub(crate) data: u64,
+    /// Extents that leave the tree.
+    pub(crate) freed: u64,
 }
 
 /// Blocks for the changes of one transaction.
@@ -73,6 +75,7 @@ impl Present {
                 Ok(more) => {
                     cost.pages += more.pages;
                     cost.data += more.data;
+                    cost.freed += more.freed;
                 }
                 Err(more) => missing.extend(more.0),
             }
@@ -87,10 +90,10 @@ impl Present {
             Change::Put { table, key, value } => {
                 let pages = self.plan_key(*table, key)? + 1;
                 let data = if self.is_inline(key, value) { 0 } else { self.blocks(value.len()) };
-                Ok(Cost { pages, data })
+                Ok(Cost { pages, data, freed: 1 })
             }
             Change::Delete { table, key } => {
-                Ok(Cost { pages: self.plan_key(*table, key)?, data: 0 })
+                Ok(Cost { pages: self.plan_key(*table, key)?, data: 0, freed: 1 })
             }
             Change::Write { table, object, offset, data } => {
                 let to = offset.saturating_add(data.len() as u64);
@@ -105,7 +108,7 @@ impl Present {
                 let cost = self.plan_raw(*table, *object, *from, *to, true)?;
                 Ok(Cost { data: 2, ..cost })
             }
-            Change::Free { .. } => Ok(Cost::default()),
+            Change::Free { .. } => Ok(Cost { pages: 0, data: 0, freed: 1 }),
         }
     }
 
@@ -306,7 +309,11 @@ impl Present {
         }
         let per_cell = u64::from(page::LEVEL_MAX / 4);
         pages += per_cell + cells / 2 + blocks / 2;
-        if missing.is_empty() { Ok(Cost { pages, data: blocks }) } else { Err(Missing(missing)) }
+        if missing.is_empty() {
+            Ok(Cost { pages, data: blocks, freed: cells })
+        } else {
+            Err(Missing(missing))
+        }
     }
 }
 

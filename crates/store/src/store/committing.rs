@@ -78,7 +78,7 @@ impl Store {
         self.expect_writable().map_err(Refusal::Failed)?;
         let layout = self.present.layout;
         let pages = self.present.cache.dirty_pages() as u64;
-        let needed = blocks.len() as u64 + pages + layout.reserve() + FLOOR;
+        let needed = blocks.len() as u64 + pages + layout.reserve() + FLOOR + self.dead_pages(0);
         if self.present.space.free_blocks() < needed {
             return Err(self.no_space());
         }
@@ -185,7 +185,8 @@ impl Store {
         };
         let reserve = if changes.iter().any(shrinks) { 0 } else { self.present.layout.reserve() };
         let pages = cache.dirty_pages() as u64 + cost.pages;
-        let needed = pages + cost.data + reserve + FLOOR + self.dead_pages(cost.pages);
+        let dead = self.dead_pages(cost.pages + cost.freed);
+        let needed = pages + cost.data + reserve + FLOOR + dead;
         if self.present.space.free_blocks() < needed { Err(self.no_space()) } else { Ok(()) }
     }
 

@@ -57,8 +57,10 @@ fn block_of(want: &Want) -> Option<u64> {
 }
 
 impl Store {
-    /// Brings what a plan needs; exactly one [`Output::Fetched`] follows. Until its next input the
-    /// store keeps in memory what was fetched for this ticket, however often it fetches.
+    /// Brings what a plan needs; exactly one [`Output::Fetched`] follows. What was fetched for a
+    /// ticket stays in memory until the first [`Store::done`] or [`Store::tick`] that finds it
+    /// answered and not fetching again: so a plan that needs many pages gets them all, and who
+    /// never ticks keeps them all.
     pub fn fetch(
         &mut self,
         _now: Instant,
