@@ -16,8 +16,8 @@ pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:8080";
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct Serve {
-    /// The directory or volume to serve [default: ./upcall.volume, which is made if it is not
-    /// there]
+    /// The directory or volume to serve; a file named *.volume is made if it is not there
+    /// [default: ./upcall.volume]
     #[arg(value_name = "WHAT")]
     #[serde(alias = "volume")]
     pub(crate) dir: Option<PathBuf>,

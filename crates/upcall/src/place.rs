@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The volume that is served if nobody says what.
-const VOLUME_DEFAULT: &str = "upcall.volume";
+const VOLUME_DEFAULT: &str = "./upcall.volume";
 
 /// What is served.
 pub(crate) struct Place {
@@ -51,6 +51,10 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
             asked.display()
         )
     };
+    let named = asked.extension().is_some_and(|extension| extension == "volume");
+    if named && !asked.exists() {
+        make(asked, serve.read_only, say)?;
+    }
     let meta = asked.metadata().map_err(|error| refuse(&error))?;
     if meta.is_file() || meta.file_type().is_block_device() {
         return volume(asked, serve);
@@ -72,18 +76,18 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
     Ok(Place { path, stat, what: What::Directory })
 }
 
-/// Makes the volume that is served where there is nothing yet.
+/// Makes the volume that is to be served: nobody said what, or it is named like one.
 fn make(path: &Path, read_only: bool, say: &dyn Fn(&str)) -> Result<(), String> {
     if read_only {
         return Err(format!(
-            "there is no ./{VOLUME_DEFAULT}, and --read-only makes none: say what to serve"
+            "there is no {}, and --read-only makes none: say what to serve",
+            path.display()
         ));
     }
     let (bytes, _) = Create::usual(path).make()?;
-    say(&format!(
-        "created  ./{VOLUME_DEFAULT}, {}, which takes storage as it is filled\n",
-        size::show(bytes)
-    ));
+    let size = size::show(bytes);
+    let path = path.display();
+    say(&format!("created  {path}, {size}, which takes storage as it is filled\n"));
     Ok(())
 }
 

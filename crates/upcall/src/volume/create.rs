@@ -75,7 +75,8 @@ fn owner(text: &str) -> Result<(u32, u32), String> {
 }
 
 impl Create {
-    /// What `upcall serve` makes where there is nothing.
+    /// What `upcall serve` makes where there is nothing. Clients of root's volumes act as nobody,
+    /// so that such a volume is nobody's, or they could do nothing with it.
     pub(crate) fn usual(file: &Path) -> Create {
         Create {
             file: file.to_path_buf(),
@@ -85,7 +86,7 @@ impl Create {
             inodes_max: None,
             bytes_max: None,
             sparse: true,
-            owner: None,
+            owner: (own().0 == 0).then_some((NOBODY, NOBODY)),
             force: false,
         }
     }
@@ -223,6 +224,9 @@ impl Create {
         commit(&mut disk, &head_with(superblock, geometry.block), &tree).map_err(refuse)
     }
 }
+
+/// The user that owns nothing on a host.
+const NOBODY: u32 = 65_534;
 
 /// Who makes the volume.
 fn own() -> (u32, u32) {
