@@ -1,5 +1,6 @@
-//! `cargo xtask bench [9p] [http] [store] [--servers diod,nginx,uring,threads] [--rounds N]
-//! [--seconds S] [--built] [--record]`: we beside a peer, on this machine, in this run.
+//! `cargo xtask bench [9p] [http] [store] [files] [cold] [--servers diod,nginx,uring,threads]
+//! [--rounds N] [--seconds S] [--built] [--record]`: we beside a peer, on this machine, in this
+//! run.
 //!
 //! *9p* measures against diod with a pipelined client of our own (one connection, bound to
 //! processor 1, the server to processor 0); *http* against nginx (one worker, sendfile,
@@ -9,12 +10,15 @@
 //! server's own (user and system, from /proc) divided by the requests it answered. System calls
 //! are counted in a separate short run under strace, which would disturb the rates.
 //!
-//! *store* measures the embedded library against other engines.
+//! *store* measures the embedded library against other engines, *files* a volume against a
+//! directory on ext4 behind the same server, *cold* reads of what is in no memory.
 //!
 //! `--record` puts the tables into `docs/performance.md`. Losing rows are kept.
 
 mod client;
+mod cold;
 mod figures;
+mod files;
 mod http;
 mod ninep;
 mod record;
@@ -68,6 +72,20 @@ const BENCHES: &[Bench] = &[
         packages: &[apt::BENCH_STORE],
         rounds: 3,
         run: store::run,
+    },
+    Bench {
+        name: "files",
+        title: "Files in a volume against files on ext4",
+        packages: &[],
+        rounds: 3,
+        run: files::run,
+    },
+    Bench {
+        name: "cold",
+        title: "Cold random reads against nginx and diod",
+        packages: &[apt::BENCH],
+        rounds: 3,
+        run: cold::run,
     },
 ];
 

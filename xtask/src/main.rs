@@ -8,7 +8,7 @@
 //! | `sim [SEED] …` | the simulated twin; prints its seed first |
 //! | `fuzz NAME [SEED]`, `fuzz smoke` | one fuzzer, or all for a moment |
 //! | `conformance [SUITE …]` | clients that nobody here wrote, against a running server |
-//! | `bench [9p] [http] [--record]` | against diod and nginx, each pair in turn in one run |
+//! | `bench [9p] [http] [store] [files] [cold] [--record]` | against peers, in turn in one run |
 //!
 //! `.ci/run` calls `test` and nothing else.
 

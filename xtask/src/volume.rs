@@ -6,13 +6,22 @@ use std::path::Path;
 
 /// Makes an empty volume, whatever was there before. Storage is taken when it is needed.
 pub(crate) fn create(file: &Path, size: &str) -> Result<()> {
+    make(file, &["create", "--sparse", "--size", size])
+}
+
+/// The same, with all its storage.
+pub(crate) fn create_whole(file: &Path, size: &str) -> Result<()> {
+    make(file, &["create", "--size", size])
+}
+
+fn make(file: &Path, words: &[&str]) -> Result<()> {
     if file.exists() {
         std::fs::remove_file(file)?;
     }
     if let Some(dir) = file.parent() {
         std::fs::create_dir_all(dir)?;
     }
-    run(&["create", "--sparse", "--size", size], &[file]).map(|_| ())
+    run(words, &[file]).map(|_| ())
 }
 
 /// Copies the contents of a directory into the root of a volume.

@@ -62,6 +62,8 @@ pub(crate) struct Slot {
     pub(crate) tag: u16,
     /// Which message of the operation is next.
     pub(crate) step: usize,
+    /// What its operation is about, if there is something to remember.
+    pub(crate) number: u64,
     random: u64,
 }
 
@@ -97,7 +99,7 @@ impl Client {
     pub(crate) fn attach(port: u16, aname: &str) -> Result<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         let mut client = Client { stream, input: Vec::new() };
         let version = |out: &mut Vec<u8>| {
             Message::new(out, 100, NOTAG).u32(65536).text("9P2000.L");
@@ -139,20 +141,38 @@ impl Client {
 
     /// Keeps `depth` operations under way for `time`; how many were completed.
     pub(crate) fn run(&mut self, work: &Work<'_>, depth: u16, time: Duration) -> Result<u64> {
-        let mut slots: Vec<_> = (0..depth)
-            .map(|tag| Slot { tag, step: 0, random: 0x9e37_79b9 + u64::from(tag) * 7919 })
-            .collect();
         let end = Instant::now() + time;
-        let (mut done, mut idle) = (0, 0);
+        self.run_while(work, depth, || Instant::now() < end)
+    }
+
+    /// Keeps `depth` operations under way as long as another one is to begin; how many were
+    /// completed.
+    pub(crate) fn run_while(
+        &mut self,
+        work: &Work<'_>,
+        depth: u16,
+        mut another: impl FnMut() -> bool,
+    ) -> Result<u64> {
+        let mut slots: Vec<_> = (0..depth)
+            .map(|tag| Slot {
+                tag,
+                step: 0,
+                number: 0,
+                random: 0x9e37_79b9 + u64::from(tag) * 7919,
+            })
+            .collect();
+        let (mut done, mut busy) = (0, 0);
         let mut out = Vec::new();
         for slot in &mut slots {
-            (work.build)(slot, &mut out);
+            if another() {
+                (work.build)(slot, &mut out);
+                busy += 1;
+            }
         }
-        while idle < slots.len() {
+        while busy > 0 {
             self.stream.write_all(&out)?;
             out.clear();
             self.more()?;
-            let over = Instant::now() >= end;
             let mut at = 0;
             while let Some(length) = whole(&self.input[at..])? {
                 let message = &self.input[at..at + length];
@@ -164,10 +184,10 @@ impl Client {
                 at += length;
                 slot.step = (slot.step + 1) % work.steps;
                 done += u64::from(slot.step == 0);
-                if over && slot.step == 0 {
-                    idle += 1;
-                } else {
+                if slot.step > 0 || another() {
                     (work.build)(slot, &mut out);
+                } else {
+                    busy -= 1;
                 }
             }
             self.input.drain(..at);

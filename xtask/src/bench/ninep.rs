@@ -12,12 +12,12 @@ const SMALL_FILES: u64 = 1000;
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 // Message types, from the protocol's header file (include/net/9p/9p.h of Linux).
-const TLOPEN: u8 = 12;
-const TLCREATE: u8 = 14;
-const TWALK: u8 = 110;
-const TREAD: u8 = 116;
-const TWRITE: u8 = 118;
-const TCLUNK: u8 = 120;
+pub(super) const TLOPEN: u8 = 12;
+pub(super) const TLCREATE: u8 = 14;
+pub(super) const TWALK: u8 = 110;
+pub(super) const TREAD: u8 = 116;
+pub(super) const TWRITE: u8 = 118;
+pub(super) const TCLUNK: u8 = 120;
 const TREMOVE: u8 = 122;
 
 /// The fid under which the large file is open.
@@ -58,7 +58,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Vec<Row>> {
 }
 
 /// Binds this process, which is the client, to one processor.
-fn pin(core: Option<usize>) {
+pub(super) fn pin(core: Option<usize>) {
     if let Some(core) = core {
         let mut set = rustix::thread::CpuSet::new();
         set.set(core);
