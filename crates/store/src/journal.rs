@@ -177,7 +177,11 @@ impl Journal {
 
     /// How full the ring is, in blocks: used and all.
     pub(crate) fn fill(&self) -> (u64, u64) {
-        (self.written - self.released + self.blocks(self.gathering.payload.len()), self.ring)
+        let gathering = match self.gathering.records {
+            0 => 0,
+            _some => self.blocks(self.gathering.payload.len()),
+        };
+        (self.written - self.released + gathering, self.ring)
     }
 
     /// The state, for people.
