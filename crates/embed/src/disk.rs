@@ -54,7 +54,11 @@ impl FileDisk {
         let file = VolumeFile::open(path, writable).map_err(Error::file("open", path))?;
         let mut disk = FileDisk { file: Arc::new(file), block: HEAD_UNIT };
         let head = disk.head().map_err(|_| Error::volume(path)(store::Error::NotAVolume))?;
-        let layout = Superblock::newest(&head).map_err(Error::volume(path))?.layout;
+        let superblock = Superblock::newest(&head).map_err(Error::volume(path))?;
+        if !superblock.fits(disk.file.size().map_err(Error::file("measure", path))?) {
+            return Err(Error::volume(path)(store::Error::Damaged));
+        }
+        let layout = superblock.layout;
         disk.block = layout.block;
         let config = Config { read_only: !writable, ..Config::for_memory(memory, &layout) };
         Ok((disk, config))

@@ -212,7 +212,7 @@ impl Tree {
             group = 2;
         }
         let total = size(&cells);
-        let pages = if total <= group * capacity * 15 / 16 { group } else { group + 1 };
+        let pages = total.div_ceil(capacity * 15 / 16).clamp(1, group + 1);
         let parts = divide(cells, pages, capacity);
         self.lay_out_at(cache, path, depth, (first, group), parts);
     }

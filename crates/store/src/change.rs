@@ -1,6 +1,6 @@
 //! What a transaction changes.
 
-use crate::Table;
+use crate::{Layout, Table};
 
 /// One change. A transaction is a list of them, applied whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,4 +82,29 @@ pub enum Durability {
     Durable,
     /// At once; it is durable soon, and not before anything committed earlier.
     Soon,
+}
+
+impl Change {
+    /// Whether everything is of a size and in a place that a volume takes.
+    pub(crate) fn is_fair(&self, layout: &Layout) -> bool {
+        let block = layout.block as u64;
+        let within = |at: u64, count: u64| {
+            at >= layout.data_at && at.checked_add(count).is_some_and(|end| end <= layout.blocks)
+        };
+        match self {
+            Change::Put { key, value, .. } => {
+                key.len() <= layout.key_max() && value.len() <= layout.value_max()
+            }
+            Change::Delete { key, .. } => key.len() <= layout.key_max(),
+            Change::Write { offset, data, .. } => {
+                offset.checked_add(data.len() as u64).is_some_and(|end| end < 1 << 63)
+            }
+            Change::Attach { offset, extent, .. } => {
+                let count = extent.sums.len() as u64;
+                offset % block == 0 && *offset < 1 << 62 && within(extent.at, count)
+            }
+            Change::Cut { .. } => true,
+            Change::Free { at, count } => within(*at, u64::from(*count)),
+        }
+    }
 }

@@ -12,6 +12,7 @@ use crate::snapshots::SNAPSHOTS;
 use crate::sum::sum;
 use crate::{Error, Layout, Superblock, Table};
 use base::{Block, op::BLOCKS_MAX};
+use std::collections::BTreeSet;
 
 mod walk;
 
@@ -175,17 +176,19 @@ fn check_journal(superblock: &Superblock, read: &mut Read<'_>, checked: &mut Che
     let Some(ring) = read_bytes(layout.journal_at, layout.journal, layout, read) else {
         return checked.findings.push(Finding::Journal(superblock.tail.sequence));
     };
-    let mut place = superblock.tail;
+    let (mut place, mut followed) = (superblock.tail, BTreeSet::new());
     while let Some((at, head, payload, sum)) = batch::follow(superblock, &ring, place) {
         let blocks = batch::blocks(payload.len(), layout.block);
         checked.journaled += u64::from(head.records);
         if record::decode_all(payload).is_none() {
             checked.findings.push(Finding::Journal(head.sequence));
         }
+        followed.extend(at..at + blocks);
         place.block = (at + blocks) % layout.journal;
         (place.sequence, place.chain) = (place.sequence + 1, sum);
     }
-    if batch::beyond(superblock, &ring, place.sequence).next().is_some() {
+    let mut beyond = batch::beyond(superblock, &ring, place.sequence);
+    if beyond.any(|at| !followed.contains(&at)) {
         checked.findings.push(Finding::Journal(place.sequence));
     }
 }

@@ -142,7 +142,7 @@ impl Layout {
 
     /// Blocks that only deletions may use, so that a full volume can be emptied.
     pub(crate) fn reserve(&self) -> u64 {
-        ((self.blocks - self.data_at) / 16).clamp(8, 4096)
+        ((self.blocks - self.data_at) / 16).clamp(32, 4096)
     }
 }
 

@@ -88,12 +88,13 @@ impl Present {
     fn plan_change(&self, change: &Change) -> Result<Cost, Missing> {
         match change {
             Change::Put { table, key, value } => {
-                let pages = self.plan_key(*table, key)? + 1;
+                let pages = self.plan_key(*table, key)? + 1 + self.depth();
                 let data = if self.is_inline(key, value) { 0 } else { self.blocks(value.len()) };
                 Ok(Cost { pages, data, freed: 1 })
             }
             Change::Delete { table, key } => {
-                Ok(Cost { pages: self.plan_key(*table, key)?, data: 0, freed: 1 })
+                let pages = self.plan_key(*table, key)? + self.depth();
+                Ok(Cost { pages, data: 0, freed: 1 })
             }
             Change::Write { table, object, offset, data } => {
                 let to = offset.saturating_add(data.len() as u64);
@@ -110,6 +111,11 @@ impl Present {
             }
             Change::Free { .. } => Ok(Cost { pages: 0, data: 0, freed: 1 }),
         }
+    }
+
+    /// Levels of the tree: on each, a page that overflows or gets thin makes a neighbour dirty.
+    fn depth(&self) -> u64 {
+        self.cache.page(self.tree.root).map_or(0, |root| u64::from(page::level(root)) + 1)
     }
 
     fn plan_key(&self, table: Table, key: &[u8]) -> Result<u64, Missing> {
@@ -308,7 +314,7 @@ impl Present {
             pages += look::clean_pages(&self.cache, self.tree.root, &after)?;
         }
         let per_cell = u64::from(page::LEVEL_MAX / 4);
-        pages += per_cell + cells / 2 + blocks / 2;
+        pages += per_cell + cells / 2 + blocks / 2 + 2 * self.depth();
         if missing.is_empty() {
             Ok(Cost { pages, data: blocks, freed: cells })
         } else {

@@ -12,7 +12,7 @@ use crate::space::Space;
 use crate::sum::sum;
 use crate::{Error, Superblock};
 use base::{Automaton, Block, Instant, op::BLOCKS_MAX};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 
 #[cfg(test)]
@@ -315,14 +315,21 @@ impl Recovery {
 fn walk(superblock: &Superblock, ring: &[u8]) -> Option<Walked> {
     let layout = &superblock.layout;
     let (mut records, mut head) = (VecDeque::new(), superblock.tail);
+    let mut followed = BTreeSet::new();
     while let Some((at, found, payload, sum)) = batch::follow(superblock, ring, head) {
         let more = record::decode_all(payload)?;
+        if !more.iter().all(|record| record.is_fair(layout)) {
+            return None;
+        }
         records.extend(more.into_iter().map(|record| (found.epoch, record)));
         let blocks = batch::blocks(payload.len(), layout.block);
+        followed.extend(at..at + blocks);
         let block = (at + blocks) % layout.journal;
         head = Place { block, sequence: head.sequence + 1, chain: sum };
     }
     let torn = batch::begins(&ring[head.block as usize * layout.block..], head);
-    let beyond = batch::beyond(superblock, ring, head.sequence).collect();
+    // What users wrote may look like anything.
+    let beyond = batch::beyond(superblock, ring, head.sequence);
+    let beyond = beyond.filter(|at| !followed.contains(at)).collect();
     Some(Walked { records, head, torn, beyond })
 }

@@ -305,6 +305,9 @@ impl Store {
             (Job::Recovery, IoDone::Written(result)) => {
                 self.recovery_wrote(now, result.is_ok(), out);
             }
+            (Job::Recovery, IoDone::Flushed(result)) => {
+                self.recovery_flushed(result.is_ok(), out);
+            }
             (Job::JournalFlush, IoDone::Flushed(result)) => {
                 self.written(now, result.is_ok(), journal::Input::Flushed, out);
             }
@@ -430,6 +433,9 @@ impl Automaton for Store {
         self.present.space.check();
         self.journal.check();
         self.checkpoint.check();
+        if !self.broken && matches!(self.phase, Phase::Open) {
+            self.check_room();
+        }
     }
 }
 

@@ -111,6 +111,11 @@ impl Superblock {
         if sound { Ok(superblock) } else { Err(Error::Damaged) }
     }
 
+    /// Whether a file or device of so many bytes is long enough.
+    pub fn fits(&self, bytes: u64) -> bool {
+        self.layout.blocks <= bytes / self.layout.block as u64
+    }
+
     /// The newest valid one among the first [`HEAD_BYTES`] of a volume.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ pub(crate) fn keys(snapshots: &Snapshots, present: &Present) -> Vec<Vec<u8>> {
 /// Gives every changed page its block. What was changed belongs to this epoch; the next begins.
 ///
 /// # Errors
-/// `Damaged` if blocks were freed that were not in use.
+/// `Damaged` if blocks were freed that were not in use, `NoSpace` if there are too few for pages.
 pub(crate) fn freeze(
     present: &mut Present,
     snapshots: &Snapshots,
@@ -47,7 +47,7 @@ pub(crate) fn freeze(
     let root = match present.tree.root.frame() {
         Some(frame) => {
             let Present { cache, space, epoch, .. } = present;
-            freeze_page(cache, space, *epoch, frame, &mut writes)
+            freeze_page(cache, space, *epoch, frame, &mut writes)?
         }
         None => present.tree.root,
     };
@@ -94,22 +94,23 @@ fn freeze_page(
     epoch: u64,
     frame: u32,
     writes: &mut Vec<(u64, Block)>,
-) -> Ptr {
+) -> Result<Ptr, Error> {
     if page::level(cache.block(frame)) > 0 {
         for index in 0..page::count(cache.block(frame)) {
             if let Some(child) = page::child(cache.block(frame), index).frame() {
-                let ptr = freeze_page(cache, space, epoch, child, writes);
+                let ptr = freeze_page(cache, space, epoch, child, writes)?;
                 page::set_child(cache.change(frame), index, ptr);
             }
         }
     }
     page::set_birth(cache.change(frame), epoch);
-    let run = space.allocate(Purpose::Pages, 1).expect("every commit left room for its pages");
-    space.set_live(run).expect("it was just given out");
+    // Every commit leaves room for its pages; if that was wrong, nothing may be written.
+    let run = space.allocate(Purpose::Pages, 1).ok_or(Error::NoSpace)?;
+    space.set_live(run)?;
     let block = cache.start_page(frame, run.at);
     let ptr = Ptr { at: run.at, birth: epoch, sum: sum(&block) };
     writes.push((run.at, block));
-    ptr
+    Ok(ptr)
 }
 
 /// Puts writes together that follow each other, by segment.

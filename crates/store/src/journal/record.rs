@@ -16,13 +16,24 @@
 
 use crate::page::u32_at;
 use crate::space::Run;
-use crate::{Change, Extent, Table};
+use crate::{Change, Extent, Layout, Table};
 
 /// A transaction as the journal has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) runs: Vec<Run>,
     pub(crate) changes: Vec<Change>,
+}
+
+impl Record {
+    /// Whether it says nothing that a volume cannot be told.
+    pub(crate) fn is_fair(&self, layout: &Layout) -> bool {
+        let within = |run: &Run| {
+            let end = run.at.checked_add(u64::from(run.count));
+            run.at >= layout.data_at && end.is_some_and(|end| end <= layout.blocks)
+        };
+        self.runs.iter().all(within) && self.changes.iter().all(|change| change.is_fair(layout))
+    }
 }
 
 /// A transaction's record.

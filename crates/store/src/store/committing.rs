@@ -12,6 +12,20 @@ use base::{Automaton, Instant, op::BLOCKS_MAX};
 /// Blocks that even deletions leave free, for the pages that a checkpoint changes itself.
 const FLOOR: u64 = 8;
 
+/// Blocks of the journal that are kept for the store's own transactions.
+const OWN_BLOCKS: usize = 4;
+
+/// How much of a full disk a transaction may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// All but the reserve.
+    Usual,
+    /// It deletes something: half of the reserve too.
+    Shrinking,
+    /// The store's own, which makes or gives up snapshots: all, whatever is under way.
+    Own,
+}
+
 /// Data on its way to fresh blocks.
 #[derive(Debug)]
 pub(super) struct Placing {
@@ -37,10 +51,26 @@ impl Store {
         durability: Durability,
         out: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
+        let shrinks = |change: &Change| {
+            matches!(change, Change::Delete { .. } | Change::Cut { .. } | Change::Free { .. })
+        };
+        let shrinking = changes.iter().any(shrinks);
+        let claim = if shrinking { Claim::Shrinking } else { Claim::Usual };
+        self.commit_as(now, (ticket, claim), changes, durability, out)
+    }
+
+    pub(super) fn commit_as(
+        &mut self,
+        now: Instant,
+        (ticket, claim): (Ticket, Claim),
+        changes: &[Change],
+        durability: Durability,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Refusal> {
         self.expect_writable().map_err(Refusal::Failed)?;
         let size = self.expect_fair(changes).map_err(Refusal::Failed)?;
         let cost = self.present.plan(changes).map_err(Refusal::Missing)?;
-        self.expect_room(changes, size, cost)?;
+        self.expect_room(claim, size, cost)?;
         let mut grants = match self.present.grant(changes) {
             Ok(grants) => grants,
             Err(_) => return Err(self.no_space()),
@@ -150,18 +180,7 @@ impl Store {
     /// Whether everything is of a size that the volume takes; and how long the record will be.
     fn expect_fair(&self, changes: &[Change]) -> Result<usize, Error> {
         let layout = &self.present.layout;
-        let block = layout.block as u64;
-        let fair = changes.iter().all(|change| match change {
-            Change::Put { key, value, .. } => {
-                key.len() <= layout.key_max() && value.len() <= layout.value_max()
-            }
-            Change::Delete { key, .. } => key.len() <= layout.key_max(),
-            Change::Write { offset, data, .. } => {
-                offset.checked_add(data.len() as u64).is_some_and(|end| end < 1 << 63)
-            }
-            Change::Attach { offset, .. } => offset % block == 0 && *offset < 1 << 62,
-            Change::Cut { .. } | Change::Free { .. } => true,
-        });
+        let fair = changes.iter().all(|change| change.is_fair(layout));
         // At worst every block of a write is a run of its own.
         let runs = |change: &Change| match change {
             Change::Write { data, .. } => 12 * (data.len() / layout.block + 2),
@@ -173,21 +192,30 @@ impl Store {
     }
 
     /// Whether there is room in the journal, in memory, and on the disk.
-    fn expect_room(&self, changes: &[Change], size: usize, cost: Cost) -> Result<(), Refusal> {
-        let cache = &self.present.cache;
+    fn expect_room(&self, claim: Claim, size: usize, cost: Cost) -> Result<(), Refusal> {
+        let (cache, layout) = (&self.present.cache, &self.present.layout);
         let more = usize::try_from(cost.pages + cost.data).unwrap_or(usize::MAX);
         let full = cache.unwritten().saturating_add(more) > self.config.dirty;
-        if !self.journal.has_room(size) || (full && cache.unwritten() > 0) {
+        let (kept, reserve) = match claim {
+            Claim::Usual => (OWN_BLOCKS * layout.block, layout.reserve()),
+            Claim::Shrinking => (OWN_BLOCKS * layout.block, layout.reserve() / 2),
+            Claim::Own => (0, 0),
+        };
+        let waits = full && cache.unwritten() > 0 && claim != Claim::Own;
+        if !self.journal.has_room(size + kept) || waits {
             return Err(Refusal::Missing(Missing::from(Want::Room)));
         }
-        let shrinks = |change: &Change| {
-            matches!(change, Change::Delete { .. } | Change::Cut { .. } | Change::Free { .. })
-        };
-        let reserve = if changes.iter().any(shrinks) { 0 } else { self.present.layout.reserve() };
-        let pages = cache.dirty_pages() as u64 + cost.pages;
         let dead = self.dead_pages(cost.pages + cost.freed);
+        let pages = cache.dirty_pages() as u64 + cost.pages;
         let needed = pages + cost.data + reserve + FLOOR + dead;
         if self.present.space.free_blocks() < needed { Err(self.no_space()) } else { Ok(()) }
+    }
+
+    /// Asserts that the checkpoint to come has room for every page.
+    pub(super) fn check_room(&self) {
+        let pages = self.present.cache.dirty_pages() as u64 + self.dead_pages(0);
+        let free = self.present.space.free_blocks();
+        assert!(pages <= free, "{pages} pages have to be written, and {free} blocks are free");
     }
 
     /// Pages that writing down what snapshots still have may take.

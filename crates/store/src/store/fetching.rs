@@ -39,6 +39,8 @@ pub(super) struct Reading {
     wants: Vec<Want>,
     /// It is the second try.
     again: bool,
+    /// Blocks that got new owners meanwhile: what comes is not what is there now.
+    void: Vec<u64>,
 }
 
 impl Fetching {
@@ -134,7 +136,7 @@ impl Store {
             let run = wanted[start..].iter().zip(at..).take(READ_MAX);
             let run = run.take_while(|((found, _), expected)| found == expected).count();
             let wants = wanted[start..start + run].iter().map(|(_, want)| *want).collect();
-            self.read_run(Reading { at, wants, again: false }, out);
+            self.read_run(Reading { at, wants, again: false, void: Vec::new() }, out);
             start += run;
         }
     }
@@ -162,20 +164,25 @@ impl Store {
         let mut blocks = blocks.into_iter().flatten();
         for (at, want) in (reading.at..).zip(reading.wants) {
             let block = blocks.next();
+            if reading.void.contains(&at) {
+                continue;
+            }
             let failed = if block.is_some() { Error::Damaged } else { Error::DiskFailed };
             match block.filter(|block| is_right(block, &want)) {
                 Some(block) => {
-                    if self.fetching.reading.contains_key(&at) {
-                        self.present.cache.add_clean(at, block);
-                    }
+                    self.present.cache.add_clean(at, block);
                     self.finish(at, Ok(()), out);
                 }
                 None if reading.again => self.finish(at, Err(failed), out),
-                None => self.read_run(Reading { at, wants: vec![want], again: true }, out),
+                None => self.read_again(at, want, out),
             }
         }
         self.present.cache.evict();
         self.run_own(out);
+    }
+
+    fn read_again(&mut self, at: u64, want: Want, out: &mut Vec<Output>) {
+        self.read_run(Reading { at, wants: vec![want], again: true, void: Vec::new() }, out);
     }
 
     /// A block is here, or cannot be had.
@@ -217,9 +224,17 @@ impl Store {
 
     /// Blocks have new owners: what is being read there is not what will be there.
     pub(super) fn void(&mut self, at: u64, out: &mut Vec<Output>) {
-        if self.fetching.reading.contains_key(&at) {
-            self.finish(at, Ok(()), out);
+        if !self.fetching.reading.contains_key(&at) {
+            return;
         }
+        for (_, job) in &mut self.jobs {
+            if let Job::Fetch(reading) = job
+                && (reading.at..reading.at + reading.wants.len() as u64).contains(&at)
+            {
+                reading.void.push(at);
+            }
+        }
+        self.finish(at, Ok(()), out);
     }
 
     /// Lets go of what was kept for those who have not fetched again.

@@ -33,6 +33,15 @@ impl Store {
         self.step_recovery(now, input, out);
     }
 
+    pub(super) fn recovery_flushed(&mut self, well: bool, out: &mut Vec<Output>) {
+        if well { self.opened(out) } else { self.give_up(Error::DiskFailed, out) }
+    }
+
+    fn opened(&mut self, out: &mut Vec<Output>) {
+        self.phase = Phase::Open;
+        out.push(Output::Opened(Ok(())));
+    }
+
     fn step_recovery(&mut self, now: Instant, input: recovery::Input, out: &mut Vec<Output>) {
         let Phase::Recovering(recovery) = &mut self.phase else { return };
         let mut said = Vec::new();
@@ -60,9 +69,10 @@ impl Store {
                     self.replay(now, out);
                 }
                 recovery::Output::Load => self.load(now, out),
+                recovery::Output::Recovered if self.config.read_only => self.opened(out),
+                // What was replayed may stand in the disk's cache alone, and is acknowledged.
                 recovery::Output::Recovered => {
-                    self.phase = Phase::Open;
-                    out.push(Output::Opened(Ok(())));
+                    self.submit(Job::Recovery, |id| Io::Flush { id }, out);
                 }
                 recovery::Output::Broken(error) => {
                     self.phase = Phase::Over(error);

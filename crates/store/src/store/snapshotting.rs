@@ -1,5 +1,6 @@
 //! Makes and drops snapshots.
 
+use super::committing::Claim;
 use super::{OWN, Output, Phase, Refusal, SnapshotEntry, Store};
 use crate::reader::{Missing, Want};
 use crate::snapshots::{self, DEAD, DROPPING, SNAPSHOTS, SNAPSHOTS_MAX, Snapshot, Snapshots};
@@ -157,7 +158,8 @@ impl Store {
         let (root, date) = (self.superblock.root, wanted.date);
         let snapshot = Snapshot { name: wanted.name.clone(), id, root, date };
         let changes = [snapshot.to_change()];
-        match self.commit(now, wanted.ticket, &changes, Durability::Durable, out) {
+        let whose = (wanted.ticket, Claim::Own);
+        match self.commit_as(now, whose, &changes, Durability::Durable, out) {
             Ok(()) => self.snapshots.settle(Some(snapshot)),
             Err(Refusal::Missing(missing)) if !missing.0.contains(&Want::Room) => {
                 self.snapshotting.coming = Some((wanted, id));
@@ -186,7 +188,7 @@ impl Store {
             Change::Delete { table: SNAPSHOTS, key: name.clone() },
             Change::Put { table: DROPPING, key, value: Vec::new() },
         ];
-        match self.commit(now, ticket, &changes, Durability::Durable, out) {
+        match self.commit_as(now, (ticket, Claim::Own), &changes, Durability::Durable, out) {
             Ok(()) => {
                 self.snapshots.remove(id);
                 self.snapshotting.dropping.insert(id.0);
@@ -206,7 +208,7 @@ impl Store {
             Err(missing) => return self.wait(now, missing, out),
         };
         let over = matches!(changes[..], [Change::Delete { table: DROPPING, .. }]);
-        match self.commit(now, STEP, &changes, Durability::Soon, out) {
+        match self.commit_as(now, (STEP, Claim::Own), &changes, Durability::Soon, out) {
             Ok(()) if over => drop(self.snapshotting.dropping.remove(&epoch)),
             Ok(()) => {}
             Err(Refusal::Missing(missing)) => self.wait(now, missing, out),

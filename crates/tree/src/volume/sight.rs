@@ -208,7 +208,9 @@ impl<'a> Sight<'a> {
 
 /// The number of the device that a view is.
 pub(super) fn device(store: &Store, view: View) -> u64 {
-    let volume = store.superblock().volume;
+    // Clients see it, and from the volume's number they could forge what the journal holds.
+    let created = store.superblock().created;
+    let volume = (created.secs as u64).rotate_left(30) ^ u64::from(created.nanos);
     match view {
         View::Present => names::device(volume, None),
         View::Snapshot(SnapshotId(id)) => names::device(volume, Some(id)),

@@ -147,6 +147,12 @@ pub(crate) fn superblock(path: &Path, file: &VolumeFile) -> Result<(Superblock, 
     // What is too short is no volume either.
     let head = head(file).unwrap_or_default();
     let superblock = Superblock::newest(&head).map_err(|error| explain(path, error))?;
+    if !superblock.fits(file.size().unwrap_or(0)) {
+        return Err(format!(
+            "{} is shorter than the volume in it: its end is missing; restore it from a copy",
+            path.display()
+        ));
+    }
     Ok((superblock, head))
 }
 
