@@ -150,6 +150,11 @@ impl Disk {
         Ok(())
     }
 
+    /// Somebody has looked after the disk: not everything fails any more.
+    pub(super) fn revive(&mut self) {
+        self.dead = false;
+    }
+
     fn fails(&mut self, rng: &mut rng::Rng) -> bool {
         let fails = self.dead || self.strikes(rng, self.faults.write);
         self.dead |= fails && rng.bool();

@@ -138,7 +138,7 @@ impl Rig {
             match result {
                 Ok(()) => return true,
                 // The same read may succeed the next time.
-                Err(Error::DiskFailed) => {}
+                Err(Error::DiskFailed) => self.disk.revive(),
                 Err(Error::Damaged | Error::NotAVolume) if self.disk.spoilt => return false,
                 // A read from elsewhere is as good as a damaged one, until it is done again.
                 Err(Error::Damaged) if self.params.faults.misdirect > 0 => {}
