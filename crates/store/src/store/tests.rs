@@ -3,6 +3,8 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "tests name what they wait for")]
 
+mod tight;
+
 use super::*;
 use crate::{Change, Durability, Geometry, HEAD_BYTES, Piece, Table, format};
 use base::{Block, rng};
