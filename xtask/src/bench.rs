@@ -234,6 +234,14 @@ fn count_calls(server: &Server, run: impl FnOnce(Duration) -> Result<u64>) -> Re
     Ok(calls / requests)
 }
 
+/// Waits until the disk is done with what was before: a file system that discards what was deleted
+/// goes on with that for a while, and flushes are slow meanwhile.
+fn settle() -> Result<()> {
+    sh::read(&mut sh::cmd::<&str>("sync", &[]))?;
+    std::thread::sleep(Duration::from_secs(4));
+    Ok(())
+}
+
 /// Processor `wanted`, if there are at least two.
 fn core(wanted: usize) -> Option<usize> {
     let count = cores();

@@ -130,6 +130,7 @@ impl Work {
         let mut keys = (0..COLD).map(|_| key(random.below(KEYS)));
         session.get(&mut keys, &mut |_| ())?;
         rate("random reads, cold", COLD, start);
+        say("space after churn, closed and opened again", self.space(&*session)?);
         drop(session);
         engine.close()
     }
@@ -139,6 +140,8 @@ impl Work {
         let engine = (self.open)(&self.directory, Users::Many)?;
         {
             let shared = engine.shared().context("it was opened for many")?;
+            // Once through everything, so that it is in memory.
+            shared.session()?.scan(&mut |_, _| ())?;
             let start = Instant::now();
             let one = |thread: u64| {
                 let session = shared.session()?;

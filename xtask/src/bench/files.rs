@@ -9,7 +9,7 @@
 use super::client::{Client, Message, ROOT, Slot, Work};
 use super::figures::{self, Figures};
 use super::ninep::{TCLUNK, TLCREATE, TLOPEN, TREAD, TWALK, TWRITE, pin};
-use super::{Plan, core, record};
+use super::{Plan, core, record, settle};
 use crate::server::{Kind, Server};
 use crate::{sh, volume};
 use anyhow::{Context, Result};
@@ -105,11 +105,13 @@ struct Place(PathBuf);
 impl Place {
     fn new(on_volume: bool) -> Result<Place> {
         let dir = sh::empty("bench/files")?;
+        settle()?;
         if !on_volume {
             return Ok(Place(dir));
         }
         let file = dir.join("volume");
         volume::create_whole(&file, "8G")?;
+        settle()?;
         Ok(Place(file))
     }
 

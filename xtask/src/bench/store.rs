@@ -35,8 +35,8 @@ pub(crate) fn run(plan: &Plan) -> Result<String> {
         "{}; {}; {} rounds, {:.1} s for each piece of work, all engines in turn, order \
          alternating; not bound to processors. 1 GiB of memory for each; a million keys of 24 \
          bytes with incompressible values of 100. Figures are rates a second; space is in \
-         multiples of what keys and values are ({:.0} MB), journals included, so there the \
-         smaller one is better.\n",
+         multiples of what keys and values are ({:.0} MB), journals included (ours is a \
+         ring of 64 MiB, which is 0.54), so there the smaller one is better.\n",
         record::machine(),
         versions(),
         plan.rounds,
@@ -67,6 +67,7 @@ fn slowed() -> Result<PathBuf> {
 /// Lets one engine do all its work in an empty directory.
 fn once(plan: &Plan, program: &Path, engine: &str, slow: Option<&Path>) -> Result<String> {
     let dir = sh::empty("bench/store")?;
+    super::settle()?;
     let mut command = sh::cmd(&program.display().to_string(), &[engine]);
     command.arg(&dir).arg(if slow.is_some() { "slow" } else { "normal" });
     command.arg(plan.time.as_secs_f64().to_string());
