@@ -398,7 +398,7 @@ impl Store {
         self.step_checkpoint(now, true, checkpoint::Input::Failed, out);
         self.refuse_room(out);
         self.refuse_snapshots(Error::DiskFailed, out);
-        self.run_own(out);
+        self.run_own(now, out);
         self.end_closing(out);
     }
 

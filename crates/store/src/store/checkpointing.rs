@@ -80,7 +80,7 @@ impl Store {
             self.step_checkpoint(now, true, checkpoint::Input::Prepared, out);
         } else {
             self.fetch(now, PREPARE, missing, out);
-            self.run_own(out);
+            self.run_own(now, out);
         }
     }
 
@@ -169,7 +169,7 @@ impl Store {
         self.snapshotting.wake();
         self.step_snapshots(now, out);
         self.give_room(out);
-        self.run_own(out);
+        self.run_own(now, out);
         self.end_closing(out);
     }
 }

@@ -156,7 +156,7 @@ impl Store {
     /// A read has ended. What is wrong is read once more, each block by itself.
     pub(super) fn fetched(
         &mut self,
-        _now: Instant,
+        now: Instant,
         reading: Reading,
         blocks: Option<Vec<Block>>,
         out: &mut Vec<Output>,
@@ -178,7 +178,7 @@ impl Store {
             }
         }
         self.present.cache.evict();
-        self.run_own(out);
+        self.run_own(now, out);
     }
 
     fn read_again(&mut self, at: u64, want: Want, out: &mut Vec<Output>) {

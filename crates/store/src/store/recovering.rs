@@ -88,7 +88,7 @@ impl Store {
             if let Err(missing) = self.present.plan(&record.changes) {
                 self.replay.push_front((epoch, record));
                 self.fetch(now, REPLAY, missing, out);
-                return self.run_own(out);
+                return self.run_own(now, out);
             }
             self.present.epoch = self.present.epoch.max(epoch);
             let mut grants = Grants::replayed(mem::take(&mut record.runs));
@@ -108,7 +108,7 @@ impl Store {
             Ok(None) => self.give_up(Error::Damaged, out),
             Err(missing) => {
                 self.fetch(now, LOAD, missing, out);
-                self.run_own(out);
+                self.run_own(now, out);
             }
         }
     }
@@ -124,8 +124,7 @@ impl Store {
     }
 
     /// Goes on with what waited for pages of the store's own.
-    pub(super) fn run_own(&mut self, out: &mut Vec<Output>) {
-        let now = Instant(0);
+    pub(super) fn run_own(&mut self, now: Instant, out: &mut Vec<Output>) {
         for (ticket, result) in mem::take(&mut self.snapshotting.fetched) {
             match (ticket, result) {
                 (REPLAY | LOAD, Err(error)) => self.give_up(error, out),

@@ -230,7 +230,7 @@ impl Store {
     fn wait(&mut self, now: Instant, missing: Missing, out: &mut Vec<Output>) {
         self.snapshotting.waiting = true;
         self.fetch(now, STEP, missing, out);
-        self.run_own(out);
+        self.run_own(now, out);
     }
 
     /// After opening: which snapshots there are. `None`: the list makes no sense.

@@ -4,6 +4,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "tests name what they wait for")]
 
 mod tight;
+mod waits;
 
 use super::*;
 use crate::{Change, Durability, Geometry, HEAD_BYTES, Piece, Table, format};

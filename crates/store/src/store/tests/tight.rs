@@ -3,7 +3,7 @@
 use super::*;
 use crate::journal::batch::{self, Head};
 
-fn put(number: u32, length: usize) -> Change {
+pub(super) fn put(number: u32, length: usize) -> Change {
     Change::Put { table: TREE, key: number.to_be_bytes().to_vec(), value: vec![7; length] }
 }
 
@@ -13,7 +13,7 @@ fn delete(number: u32) -> Change {
 
 impl Rig {
     /// Commits without a model; whether there was room.
-    fn try_commit(&mut self, change: Change) -> bool {
+    pub(super) fn try_commit(&mut self, change: Change) -> bool {
         let ticket = Ticket(self.next);
         self.next += 1;
         loop {
@@ -31,16 +31,23 @@ impl Rig {
         true
     }
 
-    fn committed(&mut self, ticket: Ticket) {
+    pub(super) fn committed(&mut self, ticket: Ticket) {
         self.sort_out();
         self.until(|said| matches!(said, Output::Committed(found, Ok(())) if *found == ticket));
     }
 
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for _ in 0..500 {
             self.now += 1_000_000_000;
             self.progress();
         }
+    }
+
+    /// Until all that was committed is in the journal.
+    pub(super) fn settle_journal(&mut self) {
+        let ticket = Ticket(1 << 42);
+        self.store.sync(Instant(self.now), ticket, &mut self.out);
+        self.committed(ticket);
     }
 
     fn used(&self) -> u64 {
