@@ -1,7 +1,9 @@
-//! The clocks of the embedded library.
+//! The clocks of the embedded library, and what is random.
 #![allow(clippy::disallowed_methods, reason = "a driver is where the clocks are read")]
 
 use base::{Instant, Time};
+use std::fs::File;
+use std::io::{self, Read};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Counts from its own beginning.
@@ -27,9 +29,24 @@ pub(crate) fn wall() -> Time {
     Time { secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
 }
 
-/// Tells volumes apart that are made on the same machine.
-pub(crate) fn volume_id() -> u64 {
-    let wall = wall();
-    let pid = u64::from(std::process::id());
-    (wall.secs as u64) << 32 ^ u64::from(wall.nanos) ^ pid << 40
+/// A number that nobody can foresee. The journal believes batches that have the number of their
+/// volume: who writes what somebody else thought of must not be able to make one.
+pub(crate) fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_all_different_in_each_of_their_bytes() {
+        let numbers: Vec<u64> = (0..64).map(|_| random().expect("every Linux has one")).collect();
+        for byte in 0..8 {
+            let first = numbers[0] >> (8 * byte) & 0xff;
+            assert!(numbers.iter().any(|number| number >> (8 * byte) & 0xff != first));
+        }
+    }
 }

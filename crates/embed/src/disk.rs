@@ -41,8 +41,8 @@ impl FileDisk {
         let bytes = geometry.blocks * geometry.block as u64;
         file.allocate(bytes).map_err(Error::file("allocate", path))?;
         let mut disk = FileDisk { file: Arc::new(file), block: geometry.block };
-        drive::create(&mut disk, geometry, clock::volume_id(), clock::wall())
-            .map_err(Error::volume(path))?;
+        let volume = clock::random().map_err(Error::file("draw a number for", path))?;
+        drive::create(&mut disk, geometry, volume, clock::wall()).map_err(Error::volume(path))?;
         Ok(disk)
     }
 
