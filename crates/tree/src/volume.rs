@@ -266,9 +266,8 @@ impl Automaton for Volume {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let store = self.store.deadline();
-        let reaps = self.opened == Some(Ok(())) && self.reaper.task().is_some();
-        if reaps { Some(Instant(0)) } else { store }
+        let reaps = self.reaper.deadline().filter(|_| self.opened == Some(Ok(())));
+        self.store.deadline().into_iter().chain(reaps).min()
     }
 
     fn check(&self) {
@@ -374,10 +373,8 @@ impl Volume {
             }
             store::Output::Opened(result) => self.opened(now, result.map_err(plain), out),
             store::Output::Fetched(REAPER, result) => {
-                let input = match result {
-                    Ok(()) => reaper::Input::Fetched,
-                    Err(error) => reaper::Input::Failed(plain(error)),
-                };
+                let failed = |error| self.reaping_failed(plain(error));
+                let input = result.map_or_else(failed, |()| reaper::Input::Fetched);
                 self.tell_reaper(now, input, out);
             }
             store::Output::Fetched(ticket, result) => {
@@ -413,6 +410,7 @@ impl Volume {
         if self.opened != Some(Ok(())) {
             return;
         }
+        self.tell_reaper(now, reaper::Input::Tick, out);
         let result = match self.reaper.task() {
             None => return,
             Some(Task::Look(from)) => self.look_for_orphans(from),
@@ -423,10 +421,19 @@ impl Volume {
                 self.store.fetch(now, REAPER, missing, &mut self.heard);
                 reaper::Input::Missing
             }
-            Stop::Failed(error) => reaper::Input::Failed(error),
+            Stop::Failed(error) => self.reaping_failed(error),
             Stop::Trimming(_) => unreachable!("the reaper makes nothing longer"),
         });
         self.tell_reaper(now, input, out);
+    }
+
+    /// Whether what failed may go well later: not when the volume is about to close, and not when
+    /// nobody knows what is on the disk.
+    fn reaping_failed(&self, error: Error) -> reaper::Input {
+        match error == Error::ReadOnly || self.store.is_broken() {
+            true => reaper::Input::Ended(error),
+            false => reaper::Input::Failed(error),
+        }
     }
 
     fn look_for_orphans(&self, from: u64) -> Result<reaper::Input, Stop> {

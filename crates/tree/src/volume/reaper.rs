@@ -4,6 +4,10 @@
 //! its storage to be freed; the rest is done here, in the node's spare turns, and goes on after a
 //! crash. The machine only knows whose turn it is; what to do is planned like any request.
 //!
+//! What fails is tried again: it goes to the end of the queue, and the reaper rests for a while,
+//! longer after each failure. Only when nothing can be changed any more in this life of the volume
+//! the rest is left to the next one.
+//!
 #![doc = include_str!("reaper/states.md")]
 
 use super::data::{self, SIZE_MAX};
@@ -15,6 +19,7 @@ use base::{Automaton, Error, Instant};
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::ControlFlow;
+use std::time::Duration;
 use store::Change;
 
 #[cfg(test)]
@@ -31,6 +36,9 @@ const SCAN_MAX: u64 = 65_536;
 /// See [`SCAN_MAX`].
 const SPAN_MAX: u64 = 256 << 20;
 
+/// How long the reaper rests after the first failure, and at most; twice as long after each.
+const REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
 /// What the reaper is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
@@ -44,8 +52,10 @@ enum State {
     Cutting(u64, u64),
     /// Waits for blocks, or for room.
     CutWaits(u64, u64),
-    /// Nothing can be changed here.
-    Over,
+    /// Something failed: waits until then, or for somebody in a hurry.
+    Resting(Instant),
+    /// Nothing can be changed here (any more), for this reason.
+    Over(Error),
 }
 
 /// What can happen to it.
@@ -65,8 +75,12 @@ pub(super) enum Input {
     Freed(u64),
     /// There is nothing left to be freed (now).
     Done,
-    /// It cannot be done.
+    /// It cannot be done now.
     Failed(Error),
+    /// Nothing can be done here any more.
+    Ended(Error),
+    /// Time has passed.
+    Tick,
 }
 
 /// What it says.
@@ -92,13 +106,15 @@ pub(super) enum Task {
 pub(super) struct Reaper {
     state: State,
     /// Whose turn is next.
-    queue: VecDeque<u64>,
+    queue: VecDeque<Task>,
+    /// How often in a row something failed.
+    failures: u32,
 }
 
 impl Reaper {
     pub(super) fn new(read_only: bool) -> Reaper {
-        let state = if read_only { State::Over } else { State::Looking(0) };
-        Reaper { state, queue: VecDeque::new() }
+        let state = if read_only { State::Over(Error::ReadOnly) } else { State::Looking(0) };
+        Reaper { state, queue: VecDeque::new(), failures: 0 }
     }
 
     /// What to do, if it is its turn.
@@ -106,13 +122,17 @@ impl Reaper {
         match self.state {
             State::Looking(from) => Some(Task::Look(from)),
             State::Cutting(ino, at) => Some(Task::Cut(ino, at)),
-            State::LookWaits(_) | State::Idle | State::CutWaits(..) | State::Over => None,
+            State::LookWaits(_)
+            | State::Idle
+            | State::CutWaits(..)
+            | State::Resting(_)
+            | State::Over(_) => None,
         }
     }
 
     /// How many inodes wait.
     pub(super) fn waiting(&self) -> usize {
-        self.queue.len()
+        self.queue.iter().filter(|task| matches!(task, Task::Cut(..))).count()
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -122,12 +142,37 @@ impl Reaper {
             State::Idle => "idle",
             State::Cutting(..) => "cutting",
             State::CutWaits(..) => "cut waits",
-            State::Over => "over",
+            State::Resting(_) => "resting",
+            State::Over(_) => "over",
         }
     }
 
+    /// Whoever is first in the queue.
     fn next(&mut self) -> State {
-        self.queue.pop_front().map_or(State::Idle, |ino| State::Cutting(ino, 0))
+        match self.queue.pop_front() {
+            Some(Task::Look(from)) => State::Looking(from),
+            Some(Task::Cut(ino, at)) => State::Cutting(ino, at),
+            None => State::Idle,
+        }
+    }
+
+    /// This failed: it is tried again when all others had their turn. Gives when to go on.
+    fn put_off(&mut self, now: Instant, task: Task) -> Instant {
+        if !self.queue.contains(&task) {
+            self.queue.push_back(task);
+        }
+        let rest = REST.0 * 2_u32.pow(self.failures.min(16));
+        self.failures = self.failures.saturating_add(1);
+        now + rest.min(REST.1)
+    }
+
+    /// Nothing can be done any more: whoever waits, waits in vain.
+    fn give_up(&mut self, error: Error, out: &mut Vec<Output>) {
+        for task in mem::take(&mut self.queue) {
+            if let Task::Cut(ino, _) = task {
+                out.push(Output::Failed(ino, error));
+            }
+        }
     }
 }
 
@@ -135,18 +180,20 @@ impl Automaton for Reaper {
     type Input = Input;
     type Output = Output;
 
-    fn step(&mut self, _now: Instant, input: Input, out: &mut Vec<Output>) {
-        self.state = match (mem::replace(&mut self.state, State::Over), input) {
-            (State::Over, Input::Due(_)) => State::Over,
-            // Reading only: nobody grows a file, so nobody waits.
-            (State::Over, Input::Urgent(ino)) => {
-                out.push(Output::Failed(ino, Error::ReadOnly));
-                State::Over
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        self.state = match (mem::replace(&mut self.state, State::Idle), input) {
+            // Nobody grows a file where nothing can be changed, so nobody waits long.
+            (State::Over(error), Input::Urgent(ino)) => {
+                out.push(Output::Failed(ino, error));
+                State::Over(error)
             }
-            (State::Idle, Input::Due(ino) | Input::Urgent(ino)) => State::Cutting(ino, 0),
+            (state @ State::Over(_), Input::Due(_) | Input::Tick) => state,
+            (State::Idle, Input::Due(ino) | Input::Urgent(ino))
+            // It may be another failure's turn, but somebody waits.
+            | (State::Resting(_), Input::Urgent(ino)) => State::Cutting(ino, 0),
             // The turn goes to whom somebody waits for; the other one begins again later.
             (State::Cutting(other, _), Input::Urgent(ino)) if other != ino => {
-                self.queue.push_front(other);
+                self.queue.push_front(Task::Cut(other, 0));
                 State::Cutting(ino, 0)
             }
             (
@@ -156,41 +203,93 @@ impl Automaton for Reaper {
                 | State::CutWaits(..)),
                 Input::Urgent(ino),
             ) => {
-                self.queue.push_front(ino);
+                self.queue.push_front(Task::Cut(ino, 0));
                 state
             }
             (
                 state @ (State::Looking(_)
                 | State::LookWaits(_)
                 | State::Cutting(..)
-                | State::CutWaits(..)),
+                | State::CutWaits(..)
+                | State::Resting(_)),
                 Input::Due(ino),
             ) => {
-                self.queue.push_back(ino);
+                self.queue.push_back(Task::Cut(ino, 0));
                 state
             }
             (State::Looking(_), Input::Found(found, next)) => {
-                self.queue.extend(found);
+                self.failures = 0;
+                self.queue.extend(found.into_iter().map(|ino| Task::Cut(ino, 0)));
                 next.map_or_else(|| self.next(), State::Looking)
             }
             (State::Looking(from), Input::Missing) => State::LookWaits(from),
             (State::LookWaits(from), Input::Fetched) => State::Looking(from),
-            // What an earlier life left stays until the next one.
-            (State::Looking(_) | State::LookWaits(_), Input::Failed(_)) => self.next(),
+            (State::Looking(from) | State::LookWaits(from), Input::Failed(_)) => {
+                State::Resting(self.put_off(now, Task::Look(from)))
+            }
             (State::Cutting(ino, at), Input::Missing) => State::CutWaits(ino, at),
             (State::CutWaits(ino, at), Input::Fetched) => State::Cutting(ino, at),
-            (State::Cutting(ino, _), Input::Freed(at)) => State::Cutting(ino, at),
+            (State::Cutting(ino, _), Input::Freed(at)) => {
+                self.failures = 0;
+                State::Cutting(ino, at)
+            }
             (State::Cutting(ino, _), Input::Done) => {
+                self.failures = 0;
                 out.push(Output::Over(ino));
                 self.next()
             }
             (State::Cutting(ino, _) | State::CutWaits(ino, _), Input::Failed(error)) => {
                 out.push(Output::Failed(ino, error));
-                self.next()
+                State::Resting(self.put_off(now, Task::Cut(ino, 0)))
             }
-            // Only what it asked for comes back.
-            (state, input) => unreachable!("{input:?} in {state:?}"),
+            (State::Looking(_) | State::LookWaits(_), Input::Ended(error)) => {
+                self.give_up(error, out);
+                State::Over(error)
+            }
+            (State::Cutting(ino, _) | State::CutWaits(ino, _), Input::Ended(error)) => {
+                out.push(Output::Failed(ino, error));
+                self.give_up(error, out);
+                State::Over(error)
+            }
+            (State::Resting(until), Input::Tick) if until <= now => self.next(),
+            (
+                state @ (State::Looking(_)
+                | State::LookWaits(_)
+                | State::Idle
+                | State::Cutting(..)
+                | State::CutWaits(..)
+                | State::Resting(_)),
+                Input::Tick,
+            ) => state,
+            // Only what it asked for comes back, and once.
+            (
+                state @ (State::Idle | State::Resting(_) | State::Over(_)),
+                input @ (Input::Found(..)
+                | Input::Missing
+                | Input::Fetched
+                | Input::Freed(_)
+                | Input::Done
+                | Input::Failed(_)
+                | Input::Ended(_)),
+            )
+            | (
+                state @ State::Looking(_),
+                input @ (Input::Fetched | Input::Freed(_) | Input::Done),
+            )
+            | (state @ State::Cutting(..), input @ (Input::Found(..) | Input::Fetched))
+            | (
+                state @ (State::LookWaits(_) | State::CutWaits(..)),
+                input @ (Input::Found(..) | Input::Missing | Input::Freed(_) | Input::Done),
+            ) => unreachable!("{input:?} in {state:?}"),
         };
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Looking(_) | State::Cutting(..) => Some(Instant(0)),
+            State::Resting(until) => Some(until),
+            State::LookWaits(_) | State::Idle | State::CutWaits(..) | State::Over(_) => None,
+        }
     }
 }
 

@@ -545,6 +545,8 @@ struct World {
     config: Config,
     /// Every write fails.
     failing: bool,
+    /// Every read fails.
+    unreadable: bool,
 }
 
 impl World {
@@ -559,7 +561,7 @@ impl World {
         let interval = Duration::from_secs(5);
         let (read_only, accept_loss) = (false, false);
         let config = Config { cache: 300, dirty: 200, interval, read_only, accept_loss };
-        World { disk, config, failing: false }
+        World { disk, config, failing: false, unreadable: false }
     }
 
     /// Opens the store, and runs what it needs for that.
@@ -614,6 +616,7 @@ impl World {
 
     fn perform(&mut self, op: Op) -> (OpId, Done) {
         match op {
+            Op::ReadBlocks { id, .. } if self.unreadable => (id, Done::Blocks(Err(Error::Io))),
             Op::ReadBlocks { id, offset, count, size, .. } => {
                 (id, Done::Blocks(self.disk.read(offset / u64::from(size), count)))
             }

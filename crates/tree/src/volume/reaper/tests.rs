@@ -5,7 +5,8 @@ use base::drawing::Drawing;
 use expect_test::expect;
 
 fn show(reaper: &Reaper) -> String {
-    format!("{} {:?}", reaper.name(), reaper.queue)
+    let queue: Vec<String> = reaper.queue.iter().map(|task| format!("{task:?}")).collect();
+    format!("{} [{}]", reaper.name(), queue.join(", "))
 }
 
 /// Feeds inputs one after the other; tells each state and what is said.
@@ -13,7 +14,8 @@ fn script(reaper: &mut Reaper, inputs: Vec<Input>) -> String {
     let mut text = String::new();
     for input in inputs {
         let (label, mut out) = (format!("{input:?}"), Vec::new());
-        reaper.step(Instant(0), input, &mut out);
+        let now = reaper.deadline().unwrap_or_default();
+        reaper.step(now, input, &mut out);
         text += &format!("{label}: {}, {out:?}\n", show(reaper));
     }
     text
@@ -37,27 +39,95 @@ fn what_an_earlier_life_left_comes_first_and_who_is_waited_for_before_all() {
             Input::Done,
             Input::Done,
             Input::Failed(Error::Io),
+            Input::Tick,
+            Input::Done,
             Input::Done,
             Input::Done,
         ],
     );
     expect![[r#"
         Missing: look waits [], []
-        Due(9): look waits [9], []
-        Fetched: looking [9], []
-        Found([4, 5], Some(6)): looking [9, 4, 5], []
-        Found([7], None): cutting [4, 5, 7], []
-        Missing: cut waits [4, 5, 7], []
-        Fetched: cutting [4, 5, 7], []
-        Freed(100): cutting [4, 5, 7], []
-        Urgent(5): cutting [9, 4, 5, 7], []
-        Done: cutting [4, 5, 7], [Over(5)]
-        Done: cutting [5, 7], [Over(9)]
-        Failed(Io): cutting [7], [Failed(4, Io)]
-        Done: cutting [], [Over(5)]
-        Done: idle [], [Over(7)]
+        Due(9): look waits [Cut(9, 0)], []
+        Fetched: looking [Cut(9, 0)], []
+        Found([4, 5], Some(6)): looking [Cut(9, 0), Cut(4, 0), Cut(5, 0)], []
+        Found([7], None): cutting [Cut(4, 0), Cut(5, 0), Cut(7, 0)], []
+        Missing: cut waits [Cut(4, 0), Cut(5, 0), Cut(7, 0)], []
+        Fetched: cutting [Cut(4, 0), Cut(5, 0), Cut(7, 0)], []
+        Freed(100): cutting [Cut(4, 0), Cut(5, 0), Cut(7, 0)], []
+        Urgent(5): cutting [Cut(9, 0), Cut(4, 0), Cut(5, 0), Cut(7, 0)], []
+        Done: cutting [Cut(4, 0), Cut(5, 0), Cut(7, 0)], [Over(5)]
+        Done: cutting [Cut(5, 0), Cut(7, 0)], [Over(9)]
+        Failed(Io): resting [Cut(5, 0), Cut(7, 0), Cut(4, 0)], [Failed(4, Io)]
+        Tick: cutting [Cut(7, 0), Cut(4, 0)], []
+        Done: cutting [Cut(4, 0)], [Over(5)]
+        Done: cutting [], [Over(7)]
+        Done: idle [], [Over(4)]
     "#]]
     .assert_eq(&text);
+}
+
+#[test]
+fn what_fails_is_tried_again_behind_the_others_and_later_each_time() {
+    let mut reaper = Reaper::new(false);
+    let mut text = script(
+        &mut reaper,
+        vec![
+            Input::Due(4),
+            Input::Failed(Error::Io),
+            Input::Tick,
+            Input::Failed(Error::NoSpace),
+            Input::Due(5),
+            Input::Urgent(4),
+            Input::Failed(Error::NoSpace),
+            Input::Tick,
+            Input::Found(vec![6], None),
+        ],
+    );
+    for _ in 0..3 {
+        text += &script(&mut reaper, vec![Input::Missing, Input::Failed(Error::Io), Input::Tick]);
+    }
+    text += &script(&mut reaper, vec![Input::Ended(Error::ReadOnly), Input::Urgent(9)]);
+    expect![[r#"
+        Due(4): looking [Cut(4, 0)], []
+        Failed(Io): resting [Cut(4, 0), Look(0)], []
+        Tick: cutting [Look(0)], []
+        Failed(NoSpace): resting [Look(0), Cut(4, 0)], [Failed(4, NoSpace)]
+        Due(5): resting [Look(0), Cut(4, 0), Cut(5, 0)], []
+        Urgent(4): cutting [Look(0), Cut(4, 0), Cut(5, 0)], []
+        Failed(NoSpace): resting [Look(0), Cut(4, 0), Cut(5, 0)], [Failed(4, NoSpace)]
+        Tick: looking [Cut(4, 0), Cut(5, 0)], []
+        Found([6], None): cutting [Cut(5, 0), Cut(6, 0)], []
+        Missing: cut waits [Cut(5, 0), Cut(6, 0)], []
+        Failed(Io): resting [Cut(5, 0), Cut(6, 0), Cut(4, 0)], [Failed(4, Io)]
+        Tick: cutting [Cut(6, 0), Cut(4, 0)], []
+        Missing: cut waits [Cut(6, 0), Cut(4, 0)], []
+        Failed(Io): resting [Cut(6, 0), Cut(4, 0), Cut(5, 0)], [Failed(5, Io)]
+        Tick: cutting [Cut(4, 0), Cut(5, 0)], []
+        Missing: cut waits [Cut(4, 0), Cut(5, 0)], []
+        Failed(Io): resting [Cut(4, 0), Cut(5, 0), Cut(6, 0)], [Failed(6, Io)]
+        Tick: cutting [Cut(5, 0), Cut(6, 0)], []
+        Ended(ReadOnly): over [], [Failed(4, ReadOnly), Failed(5, ReadOnly), Failed(6, ReadOnly)]
+        Urgent(9): over [], [Failed(9, ReadOnly)]
+    "#]]
+    .assert_eq(&text);
+}
+
+#[test]
+fn it_rests_longer_after_each_failure_but_not_too_long() {
+    let (mut reaper, mut now, mut rests) = (Reaper::new(false), Instant(7), Vec::new());
+    for _ in 0..20 {
+        reaper.step(now, Input::Failed(Error::Io), &mut Vec::new());
+        let until = reaper.deadline().unwrap();
+        rests.push(until.0 - now.0);
+        reaper.step(Instant(until.0 - 1), Input::Tick, &mut Vec::new());
+        assert_eq!(reaper.task(), None);
+        now = until;
+        reaper.step(now, Input::Tick, &mut Vec::new());
+        assert_eq!(reaper.task(), Some(Task::Look(0)));
+    }
+    assert!(rests.is_sorted());
+    let most = u64::try_from(REST.1.as_nanos()).unwrap();
+    assert_eq!((rests[0], rests[1], rests[19]), (100_000_000, 200_000_000, most));
 }
 
 #[test]
@@ -76,9 +146,10 @@ fn states_md_is_fresh() {
         State::Idle,
         State::Cutting(4, 0),
         State::CutWaits(4, 0),
-        State::Over,
+        State::Resting(Instant(0)),
+        State::Over(Error::ReadOnly),
     ];
-    let inputs: [fn() -> Input; 9] = [
+    let inputs: [fn() -> Input; 11] = [
         || Input::Due(5),
         || Input::Urgent(5),
         || Input::Found(vec![4], None),
@@ -88,11 +159,15 @@ fn states_md_is_fresh() {
         || Input::Freed(100),
         || Input::Done,
         || Input::Failed(Error::Io),
+        || Input::Ended(Error::ReadOnly),
+        || Input::Tick,
     ];
     let mut drawing = Drawing::default();
     for state in states {
         for input in inputs {
-            let machine = Reaper { state: state.clone(), queue: VecDeque::new() };
+            let waits = matches!(state, State::Resting(_)).then_some(Task::Cut(4, 0));
+            let (state, queue) = (state.clone(), waits.into_iter().collect());
+            let machine = Reaper { state, queue, failures: 0 };
             let label = match input() {
                 Input::Found(_, Some(_)) => "Found, and more".to_string(),
                 other => base::drawing::variant(&other),
@@ -119,20 +194,25 @@ fn everybody_gets_a_turn() {
                 (State::Looking(_), _) => Input::Found(vec![ino], (n < 10).then_some(n)),
                 (State::LookWaits(_) | State::CutWaits(..), _) => Input::Fetched,
                 (State::Cutting(..), 2) => Input::Missing,
+                (State::Cutting(ino, _), _) if n % 5 == 0 => {
+                    due.insert(*ino);
+                    Input::Failed(Error::Io)
+                }
                 (State::Cutting(_, at), 3) => Input::Freed(at + 1),
                 (State::Cutting(ino, _), _) => {
                     due.remove(ino);
                     Input::Done
                 }
-                (State::Idle | State::Over, _) => continue,
+                (State::Resting(_), _) => Input::Tick,
+                (State::Idle | State::Over(_), _) => continue,
             };
             match &input {
                 Input::Due(ino) | Input::Urgent(ino) => _ = due.insert(*ino),
                 Input::Found(found, _) => due.extend(found),
                 Input::Missing | Input::Fetched | Input::Freed(_) => {}
-                Input::Done | Input::Failed(_) => {}
+                Input::Done | Input::Failed(_) | Input::Ended(_) | Input::Tick => {}
             }
-            reaper.step(Instant(0), input, &mut Vec::new());
+            reaper.step(Instant(n << 30), input, &mut Vec::new());
         }
         for _ in 0..1000 {
             let input = match reaper.state {
@@ -142,9 +222,10 @@ fn everybody_gets_a_turn() {
                     due.remove(&ino);
                     Input::Done
                 }
-                State::Idle | State::Over => break,
+                State::Resting(_) => Input::Tick,
+                State::Idle | State::Over(_) => break,
             };
-            reaper.step(Instant(0), input, &mut Vec::new());
+            reaper.step(Instant(u64::MAX), input, &mut Vec::new());
         }
         assert!(due.is_empty() && reaper.state == State::Idle, "{seed}: {due:?}");
     }

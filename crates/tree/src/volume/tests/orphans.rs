@@ -65,6 +65,55 @@ fn a_large_file_goes_piece_by_piece() {
 }
 
 #[test]
+fn a_disk_that_cannot_be_read_for_a_while_keeps_nothing_from_being_freed() {
+    let mut lab = Lab::new();
+    for n in 0..6u8 {
+        let path = format!("/f{n}");
+        lab.create(&path, 0o644).unwrap();
+        lab.write(&path, 0, &vec![n; 8 << 20]).unwrap();
+        lab.remove(&path).unwrap();
+        lab.world.unreadable = true;
+        for _ in 0..50 {
+            lab.tick();
+            while lab.operate() {}
+        }
+        lab.world.unreadable = false;
+    }
+    lab.idle();
+    lab.verify();
+    assert_eq!(lab.blocks(), 0);
+}
+
+#[test]
+fn what_an_earlier_life_left_is_found_although_the_disk_cannot_be_read_at_first() {
+    let mut lab = Lab::new();
+    lab.create("/f", 0o644).unwrap();
+    lab.write("/f", 0, &vec![5; 8 << 20]).unwrap();
+    let _held = lab.open("/f", WRITE).unwrap();
+    lab.remove("/f").unwrap();
+    // So much that the table of orphans is in no cache after the next opening.
+    (0..500).for_each(|n| lab.create(&format!("/n{n}"), 0o644).unwrap());
+    let (now, mut out) = (lab.instant(), Vec::new());
+    lab.volume.close(now, &mut out);
+    lab.perform(out);
+    while lab.volume.is_closed().is_none() {
+        assert!(lab.operate() || lab.tick());
+    }
+    let store = lab.world.open();
+    lab.world.unreadable = true;
+    let mut lab = Lab::of(store, lab.world);
+    for _ in 0..20 {
+        lab.tick();
+        while lab.operate() {}
+    }
+    assert_eq!(lab.volume.counts().reaper.0, "resting");
+    lab.world.unreadable = false;
+    lab.idle();
+    lab.verify();
+    assert_eq!(lab.blocks(), 0);
+}
+
+#[test]
 fn a_file_without_a_name_is_cut_and_grows_like_any_other() {
     let mut lab = Lab::new();
     lab.create("/f", 0o644).unwrap();
