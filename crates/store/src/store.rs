@@ -352,12 +352,12 @@ impl Store {
         if self.broken || !matches!(self.phase, Phase::Open | Phase::Closing(_)) {
             return None;
         }
-        if self.checkpoint.is_idle() && self.wants_checkpoint(Instant(0)) || self.has_steps() {
+        if self.checkpoint.is_idle() && self.wants_checkpoint(Instant(0)) {
             return Some(Instant(0));
         }
         let idle = self.checkpoint.is_idle() && !self.config.read_only;
         let timed = self.changed_since.filter(|_| idle).map(|at| at + self.config.interval);
-        self.journal.deadline().into_iter().chain(timed).min()
+        self.journal.deadline().into_iter().chain(timed).chain(self.next_step()).min()
     }
 
     /// Makes everything durable and accepts no more changes.

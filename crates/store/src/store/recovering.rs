@@ -133,7 +133,7 @@ impl Store {
                 (checkpointing::PREPARE, Ok(())) => self.prepare(now, out),
                 // Without that page nothing can be written down: as good as a failed write.
                 (checkpointing::PREPARE, Err(_)) => self.fail(now, out),
-                (snapshotting::STEP, result) => self.stepped(result, out),
+                (snapshotting::STEP, result) => self.stepped(now, result, out),
                 (ticket, _) => unreachable!("{ticket:?} is not the store's own"),
             }
         }

@@ -23,6 +23,17 @@ struct Wanted {
     date: Time,
 }
 
+/// What waits for pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Writing the coming snapshot down.
+    Make,
+    /// Dropping the first that is to be dropped.
+    Drop,
+    /// Freeing what only dropped ones had.
+    Reap,
+}
+
 /// Where making and dropping is.
 #[derive(Debug, Default)]
 pub(super) struct Snapshotting {
@@ -35,9 +46,9 @@ pub(super) struct Snapshotting {
     /// Dropped; what only they had is being freed.
     dropping: BTreeSet<u64>,
     /// A step waits for pages.
-    waiting: bool,
-    /// There was no room for a step: it is tried again after the next checkpoint.
-    resting: bool,
+    waiting: Option<Step>,
+    /// Freeing failed: it is tried again then, or after the next checkpoint if that is earlier.
+    resting: Option<Instant>,
     /// What was fetched for the store itself and not been looked at yet.
     pub(super) fetched: Vec<(Ticket, Result<(), Error>)>,
 }
@@ -61,7 +72,7 @@ impl Snapshotting {
 
     /// A checkpoint has made room.
     pub(super) fn wake(&mut self) {
-        self.resting = false;
+        self.resting = None;
     }
 }
 
@@ -113,12 +124,15 @@ impl Store {
         self.snapshots.iter().map(|snapshot| (&snapshot.name[..], snapshot.id, snapshot.date))
     }
 
-    /// Whether there is something to do that waits for nothing.
-    pub(super) fn has_steps(&self) -> bool {
+    /// When there is something to do that waits for nothing else.
+    pub(super) fn next_step(&self) -> Option<Instant> {
         let state = &self.snapshotting;
-        let reaping = !state.dropping.is_empty() && self.may_reap();
-        let open = matches!(self.phase, Phase::Open) && !state.waiting;
-        open && (self.is_durable() || !state.drops.is_empty() || reaping)
+        let open = matches!(self.phase, Phase::Open) && state.waiting.is_none();
+        if open && (self.is_durable() || !state.drops.is_empty()) {
+            return Some(Instant(0));
+        }
+        let reaping = open && !state.dropping.is_empty() && self.may_reap();
+        reaping.then(|| state.resting.unwrap_or_default())
     }
 
     /// Whether the checkpoint of the coming snapshot is durable.
@@ -129,18 +143,19 @@ impl Store {
 
     /// Goes on with making and dropping, as far as nothing has to be waited for.
     pub(super) fn step_snapshots(&mut self, now: Instant, out: &mut Vec<Output>) {
-        if self.is_durable() && !self.snapshotting.waiting {
+        if self.is_durable() && self.snapshotting.waiting.is_none() {
             self.write_down(now, out);
         }
-        while !self.snapshotting.waiting
+        while self.snapshotting.waiting.is_none()
             && let Some((ticket, name)) = self.snapshotting.drops.pop_front()
         {
             self.drop_one(now, (ticket, name), out);
         }
         for _ in 0..STEPS {
-            let ready = self.may_reap() && !self.snapshotting.waiting;
-            let first = self.snapshotting.dropping.first().copied();
-            let Some(epoch) = first.filter(|_| ready) else { return };
+            let state = &self.snapshotting;
+            let rested = state.resting.is_none_or(|until| until <= now);
+            let ready = rested && state.waiting.is_none() && self.may_reap();
+            let Some(epoch) = state.dropping.first().copied().filter(|_| ready) else { return };
             self.reap(now, epoch, out);
         }
     }
@@ -149,7 +164,7 @@ impl Store {
     /// would not be there after a crash, but the journal would say that it was worked off.
     fn may_reap(&self) -> bool {
         let open = matches!(self.phase, Phase::Open) && !self.config.read_only;
-        open && !self.broken && !self.snapshotting.resting && self.checkpoint.is_idle()
+        open && !self.broken && self.checkpoint.is_idle()
     }
 
     /// The checkpoint is durable: from now on it has a name.
@@ -163,19 +178,25 @@ impl Store {
             Ok(()) => self.snapshots.settle(Some(snapshot)),
             Err(Refusal::Missing(missing)) if !missing.0.contains(&Want::Room) => {
                 self.snapshotting.coming = Some((wanted, id));
-                self.wait(now, missing, out);
+                self.wait(now, Step::Make, missing, out);
             }
             Err(refusal) => {
                 // No other checkpoint can be made before this is settled, so there is no hope.
-                self.snapshots.settle(None);
-                self.snapshotting.dropping.insert(id.0);
                 let error = match refusal {
                     Refusal::Failed(error) => error,
                     Refusal::Missing(_) => Error::NoSpace,
                 };
-                out.push(Output::Committed(wanted.ticket, Err(error)));
+                self.unmake((wanted, id), error, out);
             }
         }
+    }
+
+    /// A checkpoint becomes no snapshot after all; what was kept for it is freed.
+    fn unmake(&mut self, coming: (Wanted, SnapshotId), error: Error, out: &mut Vec<Output>) {
+        let (wanted, id) = coming;
+        self.snapshots.settle(None);
+        self.snapshotting.dropping.insert(id.0);
+        out.push(Output::Committed(wanted.ticket, Err(error)));
     }
 
     fn drop_one(&mut self, now: Instant, drop: (Ticket, Vec<u8>), out: &mut Vec<Output>) {
@@ -196,7 +217,7 @@ impl Store {
             Err(Refusal::Failed(error)) => out.push(Output::Committed(ticket, Err(error))),
             Err(Refusal::Missing(missing)) => {
                 self.snapshotting.drops.push_front((ticket, name));
-                self.wait(now, missing, out);
+                self.wait(now, Step::Drop, missing, out);
             }
         }
     }
@@ -205,14 +226,14 @@ impl Store {
     fn reap(&mut self, now: Instant, epoch: u64, out: &mut Vec<Output>) {
         let changes = match self.plan_reap(epoch) {
             Ok(changes) => changes,
-            Err(missing) => return self.wait(now, missing, out),
+            Err(missing) => return self.wait(now, Step::Reap, missing, out),
         };
         let over = matches!(changes[..], [Change::Delete { table: DROPPING, .. }]);
         match self.commit_as(now, (STEP, Claim::Own), &changes, Durability::Soon, out) {
             Ok(()) if over => drop(self.snapshotting.dropping.remove(&epoch)),
             Ok(()) => {}
-            Err(Refusal::Missing(missing)) => self.wait(now, missing, out),
-            Err(Refusal::Failed(_)) => self.snapshotting.resting = true,
+            Err(Refusal::Missing(missing)) => self.wait(now, Step::Reap, missing, out),
+            Err(Refusal::Failed(_)) => self.rest(now),
         }
     }
 
@@ -227,8 +248,13 @@ impl Store {
         Ok(snapshots::reap(key, &runs, self.snapshots.before(epoch)))
     }
 
-    fn wait(&mut self, now: Instant, missing: Missing, out: &mut Vec<Output>) {
-        self.snapshotting.waiting = true;
+    /// Freeing goes on when there may be more room, or the disk may be better.
+    fn rest(&mut self, now: Instant) {
+        self.snapshotting.resting = Some(now + self.config.interval);
+    }
+
+    fn wait(&mut self, now: Instant, step: Step, missing: Missing, out: &mut Vec<Output>) {
+        self.snapshotting.waiting = Some(step);
         self.fetch(now, STEP, missing, out);
         self.run_own(now, out);
     }
@@ -253,13 +279,27 @@ impl Store {
         Ok(Some(()))
     }
 
-    /// A page for a step is there, or cannot be had: then dropping rests until the next opening.
-    pub(super) fn stepped(&mut self, result: Result<(), Error>, out: &mut Vec<Output>) {
-        self.snapshotting.waiting = false;
-        if let Err(error) = result {
-            self.snapshotting.dropping.clear();
-            self.snapshots.settle(None);
-            self.refuse_snapshots(error, out);
+    /// A page for a step is there; or cannot be had, and only that step fails.
+    pub(super) fn stepped(
+        &mut self,
+        now: Instant,
+        result: Result<(), Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let (step, Err(error)) = (self.snapshotting.waiting.take(), result) else { return };
+        match step {
+            Some(Step::Make) => {
+                if let Some(coming) = self.snapshotting.coming.take() {
+                    self.unmake(coming, error, out);
+                }
+            }
+            Some(Step::Drop) => {
+                let first = self.snapshotting.drops.pop_front();
+                out.extend(first.map(|(ticket, _)| Output::Committed(ticket, Err(error))));
+            }
+            Some(Step::Reap) => self.rest(now),
+            // The disk failed, and everybody has been told.
+            None => {}
         }
     }
 

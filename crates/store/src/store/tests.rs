@@ -77,6 +77,8 @@ struct Rig {
     waiting: BTreeMap<u64, usize>,
     next: u64,
     said: Vec<Output>,
+    /// Every read fails.
+    unreadable: bool,
 }
 
 #[derive(Clone, Default, PartialEq, Debug)]
@@ -118,6 +120,7 @@ impl Rig {
             waiting: BTreeMap::new(),
             next: 1,
             said: Vec::new(),
+            unreadable: false,
         };
         rig.opened();
         rig
@@ -161,6 +164,7 @@ impl Rig {
         if !self.under_way.is_empty() {
             let io = self.under_way.swap_remove(self.rng.usize(0..self.under_way.len()));
             let (id, done) = match io {
+                Io::Read { id, .. } if self.unreadable => (id, IoDone::Read(Err(base::Error::Io))),
                 Io::Read { id, at, count } => {
                     let blocks = (at..at + u64::from(count)).map(|at| self.disk.read(at));
                     (id, IoDone::Read(Ok(blocks.collect())))

@@ -50,7 +50,7 @@ impl Rig {
         self.committed(ticket);
     }
 
-    fn used(&self) -> u64 {
+    pub(super) fn used(&self) -> u64 {
         let space = &self.store.present.space;
         self.store.space().blocks - space.free_blocks() - space.releasing_blocks()
     }

@@ -15,3 +15,26 @@ fn what_was_replayed_waits_for_its_checkpoint_like_any_change() {
     let due = rig.store.deadline().expect("a checkpoint is to come");
     assert!(due.0 > rig.now, "it is due at {due:?}, and it is {}", rig.now);
 }
+
+#[test]
+fn a_dropped_snapshot_is_freed_although_the_disk_cannot_be_read_for_a_while() {
+    let mut rig = Rig::new(3);
+    (0..3000).for_each(|number| assert!(rig.try_commit(put(number, 60))));
+    rig.settle();
+    let (used, now) = (rig.used(), Instant(rig.now));
+    let (snapshot, dropped) = (Ticket(1 << 40), Ticket(1 << 41));
+    rig.store.snapshot(now, snapshot, b"kept", Time::default(), &mut rig.out);
+    rig.committed(snapshot);
+    (0..3000).for_each(|number| assert!(rig.try_commit(put(number, 61))));
+    rig.settle();
+    assert!(rig.used() > used * 3 / 2);
+    let now = Instant(rig.now);
+    rig.store.drop_snapshot(now, dropped, b"kept", &mut rig.out);
+    rig.committed(dropped);
+    rig.unreadable = true;
+    (0..10).for_each(|_| rig.progress());
+    rig.unreadable = false;
+    rig.settle();
+    assert!(rig.used() < used * 11 / 10, "{used} blocks, and {} in the end", rig.used());
+    assert_eq!(rig.close_and_check().findings, []);
+}
