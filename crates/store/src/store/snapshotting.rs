@@ -78,7 +78,7 @@ impl Snapshotting {
 
 impl Store {
     /// Keeps the present state under a name; [`Output::Committed`] follows, with `Exists` if the
-    /// name is taken, `TooLarge` if it is too long or there are too many.
+    /// name is taken, `TooLarge` if it is too long, `NoSpace` if there are too many.
     pub fn snapshot(
         &mut self,
         now: Instant,
@@ -88,13 +88,16 @@ impl Store {
         out: &mut Vec<Output>,
     ) {
         let coming = self.snapshotting.coming.iter().map(|(wanted, _)| wanted);
-        let taken = self.snapshots.named(name).is_some()
-            || self.snapshotting.asked.iter().chain(coming).any(|wanted| wanted.name == name);
+        let mut to_come = self.snapshotting.asked.iter().chain(coming);
+        let all = self.snapshots.len() + to_come.clone().count();
+        let taken =
+            self.snapshots.named(name).is_some() || to_come.any(|wanted| wanted.name == name);
         let long = name.is_empty() || name.len() > self.present.layout.key_max().min(255);
         let result = match self.expect_writable() {
             Err(error) => Err(error),
             Ok(()) if taken => Err(Error::Exists),
-            Ok(()) if long || self.snapshots.len() >= SNAPSHOTS_MAX => Err(Error::TooLarge),
+            Ok(()) if long => Err(Error::TooLarge),
+            Ok(()) if all >= SNAPSHOTS_MAX => Err(Error::NoSpace),
             Ok(()) => Ok(()),
         };
         match result {

@@ -2,6 +2,7 @@
 
 use super::tight::put;
 use super::*;
+use crate::snapshots::SNAPSHOTS_MAX;
 
 #[test]
 fn what_was_replayed_waits_for_its_checkpoint_like_any_change() {
@@ -37,4 +38,18 @@ fn a_dropped_snapshot_is_freed_although_the_disk_cannot_be_read_for_a_while() {
     rig.settle();
     assert!(rig.used() < used * 11 / 10, "{used} blocks, and {} in the end", rig.used());
     assert_eq!(rig.close_and_check().findings, []);
+}
+
+#[test]
+fn snapshots_that_are_still_to_be_made_count_too() {
+    let mut rig = Rig::new(5);
+    for number in 0..SNAPSHOTS_MAX as u64 {
+        let (ticket, name) = (Ticket(number), number.to_be_bytes());
+        rig.store.snapshot(Instant(0), ticket, &name, Time::default(), &mut rig.out);
+    }
+    assert!(rig.out.iter().all(|said| !matches!(said, Output::Committed(..))));
+    rig.out.clear();
+    rig.store.snapshot(Instant(0), Ticket(1 << 40), b"more", Time::default(), &mut rig.out);
+    let refused = matches!(rig.out[..], [Output::Committed(_, Err(Error::NoSpace))]);
+    assert!(refused, "{:?}", rig.out);
 }
