@@ -71,9 +71,9 @@ impl Session for OneSession<'_> {
     }
 
     fn scan(&self, show: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        for entry in self.2.iter(self.0) {
-            let (key, value) = entry?;
-            show(&key, &value);
+        let mut entries = self.2.iter(self.0);
+        while let Some((key, value)) = entries.advance()? {
+            show(key, value);
         }
         Ok(())
     }
@@ -126,9 +126,9 @@ impl Session for ManySession {
     }
 
     fn scan(&self, show: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
-        for entry in self.2.iter(&self.0) {
-            let (key, value) = entry?;
-            show(&key, &value);
+        let mut entries = self.2.iter(&self.0);
+        while let Some((key, value)) = entries.advance()? {
+            show(key, value);
         }
         Ok(())
     }

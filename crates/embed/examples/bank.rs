@@ -33,11 +33,11 @@ fn main() -> Result<(), Error> {
 
     println!("{:<8} {:>8} {:>8}", "account", "morning", "evening");
     let mut sums = [0, 0];
-    for entry in accounts.iter(&volume) {
-        let (name, money) = entry?;
-        let before = accounts.get(&morning, &name)?.map_or(0, |bytes| number(&bytes));
-        sums = [sums[0] + before, sums[1] + number(&money)];
-        println!("{:<8} {before:>8} {:>8}", String::from_utf8_lossy(&name), number(&money));
+    let mut evening = accounts.iter(&volume);
+    while let Some((name, money)) = evening.advance()? {
+        let before = accounts.get(&morning, name)?.map_or(0, |bytes| number(&bytes));
+        sums = [sums[0] + before, sums[1] + number(money)];
+        println!("{:<8} {before:>8} {:>8}", String::from_utf8_lossy(name), number(money));
     }
     println!("{:<8} {:>8} {:>8}", "sum", sums[0], sums[1]);
     assert_eq!(sums[0], sums[1], "money is neither made nor lost");

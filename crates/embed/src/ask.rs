@@ -1,11 +1,12 @@
 //! What can be asked for: in a transaction, of a snapshot, or by itself.
 
 use crate::{Error, Tree};
-use std::vec;
-use store::transaction::{Call, Entry, Reply, Scan};
+use store::transaction::{Call, Entry, Reply, Scan, Stretch};
 
-/// How many entries of a scan come at once.
-const BATCH: usize = 256;
+/// How many entries of a scan come at first, for who wants but a few; then each time twice as
+/// many, up to where the cost of asking does not count any more.
+const BATCH_MIN: usize = 32;
+const BATCH_MAX: usize = 2048;
 
 /// Somewhere calls are done: a [`crate::Volume`] or a [`crate::Local`] (each call by itself), a
 /// [`crate::Transaction`], a [`crate::Snapshot`].
@@ -51,24 +52,23 @@ pub trait Ask {
     }
 }
 
-/// Entries of a scan, fetched a few hundred at a time.
+/// Entries of a scan, fetched some hundreds at a time.
 ///
 /// In a transaction and of a snapshot they are all of the same moment; else each batch is of its
-/// own.
+/// own. [`Entries::advance`] shows them where they are; as an iterator each is a copy.
 #[derive(Debug)]
 pub struct Entries<'a, A: Ask> {
     on: &'a A,
     scan: Scan,
-    batch: vec::IntoIter<Entry>,
-    /// Entries that may still be given out.
-    left: usize,
+    batch: Stretch,
+    /// How many come with the next batch.
+    next: usize,
     over: bool,
 }
 
 impl<'a, A: Ask> Entries<'a, A> {
     pub(crate) fn new(on: &'a A, scan: Scan) -> Entries<'a, A> {
-        let left = scan.limit;
-        Entries { on, scan, batch: Vec::new().into_iter(), left, over: false }
+        Entries { on, scan, batch: Stretch::default(), next: BATCH_MIN, over: false }
     }
 
     /// The same, the last one first. To be said before the first is taken.
@@ -78,16 +78,38 @@ impl<'a, A: Ask> Entries<'a, A> {
         self
     }
 
+    /// The next entry, key and value, shown where it stands in memory: nothing is copied.
+    ///
+    /// ```text
+    /// let mut entries = tree.iter(&volume);
+    /// while let Some((key, value)) = entries.advance()? { ... }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Ask::call`]; then there are no more.
+    #[inline]
+    pub fn advance(&mut self) -> Result<Option<(&[u8], &[u8])>, Error> {
+        if self.batch.is_empty() {
+            self.fetch()?;
+        }
+        Ok(self.batch.advance())
+    }
+
     fn fetch(&mut self) -> Result<(), Error> {
-        self.scan.limit = BATCH.min(self.left);
+        if self.over {
+            return Ok(());
+        }
+        self.over = true;
+        self.scan.limit = self.next;
+        self.next = (self.next * 2).min(BATCH_MAX);
         let Reply::Entries { entries, more } = self.on.call(Call::Scan(self.scan.clone()))? else {
             unreachable!("a scan gives entries")
         };
-        self.over = !more;
-        if let Some((last, _)) = entries.last() {
-            self.scan = self.scan.clone().after(last);
+        if let Some((last, _)) = entries.last().filter(|_| more) {
+            self.scan.go_on_after(last);
+            self.over = false;
         }
-        self.batch = entries.into_iter();
+        self.batch = entries;
         Ok(())
     }
 }
@@ -96,19 +118,8 @@ impl<A: Ask> Iterator for Entries<'_, A> {
     type Item = Result<Entry, Error>;
 
     fn next(&mut self) -> Option<Result<Entry, Error>> {
-        loop {
-            if let Some(entry) = self.batch.next() {
-                self.left -= 1;
-                return Some(Ok(entry));
-            }
-            if self.over || self.left == 0 {
-                return None;
-            }
-            if let Err(error) = self.fetch() {
-                self.over = true;
-                return Some(Err(error));
-            }
-        }
+        let entry = self.advance().transpose()?;
+        Some(entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
     }
 }
 

@@ -40,6 +40,9 @@
 //! accounts.put(&transfer, b"alice", b"70")?;
 //! accounts.put(&transfer, b"bob", b"30")?;
 //! transfer.commit(Durability::Durable)?;
+//!
+//! let mut all = accounts.iter(&volume);                   // in order, or `backwards`
+//! while let Some((name, money)) = all.advance()? { ... }  // shown where they are, not copied
 //! ```
 //!
 //! Whatever takes `on: &impl Ask` works by itself on a [`Volume`] or a [`Local`], inside a
@@ -68,7 +71,7 @@ pub use local::Local;
 pub use port::Completion;
 pub use service::{Client, Service};
 pub use session::{Session, Snapshot, TRIES_MAX, Transaction};
-pub use store::transaction::{Call, Entry, Failure, Reply, Request, Scan};
+pub use store::transaction::{Call, Entry, Failure, Reply, Request, Scan, Stretch};
 pub use store::{Durability, Ticket};
 pub use tables::{Hash, Raw, Records, Tree};
 pub use volume::{Options, Volume};

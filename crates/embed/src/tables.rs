@@ -4,6 +4,7 @@
 
 use crate::ask::expect_value;
 use crate::{Ask, Entries, Error};
+use std::iter;
 use store::Table;
 use store::access::{Kind, hash, raw, record, tree};
 use store::transaction::{ANSWER_MAX, Call, Entry, Reply};
@@ -151,9 +152,12 @@ impl Records {
         on: &A,
         from: u64,
     ) -> impl Iterator<Item = Result<(u64, Vec<u8>), Error>> {
-        Entries::new(on, self.0.scan(from)).map(|entry| {
-            let (key, value) = entry?;
-            Ok((record::id(&key).ok_or(store::Error::Damaged)?, value))
+        let mut entries = Entries::new(on, self.0.scan(from));
+        iter::from_fn(move || {
+            let entry = entries.advance().transpose()?;
+            Some(entry.and_then(|(key, value)| {
+                Ok((record::id(key).ok_or(store::Error::Damaged)?, value.to_vec()))
+            }))
         })
     }
 }
@@ -193,7 +197,11 @@ impl Hash {
 
     /// All entries, in no order that means anything.
     pub fn iter<A: Ask>(self, on: &A) -> impl Iterator<Item = Result<Entry, Error>> {
-        Entries::new(on, self.0.scan()).map(|entry| Ok(hash::decode(&entry?.1)?))
+        let mut entries = Entries::new(on, self.0.scan());
+        iter::from_fn(move || {
+            let entry = entries.advance().transpose()?;
+            Some(entry.and_then(|(_, stored)| Ok(hash::decode(stored)?)))
+        })
     }
 }
 

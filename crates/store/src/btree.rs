@@ -18,7 +18,7 @@ pub(crate) mod look;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use look::{clean_pages, find, last_at_or_before, scan, seek};
+pub(crate) use look::{clean_pages, find, last_at_or_before, seek};
 
 /// Blocks that are not part of the present tree any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

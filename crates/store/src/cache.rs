@@ -118,6 +118,12 @@ impl Cache {
     /// The contents of the page that a pointer leads to, if they are here.
     #[inline]
     pub(crate) fn page(&self, ptr: Ptr) -> Option<&[u8]> {
+        self.page_block(ptr).map(|block| &**block)
+    }
+
+    /// The same, to be shared.
+    #[inline]
+    pub(crate) fn page_block(&self, ptr: Ptr) -> Option<&Block> {
         let index = match ptr.frame() {
             Some(frame) => frame,
             None => *self.by_block.get(&ptr.at)?,

@@ -196,7 +196,17 @@ pub(crate) fn value(page: &[u8], index: usize) -> (&[u8], bool) {
     (&page[at + 4 + keys..at + 4 + keys + length], extent)
 }
 
-/// The same, to be changed in place.
+/// The key and the value of a leaf's cell, and whether that is an extent.
+#[inline]
+pub(crate) fn entry(page: &[u8], index: usize) -> (&[u8], &[u8], bool) {
+    let at = offset(page, index);
+    let (keys, word) = (u16_at(page, at), u16_at(page, at + 2));
+    let (length, extent) = (word & usize::from(!EXTENT), word & usize::from(EXTENT) != 0);
+    let (key, value) = page[at + 4..at + 4 + keys + length].split_at(keys);
+    (key, value, extent)
+}
+
+/// A value to be changed in place.
 pub(crate) fn value_mut(page: &mut [u8], index: usize) -> &mut [u8] {
     let at = offset(page, index);
     let (keys, length) = (u16_at(page, at), u16_at(page, at + 2) & usize::from(!EXTENT));

@@ -1,13 +1,18 @@
 //! What a volume says, as far as it is in memory.
 
+use crate::btree;
 use crate::btree::extent::View as ExtentView;
-use crate::btree::{self, look};
+use crate::btree::look::{self, Bounds};
 use crate::cache::Cache;
+use crate::locks::after_table;
 use crate::page::{self, Ptr};
 use crate::{Layout, Table};
 use base::Block;
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
+
+/// How many leaves behind a missing one are asked for together with it, at most.
+pub(crate) const AHEAD: usize = 7;
 
 /// Something that has to be read before an answer can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,33 +214,25 @@ impl<'a> Reader<'a> {
         from: &[u8],
         visit: &mut dyn FnMut(&'a [u8], Value<'a>) -> ControlFlow<()>,
     ) -> Result<(), Missing> {
-        let prefix = table.0.to_be_bytes();
-        let start = full_key(table, from);
-        let mut last = start.clone();
-        let mut missing = None;
-        let scanned = btree::scan(self.cache, self.root, &start, &mut |page, index| {
-            let key = page::key(page, index);
-            if !key.starts_with(&prefix) {
-                return ControlFlow::Break(());
-            }
-            last.clear();
-            last.extend_from_slice(key);
-            match self.value(page, index) {
-                Ok(value) => visit(&key[4..], value),
-                Err(more) => {
-                    missing = Some(more);
-                    ControlFlow::Break(())
+        let (from, to) = (full_key(table, from), after_table(table));
+        let bounds = Bounds { from: &from, to: Some(&to), reverse: false, ahead: AHEAD };
+        self.leaves(&bounds, &mut |leaf, cells| {
+            for index in cells {
+                if visit(&page::key(leaf, index)[4..], self.value(leaf, index)?).is_break() {
+                    return Ok(ControlFlow::Break(()));
                 }
             }
-        });
-        match (scanned, missing) {
-            (Ok(()), None) => Ok(()),
-            (Ok(()), Some(missing)) => Err(missing),
-            (Err(want), _) => {
-                let ahead = Missing(look::leaves_ahead(self.cache, self.root, &last));
-                Err(Missing::from(want).merge(ahead))
-            }
-        }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Visits leaves, each with the cells that are meant, until told to stop.
+    pub(crate) fn leaves(
+        &self,
+        bounds: &Bounds<'_>,
+        visit: look::Visit<'_, 'a>,
+    ) -> Result<(), Missing> {
+        look::leaves(self.cache, self.root, bounds, visit)
     }
 
     /// Bytes of a raw object. It knows no size: behind its last byte is a hole without end.
@@ -366,8 +363,9 @@ impl<'a> Reader<'a> {
         Ok(Some((&key[4..], self.value(page, index)?)))
     }
 
+    /// The value of a leaf's cell.
     #[inline]
-    fn value(&self, page: &'a [u8], index: usize) -> Result<Value<'a>, Missing> {
+    pub(crate) fn value(&self, page: &'a [u8], index: usize) -> Result<Value<'a>, Missing> {
         let (bytes, is_extent) = page::value(page, index);
         if !is_extent {
             return Ok(Value::Inline(bytes));

@@ -20,11 +20,13 @@ pub(crate) mod course;
 pub mod request;
 pub(crate) mod sight;
 mod steps;
+pub(crate) mod stretch;
 #[cfg(test)]
 mod tests;
 pub(crate) mod writes;
 
 pub use request::{Call, Entry, Failure, On, Reply, Request, Scan};
+pub use stretch::Stretch;
 
 use crate::locks::{Locks, Owner};
 use crate::{

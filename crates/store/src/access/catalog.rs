@@ -71,9 +71,9 @@ pub(crate) fn list(sight: &mut Sight<'_>) -> Result<Vec<(Vec<u8>, Table, Kind)>,
     loop {
         let scan = Scan { table: CATALOG, from, to: None, reverse: false, limit: 1024 };
         let (entries, more) = sight.scan(&scan)?;
-        for (name, entry) in entries {
-            let (table, kind) = decode(&entry)?;
-            tables.push((name, table, kind));
+        for (name, entry) in entries.iter() {
+            let (table, kind) = decode(entry)?;
+            tables.push((name.to_vec(), table, kind));
         }
         let Some((last, ..)) = tables.last().filter(|_| more) else { return Ok(tables) };
         from = [last, &b"\0"[..]].concat();

@@ -66,11 +66,16 @@ impl Scan {
     /// What is left behind this key.
     #[must_use]
     pub fn after(mut self, key: &[u8]) -> Scan {
+        self.go_on_after(key);
+        self
+    }
+
+    /// Leaves out what comes up to this key.
+    pub fn go_on_after(&mut self, key: &[u8]) {
         if self.reverse {
             self.to = Some(key.to_vec());
         } else {
             self.from = [key, b"\0"].concat();
         }
-        self
     }
 }

@@ -2,14 +2,12 @@
 
 use crate::cache::Cache;
 use crate::page::{self, Ptr};
-use crate::reader::Want;
-use std::ops::ControlFlow;
+use crate::reader::{Missing, Want};
+use base::Block;
+use std::ops::{ControlFlow, Range};
 
 /// Where an entry stands: the page and the cell in it.
 pub(crate) type Place<'a> = (&'a [u8], usize);
-
-/// How many leaves behind a missing one are asked for together with it.
-const AHEAD: usize = 7;
 
 /// A page, if it is cached.
 #[inline]
@@ -43,49 +41,91 @@ pub(crate) fn clean_pages(cache: &Cache, root: Ptr, key: &[u8]) -> Result<u64, W
 }
 
 /// The first entry with this key or a greater one.
-pub(crate) fn seek<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<Option<Place<'a>>, Want> {
+pub(crate) fn seek<'a>(
+    cache: &'a Cache,
+    root: Ptr,
+    key: &[u8],
+) -> Result<Option<Place<'a>>, Missing> {
     let mut found = None;
-    scan(cache, root, key, &mut |page, index| {
-        found = Some((page, index));
-        ControlFlow::Break(())
+    let bounds = Bounds { from: key, to: None, reverse: false, ahead: 0 };
+    leaves(cache, root, &bounds, &mut |leaf, cells| {
+        found = (!cells.is_empty()).then_some((&**leaf, cells.start));
+        Ok(if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     Ok(found)
 }
 
-/// Visits the entries from a key on, in order, until told to stop.
-pub(crate) fn scan<'a>(
-    cache: &'a Cache,
-    root: Ptr,
-    from: &[u8],
-    visit: &mut dyn FnMut(&'a [u8], usize) -> ControlFlow<()>,
-) -> Result<(), Want> {
-    let page = get(cache, root, None)?;
-    scan_below(cache, page, from, visit).map(|_| ())
+/// Which leaves are looked at, and in which order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds<'k> {
+    /// From this key on.
+    pub(crate) from: &'k [u8],
+    /// Before this key; `None`: to the end.
+    pub(crate) to: Option<&'k [u8]>,
+    /// The last one first.
+    pub(crate) reverse: bool,
+    /// How many leaves behind a missing one are asked for together with it.
+    pub(crate) ahead: usize,
 }
 
-fn scan_below<'a>(
+/// Is shown a leaf, and which of its cells are meant.
+pub(crate) type Visit<'v, 'a> =
+    &'v mut dyn FnMut(&'a Block, Range<usize>) -> Result<ControlFlow<()>, Missing>;
+
+/// Visits the leaves that can have keys within bounds, until told to stop. Needs no others.
+pub(crate) fn leaves<'a>(
     cache: &'a Cache,
-    page: &'a [u8],
-    from: &[u8],
-    visit: &mut dyn FnMut(&'a [u8], usize) -> ControlFlow<()>,
-) -> Result<ControlFlow<()>, Want> {
-    if page::level(page) == 0 {
-        let first = page::search(page, from).unwrap_or_else(|index| index);
-        for index in first..page::count(page) {
-            if visit(page, index).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        return Ok(ControlFlow::Continue(()));
+    root: Ptr,
+    bounds: &Bounds<'_>,
+    visit: Visit<'_, 'a>,
+) -> Result<(), Missing> {
+    if bounds.to.is_some_and(|to| to <= bounds.from) {
+        return Ok(());
     }
-    let below = Some(page::level(page) - 1);
-    for index in page::child_of(page, from)..page::count(page) {
-        let child = get(cache, page::child(page, index), below)?;
-        if scan_below(cache, child, from, visit)?.is_break() {
+    let root = cache.page_block(root).ok_or(Want::Page { ptr: root, level: None })?;
+    leaves_below(cache, root, (Some(bounds.from), bounds.to), bounds, visit).map(|_| ())
+}
+
+/// The bounds are `None` where all of the page is within.
+fn leaves_below<'a>(
+    cache: &'a Cache,
+    page: &'a Block,
+    (from, to): (Option<&[u8]>, Option<&[u8]>),
+    bounds: &Bounds<'_>,
+    visit: Visit<'_, 'a>,
+) -> Result<ControlFlow<()>, Missing> {
+    let at_or_after = |key| page::search(page, key).unwrap_or_else(|index| index);
+    let end = to.map_or(page::count(page), at_or_after);
+    if page::level(page) == 0 {
+        return visit(page, from.map_or(0, at_or_after)..end);
+    }
+    let first = from.map_or(0, |from| page::child_of(page, from));
+    for step in first..end {
+        let index = if bounds.reverse { end - 1 - (step - first) } else { step };
+        let Some(child) = cache.page_block(page::child(page, index)) else {
+            let more = if page::level(page) == 1 { bounds.ahead } else { 0 };
+            let last = if bounds.reverse { first } else { end - 1 };
+            return Err(children(cache, page, (index, last), more));
+        };
+        let within = (from.filter(|_| index == first), to.filter(|_| index + 1 == end));
+        if leaves_below(cache, child, within, bounds, visit)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
     }
     Ok(ControlFlow::Continue(()))
+}
+
+/// A child that is not cached, and as many of those behind it as are not either.
+fn children(cache: &Cache, page: &[u8], (index, last): (usize, usize), more: usize) -> Missing {
+    let level = page::level(page).checked_sub(1);
+    let range = if last < index {
+        last.max(index.saturating_sub(more))..=index
+    } else {
+        index..=last.min(index + more)
+    };
+    let wanted = range.map(|index| page::child(page, index));
+    let wanted = wanted.filter(|ptr| cache.page(*ptr).is_none());
+    Missing(wanted.map(|ptr| Want::Page { ptr, level }).collect())
 }
 
 /// Visits the entries with keys from `from` on and before `to`, in order. Needs no page that cannot
@@ -145,21 +185,4 @@ fn last_below<'a>(cache: &'a Cache, page: &'a [u8], key: &[u8]) -> Result<Option
         }
     }
     Ok(None)
-}
-
-/// The leaves that a scan from a key on will need after the one that has the key, as far as they
-/// are not cached.
-pub(crate) fn leaves_ahead(cache: &Cache, root: Ptr, key: &[u8]) -> Vec<Want> {
-    let mut page = cache.page(root);
-    while let Some(inner) = page.filter(|page| page::level(page) > 0) {
-        let child = page::child_of(inner, key);
-        if page::level(inner) == 1 {
-            let last = (child + AHEAD).min(page::count(inner) - 1);
-            let ahead = (child + 1..=last).map(|index| page::child(inner, index));
-            let missing = ahead.filter(|ptr| cache.page(*ptr).is_none());
-            return missing.map(|ptr| Want::Page { ptr, level: Some(0) }).collect();
-        }
-        page = cache.page(page::child(inner, child));
-    }
-    Vec::new()
 }

@@ -5,9 +5,11 @@ use std::ops::ControlFlow;
 
 fn all(cache: &Cache, root: Ptr) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut found = BTreeMap::new();
-    scan(cache, root, b"", &mut |page, index| {
-        found.insert(page::key(page, index).to_vec(), page::value(page, index).0.to_vec());
-        ControlFlow::Continue(())
+    let bounds = look::Bounds { from: b"", to: None, reverse: false, ahead: 0 };
+    look::leaves(cache, root, &bounds, &mut |leaf, cells| {
+        let entry = |index| (page::key(leaf, index).to_vec(), page::value(leaf, index).0.to_vec());
+        found.extend(cells.map(entry));
+        Ok(ControlFlow::Continue(()))
     })
     .unwrap();
     found
@@ -121,5 +123,47 @@ fn looking_in_every_direction_agrees() {
         look::scan_range(&cache, tree.root, (&key, &end), &mut |_, _| found += 1).unwrap();
         let wanted = if key < end { model.range(key..end).count() } else { 0 };
         assert_eq!(found, wanted);
+    }
+}
+
+/// Each leaf is shown to whom its keys belong, with all of its cells that are within the bounds;
+/// no other is needed.
+#[test]
+fn a_stretch_needs_the_leaves_between_its_bounds() {
+    let mut cache = Cache::new(10_000, 512);
+    let mut tree = Tree::empty(&mut cache);
+    for key in 0..400u16 {
+        tree.put(&mut cache, &key.to_be_bytes(), &[7; 20], false);
+    }
+    let stretch = |from: &[u8], to: Option<&[u8]>, reverse: bool| {
+        let (mut keys, mut edges) = (Vec::new(), Vec::new());
+        let bounds = look::Bounds { from, to, reverse, ahead: 0 };
+        look::leaves(&cache, tree.root, &bounds, &mut |leaf, cells| {
+            let mut found: Vec<_> = cells.map(|index| page::key(leaf, index).to_vec()).collect();
+            edges.push((found[0].clone(), found[found.len() - 1].clone()));
+            if reverse {
+                found.reverse();
+            }
+            keys.append(&mut found);
+            Ok(ControlFlow::Continue(()))
+        })
+        .unwrap();
+        (keys, edges)
+    };
+    let (all, edges) = stretch(b"", None, false);
+    assert!(all.len() == 400 && all.is_sorted() && edges.len() > 20);
+    for (first, last) in &edges {
+        let behind = [last, &b"\0"[..]].concat();
+        for reverse in [false, true] {
+            let (mut keys, seen) = stretch(first, Some(&behind), reverse);
+            if reverse {
+                keys.reverse();
+            }
+            assert_eq!(seen, [(first.clone(), last.clone())]);
+            assert!(keys.iter().eq(all.iter().filter(|key| first <= key && *key <= last)));
+        }
+        assert_eq!(stretch(first, Some(first), false), (Vec::new(), Vec::new()));
+        let (back, _) = stretch(b"", Some(last), true);
+        assert!(back.iter().rev().eq(all.iter().filter(|key| *key < last)));
     }
 }

@@ -1,7 +1,7 @@
 //! What can be asked of an engine, and what it answers.
 
 use crate::access::Kind;
-use crate::transaction::TransactionId;
+use crate::transaction::{Stretch, TransactionId};
 use crate::{Change, Durability, Error, SnapshotId, Space, Table, View};
 use base::Time;
 use std::fmt;
@@ -213,7 +213,7 @@ pub enum Reply {
     /// Entries in the order asked for.
     Entries {
         /// At most as many as asked for.
-        entries: Vec<Entry>,
+        entries: Stretch,
         /// Whether there may be more behind the last one.
         more: bool,
     },

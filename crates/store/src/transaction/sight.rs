@@ -5,13 +5,14 @@
 //! from the start when it can go on. What it locked it keeps; what it noted counts only if it
 //! comes to its end.
 
-use super::request::{Entry, Failure, Scan};
+mod scanning;
+
+use super::request::{Failure, Scan};
 use super::writes::Writes;
 use super::{ANSWER_MAX, Sequences};
 use crate::locks::{Locks, Mode, Outcome, Owner, Refused, Span, after_table};
-use crate::reader::{Entry as Stored, full_key};
+use crate::reader::full_key;
 use crate::{Change, Error, Missing, Piece, Reader, Table};
-use std::ops::ControlFlow;
 
 /// Why a call stopped.
 #[derive(Debug)]
@@ -67,24 +68,6 @@ pub(crate) struct Sight<'a> {
     /// What it writes itself.
     draft: Writes,
     sequences: &'a mut Sequences,
-}
-
-/// Entries that a scan has found so far.
-struct Found {
-    entries: Vec<Entry>,
-    bytes: usize,
-    limit: usize,
-}
-
-impl Found {
-    fn is_full(&self) -> bool {
-        self.entries.len() >= self.limit || self.bytes >= ANSWER_MAX
-    }
-
-    fn add(&mut self, key: &[u8], value: Vec<u8>) {
-        self.bytes += key.len() + value.len();
-        self.entries.push((key.to_vec(), value));
-    }
 }
 
 impl<'a> Sight<'a> {
@@ -152,94 +135,6 @@ impl<'a> Sight<'a> {
         self.lock(Mode::Exclusive, || Span::key(table, key))?;
         self.draft.put(full_key(table, key), None);
         self.expect_room()
-    }
-
-    /// Entries in order, and whether there may be more. The call must not have written before.
-    pub(crate) fn scan(&mut self, scan: &Scan) -> Result<(Vec<Entry>, bool), Stop> {
-        assert!(self.draft.is_empty(), "who scans has not written");
-        let mut found = Found { entries: Vec::new(), bytes: 0, limit: scan.limit.max(1) };
-        if scan.reverse {
-            self.gather_back(scan, &mut found)?;
-        } else {
-            self.gather(scan, &mut found)?;
-        }
-        // Locked is what was seen: the gaps between the entries too, so that none appears there.
-        let last = found.entries.last().filter(|_| found.is_full());
-        let (from, to) = match last {
-            Some((key, _)) if scan.reverse => (key.clone(), scan.to.clone()),
-            Some((key, _)) => (scan.from.clone(), Some([&key[..], b"\0"].concat())),
-            None => (scan.from.clone(), scan.to.clone()),
-        };
-        self.lock(Mode::Shared, || Span::range(scan.table, &from, to.as_deref()))?;
-        let more = found.is_full();
-        Ok((found.entries, more))
-    }
-
-    fn gather(&self, scan: &Scan, found: &mut Found) -> Result<(), Missing> {
-        let (from, to) = ends(scan);
-        let own = self.written.range(&from, &to).map(|(key, value)| (&key[4..], value));
-        let mut own = own.peekable();
-        self.reader.scan(scan.table, &scan.from, &mut |key, value| {
-            let beyond = scan.to.as_ref().is_some_and(|to| key >= &to[..]);
-            while let Some((own_key, own_value)) = own.next_if(|(own, _)| *own < key) {
-                if found.is_full() {
-                    return ControlFlow::Break(());
-                }
-                own_value.into_iter().for_each(|value| found.add(own_key, value.to_vec()));
-            }
-            if beyond || found.is_full() {
-                return ControlFlow::Break(());
-            }
-            match own.next_if(|(own, _)| *own == key) {
-                Some((_, own)) => own.into_iter().for_each(|own| found.add(key, own.to_vec())),
-                None => found.add(key, value.bytes().into_owned()),
-            }
-            if found.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        for (key, value) in own {
-            if found.is_full() {
-                break;
-            }
-            value.into_iter().for_each(|value| found.add(key, value.to_vec()));
-        }
-        Ok(())
-    }
-
-    fn gather_back(&self, scan: &Scan, found: &mut Found) -> Result<(), Missing> {
-        let (from, to) = ends(scan);
-        let own = self.written.range(&from, &to).map(|(key, value)| (&key[4..], value));
-        let mut own = own.rev().peekable();
-        let mut before = self.last_before(scan.table, scan.to.as_deref())?;
-        while !found.is_full() {
-            before = before.filter(|(key, _)| *key >= &scan.from[..]);
-            let own_is_next = match (own.peek(), &before) {
-                (None, None) => break,
-                (Some((own_key, _)), Some((key, _))) => own_key >= key,
-                (own, None) => own.is_some(),
-                (None, Some(_)) => false,
-            };
-            if let Some((own_key, own_value)) = own.next_if(|_| own_is_next) {
-                own_value.into_iter().for_each(|value| found.add(own_key, value.to_vec()));
-                if before.as_ref().is_none_or(|(key, _)| *key != own_key) {
-                    continue;
-                }
-            } else if let Some((key, value)) = &before {
-                found.add(key, value.bytes().into_owned());
-            }
-            if let Some((key, _)) = before {
-                before = self.last_before(scan.table, Some(key))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The last entry of a table before a key, or of all.
-    fn last_before(&self, table: Table, key: Option<&[u8]>) -> Result<Option<Stored<'a>>, Missing> {
-        match key.map(|key| before(key, self.reader.layout.key_max())) {
-            None => self.reader.last(table),
-            Some(Some(key)) => self.reader.seek_back(table, &key),
-            Some(None) => Ok(None),
-        }
     }
 
     /// Bytes of a raw object.
@@ -350,20 +245,6 @@ fn ends(scan: &Scan) -> (Vec<u8>, Vec<u8>) {
         None => after_table(scan.table),
     };
     (full_key(scan.table, &scan.from), to)
-}
-
-/// The greatest key that is less than this one and not longer than allowed.
-fn before(key: &[u8], key_max: usize) -> Option<Vec<u8>> {
-    if key.len() > key_max {
-        return Some(key[..key_max].to_vec());
-    }
-    let (last, rest) = key.split_last()?;
-    let mut before = rest.to_vec();
-    if let Some(less) = last.checked_sub(1) {
-        before.push(less);
-        before.resize(key_max, 0xff);
-    }
-    Some(before)
 }
 
 /// Bytes of a raw object, as a range of keys that it would have if each byte had one.

@@ -15,7 +15,7 @@ fn open(bench: &mut Bench, name: &str, kind: Kind) -> Result<Table, Failure> {
 
 fn entries(reply: Result<Reply, Failure>) -> Vec<Entry> {
     match reply {
-        Ok(Reply::Entries { entries, .. }) => entries,
+        Ok(Reply::Entries { entries, .. }) => entries.to_vec(),
         other => panic!("{other:?}"),
     }
 }
@@ -86,6 +86,74 @@ fn scans_both_ways_agree_with_a_model() {
             assert_eq!(found, expected, "seed {seed} step {step}");
         }
     }
+}
+
+/// What is in the store and what the transaction wrote stand between each other in every way at
+/// the edges of leaves, and some values have an extent.
+#[test]
+fn scans_from_each_key_to_each_other_agree_with_a_model() {
+    let mut rng = seeded(11);
+    let mut bench = Bench::new();
+    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let write = |bench: &mut Bench, tx, rng: &mut Rng, model: &mut BTreeMap<_, _>| {
+        let key = vec![rng.u8(0..60)];
+        if rng.u8(0..3) == 0 {
+            assert_eq!(bench.ask(within(tx, Tree(TABLE).delete(&key))), DONE);
+            model.remove(&key);
+        } else {
+            let large = rng.u8(0..10) == 0;
+            let value = vec![rng.u8(..); if large { 700 } else { rng.usize(0..60) }];
+            assert_eq!(bench.ask(within(tx, put(&key, &value))), DONE);
+            model.insert(key, value);
+        }
+    };
+    for own in [0, 5, 50] {
+        let tx = bench.begin();
+        (0..60).for_each(|_| write(&mut bench, tx, &mut rng, &mut model));
+        assert_eq!(bench.commit(tx), DONE);
+        let tx = bench.begin();
+        (0..own).for_each(|_| write(&mut bench, tx, &mut rng, &mut model));
+        for (from, to) in (0..=60).flat_map(|from| (from..=60).map(move |to| (from, to))) {
+            let mut scan = Tree(TABLE).range(&[from], Some(&[to])).limited(rng.usize(1..70));
+            let range = model.range(vec![from]..vec![to]);
+            let mut expected: Vec<Entry> = range.map(|(k, v)| (k.clone(), v.clone())).collect();
+            if rng.bool() {
+                scan = scan.reversed();
+                expected.reverse();
+            }
+            expected.truncate(scan.limit);
+            let mut reply = bench.ask(within(tx, Call::Scan(scan)));
+            assert!(entries(reply.clone()) == expected, "{from} to {to}, own {own}");
+            let Ok(Reply::Entries { entries, .. }) = &mut reply else { unreachable!() };
+            let last = expected.last().map(|(key, value)| (&key[..], &value[..]));
+            assert_eq!((entries.len(), entries.last()), (expected.len(), last));
+            for (at, (key, value)) in expected.iter().enumerate() {
+                assert!(entries.advance() == Some((&key[..], &value[..])), "{from} to {to}");
+                assert!(
+                    entries.len() == expected.len() - at - 1
+                        && entries.iter().count() == entries.len()
+                );
+            }
+            assert!(entries.advance().is_none() && entries.is_empty());
+        }
+        assert_eq!(bench.commit(tx), DONE);
+    }
+}
+
+/// A page that is changed while somebody still holds what a scan found is copied first.
+#[test]
+fn what_a_scan_found_stays_as_it_was() {
+    let mut bench = Bench::new();
+    for key in 0..50u8 {
+        assert_eq!(bench.ask(alone(put(&[key], &[key; 20]))), DONE);
+    }
+    let before = bench.ask(alone(Call::Scan(Tree(TABLE).range(b"", None))));
+    for key in 0..50u8 {
+        assert_eq!(bench.ask(alone(put(&[key], &[0; 20]))), DONE);
+        assert_eq!(bench.ask(alone(Tree(TABLE).delete(&[key / 2]))), DONE);
+    }
+    let expected: Vec<Entry> = (0..50u8).map(|key| (vec![key], vec![key; 20])).collect();
+    assert!(entries(before) == expected);
 }
 
 #[test]

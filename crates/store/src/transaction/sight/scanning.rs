@@ -1,0 +1,141 @@
+//! Scans: leaf by leaf, between what the transaction wrote itself.
+
+use super::{Sight, Stop, ends};
+use crate::btree::look::Bounds;
+use crate::locks::{Mode, Span};
+use crate::reader::AHEAD;
+use crate::transaction::stretch::{Stretch, next};
+use crate::transaction::{ANSWER_MAX, Scan};
+use crate::{Block, Missing, page};
+use std::iter;
+use std::ops::{ControlFlow, Range};
+
+/// For so many entries another leaf is fetched ahead.
+const ENTRIES_AHEAD: usize = 16;
+
+/// What a scan has found so far.
+struct Found {
+    stretch: Stretch,
+    bytes: usize,
+    limit: usize,
+    reverse: bool,
+}
+
+impl Found {
+    fn is_full(&self) -> bool {
+        self.stretch.len() >= self.limit || self.bytes >= ANSWER_MAX
+    }
+
+    fn add(&mut self, key: &[u8], value: Vec<u8>) {
+        self.bytes += key.len() + value.len();
+        self.stretch.push(key, value);
+    }
+
+    /// Adds what the transaction itself wrote, if there is room and it was not deleted.
+    fn add_own(&mut self, full: &[u8], value: Option<&[u8]>) {
+        if let Some(value) = value.filter(|_| !self.is_full()) {
+            self.add(&full[4..], value.to_vec());
+        }
+    }
+
+    /// Adds cells up to one with an extent, as far as there is room; gives the others.
+    fn add_cells(&mut self, leaf: &Block, cells: Range<usize>) -> Range<usize> {
+        let (mut rest, mut room) = (cells.clone(), self.limit - self.stretch.len());
+        loop {
+            let mut behind = rest.clone();
+            let index = next(&mut behind, self.reverse);
+            let Some(index) = index.filter(|_| room > 0 && self.bytes < ANSWER_MAX) else { break };
+            let (key, value, extent) = page::entry(leaf, index);
+            if extent {
+                break;
+            }
+            (rest, room) = (behind, room - 1);
+            self.bytes += key.len() - 4 + value.len();
+        }
+        let added = if self.reverse { rest.end..cells.end } else { cells.start..rest.start };
+        self.stretch.push_cells(leaf, added);
+        rest
+    }
+}
+
+impl<'a> Sight<'a> {
+    /// Entries in order, and whether there may be more. The call must not have written before.
+    pub(crate) fn scan(&mut self, scan: &Scan) -> Result<(Stretch, bool), Stop> {
+        assert!(self.draft.is_empty(), "who scans has not written");
+        let stretch = Stretch::new(scan.reverse);
+        let limit = scan.limit.max(1);
+        let mut found = Found { stretch, bytes: 0, limit, reverse: scan.reverse };
+        self.gather(scan, &mut found)?;
+        let more = found.is_full();
+        // Locked is what was seen: the gaps between the entries too, so that none appears there.
+        self.lock(Mode::Shared, || {
+            let last = found.stretch.last().filter(|_| more).map(|(key, _)| key);
+            let (from, to) = (&scan.from[..], scan.to.as_deref());
+            match last {
+                Some(key) if scan.reverse => Span::range(scan.table, key, to),
+                Some(key) => Span::range(scan.table, from, Some(&[key, b"\0"].concat())),
+                None => Span::range(scan.table, from, to),
+            }
+        })?;
+        Ok((found.stretch, more))
+    }
+
+    fn gather(&self, scan: &Scan, found: &mut Found) -> Result<(), Missing> {
+        let (from, to) = ends(scan);
+        let mut own = self.written.range(&from, &to);
+        let mut own = iter::from_fn(|| if scan.reverse { own.next_back() } else { own.next() });
+        let mut next_own = own.next();
+        let ahead = AHEAD.min(found.limit / ENTRIES_AHEAD);
+        let bounds = Bounds { from: &from, to: Some(&to), reverse: scan.reverse, ahead };
+        self.reader.leaves(&bounds, &mut |leaf, mut cells| {
+            while let Some((key, value)) = next_own
+                && let Some((before, behind)) = divide(leaf, &cells, key, scan.reverse)
+            {
+                self.add_cells(found, leaf, before)?;
+                found.add_own(key, value);
+                (cells, next_own) = (behind, own.next());
+            }
+            self.add_cells(found, leaf, cells)?;
+            Ok(if found.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        let rest = next_own.into_iter().chain(own);
+        rest.for_each(|(key, value)| found.add_own(key, value));
+        Ok(())
+    }
+
+    /// Adds cells of a leaf, as far as there is room.
+    fn add_cells(
+        &self,
+        found: &mut Found,
+        leaf: &'a Block,
+        cells: Range<usize>,
+    ) -> Result<(), Missing> {
+        let mut rest = found.add_cells(leaf, cells);
+        // The next one, if there is room for it, has an extent.
+        while !found.is_full()
+            && let Some(index) = next(&mut rest, found.reverse)
+        {
+            let value = self.reader.value(leaf, index)?.bytes().into_owned();
+            found.add(&page::key(leaf, index)[4..], value);
+            rest = found.add_cells(leaf, rest);
+        }
+        Ok(())
+    }
+}
+
+/// Divides cells at a key: those that come before it in the order of a scan, and those that come
+/// after it. `None`: it comes after all of them.
+fn divide(
+    leaf: &[u8],
+    cells: &Range<usize>,
+    key: &[u8],
+    reverse: bool,
+) -> Option<(Range<usize>, Range<usize>)> {
+    let (low, high) = match page::search(leaf, key) {
+        Ok(index) => (index, index + 1),
+        Err(index) => (index, index),
+    };
+    let (less, greater) = (cells.start..low, high..cells.end);
+    let (before, behind) = if reverse { (greater, less) } else { (less, greater) };
+    (before != *cells).then_some((before, behind))
+}
