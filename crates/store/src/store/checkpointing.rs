@@ -167,7 +167,10 @@ impl Store {
         }
         self.present.cache.evict();
         self.snapshotting.wake();
-        self.step_snapshots(now, out);
+        if self.fetching.room.is_empty() {
+            self.step_snapshots(now, out);
+        }
+        // The room is for those who waited for it; the store's own steps come with the next tick.
         self.give_room(out);
         self.run_own(now, out);
         self.end_closing(out);

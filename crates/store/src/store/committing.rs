@@ -201,7 +201,9 @@ impl Store {
             Claim::Shrinking => (OWN_BLOCKS * layout.block, layout.reserve() / 2),
             Claim::Own => (0, 0),
         };
-        let waits = full && cache.unwritten() > 0 && claim != Claim::Own;
+        // Who does not fit beside others fits alone; and nobody overtakes those who wait.
+        let behind = !self.fetching.room.is_empty();
+        let waits = (behind || full && cache.unwritten() > 0) && claim != Claim::Own;
         if !self.journal.has_room(size + kept) || waits {
             return Err(Refusal::Missing(Missing::from(Want::Room)));
         }

@@ -17,7 +17,7 @@ pub(super) struct Fetching {
     waiters: BTreeMap<Ticket, Waiter>,
     /// Blocks being read, and who waits for them.
     reading: Map<u64, Vec<Ticket>>,
-    /// Who waits for a checkpoint to make room.
+    /// Who waits for a checkpoint to make room: first come, first answered.
     pub(super) room: Vec<Ticket>,
     /// Pages that stay in memory for somebody who fetches one after the other.
     pinned: BTreeMap<Ticket, Vec<u64>>,

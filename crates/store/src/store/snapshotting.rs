@@ -163,11 +163,11 @@ impl Store {
         }
     }
 
-    /// Whether dead lists may be worked off. What a checkpoint under way has written down in them
+    /// Whether dead lists may be worked off. Others who wait for room come first. What a checkpoint under way has written down in them
     /// would not be there after a crash, but the journal would say that it was worked off.
     fn may_reap(&self) -> bool {
         let open = matches!(self.phase, Phase::Open) && !self.config.read_only;
-        open && !self.broken && self.checkpoint.is_idle()
+        open && !self.broken && self.checkpoint.is_idle() && self.fetching.room.is_empty()
     }
 
     /// The checkpoint is durable: from now on it has a name.

@@ -53,3 +53,71 @@ fn snapshots_that_are_still_to_be_made_count_too() {
     let refused = matches!(rig.out[..], [Output::Committed(_, Err(Error::NoSpace))]);
     assert!(refused, "{:?}", rig.out);
 }
+
+impl Rig {
+    /// One try of a commit that nobody waits for.
+    fn once(&mut self, changes: &[Change]) -> Result<(), Refusal> {
+        let (now, ticket) = (Instant(self.now), Ticket(1 << 50));
+        let tried = self.store.commit(now, ticket, changes, Durability::Soon, &mut self.out);
+        self.sort_out();
+        tried
+    }
+
+    /// Commits as soon as that is possible, while others never stop to write; gives how often
+    /// that had to wait.
+    fn through_the_crowd(&mut self, changes: &[Change]) -> u32 {
+        let (mut next, mut waits, mut waited) = (0, false, 0);
+        for _ in 0..2000 {
+            if !waits {
+                match self.once(changes) {
+                    Ok(()) => return waited,
+                    Err(Refusal::Missing(missing)) => {
+                        let now = Instant(self.now);
+                        self.store.fetch(now, Ticket(1 << 51), missing, &mut self.out);
+                        waits = true;
+                        waited += 1;
+                    }
+                    Err(Refusal::Failed(error)) => panic!("{error}"),
+                }
+            }
+            for _ in 0..20 {
+                next += 1;
+                let _ = self.once(&[put(next % 50, 100)]);
+                let _ = self.once(&[put(100 + next % 300, 100)]);
+            }
+            self.progress();
+            let told =
+                |said: Output| matches!(said, Output::Fetched(Ticket(of), _) if of == 1 << 51);
+            waits &= !self.said.drain(..).any(told);
+        }
+        panic!("it never gets its turn: {:?}", self.store.counts());
+    }
+}
+
+#[test]
+fn nobody_overtakes_who_waits_for_room() {
+    let mut rig = Rig::new(6);
+    let large = |number: u32| (0..20_u32).map(|n| put(1000 * number + n, 100)).collect::<Vec<_>>();
+    let mut number = 1;
+    while rig.once(&large(number)).is_ok() {
+        number += 1;
+    }
+    let small = [put(1, 1)];
+    assert_eq!(rig.once(&small), Ok(()));
+    let Err(Refusal::Missing(missing)) = rig.once(&large(number)) else { panic!("it is full") };
+    rig.store.fetch(Instant(rig.now), Ticket(1), missing, &mut rig.out);
+    assert!(matches!(rig.once(&small), Err(Refusal::Missing(_))));
+    rig.until(|said| matches!(said, Output::Fetched(Ticket(1), Ok(()))));
+    assert_eq!(rig.once(&large(number)), Ok(()));
+    assert_eq!(rig.once(&small), Ok(()));
+}
+
+#[test]
+fn a_transaction_larger_than_what_may_be_dirty_gets_its_turn_alone() {
+    let mut rig = Rig::new(7);
+    let huge: Vec<Change> = (0..70_u32).map(|n| put(1000 * n, 60)).collect();
+    for _ in 0..20 {
+        let waited = rig.through_the_crowd(&huge);
+        assert!(waited < 4, "{waited} times");
+    }
+}
