@@ -135,8 +135,8 @@ impl Present {
     /// Gets the runs for values that do not fit into pages; each needs one run. All or none.
     ///
     /// # Errors
-    /// `NoSpace` if there is no run long enough.
-    pub(crate) fn grant(&mut self, changes: &[Change]) -> Result<Grants, Error> {
+    /// There is no run of so many blocks.
+    pub(crate) fn grant(&mut self, changes: &[Change]) -> Result<Grants, u32> {
         let mut grants = Grants::default();
         for change in changes {
             let Change::Put { key, value, .. } = change else { continue };
@@ -146,7 +146,7 @@ impl Present {
             let count = u32::try_from(self.blocks(value.len())).expect("values are small");
             let Some(run) = self.space.allocate_exactly(count) else {
                 grants.given.into_iter().for_each(|run| self.space.give_back(run));
-                return Err(Error::NoSpace);
+                return Err(count);
             };
             grants.given.push_back(run);
         }

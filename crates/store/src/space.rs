@@ -31,7 +31,7 @@ pub(crate) struct Run {
 }
 
 /// The segment manager.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Space {
     layout: Layout,
     busy: Vec<u64>,
@@ -140,6 +140,31 @@ impl Space {
         self.cursors[Purpose::Data as usize] = start + u64::from(count);
         self.tell(start, segment::Input::Open);
         Some(Run { at: start + self.layout.data_at, count })
+    }
+
+    /// Whether there will be a run of `count` free blocks that is not free now, when these runs are,
+    /// and those that are being released.
+    pub(crate) fn will_have_run(&self, more: impl Iterator<Item = Run>, count: u32) -> bool {
+        let bits = |run: Run| self.bit(run.at).map(|bit| (bit, bit + u64::from(run.count)));
+        let mut coming: Vec<(u64, u64)> =
+            self.releasing.iter().copied().chain(more).filter_map(bits).collect();
+        coming.sort_unstable();
+        let comes = |bit: u64| {
+            let before = coming.partition_point(|(start, _)| *start <= bit);
+            coming[..before].last().is_some_and(|(_, end)| bit < *end)
+        };
+        // It would have a block of one of them, so it is looked for around each.
+        let end = self.layout.blocks - self.layout.data_at;
+        coming.iter().any(|(start, stop)| {
+            let around = start.saturating_sub(u64::from(count))..(stop + u64::from(count)).min(end);
+            let mut length = 0;
+            around.into_iter().any(|bit| {
+                let ends = bit.is_multiple_of(self.layout.segment);
+                length = if ends { 0 } else { length };
+                length = if comes(bit) || !self.is_busy(bit) { length + 1 } else { 0 };
+                length == count
+            })
+        })
     }
 
     /// Gives out this very block, if it is free.

@@ -43,6 +43,39 @@ fn runs_are_exact_and_within_a_segment() {
 }
 
 #[test]
+fn it_knows_which_runs_there_will_be() {
+    let layout = layout();
+    let mut space = Space::empty(&layout);
+    let mut runs = Vec::new();
+    while let Some(run) = space.allocate(Purpose::Pages, 1) {
+        space.set_live(run).unwrap();
+        runs.push(run);
+    }
+    runs.sort_unstable();
+    let will = |space: &Space, more: &[Run], count| {
+        let will = space.will_have_run(more.iter().copied(), count);
+        // The same, by trying.
+        let mut then = space.clone();
+        more.iter().for_each(|run| then.retire(*run).unwrap());
+        let before = space.clone().allocate_exactly(count).is_some();
+        then.release();
+        assert_eq!(will || before, then.allocate_exactly(count).is_some(), "{more:?} {count}");
+        will
+    };
+    space.retire(runs[10]).unwrap();
+    space.retire(runs[12]).unwrap();
+    assert!(will(&space, &[], 1) && !will(&space, &[], 2));
+    assert!(will(&space, &runs[11..12], 3) && !will(&space, &runs[11..12], 4));
+    space.release();
+    assert!(!will(&space, &[], 1), "it is free now");
+    assert!(will(&space, &runs[11..12], 3) && !will(&space, &runs[11..12], 4));
+    // Runs do not go from one segment to the next.
+    assert!(will(&space, &runs[60..68], 4) && !will(&space, &runs[60..68], 5));
+    let last = &runs[runs.len() - 3..];
+    assert!(will(&space, last, 3) && !will(&space, last, 4));
+}
+
+#[test]
 fn what_a_map_says_can_be_loaded_again() {
     let layout = layout();
     let mut space = Space::empty(&layout);

@@ -73,7 +73,7 @@ impl Store {
         self.expect_room(claim, size, cost)?;
         let mut grants = match self.present.grant(changes) {
             Ok(grants) => grants,
-            Err(_) => return Err(self.no_space()),
+            Err(count) => return Err(self.no_run(count)),
         };
         if let Err(error) = self.present.apply(changes, &mut grants) {
             // What was planned does not fail, unless the tree contradicts itself. Then nothing of
@@ -109,9 +109,7 @@ impl Store {
         let layout = self.present.layout;
         let pages = self.present.cache.dirty_pages() as u64;
         let needed = blocks.len() as u64 + pages + layout.reserve() + FLOOR + self.dead_pages(0);
-        if self.present.space.free_blocks() < needed {
-            return Err(self.no_space());
-        }
+        self.expect_blocks(needed)?;
         let place = self.placing.vacant_key();
         let (mut extents, mut rest) = (Vec::new(), &blocks[..]);
         while !rest.is_empty() {
@@ -210,7 +208,7 @@ impl Store {
         let dead = self.dead_pages(cost.pages + cost.freed);
         let pages = cache.dirty_pages() as u64 + cost.pages;
         let needed = pages + cost.data + reserve + FLOOR + dead;
-        if self.present.space.free_blocks() < needed { Err(self.no_space()) } else { Ok(()) }
+        self.expect_blocks(needed)
     }
 
     /// Asserts that the checkpoint to come has room for every page.
@@ -230,17 +228,27 @@ impl Store {
         8 + runs.div_ceil(entry)
     }
 
-    /// The disk is full; but perhaps not any more after a checkpoint.
-    fn no_space(&self) -> Refusal {
+    /// Whether so many blocks are free; if not, whether they will be after a checkpoint.
+    fn expect_blocks(&self, needed: u64) -> Result<(), Refusal> {
         let space = &self.present.space;
-        let hope = space.releasing_blocks() > 0
-            || !self.present.tree.freed.is_empty()
-            || !self.checkpoint.is_idle();
-        if hope {
-            Refusal::Missing(Missing::from(Want::Room))
-        } else {
-            Refusal::Failed(Error::NoSpace)
+        if space.free_blocks() >= needed {
+            return Ok(());
         }
+        let left: u64 = self.left_behind().map(|run| u64::from(run.count)).sum();
+        Err(no_space(space.free_blocks() + space.releasing_blocks() + left >= needed))
+    }
+
+    /// No run of so many blocks is free; but perhaps one is after a checkpoint.
+    fn no_run(&self, count: u32) -> Refusal {
+        no_space(self.present.space.will_have_run(self.left_behind(), count))
+    }
+
+    /// What the next checkpoint gives back, besides what the present one does: what was left
+    /// behind since and no snapshot has.
+    fn left_behind(&self) -> impl Iterator<Item = Run> {
+        let newest = self.snapshots.newest().map_or(0, |id| id.0);
+        let freed = self.present.tree.freed.iter().filter(move |freed| freed.birth > newest);
+        freed.map(|freed| Run { at: freed.at, count: freed.count })
     }
 
     /// Tells the journal something, and does what it says.
@@ -284,4 +292,9 @@ impl Store {
             self.fail(now, out);
         }
     }
+}
+
+/// The disk is full, now or for good.
+fn no_space(hope: bool) -> Refusal {
+    if hope { Refusal::Missing(Missing::from(Want::Room)) } else { Refusal::Failed(Error::NoSpace) }
 }

@@ -2,6 +2,7 @@
 
 use super::tight::put;
 use super::*;
+use crate::reader::Want;
 use crate::snapshots::SNAPSHOTS_MAX;
 
 #[test]
@@ -120,4 +121,42 @@ fn a_transaction_larger_than_what_may_be_dirty_gets_its_turn_alone() {
         let waited = rig.through_the_crowd(&huge);
         assert!(waited < 4, "{waited} times");
     }
+}
+
+#[test]
+fn nobody_hopes_for_what_a_checkpoint_does_not_give() {
+    let mut rig = Rig::new(8);
+    let one = |object| {
+        let data = vec![object as u8 | 1; 512];
+        Change::Write { table: RAW, object, offset: 512, data }
+    };
+    let mut objects = 0;
+    while rig.try_commit(one(objects)) {
+        objects += 1;
+    }
+    // Holes of one block each, everywhere.
+    for object in (0..objects).step_by(2) {
+        assert!(rig.try_commit(Change::Cut { table: RAW, object, from: 0, to: u64::MAX }));
+    }
+    rig.settle();
+    let mut number = 0;
+    while rig.try_commit(put(number, 2000)) {
+        number += 1;
+    }
+    rig.settle();
+    let space = rig.store.space();
+    assert!(space.blocks_free > space.blocks / 10, "{space:?}");
+    assert!(rig.try_commit(one(1)), "something is left behind all the time");
+    let refusal = loop {
+        match rig.once(&[put(number, 2000)]) {
+            Err(Refusal::Missing(missing)) if !missing.0.contains(&Want::Room) => {
+                rig.fetch(missing)
+            }
+            other => break other,
+        }
+    };
+    assert_eq!(refusal, Err(Refusal::Failed(Error::NoSpace)));
+    // What fits into the holes is still taken.
+    assert!(rig.try_commit(one(0)));
+    assert_eq!(rig.close_and_check().findings, []);
 }
