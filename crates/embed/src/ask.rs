@@ -52,6 +52,9 @@ pub trait Ask {
     }
 }
 
+/// A key and its value, where they stand in memory.
+pub type Shown<'a> = (&'a [u8], &'a [u8]);
+
 /// Entries of a scan, fetched some hundreds at a time.
 ///
 /// In a transaction and of a snapshot they are all of the same moment; else each batch is of its
@@ -78,7 +81,7 @@ impl<'a, A: Ask> Entries<'a, A> {
         self
     }
 
-    /// The next entry, key and value, shown where it stands in memory: nothing is copied.
+    /// The next entry; nothing is copied.
     ///
     /// ```text
     /// let mut entries = tree.iter(&volume);
@@ -88,7 +91,7 @@ impl<'a, A: Ask> Entries<'a, A> {
     /// # Errors
     /// As [`Ask::call`]; then there are no more.
     #[inline]
-    pub fn advance(&mut self) -> Result<Option<(&[u8], &[u8])>, Error> {
+    pub fn advance(&mut self) -> Result<Option<Shown<'_>>, Error> {
         if self.batch.is_empty() {
             self.fetch()?;
         }

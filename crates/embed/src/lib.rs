@@ -64,7 +64,7 @@ mod tables;
 mod volume;
 mod workers;
 
-pub use ask::{Ask, Entries};
+pub use ask::{Ask, Entries, Shown};
 pub use disk::FileDisk;
 pub use error::Error;
 pub use local::Local;

@@ -18,7 +18,7 @@ pub(crate) mod look;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use look::{clean_pages, find, last_at_or_before, seek};
+pub(crate) use look::{find, last_at_or_before, seek, way_to};
 
 /// Blocks that are not part of the present tree any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,26 +67,34 @@ impl Tree {
         Tree { root, freed: Vec::new(), taken: Vec::new() }
     }
 
-    /// Gives a key its value, in place of the one it had.
-    pub(crate) fn put(&mut self, cache: &mut Cache, key: &[u8], value: &[u8], extent: bool) {
+    /// Gives a key its value, in place of the one it had; gives that if it was an extent.
+    pub(crate) fn put(
+        &mut self,
+        cache: &mut Cache,
+        key: &[u8],
+        value: &[u8],
+        extent: bool,
+    ) -> Option<Vec<u8>> {
         let path = self.dirty_path(cache, key);
         let leaf = cache.change(path.leaf);
+        let mut replaced = None;
         let index = match page::search(leaf, key) {
             Ok(index) => {
                 let (old, was_extent) = page::value(leaf, index);
+                replaced = was_extent.then(|| old.to_vec());
                 if old.len() == value.len() && was_extent == extent {
                     page::value_mut(leaf, index).copy_from_slice(value);
-                    return;
+                    return replaced;
                 }
                 page::remove(leaf, index);
                 index
             }
             Err(index) => index,
         };
-        let cell = page::leaf_cell(key, value, extent);
-        if !page::insert(leaf, index, &cell) {
-            self.overflow(cache, &path, index, cell);
+        if !page::insert_entry(leaf, index, (key, value, extent)) {
+            self.overflow(cache, &path, index, page::leaf_cell(key, value, extent));
         }
+        replaced
     }
 
     /// Takes a key out; gives its value, and whether that is an extent. Its page stays, even empty,
@@ -179,15 +187,32 @@ impl Tree {
 
     /// A cell does not fit into the leaf of a path.
     fn overflow(&mut self, cache: &mut Cache, path: &Path, index: usize, cell: Vec<u8>) {
-        let mut cells = cells_of(cache.block(path.leaf));
-        let at_end = index == cells.len() && index > 0;
+        let leaf = cache.block(path.leaf);
+        if index > 0 && index == page::count(leaf) {
+            return self.append(cache, path, &cell);
+        }
+        let mut cells = cells_of(leaf);
         cells.insert(index, cell);
-        if at_end {
-            // Keys that come in order leave full pages behind.
-            let split = cells.split_off(index);
-            self.lay_out(cache, path, path.inner.len(), 1, vec![cells, split]);
-        } else {
-            self.spread(cache, path, path.inner.len(), cells);
+        self.spread(cache, path, path.inner.len(), cells);
+    }
+
+    /// A cell begins a page of its own behind the leaf of a path: keys that come in order leave
+    /// full pages behind.
+    fn append(&mut self, cache: &mut Cache, path: &Path, cell: &[u8]) {
+        let leaf = cache.block(path.leaf);
+        let separator = separator(page::key(leaf, page::count(leaf) - 1), key_of(cell, 0));
+        let frame = new_page(cache, 0);
+        assert!(page::insert(cache.change(frame), 0, cell), "a page takes any cell");
+        let new = page::inner_cell(&separator, Ptr::dirty(frame));
+        let Some(up) = path.inner.len().checked_sub(1) else {
+            let old = page::inner_cell(b"", Ptr::dirty(path.leaf));
+            return self.raise_root(cache, 0, vec![old, new]);
+        };
+        let Step { frame: parent, child } = path.inner[up];
+        if !page::insert(cache.change(parent), child + 1, &new) {
+            let mut cells = cells_of(cache.block(parent));
+            cells.insert(child + 1, new);
+            self.spread(cache, path, up, cells);
         }
     }
 
@@ -214,7 +239,7 @@ impl Tree {
         let total = size(&cells);
         let pages = total.div_ceil(capacity * 15 / 16).clamp(1, group + 1);
         let parts = divide(cells, pages, capacity);
-        self.lay_out_at(cache, path, depth, (first, group), parts);
+        self.lay_out(cache, path, depth, (first, group), parts);
     }
 
     /// The first cell of an inner page has an empty key; behind other cells it gets the one that
@@ -244,21 +269,9 @@ impl Tree {
         self.dirty_child(cache, up.frame, child).map(|frame| (frame, is_left))
     }
 
-    fn lay_out(
-        &mut self,
-        cache: &mut Cache,
-        path: &Path,
-        depth: usize,
-        n: usize,
-        parts: Vec<Cells>,
-    ) {
-        let first = depth.checked_sub(1).map_or(0, |up| path.inner[up].child);
-        self.lay_out_at(cache, path, depth, (first, n), parts);
-    }
-
     /// Puts parts into pages, in place of the `old.1` children from `old.0` on; at depth zero, of
     /// the root.
-    fn lay_out_at(
+    fn lay_out(
         &mut self,
         cache: &mut Cache,
         path: &Path,
@@ -444,6 +457,11 @@ fn separate(level: u8, before: Option<&[u8]>, part: &mut Cells) -> Vec<u8> {
         part[0] = page::rekeyed(&part[0], b"");
         return first;
     }
-    let same = before.iter().zip(&first).take_while(|(a, b)| a == b).count();
+    separator(before, &first)
+}
+
+/// The shortest key that stands between two.
+fn separator(before: &[u8], first: &[u8]) -> Vec<u8> {
+    let same = before.iter().zip(first).take_while(|(a, b)| a == b).count();
     first[..(same + 1).min(first.len())].to_vec()
 }

@@ -217,7 +217,7 @@ impl Automaton for Journal {
                 State::Broken
             }
             (state, Input::Append { record, waiter, flush }) => {
-                self.gather(now, &record, waiter, flush);
+                self.gather(now, record, waiter, flush);
                 state
             }
             (State::Idle, Input::Sync(ticket)) if self.is_empty() => {
@@ -308,11 +308,13 @@ impl Journal {
         self.gathering.records == 0 && self.sealed.is_empty()
     }
 
-    fn gather(&mut self, now: Instant, record: &[u8], waiter: Option<Ticket>, flush: bool) {
+    fn gather(&mut self, now: Instant, record: Vec<u8>, waiter: Option<Ticket>, flush: bool) {
         if self.gathering.records == 0 {
             self.gathering.since = now;
+            self.gathering.payload = record;
+        } else {
+            self.gathering.payload.extend_from_slice(&record);
         }
-        self.gathering.payload.extend_from_slice(record);
         self.gathering.records += 1;
         self.gathering.waiters.extend(waiter);
         self.gathering.flush |= flush;

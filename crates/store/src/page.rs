@@ -345,15 +345,39 @@ pub(crate) fn capacity(block: usize) -> usize {
 
 /// Puts a cell in; `false`: there is no room.
 pub(crate) fn insert(page: &mut [u8], index: usize, cell: &[u8]) -> bool {
-    if room(page) < cell.len() + SLOT {
+    insert_with(page, index, cell.len(), |place| place.copy_from_slice(cell))
+}
+
+/// Puts an entry into a leaf: its key, its value, and whether that is an extent.
+pub(crate) fn insert_entry(
+    page: &mut [u8],
+    index: usize,
+    (key, value, extent): (&[u8], &[u8], bool),
+) -> bool {
+    insert_with(page, index, 4 + key.len() + value.len(), |place| {
+        set_u16(place, 0, key.len());
+        set_u16(place, 2, value.len() | if extent { usize::from(EXTENT) } else { 0 });
+        let (for_key, for_value) = place[4..].split_at_mut(key.len());
+        for_key.copy_from_slice(key);
+        for_value.copy_from_slice(value);
+    })
+}
+
+fn insert_with(
+    page: &mut [u8],
+    index: usize,
+    length: usize,
+    write: impl FnOnce(&mut [u8]),
+) -> bool {
+    if room(page) < length + SLOT {
         return false;
     }
     let slots = count(page);
-    if heap(page) - HEADER - SLOT * slots < cell.len() + SLOT {
+    if heap(page) - HEADER - SLOT * slots < length + SLOT {
         compact(page);
     }
-    let at = heap(page) - cell.len();
-    page[at..at + cell.len()].copy_from_slice(cell);
+    let at = heap(page) - length;
+    write(&mut page[at..at + length]);
     set_u16(page, 4, at);
     let (from, to) = (HEADER + SLOT * index, HEADER + SLOT * slots);
     page.copy_within(from..to, from + SLOT);

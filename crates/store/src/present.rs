@@ -7,10 +7,11 @@
 //! exactly the same.
 
 use crate::btree::extent;
-use crate::btree::{self, Freed, Tree, look};
+use crate::btree::look::Way;
+use crate::btree::{self, Freed, Tree};
 use crate::cache::{Cache, State};
 use crate::page;
-use crate::reader::{Missing, RawCell, Reader, Want, full_key, raw_key};
+use crate::reader::{BriefKey, Missing, RawCell, Reader, Want, full_key, raw_key};
 use crate::space::{Purpose, Run, Space};
 use crate::sum::sum;
 use crate::{Change, Error, Extent, Layout, Table};
@@ -70,8 +71,9 @@ impl Present {
     /// What has to be fetched first.
     pub(crate) fn plan(&self, changes: &[Change]) -> Result<Cost, Missing> {
         let (mut cost, mut missing) = (Cost::default(), Vec::new());
+        let mut way = None;
         for change in changes {
-            match self.plan_change(change) {
+            match self.plan_change(change, &mut way) {
                 Ok(more) => {
                     cost.pages += more.pages;
                     cost.data += more.data;
@@ -85,15 +87,20 @@ impl Present {
         if missing.is_empty() { Ok(cost) } else { Err(Missing(missing)) }
     }
 
-    fn plan_change(&self, change: &Change) -> Result<Cost, Missing> {
+    /// `way`: the one to the key before, which is often the same.
+    fn plan_change<'a>(
+        &'a self,
+        change: &Change,
+        way: &mut Option<Way<'a>>,
+    ) -> Result<Cost, Missing> {
         match change {
             Change::Put { table, key, value } => {
-                let pages = self.plan_key(*table, key)? + 1 + self.depth();
+                let pages = self.plan_key(*table, key, way)? + 1;
                 let data = if self.is_inline(key, value) { 0 } else { self.blocks(value.len()) };
                 Ok(Cost { pages, data, freed: 1 })
             }
             Change::Delete { table, key } => {
-                let pages = self.plan_key(*table, key)? + self.depth();
+                let pages = self.plan_key(*table, key, way)?;
                 Ok(Cost { pages, data: 0, freed: 1 })
             }
             Change::Write { table, object, offset, data } => {
@@ -118,9 +125,20 @@ impl Present {
         self.cache.page(self.tree.root).map_or(0, |root| u64::from(page::level(root)) + 1)
     }
 
-    fn plan_key(&self, table: Table, key: &[u8]) -> Result<u64, Missing> {
-        let key = full_key(table, key);
-        Ok(look::clean_pages(&self.cache, self.tree.root, &key)?)
+    /// Pages that are copied on the way to a key, and as many as it has levels.
+    fn plan_key<'a>(
+        &'a self,
+        table: Table,
+        key: &[u8],
+        way: &mut Option<Way<'a>>,
+    ) -> Result<u64, Missing> {
+        let key = BriefKey::new(table, key);
+        if let Some(known) = way.filter(|way| way.leads_to(&key)) {
+            return Ok(known.levels);
+        }
+        let found = btree::way_to(&self.cache, self.tree.root, &key)?;
+        *way = Some(found);
+        Ok(found.clean + found.levels)
     }
 
     /// Whether a value stands in its page.
@@ -198,22 +216,20 @@ impl Present {
         value: &[u8],
         grants: &mut Grants,
     ) -> Result<(), Error> {
-        let full = full_key(table, key);
-        let old = btree::find(&self.cache, self.tree.root, &full).ok().flatten();
-        let old = old.map(|(page, index)| page::value(page, index)).filter(|(_, extent)| *extent);
-        if let Some(old) = old.map(|(value, _)| value.to_vec()) {
+        let full = BriefKey::new(table, key);
+        let old = if self.is_inline(key, value) {
+            self.tree.put(&mut self.cache, &full, value, false)
+        } else {
+            let run = self.take_run(grants, None, self.blocks(value.len()) as u32, true)?;
+            let blocks = value.chunks(self.layout.block);
+            let blocks = blocks.map(|bytes| Block::from_bytes(bytes, self.layout.block)).collect();
+            let extent = self.add_data(run, blocks);
+            let cell = extent::encode(&extent, value.len());
+            self.tree.put(&mut self.cache, &full, &cell, true)
+        };
+        if let Some(old) = old {
             self.free_extent(&old);
         }
-        if self.is_inline(key, value) {
-            self.tree.put(&mut self.cache, &full, value, false);
-            return Ok(());
-        }
-        let run = self.take_run(grants, None, self.blocks(value.len()) as u32, true)?;
-        let blocks = value.chunks(self.layout.block);
-        let blocks = blocks.map(|bytes| Block::from_bytes(bytes, self.layout.block)).collect();
-        let extent = self.add_data(run, blocks);
-        let cell = extent::encode(&extent, value.len());
-        self.tree.put(&mut self.cache, &full, &cell, true);
         Ok(())
     }
 
@@ -289,7 +305,7 @@ impl Present {
         let size = self.layout.block as u64;
         let (mut cells, mut missing, mut blocks) = (0, Vec::new(), 0);
         let start = raw_key(table, object, from / size);
-        let mut pages = look::clean_pages(&self.cache, self.tree.root, &start)?;
+        let mut pages = btree::way_to(&self.cache, self.tree.root, &start)?.clean;
         let end = to.min(to.div_ceil(size).saturating_mul(size));
         reader.raw_cells(
             table,
@@ -311,7 +327,7 @@ impl Present {
         if to != u64::MAX {
             blocks = to.div_ceil(size) - from / size;
             let after = raw_key(table, object, to.div_ceil(size));
-            pages += look::clean_pages(&self.cache, self.tree.root, &after)?;
+            pages += btree::way_to(&self.cache, self.tree.root, &after)?.clean;
         }
         let per_cell = u64::from(page::LEVEL_MAX / 4);
         pages += per_cell + cells / 2 + blocks / 2 + 2 * self.depth();

@@ -9,7 +9,7 @@ use crate::page::{self, Ptr};
 use crate::{Layout, Table};
 use base::Block;
 use std::borrow::Cow;
-use std::ops::{ControlFlow, Range};
+use std::ops::{ControlFlow, Deref, Range};
 
 /// How many leaves behind a missing one are asked for together with it, at most.
 pub(crate) const AHEAD: usize = 7;
@@ -128,6 +128,38 @@ pub(crate) fn full_key(table: Table, key: &[u8]) -> Vec<u8> {
     full
 }
 
+/// The same for who needs it but for a moment: it takes no memory of its own, unless it is long.
+pub(crate) struct BriefKey {
+    short: [u8; BRIEF],
+    length: usize,
+    long: Vec<u8>,
+}
+
+/// Keys up to here are short.
+const BRIEF: usize = 64;
+
+impl BriefKey {
+    #[inline]
+    pub(crate) fn new(table: Table, key: &[u8]) -> BriefKey {
+        let (length, mut short) = (4 + key.len(), [0; BRIEF]);
+        if length > BRIEF {
+            return BriefKey { short, length: 0, long: full_key(table, key) };
+        }
+        short[..4].copy_from_slice(&table.0.to_be_bytes());
+        short[4..length].copy_from_slice(key);
+        BriefKey { short, length, long: Vec::new() }
+    }
+}
+
+impl Deref for BriefKey {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        if self.long.is_empty() { &self.short[..self.length] } else { &self.long }
+    }
+}
+
 /// The key of a raw object's cell for a block.
 pub(crate) fn raw_key(table: Table, object: u64, block: u64) -> [u8; 20] {
     let mut key = [0; 20];
@@ -158,17 +190,8 @@ impl<'a> Reader<'a> {
     /// What has to be fetched first.
     #[inline]
     pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Value<'a>>, Missing> {
-        let mut buffer = [0; 64];
-        let owned;
-        let full: &[u8] = if key.len() <= 60 {
-            buffer[..4].copy_from_slice(&table.0.to_be_bytes());
-            buffer[4..4 + key.len()].copy_from_slice(key);
-            &buffer[..4 + key.len()]
-        } else {
-            owned = full_key(table, key);
-            &owned
-        };
-        match btree::find(self.cache, self.root, full)? {
+        let full = BriefKey::new(table, key);
+        match btree::find(self.cache, self.root, &full)? {
             Some((page, index)) => self.value(page, index).map(Some),
             None => Ok(None),
         }
@@ -393,3 +416,16 @@ impl<'a> Reader<'a> {
 
 /// An entry of a table: its key, without the table's number, and its value.
 pub type Entry<'a> = (&'a [u8], Value<'a>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_the_same_however_long_it_lasts() {
+        for length in 0..3 * BRIEF {
+            let key = vec![7; length];
+            assert_eq!(&*BriefKey::new(Table(9), &key), full_key(Table(9), &key));
+        }
+    }
+}

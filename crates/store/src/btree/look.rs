@@ -28,14 +28,42 @@ pub(crate) fn find<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<Option
     }
 }
 
-/// How many pages on the way to a key would have to be copied, if all are cached.
-pub(crate) fn clean_pages(cache: &Cache, root: Ptr, key: &[u8]) -> Result<u64, Want> {
-    let (mut ptr, mut level, mut clean) = (root, None, 0);
+/// The way to a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way<'a> {
+    /// How many pages on it would have to be copied.
+    pub(crate) clean: u64,
+    /// How many pages there are on it.
+    pub(crate) levels: u64,
+    /// The leaf has the keys from this one on, and before that one.
+    from: &'a [u8],
+    to: Option<&'a [u8]>,
+}
+
+impl Way<'_> {
+    /// Whether it is the way to this key too.
+    pub(crate) fn leads_to(&self, key: &[u8]) -> bool {
+        self.from <= key && self.to.is_none_or(|to| key < to)
+    }
+}
+
+/// The way to a key, if all of it is cached.
+pub(crate) fn way_to<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<Way<'a>, Want> {
+    let mut way = Way { clean: 0, levels: 0, from: b"", to: None };
+    let (mut ptr, mut level) = (root, None);
     loop {
         let page = get(cache, ptr, level)?;
-        clean += u64::from(ptr.frame().is_none());
-        let Some(below) = page::level(page).checked_sub(1) else { return Ok(clean) };
-        ptr = page::child(page, page::child_of(page, key));
+        way.clean += u64::from(ptr.frame().is_none());
+        way.levels += 1;
+        let Some(below) = page::level(page).checked_sub(1) else { return Ok(way) };
+        let child = page::child_of(page, key);
+        if child > 0 {
+            way.from = page::key(page, child);
+        }
+        if child + 1 < page::count(page) {
+            way.to = Some(page::key(page, child + 1));
+        }
+        ptr = page::child(page, child);
         level = Some(below);
     }
 }

@@ -74,7 +74,7 @@ impl Store {
         let mut missing = Missing(Vec::new());
         for key in freeze::keys(&self.snapshots, &self.present) {
             let (cache, root) = (&self.present.cache, self.present.tree.root);
-            missing.0.extend(crate::btree::clean_pages(cache, root, &key).err());
+            missing.0.extend(crate::btree::way_to(cache, root, &key).err());
         }
         if missing.0.is_empty() {
             self.step_checkpoint(now, true, checkpoint::Input::Prepared, out);
