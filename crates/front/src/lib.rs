@@ -91,7 +91,7 @@ pub struct Export {
 pub struct Limits {
     /// Largest 9P message, bytes.
     pub msize: u32,
-    /// Most fids.
+    /// Most fids; one that is open counts as two, because it holds two handles of its tree.
     pub fids: usize,
     /// Most calls under way.
     pub calls: usize,

@@ -197,8 +197,9 @@ impl Node {
         }
         let names = Names::new(main.root(), mounts);
         let listeners = config.ports.iter().map(|port| Listener::new(port.listener)).collect();
-        let limits =
-            Limits { fids: config.limits.fids.min(config.files_max / 8 * 5), ..config.limits };
+        // One client leaves some to the others.
+        let share = main.handles_max(config.files_max) / 8 * 5;
+        let limits = Limits { fids: config.limits.fids.min(share), ..config.limits };
         let export = Export {
             root: names.root(),
             device: main.device(),
@@ -245,7 +246,7 @@ impl Node {
     /// whether or not they are there, so that one client's files do not shut others out.
     fn handles_max(&self) -> usize {
         let kept = self.connections.len().max(self.config.files_max / 8) + FILES_KEPT;
-        self.config.files_max.saturating_sub(kept)
+        self.main.handles_max(self.config.files_max.saturating_sub(kept))
     }
 }
 

@@ -69,11 +69,19 @@ impl Main {
         self.volume().map(Volume::snapshots_root)
     }
 
+    /// How many nodes and open files there may be if there are files of the process for so many.
+    pub(crate) fn handles_max(&self, files: usize) -> usize {
+        match self {
+            Main::Host(..) => files.min(tree::host::HANDLES_MAX),
+            // Its files are not files of the process.
+            Main::Volume(_) => tree::volume::HANDLES_MAX,
+        }
+    }
+
     pub(crate) fn set_handles_max(&mut self, most: usize) {
         match self {
             Main::Host(host, _) => host.set_handles_max(most),
-            // Its files are not files of the process.
-            Main::Volume(_) => {}
+            Main::Volume(volume) => volume.set_handles_max(most),
         }
     }
 

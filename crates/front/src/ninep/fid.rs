@@ -86,6 +86,14 @@ impl Fid {
         }
     }
 
+    /// How many handles it holds: its node, and its open file even before that is open.
+    fn handles(&self) -> usize {
+        match self.openness {
+            Openness::Opening { .. } | Openness::File { .. } | Openness::Directory { .. } => 2,
+            Openness::Closed | Openness::AttrRead { .. } | Openness::AttrWrite { .. } => 1,
+        }
+    }
+
     /// How many bytes of attributes it holds.
     fn attr_bytes(&self) -> usize {
         match &self.openness {
@@ -112,6 +120,8 @@ impl Fid {
 #[derive(Debug)]
 pub(super) struct Fids {
     fids: BTreeMap<u32, Fid>,
+    /// Nodes and open files that they hold, and how many these may be.
+    handles: usize,
     limit: usize,
     /// Bytes of attributes that they hold. At most [`ATTRS_MAX`].
     attr_bytes: usize,
@@ -121,7 +131,7 @@ pub(super) struct Fids {
 
 impl Fids {
     pub(super) fn new(limit: usize) -> Fids {
-        Fids { fids: BTreeMap::new(), limit, attr_bytes: 0, claims: 0 }
+        Fids { fids: BTreeMap::new(), handles: 0, limit, attr_bytes: 0, claims: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -153,9 +163,14 @@ impl Fids {
     /// Claims a fid for opening; nobody else may open it meanwhile.
     pub(super) fn claim(&mut self, fid: u32) -> Result<Claim, Error> {
         let serial = self.claims + 1;
+        let full = self.handles >= self.limit;
         let file = self.get_mut(fid)?;
         let Openness::Closed = file.openness else { return Err(Error::Invalid) };
+        if full {
+            return Err(Error::TooManyOpen);
+        }
         file.openness = Openness::Opening { serial };
+        self.handles += 1;
         self.claims = serial;
         Ok(Claim { fid, serial })
     }
@@ -171,6 +186,7 @@ impl Fids {
     pub(super) fn unclaim(&mut self, claim: Claim) {
         if let Some(file) = self.claimed(claim) {
             file.openness = Openness::Closed;
+            self.handles -= 1;
         }
     }
 
@@ -179,7 +195,7 @@ impl Fids {
         if self.fids.contains_key(&fid) || fid == wire::ninep::NO_FID {
             return Err(Error::Invalid);
         }
-        if self.fids.len() >= self.limit { Err(Error::TooManyOpen) } else { Ok(()) }
+        if self.handles >= self.limit { Err(Error::TooManyOpen) } else { Ok(()) }
     }
 
     /// Binds `fid`; if the client took the number meanwhile for something else, the new file is
@@ -200,11 +216,13 @@ impl Fids {
     pub(super) fn remove(&mut self, fid: u32) -> Result<Fid, Error> {
         let file = self.fids.remove(&fid).ok_or(Error::Invalid)?;
         self.attr_bytes -= file.attr_bytes();
+        self.handles -= file.handles();
         Ok(file)
     }
 
     fn insert(&mut self, fid: u32, file: Fid) {
         self.attr_bytes += file.attr_bytes();
+        self.handles += file.handles();
         self.fids.insert(fid, file);
     }
 
@@ -215,11 +233,12 @@ impl Fids {
 
     pub(super) fn check(&self) {
         assert_eq!(self.attr_bytes, self.fids.values().map(Fid::attr_bytes).sum::<usize>());
+        assert_eq!(self.handles, self.fids.values().map(Fid::handles).sum::<usize>());
         assert!(self.attr_bytes <= ATTRS_MAX);
     }
 
     pub(super) fn forget_all(&mut self, out: &mut Vec<Output>) {
-        self.attr_bytes = 0;
+        (self.attr_bytes, self.handles) = (0, 0);
         for (_, fid) in std::mem::take(&mut self.fids) {
             fid.forget(out);
         }
