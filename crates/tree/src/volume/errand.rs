@@ -131,10 +131,19 @@ impl Volume {
         }
     }
 
-    fn commit(&mut self, now: Instant, slot: usize, commit: Commit, out: &mut Vec<Output>) {
+    pub(super) fn commit(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        commit: Commit,
+        out: &mut Vec<Output>,
+    ) {
         let Commit { changes, durable, answer, effects } = commit;
         let durability = if durable { Durability::Durable } else { Durability::Soon };
-        if !changes.is_empty() {
+        if changes.is_empty() && durable {
+            // What it stands on may not be durable yet.
+            self.store.sync(now, ticket(slot), &mut self.heard);
+        } else if !changes.is_empty() {
             let ticket = ticket(slot);
             let done = self.store.commit(now, ticket, &changes, durability, &mut self.heard);
             if let Err(refusal) = done {

@@ -178,3 +178,23 @@ fn a_damaged_record_is_an_error_of_its_file_alone() {
     lab.write("/b", 0, b"well").unwrap();
     assert!(lab.findings().contains(&"inode 2: its record makes no sense".to_string()));
 }
+
+#[test]
+fn who_changes_nothing_and_waits_until_that_is_durable_is_answered() {
+    let mut lab = Lab::new();
+    lab.create("/f", 0o644).unwrap();
+    let node = lab.volume.root();
+    let request = Request { caller: root(), ask: Ask::Stat { node } };
+    lab.volume.pin(Id::Node(node));
+    let slot = lab.volume.errands.insert(Errand::new(RequestId(1000), request));
+    let (answer, effects) = (plan::Answer::Reply(Reply::Done), plan::Effects::default());
+    let commit = plan::Commit { changes: Vec::new(), durable: true, answer, effects };
+    let (now, mut out) = (lab.instant(), Vec::new());
+    lab.volume.commit(now, slot, commit, &mut out);
+    lab.volume.settle(now, &mut out);
+    lab.perform(out);
+    assert!(lab.answered(RequestId(1000)).is_none(), "the file is not durable yet");
+    while lab.operate() || lab.replies.is_empty() && lab.tick() {}
+    assert!(matches!(lab.answered(RequestId(1000)), Some(Ok(Reply::Done))));
+    assert!(lab.crash().stat("/f").is_ok());
+}
