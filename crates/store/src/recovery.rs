@@ -74,7 +74,8 @@ enum State {
     Bits(Box<Space>, Vec<u8>, u64),
     /// Waits for the rest of the journal ring.
     Ring(Box<Space>, Vec<u8>),
-    /// Waits to see the journal's end once more: a read that came from elsewhere looks like an end.
+    /// Waits to see once more where the journal ends: a read that came from elsewhere looks like an
+    /// end.
     End(Box<Space>, Box<Walked>),
     /// Waits until so many blocks are erased.
     Erasing(Box<Found>, usize),
@@ -92,8 +93,8 @@ struct Walked {
     records: VecDeque<(u64, Record)>,
     /// Where it ends.
     head: Place,
-    /// The batch that begins there is torn: its header is whole.
-    torn: bool,
+    /// Where in the ring the next batch would begin, and was not found.
+    ends: Vec<u64>,
     /// Where batches behind the end begin.
     beyond: Vec<u64>,
 }
@@ -148,7 +149,7 @@ impl Automaton for Recovery {
                 self.read_ring(space, joined(bytes, &blocks), out)
             }
             (State::End(space, walked), Input::Read(blocks)) => {
-                self.end(space, *walked, &blocks, out)
+                self.looked_again(space, walked, &blocks, out)
             }
             (State::Erasing(found, 1), Input::Erased) => replay(found, out),
             (State::Erasing(found, left), Input::Erased) => State::Erasing(found, left - 1),
@@ -279,31 +280,46 @@ impl Recovery {
         let Some(walked) = walk(&self.superblock, &bytes) else {
             return give_up(Error::Damaged, out);
         };
-        if !walked.beyond.is_empty() && !self.accept_loss {
-            return give_up(Error::Damaged, out);
-        }
-        out.push(Output::Read(layout.journal_at + walked.head.block, 1));
-        State::End(space, Box::new(walked))
+        self.look_again(space, Box::new(walked), out)
     }
 
-    /// The journal's end has been read again: if there is a batch now, nothing of what was read is
-    /// believed.
-    fn end(
+    /// Looks once more at where the journal seems to end.
+    fn look_again(
         &self,
         space: Box<Space>,
-        walked: Walked,
+        mut walked: Box<Walked>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let Some(at) = walked.ends.pop() else { return self.end(*space, *walked, out) };
+        out.push(Output::Read(self.superblock.layout.journal_at + at, 1));
+        State::End(space, walked)
+    }
+
+    /// An end of the journal has been read again: if there is a batch now, nothing of what was read
+    /// is believed.
+    fn looked_again(
+        &self,
+        space: Box<Space>,
+        walked: Box<Walked>,
         blocks: &[Block],
         out: &mut Vec<Output>,
     ) -> State {
-        let found = blocks.first().is_some_and(|block| batch::begins(block, walked.head));
-        if found && !walked.torn {
+        if blocks.first().is_some_and(|block| batch::begins(block, walked.head)) {
             return self.read_ring(space, Vec::new(), out);
         }
+        self.look_again(space, walked, out)
+    }
+
+    /// The journal ends there.
+    fn end(&self, space: Space, walked: Walked, out: &mut Vec<Output>) -> State {
         let Walked { records, head, mut beyond, .. } = walked;
+        if !beyond.is_empty() && !self.accept_loss {
+            return give_up(Error::Damaged, out);
+        }
         if self.read_only {
             beyond.clear();
         }
-        let found = Box::new(Found { space: *space, records, head });
+        let found = Box::new(Found { space, records, head });
         let first = self.superblock.layout.journal_at;
         out.extend(beyond.iter().map(|at| Output::Erase(first + at)));
         if beyond.is_empty() { replay(found, out) } else { State::Erasing(found, beyond.len()) }
@@ -327,9 +343,16 @@ fn walk(superblock: &Superblock, ring: &[u8]) -> Option<Walked> {
         let block = (at + blocks) % layout.journal;
         head = Place { block, sequence: head.sequence + 1, chain: sum };
     }
-    let torn = batch::begins(&ring[head.block as usize * layout.block..], head);
+    // One that does not fit before the end of the ring begins at its beginning. A torn one begins
+    // where it should, so there is no need to look again.
+    let begins = |at: &u64| batch::begins(&ring[*at as usize * layout.block..], head);
+    let mut ends = vec![0, head.block];
+    ends.dedup();
+    if ends.iter().any(begins) {
+        ends.clear();
+    }
     // What users wrote may look like anything.
     let beyond = batch::beyond(superblock, ring, head.sequence);
     let beyond = beyond.filter(|at| !followed.contains(at)).collect();
-    Some(Walked { records, head, torn, beyond })
+    Some(Walked { records, head, ends, beyond })
 }

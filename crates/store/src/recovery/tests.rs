@@ -117,6 +117,48 @@ fn a_batch_behind_the_end_means_that_one_was_lost() {
     assert!(matches!(out[..], [Output::Replay(_)]));
 }
 
+/// Steps until everything is read; the first read of block `wrong` of the ring finds zeros.
+fn run_with_a_wrong_read(
+    superblock: &Superblock,
+    disk: &BTreeMap<u64, Block>,
+    wrong: u64,
+) -> Found {
+    let mut spoilt = disk.clone();
+    spoilt.insert(superblock.layout.journal_at + wrong, Block::zeroed(512));
+    let (mut recovery, mut out) = (Recovery::new(superblock.clone(), false, false), Vec::new());
+    recovery.step(Instant(0), Input::Begin, &mut out);
+    let mut now = &spoilt;
+    loop {
+        match out.pop() {
+            Some(Output::Read(at, count)) => {
+                recovery.step(Instant(0), Input::Read(read(now, at, count)), &mut out);
+                if at + u64::from(count) == superblock.layout.map_at {
+                    now = disk;
+                }
+            }
+            Some(Output::Replay(found)) => return *found,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_end_is_looked_at_again_also_at_the_beginning_of_the_ring() {
+    let (mut superblock, mut disk) = disk();
+    // A batch of three blocks that does not fit into the last two, and one behind it.
+    superblock.tail = Place { block: 14, sequence: 9, chain: 7 };
+    let head = batch::Head { volume: 5, sequence: 9, chain: 7, epoch: 2, records: 1 };
+    let record = record::encode(&[], &[]);
+    let (blocks, chain) = batch::encode(&head, &record.repeat(150), 512);
+    let (more, _) = batch::encode(&batch::Head { sequence: 10, chain, ..head }, &record, 512);
+    assert_eq!((blocks.len(), more.len()), (3, 1));
+    disk.extend((superblock.layout.journal_at..).zip(blocks.into_iter().chain(more)));
+    for wrong in [0, 3, 10] {
+        let found = run_with_a_wrong_read(&superblock, &disk, wrong);
+        assert_eq!((found.head.sequence, found.records.len()), (11, 151), "{wrong}");
+    }
+}
+
 #[test]
 fn a_wrong_map_is_not_believed() {
     let (superblock, mut disk) = disk();
