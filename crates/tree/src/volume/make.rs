@@ -221,6 +221,7 @@ impl Scene<'_> {
         if inode.is_directory() {
             return Err(Error::NotPermitted.into());
         }
+        self.who.may_link(&inode)?;
         match inode.links {
             0 => return Err(Error::NotFound.into()),
             LINKS_MAX.. => return Err(Error::TooManyLinks.into()),

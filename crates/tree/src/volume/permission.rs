@@ -76,6 +76,16 @@ impl Person<'_> {
         Ok(())
     }
 
+    /// # Errors
+    /// Unless they may give a file one more name: their own, or a plain one that they may read and
+    /// write (Linux's `protected_hardlinks`, docs/decisions/0013).
+    pub(super) fn may_link(self, inode: &Inode) -> Result<(), Error> {
+        let runs_as_group = inode.mode & (SET_GID | GROUP_EXECUTE) == SET_GID | GROUP_EXECUTE;
+        let plain = inode.kind == Kind::File && inode.mode & SET_UID == 0 && !runs_as_group;
+        let theirs = self.owns(inode) || plain && self.may(inode, READ | WRITE).is_ok();
+        if theirs { Ok(()) } else { Err(Error::NotPermitted) }
+    }
+
     /// Owner and group of what they make in `dir`: its group if it says so, else the one they
     /// choose if it is theirs. What the server makes for itself belongs to whom the directory
     /// belongs to: the server's own number means nothing in a volume.
@@ -171,6 +181,20 @@ mod tests {
         assert_eq!(unname(&owner, &sticky, &theirs), Ok(()));
         assert_eq!(unname(&anybody, &open, &file(0)), Ok(()));
         assert_eq!(unname(&anybody, &dir(0o1755), &theirs), Err(Error::Denied));
+    }
+
+    #[test]
+    fn only_owners_keep_what_others_could_not_have_written() {
+        let (owner, member, other) = (user(10, &[]), user(11, &[20]), user(12, &[]));
+        let may = |caller: &Caller, inode: &Inode| Person(caller).may_link(inode).is_ok();
+        assert!(may(&owner, &file(0)) && may(&user(0, &[]), &file(0)));
+        assert!(may(&Caller::Server, &file(0o4755)) && may(&owner, &file(0o6777)));
+        assert!(may(&member, &file(0o660)) && may(&other, &file(0o606)));
+        assert!(!may(&member, &file(0o640)) && !may(&other, &file(0o662)));
+        assert!(!may(&other, &file(0o4777)) && !may(&other, &file(0o2777)));
+        assert!(may(&other, &file(0o2767)));
+        let pipe = Inode { kind: Kind::Fifo, ..file(0o666) };
+        assert!(!may(&other, &pipe) && may(&owner, &pipe));
     }
 
     #[test]

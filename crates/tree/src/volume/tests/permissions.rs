@@ -71,6 +71,7 @@ fn names_are_changed_by_those_who_may_write_the_directory() {
     let mut lab = stage();
     lab.make_dir("/home/d", 0o755).unwrap();
     lab.create("/home/d/f", 0o666).unwrap();
+    lab.create("/home/d/secret", 0o640).unwrap();
     lab.make_dir("/home/mine", 0o755).unwrap();
     become_user(&mut lab, 11, &[]);
     lab.make_dir("/home/theirs", 0o755).unwrap();
@@ -80,6 +81,7 @@ fn names_are_changed_by_those_who_may_write_the_directory() {
     assert_eq!(lab.rename("/home/d/f", "/home/theirs/f"), Err(Error::Denied));
     assert_eq!(lab.link("/home/d/f", "/home/mine/f"), Err(Error::Denied));
     lab.link("/home/d/f", "/home/theirs/f").unwrap();
+    assert_eq!(lab.link("/home/d/secret", "/home/theirs/s"), Err(Error::NotPermitted));
     // Into another directory goes only who could change the `..` of what goes there.
     assert_eq!(lab.rename("/home/mine", "/home/theirs/mine"), Err(Error::Denied));
     lab.rename("/home/mine", "/home/same").unwrap();
