@@ -105,12 +105,13 @@ impl Present {
             }
             Change::Write { table, object, offset, data } => {
                 let to = offset.saturating_add(data.len() as u64);
-                self.plan_raw(*table, *object, *offset, to, true)
+                let cost = self.plan_raw(*table, *object, *offset, to, true)?;
+                Ok(self.filled(cost, *offset, to))
             }
             Change::Attach { table, object, offset, extent } => {
                 let to = offset + extent.sums.len() as u64 * self.layout.block as u64;
                 let cost = self.plan_raw(*table, *object, *offset, to, false)?;
-                Ok(Cost { data: 1, ..cost })
+                Ok(Cost { data: 1, ..self.filled(cost, *offset, to) })
             }
             Change::Cut { table, object, from, to } => {
                 let cost = self.plan_raw(*table, *object, *from, *to, true)?;
@@ -292,6 +293,14 @@ impl Present {
         raw::Raw { present: self, table, object }
     }
 
+    /// What a change of a raw object costs if it gives a range (bytes) new blocks; at worst each is
+    /// an extent of its own.
+    fn filled(&self, cost: Cost, from: u64, to: u64) -> Cost {
+        let size = self.layout.block as u64;
+        let blocks = to.div_ceil(size) - from / size;
+        Cost { pages: cost.pages + blocks / 2, data: blocks, ..cost }
+    }
+
     /// Whether everything is cached that writing or cutting a range of a raw object touches.
     fn plan_raw(
         &self,
@@ -303,7 +312,7 @@ impl Present {
     ) -> Result<Cost, Missing> {
         let reader = self.reader();
         let size = self.layout.block as u64;
-        let (mut cells, mut missing, mut blocks) = (0, Vec::new(), 0);
+        let (mut cells, mut missing) = (0, Vec::new());
         let start = raw_key(table, object, from / size);
         let mut pages = btree::way_to(&self.cache, self.tree.root, &start)?.clean;
         let end = to.min(to.div_ceil(size).saturating_mul(size));
@@ -325,14 +334,13 @@ impl Present {
             },
         )?;
         if to != u64::MAX {
-            blocks = to.div_ceil(size) - from / size;
             let after = raw_key(table, object, to.div_ceil(size));
             pages += btree::way_to(&self.cache, self.tree.root, &after)?.clean;
         }
         let per_cell = u64::from(page::LEVEL_MAX / 4);
-        pages += per_cell + cells / 2 + blocks / 2 + 2 * self.depth();
+        pages += per_cell + cells / 2 + 2 * self.depth();
         if missing.is_empty() {
-            Ok(Cost { pages, data: blocks, freed: cells })
+            Ok(Cost { pages, data: 0, freed: cells })
         } else {
             Err(Missing(missing))
         }

@@ -337,6 +337,44 @@ impl<'a> Reader<'a> {
         Ok(blocks)
     }
 
+    /// How far a raw object has `most` blocks that take space, from a byte on; `None`: it has no
+    /// more than so many to its end. Holes cost nothing, however long they are.
+    ///
+    /// # Errors
+    /// What has to be fetched first.
+    pub fn reach(
+        &self,
+        table: Table,
+        object: u64,
+        from: u64,
+        most: u64,
+    ) -> Result<Option<u64>, Missing> {
+        let size = self.layout.block as u64;
+        let first = from / size;
+        let start = first.saturating_sub(self.layout.extent_max() as u64 - 1);
+        let (start, end) = (raw_key(table, object, start), raw_key(table, object, u64::MAX));
+        let bounds = Bounds { from: &start, to: Some(&end), reverse: false, ahead: AHEAD };
+        let (mut left, mut reach) = (most, None);
+        self.leaves(&bounds, &mut |leaf, cells| {
+            for index in cells {
+                let (key, (value, is_extent)) = (page::key(leaf, index), page::value(leaf, index));
+                if !is_extent || key.len() != 20 {
+                    continue;
+                }
+                let start = raw_block(key).max(first);
+                let end = raw_block(key).saturating_add(ExtentView::new(value).count() as u64);
+                let blocks = end.saturating_sub(start);
+                if blocks > left {
+                    reach = Some(start.saturating_add(left).saturating_mul(size));
+                    return Ok(ControlFlow::Break(()));
+                }
+                left -= blocks;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(reach)
+    }
+
     /// Visits the cells of a raw object that have bytes of a range, in order.
     pub(crate) fn raw_cells(
         &self,

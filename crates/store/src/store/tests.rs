@@ -409,6 +409,33 @@ fn what_was_committed_is_there() {
 }
 
 #[test]
+fn how_far_an_object_has_so_many_blocks() {
+    let mut rig = Rig::new(9);
+    for _ in 0..60 {
+        let (offset, length) = (rig.rng.u64(0..1 << 40), rig.rng.usize(1..4000));
+        let data = vec![1; length];
+        let near = if rig.rng.bool() { offset } else { offset % 100_000 };
+        assert!(rig.try_commit(Change::Write { table: RAW, object: 7, offset: near, data }));
+    }
+    for _ in 0..500 {
+        let (from, most) = (rig.rng.u64(0..1 << 40), rig.rng.u64(0..300));
+        let from = if rig.rng.bool() { from } else { from % 100_000 };
+        let (reach, blocks) = loop {
+            let reader = rig.store.reader(View::Present).unwrap();
+            let looked = reader.reach(RAW, 7, from, most).and_then(|reach| {
+                let to = reach.unwrap_or(u64::MAX);
+                Ok((reach, reader.allocated(RAW, 7, from, to)?))
+            });
+            match looked {
+                Ok(found) => break found,
+                Err(missing) => rig.fetch(missing),
+            }
+        };
+        assert!(if reach.is_some() { blocks == most } else { blocks <= most }, "{from} {most}");
+    }
+}
+
+#[test]
 fn a_crash_leaves_the_state_after_some_transaction() {
     for seed in 0..60 {
         let mut rig = Rig::new(seed);

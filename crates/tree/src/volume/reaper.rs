@@ -31,11 +31,6 @@ const BLOCKS_MAX: u64 = 2048;
 /// Most orphans that are noted at once when looking for those of an earlier life.
 const LOOK_MAX: usize = 1024;
 
-/// Files of more blocks than that are looked through only [`SPAN_MAX`] bytes at a time.
-const SCAN_MAX: u64 = 65_536;
-/// See [`SCAN_MAX`].
-const SPAN_MAX: u64 = 256 << 20;
-
 /// How long the reaper rests after the first failure, and at most; twice as long after each.
 const REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
@@ -331,7 +326,7 @@ pub(super) fn cut(mut draft: Draft<'_>, ino: u64, at: u64, held: bool) -> Result
     }
     let kept = if lives { inode.size } else { 0 };
     let at = at.max(kept.next_multiple_of(block));
-    let to = at.saturating_add(span(&draft.sight, ino, at, inode.blocks)?);
+    let to = draft.sight.reader.reach(DATA, ino, at, BLOCKS_MAX)?.unwrap_or(u64::MAX);
     // A file without a name may have grown since it lost it.
     if to < end.max(inode.size).min(SIZE_MAX) {
         let blocks = data::covered(&draft.sight, ino, at, to)?;
@@ -354,18 +349,4 @@ pub(super) fn cut(mut draft: Draft<'_>, ino: u64, at: u64, held: bool) -> Result
         draft.settle(ino);
     }
     Ok(Cut { changes: draft.finish(), freed: (!gone).then_some(at), gone })
-}
-
-/// How many bytes from `at` on hold no more than [`BLOCKS_MAX`] blocks.
-fn span(sight: &Sight<'_>, ino: u64, at: u64, blocks: u64) -> Result<u64, Stop> {
-    let most = if blocks <= SCAN_MAX { SIZE_MAX / 4 } else { SPAN_MAX };
-    let mut span = BLOCKS_MAX * sight.block;
-    while span < most {
-        let end = at.saturating_add(2 * span);
-        if sight.reader.allocated(DATA, ino, at, end)? > BLOCKS_MAX {
-            break;
-        }
-        span *= 2;
-    }
-    Ok(span)
 }

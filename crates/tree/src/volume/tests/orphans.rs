@@ -65,6 +65,38 @@ fn a_large_file_goes_piece_by_piece() {
 }
 
 #[test]
+fn holes_cost_the_reaper_nothing_in_a_file_of_any_size() {
+    let mut lab = Lab::made(&usual(), World::with(512, 1 << 18));
+    lab.create("/f", 0o644).unwrap();
+    let open = lab.open("/f", WRITE).unwrap();
+    let far = |n: u64| n << 55 | n << 20;
+    for n in 0..70 {
+        lab.write_open(open, far(n), &vec![n as u8; 512 << 10]).unwrap();
+    }
+    assert!(lab.blocks() > 65_536);
+    // First what is cut off a file that lives, then the rest.
+    lab.resize("/f", far(35) + 5).unwrap();
+    let mut turns = 0;
+    for gone in [false, true] {
+        while lab.volume.counts().reaper.0 != "idle" {
+            if !lab.operate() {
+                turns += u32::from(lab.volume.reaper.task().is_some());
+                assert!(turns < 2000, "it goes through the holes");
+                assert!(lab.tick());
+            }
+        }
+        assert!(gone || (35 * 1024..35 * 1024 + 10).contains(&lab.blocks()), "{}", lab.blocks());
+        if !gone {
+            lab.close(open);
+            lab.remove("/f").unwrap();
+        }
+    }
+    assert!(turns > 35, "a bounded part at a time");
+    lab.verify();
+    assert_eq!(lab.blocks(), 0);
+}
+
+#[test]
 fn a_disk_that_cannot_be_read_for_a_while_keeps_nothing_from_being_freed() {
     let mut lab = Lab::new();
     for n in 0..6u8 {
