@@ -34,6 +34,11 @@ const SPANS_MAX: usize = 4096;
 /// What a completion leads to (a reply) then goes to the kernel together with the next wait.
 const TURNS_WITHOUT_KERNEL: u32 = 2;
 
+/// Most blocks from disks, or words that they arrived there, that one call of `wait` gives out.
+/// A disk often ends many operations at once. If all of them were one turn, the first client would
+/// wait until the last one's answer is made, and the disk would meanwhile have nothing to do.
+const BLOCKS_AT_ONCE: usize = 8;
+
 /// The part of a reactor that does not depend on its form.
 pub(crate) struct Common {
     pub(crate) clock: Clock,
@@ -44,6 +49,8 @@ pub(crate) struct Common {
     pub(crate) statistics: Statistics,
     pub(crate) spin: Spin,
     ready: VecDeque<Event>,
+    /// The same, of volumes' blocks: see [`BLOCKS_AT_ONCE`].
+    blocks: VecDeque<Event>,
     /// How long operations took, until the node asks. Bounded by [`SPANS_MAX`].
     spans: Vec<Span>,
     /// Connections closed since memory was last given back.
@@ -73,6 +80,7 @@ impl Common {
             statistics: Statistics::default(),
             spin: Spin::new(config.spin),
             ready: VecDeque::new(),
+            blocks: VecDeque::new(),
             spans: Vec::new(),
             closed: 0,
             recent: Recent::default(),
@@ -95,7 +103,11 @@ impl Common {
         if let Done::Path(Ok(path)) = &done {
             self.note_device(path);
         }
-        self.ready.push_back(Event { id, done });
+        let queue = match &done {
+            Done::Blocks(_) | Done::Stored(_) => &mut self.blocks,
+            _other => &mut self.ready,
+        };
+        queue.push_back(Event { id, done });
     }
 
     /// An operation on files took from then till now.
@@ -118,8 +130,9 @@ impl Common {
     /// Whether the kernel should be left alone in this turn, because there is enough to do.
     pub(crate) fn enough(&mut self) -> bool {
         self.collect();
-        let enough = self.ready.len() >= EVENTS_MAX
-            || (!self.ready.is_empty() && self.turns < TURNS_WITHOUT_KERNEL);
+        let few = self.ready.is_empty() || !self.blocks.is_empty();
+        let enough =
+            self.ready.len() >= EVENTS_MAX || (!few && self.turns < TURNS_WITHOUT_KERNEL);
         self.turns = if enough { self.turns + 1 } else { 0 };
         enough
     }
@@ -139,7 +152,7 @@ impl Common {
 
     /// Whether anything is ready.
     pub(crate) fn any_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || !self.blocks.is_empty()
     }
 
     /// Fetches what the pool has finished.
@@ -159,8 +172,10 @@ impl Common {
     /// Gives out what is ready.
     pub(crate) fn give_out(&mut self, events: &mut Vec<Event>) {
         let count = self.ready.len().min(EVENTS_MAX);
-        self.spin.note(count);
+        let blocks = self.blocks.len().min(BLOCKS_AT_ONCE);
+        self.spin.note(count + blocks);
         events.extend(self.ready.drain(..count));
+        events.extend(self.blocks.drain(..blocks));
     }
 
     // Files.

@@ -281,10 +281,10 @@ impl<'a> Reader<'a> {
                 pieces.push(Piece::Inline(bytes.to_vec()));
             }
             RawCell::Extent(first, extent) => {
-                for index in 0..extent.count() {
-                    let place = (first + index as u64, extent.at() + index as u64);
-                    let block = self.data(place.1, extent.sum(index));
-                    self.add_piece(place.0, block, (&mut at, end), &mut pieces, &mut missing);
+                for index in within(first, extent, (at, end), self.layout.block as u64) {
+                    let block = self.data(extent.at() + index as u64, extent.sum(index));
+                    let number = first + index as u64;
+                    self.add_piece(number, block, (&mut at, end), &mut pieces, &mut missing);
                 }
             }
         })?;
@@ -305,9 +305,6 @@ impl<'a> Reader<'a> {
     ) {
         let size = self.layout.block as u64;
         let (start, stop) = (index * size, (index + 1) * size);
-        if stop <= *at || start >= end {
-            return;
-        }
         if start > *at {
             pieces.push(Piece::Hole((start - *at) as usize));
             *at = start;
@@ -450,6 +447,13 @@ impl<'a> Reader<'a> {
     pub(crate) fn data(&self, at: u64, sum: u64) -> Result<Block, Want> {
         self.cache.data(at).cloned().ok_or(Want::Data { at, sum })
     }
+}
+
+/// Which blocks of an extent have bytes of a range, when the first of them is `first`.
+fn within(first: u64, extent: ExtentView<'_>, (at, end): (u64, u64), size: u64) -> Range<usize> {
+    let from = (at / size).saturating_sub(first).min(extent.count() as u64);
+    let to = end.div_ceil(size).saturating_sub(first).min(extent.count() as u64);
+    from as usize..to as usize
 }
 
 /// An entry of a table: its key, without the table's number, and its value.
