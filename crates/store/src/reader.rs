@@ -294,6 +294,33 @@ impl<'a> Reader<'a> {
         if missing.is_empty() { Ok(pieces) } else { Err(Missing(missing)) }
     }
 
+    /// What somebody who reads on will need of a raw object, and up to where that is all: behind
+    /// that place it is only the page that has to be fetched before more can be said. The next
+    /// such page up to `behind` is among it, so that the range after this one can be foreseen.
+    pub fn foresee(
+        &self,
+        table: Table,
+        object: u64,
+        range: Range<u64>,
+        behind: u64,
+    ) -> (Missing, u64) {
+        let mut missing = Vec::new();
+        let mut at = range.start;
+        let seen = self.raw_cells(table, object, range.start, range.end, &mut |cell| {
+            let RawCell::Extent(first, extent) = cell else { return };
+            let size = self.layout.block as u64;
+            for index in within(first, extent, (at, range.end), size) {
+                let block = self.data(extent.at() + index as u64, extent.sum(index));
+                missing.extend(block.err());
+            }
+            at = at.max((first + extent.count() as u64) * size);
+        });
+        let next = || self.raw_cells(table, object, range.end, behind, &mut |_| {});
+        missing.extend(seen.and_then(|()| next()).err());
+        let reached = if seen.is_ok() { range.end } else { at.min(range.end) };
+        (Missing(missing), reached)
+    }
+
     /// Adds what a read wants of one block of an object, and the hole before it.
     fn add_piece(
         &self,

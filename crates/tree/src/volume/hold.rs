@@ -84,8 +84,12 @@ impl Ahead {
         }
         self.window = (self.window * 2).clamp(AHEAD.0, AHEAD.1);
         let (from, to) = (self.until.max(self.next), size.min(self.next + self.window));
-        self.until = to.max(self.until);
         (from < to).then_some(from..to)
+    }
+
+    /// Up to here it is on its way.
+    fn reaches(&mut self, until: u64) {
+        self.until = self.until.max(until);
     }
 }
 
@@ -235,10 +239,10 @@ impl Volume {
         let Some(next) = open.ahead.note(part, size) else { return };
         let Spot::File(view, ino) = open.what.spot else { return };
         let Ok(reader) = self.store.reader(view) else { return };
-        let count = usize::try_from(next.end - next.start).expect("a window");
-        if let Err(missing) = reader.read(DATA, ino, next.start, count) {
-            self.store.prefetch(missing, &mut self.heard);
-        }
+        let behind = size.min(next.end + AHEAD.1);
+        let (missing, reached) = reader.foresee(DATA, ino, next, behind);
+        open.ahead.reaches(reached);
+        self.store.prefetch(missing, &mut self.heard);
     }
 
     pub(super) fn check_holds(&self) {
