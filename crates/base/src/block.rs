@@ -1,33 +1,23 @@
 //! Memory that goes to a disk and comes from it as it is.
 
-use bytemuck::{Pod, Zeroable};
+mod memory;
+
+use memory::Piece;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
-
-/// What direct I/O wants memory to be aligned to, bytes: a logical sector. More would cost memory,
-/// because the counters of a shared block take one such unit.
-const ALIGN: usize = 512;
-
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(512))]
-struct Unit([u8; ALIGN]);
 
 /// One block of a volume: shared, aligned for direct I/O, copied only when somebody changes it
 /// while somebody else still holds it.
 ///
 /// So a cache may hand its blocks to the disk or to a socket and go on working with them.
 #[derive(Clone)]
-pub struct Block {
-    memory: Arc<[Unit]>,
-    len: usize,
-}
+pub struct Block(Arc<Piece>);
 
 impl Block {
-    /// A block of zeros of `len` bytes.
+    /// A block of zeros of `len` bytes, at most 2 MiB.
     pub fn zeroed(len: usize) -> Block {
-        let units = len.div_ceil(ALIGN);
-        Block { memory: std::iter::repeat_n(Unit::zeroed(), units).collect(), len }
+        Block::from_bytes(&[], len)
     }
 
     /// A block of `len` bytes that begins with `bytes`, the rest zeros.
@@ -35,26 +25,27 @@ impl Block {
     /// # Panics
     /// If they do not fit.
     pub fn from_bytes(bytes: &[u8], len: usize) -> Block {
-        assert!(bytes.len() <= len);
-        let unit = |index: usize| {
-            let mut unit = Unit::zeroed();
-            let part = bytes.get(index * ALIGN..).unwrap_or_default();
-            let part = &part[..part.len().min(ALIGN)];
-            unit.0[..part.len()].copy_from_slice(part);
-            unit
-        };
-        Block { memory: (0..len.div_ceil(ALIGN)).map(unit).collect(), len }
+        let mut piece = Piece::new(len);
+        let (start, rest) = piece.bytes_mut().split_at_mut(bytes.len());
+        start.copy_from_slice(bytes);
+        rest.fill(0);
+        Block(Arc::new(piece))
+    }
+
+    /// A block of `len` bytes that something is about to be read into: until then it says what
+    /// some other block said before.
+    pub fn stale(len: usize) -> Block {
+        Block(Arc::new(Piece::new(len)))
     }
 
     /// The contents to be changed; copied first if somebody else holds the block too.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        let units = Arc::make_mut(&mut self.memory);
-        &mut bytemuck::cast_slice_mut(units)[..self.len]
+        Arc::make_mut(&mut self.0).bytes_mut()
     }
 
     /// Whether nobody else holds it.
     pub fn is_unshared(&self) -> bool {
-        Arc::strong_count(&self.memory) == 1
+        Arc::strong_count(&self.0) == 1
     }
 }
 
@@ -63,7 +54,7 @@ impl Deref for Block {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.memory)[..self.len]
+        self.0.bytes()
     }
 }
 
@@ -77,7 +68,7 @@ impl Eq for Block {}
 
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Block({} bytes)", self.len)
+        write!(f, "Block({} bytes)", self.len())
     }
 }
 
@@ -91,6 +82,23 @@ mod tests {
         let theirs = ours.clone();
         ours.bytes_mut()[..3].copy_from_slice(b"new");
         assert_eq!((&ours[..3], &theirs[..3], ours.len()), (&b"new"[..], &b"old"[..], 512));
-        assert!(ours.is_unshared() && ours.as_ptr().addr().is_multiple_of(ALIGN));
+        assert!(ours.is_unshared() && ours.as_ptr().addr().is_multiple_of(512));
+    }
+
+    #[test]
+    fn memory_is_used_again_and_never_twice_at_once() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut blocks: Vec<(Block, u8, usize)> = Vec::new();
+        for _ in 0..20_000 {
+            if blocks.len() < 500 && rng.bool() {
+                let (byte, len) = (rng.u8(..), 512 << rng.usize(..4));
+                blocks.push((Block::from_bytes(&[byte; 512], len), byte, len));
+            } else if !blocks.is_empty() {
+                let (block, byte, len) = blocks.swap_remove(rng.usize(..blocks.len()));
+                assert!(block.as_ptr().addr().is_multiple_of(len));
+                assert!(block[..512].iter().all(|found| *found == byte));
+                assert!(block.len() == len && block[512..].iter().all(|found| *found == 0));
+            }
+        }
     }
 }

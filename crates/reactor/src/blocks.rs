@@ -44,7 +44,7 @@ pub(crate) struct Passage {
 impl Passage {
     /// From the volume: `count` blocks of `size` bytes each.
     pub(crate) fn read(offset: u64, count: usize, size: usize) -> Passage {
-        let blocks = (0..count).map(|_| Block::zeroed(size)).collect();
+        let blocks = (0..count).map(|_| Block::stale(size)).collect();
         Passage::new(Phase::Read, offset, blocks, size)
     }
 
