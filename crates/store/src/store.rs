@@ -101,8 +101,11 @@ pub struct Space {
     pub block: usize,
     /// Blocks for pages and data.
     pub blocks: u64,
-    /// Those that can be given out now.
+    /// Those that are free, or will be after the next checkpoint.
     pub blocks_free: u64,
+    /// Those of them that anything may use: the others are kept for deletions, so that a full
+    /// volume can be emptied.
+    pub blocks_available: u64,
 }
 
 /// How much of everything there is, for people.
@@ -250,12 +253,14 @@ impl Store {
     pub fn space(&self) -> Space {
         let layout = &self.present.layout;
         let space = &self.present.space;
-        let waiting = self.present.cache.dirty_pages() as u64 + layout.reserve();
+        let waiting = self.present.cache.dirty_pages() as u64;
         let free = space.free_blocks() + space.releasing_blocks();
+        let blocks_free = free.saturating_sub(waiting);
         Space {
             block: layout.block,
             blocks: layout.blocks - layout.data_at,
-            blocks_free: free.saturating_sub(waiting),
+            blocks_free,
+            blocks_available: blocks_free.saturating_sub(layout.reserve()),
         }
     }
 

@@ -152,16 +152,16 @@ impl Scene<'_> {
         let (space, counters) = (self.volume.store.space(), sight.counters()?);
         let limit = sight.settings.bytes_max / sight.block;
         let blocks = space.blocks.min(limit);
-        let free = space.blocks_free.min(blocks.saturating_sub(counters.blocks));
+        let left = blocks.saturating_sub(counters.blocks);
         // Without a limit there is room for about as many files as there are free blocks.
-        let most = counters.inodes.saturating_add(space.blocks_free);
+        let most = counters.inodes.saturating_add(space.blocks_available);
         let files = sight.settings.inodes_max.min(most);
         answer(Reply::StatFs(StatFs {
             kind: MAGIC,
             block_size: u32::try_from(sight.block).expect("blocks are small"),
             blocks,
-            blocks_free: free,
-            blocks_available: free,
+            blocks_free: space.blocks_free.min(left),
+            blocks_available: space.blocks_available.min(left),
             files,
             files_free: files.saturating_sub(counters.inodes),
             id: sight.device,

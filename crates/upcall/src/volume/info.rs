@@ -55,6 +55,7 @@ pub(crate) struct Facts {
     space_bytes: u64,
     pub(crate) used_bytes: u64,
     free_bytes: u64,
+    available_bytes: u64,
     pub(crate) files: u64,
     pub(crate) recovered_transactions: usize,
     pub(crate) snapshots: Vec<Kept>,
@@ -87,6 +88,7 @@ impl Facts {
             space_bytes: bytes(space.blocks),
             used_bytes: bytes(space.blocks - space.blocks_free.min(space.blocks)),
             free_bytes: bytes(space.blocks_free),
+            available_bytes: bytes(space.blocks_available),
             files: full.files - full.files_free.min(full.files),
             recovered_transactions: recovered,
             snapshots: store.snapshots().map(Kept::new).collect(),
@@ -124,7 +126,8 @@ impl fmt::Display for Facts {
             show(self.block_bytes as u64)
         )?;
         let (used, free) = (show(self.used_bytes), show(self.free_bytes));
-        writeln!(f, "space      {used} used, {free} free, of {}", show(self.space_bytes))?;
+        let (available, all) = (show(self.available_bytes), show(self.space_bytes));
+        writeln!(f, "space      {used} used, {free} free, {available} for new data, of {all}")?;
         writeln!(f, "files      {}", count(self.files))?;
         let (used, all) = (show(self.journal_used_bytes), show(self.journal_bytes));
         let (used, waiting) = match self.recovered_transactions as u64 {
