@@ -101,7 +101,9 @@ impl Change {
             }
             Change::Attach { offset, extent, .. } => {
                 let count = extent.sums.len() as u64;
-                offset % block == 0 && *offset < 1 << 62 && within(extent.at, count)
+                let end = count.checked_mul(block).and_then(|count| offset.checked_add(count));
+                let fits = end.is_some_and(|end| end < 1 << 63);
+                offset % block == 0 && fits && within(extent.at, count)
             }
             Change::Cut { .. } => true,
             Change::Free { at, count } => within(*at, u64::from(*count)),

@@ -69,7 +69,7 @@ fn holes_cost_the_reaper_nothing_in_a_file_of_any_size() {
     let mut lab = Lab::made(&usual(), World::with(512, 1 << 18));
     lab.create("/f", 0o644).unwrap();
     let open = lab.open("/f", WRITE).unwrap();
-    let far = |n: u64| n << 55 | n << 20;
+    let far = |n: u64| n << 56 | n << 20;
     for n in 0..70 {
         lab.write_open(open, far(n), &vec![n as u8; 512 << 10]).unwrap();
     }
