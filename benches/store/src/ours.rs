@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use embed::{Local, Options, Tree, Volume};
 use std::path::Path;
 
-/// Size of the volume, bytes. A 64th of it is the journal's.
+/// Size of the volume, bytes. A 128th of it is the journal's.
 const VOLUME: u64 = 4 << 30;
 
 struct One(Local, Tree);

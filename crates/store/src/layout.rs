@@ -54,12 +54,12 @@ pub struct Layout {
 }
 
 impl Geometry {
-    /// What suits a volume of so many bytes: blocks of 4 KiB, a journal of a 64th, but at least
+    /// What suits a volume of so many bytes: blocks of 4 KiB, a journal of a 128th, but at least
     /// 4 MiB and at most 128 MiB.
     pub fn for_bytes(bytes: u64) -> Geometry {
         let blocks = bytes / 4096;
         let segment = if blocks >= 1 << 20 { 32_768 } else { 1024 };
-        Geometry { block: 4096, blocks, journal: (blocks / 64).clamp(1024, 32_768), segment }
+        Geometry { block: 4096, blocks, journal: (blocks / 128).clamp(1024, 32_768), segment }
     }
 
     /// Where everything goes.

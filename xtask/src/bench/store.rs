@@ -36,7 +36,7 @@ pub(crate) fn run(plan: &Plan) -> Result<String> {
          alternating; not bound to processors. 1 GiB of memory for each; a million keys of 24 \
          bytes with incompressible values of 100. Figures are rates a second; space is in \
          multiples of what keys and values are ({:.0} MB), journals included (ours is a \
-         ring of 64 MiB, which is 0.54), so there the smaller one is better.\n",
+         ring of 32 MiB, which is 0.27), so there the smaller one is better.\n",
         record::machine(),
         versions(),
         plan.rounds,

@@ -29,7 +29,8 @@ impl Store {
         let (used, ring) = self.journal.fill();
         let late = self.changed_since.is_some_and(|at| at + self.config.interval <= now);
         let closing = matches!(self.phase, Phase::Closing(_)) && self.changed_since.is_some();
-        used > ring / 2
+        // What comes while it is written still has a quarter.
+        used > ring - ring / 4
             || cache.dirty() > self.config.dirty / 2
             || !self.fetching.room.is_empty()
             || self.snapshotting.is_asked()

@@ -43,7 +43,7 @@ pub(crate) struct Create {
     #[arg(long, value_parser = size::parse, value_name = "BYTES", default_value = "4096")]
     block: u64,
 
-    /// Size of the journal, like 64M [default: a 64th of the size, from 4M to 128M]
+    /// Size of the journal, like 64M [default: a 128th of the size, from 4M to 128M]
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     journal: Option<u64>,
 
