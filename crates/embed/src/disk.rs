@@ -51,7 +51,8 @@ impl FileDisk {
     /// # Errors
     /// Those of the file; `NotAVolume`, or `Damaged`.
     pub fn open(path: &Path, writable: bool, memory: usize) -> Result<(FileDisk, Config), Error> {
-        let file = VolumeFile::open(path, writable).map_err(Error::file("open", path))?;
+        let file = VolumeFile::open_patiently(path, writable);
+        let file = file.map_err(Error::file("open", path))?;
         let mut disk = FileDisk { file: Arc::new(file), block: HEAD_UNIT };
         let head = disk.head().map_err(|_| Error::volume(path)(store::Error::NotAVolume))?;
         let superblock = Superblock::newest(&head).map_err(Error::volume(path))?;

@@ -7,6 +7,7 @@ use embed::{
 };
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// A file that is removed when the test ends.
 struct Scratch(PathBuf);
@@ -243,4 +244,18 @@ fn a_local_volume_refuses_what_would_wait() {
     assert!(matches!(tree.get(&local, b"key"), Err(Error::Closed)));
     let again = Local::open(&scratch.0, &Options::default()).unwrap();
     assert_eq!(tree.get(&again, b"key").unwrap().unwrap(), b"two");
+}
+
+#[test]
+fn a_volume_that_is_given_back_in_a_moment_is_waited_for() {
+    let scratch = Scratch::new("moment");
+    let holder = Local::create(&scratch.0, SIZE, &Options::default()).unwrap();
+    let (sender, opened) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| sender.send(Volume::open(&scratch.0).map(drop)).unwrap());
+        let early = opened.recv_timeout(Duration::from_millis(100));
+        assert!(early.is_err(), "somebody has it");
+        holder.close().unwrap();
+        opened.recv().unwrap().unwrap();
+    });
 }

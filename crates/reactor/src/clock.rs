@@ -30,6 +30,11 @@ impl Clock {
     }
 }
 
+/// Waits so long, for straight-line code.
+pub(crate) fn pause(span: Duration) {
+    std::thread::sleep(span);
+}
+
 fn time_from(since: Duration) -> Time {
     Time { secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
 }

@@ -4,12 +4,18 @@
 //! and locked, because two servers on one volume would destroy it.
 
 use crate::blocks::Passage;
+use crate::clock;
 use base::Block;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
+
+/// How often it is tried to open a volume that somebody has, and how long after each other.
+const TRIES_MAX: u32 = 41;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// An open volume, for straight-line code; [`crate::World::adopt_volume`] gives it to a reactor.
 ///
@@ -41,6 +47,21 @@ impl VolumeFile {
             | FileType::Unknown => return Err(io::ErrorKind::InvalidInput.into()),
         };
         VolumeFile::new(path, access)
+    }
+
+    /// The same, tried for 2 s while somebody has it: the ring of a process that was killed holds
+    /// its files for a moment after that is gone.
+    ///
+    /// # Errors
+    /// As [`VolumeFile::open`].
+    pub fn open_patiently(path: &Path, writable: bool) -> io::Result<VolumeFile> {
+        for _ in 1..TRIES_MAX {
+            match VolumeFile::open(path, writable) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => clock::pause(PAUSE),
+                result => return result,
+            }
+        }
+        VolumeFile::open(path, writable)
     }
 
     /// Makes an empty file that only its owner may touch, and opens it for writing.

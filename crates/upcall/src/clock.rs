@@ -16,11 +16,6 @@ impl Clock {
         Clock { start: std::time::Instant::now() }
     }
 
-    /// Waits so long.
-    pub(crate) fn pause(span: Duration) {
-        std::thread::sleep(span);
-    }
-
     /// The current time; never goes back, and is never the very beginning.
     pub(crate) fn now(&self) -> Instant {
         Instant(1) + self.start.elapsed()

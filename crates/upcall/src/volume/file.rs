@@ -3,12 +3,11 @@
 use crate::clock::Clock;
 use crate::progress::{self, Progress};
 use crate::size;
-use base::{Block, Instant};
+use base::Block;
 use reactor::VolumeFile;
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 use store::drive::{self, Disk};
 use store::{Config, Error, HEAD_BYTES, Output, Store, Superblock, Ticket};
 
@@ -65,9 +64,6 @@ pub(crate) fn head(file: &VolumeFile) -> io::Result<Vec<u8>> {
     Ok(blocks.iter().flat_map(|block| block.iter().copied()).collect())
 }
 
-/// How long it is tried to open a volume that somebody has.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// How a volume is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How<'a> {
@@ -99,26 +95,12 @@ pub(crate) struct Opened {
     pub(crate) store: Store,
 }
 
-fn is_taken(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock
-}
-
-/// Opens and locks a volume's file. The ring of a server that was killed holds it for a moment
-/// after that is gone, so it is tried for a while.
+/// Opens and locks a volume's file.
 ///
 /// # Errors
 /// The cause, and what to do.
 pub(crate) fn open_file(path: &Path, how: &How<'_>) -> Result<VolumeFile, String> {
-    let clock = Clock::start();
-    let opened = loop {
-        match VolumeFile::open(path, how.writable) {
-            Err(error) if is_taken(&error) && clock.now() < Instant(0) + PATIENCE => {
-                Clock::pause(PATIENCE / 40);
-            }
-            result => break result,
-        }
-    };
-    opened.map_err(|error| {
+    VolumeFile::open_patiently(path, how.writable).map_err(|error| {
         let shown = path.display();
         match error.kind() {
             io::ErrorKind::WouldBlock => format!(
