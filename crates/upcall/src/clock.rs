@@ -3,7 +3,7 @@
 
 use base::{Instant, Time};
 use std::io::Read as _;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Counts from its own beginning.
 #[derive(Clone, Copy, Debug)]
