@@ -39,7 +39,7 @@ pub enum Output {
     /// The answer to a request.
     Reply(RequestId, Result<Reply, Error>),
     /// An input of the tree with this number.
-    Tell(u8, TreeInput),
+    Tell(u16, TreeInput),
 }
 
 /// A directory that stands behind a name in another one.
@@ -144,7 +144,7 @@ impl Names {
     }
 
     /// Which tree answers; two files of different trees have nothing to do with each other.
-    fn route(&self, ask: &Ask) -> Result<u8, Error> {
+    fn route(&self, ask: &Ask) -> Result<u16, Error> {
         let [one, two] = ask.ids();
         let tree = one.map_or(self.root.tree(), Id::tree);
         if two.is_some_and(|two| two.tree() != tree) {
@@ -183,6 +183,6 @@ impl Names {
     }
 }
 
-fn tell(tree: u8, id: RequestId, caller: Caller, ask: Ask, out: &mut Vec<Output>) {
+fn tell(tree: u16, id: RequestId, caller: Caller, ask: Ask, out: &mut Vec<Output>) {
     out.push(Output::Tell(tree, TreeInput::Ask(id, Request { caller, ask })));
 }

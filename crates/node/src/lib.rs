@@ -139,8 +139,8 @@ enum Phase {
 }
 
 /// The trees of a node, by number.
-const MAIN: u8 = 0;
-const SERVICE: u8 = 1;
+const MAIN: u16 = 0;
+const SERVICE: u16 = 1;
 
 /// How long closing a volume may take.
 pub const CLOSE_TIME: Duration = Duration::from_secs(30);

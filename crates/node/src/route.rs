@@ -1,6 +1,6 @@
 //! Who sends what to whom.
 //!
-//! Ids carry the way back: an operation's id says in its upper byte which kind of automaton asked
+//! Ids carry the way back: an operation's id says in its upper sixteen bits which kind of automaton asked
 //! for it (trees come first, by their number) and below which one; a request's id says which
 //! connection asked, and which of its calls.
 
@@ -15,17 +15,17 @@ use std::mem;
 use std::sync::Arc;
 use tree::{Input as TreeInput, Output as TreeOutput, RequestId};
 
-/// The upper byte of the ids of a listener's operations.
-const LISTENER: u8 = 0xf0;
-/// The upper byte of the ids of a connection's operations.
-const CONNECTION: u8 = 0xf1;
+/// The upper bits of the ids of a listener's operations.
+const LISTENER: u16 = 0xfff0;
+/// The upper bits of the ids of a connection's operations.
+const CONNECTION: u16 = 0xfff1;
 
 /// Something on its way from one automaton to another.
 #[derive(Debug)]
 pub(crate) enum Message {
     Connection(usize, connection::Input),
     Names(names::Input),
-    Tree(u8, TreeInput),
+    Tree(u16, TreeInput),
 }
 
 impl Node {
@@ -56,24 +56,24 @@ impl Node {
         if let Done::Stop = event.done {
             return self.stop(now, ops);
         }
-        let (kind, index) = ((event.id.0 >> 56) as u8, event.id.0 & ((1 << 56) - 1));
+        let (kind, index) = of(event.id);
         match (kind, event.done) {
             (MAIN | SERVICE, done) => {
                 self.messages.push_back(Message::Tree(kind, TreeInput::Done(event.id, done)));
             }
             (LISTENER, Done::Accepted(Ok((socket, peer)))) => {
-                self.admit(now, index as usize, socket, peer, ops);
+                self.admit(now, index, socket, peer, ops);
             }
             (LISTENER, Done::Accepted(Err(error))) => {
-                self.listen(now, index as usize, listener::Input::Failed(error), ops);
+                self.listen(now, index, listener::Input::Failed(error), ops);
             }
             (CONNECTION, Done::Received(result)) => {
                 let input = connection::Input::Received(result);
-                self.messages.push_back(Message::Connection(index as usize, input));
+                self.messages.push_back(Message::Connection(index, input));
             }
             (CONNECTION, Done::Sent(result)) => {
                 let input = connection::Input::Sent(result);
-                self.messages.push_back(Message::Connection(index as usize, input));
+                self.messages.push_back(Message::Connection(index, input));
             }
             // The reactor completes every operation with its own shape.
             (kind, done) => unreachable!("{done:?} for {kind:#x}"),
@@ -106,7 +106,7 @@ impl Node {
         self.scratch.names = out;
     }
 
-    fn step_tree(&mut self, now: Instant, tree: u8, input: TreeInput, ops: &mut Vec<Op>) {
+    fn step_tree(&mut self, now: Instant, tree: u16, input: TreeInput, ops: &mut Vec<Op>) {
         let mut out = mem::take(&mut self.scratch.trees);
         match tree {
             MAIN => self.main.step(now, input, &mut out),
@@ -119,7 +119,7 @@ impl Node {
     fn deliver_tree(
         &mut self,
         now: Instant,
-        tree: u8,
+        tree: u16,
         out: &mut Vec<TreeOutput>,
         ops: &mut Vec<Op>,
     ) {
@@ -188,7 +188,7 @@ impl Node {
         }
         let session = self.session(&self.config.ports[index], peer);
         let slot = self.connections.vacant_key();
-        let id = OpId(u64::from(CONNECTION) << 56 | slot as u64);
+        let id = op_id(CONNECTION, slot);
         self.connections.insert(Connection::new(id, socket, session));
         self.messages.push_back(Message::Connection(slot, connection::Input::Begin));
         self.stages.accepted += 1;
@@ -213,7 +213,7 @@ impl Node {
     fn listen(&mut self, now: Instant, index: usize, input: listener::Input, ops: &mut Vec<Op>) {
         let mut out = Vec::new();
         self.listeners[index].step(now, input, &mut out);
-        let id = OpId(u64::from(LISTENER) << 56 | index as u64);
+        let id = op_id(LISTENER, index);
         ops.extend(out.into_iter().map(|output| match output {
             listener::Output::Accept(listener) => Op::Accept { id, listener },
             listener::Output::Cancel => Op::Cancel { id },
@@ -347,6 +347,16 @@ impl Node {
             self.phase = Phase::Over;
         }
     }
+}
+
+/// The id of an operation of the `index`th automaton of a kind.
+fn op_id(kind: u16, index: usize) -> OpId {
+    OpId(u64::from(kind) << 48 | index as u64)
+}
+
+/// Which kind of automaton asked for an operation, and which of them; a tree has ids of its own.
+fn of(id: OpId) -> (u16, usize) {
+    ((id.0 >> 48) as u16, (id.0 & ((1 << 48) - 1)) as usize)
 }
 
 fn request_id(slot: usize, call: CallId) -> RequestId {

@@ -47,8 +47,8 @@ struct Handle {
 /// The tree automaton.
 #[derive(Debug)]
 pub struct Host {
-    /// Set in the upper byte of every id, of nodes as of operations, so that they find this tree.
-    index: u8,
+    /// Set in the upper bits of every id, of nodes as of operations, so that they find this tree.
+    index: u16,
     read_only: bool,
     /// Most nodes and open files together.
     handles_max: usize,
@@ -75,7 +75,7 @@ pub struct Counts {
 
 impl Host {
     /// The tree below `root`, a handle of the reactor's, as number `index` among the node's trees.
-    pub fn new(index: u8, root: File, stat: &Stat, read_only: bool) -> Host {
+    pub fn new(index: u16, root: File, stat: &Stat, read_only: bool) -> Host {
         let (mut nodes, removals) = (Slab::new(), 0);
         let key = (stat.device, stat.inode);
         nodes.insert(Handle { file: root, users: 1, closed: false, removals, size: 0, key });

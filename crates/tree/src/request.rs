@@ -22,23 +22,26 @@ pub struct NodeId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpenId(pub u64);
 
-/// Both kinds of ids say in their upper byte which tree made them.
+/// How many bits of an id say what it is to its tree.
+const LOCAL_BITS: u32 = 48;
+
+/// Both kinds of ids say in their upper sixteen bits which tree made them.
 macro_rules! of_tree {
     ($type:ident) => {
         impl $type {
             /// The id that a tree gives to what it counts as `local`.
-            pub fn new(tree: u8, local: usize) -> $type {
-                $type(u64::from(tree) << 56 | local as u64)
+            pub fn new(tree: u16, local: usize) -> $type {
+                $type(u64::from(tree) << LOCAL_BITS | local as u64)
             }
 
             /// Which tree.
-            pub fn tree(self) -> u8 {
-                (self.0 >> 56) as u8
+            pub fn tree(self) -> u16 {
+                (self.0 >> LOCAL_BITS) as u16
             }
 
             /// What it is to that tree.
             pub fn local(self) -> usize {
-                (self.0 & ((1 << 56) - 1)) as usize
+                (self.0 & ((1 << LOCAL_BITS) - 1)) as usize
             }
         }
     };
@@ -58,7 +61,7 @@ pub enum Id {
 
 impl Id {
     /// Which tree it is of.
-    pub fn tree(self) -> u8 {
+    pub fn tree(self) -> u16 {
         match self {
             Id::Node(node) => node.tree(),
             Id::Open(open) => open.tree(),

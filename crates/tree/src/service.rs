@@ -50,7 +50,7 @@ enum Opened {
 /// The tree automaton.
 #[derive(Debug)]
 pub struct Service {
-    index: u8,
+    index: u16,
     started: Time,
     /// Directories that others mount here, to be listed.
     places: Vec<Name>,
@@ -61,7 +61,7 @@ pub struct Service {
 impl Service {
     /// Number `index` among the node's trees; its files bear the date `started`. At `places` the
     /// mux mounts directories of others.
-    pub fn new(index: u8, started: Time, places: Vec<Name>) -> Service {
+    pub fn new(index: u16, started: Time, places: Vec<Name>) -> Service {
         Service { index, started, places, opens: Slab::new(), renderings: Slab::new() }
     }
 

@@ -79,8 +79,8 @@ const USERS: usize = 1 << 40;
 /// The tree automaton.
 #[derive(Debug)]
 pub struct Volume {
-    /// Set in the upper byte of every id, of nodes as of operations, so that they find this tree.
-    index: u8,
+    /// Set in the upper bits of every id, of nodes as of operations, so that they find this tree.
+    index: u16,
     /// Where the store is.
     file: File,
     store: Store,
@@ -134,7 +134,7 @@ pub struct Counts {
 impl Volume {
     /// The tree in `store`, whose blocks are in `file`, as number `index` among the node's trees.
     /// `wall` is the date when the clock stood at zero.
-    pub fn new(index: u8, file: File, store: Store, wall: Time, read_only: bool) -> Volume {
+    pub fn new(index: u16, file: File, store: Store, wall: Time, read_only: bool) -> Volume {
         let mut nodes = Slab::new();
         for spot in [Spot::File(View::Present, record::ROOT), Spot::Snapshots] {
             nodes.insert(Node { spot, place: None, users: 1 });

@@ -12,7 +12,7 @@ use tree::volume::Volume;
 use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 
 /// The volume is the only tree here, and its file the only one.
-const TREE: u8 = 0;
+const TREE: u16 = 0;
 const FILE: File = File(0);
 
 /// How many names a walk takes at once.
