@@ -43,6 +43,16 @@ pub trait Ask {
         self.call(tree.0.delete(key)).map(drop)
     }
 
+    /// Drops the table of that name, of whatever kind; whether there was one. Waits for who uses
+    /// it in a transaction; who uses it later is refused (`Dropped`). What it has is freed by and
+    /// by.
+    ///
+    /// # Errors
+    /// As [`Ask::call`].
+    fn drop_table(&self, name: &str) -> Result<bool, Error> {
+        expect_found(self.call(Call::DropTable { name: name.as_bytes().to_vec() })?)
+    }
+
     /// Entries from a key on and before another, in order.
     fn scan(&self, tree: Tree, from: &[u8], to: Option<&[u8]>) -> Entries<'_, Self>
     where
@@ -129,4 +139,9 @@ impl<A: Ask> Iterator for Entries<'_, A> {
 pub(crate) fn expect_value(reply: Reply) -> Result<Option<Vec<u8>>, Error> {
     let Reply::Value(value) = reply else { unreachable!("{reply:?} is no value") };
     Ok(value)
+}
+
+pub(crate) fn expect_found(reply: Reply) -> Result<bool, Error> {
+    let Reply::Found(found) = reply else { unreachable!("{reply:?} does not say what was there") };
+    Ok(found)
 }

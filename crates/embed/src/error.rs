@@ -53,6 +53,7 @@ impl Error {
             Error::Refused(Failure::Over) => "begin another transaction",
             Error::Refused(Failure::Busy) => "try again later",
             Error::Refused(Failure::OtherKind) => "use another name",
+            Error::Refused(Failure::Dropped) => "open one of its name again",
             Error::Refused(Failure::Invalid) => "change the request",
             Error::Closed => "open the volume again",
         }

@@ -80,7 +80,7 @@ impl Local {
         {
             let driver = self.inner.driver.borrow();
             let driver = driver.as_ref().ok_or(Error::Closed)?;
-            let reader = driver.engine().store().reader(View::Present)?;
+            let reader = driver.engine().look(tree.0.0)?;
             if let Ok(value) = reader.get(tree.0.0, key) {
                 return Ok(show(value.map(|value| value.bytes()).as_deref()));
             }

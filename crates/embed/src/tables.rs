@@ -2,7 +2,7 @@
 //!
 //! A table is a number and costs nothing to copy; what it is used on is said with each use.
 
-use crate::ask::expect_value;
+use crate::ask::{expect_found, expect_value};
 use crate::{Ask, Entries, Error};
 use std::iter;
 use store::Table;
@@ -135,7 +135,7 @@ impl Records {
     /// # Errors
     /// As [`Ask::call`].
     pub fn update(self, on: &impl Ask, id: u64, value: &[u8]) -> Result<bool, Error> {
-        found(on.call(self.0.update(id, value)))
+        expect_found(on.call(self.0.update(id, value))?)
     }
 
     /// Takes a record away, if it is there.
@@ -192,7 +192,7 @@ impl Hash {
     /// # Errors
     /// As [`Ask::call`].
     pub fn delete(self, on: &impl Ask, key: &[u8]) -> Result<bool, Error> {
-        found(on.call(self.0.delete(key)))
+        expect_found(on.call(self.0.delete(key))?)
     }
 
     /// All entries, in no order that means anything.
@@ -251,10 +251,4 @@ impl Raw {
     pub fn cut(self, on: &impl Ask, object: u64, from: u64, to: u64) -> Result<(), Error> {
         on.call(self.0.cut(object, from, to)).map(drop)
     }
-}
-
-fn found(reply: Result<Reply, Error>) -> Result<bool, Error> {
-    let reply = reply?;
-    let Reply::Found(found) = reply else { unreachable!("{reply:?} does not say what was there") };
-    Ok(found)
 }

@@ -246,6 +246,45 @@ fn a_local_volume_refuses_what_would_wait() {
     assert_eq!(tree.get(&again, b"key").unwrap().unwrap(), b"two");
 }
 
+/// A full volume can be emptied by dropping a table, and used again; also by who had it closed
+/// before all was taken away.
+#[test]
+fn a_table_that_is_dropped_gives_its_space_back() {
+    let scratch = Scratch::new("drop");
+    let volume = Volume::create(&scratch.0, SIZE).unwrap();
+    let fill = |volume: &Volume, name: &str| {
+        let tree = volume.tree(name)?;
+        let put = |key: u32| tree.put(&volume.soon(), &key.to_be_bytes(), &[7; 900]);
+        Ok::<_, Error>((tree, (0..).take_while(|key| put(*key).is_ok()).count()))
+    };
+    let (tree, count) = fill(&volume, "first").unwrap();
+    assert!(count > 10_000, "{count} fit");
+    assert!(volume.drop_table("first").unwrap() && !volume.drop_table("first").unwrap());
+    let refused = tree.get(&volume, b"key").unwrap_err();
+    assert!(matches!(refused, Error::Refused(Failure::Dropped)), "{refused}");
+    drop(volume);
+    let local = Local::open(&scratch.0, &Options::default()).unwrap();
+    local.close().unwrap();
+    let volume = Volume::open(&scratch.0).unwrap();
+    let again = (0..10_000).find_map(|_| {
+        volume.sync().unwrap();
+        volume.drop_table("again").unwrap();
+        // There may be no room for its name yet.
+        let found = fill(&volume, "again").map_or(0, |(_, count)| count);
+        (found >= count * 9 / 10).then_some(found)
+    });
+    let again = again.expect("there is room again");
+    let tx = volume.begin().unwrap();
+    assert!(tx.drop_table("again").unwrap());
+    tx.rollback().unwrap();
+    assert_eq!(volume.tree("again").unwrap().iter(&volume).count(), again);
+    drop(volume);
+    let local = Local::open(&scratch.0, &Options::default()).unwrap();
+    let tree = local.tree("again").unwrap();
+    assert!(local.drop_table("again").unwrap());
+    assert!(matches!(tree.get(&local, b"key"), Err(Error::Refused(Failure::Dropped))));
+}
+
 #[test]
 fn a_volume_that_is_given_back_in_a_moment_is_waited_for() {
     let scratch = Scratch::new("moment");

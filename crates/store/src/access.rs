@@ -44,6 +44,7 @@ pub(crate) fn perform(call: &Call, sight: &mut Sight<'_>) -> Result<Reply, Stop>
         }
         Call::Apply(changes) => done(apply(changes, sight)),
         Call::OpenTable { name, kind } => Ok(Reply::Table(catalog::open(sight, name, *kind)?)),
+        Call::DropTable { name } => Ok(Reply::Found(catalog::drop(sight, name)?)),
         Call::Tables => Ok(Reply::Tables(catalog::list(sight)?)),
         Call::RecordInsert { table, value } => {
             Ok(Reply::Id(record::insert(sight, *table, value.clone())?))

@@ -85,6 +85,18 @@ pub enum Durability {
 }
 
 impl Change {
+    /// Of which table.
+    pub(crate) fn table(&self) -> Option<Table> {
+        match self {
+            Change::Put { table, .. }
+            | Change::Delete { table, .. }
+            | Change::Write { table, .. }
+            | Change::Attach { table, .. }
+            | Change::Cut { table, .. } => Some(*table),
+            Change::Free { .. } => None,
+        }
+    }
+
     /// Whether everything is of a size and in a place that a volume takes.
     pub(crate) fn is_fair(&self, layout: &Layout) -> bool {
         let block = layout.block as u64;

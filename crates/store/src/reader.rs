@@ -249,6 +249,22 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Visits the keys of a table, in order, until told to stop; whether it was. Fetches no values.
+    pub(crate) fn keys(
+        &self,
+        table: Table,
+        visit: &mut dyn FnMut(&'a [u8]) -> ControlFlow<()>,
+    ) -> Result<bool, Missing> {
+        let (from, to) = (full_key(table, b""), after_table(table));
+        let bounds = Bounds { from: &from, to: Some(&to), reverse: false, ahead: AHEAD };
+        let mut stopped = false;
+        self.leaves(&bounds, &mut |leaf, mut cells| {
+            stopped = cells.any(|index| visit(&page::key(leaf, index)[4..]).is_break());
+            Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok(stopped)
+    }
+
     /// Visits leaves, each with the cells that are meant, until told to stop.
     pub(crate) fn leaves(
         &self,

@@ -290,6 +290,11 @@ impl Store {
         self.recovered
     }
 
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.config.read_only
+    }
+
     /// Whether a write or a flush failed, so that nothing is written any more.
     pub fn is_broken(&self) -> bool {
         self.broken

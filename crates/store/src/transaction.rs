@@ -21,6 +21,8 @@ pub mod request;
 pub(crate) mod sight;
 mod steps;
 pub(crate) mod stretch;
+mod sweeper;
+mod sweeping;
 #[cfg(test)]
 mod tests;
 pub(crate) mod writes;
@@ -40,6 +42,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::ops::Range;
 use std::time::Duration;
+use sweeper::Sweeper;
 use writes::Writes;
 
 /// How long a transaction may wait for its owner; then it is rolled back.
@@ -118,6 +121,8 @@ enum Errand {
     Transaction(TransactionId),
     /// To try again.
     Once(Once),
+    /// To sweep on.
+    Sweeper,
     /// The answer to somebody.
     Answer(Ticket, Reply),
     /// Nobody wants to know any more.
@@ -138,6 +143,12 @@ pub struct Engine {
     /// Bytes that all of them have written.
     written: usize,
     sequences: Sequences,
+    /// Tables that were dropped in this life of the volume: nobody uses them any more.
+    gone: BTreeSet<Table>,
+    sweeper: Sweeper,
+    /// Where its errand is, and how many entries it takes away at once.
+    sweeps: Option<usize>,
+    piece: usize,
     errands: Slab<Errand>,
     /// What the store said and nobody has looked at.
     said: Vec<Said>,
@@ -177,6 +188,10 @@ impl Engine {
             next: 1,
             written: 0,
             sequences: Sequences::new(),
+            gone: BTreeSet::new(),
+            sweeper: Sweeper::default(),
+            sweeps: None,
+            piece: sweeping::PIECE_MAX,
             errands: Slab::new(),
             said,
             nothing: Writes::default(),
@@ -281,6 +296,9 @@ impl Engine {
             self.drive(now, id, Event::Expire, out);
         }
         self.settle(now, out);
+        if self.phase == Phase::Open {
+            self.step_sweeper(now, sweeper::Input::Tick, out);
+        }
         self.store.tick(now, &mut self.said);
         self.settle(now, out);
     }
@@ -288,7 +306,8 @@ impl Engine {
     /// When [`Engine::tick`] has to be called if nothing else happens.
     pub fn deadline(&self) -> Option<Instant> {
         let idle = self.idle.first().map(|(since, _)| *since + IDLE_MAX);
-        self.store.deadline().into_iter().chain(idle).min()
+        let sweep = self.sweeper.deadline().filter(|_| self.phase == Phase::Open);
+        self.store.deadline().into_iter().chain(idle).chain(sweep).min()
     }
 
     /// Refuses everybody who waits for a lock (`WouldDeadlock`). For those who are alone with the
@@ -405,6 +424,9 @@ impl Engine {
             Said::Io(io) => out.push(Output::Io(io)),
             Said::Opened(result) => {
                 self.phase = if result.is_ok() { Phase::Open } else { Phase::Closing };
+                if !self.store.is_read_only() {
+                    self.sweeper.step(now, sweeper::Input::Dropped, &mut Vec::new());
+                }
                 out.push(Output::Opened(result));
             }
             Said::Fetched(ticket, result) => self.fetched(now, ticket, result, out),
@@ -437,6 +459,11 @@ impl Engine {
                     out.push(Output::Reply(once.ticket, Err(error.into())));
                 }
             },
+            Errand::Sweeper => {
+                self.errands[key] = Errand::Sweeper;
+                let event = result.map_or(sweeper::Input::Failed, |()| sweeper::Input::Fetched);
+                self.sweeper.step(now, event, &mut Vec::new());
+            }
             Errand::Nobody => drop(self.errands.remove(key)),
             Errand::Answer(ticket, reply) => unreachable!("{ticket:?} waits for {reply:?}"),
         }
@@ -459,7 +486,9 @@ impl Engine {
                 out.push(Output::Reply(ticket, result.map(|()| reply).map_err(Failure::from)));
             }
             Errand::Nobody => {}
-            other @ (Errand::Transaction(_) | Errand::Once(_)) => unreachable!("{other:?}"),
+            other @ (Errand::Transaction(_) | Errand::Once(_) | Errand::Sweeper) => {
+                unreachable!("{other:?}")
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 
 use crate::transaction::request::{Failure, Scan};
 use crate::transaction::sight::{Sight, Stop};
-use crate::{Error, Table};
+use crate::{Change, Error, Missing, Reader, Table};
+use std::ops::ControlFlow;
 
 /// Where the names of tables are. The empty key has the number of the next one.
 const CATALOG: Table = Table(1);
@@ -10,8 +11,11 @@ const CATALOG: Table = Table(1);
 /// Lesser numbers are for the store itself and for the file tree.
 pub const TABLES_FROM: u32 = 1024;
 
-/// Most tables with a name.
-pub const TABLES_MAX: usize = 65_536;
+/// Tables that were dropped and still have entries: the number of each is a key.
+pub(crate) const DROPPED: Table = Table(5);
+
+/// What a deletion takes in the journal beyond its key, bytes.
+const ENTRY_OVERHEAD: usize = 24;
 
 /// How a table is used. It is chosen when the table is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,13 +59,64 @@ pub(crate) fn open(sight: &mut Sight<'_>, name: &[u8], kind: Kind) -> Result<Tab
     // Whoever makes tables does so one after the other, and looks again whose name it is.
     let next = sight.get_for_update(CATALOG, b"")?;
     let number = next.map_or(Ok(TABLES_FROM), |bytes| number_from(&bytes))?;
-    if (number - TABLES_FROM) as usize >= TABLES_MAX {
-        return Err(Error::NoSpace.into());
-    }
-    sight.put(CATALOG, b"", (number + 1).to_be_bytes().to_vec())?;
+    let next = number.checked_add(1).ok_or(Error::NoSpace)?;
+    sight.put(CATALOG, b"", next.to_be_bytes().to_vec())?;
     let entry = [&number.to_be_bytes()[..], &[kind.byte()]].concat();
     sight.put(CATALOG, name, entry)?;
     Ok(Table(number))
+}
+
+/// Takes a table's name away, and notes that its entries have to go; whether there was one. Waits
+/// for everybody who uses it.
+pub(crate) fn drop(sight: &mut Sight<'_>, name: &[u8]) -> Result<bool, Stop> {
+    if name.is_empty() {
+        return Err(Failure::Invalid.into());
+    }
+    let Some(entry) = sight.get_for_update(CATALOG, name)? else { return Ok(false) };
+    let (table, _) = decode(&entry)?;
+    sight.lock_table(table)?;
+    sight.delete(CATALOG, name)?;
+    sight.put(DROPPED, &table.0.to_be_bytes(), Vec::new())?;
+    Ok(true)
+}
+
+/// The tables that these changes drop.
+pub(crate) fn dropped(changes: &[Change]) -> impl Iterator<Item = Table> {
+    changes.iter().filter_map(|change| match change {
+        Change::Put { table: DROPPED, key, .. } => number_from(key).ok().map(Table),
+        Change::Put { .. }
+        | Change::Delete { .. }
+        | Change::Write { .. }
+        | Change::Attach { .. }
+        | Change::Cut { .. }
+        | Change::Free { .. } => None,
+    })
+}
+
+/// What takes away a piece of a table that was dropped: so many entries, and not more bytes of
+/// their keys. `None`: nothing is left of any.
+pub(crate) fn sweep(
+    reader: &Reader<'_>,
+    entries: usize,
+    bytes: usize,
+) -> Result<Option<Vec<Change>>, Missing> {
+    let Some((number, _)) = reader.seek(DROPPED, b"")? else { return Ok(None) };
+    let (mut changes, mut left) = (Vec::new(), bytes);
+    // What is no number has no entries.
+    let rest = number_from(number).ok().map_or(Ok(false), |table| {
+        reader.keys(Table(table), &mut |key| {
+            if changes.len() >= entries || key.len() > left && !changes.is_empty() {
+                return ControlFlow::Break(());
+            }
+            left = left.saturating_sub(key.len() + ENTRY_OVERHEAD);
+            changes.push(Change::Delete { table: Table(table), key: key.to_vec() });
+            ControlFlow::Continue(())
+        })
+    })?;
+    if !rest {
+        changes.push(Change::Delete { table: DROPPED, key: number.to_vec() });
+    }
+    Ok(Some(changes))
 }
 
 /// Every table.

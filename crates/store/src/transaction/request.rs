@@ -4,6 +4,7 @@ use crate::access::Kind;
 use crate::transaction::{Stretch, TransactionId};
 use crate::{Change, Durability, Error, SnapshotId, Space, Table, View};
 use base::Time;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A request. Each is answered exactly once.
@@ -140,6 +141,12 @@ pub enum Call {
         /// How it is used.
         kind: Kind,
     },
+    /// The table of that name is not there any more, and its storage is freed by and by;
+    /// [`Reply::Found`]. Waits for who uses it; who does so later is refused.
+    DropTable {
+        /// Which.
+        name: Vec<u8>,
+    },
     /// Names of tables, with number and kind; [`Reply::Tables`].
     Tables,
     /// A new record; [`Reply::Id`].
@@ -181,6 +188,31 @@ pub enum Call {
         /// Which.
         key: Vec<u8>,
     },
+}
+
+impl Call {
+    /// Whether it is about one of these tables.
+    pub(crate) fn is_about(&self, tables: &BTreeSet<Table>) -> bool {
+        match self {
+            Call::Get { table, .. }
+            | Call::GetForUpdate { table, .. }
+            | Call::Put { table, .. }
+            | Call::Delete { table, .. }
+            | Call::Scan(Scan { table, .. })
+            | Call::RawRead { table, .. }
+            | Call::RawWrite { table, .. }
+            | Call::RawCut { table, .. }
+            | Call::RecordInsert { table, .. }
+            | Call::RecordUpdate { table, .. }
+            | Call::HashGet { table, .. }
+            | Call::HashPut { table, .. }
+            | Call::HashDelete { table, .. } => tables.contains(table),
+            Call::Apply(changes) => {
+                changes.iter().filter_map(Change::table).any(|table| tables.contains(&table))
+            }
+            Call::OpenTable { .. } | Call::DropTable { .. } | Call::Tables => false,
+        }
+    }
 }
 
 /// A part of a table, in order.
@@ -244,6 +276,8 @@ pub enum Failure {
     Busy,
     /// The table is of another kind: use another name.
     OtherKind,
+    /// The table was dropped: open one of its name again.
+    Dropped,
     /// The request makes no sense.
     Invalid,
 }
@@ -256,6 +290,7 @@ impl Failure {
             Failure::Over => "the transaction is over",
             Failure::Busy => "too much is under way",
             Failure::OtherKind => "there is a table of that name and of another kind",
+            Failure::Dropped => "the table was dropped",
             Failure::Invalid => "the request makes no sense",
         }
     }

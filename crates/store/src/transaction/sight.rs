@@ -106,6 +106,11 @@ impl<'a> Sight<'a> {
         self.look(table, key)
     }
 
+    /// Waits until nobody uses a table.
+    pub(crate) fn lock_table(&mut self, table: Table) -> Result<(), Stop> {
+        self.lock(Mode::Exclusive, || Span::range(table, b"", None))
+    }
+
     fn look(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
         if !self.written.has_no_keys() || !self.draft.has_no_keys() {
             let full = full_key(table, key);

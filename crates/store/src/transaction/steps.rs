@@ -9,6 +9,7 @@ use super::{
 use crate::access::{self, record::RESERVED};
 use crate::{Change, Durability, Error, Missing, Refusal, Table, Ticket, View};
 use base::{Automaton, Instant};
+use std::mem;
 
 /// How a call that is done by itself went.
 enum Went {
@@ -95,6 +96,11 @@ impl Engine {
 
     /// Does the call that a transaction is at, as far as that is possible now.
     fn perform(&mut self, now: Instant, id: TransactionId) -> Event {
+        let transaction = &self.transactions[&id];
+        let call = transaction.course.call().expect("it asked for this");
+        if self.is_gone(transaction.view, call) {
+            return Event::Answered(Err(Failure::Dropped));
+        }
         let stop = loop {
             let transaction = self.transactions.get_mut(&id).expect("it asked for this");
             let reader = match self.store.reader(transaction.view) {
@@ -157,7 +163,11 @@ impl Engine {
             return Some(Event::Applied);
         }
         match self.store.commit(now, ticket, &transaction.changes, durability, &mut self.said) {
-            Ok(()) => Some(Event::Applied),
+            Ok(()) => {
+                let changes = mem::take(&mut transaction.changes);
+                self.note_dropped(now, &changes);
+                Some(Event::Applied)
+            }
             Err(Refusal::Failed(error)) => {
                 transaction.outstanding = false;
                 Some(Event::Refused(error))
@@ -236,8 +246,12 @@ impl Engine {
         // Nobody to mind, and nothing to look at: as it is.
         if let (Call::Apply(changes), View::Present) = (&once.call, once.view)
             && self.locks.is_empty()
+            && self.gone.is_empty()
         {
             return self.commit_once(now, ticket, changes, Reply::Done, once.durability);
+        }
+        if self.is_gone(once.view, &once.call) {
+            return Went::Over(Err(Failure::Dropped));
         }
         loop {
             let reader = match self.store.reader(once.view) {
@@ -277,10 +291,13 @@ impl Engine {
         reply: Reply,
         durability: Durability,
     ) -> Went {
-        match self.store.commit(now, ticket, changes, durability, &mut self.said) {
-            Ok(()) if durability == Durability::Durable => Went::Durable(reply),
-            Ok(()) => Went::Over(Ok(reply)),
-            Err(refusal) => refusal.into(),
+        if let Err(refusal) = self.store.commit(now, ticket, changes, durability, &mut self.said) {
+            return refusal.into();
+        }
+        self.note_dropped(now, changes);
+        match durability {
+            Durability::Durable => Went::Durable(reply),
+            Durability::Soon => Went::Over(Ok(reply)),
         }
     }
 }

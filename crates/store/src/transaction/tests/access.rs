@@ -6,6 +6,7 @@ use crate::access::raw::Raw;
 use crate::access::record::{self, Records};
 use crate::access::tree::{Tree, after_prefix};
 use crate::access::{Kind, catalog::TABLES_FROM};
+use base::Time;
 
 fn open(bench: &mut Bench, name: &str, kind: Kind) -> Result<Table, Failure> {
     let reply = bench.ask(alone(Call::OpenTable { name: name.as_bytes().to_vec(), kind }))?;
@@ -288,4 +289,100 @@ fn raw_bytes_agree_with_a_model() {
     }
     let large = Call::RawRead { table: raw.0, object: 7, offset: 0, count: ANSWER_MAX + 1 };
     assert_eq!(bench.ask(within(tx, large)), Err(Failure::Invalid));
+}
+
+/// What a table of any kind took is free again when it was dropped, however the volume ends
+/// meanwhile; others keep theirs, and a snapshot keeps all.
+#[test]
+fn a_table_that_was_dropped_leaves_nothing_behind() {
+    for crashes in [false, true] {
+        let mut bench = Bench::new();
+        let kept = Tree(open(&mut bench, "kept", Kind::Tree).unwrap());
+        assert_eq!(bench.ask(alone(kept.put(b"k", b"v"))), DONE);
+        let tree = Tree(open(&mut bench, "tree", Kind::Tree).unwrap());
+        let raw = Raw(open(&mut bench, "raw", Kind::Raw).unwrap());
+        let free = free_blocks(&mut bench);
+        for key in 0..1000u16 {
+            let value = vec![1; if key.is_multiple_of(50) { 1500 } else { 20 }];
+            assert_eq!(bench.ask(alone(tree.put(&key.to_be_bytes(), &value))), DONE);
+        }
+        for object in 0..20 {
+            assert_eq!(bench.ask(alone(raw.write(object, 100, &[2; 3000]))), DONE);
+        }
+        assert!(free_blocks(&mut bench) + 200 < free);
+        for name in ["tree", "raw"] {
+            let drop = Call::DropTable { name: name.as_bytes().to_vec() };
+            assert_eq!(bench.ask(alone(drop.clone())), Ok(Reply::Found(true)));
+            assert_eq!(bench.ask(alone(drop)), Ok(Reply::Found(false)));
+        }
+        assert_eq!(bench.ask(alone(tree.get(b"k"))), Err(Failure::Dropped));
+        for turn in 0..2000 {
+            bench.now = bench.now + Duration::from_millis(5);
+            bench.run();
+            if crashes && turn % 300 == 299 {
+                bench = bench.crash();
+            }
+        }
+        // What was freed counts from the next checkpoint on.
+        bench.now = bench.now + Duration::from_secs(60);
+        bench.run();
+        let now_free = free_blocks(&mut bench);
+        assert!(now_free + 10 >= free, "{now_free} of {free} blocks");
+        let left = entries(bench.ask(alone(Call::Scan(tree.range(b"", None)))).or_else(|error| {
+            assert_eq!((error, crashes), (Failure::Dropped, false));
+            Ok(Reply::Entries { entries: Stretch::default(), more: false })
+        }));
+        assert!(left.is_empty(), "{} entries are left", left.len());
+        assert_eq!(bench.ask(alone(kept.get(b"k"))), value(b"v"));
+        let again = open(&mut bench, "tree", Kind::Hash).unwrap();
+        assert!(again > raw.0, "numbers are not used again");
+    }
+}
+
+fn free_blocks(bench: &mut Bench) -> u64 {
+    assert_eq!(bench.ask(Request::Sync), DONE);
+    let Ok(Reply::Space(space)) = bench.ask(Request::Space) else { panic!() };
+    space.blocks_free
+}
+
+#[test]
+fn who_uses_a_table_is_waited_for_and_who_comes_later_is_refused() {
+    let mut bench = Bench::new();
+    let tree = Tree(open(&mut bench, "t", Kind::Tree).unwrap());
+    assert_eq!(bench.ask(alone(tree.put(b"a", b"1"))), DONE);
+    let name = b"before".to_vec();
+    assert_eq!(bench.ask(Request::Snapshot { name, date: Time::default() }), DONE);
+    let (user, dropper, late) = (bench.begin(), bench.begin(), bench.begin());
+    assert_eq!(bench.ask(within(user, tree.put(b"b", b"2"))), DONE);
+    let drop = Call::DropTable { name: b"t".to_vec() };
+    let drops = bench.submit(within(dropper, drop.clone()));
+    bench.run();
+    assert_eq!(bench.answer(drops), None);
+    assert_eq!(bench.commit(user), DONE);
+    bench.run();
+    assert_eq!(bench.answer(drops), Some(Ok(Reply::Found(true))));
+    let waits = bench.submit(within(late, tree.get(b"a")));
+    bench.run();
+    assert_eq!(bench.answer(waits), None);
+    // Others see the table until then, and if it is rolled back also afterwards.
+    assert_eq!(bench.ask(alone(tree.get(b"b"))), value(b"2"));
+    assert_eq!(bench.ask(Request::Rollback { transaction: dropper }), DONE);
+    bench.run();
+    assert_eq!(bench.answer(waits), Some(value(b"1")));
+    assert_eq!(bench.commit(late), DONE);
+    let dropper = bench.begin();
+    assert_eq!(bench.ask(within(dropper, drop)), Ok(Reply::Found(true)));
+    // In the same transaction another one may take its name.
+    let call = Call::OpenTable { name: b"t".to_vec(), kind: Kind::Tree };
+    let Ok(Reply::Table(new)) = bench.ask(within(dropper, call)) else { panic!() };
+    assert_eq!(bench.ask(within(dropper, Tree(new).put(b"a", b"new"))), DONE);
+    assert_eq!(bench.commit(dropper), DONE);
+    let apply = Change::Put { table: tree.0, key: b"a".to_vec(), value: b"3".to_vec() };
+    for call in [tree.get(b"a"), tree.put(b"a", b"3"), Call::Apply(vec![apply])] {
+        assert_eq!(bench.ask(alone(call)), Err(Failure::Dropped));
+    }
+    assert_eq!(bench.ask(alone(Tree(new).get(b"a"))), value(b"new"));
+    let Ok(Reply::Snapshots(all)) = bench.ask(Request::Snapshots) else { panic!() };
+    let old = On::Once(View::Snapshot(all[0].1), Durability::Soon);
+    assert_eq!(bench.ask(Request::Call(old, tree.get(b"a"))), value(b"1"));
 }
