@@ -250,7 +250,7 @@ fn a_local_volume_refuses_what_would_wait() {
 /// before all was taken away.
 #[test]
 fn a_table_that_is_dropped_gives_its_space_back() {
-    let scratch = Scratch::new("drop");
+    let scratch = Scratch::new("dropped-table");
     let volume = Volume::create(&scratch.0, SIZE).unwrap();
     let fill = |volume: &Volume, name: &str| {
         let tree = volume.tree(name)?;
