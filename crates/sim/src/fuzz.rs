@@ -83,6 +83,12 @@ pub const FUZZERS: &[Fuzzer] = &[
         must_fail: false,
     },
     Fuzzer {
+        name: "volume_journal",
+        about: "journals with bytes of their records changed, and checksums that fit, to recovery",
+        case: images::journal,
+        must_fail: false,
+    },
+    Fuzzer {
         name: "canary",
         about: "a decoder that believes a length; it must be caught",
         case: wires::canary,

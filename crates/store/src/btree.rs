@@ -165,7 +165,7 @@ impl Tree {
         if let Some(frame) = self.root.frame() {
             return frame;
         }
-        let frame = cache.frame_of(self.root.at).expect("the root was planned");
+        let frame = cache.page_at(self.root.at).expect("the root was planned");
         self.freed.push(Freed { at: self.root.at, count: 1, birth: self.root.birth });
         let frame = cache.make_dirty(frame);
         self.root = Ptr::dirty(frame);
@@ -178,7 +178,7 @@ impl Tree {
         if let Some(frame) = ptr.frame() {
             return Some(frame);
         }
-        let frame = cache.frame_of(ptr.at)?;
+        let frame = cache.page_at(ptr.at)?;
         self.freed.push(Freed { at: ptr.at, count: 1, birth: ptr.birth });
         let frame = cache.make_dirty(frame);
         page::set_child(cache.change(parent), child, Ptr::dirty(frame));

@@ -41,6 +41,8 @@ struct Frame {
     /// Which block of the volume; of changed pages none.
     at: u64,
     state: State,
+    /// It is a page; else data. A pointer of the other kind is wrong, and finds nothing here.
+    page: bool,
     /// Looked at since it last was at the end of its queue, counted up to three.
     touched: Cell<u8>,
     pins: u32,
@@ -126,7 +128,7 @@ impl Cache {
     pub(crate) fn page_block(&self, ptr: Ptr) -> Option<&Block> {
         let index = match ptr.frame() {
             Some(frame) => frame,
-            None => *self.by_block.get(&ptr.at)?,
+            None => self.page_at(ptr.at)?,
         };
         let frame = &self.frames[index as usize];
         touch(frame);
@@ -137,7 +139,13 @@ impl Cache {
     pub(crate) fn data(&self, at: u64) -> Option<&Block> {
         let frame = &self.frames[*self.by_block.get(&at)? as usize];
         touch(frame);
-        Some(&frame.block)
+        (!frame.page).then_some(&frame.block)
+    }
+
+    /// Which frame holds the page at a block.
+    #[inline]
+    pub(crate) fn page_at(&self, at: u64) -> Option<u32> {
+        self.frame_of(at).filter(|index| self.frames[*index as usize].page)
     }
 
     /// Which frame holds a block.
@@ -165,12 +173,12 @@ impl Cache {
         frame.block.bytes_mut()
     }
 
-    /// Takes in what was read.
-    pub(crate) fn add_clean(&mut self, at: u64, block: Block) -> u32 {
+    /// Takes in what was read, or is on the disk otherwise.
+    pub(crate) fn add_clean(&mut self, at: u64, block: Block, page: bool) -> u32 {
         if let Some(frame) = self.frame_of(at) {
             return frame;
         }
-        let frame = self.add(at, block, State::Clean);
+        let frame = self.add(at, block, State::Clean, page);
         self.by_block.insert(at, frame);
         self.enqueue(frame);
         frame
@@ -179,14 +187,14 @@ impl Cache {
     /// A new page that is nowhere yet.
     pub(crate) fn add_page(&mut self, block: Block) -> u32 {
         self.dirty_pages += 1;
-        self.add(0, block, State::DirtyPage)
+        self.add(0, block, State::DirtyPage, true)
     }
 
     /// Changed data whose block has been chosen.
     pub(crate) fn add_data(&mut self, at: u64, block: Block) {
         self.forget(at);
         self.dirty_data += 1;
-        let frame = self.add(at, block, State::DirtyData);
+        let frame = self.add(at, block, State::DirtyData, false);
         self.by_block.insert(at, frame);
     }
 
@@ -282,14 +290,15 @@ impl Cache {
         }
     }
 
-    fn add(&mut self, at: u64, block: Block, state: State) -> u32 {
+    fn add(&mut self, at: u64, block: Block, state: State, page: bool) -> u32 {
         if let Some(index) = self.free.pop() {
             let stamp = self.frames[index as usize].stamp;
             self.frames[index as usize] =
-                Frame { block, at, state, touched: Cell::new(0), pins: 0, stamp };
+                Frame { block, at, state, page, touched: Cell::new(0), pins: 0, stamp };
             return index;
         }
-        self.frames.push(Frame { block, at, state, touched: Cell::new(0), pins: 0, stamp: 0 });
+        let (touched, pins, stamp) = (Cell::new(0), 0, 0);
+        self.frames.push(Frame { block, at, state, page, touched, pins, stamp });
         u32::try_from(self.frames.len() - 1).expect("memory is smaller than that")
     }
 

@@ -181,10 +181,11 @@ impl Space {
     /// Blocks have become part of the tree. After a crash they may not have been given out yet.
     ///
     /// # Errors
-    /// `Damaged` if there are no such blocks.
+    /// `Damaged` if there are no such blocks, or they are part of it: only a replayed record that
+    /// contradicts the volume says so.
     pub(crate) fn set_live(&mut self, run: Run) -> Result<(), Error> {
         for at in run.at..run.at + u64::from(run.count) {
-            let bit = self.bit(at).ok_or(Error::Damaged)?;
+            let bit = self.bit(at).filter(|bit| !self.is_live(*bit)).ok_or(Error::Damaged)?;
             if !self.is_busy(bit) {
                 self.set_busy(bit);
             }

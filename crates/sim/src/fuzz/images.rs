@@ -7,7 +7,7 @@ use store::access::{raw::Raw, tree::Tree};
 use store::check::{self, Content, Watcher};
 use store::drive::{Disk, Driver, Memory};
 use store::transaction::{Call, On, Reply, Request};
-use store::{Config, Durability, Geometry, Table, View, canary};
+use store::{Block, Config, Durability, Geometry, Superblock, Table, View, canary};
 
 const GEOMETRY: Geometry = Geometry { block: 512, blocks: 700, journal: 48, segment: 64 };
 const TREE: Table = Table(2000);
@@ -37,6 +37,27 @@ pub(super) fn head(rng: &mut Rng) {
             [8 * 8, GEOMETRY.layout().expect("fair").data_at, GEOMETRY.blocks][rng.usize(0..3)];
         spoil(&mut disk, rng, 0..end);
     }
+    use_it(disk, rng);
+}
+
+/// Bytes of the journal are changed, and get checksums that fit: what recovery decodes and applies
+/// may say anything.
+pub(super) fn journal(rng: &mut Rng) {
+    canary::believe_everything(false);
+    let mut disk = filled(rng, false);
+    let superblock = Superblock::newest(&disk.head().expect("large enough")).expect("it is sound");
+    let layout = superblock.layout;
+    let ring = layout.journal_at..layout.journal_at + layout.journal;
+    for _ in 0..rng.usize(1..8) {
+        spoil(&mut disk, rng, ring.clone());
+        spoil_record(&mut disk, rng, ring.clone());
+    }
+    let count = u32::try_from(layout.journal).expect("a small one");
+    let blocks = disk.read(layout.journal_at, count).expect("within the disk");
+    let mut bytes: Vec<u8> = blocks.iter().flat_map(|block| block.iter().copied()).collect();
+    canary::seal_journal(&superblock, &mut bytes);
+    let blocks = bytes.chunks(layout.block).map(|bytes| Block::from_bytes(bytes, layout.block));
+    disk.write(layout.journal_at, &blocks.collect::<Vec<_>>(), true).expect("within the disk");
     use_it(disk, rng);
 }
 
@@ -85,6 +106,21 @@ fn spoil(disk: &mut Memory, rng: &mut Rng, range: std::ops::Range<u64>) {
         1 => bytes[offset] = rng.u8(..),
         _ => bytes[offset / 8 * 8..offset / 8 * 8 + 8].copy_from_slice(&rng.u64(..).to_le_bytes()),
     }
+    disk.write(at, &[block], true).expect("within the disk");
+}
+
+/// Changes a byte of a batch's first record, if a batch begins somewhere.
+fn spoil_record(disk: &mut Memory, rng: &mut Rng, range: std::ops::Range<u64>) {
+    let begins = |block: &Block| block.starts_with(b"upcall\0J");
+    let (first, count) = (rng.u64(range.clone()), range.end - range.start);
+    let mut places = (0..count).map(|step| range.start + (first + step) % count);
+    let found = places.find_map(|at| {
+        let block = disk.read(at, 1).expect("within the disk").remove(0);
+        begins(&block).then_some((at, block))
+    });
+    let Some((at, mut block)) = found else { return };
+    let offset = 64 + rng.usize(0..80);
+    block.bytes_mut()[offset] = [0, 1, 2, 3, 4, 5, 6, 255, rng.u8(..)][rng.usize(0..9)];
     disk.write(at, &[block], true).expect("within the disk");
 }
 

@@ -13,13 +13,13 @@ fn block(byte: u8) -> Block {
 fn a_scan_pushes_out_nothing_that_is_in_use() {
     let mut cache = cache(100);
     for at in 0..50 {
-        cache.add_clean(at, block(at as u8));
+        cache.add_clean(at, block(at as u8), false);
     }
     for _ in 0..3 {
         (0..50).for_each(|at| assert!(cache.data(at).is_some()));
     }
     for at in 1000..3000 {
-        cache.add_clean(at, block(1));
+        cache.add_clean(at, block(1), false);
         cache.evict();
     }
     let kept = (0..50).filter(|at| cache.has(*at)).count();
@@ -34,7 +34,7 @@ fn what_comes_back_soon_passes_to_the_long_queue() {
     for round in 0..3 {
         for at in 0..150 {
             if !cache.has(at) {
-                cache.add_clean(at, block(round));
+                cache.add_clean(at, block(round), false);
                 cache.evict();
             }
         }
@@ -47,16 +47,16 @@ fn changed_and_pinned_blocks_stay() {
     let mut cache = cache(10);
     let page = cache.add_page(block(1));
     cache.add_data(5, block(2));
-    let pinned = cache.add_clean(6, block(3));
+    let pinned = cache.add_clean(6, block(3), false);
     cache.pin(pinned);
     for at in 100..200 {
-        cache.add_clean(at, block(4));
+        cache.add_clean(at, block(4), false);
         cache.evict();
     }
     assert!(cache.page(Ptr::dirty(page)).is_some() && cache.has(5) && cache.has(6));
     cache.unpin(6);
     for at in 200..300 {
-        cache.add_clean(at, block(4));
+        cache.add_clean(at, block(4), false);
         // Newcomers that are in use pass to the long queue, and push out what stands there.
         (0..2).for_each(|_| _ = cache.data(at));
         cache.evict();
@@ -95,7 +95,7 @@ fn the_books_are_kept() {
         match rng.u8(0..8) {
             0 if cache.dirty() < 30 => pages.push(cache.add_page(block(1))),
             1 if cache.dirty() < 30 => cache.add_data(at, block(2)),
-            2 | 3 => _ = cache.add_clean(at, block(3)),
+            2 | 3 => _ = cache.add_clean(at, block(3), false),
             4 if !pages.is_empty() && state.is_none() => {
                 let page = pages.swap_remove(rng.usize(0..pages.len()));
                 cache.start_page(page, at);
@@ -111,4 +111,19 @@ fn the_books_are_kept() {
         assert!(cache.small.len() + cache.main.len() <= 2 * cache.frames.len() + 65);
     }
     cache.check();
+}
+
+#[test]
+fn a_pointer_of_the_other_kind_finds_nothing() {
+    let mut cache = Cache::new(100, 512);
+    let ptr = |at| Ptr { at, birth: 1, sum: 0 };
+    cache.add_clean(5, block(1), true);
+    cache.add_clean(6, block(1), false);
+    cache.add_data(7, block(1));
+    let dirty = cache.add_page(block(1));
+    cache.start_page(dirty, 8);
+    for (at, page) in [(5, true), (6, false), (7, false), (8, true)] {
+        assert_eq!((cache.page(ptr(at)).is_some(), cache.data(at).is_some()), (page, !page));
+        assert_eq!(cache.page_at(at).is_some(), page);
+    }
 }

@@ -21,6 +21,7 @@ fn a_block_is_given_out_once_until_it_is_released() {
         runs.iter().flat_map(|run| run.at..run.at + u64::from(run.count)).collect();
     blocks.sort_unstable();
     assert!(blocks.iter().copied().eq(layout.data_at..layout.blocks));
+    assert_eq!(space.set_live(runs[0]), Err(Error::Damaged), "it is in use");
     space.retire(runs[0]).unwrap();
     assert_eq!((space.free_blocks(), space.allocate(Purpose::Pages, 1)), (0, None));
     assert_eq!(space.retire(runs[0]), Err(Error::Damaged), "it is not in use any more");

@@ -151,7 +151,7 @@ impl Store {
             extents.iter().flat_map(|extent| extent.at..extent.at + extent.sums.len() as u64);
         for (at, block) in places.zip(blocks) {
             self.present.cache.forget(at);
-            self.present.cache.add_clean(at, block);
+            self.present.cache.add_clean(at, block, false);
         }
         self.present.cache.evict();
         out.push(Output::Placed(ticket, Ok(extents)));

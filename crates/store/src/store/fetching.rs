@@ -80,7 +80,7 @@ impl Store {
         }
         let wanted = self.enlist(&missing, ticket, &mut waiter);
         if waiter.left == 0 {
-            return self.answer(ticket, Ok(()), out);
+            return self.answer(ticket, waiter.error.map_or(Ok(()), Err), out);
         }
         self.fetching.waiters.insert(ticket, waiter);
         self.read(wanted, out);
@@ -108,9 +108,14 @@ impl Store {
     ) -> Vec<(u64, Want)> {
         let mut wanted = Vec::new();
         for want in &missing.0 {
-            let Some(at) = block_of(want).filter(|at| !self.present.cache.has(*at)) else {
+            let Some(at) = block_of(want) else { continue };
+            if self.present.cache.has(at) {
+                // Data where a page should be, or a page where data should be.
+                let page = matches!(want, Want::Page { .. });
+                let other = page != self.present.cache.page_at(at).is_some();
+                waiter.error = waiter.error.or(other.then_some(Error::Damaged));
                 continue;
-            };
+            }
             match self.fetching.reading.get_mut(&at) {
                 Some(tickets) if tickets.contains(&ticket) => {}
                 Some(tickets) => {
@@ -170,7 +175,7 @@ impl Store {
             let failed = if block.is_some() { Error::Damaged } else { Error::DiskFailed };
             match block.filter(|block| is_right(block, &want)) {
                 Some(block) => {
-                    self.present.cache.add_clean(at, block);
+                    self.present.cache.add_clean(at, block, matches!(want, Want::Page { .. }));
                     self.finish(at, Ok(()), out);
                 }
                 None if reading.again => self.finish(at, Err(failed), out),
