@@ -142,8 +142,8 @@ impl Space {
         Some(Run { at: start + self.layout.data_at, count })
     }
 
-    /// Whether there will be a run of `count` free blocks that is not free now, when these runs are,
-    /// and those that are being released.
+    /// Whether there will be a run of `count` free blocks that is not free now, when these runs
+    /// are, and those that are being released.
     pub(crate) fn will_have_run(&self, more: impl Iterator<Item = Run>, count: u32) -> bool {
         let bits = |run: Run| self.bit(run.at).map(|bit| (bit, bit + u64::from(run.count)));
         let mut coming: Vec<(u64, u64)> =

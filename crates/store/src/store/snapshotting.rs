@@ -163,8 +163,9 @@ impl Store {
         }
     }
 
-    /// Whether dead lists may be worked off. Others who wait for room come first. What a checkpoint under way has written down in them
-    /// would not be there after a crash, but the journal would say that it was worked off.
+    /// Whether dead lists may be worked off. Who waits for room comes first. And what a checkpoint
+    /// under way has written down in them would not be there after a crash, but the journal would
+    /// say that it was worked off.
     fn may_reap(&self) -> bool {
         let open = matches!(self.phase, Phase::Open) && !self.config.read_only;
         open && !self.broken && self.checkpoint.is_idle() && self.fetching.room.is_empty()

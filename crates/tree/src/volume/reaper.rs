@@ -37,16 +37,12 @@ const REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_s
 /// What the reaper is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// Waits for its turn to look who is an orphan, from this inode on.
-    Looking(u64),
-    /// Waits for blocks of the table of orphans.
-    LookWaits(u64),
     /// Waits for somebody to die.
     Idle,
-    /// Waits for its turn to free a part of this inode, from this byte of its contents on.
-    Cutting(u64, u64),
-    /// Waits for blocks, or for room.
-    CutWaits(u64, u64),
+    /// Waits for its turn to do this.
+    Working(Task),
+    /// Waits for blocks, or for room, to do this.
+    Waiting(Task),
     /// Something failed: waits until then, or for somebody in a hurry.
     Resting(Instant),
     /// Nothing can be changed here (any more), for this reason.
@@ -108,20 +104,16 @@ pub(super) struct Reaper {
 
 impl Reaper {
     pub(super) fn new(read_only: bool) -> Reaper {
-        let state = if read_only { State::Over(Error::ReadOnly) } else { State::Looking(0) };
+        let begin = State::Working(Task::Look(0));
+        let state = if read_only { State::Over(Error::ReadOnly) } else { begin };
         Reaper { state, queue: VecDeque::new(), failures: 0 }
     }
 
     /// What to do, if it is its turn.
     pub(super) fn task(&self) -> Option<Task> {
         match self.state {
-            State::Looking(from) => Some(Task::Look(from)),
-            State::Cutting(ino, at) => Some(Task::Cut(ino, at)),
-            State::LookWaits(_)
-            | State::Idle
-            | State::CutWaits(..)
-            | State::Resting(_)
-            | State::Over(_) => None,
+            State::Working(task) => Some(task),
+            State::Idle | State::Waiting(_) | State::Resting(_) | State::Over(_) => None,
         }
     }
 
@@ -132,11 +124,11 @@ impl Reaper {
 
     pub(super) fn name(&self) -> &'static str {
         match self.state {
-            State::Looking(_) => "looking",
-            State::LookWaits(_) => "look waits",
             State::Idle => "idle",
-            State::Cutting(..) => "cutting",
-            State::CutWaits(..) => "cut waits",
+            State::Working(Task::Look(_)) => "looking",
+            State::Waiting(Task::Look(_)) => "look waits",
+            State::Working(Task::Cut(..)) => "cutting",
+            State::Waiting(Task::Cut(..)) => "cut waits",
             State::Resting(_) => "resting",
             State::Over(_) => "over",
         }
@@ -144,17 +136,27 @@ impl Reaper {
 
     /// Whoever is first in the queue.
     fn next(&mut self) -> State {
-        match self.queue.pop_front() {
-            Some(Task::Look(from)) => State::Looking(from),
-            Some(Task::Cut(ino, at)) => State::Cutting(ino, at),
-            None => State::Idle,
-        }
+        self.queue.pop_front().map_or(State::Idle, State::Working)
     }
 
-    /// This failed: it is tried again when all others had their turn. Gives when to go on.
-    fn put_off(&mut self, now: Instant, task: Task) -> Instant {
-        if !self.queue.contains(&task) {
-            self.queue.push_back(task);
+    /// This failed: it is tried again from its beginning when all others had their turn. Gives when
+    /// to go on.
+    fn put_off(
+        &mut self,
+        now: Instant,
+        task: Task,
+        error: Error,
+        out: &mut Vec<Output>,
+    ) -> Instant {
+        let again = match task {
+            Task::Look(_) => task,
+            Task::Cut(ino, _) => {
+                out.push(Output::Failed(ino, error));
+                Task::Cut(ino, 0)
+            }
+        };
+        if !self.queue.contains(&again) {
+            self.queue.push_back(again);
         }
         let rest = REST.0 * 2_u32.pow(self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
@@ -162,12 +164,25 @@ impl Reaper {
     }
 
     /// Nothing can be done any more: whoever waits, waits in vain.
-    fn give_up(&mut self, error: Error, out: &mut Vec<Output>) {
+    fn give_up(&mut self, task: Task, error: Error, out: &mut Vec<Output>) {
+        self.queue.push_front(task);
         for task in mem::take(&mut self.queue) {
             if let Task::Cut(ino, _) = task {
                 out.push(Output::Failed(ino, error));
             }
         }
+    }
+
+    /// These wait too.
+    fn line_up(&mut self, found: Vec<u64>) {
+        self.failures = 0;
+        self.queue.extend(found.into_iter().map(|ino| Task::Cut(ino, 0)));
+    }
+
+    /// What was begun went well.
+    fn went(&mut self, over: Option<u64>, out: &mut Vec<Output>) {
+        self.failures = 0;
+        out.extend(over.map(Output::Over));
     }
 }
 
@@ -182,80 +197,49 @@ impl Automaton for Reaper {
                 out.push(Output::Failed(ino, error));
                 State::Over(error)
             }
-            (state @ State::Over(_), Input::Due(_) | Input::Tick) => state,
+            (State::Over(error), Input::Due(_)) => State::Over(error),
+            // Somebody in a hurry does not wait until another's failure has passed.
             (State::Idle, Input::Due(ino) | Input::Urgent(ino))
-            // It may be another failure's turn, but somebody waits.
-            | (State::Resting(_), Input::Urgent(ino)) => State::Cutting(ino, 0),
+            | (State::Resting(_), Input::Urgent(ino)) => State::Working(Task::Cut(ino, 0)),
             // The turn goes to whom somebody waits for; the other one begins again later.
-            (State::Cutting(other, _), Input::Urgent(ino)) if other != ino => {
+            (State::Working(Task::Cut(other, _)), Input::Urgent(ino)) if other != ino => {
                 self.queue.push_front(Task::Cut(other, 0));
-                State::Cutting(ino, 0)
+                State::Working(Task::Cut(ino, 0))
             }
-            (
-                state @ (State::Looking(_)
-                | State::LookWaits(_)
-                | State::Cutting(..)
-                | State::CutWaits(..)),
-                Input::Urgent(ino),
-            ) => {
+            (state @ (State::Working(_) | State::Waiting(_)), Input::Urgent(ino)) => {
                 self.queue.push_front(Task::Cut(ino, 0));
                 state
             }
             (
-                state @ (State::Looking(_)
-                | State::LookWaits(_)
-                | State::Cutting(..)
-                | State::CutWaits(..)
-                | State::Resting(_)),
+                state @ (State::Working(_) | State::Waiting(_) | State::Resting(_)),
                 Input::Due(ino),
             ) => {
                 self.queue.push_back(Task::Cut(ino, 0));
                 state
             }
-            (State::Looking(_), Input::Found(found, next)) => {
-                self.failures = 0;
-                self.queue.extend(found.into_iter().map(|ino| Task::Cut(ino, 0)));
-                next.map_or_else(|| self.next(), State::Looking)
+            (State::Working(Task::Look(_)), Input::Found(found, next)) => {
+                self.line_up(found);
+                next.map_or_else(|| self.next(), |from| State::Working(Task::Look(from)))
             }
-            (State::Looking(from), Input::Missing) => State::LookWaits(from),
-            (State::LookWaits(from), Input::Fetched) => State::Looking(from),
-            (State::Looking(from) | State::LookWaits(from), Input::Failed(_)) => {
-                State::Resting(self.put_off(now, Task::Look(from)))
+            (State::Working(task), Input::Missing) => State::Waiting(task),
+            (State::Waiting(task), Input::Fetched) => State::Working(task),
+            (State::Working(Task::Cut(ino, _)), Input::Freed(at)) => {
+                self.went(None, out);
+                State::Working(Task::Cut(ino, at))
             }
-            (State::Cutting(ino, at), Input::Missing) => State::CutWaits(ino, at),
-            (State::CutWaits(ino, at), Input::Fetched) => State::Cutting(ino, at),
-            (State::Cutting(ino, _), Input::Freed(at)) => {
-                self.failures = 0;
-                State::Cutting(ino, at)
-            }
-            (State::Cutting(ino, _), Input::Done) => {
-                self.failures = 0;
-                out.push(Output::Over(ino));
+            (State::Working(Task::Cut(ino, _)), Input::Done) => {
+                self.went(Some(ino), out);
                 self.next()
             }
-            (State::Cutting(ino, _) | State::CutWaits(ino, _), Input::Failed(error)) => {
-                out.push(Output::Failed(ino, error));
-                State::Resting(self.put_off(now, Task::Cut(ino, 0)))
+            (State::Working(task) | State::Waiting(task), Input::Failed(error)) => {
+                State::Resting(self.put_off(now, task, error, out))
             }
-            (State::Looking(_) | State::LookWaits(_), Input::Ended(error)) => {
-                self.give_up(error, out);
-                State::Over(error)
-            }
-            (State::Cutting(ino, _) | State::CutWaits(ino, _), Input::Ended(error)) => {
-                out.push(Output::Failed(ino, error));
-                self.give_up(error, out);
+            (State::Working(task) | State::Waiting(task), Input::Ended(error)) => {
+                self.give_up(task, error, out);
                 State::Over(error)
             }
             (State::Resting(until), Input::Tick) if until <= now => self.next(),
-            (
-                state @ (State::Looking(_)
-                | State::LookWaits(_)
-                | State::Idle
-                | State::Cutting(..)
-                | State::CutWaits(..)
-                | State::Resting(_)),
-                Input::Tick,
-            ) => state,
+            (state, Input::Tick) => state,
             // Only what it asked for comes back, and once.
             (
                 state @ (State::Idle | State::Resting(_) | State::Over(_)),
@@ -267,23 +251,26 @@ impl Automaton for Reaper {
                 | Input::Failed(_)
                 | Input::Ended(_)),
             )
+            | (state @ State::Working(_), input @ Input::Fetched)
             | (
-                state @ State::Looking(_),
-                input @ (Input::Fetched | Input::Freed(_) | Input::Done),
+                state @ (State::Working(Task::Cut(..)) | State::Waiting(_)),
+                input @ Input::Found(..),
             )
-            | (state @ State::Cutting(..), input @ (Input::Found(..) | Input::Fetched))
             | (
-                state @ (State::LookWaits(_) | State::CutWaits(..)),
-                input @ (Input::Found(..) | Input::Missing | Input::Freed(_) | Input::Done),
-            ) => unreachable!("{input:?} in {state:?}"),
+                state @ (State::Working(Task::Look(_)) | State::Waiting(_)),
+                input @ (Input::Freed(_) | Input::Done),
+            )
+            | (state @ State::Waiting(_), input @ Input::Missing) => {
+                unreachable!("{input:?} in {state:?}")
+            }
         };
     }
 
     fn deadline(&self) -> Option<Instant> {
         match self.state {
-            State::Looking(_) | State::Cutting(..) => Some(Instant(0)),
+            State::Working(_) => Some(Instant(0)),
             State::Resting(until) => Some(until),
-            State::LookWaits(_) | State::Idle | State::CutWaits(..) | State::Over(_) => None,
+            State::Idle | State::Waiting(_) | State::Over(_) => None,
         }
     }
 }

@@ -141,11 +141,11 @@ fn where_nothing_can_be_changed_nobody_waits() {
 #[test]
 fn states_md_is_fresh() {
     let states = [
-        State::Looking(0),
-        State::LookWaits(0),
+        State::Working(Task::Look(0)),
+        State::Waiting(Task::Look(0)),
         State::Idle,
-        State::Cutting(4, 0),
-        State::CutWaits(4, 0),
+        State::Working(Task::Cut(4, 0)),
+        State::Waiting(Task::Cut(4, 0)),
         State::Resting(Instant(0)),
         State::Over(Error::ReadOnly),
     ];
@@ -191,15 +191,17 @@ fn everybody_gets_a_turn() {
             let input = match (&reaper.state, rng.u8(..4)) {
                 (_, 0) => Input::Due(ino),
                 (_, 1) if n % 3 == 0 => Input::Urgent(ino),
-                (State::Looking(_), _) => Input::Found(vec![ino], (n < 10).then_some(n)),
-                (State::LookWaits(_) | State::CutWaits(..), _) => Input::Fetched,
-                (State::Cutting(..), 2) => Input::Missing,
-                (State::Cutting(ino, _), _) if n % 5 == 0 => {
+                (State::Working(Task::Look(_)), _) => {
+                    Input::Found(vec![ino], (n < 10).then_some(n))
+                }
+                (State::Waiting(_), _) => Input::Fetched,
+                (State::Working(Task::Cut(..)), 2) => Input::Missing,
+                (State::Working(Task::Cut(ino, _)), _) if n % 5 == 0 => {
                     due.insert(*ino);
                     Input::Failed(Error::Io)
                 }
-                (State::Cutting(_, at), 3) => Input::Freed(at + 1),
-                (State::Cutting(ino, _), _) => {
+                (State::Working(Task::Cut(_, at)), 3) => Input::Freed(at + 1),
+                (State::Working(Task::Cut(ino, _)), _) => {
                     due.remove(ino);
                     Input::Done
                 }
@@ -216,9 +218,9 @@ fn everybody_gets_a_turn() {
         }
         for _ in 0..1000 {
             let input = match reaper.state {
-                State::Looking(_) => Input::Found(Vec::new(), None),
-                State::LookWaits(_) | State::CutWaits(..) => Input::Fetched,
-                State::Cutting(ino, _) => {
+                State::Working(Task::Look(_)) => Input::Found(Vec::new(), None),
+                State::Waiting(_) => Input::Fetched,
+                State::Working(Task::Cut(ino, _)) => {
                     due.remove(&ino);
                     Input::Done
                 }
