@@ -1,8 +1,8 @@
 //! Who sends what to whom.
 //!
-//! Ids carry the way back: an operation's id says in its upper sixteen bits which kind of automaton asked
-//! for it (trees come first, by their number) and below which one; a request's id says which
-//! connection asked, and which of its calls.
+//! Ids carry the way back: an operation's id says in its upper sixteen bits which kind of automaton
+//! asked for it (trees come first, by their number) and below which one; a request's id says
+//! which connection asked, and which of its calls.
 
 use super::connection::{self, Connection};
 use super::{

@@ -103,10 +103,8 @@ impl Common {
         if let Done::Path(Ok(path)) = &done {
             self.note_device(path);
         }
-        let queue = match &done {
-            Done::Blocks(_) | Done::Stored(_) => &mut self.blocks,
-            _other => &mut self.ready,
-        };
+        let of_disk = matches!(done, Done::Blocks(_) | Done::Stored(_));
+        let queue = if of_disk { &mut self.blocks } else { &mut self.ready };
         queue.push_back(Event { id, done });
     }
 
@@ -131,8 +129,7 @@ impl Common {
     pub(crate) fn enough(&mut self) -> bool {
         self.collect();
         let few = self.ready.is_empty() || !self.blocks.is_empty();
-        let enough =
-            self.ready.len() >= EVENTS_MAX || (!few && self.turns < TURNS_WITHOUT_KERNEL);
+        let enough = self.ready.len() >= EVENTS_MAX || (!few && self.turns < TURNS_WITHOUT_KERNEL);
         self.turns = if enough { self.turns + 1 } else { 0 };
         enough
     }
