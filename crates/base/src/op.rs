@@ -8,6 +8,8 @@
 //! Every operation with an id completes exactly once, also when it is cancelled.
 
 use crate::{Access, Block, Buf, Caller, Error, Instant, Kind, Name, SetStat, Stat, StatFs, User};
+use std::fmt;
+use std::net::SocketAddr;
 
 /// Most blocks of one operation.
 pub const BLOCKS_MAX: usize = 512;
@@ -28,6 +30,24 @@ pub struct Socket(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listener(pub u32);
 
+/// Where somebody listens.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Address {
+    /// On the network.
+    Tcp(SocketAddr),
+    /// A socket in the file system, by its path.
+    Unix(Vec<u8>),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "{address}"),
+            Address::Unix(path) => write!(f, "{}", String::from_utf8_lossy(path)),
+        }
+    }
+}
+
 /// An operation.
 #[derive(Debug)]
 pub enum Op {
@@ -42,6 +62,13 @@ pub enum Op {
     CloseListener {
         /// Where.
         listener: Listener,
+    },
+    /// Connect to somebody. A peer that dies later is found out within about half a minute.
+    Connect {
+        /// Comes back with [`Done::Connected`].
+        id: OpId,
+        /// To whom.
+        to: Address,
     },
     /// Receive whatever arrives next.
     Receive {
@@ -424,6 +451,8 @@ pub struct Event {
 pub enum Done {
     /// A connection came.
     Accepted(Result<(Socket, Peer), Error>),
+    /// There is a connection, or nobody listens there. Also after it was cancelled there may be one.
+    Connected(Result<Socket, Error>),
     /// Bytes came; none: the peer will send nothing more.
     Received(Result<Buf, Error>),
     /// All was sent, or the connection is broken.

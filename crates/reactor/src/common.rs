@@ -317,6 +317,13 @@ impl Common {
         Ok((Socket(number), peer))
     }
 
+    /// There is a socket of our own making.
+    pub(crate) fn connected(&mut self, fd: OwnedFd) -> Socket {
+        let number = descriptor::release(fd);
+        self.sockets.insert(number);
+        Socket(number)
+    }
+
     /// Nothing more will come from the peer: says so, in the way that depends on why, and on
     /// whose buffer it was.
     pub(crate) fn end_of_stream(&self, socket: Socket, own_buffer: bool) -> Result<Buf, Error> {

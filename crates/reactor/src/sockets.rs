@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::errno;
-use base::op::Peer;
+use base::op::{self, Peer};
 use base::{Error, User};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{
@@ -122,6 +122,32 @@ fn remove_stale(path: &Path, probe: &OwnedFd, name: &SocketAddrUnix) -> io::Resu
         Err(rustix::io::Errno::CONNREFUSED) => std::fs::remove_file(path),
         Err(rustix::io::Errno::NOENT) => Ok(()),
         _ => Err(in_use()),
+    }
+}
+
+/// A socket with which to connect to `address`.
+pub(crate) fn dial(address: &op::Address, extra: SocketFlags) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | extra;
+    let op::Address::Tcp(address) = address else {
+        return rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?;
+    sockopt::set_tcp_nodelay(&fd, true)?;
+    // A peer whose host died is found out: idle by probes, busy by what it does not acknowledge.
+    sockopt::set_socket_keepalive(&fd, true)?;
+    sockopt::set_tcp_keepidle(&fd, Duration::from_secs(10))?;
+    sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(5))?;
+    sockopt::set_tcp_keepcnt(&fd, 4)?;
+    sockopt::set_tcp_user_timeout(&fd, 30_000)?;
+    Ok(fd)
+}
+
+/// An address as the kernel wants it.
+pub(crate) fn kernel_address(address: &op::Address) -> rustix::io::Result<SocketAddrAny> {
+    match address {
+        op::Address::Tcp(address) => Ok((*address).into()),
+        op::Address::Unix(path) => SocketAddrUnix::new(&path[..]).map(Into::into),
     }
 }
 

@@ -11,8 +11,8 @@ use crate::blocks::Passage;
 use crate::common::{Common, EVENTS_MAX};
 use crate::job::Work;
 use crate::sending::Sending;
-use crate::{Config, descriptor, errno};
-use base::op::{Done, Event, File, Listener, Op, OpId, Socket};
+use crate::{Config, descriptor, errno, sockets};
+use base::op::{Address, Done, Event, File, Listener, Op, OpId, Socket};
 use base::{Buf, Error, Instant};
 use connection::{Connection, Receiving};
 use rustix::event::{Timespec, epoll};
@@ -86,6 +86,7 @@ impl Threads {
         match op {
             Op::Accept { id, listener } => self.accept(id, listener),
             Op::CloseListener { listener } => self.close_listener(listener),
+            Op::Connect { id, to } => self.connect(id, &to),
             Op::Receive { id, socket, into } => self.receive(id, socket, into),
             Op::Send { id, socket, data } => {
                 let mut sending = self.sendings.pop().unwrap_or_else(|| Box::new(Sending::new()));
@@ -94,12 +95,7 @@ impl Threads {
             }
             Op::Finish { socket } => self.common.shut_down(socket, false),
             Op::Hangup { socket } => self.common.shut_down(socket, true),
-            Op::CloseSocket { socket } => {
-                if let Some(connection) = self.connections.get_mut(socket.0 as usize) {
-                    *connection = None;
-                }
-                self.common.close_socket(socket);
-            }
+            Op::CloseSocket { socket } => self.forget(socket),
             Op::Read { id, file, offset, count, headroom } => {
                 self.read(id, file, offset, count, headroom);
             }
@@ -179,11 +175,17 @@ impl Threads {
 
     fn welcome(&mut self, fd: OwnedFd) -> Result<(Socket, base::op::Peer), Error> {
         let (socket, peer) = self.common.accepted(fd)?;
+        self.watch_connection(socket, Connection::default())?;
+        Ok((socket, peer))
+    }
+
+    /// Takes up a connection; closes the socket if that fails.
+    fn watch_connection(&mut self, socket: Socket, connection: Connection) -> Result<(), Error> {
         let index = socket.0 as usize;
         if self.connections.len() <= index {
             self.connections.resize_with(index + 1, || None);
         }
-        self.connections[index] = Some(Box::default());
+        self.connections[index] = Some(Box::new(connection));
         let edges = epoll::EventFlags::IN
             | epoll::EventFlags::OUT
             | epoll::EventFlags::RDHUP
@@ -192,12 +194,56 @@ impl Threads {
             watch(&self.epoll, fd, CONNECTION | u64::from(socket.0), edges)
                 .map_err(errno::translate)
         });
-        if let Err(error) = watched {
+        if watched.is_err() {
             self.connections[index] = None;
             self.common.close_socket(socket);
-            return Err(error);
         }
-        Ok((socket, peer))
+        watched
+    }
+
+    fn connect(&mut self, id: OpId, to: &Address) {
+        // The way to a unix socket is the server's own.
+        let _ = self.common.host.own.be_server();
+        let begun = sockets::kernel_address(to).and_then(|address| {
+            let fd = sockets::dial(to, SocketFlags::NONBLOCK)?;
+            match rustix::net::connect(&fd, &address) {
+                Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(fd),
+                Err(errno) => Err(errno),
+            }
+        });
+        let watched = begun.map_err(errno::translate).and_then(|fd| {
+            let socket = self.common.connected(fd);
+            let connection = Connection { connecting: Some(id), ..Connection::default() };
+            self.watch_connection(socket, connection)
+        });
+        if let Err(error) = watched {
+            self.common.ready(id, Done::Connected(Err(error)));
+        }
+    }
+
+    /// Completes a connect if an edge says that it has come to an end.
+    fn try_connect(&mut self, socket: Socket) {
+        let Some(connection) = self.connection(socket) else { return };
+        let decided = connection.writable || connection.ended;
+        let Some(id) = connection.connecting.take_if(|_| decided) else { return };
+        let error = descriptor::socket(socket)
+            .and_then(|fd| rustix::net::sockopt::socket_error(fd).map_err(errno::translate));
+        let result = match error {
+            Ok(Ok(())) => Ok(socket),
+            Ok(Err(errno)) => Err(errno::translate(errno)),
+            Err(error) => Err(error),
+        };
+        if result.is_err() {
+            self.forget(socket);
+        }
+        self.common.ready(id, Done::Connected(result));
+    }
+
+    fn forget(&mut self, socket: Socket) {
+        if let Some(connection) = self.connections.get_mut(socket.0 as usize) {
+            *connection = None;
+        }
+        self.common.close_socket(socket);
     }
 
     fn connection(&mut self, socket: Socket) -> Option<&mut Connection> {
@@ -321,6 +367,12 @@ impl Threads {
                 return self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
             }
         }
+        let connecting = |c: &Connection| c.connecting == Some(id);
+        let found = self.connections.iter().position(|c| c.as_deref().is_some_and(connecting));
+        if let Some(index) = found {
+            self.forget(Socket(u32::try_from(index).expect("the number of a descriptor")));
+            return self.common.ready(id, Done::Connected(Err(Error::Cancelled)));
+        }
         for connection in self.connections.iter_mut().flatten() {
             if connection.receiving.as_ref().is_some_and(|receiving| receiving.id == id) {
                 connection.receiving = None;
@@ -408,6 +460,7 @@ impl Threads {
                 let socket = Socket(number);
                 let Some(connection) = self.connection(socket) else { return };
                 connection.note(flags);
+                self.try_connect(socket);
                 self.try_receive(socket);
                 self.try_send(socket);
             }

@@ -15,14 +15,14 @@ use crate::blocks::Passage;
 use crate::common::{Common, EVENTS_MAX};
 use crate::job::Work;
 use crate::sending::Sending;
-use crate::{Config, errno};
-use base::op::{Done, Event, File, Listener, Op, OpId, Socket, Span};
+use crate::{Config, errno, sockets};
+use base::op::{Address, Done, Event, File, Listener, Op, OpId, Socket, Span};
 use base::{Buf, Caller, Error, Instant};
 use io_uring::{cqueue, opcode, squeue, types};
 use personality::Personalities;
 use ring::Ring;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use rustix::net::SocketFlags;
+use rustix::net::{SocketAddrAny, SocketFlags};
 use shelf::Shelf;
 use slab::Slab;
 use std::io;
@@ -39,6 +39,12 @@ enum Slot {
     Accept {
         id: OpId,
         listener: Listener,
+    },
+    /// The kernel reads the address.
+    Connect {
+        id: OpId,
+        fd: OwnedFd,
+        address: Box<SocketAddrAny>,
     },
     Receive {
         id: OpId,
@@ -141,6 +147,7 @@ impl Uring {
         match op {
             Op::Accept { id, listener } => self.accept(id, listener),
             Op::CloseListener { listener } => self.close_listener(listener),
+            Op::Connect { id, to } => self.connect(id, &to),
             Op::Receive { id, socket, into } => self.receive(id, socket, into),
             Op::Send { id, socket, data } => {
                 let mut sending = self.sendings.pop().unwrap_or_else(|| Box::new(Sending::new()));
@@ -199,6 +206,22 @@ impl Uring {
         let entry =
             opcode::Accept::new(socket, no_address, no_length).flags(libc::SOCK_CLOEXEC).build();
         self.start(Slot::Accept { id, listener }, entry);
+    }
+
+    fn connect(&mut self, id: OpId, to: &Address) {
+        let dialled = sockets::kernel_address(to)
+            .and_then(|address| Ok((sockets::dial(to, SocketFlags::empty())?, Box::new(address))));
+        let (fd, address) = match dialled {
+            Ok(dialled) => dialled,
+            Err(errno) => {
+                return self.common.ready(id, Done::Connected(Err(errno::translate(errno))));
+            }
+        };
+        let (place, length) = (address.as_ptr().cast(), address.addr_len());
+        let entry = opcode::Connect::new(types::Fd(fd.as_raw_fd()), place, length).build();
+        // The way to a unix socket is the server's own.
+        let entry = entry.personality(self.personalities.server());
+        self.start(Slot::Connect { id, fd, address }, entry);
     }
 
     fn receive(&mut self, id: OpId, socket: Socket, mut into: Option<Buf>) {
@@ -314,7 +337,8 @@ impl Uring {
     fn close_listener(&mut self, closed: Listener) {
         let accepting = |entry: &Entry| match &entry.slot {
             Slot::Accept { listener, .. } => *listener == closed,
-            Slot::Receive { .. }
+            Slot::Connect { .. }
+            | Slot::Receive { .. }
             | Slot::Send { .. }
             | Slot::Read { .. }
             | Slot::Write { .. }
@@ -406,6 +430,14 @@ impl Uring {
         }
         match entry.slot {
             Slot::Accept { id, .. } => self.complete_accept(id, result),
+            Slot::Connect { id, fd, address } => {
+                drop(address);
+                let connected = match result {
+                    0.. => Ok(self.common.connected(fd)),
+                    error => Err(errno::from_raw(error)),
+                };
+                self.common.ready(id, Done::Connected(connected));
+            }
             Slot::Receive { id, socket, into: None } => {
                 self.complete_shelf_receive(id, socket, completion);
             }
@@ -526,6 +558,7 @@ impl Slot {
                 true
             }
             Slot::Accept { .. }
+            | Slot::Connect { .. }
             | Slot::Receive { .. }
             | Slot::Send { .. }
             | Slot::Wake { .. }
@@ -536,9 +569,10 @@ impl Slot {
     /// Whether this is operation `id` and can be ended early.
     fn can_be_cancelled(&self, wanted: OpId) -> bool {
         match self {
-            Slot::Accept { id, .. } | Slot::Receive { id, .. } | Slot::Read { id, .. } => {
-                *id == wanted
-            }
+            Slot::Accept { id, .. }
+            | Slot::Connect { id, .. }
+            | Slot::Receive { id, .. }
+            | Slot::Read { id, .. } => *id == wanted,
             Slot::Blocks { id, passage, .. } => *id == wanted && passage.is_read(),
             Slot::Send { .. }
             | Slot::Write { .. }

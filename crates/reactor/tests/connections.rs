@@ -10,7 +10,7 @@
 
 mod rig;
 
-use base::op::{Done, Event, Listener, Op, OpId, Peer, Socket};
+use base::op::{self, Done, Event, Listener, Op, OpId, Peer, Socket};
 use base::{Block, Buf, Error, Reactor};
 use reactor::{Address, Config, Form, World};
 use rig::{Rig, on_both};
@@ -184,6 +184,109 @@ fn a_receive_and_an_accept_can_be_cancelled() {
         }
         client.write_all(b"x").unwrap();
         assert_eq!(&*receive(rig, socket, None).unwrap(), b"x");
+    });
+}
+
+fn connected(done: Done) -> Result<Socket, Error> {
+    match done {
+        Done::Connected(result) => result,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn one_connects_to_others_over_the_network_and_over_unix_sockets() {
+    on_both(|rig| {
+        let path = rig.path("socket");
+        let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp_address = tcp.local_addr().unwrap();
+        let unix_address = op::Address::Unix(path.into_os_string().into_encoded_bytes());
+        for to in [op::Address::Tcp(tcp_address), unix_address] {
+            let socket = connected(rig.ask(|id| Op::Connect { id, to: to.clone() })).unwrap();
+            let mut far: Box<dyn ReadWrite> = match to {
+                op::Address::Tcp(_) => Box::new(tcp.accept().unwrap().0),
+                op::Address::Unix(_) => Box::new(unix.accept().unwrap().0),
+            };
+            let data = vec![Buf::from(&b"ping"[..])];
+            assert!(matches!(rig.ask(|id| Op::Send { id, socket, data }), Done::Sent(Ok(()))));
+            let mut got = [0; 4];
+            far.read_exact(&mut got).unwrap();
+            far.write_all(b"pong").unwrap();
+            assert_eq!((&got, &*receive(rig, socket, None).unwrap()), (b"ping", &b"pong"[..]));
+            drop(far);
+            assert!(receive(rig, socket, None).unwrap().is_empty());
+            rig.world.submit(Op::CloseSocket { socket });
+        }
+    });
+}
+
+trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
+
+#[test]
+fn connecting_finds_a_dead_peer_in_half_a_minute() {
+    use rustix::net::sockopt;
+    on_both(|rig| {
+        let (_listener, address) = listen(rig);
+        let to = op::Address::Tcp(address);
+        let socket = connected(rig.ask(|id| Op::Connect { id, to })).unwrap();
+        // SAFETY: the descriptor stays open across the calls.
+        let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(socket.0.try_into().unwrap()) };
+        assert!(sockopt::tcp_nodelay(fd).unwrap() && sockopt::socket_keepalive(fd).unwrap());
+        let probes = sockopt::tcp_keepintvl(fd).unwrap() * sockopt::tcp_keepcnt(fd).unwrap();
+        let found = sockopt::tcp_keepidle(fd).unwrap() + probes;
+        assert_eq!(found, Duration::from_secs(30));
+        assert_eq!(sockopt::tcp_user_timeout(fd).unwrap(), 30_000);
+        assert!(rustix::io::fcntl_getfd(fd).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+    });
+}
+
+#[test]
+fn who_does_not_listen_refuses() {
+    on_both(|rig| {
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let long = vec![b'x'; 300];
+        let nowhere = rig.path("nowhere").into_os_string().into_encoded_bytes();
+        let expected = [
+            (op::Address::Tcp(gone), Error::Disconnected),
+            (op::Address::Unix(nowhere), Error::NotFound),
+            (op::Address::Unix(long), Error::NameTooLong),
+        ];
+        for (to, error) in expected {
+            assert_eq!(connected(rig.ask(|id| Op::Connect { id, to })), Err(error));
+        }
+    });
+}
+
+#[test]
+fn a_connect_that_takes_long_can_be_cancelled() {
+    on_both(|rig| {
+        // A listener with a full queue answers nobody.
+        let listener = rustix::net::socket(
+            rustix::net::AddressFamily::INET,
+            rustix::net::SocketType::STREAM,
+            None,
+        )
+        .unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        rustix::net::bind(&listener, &any).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let name = rustix::net::getsockname(&listener).unwrap();
+        let address = SocketAddr::try_from(name).unwrap();
+        let mut waiting = None;
+        for _ in 0..8 {
+            let to = op::Address::Tcp(address);
+            let id = rig.start(|id| Op::Connect { id, to });
+            match rig.finish_within(id, Duration::from_millis(50)) {
+                Some(done) => assert!(connected(done).is_ok()),
+                None => waiting = Some(id),
+            }
+        }
+        let id = waiting.expect("the queue is short");
+        rig.world.submit(Op::Cancel { id });
+        assert_eq!(connected(rig.finish(id)), Err(Error::Cancelled));
+        assert!(rig.finish_within(id, Duration::from_millis(20)).is_none());
     });
 }
 

@@ -512,6 +512,7 @@ impl Reactor for World {
         match op {
             Op::Accept { id, listener } => scene.accept(id, listener),
             Op::CloseListener { listener } => scene.close_listener(listener),
+            Op::Connect { id, to } => scene.connect_out(id, &to),
             Op::Receive { id, socket, into } => scene.receive(id, socket, into),
             Op::Send { id, socket, data } => scene.send(id, socket, data),
             Op::Finish { socket } => scene.hang_up(socket, false),

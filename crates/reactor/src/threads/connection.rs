@@ -18,6 +18,8 @@ pub(super) struct Connection {
     pub(super) writable: bool,
     /// The peer has finished, or the connection broke: it stays readable.
     pub(super) ended: bool,
+    /// Who waits for it to come about.
+    pub(super) connecting: Option<OpId>,
     pub(super) receiving: Option<Receiving>,
     pub(super) sending: Option<Box<Sending>>,
 }

@@ -1,7 +1,7 @@
 //! The simulated network: connections as pairs of byte streams, torn anywhere, slow, reset.
 
 use super::{Happening, Scene};
-use base::op::{Done, Event, Listener, OpId, Peer, Socket};
+use base::op::{Address, Done, Event, Listener, OpId, Peer, Socket};
 use base::{Buf, Error, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -306,6 +306,11 @@ impl Scene {
         port.accepting = Some(id);
         let span = Duration::from_nanos(self.rng.u64(..3000));
         self.after(span, Happening::Accept(listener));
+    }
+
+    /// Nobody else is in this world yet.
+    pub(super) fn connect_out(&mut self, id: OpId, _to: &Address) {
+        self.complete_later(id, Done::Connected(Err(Error::Disconnected)));
     }
 
     /// Who waits to be accepted is turned away.

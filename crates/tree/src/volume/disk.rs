@@ -27,6 +27,7 @@ pub(super) fn done(local: u64, done: Done) -> (IoId, IoDone) {
         Done::Synced(result) => IoDone::Flushed(result),
         // The reactor completes every operation with its own shape.
         other @ (Done::Accepted(_)
+        | Done::Connected(_)
         | Done::Received(_)
         | Done::Sent(_)
         | Done::Read(_)

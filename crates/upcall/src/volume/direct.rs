@@ -233,6 +233,7 @@ fn perform(file: &VolumeFile, op: Op) -> (OpId, Done) {
         Op::Sync { id, .. } => (id, Done::Synced(file.sync().map_err(failed))),
         other @ (Op::Accept { .. }
         | Op::CloseListener { .. }
+        | Op::Connect { .. }
         | Op::Receive { .. }
         | Op::Send { .. }
         | Op::Finish { .. }
