@@ -1,0 +1,42 @@
+//! Shows what is added to a file of a server, as `tail -f` does:
+//! `cargo run --example tail -- HOST[:PORT] /PATH`.
+
+use client::{Client, Error, File, Options};
+use std::io::Write as _;
+use std::time::Duration;
+
+/// How much of the end is shown first, bytes.
+const BACK: u64 = 1024;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [address, path] = &words[..] else {
+        return Err("write: tail HOST[:PORT] /PATH".into());
+    };
+    let client = Client::connect(&address.parse()?, &Options::default())?;
+    let file = client.open(path)?;
+    let mut offset = file.metadata()?.size.saturating_sub(BACK);
+    loop {
+        let size = file.metadata()?.size;
+        if size < offset {
+            eprintln!("{path} was truncated");
+            offset = size;
+        }
+        offset += show(&file, offset)?;
+        std::thread::park_timeout(Duration::from_secs(1));
+    }
+}
+
+/// Shows what there is from an offset on: how much that was.
+fn show(file: &File, offset: u64) -> Result<u64, Error> {
+    let mut shown = 0;
+    for piece in file.stream(offset, u64::MAX)? {
+        let piece = piece?;
+        shown += piece.len() as u64;
+        // If nobody reads it any more there is nothing left to do.
+        if std::io::stdout().write_all(&piece).is_err() {
+            std::process::exit(0);
+        }
+    }
+    Ok(shown)
+}

@@ -1,0 +1,360 @@
+//! Why something failed: what was tried, the cause, and what can be done about it.
+
+use crate::Address;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why something failed.
+#[derive(Clone, Debug)]
+pub enum Error {
+    /// No connection could be made.
+    Unreachable {
+        /// With whom.
+        address: Address,
+        /// Why.
+        cause: Arc<io::Error>,
+    },
+    /// The connection ended, or broke.
+    Disconnected {
+        /// With whom.
+        address: Address,
+        /// Why.
+        cause: Arc<io::Error>,
+    },
+    /// The server has not sent a single byte for so long.
+    Silent {
+        /// Which one.
+        address: Address,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The server said what the protocol does not allow. The connection is given up.
+    Broken {
+        /// Which one.
+        address: Address,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The server refused a request.
+    Refused {
+        /// What was tried.
+        doing: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// The server's answer.
+        refusal: Refusal,
+    },
+    /// The server cannot be asked for this path.
+    BadPath {
+        /// Which one.
+        path: PathBuf,
+        /// Why not.
+        why: &'static str,
+    },
+    /// 9P2000, which this server speaks, has no message for it.
+    Unsupported {
+        /// What was tried.
+        doing: &'static str,
+        /// With which file.
+        path: PathBuf,
+    },
+    /// Somebody said [`crate::Client::cancel`].
+    Cancelled,
+    /// As many requests are under way on this connection as the protocol allows.
+    TooMany,
+}
+
+/// What a server answers when it refuses something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Linux's number of the error; zero if it is not known. 9P2000 has sentences only, of which
+    /// those of common servers are recognised.
+    pub errno: u32,
+    /// The server's words, where it speaks 9P2000.
+    pub sentence: Option<String>,
+}
+
+const EPERM: u32 = 1;
+const ENOENT: u32 = 2;
+const EACCES: u32 = 13;
+const EEXIST: u32 = 17;
+const ENOTDIR: u32 = 20;
+const EISDIR: u32 = 21;
+const ENOSPC: u32 = 28;
+const EROFS: u32 = 30;
+const ENOSYS: u32 = 38;
+const ENOTEMPTY: u32 = 39;
+const ELOOP: u32 = 40;
+const EOPNOTSUPP: u32 = 95;
+const EDQUOT: u32 = 122;
+
+/// Parts of what servers of 9P2000 say, and what they mean; the first that fits counts.
+const SENTENCES: &[(&str, u32)] = &[
+    ("not a directory", ENOTDIR),
+    ("is a directory", EISDIR),
+    ("not empty", ENOTEMPTY),
+    ("already exists", EEXIST),
+    ("file exists", EEXIST),
+    ("does not exist", ENOENT),
+    ("not found", ENOENT),
+    ("no such file", ENOENT),
+    ("permission denied", EACCES),
+    ("not permitted", EPERM),
+    ("read-only", EROFS),
+    ("read only", EROFS),
+    ("no space", ENOSPC),
+    ("file system full", ENOSPC),
+    ("quota", EDQUOT),
+    ("not supported", EOPNOTSUPP),
+];
+
+impl Refusal {
+    /// A number of Linux.
+    pub(crate) fn number(errno: u32) -> Refusal {
+        Refusal { errno, sentence: None }
+    }
+
+    /// Words of a server of 9P2000.
+    pub(crate) fn words(words: &[u8]) -> Refusal {
+        let sentence = String::from_utf8_lossy(words).into_owned();
+        let lower = sentence.to_lowercase();
+        let known = SENTENCES.iter().find(|(part, _)| lower.contains(part));
+        Refusal { errno: known.map_or(0, |(_, errno)| *errno), sentence: Some(sentence) }
+    }
+
+    fn step(&self) -> &'static str {
+        match self.errno {
+            ENOENT => "look for its name in the directory above",
+            EPERM | EACCES => "attach as a user who may, or ask its owner",
+            EEXIST => "remove it first, or choose another name",
+            ENOTDIR => "name a directory there",
+            EISDIR => "name a file, or take the whole directory",
+            ENOTEMPTY => "remove what is in it first",
+            ENOSPC | EDQUOT => "make room on the server",
+            EROFS => "nobody can change anything there; choose another place",
+            ELOOP => "name the file by a path with fewer links",
+            ENOSYS | EOPNOTSUPP => "this server cannot do it; find another way",
+            _other => "look at the server and what it says",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.sentence {
+            // What a server says is shown on terminals.
+            Some(words) => write!(f, "{}", words.escape_debug()),
+            None => {
+                let text = io::Error::from_raw_os_error(self.errno.cast_signed()).to_string();
+                f.write_str(text.split(" (os error").next().unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl Error {
+    /// The server's number, or what its sentence means; zero if neither is known.
+    pub fn errno(&self) -> u32 {
+        match self {
+            Error::Refused { refusal, .. } => refusal.errno,
+            Error::Unsupported { .. } => EOPNOTSUPP,
+            Error::Unreachable { .. }
+            | Error::Disconnected { .. }
+            | Error::Silent { .. }
+            | Error::Broken { .. }
+            | Error::BadPath { .. }
+            | Error::Cancelled
+            | Error::TooMany => 0,
+        }
+    }
+
+    /// There is no such file.
+    pub fn is_not_found(&self) -> bool {
+        self.errno() == ENOENT
+    }
+
+    /// There is something of that name.
+    pub fn is_exists(&self) -> bool {
+        self.errno() == EEXIST
+    }
+
+    /// It is a directory, or on some servers just not to be removed like a file.
+    pub(crate) fn may_be_directory(&self) -> bool {
+        [EISDIR, EPERM].contains(&self.errno())
+    }
+
+    /// The server does not know this message.
+    pub(crate) fn is_unknown(&self) -> bool {
+        [EOPNOTSUPP, ENOSYS].contains(&self.errno())
+    }
+
+    /// Whether nothing more can be asked on this connection.
+    pub fn is_fatal(&self) -> bool {
+        match self {
+            Error::Unreachable { .. }
+            | Error::Disconnected { .. }
+            | Error::Silent { .. }
+            | Error::Broken { .. }
+            | Error::Cancelled => true,
+            Error::Refused { .. }
+            | Error::BadPath { .. }
+            | Error::Unsupported { .. }
+            | Error::TooMany => false,
+        }
+    }
+
+    /// What can be done about it.
+    pub fn next_step(&self) -> &'static str {
+        match self {
+            Error::Unreachable { .. } => "look whether a server listens there",
+            Error::Disconnected { .. } => "look whether the server still runs, then try again",
+            Error::Silent { .. } => "look whether the server hangs, then try again",
+            Error::Broken { .. } => "ask a server that speaks 9P2000.L or 9P2000",
+            Error::Refused { refusal, .. } => refusal.step(),
+            Error::BadPath { .. } => "name another one",
+            Error::Unsupported { .. } => "copy and remove instead, or use a server of 9P2000.L",
+            Error::Cancelled => "start again when you like",
+            Error::TooMany => "ask for less at once",
+        }
+    }
+
+    /// A refusal whose file is not known yet.
+    pub(crate) fn refused(refusal: Refusal) -> Error {
+        Error::Refused { doing: "reach", path: PathBuf::new(), refusal }
+    }
+
+    /// A path that is not known yet.
+    pub(crate) fn bad_path(why: &'static str) -> Error {
+        Error::BadPath { path: PathBuf::new(), why }
+    }
+
+    pub(crate) fn not_found() -> Error {
+        Error::refused(Refusal::number(ENOENT))
+    }
+
+    pub(crate) fn not_directory() -> Error {
+        Error::refused(Refusal::number(ENOTDIR))
+    }
+
+    pub(crate) fn too_many_links() -> Error {
+        Error::refused(Refusal::number(ELOOP))
+    }
+
+    /// Says what was tried with which file, if that has not been said.
+    pub(crate) fn of(mut self, tried: &'static str, file: &Path) -> Error {
+        match &mut self {
+            Error::Refused { path, doing, .. } if path.as_os_str().is_empty() => {
+                (*doing, *path) = (tried, shown(file));
+            }
+            Error::BadPath { path, .. } if path.as_os_str().is_empty() => *path = shown(file),
+            Error::Refused { .. }
+            | Error::BadPath { .. }
+            | Error::Unreachable { .. }
+            | Error::Disconnected { .. }
+            | Error::Silent { .. }
+            | Error::Broken { .. }
+            | Error::Unsupported { .. }
+            | Error::Cancelled
+            | Error::TooMany => {}
+        }
+        self
+    }
+}
+
+/// The root by its name, so that no path is shown empty.
+fn shown(path: &Path) -> PathBuf {
+    if path.as_os_str().is_empty() { PathBuf::from("/") } else { path.to_path_buf() }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Unreachable { address, cause } => write!(f, "cannot reach {address}: {cause}")?,
+            Error::Disconnected { address, cause } => {
+                write!(f, "the connection with {address} is lost: {cause}")?;
+            }
+            Error::Silent { address, waited } => {
+                write!(f, "{address} has said nothing for {} s", waited.as_secs_f32())?;
+            }
+            Error::Broken { address, what } => write!(f, "{address} breaks the protocol: {what}")?,
+            Error::Refused { doing, path, refusal } => {
+                write!(f, "cannot {doing} {}: {refusal}", path.display())?;
+            }
+            Error::BadPath { path, why } => write!(f, "{}: {why}", path.display())?,
+            Error::Unsupported { doing, path } => {
+                write!(f, "cannot {doing} {}: 9P2000 has no message for it", path.display())?;
+            }
+            Error::Cancelled => f.write_str("interrupted")?,
+            Error::TooMany => f.write_str("too many requests are under way")?,
+        }
+        write!(f, "; {}", self.next_step())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Unreachable { cause, .. } | Error::Disconnected { cause, .. } => Some(&**cause),
+            Error::Silent { .. }
+            | Error::Broken { .. }
+            | Error::Refused { .. }
+            | Error::BadPath { .. }
+            | Error::Unsupported { .. }
+            | Error::Cancelled
+            | Error::TooMany => None,
+        }
+    }
+}
+
+/// For those who read and write by the traits of `std::io`. The whole error is inside.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match &error {
+            Error::Unreachable { cause, .. } | Error::Disconnected { cause, .. } => cause.kind(),
+            Error::Silent { .. } => io::ErrorKind::TimedOut,
+            Error::Broken { .. } => io::ErrorKind::InvalidData,
+            Error::Refused { refusal, .. } if refusal.errno != 0 => {
+                io::Error::from_raw_os_error(refusal.errno.cast_signed()).kind()
+            }
+            Error::Unsupported { .. } => io::ErrorKind::Unsupported,
+            Error::BadPath { .. } => io::ErrorKind::InvalidInput,
+            // Not `Interrupted`, which std's loops take as a reason to try again.
+            Error::Refused { .. } | Error::Cancelled | Error::TooMany => io::ErrorKind::Other,
+        };
+        let kind = if kind == io::ErrorKind::Interrupted { io::ErrorKind::Other } else { kind };
+        io::Error::new(kind, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_say_cause_and_next_step() {
+        let error = Error::refused(Refusal::number(2)).of("open", Path::new("/a"));
+        assert_eq!(
+            error.to_string(),
+            "cannot open /a: No such file or directory; look for its name in the directory above"
+        );
+        let error = error.of("read", Path::new("/b"));
+        assert!(error.to_string().contains("open /a"), "{error}");
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn sentences_of_plan_9_are_understood() {
+        for (words, errno) in [
+            ("file does not exist", 2),
+            ("'x' directory entry not found", 2),
+            ("permission denied", 13),
+            ("file already exists", 17),
+            ("phase error", 0),
+        ] {
+            assert_eq!(Refusal::words(words.as_bytes()).errno, errno, "{words}");
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Open files.
+
+use crate::line::Dialect;
+use crate::message::{Message, Piece};
+use crate::metadata::Metadata;
+use crate::sink::Sink;
+use crate::stream::Stream;
+use crate::tree::{Fid, Tree, only};
+use crate::{Error, Path};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use wire::ninep::{IO_HEADER_SIZE, Rmessage, Stat, Tmessage};
+
+/// Largest piece that is read or written at once, bytes.
+const PIECE_MAX: u32 = 256 << 10;
+
+/// How a file is opened: as in [`std::fs::OpenOptions`].
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    read: bool,
+    write: bool,
+    truncate: bool,
+    create: bool,
+    create_new: bool,
+    mode: u32,
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions::new()
+    }
+}
+
+impl OpenOptions {
+    /// Nothing is allowed yet; a new file can be read by all and written by its owner.
+    pub fn new() -> OpenOptions {
+        OpenOptions {
+            read: false,
+            write: false,
+            truncate: false,
+            create: false,
+            create_new: false,
+            mode: 0o644,
+        }
+    }
+
+    /// It will be read.
+    #[must_use]
+    pub fn read(self, read: bool) -> OpenOptions {
+        OpenOptions { read, ..self }
+    }
+
+    /// It will be written.
+    #[must_use]
+    pub fn write(self, write: bool) -> OpenOptions {
+        OpenOptions { write, ..self }
+    }
+
+    /// It loses its contents.
+    #[must_use]
+    pub fn truncate(self, truncate: bool) -> OpenOptions {
+        OpenOptions { truncate, ..self }
+    }
+
+    /// It is made if it is not there.
+    #[must_use]
+    pub fn create(self, create: bool) -> OpenOptions {
+        OpenOptions { create, ..self }
+    }
+
+    /// It is made and must not be there.
+    #[must_use]
+    pub fn create_new(self, create_new: bool) -> OpenOptions {
+        OpenOptions { create_new, ..self }
+    }
+
+    /// The permission bits of a new file.
+    #[must_use]
+    pub fn mode(self, mode: u32) -> OpenOptions {
+        OpenOptions { mode, ..self }
+    }
+
+    /// Flags of `Tlopen`.
+    fn flags(self) -> u32 {
+        const TRUNCATE: u32 = 0o1000;
+        self.access() | if self.truncate { TRUNCATE } else { 0 }
+    }
+
+    /// The mode of `Topen`.
+    fn plan9(self) -> u8 {
+        const TRUNCATE: u8 = 0x10;
+        let access = u8::try_from(self.access()).expect("two bits");
+        access | if self.truncate { TRUNCATE } else { 0 }
+    }
+
+    fn access(self) -> u32 {
+        match (self.read, self.write) {
+            (_, false) => 0,
+            (false, true) => 1,
+            (true, true) => 2,
+        }
+    }
+}
+
+/// Opens a file, or makes it.
+pub(crate) fn open(
+    tree: &Tree,
+    path: &Path,
+    options: OpenOptions,
+    gid: u32,
+) -> Result<File, Error> {
+    if options.create_new {
+        return create(tree, path, options, gid);
+    }
+    match tree.find(path, true) {
+        Ok((fid, _)) => open_fid(fid, path, options),
+        Err(error) if error.is_not_found() && options.create => {
+            match create(tree, path, options, gid) {
+                // Somebody else was faster.
+                Err(error) if error.is_exists() => {
+                    tree.find(path, true).and_then(|(fid, _)| open_fid(fid, path, options))
+                }
+                done => done,
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn open_fid(fid: Fid, path: &Path, options: OpenOptions) -> Result<File, Error> {
+    let iounit = match fid.line.dialect {
+        Dialect::Linux => {
+            let message = Tmessage::Lopen { fid: fid.number, flags: options.flags() };
+            fid.line.call(&message, only!(Rmessage::Lopen { iounit, .. } => iounit))?
+        }
+        Dialect::Plan9 => {
+            let message = Tmessage::Open { fid: fid.number, mode: options.plan9() };
+            fid.line.call(&message, only!(Rmessage::Open { iounit, .. } => iounit))?
+        }
+    };
+    Ok(File::new(fid, path, iounit))
+}
+
+fn create(tree: &Tree, path: &Path, options: OpenOptions, gid: u32) -> Result<File, Error> {
+    const EXCLUSIVE: u32 = 0o200;
+    const CREATE: u32 = 0o100;
+    let (fid, name) = tree.find_above(path)?;
+    let mode = options.mode & 0o777;
+    let iounit = match fid.line.dialect {
+        Dialect::Linux => {
+            let flags = options.access() | EXCLUSIVE | CREATE;
+            let message = Tmessage::Lcreate { fid: fid.number, name, flags, mode, gid };
+            fid.line.call(&message, only!(Rmessage::Lcreate { iounit, .. } => iounit))?
+        }
+        Dialect::Plan9 => {
+            let open = options.access() as u8;
+            let message = Tmessage::Create { fid: fid.number, name, perm: mode, mode: open };
+            fid.line.call(&message, only!(Rmessage::Create { iounit, .. } => iounit))?
+        }
+    };
+    Ok(File::new(fid, path, iounit))
+}
+
+/// An open file. Several threads may use [`File::read_at`] and [`File::write_at`] at once.
+///
+/// Reading and writing by the traits of [`std::io`] is one request at a time: for much data use
+/// [`File::stream`] and [`File::sink`], which keep many of them under way.
+#[derive(Debug)]
+pub struct File {
+    fid: Fid,
+    pub(crate) path: PathBuf,
+    /// Largest piece, bytes.
+    pub(crate) piece: u32,
+    position: u64,
+}
+
+impl File {
+    fn new(fid: Fid, path: &Path, iounit: u32) -> File {
+        let room = fid.line.msize - IO_HEADER_SIZE;
+        let unit = if iounit == 0 { room } else { iounit };
+        let piece = room.min(unit).min(PIECE_MAX);
+        File { fid, path: path.to_path_buf(), piece, position: 0 }
+    }
+
+    pub(crate) fn fid(&self) -> &Fid {
+        &self.fid
+    }
+
+    /// What is known about it.
+    ///
+    /// # Errors
+    /// What the server answers, or why it does not.
+    pub fn metadata(&self) -> Result<Metadata, Error> {
+        Metadata::of(&self.fid).map_err(|error| error.of("look at", &self.path))
+    }
+
+    /// Reads once from an offset: how many bytes came. That can be fewer than there is room for;
+    /// zero: the end.
+    ///
+    /// # Errors
+    /// What the server answers, or why it does not.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, Error> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let count = self.piece.min(u32::try_from(buf.len()).unwrap_or(u32::MAX));
+        let message = Tmessage::Read { fid: self.fid.number, offset, count };
+        let read = self.fid.line.begin(&message, None).and_then(|asked| asked.wait_data(count));
+        let piece = Piece(read.map_err(|error| error.of("read", &self.path))?);
+        buf[..piece.len()].copy_from_slice(&piece);
+        Ok(piece.len())
+    }
+
+    /// Writes once at an offset: how many bytes the server took, at least one.
+    ///
+    /// # Errors
+    /// What the server answers, or why it does not.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, Error> {
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let data = &data[..data.len().min(self.piece as usize)];
+        let written = self.fid.line.begin_write(self.fid.number, offset, data);
+        let written = written.and_then(|asked| self.written(&asked.wait()?, data.len()));
+        written.map_err(|error| error.of("write", &self.path))
+    }
+
+    /// How much was written of so much.
+    pub(crate) fn written(&self, reply: &Message, asked: usize) -> Result<usize, Error> {
+        let line = &self.fid.line;
+        let count = line.read(reply, only!(Rmessage::Write { count } => count as usize))?;
+        match count {
+            0 => Err(line.broken("it takes a write and writes nothing".to_string())),
+            count if count > asked => {
+                Err(line.broken(format!("{count} bytes written, {asked} were sent")))
+            }
+            count => Ok(count),
+        }
+    }
+
+    /// Makes durable what was written.
+    ///
+    /// # Errors
+    /// What the server answers, or why it does not.
+    pub fn sync(&self) -> Result<(), Error> {
+        let fid = self.fid.number;
+        let done = match self.fid.line.dialect {
+            Dialect::Linux => {
+                let message = Tmessage::Fsync { fid, data_only: Some(0) };
+                self.fid.line.call(&message, only!(Rmessage::Fsync {} => ()))
+            }
+            Dialect::Plan9 => {
+                let message = Tmessage::Wstat { fid, stat: Stat::unchanged() };
+                self.fid.line.call(&message, only!(Rmessage::Wstat {} => ()))
+            }
+        };
+        done.map_err(|error| error.of("make durable", &self.path))
+    }
+
+    /// The bytes from an offset on, at most so many, with many reads under way.
+    ///
+    /// # Errors
+    /// What the server answers, or why it does not.
+    pub fn stream(&self, offset: u64, length: u64) -> Result<Stream<'_>, Error> {
+        let size = self.metadata()?.size;
+        Ok(Stream::new(self, offset, length, size))
+    }
+
+    /// The same of a file whose size is known, more or less.
+    pub fn stream_of(&self, size: u64) -> Stream<'_> {
+        Stream::new(self, 0, u64::MAX, size)
+    }
+
+    /// Takes bytes to be written from an offset on, with many writes under way.
+    pub fn sink(&self, offset: u64) -> Sink<'_> {
+        Sink::new(self, offset)
+    }
+
+    /// Gives the file back and waits for it. A file that is dropped is given back as well.
+    ///
+    /// # Errors
+    /// What the server answers, or why it does not: some say only now that a write has failed.
+    pub fn close(self) -> Result<(), Error> {
+        let line = self.fid.line.clone();
+        let fid = self.fid.forget();
+        let done = line.call(&Tmessage::Clunk { fid }, only!(Rmessage::Clunk {} => ()));
+        if done.as_ref().err().is_none_or(|error| !error.is_fatal()) {
+            line.free_fid(fid);
+        }
+        done.map_err(|error| error.of("close", &self.path))
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let count = self.read_at(buf, self.position)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let count = self.write_at(data, self.position)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+
+    /// Nothing is held back; [`File::sync`] makes it durable.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
+            SeekFrom::End(by) => self.metadata()?.size.checked_add_signed(by),
+        };
+        let before = || io::Error::new(io::ErrorKind::InvalidInput, "before the file's beginning");
+        self.position = position.ok_or_else(before)?;
+        Ok(self.position)
+    }
+}

@@ -1,0 +1,85 @@
+//! Messages off a socket, each received straight into memory of its own.
+
+use crate::message::{Message, Pool};
+use crate::socket::Socket;
+use std::io::{self, IoSliceMut};
+use std::sync::Arc;
+use wire::ninep::HEADER_SIZE;
+
+/// How much is received beside the message that is under way: the beginning of the next one,
+/// which is copied.
+const AHEAD: usize = 8192;
+
+/// What has come and was not taken.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    /// Bytes `start..end` stand in front of everything that is still to come.
+    ahead: Box<[u8]>,
+    start: usize,
+    end: usize,
+    /// A message of which so many bytes are there. Nothing is ahead then.
+    body: Option<(Message, usize)>,
+    pool: Arc<Pool>,
+    /// Largest message that may come, bytes.
+    pub(crate) size_max: usize,
+}
+
+impl Reader {
+    pub(crate) fn new(size_max: usize) -> Reader {
+        let ahead = vec![0; AHEAD].into_boxed_slice();
+        Reader { ahead, start: 0, end: 0, body: None, pool: Arc::default(), size_max }
+    }
+
+    /// Receives once; zero at the end of the connection.
+    pub(crate) fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
+        match &mut self.body {
+            Some((message, have)) => {
+                let rest = &mut message.bytes_mut()[*have..];
+                let missing = rest.len();
+                let parts = &mut [IoSliceMut::new(rest), IoSliceMut::new(&mut self.ahead)];
+                let count = socket.read(parts)?;
+                *have += count.min(missing);
+                (self.start, self.end) = (0, count.saturating_sub(missing));
+                Ok(count)
+            }
+            None => {
+                self.ahead.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+                let count = socket.read(&mut [IoSliceMut::new(&mut self.ahead[self.end..])])?;
+                self.end += count;
+                Ok(count)
+            }
+        }
+    }
+
+    /// Takes the next message if it is there as a whole.
+    ///
+    /// # Errors
+    /// A size that no message may have.
+    pub(crate) fn take(&mut self) -> Result<Option<Message>, String> {
+        if self.body.is_none() {
+            self.body = self.begin()?;
+        }
+        match self.body.take() {
+            Some((message, have)) if have == message.bytes().len() => Ok(Some(message)),
+            unfinished => {
+                self.body = unfinished;
+                Ok(None)
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<Option<(Message, usize)>, String> {
+        let bytes = &self.ahead[self.start..self.end];
+        let Some(size) = wire::ninep::frame_size(bytes) else { return Ok(None) };
+        if size < HEADER_SIZE || size > self.size_max {
+            let max = self.size_max;
+            return Err(format!("a message of {size} bytes, where at most {max} were agreed"));
+        }
+        let mut message = Message::new(&self.pool, size);
+        let have = size.min(bytes.len());
+        message.bytes_mut()[..have].copy_from_slice(&bytes[..have]);
+        self.start += have;
+        Ok(Some((message, have)))
+    }
+}

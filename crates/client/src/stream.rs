@@ -1,0 +1,140 @@
+//! Reading a file from one end to the other with many reads under way.
+//!
+//! As far as the file is known to reach, up to [`WINDOW`] reads are under way; beyond that one at
+//! a time, so that a file that only grows, or gives each byte once, is read like by anybody else.
+
+use crate::Error;
+use crate::file::File;
+use crate::line::Pending;
+use crate::message::Piece;
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use wire::ninep::Tmessage;
+
+/// Most reads or writes of one file that are under way.
+pub(crate) const WINDOW: usize = 16;
+
+/// A read that was asked for.
+#[derive(Debug)]
+struct Asked {
+    offset: u64,
+    count: u32,
+    pending: Pending,
+}
+
+/// The bytes of a file in order: an iterator of pieces, and a [`Read`].
+///
+/// Dropping it cancels what is under way.
+#[derive(Debug)]
+pub struct Stream<'a> {
+    file: &'a File,
+    asked: VecDeque<Asked>,
+    /// Where the next read begins.
+    next: u64,
+    /// How far the file reaches as far as is known.
+    size: u64,
+    /// Where to end in any case.
+    end: u64,
+    over: bool,
+    /// A piece that [`Read`] has begun, and how much of it is taken.
+    begun: Option<(Piece, usize)>,
+}
+
+impl<'a> Stream<'a> {
+    pub(crate) fn new(file: &'a File, offset: u64, length: u64, size: u64) -> Stream<'a> {
+        let end = offset.saturating_add(length);
+        let (asked, over) = (VecDeque::new(), false);
+        Stream { file, asked, next: offset, size: size.min(end), end, over, begun: None }
+    }
+
+    /// The next bytes, never none; `None` at the end.
+    ///
+    /// # Errors
+    /// What the server answers, or why it does not.
+    pub fn next_piece(&mut self) -> Result<Option<Piece>, Error> {
+        if self.over {
+            return Ok(None);
+        }
+        let piece = self.advance();
+        if !matches!(piece, Ok(Some(_))) {
+            self.over = true;
+            self.asked.clear();
+        }
+        piece.map_err(|error| error.of("read", &self.file.path))
+    }
+
+    fn advance(&mut self) -> Result<Option<Piece>, Error> {
+        self.ask()?;
+        let Some(Asked { offset, count, pending }) = self.asked.pop_front() else {
+            return Ok(None);
+        };
+        let piece = Piece(pending.wait_data(count)?);
+        let length = u32::try_from(piece.len()).expect("at most what was asked for");
+        if length == 0 {
+            return Ok(None);
+        }
+        let seen = offset + u64::from(length);
+        match (length < count, self.asked.is_empty()) {
+            (false, _) => {}
+            (true, true) => self.next = seen,
+            // What is missing comes before all that is under way.
+            (true, false) => {
+                let rest = self.request(seen, count - length)?;
+                self.asked.push_front(rest);
+            }
+        }
+        Ok(Some(piece))
+    }
+
+    fn ask(&mut self) -> Result<(), Error> {
+        while self.asked.len() < WINDOW && self.next < self.size {
+            self.ask_next(self.size)?;
+        }
+        if self.asked.is_empty() && self.next < self.end {
+            self.ask_next(self.end)?;
+        }
+        Ok(())
+    }
+
+    fn ask_next(&mut self, end: u64) -> Result<(), Error> {
+        let count = u32::try_from(end - self.next).unwrap_or(u32::MAX).min(self.file.piece);
+        let asked = self.request(self.next, count)?;
+        self.asked.push_back(asked);
+        self.next += u64::from(count);
+        Ok(())
+    }
+
+    fn request(&self, offset: u64, count: u32) -> Result<Asked, Error> {
+        let fid = self.file.fid();
+        let message = Tmessage::Read { fid: fid.number, offset, count };
+        let pending = fid.line.begin(&message, None)?;
+        Ok(Asked { offset, count, pending })
+    }
+}
+
+impl Iterator for Stream<'_> {
+    type Item = Result<Piece, Error>;
+
+    fn next(&mut self) -> Option<Result<Piece, Error>> {
+        self.next_piece().transpose()
+    }
+}
+
+impl Read for Stream<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let begun = match self.begun.take() {
+            Some(begun) => Some(begun),
+            None => self.next_piece()?.map(|piece| (piece, 0)),
+        };
+        let Some((piece, taken)) = begun else { return Ok(0) };
+        let count = buf.len().min(piece.len() - taken);
+        buf[..count].copy_from_slice(&piece[taken..taken + count]);
+        if taken + count < piece.len() {
+            self.begun = Some((piece, taken + count));
+        }
+        Ok(count)
+    }
+}
