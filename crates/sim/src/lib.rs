@@ -20,6 +20,7 @@ pub mod client;
 pub mod disk;
 pub mod fuzz;
 pub mod params;
+pub mod remote;
 pub mod run;
 mod stage;
 pub mod trace;

@@ -4,12 +4,14 @@
 //! an automaton: requests and completions in, replies and operations out ([`Input`], [`Output`]).
 //!
 //! - [`host`]: an existing directory of the host.
+//! - [`remote`]: what another 9P server serves.
 //! - [`service`]: files whose contents the node makes when they are opened (`/.upcall/`).
 //! - [`volume`]: files in a crash-safe store of our own.
 //! - [`locks`]: who holds which range of which file, for every tree that needs it.
 
 pub mod host;
 pub mod locks;
+pub mod remote;
 pub mod request;
 pub mod service;
 pub mod volume;

@@ -190,6 +190,17 @@ pub fn decode_write(message: &[u8]) -> Result<(u16, u32, u64, usize), DecodeErro
     }
 }
 
+/// What stands in front of `count` bytes of data in a `Twrite`, its tag yet to be filled in.
+pub fn write_header(fid: u32, offset: u64, count: usize) -> Vec<u8> {
+    let mut header = Vec::new();
+    Tmessage::Write { fid, offset, data: Data(&[]) }.encode(0, &mut header);
+    let count = u32::try_from(count).expect("counts are below the message size");
+    let (size, end) = (header.len() as u32 + count, header.len());
+    header[..4].copy_from_slice(&size.to_le_bytes());
+    header[end - 4..].copy_from_slice(&count.to_le_bytes());
+    header
+}
+
 /// The header that stands in front of `count` bytes of data in an `Rread`.
 pub fn read_header(tag: u16, count: usize) -> [u8; READ_HEADER_SIZE] {
     data_header(117, tag, count)

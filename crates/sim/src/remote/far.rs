@@ -1,0 +1,180 @@
+//! A 9P server in memory: one session at a time before a host tree on a simulated disk.
+
+use crate::disk::Disk;
+use crate::world::WALL;
+use base::op::{Done, File, Op};
+use base::{Automaton, Buf, Caller, Instant, Kind, Stat, Time};
+use front::ninep::Session;
+use front::{CallId, Export, Identity, Limits};
+use std::collections::VecDeque;
+use tree::host::Host;
+use tree::{Request, RequestId};
+
+/// A host tree on a disk of its own, which does everything at once.
+#[derive(Debug)]
+pub struct Ground {
+    /// The disk.
+    pub disk: Disk,
+    /// The tree.
+    pub host: Host,
+    /// Advances with every operation, so that dates differ.
+    clock: i64,
+}
+
+impl Ground {
+    /// An empty one.
+    pub fn new() -> Ground {
+        let mut disk = Disk::new(WALL);
+        let root: File = disk.open_root();
+        let stat = Stat { kind: Kind::Directory, ..disk.attributes(1).unwrap_or_default() };
+        let host = Host::new(0, root, &stat, false);
+        Ground { disk, host, clock: 0 }
+    }
+
+    /// Gives the tree an input, and does what it asks for, until it has answered what it can.
+    pub fn step(&mut self, input: tree::Input) -> Vec<tree::Output> {
+        let mut inputs = VecDeque::from([input]);
+        let mut replies = Vec::new();
+        while let Some(input) = inputs.pop_front() {
+            let mut out = Vec::new();
+            self.host.step(Instant(0), input, &mut out);
+            self.host.check();
+            for output in out {
+                match output {
+                    tree::Output::Do(op) => {
+                        inputs
+                            .extend(self.perform(op).map(|(id, done)| tree::Input::Done(id, done)));
+                    }
+                    reply => replies.push(reply),
+                }
+            }
+        }
+        replies
+    }
+
+    fn perform(&mut self, op: Op) -> Option<(base::op::OpId, Done)> {
+        self.clock += 1;
+        let now = Time { secs: WALL.secs + self.clock, nanos: 0 };
+        match op {
+            Op::Read { id, file, offset, count, headroom } => {
+                let read = self.disk.read(file, offset, count).map(|bytes| {
+                    let mut buf = Buf::with_room(headroom as usize, bytes.len());
+                    buf.extend(&bytes);
+                    buf
+                });
+                Some((id, Done::Read(read)))
+            }
+            Op::Write { id, file, offset, data, .. } => {
+                Some((id, Done::Written(self.disk.write(now, file, offset, &data))))
+            }
+            Op::Sync { id, .. } => Some((id, Done::Synced(Ok(())))),
+            Op::Path { id, op, .. } => Some((id, Done::Path(self.disk.perform(now, &op)))),
+            Op::CloseFile { file, .. } => {
+                self.disk.close(file);
+                None
+            }
+            Op::Cancel { .. } => None,
+            other => panic!("{other:?} of a host tree"),
+        }
+    }
+}
+
+impl Default for Ground {
+    fn default() -> Ground {
+        Ground::new()
+    }
+}
+
+/// The server.
+#[derive(Debug)]
+pub struct Far {
+    /// What it serves.
+    pub ground: Ground,
+    /// Its largest message, bytes.
+    pub msize: u32,
+    /// Whether it knows no 9P2000.L.
+    pub plain: bool,
+    session: Option<Session>,
+}
+
+impl Far {
+    /// A server of an empty directory.
+    pub fn new(msize: u32, plain: bool) -> Far {
+        Far { ground: Ground::new(), msize, plain, session: None }
+    }
+
+    /// A client has connected.
+    pub fn connected(&mut self) {
+        let limits = Limits { msize: self.msize, ..Limits::default() };
+        let root = self.ground.host.root();
+        let export =
+            Export { root, device: 1, path: Vec::new(), wall: WALL, limits, http_write: false };
+        let export = Export { device: self.device(), ..export };
+        self.session = Some(Session::new(export, Identity::Fixed(Caller::Server)));
+    }
+
+    fn device(&self) -> u64 {
+        self.ground.disk.attributes(1).unwrap_or_default().device
+    }
+
+    /// The client sends; gives what it is answered.
+    pub fn received(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let bytes = if self.plain { without_linux(bytes) } else { bytes.to_vec() };
+        self.pump(front::Input::Received(Buf::from(bytes)))
+    }
+
+    /// The client is gone.
+    pub fn lost(&mut self) {
+        self.pump(front::Input::Lost);
+        if let Some(session) = self.session.take() {
+            assert!(session.is_over(), "a session that is lost has nothing left");
+        }
+    }
+
+    fn pump(&mut self, input: front::Input) -> Vec<u8> {
+        let mut said = Vec::new();
+        let mut inputs = VecDeque::from([input]);
+        while let (Some(session), Some(input)) = (&mut self.session, inputs.pop_front()) {
+            let mut out = Vec::new();
+            session.step(Instant(0), input, &mut out);
+            for output in out {
+                let input = match output {
+                    front::Output::Ask(CallId(id), Request { caller, ask }) => {
+                        let id = RequestId(id.into());
+                        tree::Input::Ask(id, Request { caller, ask })
+                    }
+                    front::Output::Cancel(CallId(id)) => tree::Input::Cancel(RequestId(id.into())),
+                    front::Output::Release(node) => tree::Input::Release(node),
+                    front::Output::Close(open) => tree::Input::Close(open),
+                    front::Output::Send(bytes) => {
+                        said.extend_from_slice(&bytes);
+                        inputs.push_back(front::Input::Sent(bytes.len()));
+                        continue;
+                    }
+                    front::Output::Finish => continue,
+                    front::Output::Hangup(why) => {
+                        assert!(why == "the client left", "the server hangs up: {why}");
+                        continue;
+                    }
+                };
+                for output in self.ground.step(input) {
+                    let tree::Output::Reply(id, reply) = output else { continue };
+                    let id = CallId(u32::try_from(id.0).expect("it was one"));
+                    inputs.push_back(front::Input::Answered(id, reply));
+                }
+            }
+        }
+        said
+    }
+}
+
+/// An offer of 9P2000.L becomes one of something unknown, so that the server says so.
+fn without_linux(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let offer = b"9P2000.L";
+    let found = bytes.windows(offer.len()).position(|window| window == offer);
+    if let (Some(at), 100) = (found, bytes.get(4).copied().unwrap_or_default()) {
+        bytes[at..at + offer.len()].copy_from_slice(b"8P2000.L");
+    }
+    bytes
+}

@@ -1,0 +1,238 @@
+//! A remote tree with a reactor of its own, on a network that tears streams anywhere.
+
+use super::far::Far;
+use base::op::{Address, Done, Op, OpId, Socket};
+use base::rng::Rng;
+use base::{Automaton, Buf, Error, Instant};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use tree::remote::{Config, Remote};
+use tree::{Ask, Input, Output, Reply, Request, RequestId};
+
+/// The client.
+#[derive(Debug)]
+pub struct Near {
+    /// The tree.
+    pub remote: Remote,
+    /// The time.
+    pub now: Instant,
+    rng: Rng,
+    socket: Option<Socket>,
+    sockets: u32,
+    receiving: Option<(OpId, Option<Buf>)>,
+    incoming: VecDeque<u8>,
+    broken: bool,
+    /// Whether the server accepts connections.
+    pub reachable: bool,
+    /// After so many more bytes the connection breaks.
+    pub breaks_after: Option<usize>,
+    replies: BTreeMap<RequestId, Result<Reply, Error>>,
+    next: u64,
+    asked: u64,
+}
+
+impl Near {
+    /// A client that knows nothing yet.
+    pub fn new(rng: Rng, config: Config) -> Near {
+        let address = Address::Unix(b"/far".to_vec());
+        Near {
+            remote: Remote::new(7, address, Vec::new(), config),
+            now: Instant(1),
+            rng,
+            socket: None,
+            sockets: 0,
+            receiving: None,
+            incoming: VecDeque::new(),
+            broken: false,
+            reachable: true,
+            breaks_after: None,
+            replies: BTreeMap::new(),
+            next: 0,
+            asked: 0,
+        }
+    }
+
+    /// Asks, and gives the answer; time passes until it comes.
+    ///
+    /// # Panics
+    /// If no answer comes.
+    pub fn ask(&mut self, far: &mut Far, request: Request) -> Result<Reply, Error> {
+        let id = self.start(far, request);
+        for _ in 0..10_000 {
+            if let Some(reply) = self.replies.remove(&id) {
+                return reply;
+            }
+            self.pass(far);
+        }
+        panic!("no answer: {:?}", self.remote.counts());
+    }
+
+    /// Asks, and goes as far as it goes without waiting.
+    pub fn start(&mut self, far: &mut Far, request: Request) -> RequestId {
+        self.next += 1;
+        self.asked += 1;
+        let id = RequestId(self.next);
+        self.step(far, Input::Ask(id, request));
+        id
+    }
+
+    /// The answer, if it has come.
+    pub fn answer(&mut self, id: RequestId) -> Option<Result<Reply, Error>> {
+        self.replies.remove(&id)
+    }
+
+    /// Gives the tree an input and does what it asks for.
+    pub fn step(&mut self, far: &mut Far, input: Input) {
+        let mut out = Vec::new();
+        self.remote.step(self.now, input, &mut out);
+        self.remote.check();
+        self.perform(far, out);
+        self.settle(far);
+    }
+
+    /// Time passes until the next deadline.
+    pub fn pass(&mut self, far: &mut Far) {
+        let later = self.now + Duration::from_secs(1);
+        self.now = self.remote.deadline().unwrap_or(later).max(self.now + Duration::from_micros(1));
+        self.settle(far);
+    }
+
+    /// The connection breaks.
+    pub fn break_off(&mut self, far: &mut Far) {
+        if self.socket.is_some() && !self.broken {
+            self.broken = true;
+            self.incoming.clear();
+            far.lost();
+        }
+        self.settle(far);
+    }
+
+    fn settle(&mut self, far: &mut Far) {
+        loop {
+            let mut out = Vec::new();
+            self.remote.tick(self.now, &mut out);
+            self.remote.check();
+            let ready = self.receiving.is_some() && (self.broken || !self.incoming.is_empty());
+            if out.is_empty() && !ready {
+                return;
+            }
+            self.perform(far, out);
+            self.deliver(far);
+        }
+    }
+
+    fn done(&mut self, far: &mut Far, id: OpId, done: Done) {
+        let mut out = Vec::new();
+        self.remote.step(self.now, Input::Done(id, done), &mut out);
+        self.remote.check();
+        self.perform(far, out);
+    }
+
+    /// Completes a receive, with as much as happens to come together.
+    fn deliver(&mut self, far: &mut Far) {
+        if self.broken {
+            if let Some((id, _)) = self.receiving.take() {
+                self.done(far, id, Done::Received(Err(Error::Disconnected)));
+            }
+            return;
+        }
+        if self.incoming.is_empty() {
+            return;
+        }
+        let Some((id, into)) = self.receiving.take() else { return };
+        let most = self.incoming.len().min(into.as_ref().map_or(16_384, Buf::tailroom));
+        let count = if self.rng.bool() { most } else { self.rng.usize(1..=most) };
+        let bytes: Vec<u8> = self.incoming.drain(..count).collect();
+        let mut buf = into.unwrap_or_default();
+        buf.extend(&bytes);
+        self.done(far, id, Done::Received(Ok(buf)));
+    }
+
+    fn perform(&mut self, far: &mut Far, out: Vec<Output>) {
+        for output in out {
+            match output {
+                Output::Reply(id, reply) => {
+                    self.asked -= 1;
+                    assert!(self.replies.insert(id, reply).is_none(), "{id:?} is answered twice");
+                }
+                Output::Do(op) => self.do_op(far, op),
+                Output::Render(..) => panic!("no file here is rendered"),
+            }
+        }
+    }
+
+    fn do_op(&mut self, far: &mut Far, op: Op) {
+        match op {
+            Op::Connect { id, .. } => {
+                assert!(self.socket.is_none(), "one connection at a time");
+                let connected = if self.reachable {
+                    self.sockets += 1;
+                    self.socket = Some(Socket(self.sockets));
+                    self.broken = false;
+                    far.connected();
+                    Ok(Socket(self.sockets))
+                } else {
+                    Err(Error::Disconnected)
+                };
+                self.done(far, id, Done::Connected(connected));
+            }
+            Op::Receive { id, socket, into } => {
+                assert_eq!(Some(socket), self.socket);
+                assert!(self.receiving.replace((id, into)).is_none(), "one receive at a time");
+            }
+            Op::Send { id, socket, data } => {
+                assert_eq!(Some(socket), self.socket);
+                let sent = if self.broken { Err(Error::Disconnected) } else { Ok(()) };
+                if sent.is_ok() {
+                    self.carry(far, &data.iter().flat_map(|buf| buf.to_vec()).collect::<Vec<u8>>());
+                }
+                self.done(far, id, Done::Sent(sent));
+            }
+            Op::Hangup { socket } => {
+                assert_eq!(Some(socket), self.socket);
+                if !self.broken {
+                    self.broken = true;
+                    self.incoming.clear();
+                    far.lost();
+                }
+                self.deliver(far);
+            }
+            Op::CloseSocket { socket } => {
+                assert_eq!(self.socket.take(), Some(socket));
+                assert!(self.receiving.is_none(), "closed while it receives");
+                if !self.broken {
+                    far.lost();
+                }
+                self.incoming.clear();
+            }
+            Op::Cancel { .. } => {}
+            other => panic!("{other:?} of a remote tree"),
+        }
+    }
+
+    /// Bytes travel both ways; the connection may break on either.
+    fn carry(&mut self, far: &mut Far, bytes: &[u8]) {
+        let forth = self.breaks_after.map_or(bytes.len(), |left| left.min(bytes.len()));
+        let back = far.received(&bytes[..forth]);
+        let left = self.breaks_after.map(|left| left - forth);
+        let count = left.map_or(back.len(), |left| left.min(back.len()));
+        self.incoming.extend(&back[..count]);
+        self.breaks_after = left.map(|left| left - count);
+        if self.breaks_after == Some(0) {
+            self.breaks_after = None;
+            self.broken = true;
+            self.incoming.clear();
+            far.lost();
+        }
+    }
+
+    /// How many requests have no answer yet.
+    pub fn outstanding(&self) -> u64 {
+        self.asked
+    }
+
+    /// Whether what is known is the same request.
+    pub fn request(ask: Ask) -> Request {
+        Request { caller: base::Caller::Server, ask }
+    }
+}

@@ -1,0 +1,403 @@
+//! The remote tree: what another 9P server serves, as a client of it.
+//!
+//! Requests become sequences of messages ([errands](errand)), on one connection that is made
+//! again whenever it is lost ([link]); many are under way at once, each with a tag
+//! ([calls]). A place is known by its path and by the server's number of it ([places]), so that
+//! what was held on a connection that is lost can be found again on the next one ([seek]): it is
+//! the same file, or stale. Each user has fids of their own, so the server's permissions hold.
+//!
+//! What changes something and was not answered before the connection was lost is answered
+//! `Disconnected`, because nobody knows; everything else is asked again. Locks do not outlive
+//! their connection.
+//!
+//! Nothing that the peer sends is believed before it is checked: a message that does not answer
+//! what was asked ends the connection.
+
+mod calls;
+mod errand;
+mod fids;
+pub(crate) mod link;
+mod linux;
+mod list;
+mod open;
+mod places;
+mod plan9;
+mod seek;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod transport;
+mod walk;
+mod words;
+
+pub use link::Dialect;
+
+use crate::request::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
+use base::op::{Address, Done, OpId, Socket};
+use base::{Automaton, Buf, Caller, Error, Instant};
+use calls::Calls;
+use errand::{Errand, Step};
+use fids::Fids;
+use link::Link;
+use open::Open;
+use places::{Places, ROOT};
+use seek::{Seek, Target};
+use slab::Slab;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Most nodes, open files and errands together.
+pub const HANDLES_MAX: usize = 1 << 20;
+/// Most news that wait to be taken.
+const NEWS_MAX: usize = 16;
+/// How often a request is sent again on another connection.
+const ATTEMPTS_MAX: u8 = 3;
+/// The smallest message size with which a walk of sixteen long names still fits.
+const MSIZE_MIN: u32 = 4 + 4096 + wire::ninep::IO_HEADER_SIZE;
+
+/// What can be chosen about a remote tree.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the files' device is called: a number that no other tree has.
+    pub device: u64,
+    /// Whether every change is refused here.
+    pub read_only: bool,
+    /// Whoever asks, the server hears this name and number.
+    pub user: Option<(Vec<u8>, u32)>,
+    /// The number by which the server hears of us ourselves; `wire::ninep::NO_UID`: of nobody.
+    pub server_uid: u32,
+    /// Largest message, bytes; the server may want less.
+    pub msize: u32,
+    /// Most messages outstanding.
+    pub calls_max: usize,
+    /// Most nodes, open files and errands together, at most [`HANDLES_MAX`].
+    pub handles_max: usize,
+    /// How long after the connection was lost requests wait for the next one.
+    pub patience: Duration,
+    /// Makes the pauses between attempts differ from those of others.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            device: 0,
+            read_only: false,
+            user: None,
+            server_uid: 0,
+            msize: 1 << 20,
+            calls_max: 256,
+            handles_max: HANDLES_MAX,
+            patience: Duration::from_secs(5),
+            seed: 0,
+        }
+    }
+}
+
+/// What the operator may want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// There is a connection, with this dialect and message size.
+    Up(Dialect, u32),
+    /// There is none any more, and why.
+    Down(&'static str),
+}
+
+/// How much of everything there is, for `/.upcall/`.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// What the link is doing.
+    pub link: &'static str,
+    /// How often it has been up.
+    pub connections: u64,
+    /// Places that are known.
+    pub nodes: usize,
+    /// Open files.
+    pub opens: usize,
+    /// Numbers of fids in use.
+    pub fids: usize,
+    /// Messages outstanding, and messages that stand in line.
+    pub calls: (usize, usize),
+    /// Errands by what they wait for.
+    pub errands: Vec<(&'static str, usize)>,
+}
+
+/// The tree automaton.
+#[derive(Debug)]
+pub struct Remote {
+    /// Set in the upper bits of every id, of nodes as of operations, so that they find this tree.
+    index: u16,
+    to: Address,
+    aname: Vec<u8>,
+    config: Config,
+    /// The time of the input that is being handled.
+    now: Instant,
+    link: Link,
+    dialect: Dialect,
+    /// As agreed.
+    msize: u32,
+    /// Counts connections; what is of another one means nothing to the server.
+    epoch: u32,
+    /// Whether the link is up or was, since that was last looked at.
+    was_up: bool,
+    /// Requests wait for a connection until then.
+    patient_until: Option<Instant>,
+    /// The socket in use.
+    socket: Option<Socket>,
+    is_receiving: bool,
+    is_sending: bool,
+    /// What has come and is no whole message yet.
+    input: Buf,
+    outbox: Vec<Buf>,
+    /// What is wrong with the connection, found out in the middle of something.
+    blame: Option<&'static str>,
+    calls: Calls,
+    fids: Fids,
+    places: Places,
+    opens: Slab<Open>,
+    errands: Slab<Errand>,
+    seeks: BTreeMap<Target, Seek>,
+    connections: u64,
+    news: VecDeque<News>,
+}
+
+impl Remote {
+    /// The tree that the server at `to` calls `aname`, as number `index` among the node's trees.
+    /// It connects at the first [`Remote::tick`].
+    pub fn new(index: u16, to: Address, aname: Vec<u8>, config: Config) -> Remote {
+        Remote {
+            index,
+            to,
+            aname,
+            now: Instant(0),
+            link: Link::new(base::rng::seeded(config.seed)),
+            dialect: Dialect::Linux,
+            msize: MSIZE_MIN,
+            epoch: 0,
+            was_up: false,
+            patient_until: None,
+            socket: None,
+            is_receiving: false,
+            is_sending: false,
+            input: Buf::default(),
+            outbox: Vec::new(),
+            blame: None,
+            calls: Calls::new(config.calls_max),
+            fids: Fids::default(),
+            places: Places::new(),
+            opens: Slab::new(),
+            errands: Slab::new(),
+            seeks: BTreeMap::new(),
+            connections: 0,
+            news: VecDeque::new(),
+            config,
+        }
+    }
+
+    /// The root; never released. Every walk that ends there gives this node.
+    pub fn root(&self) -> NodeId {
+        NodeId::new(self.index, ROOT)
+    }
+
+    /// Sets how many nodes and open files there may be, at most [`HANDLES_MAX`]. What is held
+    /// beyond stays.
+    pub fn set_handles_max(&mut self, most: usize) {
+        self.config.handles_max = most.min(HANDLES_MAX);
+    }
+
+    /// How much of everything there is.
+    pub fn counts(&self) -> Counts {
+        let mut errands: Vec<(&'static str, usize)> = Vec::new();
+        for (_, errand) in &self.errands {
+            let name = errand.step.name();
+            match errands.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, count)) => *count += 1,
+                None => errands.push((name, 1)),
+            }
+        }
+        Counts {
+            link: self.link.name(),
+            connections: self.connections,
+            nodes: self.places.len(),
+            opens: self.opens.len(),
+            fids: self.fids.used(),
+            calls: self.calls.counts(),
+            errands,
+        }
+    }
+
+    /// The next thing that the operator may want to know.
+    pub fn next_news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
+    /// has passed. What the turn gave to say leaves in one operation.
+    pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.begin(now);
+        self.tell_link(link::Input::Tick, out);
+        self.expire(out);
+        self.settle(out);
+        self.send(out);
+    }
+
+    /// Hangs up, for the end of the node; [`Remote::is_closed`] tells when that is done.
+    pub fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.begin(now);
+        self.tell_link(link::Input::Close, out);
+        self.patient_until = Some(now);
+        self.expire(out);
+        self.settle(out);
+    }
+
+    /// Whether nothing is under way any more, and nothing will be.
+    pub fn is_closed(&self) -> bool {
+        self.link.is_over()
+    }
+
+    fn begin(&mut self, now: Instant) {
+        self.now = now;
+        // At the start the server is as good as lost just now.
+        if self.patient_until.is_none() {
+            self.patient_until = Some(now + self.config.patience);
+        }
+    }
+
+    fn tell_news(&mut self, news: News) {
+        if self.news.len() == NEWS_MAX {
+            self.news.pop_front();
+        }
+        self.news.push_back(news);
+    }
+
+    fn is_linux(&self) -> bool {
+        self.dialect == Dialect::Linux
+    }
+
+    /// The number by which the server hears of a caller.
+    fn user_of(&self, caller: &Caller) -> u32 {
+        match (&self.config.user, caller) {
+            (Some((_, uid)), _) => *uid,
+            (None, Caller::Server) => self.config.server_uid,
+            (None, Caller::User(user)) => user.uid,
+        }
+    }
+
+    /// The name by which the server hears of them.
+    fn user_name(&self, user: u32) -> Vec<u8> {
+        match &self.config.user {
+            Some((name, _)) => name.clone(),
+            None if user == wire::ninep::NO_UID => b"none".to_vec(),
+            None => user.to_string().into_bytes(),
+        }
+    }
+}
+
+impl Automaton for Remote {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        self.begin(now);
+        match input {
+            Input::Ask(id, request) => self.ask(id, request, out),
+            Input::Cancel(id) => self.cancel(id, out),
+            Input::Release(node) => self.unpin_place(node.local()),
+            Input::Close(open) => self.unpin_open(open.local()),
+            Input::Done(op, done) => self.done(op, done, out),
+            Input::Rendered(ticket, _) => unreachable!("{ticket}: no file here is rendered"),
+        }
+        self.settle(out);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let waiting = self.errands.iter().filter_map(|(_, errand)| match errand.step {
+            Step::Queued => self.patient_until,
+            Step::Paused(until) => Some(until),
+            _ => None,
+        });
+        let unsent = (!self.outbox.is_empty() && !self.is_sending).then_some(self.now);
+        self.link.deadline().into_iter().chain(waiting).chain(unsent).min()
+    }
+
+    fn check(&self) {
+        assert!(self.errands.len() + self.opens.len() + self.places.len() <= 2 * HANDLES_MAX + 64);
+        self.calls.check();
+        self.places.check();
+        assert!(self.blame.is_none() && self.news.len() <= NEWS_MAX);
+        for (_, errand) in &self.errands {
+            let is_idle = matches!(errand.step, Step::Queued | Step::Seeking(_) | Step::Paused(_));
+            assert_eq!(is_idle, errand.outstanding == 0, "{:?}", errand.step);
+            assert!(self.link.is_up() || matches!(errand.step, Step::Queued));
+        }
+        for (_, open) in &self.opens {
+            assert!(open.users > 0 && self.places.users(open.place) > 0);
+        }
+    }
+}
+
+impl Remote {
+    fn ask(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
+        let held = self.places.len() + self.opens.len() + self.errands.len();
+        let refused = if self.config.read_only && request.ask.changes() {
+            Some(Error::ReadOnly)
+        } else if held >= self.config.handles_max {
+            Some(Error::TooManyOpen)
+        } else if !self.link.is_up() && self.patient_until.is_none_or(|until| self.now >= until) {
+            Some(Error::Disconnected)
+        } else {
+            errand::refused(&request.ask)
+        };
+        if let Some(error) = refused {
+            return out.push(Output::Reply(id, Err(error)));
+        }
+        if let Ask::Walk { from, names } = &request.ask
+            && names.is_empty()
+        {
+            self.places.pin(from.local());
+            return out.push(Output::Reply(id, Ok(Reply::Walked(Vec::new(), Some(*from)))));
+        }
+        let user = self.user_of(&request.caller);
+        let errand = Errand::new(id, user, request);
+        errand.pins().for_each(|pin| self.pin(pin));
+        let errand = self.errands.insert(errand);
+        self.advance(errand, out);
+    }
+
+    fn pin(&mut self, id: Id) {
+        match id {
+            Id::Node(node) => self.places.pin(node.local()),
+            Id::Open(open) => self.opens[open.local()].users += 1,
+        }
+    }
+
+    fn unpin(&mut self, id: Id) {
+        match id {
+            Id::Node(node) => self.unpin_place(node.local()),
+            Id::Open(open) => self.unpin_open(open.local()),
+        }
+    }
+
+    /// Gives a fid back, which nobody waits for.
+    fn clunk(&mut self, fid: u32) {
+        let message = calls::Message::new(&wire::ninep::Tmessage::Clunk { fid });
+        self.calls.begin(calls::Owner::Clunk(fid), message, &mut self.outbox);
+    }
+
+    fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {
+        match done {
+            Done::Connected(connected) => self.tell_link(link::Input::Connected(connected), out),
+            Done::Received(received) => self.received(received, out),
+            Done::Sent(sent) => self.sent(sent, out),
+            // The reactor completes every operation with its own shape.
+            other @ (Done::Accepted(_)
+            | Done::Read(_)
+            | Done::Written(_)
+            | Done::Blocks(_)
+            | Done::Stored(_)
+            | Done::Synced(_)
+            | Done::Path(_)
+            | Done::Stop) => unreachable!("{other:?} for {op:?} of a remote tree"),
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! An errand: one request, and the messages that it takes.
+//!
+//! It waits for the link, then for the fids that it needs ([seek](super::seek)), then for the
+//! answers to its messages. What each answer leads to stands in `walk`, `transfer` and `list`,
+//! and in one file for each dialect.
+//!
+#![doc = include_str!("states.md")]
+
+use super::calls::{Message, Owner};
+use super::link::Dialect;
+use super::places::ROOT;
+use super::seek::{Target, Waiter};
+use super::transfer::Gather;
+use super::walk::Hike;
+use super::{ATTEMPTS_MAX, Remote, list};
+use crate::request::{Ask, Id, NodeId, OpenId, Output, Reply, Request, RequestId};
+use base::{Error, Instant, Name};
+use wire::ninep::Rmessage;
+
+/// A request under way.
+#[derive(Clone, Debug)]
+pub(super) struct Errand {
+    pub(super) request: RequestId,
+    pub(super) user: u32,
+    pub(super) ask: Ask,
+    pub(super) step: Step,
+    /// Messages that have not been answered.
+    pub(super) outstanding: u32,
+    /// Fids of its own, and whether the server knows them.
+    pub(super) fids: Vec<(u32, bool)>,
+    /// How far a walk has come.
+    pub(super) hike: Option<Hike>,
+    /// Its last message gives this fid back, whatever comes of it.
+    pub(super) removing: Option<u32>,
+    /// It goes the second way, because the server does not know the first.
+    pub(super) second: bool,
+    /// Why the first piece of a write was not written.
+    pub(super) failed: Option<Error>,
+    pins: [Option<Id>; 2],
+    /// A message that changes something was sent.
+    changed: bool,
+    cancelled: bool,
+    attempts: u8,
+}
+
+/// What it waits for.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// A connection.
+    Queued,
+    /// A fid.
+    Seeking(Target),
+    /// A better time.
+    Paused(Instant),
+    /// The qids along these names.
+    Walk(Vec<Name>),
+    /// What a link says on the way.
+    Link,
+    /// The attributes of what is fetched.
+    Look,
+    /// A copy of a fid, with which to go on.
+    Clone(u32),
+    /// A fid of the entry that the request is about.
+    Child(u32),
+    /// Whether there is such an entry, which there must not be.
+    Free(u32),
+    /// That this fid is open.
+    Opening(u32),
+    /// The pieces of a read.
+    Reading(Gather),
+    /// The counts of a write's pieces: wanted, and written.
+    Writing(Vec<(u32, u32)>),
+    /// The size of an attribute that will be read by this fid.
+    AttrSize(u32),
+    /// Room for an attribute that is written by this fid.
+    AttrRoom(u32),
+    /// Entries, in the so many-th attempt.
+    Entries(u32),
+    /// The entries' attributes.
+    Stats(list::Stats),
+    /// The last answer.
+    Last,
+}
+
+impl Step {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Step::Queued => "queued",
+            Step::Seeking(_) => "seeking",
+            Step::Paused(_) => "paused",
+            Step::Walk(_) => "walk",
+            Step::Link => "link",
+            Step::Look => "look",
+            Step::Clone(_) => "clone",
+            Step::Child(_) => "child",
+            Step::Free(_) => "free",
+            Step::Opening(_) => "opening",
+            Step::Reading(_) => "reading",
+            Step::Writing(_) => "writing",
+            Step::AttrSize(_) => "attr_size",
+            Step::AttrRoom(_) => "attr_room",
+            Step::Entries(_) => "entries",
+            Step::Stats(_) => "stats",
+            Step::Last => "last",
+        }
+    }
+}
+
+/// What an errand wants next.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// To send these at once, and wait for their answers.
+    Say(Step, Vec<Message>),
+    /// To send more, each with its number, and wait as before.
+    More(Step, Vec<(u32, Message)>),
+    /// To look again what it needs.
+    Again,
+    /// To be begun again at that time.
+    Pause(Instant),
+    /// To answer.
+    Reply(Reply),
+}
+
+/// What a message leads to.
+pub(super) type Outcome = Result<Next, Error>;
+
+impl Errand {
+    pub(super) fn new(id: RequestId, user: u32, request: Request) -> Errand {
+        let pins = request.ask.ids();
+        Errand {
+            request: id,
+            user,
+            ask: request.ask,
+            step: Step::Queued,
+            outstanding: 0,
+            fids: Vec::new(),
+            hike: None,
+            removing: None,
+            second: false,
+            failed: None,
+            pins,
+            changed: false,
+            cancelled: false,
+            attempts: 0,
+        }
+    }
+
+    pub(super) fn pins(&self) -> impl Iterator<Item = Id> + use<> {
+        self.pins.into_iter().flatten()
+    }
+}
+
+/// Requests that make no sense for any tree.
+pub(super) fn refused(ask: &Ask) -> Option<Error> {
+    let special = |name: &Name| !name.plain();
+    match ask {
+        Ask::Create { name, .. }
+        | Ask::MakeDir { name, .. }
+        | Ask::Symlink { name, .. }
+        | Ask::MakeNode { name, .. }
+        | Ask::Link { name, .. } => special(name).then_some(Error::Exists),
+        Ask::Rename { name, new_name, .. } => {
+            (special(name) || special(new_name)).then_some(Error::Busy)
+        }
+        Ask::RenameNode { new_name, .. } if special(new_name) => Some(Error::Busy),
+        Ask::RenameNode { node, .. } | Ask::RemoveNode { node } => {
+            (node.local() == ROOT).then_some(Error::NotPermitted)
+        }
+        Ask::Remove { name, .. } => special(name).then_some(Error::Invalid),
+        Ask::Identify { .. } => Some(Error::Unsupported),
+        Ask::Walk { .. }
+        | Ask::Fetch { .. }
+        | Ask::Stat { .. }
+        | Ask::SetStat { .. }
+        | Ask::Open { .. }
+        | Ask::Read { .. }
+        | Ask::Write { .. }
+        | Ask::Sync { .. }
+        | Ask::List { .. }
+        | Ask::ReadLink { .. }
+        | Ask::StatFs { .. }
+        | Ask::GetAttr { .. }
+        | Ask::SetAttr { .. }
+        | Ask::ListAttrs { .. }
+        | Ask::RemoveAttr { .. }
+        | Ask::Lock { .. }
+        | Ask::GetLock { .. } => None,
+    }
+}
+
+/// Whether a message of this type may change something.
+fn changes(code: u8) -> bool {
+    const CHANGING: [u8; 14] = [14, 16, 18, 20, 26, 32, 52, 70, 72, 74, 76, 114, 118, 122];
+    const TWSTAT: u8 = 126;
+    code == TWSTAT || CHANGING.contains(&code)
+}
+
+impl Remote {
+    /// Goes on with an errand for whose messages nobody waits: as far as it can.
+    pub(super) fn advance(&mut self, errand: usize, out: &mut Vec<Output>) {
+        if !self.link.is_up() {
+            self.errands[errand].step = Step::Queued;
+            return;
+        }
+        let next = match self.missing(errand) {
+            Ok(Some(target)) => {
+                self.errands[errand].step = Step::Seeking(target);
+                return self.seek(target, Waiter::Errand(errand), out);
+            }
+            Ok(None) => self.start(errand),
+            Err(error) => Err(error),
+        };
+        self.proceed(errand, next, out);
+    }
+
+    pub(super) fn is_seeking(&self, errand: usize, target: Target) -> bool {
+        let step = self.errands.get(errand).map(|errand| &errand.step);
+        matches!(step, Some(Step::Seeking(sought)) if *sought == target)
+    }
+
+    /// The first fid that an errand needs and that is not there.
+    fn missing(&self, errand: usize) -> Result<Option<Target>, Error> {
+        let it = &self.errands[errand];
+        let tie = |place| Target::Tie(place, it.user);
+        let mut needs: Vec<Target> = match (&it.hike, &it.ask) {
+            (Some(hike), _) => vec![tie(hike.at)],
+            (None, Ask::Walk { from, .. }) => vec![tie(from.local())],
+            (None, ask) => ask
+                .ids()
+                .into_iter()
+                .flatten()
+                .map(|id| match id {
+                    Id::Node(node) => tie(node.local()),
+                    Id::Open(open) => Target::Open(open.local()),
+                })
+                .collect(),
+        };
+        match &it.ask {
+            Ask::RenameNode { node, to: None, .. } => {
+                needs.push(tie(self.places.parent(node.local())));
+            }
+            Ask::List { open, with_stat: true, .. } => {
+                needs.push(tie(self.opens[open.local()].place));
+            }
+            _ => {}
+        }
+        for need in needs {
+            let is_there = match need {
+                Target::Tie(place, user) => self.places.tie(place, user, self.epoch).is_some(),
+                Target::Open(open) if self.opens[open].stale => return Err(Error::Stale),
+                Target::Open(open) => self.opens[open].epoch == self.epoch,
+            };
+            if !is_there {
+                return Ok(Some(need));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The fid of a place, which [`Remote::missing`] has found to be there.
+    pub(super) fn tie(&self, node: NodeId, user: u32) -> Result<u32, Error> {
+        self.places.tie(node.local(), user, self.epoch).ok_or(Error::Stale)
+    }
+
+    /// The same for an open file.
+    pub(super) fn open_fid(&self, open: OpenId) -> u32 {
+        self.opens[open.local()].fid
+    }
+
+    /// A number for a fid of the errand's own.
+    pub(super) fn new_fid(&mut self, errand: usize) -> u32 {
+        let fid = self.fids.take();
+        self.errands[errand].fids.push((fid, false));
+        fid
+    }
+
+    /// The server knows the fid from now on.
+    pub(super) fn bound(&mut self, errand: usize, fid: u32) {
+        let fids = &mut self.errands[errand].fids;
+        fids.iter_mut().filter(|(known, _)| *known == fid).for_each(|known| known.1 = true);
+    }
+
+    /// The fid is no longer the errand's own.
+    pub(super) fn keep_fid(&mut self, errand: usize, fid: u32) {
+        self.errands[errand].fids.retain(|(known, _)| *known != fid);
+    }
+
+    fn start(&mut self, errand: usize) -> Outcome {
+        match &mut self.errands[errand].ask {
+            Ask::Walk { .. } | Ask::Fetch { .. } => self.walk_on(errand),
+            Ask::Read { .. } | Ask::Write { .. } => self.start_transfer(errand),
+            Ask::List { .. } => self.start_list(errand),
+            ask => {
+                let ask = ask.clone();
+                match self.dialect {
+                    Dialect::Linux => self.start_linux(errand, &ask),
+                    Dialect::Plan9 => self.start_plan9(errand, &ask),
+                }
+            }
+        }
+    }
+
+    /// The answer to one of an errand's messages has come.
+    pub(super) fn answered(
+        &mut self,
+        errand: usize,
+        part: u32,
+        answer: Result<&Rmessage<'_>, Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let it = &mut self.errands[errand];
+        it.outstanding -= 1;
+        if let Some(fid) = it.removing.take() {
+            self.fids.give(fid);
+        }
+        let it = &mut self.errands[errand];
+        let step = std::mem::replace(&mut it.step, Step::Last);
+        let next = match step {
+            Step::Walk(names) => self.walk_answered(errand, names, answer),
+            Step::Link => self.link_answered(errand, answer),
+            Step::Look => self.look_answered(errand, answer),
+            Step::Reading(gather) => self.read_answered(errand, gather, part, answer),
+            Step::Writing(parts) => self.write_answered(errand, parts, part, answer),
+            Step::Entries(round) => self.entries_answered(errand, round, answer),
+            Step::Stats(stats) => self.stats_answered(errand, stats, part, answer),
+            Step::Opening(fid) => self.opened(errand, fid, answer),
+            step => {
+                let ask = self.errands[errand].ask.clone();
+                match self.dialect {
+                    Dialect::Linux => self.resume_linux(errand, &ask, step, answer),
+                    Dialect::Plan9 => self.resume_plan9(errand, &ask, step, answer),
+                }
+            }
+        };
+        self.proceed(errand, next, out);
+    }
+
+    /// The server will not answer a message that was flushed.
+    pub(super) fn never(&mut self, errand: usize, out: &mut Vec<Output>) {
+        let it = &mut self.errands[errand];
+        it.outstanding -= 1;
+        if it.outstanding == 0 {
+            self.end(errand, Err(Error::Cancelled), out);
+        }
+    }
+
+    /// Carries out what an errand wants next.
+    fn proceed(&mut self, errand: usize, next: Outcome, out: &mut Vec<Output>) {
+        let it = &mut self.errands[errand];
+        let wants_more = !matches!(next, Ok(Next::Reply(_)) | Err(_));
+        if it.cancelled && wants_more {
+            if it.outstanding == 0 {
+                self.end(errand, Err(Error::Cancelled), out);
+            } else if let Ok(Next::More(step, _) | Next::Say(step, _)) = next {
+                it.step = step;
+            }
+            return;
+        }
+        match next {
+            Ok(Next::Say(step, messages)) => {
+                it.step = step;
+                self.say(errand, (0..).zip(messages).collect());
+            }
+            Ok(Next::More(step, messages)) => {
+                it.step = step;
+                self.say(errand, messages);
+            }
+            Ok(Next::Again) => self.advance(errand, out),
+            Ok(Next::Pause(until)) => it.step = Step::Paused(until),
+            Ok(Next::Reply(reply)) => self.end(errand, Ok(reply), out),
+            Err(error) => self.end(errand, Err(error), out),
+        }
+    }
+
+    fn say(&mut self, errand: usize, messages: Vec<(u32, Message)>) {
+        for (part, message) in messages {
+            let it = &mut self.errands[errand];
+            let truncates = matches!(&it.ask, Ask::Open { access, .. } if access.truncate);
+            it.changed |= changes(message.code()) || truncates;
+            it.outstanding += 1;
+            self.calls.begin(Owner::Errand(errand, part), message, &mut self.outbox);
+        }
+    }
+
+    /// Answers, and gives back what the errand had.
+    pub(super) fn end(
+        &mut self,
+        errand: usize,
+        result: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let it = self.errands.remove(errand);
+        // A flushed message that was to give a fid back may not have been heard of.
+        it.removing.into_iter().for_each(|fid| self.clunk(fid));
+        for (fid, bound) in &it.fids {
+            if *bound {
+                self.clunk(*fid);
+            } else {
+                self.fids.give(*fid);
+            }
+        }
+        if let Some(hike) = &it.hike {
+            self.unpin_place(hike.at);
+        }
+        it.pins().for_each(|pin| self.unpin(pin));
+        out.push(Output::Reply(it.request, result));
+    }
+
+    pub(super) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
+        let found = self.errands.iter().find(|(_, errand)| errand.request == id);
+        let Some(errand) = found.map(|(errand, _)| errand) else { return };
+        if !self.errands[errand].cancelled {
+            self.errands[errand].cancelled = true;
+            let unsent = self.calls.flush(errand, &mut self.outbox);
+            self.errands[errand].outstanding -= unsent;
+        }
+        if self.errands[errand].outstanding == 0 {
+            self.end(errand, Err(Error::Cancelled), out);
+        }
+    }
+
+    /// Begins what has waited for the link.
+    pub(super) fn resume_queued(&mut self, out: &mut Vec<Output>) {
+        for errand in self.all_errands() {
+            if self.errands.get(errand).is_some_and(|it| matches!(it.step, Step::Queued)) {
+                self.advance(errand, out);
+            }
+        }
+    }
+
+    fn all_errands(&self) -> Vec<usize> {
+        self.errands.iter().map(|(errand, _)| errand).collect()
+    }
+
+    /// The connection is lost: what may have changed something ends, the rest waits for another.
+    pub(super) fn requeue(&mut self, out: &mut Vec<Output>) {
+        for errand in self.all_errands() {
+            let it = &mut self.errands[errand];
+            it.fids.clear();
+            (it.removing, it.second) = (None, false);
+            it.attempts += u8::from(it.outstanding > 0);
+            it.outstanding = 0;
+            it.step = Step::Queued;
+            let hike = it.hike.take();
+            let over = match it {
+                it if it.cancelled => Some(Error::Cancelled),
+                it if it.changed || it.attempts >= ATTEMPTS_MAX => Some(Error::Disconnected),
+                _ => None,
+            };
+            if let Some(hike) = hike {
+                self.unpin_place(hike.at);
+            }
+            if let Some(error) = over {
+                self.end(errand, Err(error), out);
+            }
+        }
+    }
+
+    /// Does what has waited for its time.
+    pub(super) fn expire(&mut self, out: &mut Vec<Output>) {
+        let patience = self.patient_until.is_some_and(|until| self.now < until);
+        for errand in self.all_errands() {
+            match self.errands.get(errand).map(|it| &it.step) {
+                Some(Step::Queued) if !patience && !self.link.is_up() => {
+                    self.end(errand, Err(Error::Disconnected), out);
+                }
+                Some(Step::Paused(until)) if self.now >= *until => self.advance(errand, out),
+                _ => {}
+            }
+        }
+    }
+}

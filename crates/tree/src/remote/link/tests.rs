@@ -1,0 +1,164 @@
+use super::*;
+use base::drawing::{Drawing, variant};
+use base::rng::seeded;
+
+const SOCKET: Socket = Socket(7);
+
+fn link() -> Link {
+    Link::new(seeded(1))
+}
+
+fn state(link: &Link) -> String {
+    link.name().to_string()
+}
+
+/// A link in each of its states.
+fn samples() -> Vec<Link> {
+    let until = Instant(0);
+    let (linux, plan9) = (Dialect::Linux, Dialect::Plan9);
+    let states = [
+        State::Down { until },
+        State::Connecting { until },
+        State::Abandoning,
+        State::Version { socket: SOCKET, until, offered: linux },
+        State::Version { socket: SOCKET, until, offered: plan9 },
+        State::Attaching { socket: SOCKET, until },
+        State::Up { socket: SOCKET },
+        State::Parting { socket: SOCKET, until },
+        State::Ending,
+        State::Leaving { socket: SOCKET },
+        State::Over,
+    ];
+    states.into_iter().map(|state| Link { state, ..link() }).collect()
+}
+
+#[test]
+fn states_md_is_fresh() {
+    let inputs = [
+        Input::Tick,
+        Input::Connected(Ok(SOCKET)),
+        Input::Connected(Err(Error::Disconnected)),
+        Input::Agreed(Dialect::Linux),
+        Input::Unknown,
+        Input::Refused,
+        Input::Attached,
+        Input::Broken("why"),
+        Input::Idle,
+        Input::Close,
+    ];
+    let mut drawing = Drawing::default();
+    for link in samples() {
+        for input in inputs {
+            let label = match input {
+                Input::Connected(Err(_)) => "Failed".to_string(),
+                other => variant(&other),
+            };
+            drawing.sample_as(&label, link.clone(), input, state);
+        }
+    }
+    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/remote/link/states.md"));
+}
+
+/// Feeds inputs, each at its time in milliseconds; gives what was asked for.
+fn run(link: &mut Link, inputs: &[(u64, Input)]) -> Vec<Output> {
+    let mut out = Vec::new();
+    for (millis, input) in inputs {
+        link.step(Instant(millis * 1_000_000), *input, &mut out);
+    }
+    out
+}
+
+#[test]
+fn a_server_that_does_not_know_the_first_offer_is_made_another() {
+    let mut link = link();
+    let connected = Input::Connected(Ok(SOCKET));
+    let out = run(&mut link, &[(0, Input::Tick), (1, connected), (2, Input::Unknown)]);
+    let expected = [
+        Output::Connect,
+        Output::Offer(SOCKET, Dialect::Linux),
+        Output::Offer(SOCKET, Dialect::Plan9),
+    ];
+    assert_eq!(out, expected);
+    let out = run(&mut link, &[(3, Input::Agreed(Dialect::Plan9)), (4, Input::Attached)]);
+    assert_eq!(out, [Output::Attach(Dialect::Plan9), Output::Up]);
+}
+
+#[test]
+fn a_server_that_answers_an_error_hears_the_other_offer_on_a_new_connection() {
+    let mut link = link();
+    let connected = Input::Connected(Ok(SOCKET));
+    run(&mut link, &[(0, Input::Tick), (1, connected), (2, Input::Refused), (3, Input::Idle)]);
+    let out = run(&mut link, &[(1000, Input::Tick), (1001, connected)]);
+    assert_eq!(out, [Output::Connect, Output::Offer(SOCKET, Dialect::Plan9)]);
+}
+
+/// The pauses grow to five seconds, and are short again after a success.
+#[test]
+fn it_pauses_longer_and_longer() {
+    let mut link = link();
+    let mut now = Instant(0);
+    let mut pauses = Vec::new();
+    for _ in 0..12 {
+        let mut out = Vec::new();
+        link.step(now, Input::Tick, &mut out);
+        link.step(now, Input::Connected(Err(Error::Disconnected)), &mut out);
+        let next = link.deadline().unwrap();
+        pauses.push(next.since(now));
+        now = next;
+    }
+    for (index, pause) in pauses.iter().enumerate() {
+        let most = PAUSE_MIN.saturating_mul(1 << index).min(PAUSE_MAX);
+        assert!(*pause <= most && *pause >= most / 2, "{index}: {pause:?}");
+    }
+    let connected = Input::Connected(Ok(SOCKET));
+    let agreed = Input::Agreed(Dialect::Linux);
+    for input in [Input::Tick, connected, agreed, Input::Attached, Input::Broken("x"), Input::Idle]
+    {
+        link.step(now, input, &mut Vec::new());
+    }
+    assert!(link.deadline().unwrap().since(now) <= PAUSE_MIN);
+}
+
+/// Whatever happens in whatever order: each socket is hung up or not, and given back once; and
+/// after it is closed the link comes to its end.
+#[test]
+fn every_socket_is_given_back_once() {
+    for seed in 0..2000 {
+        let mut rng = seeded(seed);
+        let mut link = Link::new(seeded(seed + 1));
+        let (mut held, mut next, mut connecting) = (None, 0, false);
+        for turn in 0..60u64 {
+            let input = match (link.state(), rng.u8(..6)) {
+                (_, 0) if turn > 40 => Input::Close,
+                (_, 1 | 2) => Input::Tick,
+                (_, _) if connecting && rng.bool() => {
+                    connecting = false;
+                    next += 1;
+                    Input::Connected(if rng.bool() { Ok(Socket(next)) } else { Err(Error::Io) })
+                }
+                (State::Version { .. }, 3) => Input::Unknown,
+                (State::Version { .. }, 4) => Input::Refused,
+                (State::Version { .. }, 5) => Input::Agreed(Dialect::Linux),
+                (State::Attaching { .. }, 3 | 4) => Input::Attached,
+                (State::Parting { .. } | State::Leaving { .. }, _) => Input::Idle,
+                _other => Input::Broken("seeded"),
+            };
+            if let Input::Connected(Ok(socket)) = input {
+                assert_eq!(held.replace(socket), None, "seed {seed}");
+            }
+            let mut out = Vec::new();
+            link.step(Instant(turn * 1_000_000_000), input, &mut out);
+            for output in out {
+                match output {
+                    Output::Connect => assert!(!std::mem::replace(&mut connecting, true)),
+                    Output::Release(socket) => assert_eq!(held.take(), Some(socket)),
+                    Output::Offer(socket, _) | Output::Hangup(socket) => {
+                        assert_eq!(held, Some(socket));
+                    }
+                    Output::Cancel | Output::Attach(_) | Output::Up | Output::Lost(_) => {}
+                }
+            }
+            assert!(!link.is_over() || (held.is_none() && !connecting), "seed {seed}");
+        }
+    }
+}

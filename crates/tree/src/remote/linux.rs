@@ -1,0 +1,436 @@
+//! The requests in 9P2000.L.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "each function takes its share of requests and answers and hands on the rest"
+)]
+
+use super::calls::Message;
+use super::errand::{Next, Outcome, Step};
+use super::seek::walk;
+use super::transport::one;
+use super::{Remote, words};
+use crate::request::{Ask, Lock, LockKind, NodeId, Owner, Reply};
+use base::{Buf, Error, Name};
+use std::time::Duration;
+use wire::ninep::{Qid, Rmessage, Tmessage};
+
+/// The attributes that are asked for (`P9_STATS_BASIC`).
+pub(super) const STATS_BASIC: u64 = 0x7ff;
+
+/// Largest extended attribute (Linux `XATTR_SIZE_MAX`).
+const ATTR_SIZE_MAX: u64 = 65_536;
+
+/// `AT_REMOVEDIR`.
+const REMOVE_DIR: u32 = 0x200;
+
+/// How long until a lock that somebody else holds is asked for again.
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
+
+fn group(gid: Option<u32>) -> u32 {
+    gid.unwrap_or(u32::MAX)
+}
+
+fn last(message: &Tmessage<'_>) -> Outcome {
+    Ok(Next::Say(Step::Last, one(message)))
+}
+
+impl Remote {
+    pub(super) fn start_linux(&mut self, errand: usize, ask: &Ask) -> Outcome {
+        let user = self.errands[errand].user;
+        match ask {
+            Ask::Stat { node } => {
+                last(&Tmessage::Getattr { fid: self.tie(*node, user)?, mask: STATS_BASIC })
+            }
+            Ask::SetStat { node, open, set } => {
+                let fid = match open.filter(|_| set.size.is_some()) {
+                    Some(open) => self.open_fid(open),
+                    None => self.tie(*node, user)?,
+                };
+                last(&words::setattr(fid, set))
+            }
+            Ask::Open { node, .. }
+            | Ask::Create { dir: node, .. }
+            | Ask::SetAttr { node, .. }
+            | Ask::RemoveAttr { node, .. }
+            | Ask::RemoveNode { node } => self.copy(errand, *node),
+            Ask::Sync { open, data_only } => {
+                self.expect_kept(open.local())?;
+                let (fid, data_only) = (self.open_fid(*open), Some(u32::from(*data_only)));
+                last(&Tmessage::Fsync { fid, data_only })
+            }
+            Ask::ReadLink { node } => last(&Tmessage::Readlink { fid: self.tie(*node, user)? }),
+            Ask::StatFs { node } => last(&Tmessage::Statfs { fid: self.tie(*node, user)? }),
+            Ask::GetAttr { node, name } => self.look_at_attr(errand, *node, name),
+            Ask::ListAttrs { node } => self.look_at_attr(errand, *node, b""),
+            Ask::Lock { open, lock, wait } => {
+                self.expect_locks(open.local())?;
+                last(&lock_message(self.open_fid(*open), lock, *wait))
+            }
+            Ask::GetLock { open, lock } => {
+                self.expect_locks(open.local())?;
+                let (start, length) = (lock.start, lock.length());
+                last(&Tmessage::Getlock {
+                    fid: self.open_fid(*open),
+                    kind: words::lock_type(lock.kind),
+                    start,
+                    length,
+                    proc_id: lock.owner.process,
+                    client_id: &lock.owner.client,
+                })
+            }
+            ask => self.start_entry(errand, ask),
+        }
+    }
+
+    /// What makes, moves and removes entries.
+    fn start_entry(&mut self, errand: usize, ask: &Ask) -> Outcome {
+        let user = self.errands[errand].user;
+        let fid = |node: &NodeId| self.tie(*node, user);
+        match ask {
+            Ask::MakeDir { dir, name, mode, gid } => {
+                let (name, gid) = (name.as_bytes(), group(*gid));
+                last(&Tmessage::Mkdir { dfid: fid(dir)?, name, mode: *mode, gid })
+            }
+            Ask::Symlink { dir, name, target, gid } => {
+                let (name, gid) = (name.as_bytes(), group(*gid));
+                last(&Tmessage::Symlink { dfid: fid(dir)?, name, target, gid })
+            }
+            Ask::MakeNode { dir, name, kind, mode, device, gid } => {
+                let (major, minor) = words::device_halves(*device);
+                let (name, mode) = (name.as_bytes(), kind.mode_bits() | mode);
+                let (dfid, gid) = (fid(dir)?, group(*gid));
+                last(&Tmessage::Mknod { dfid, name, mode, major, minor, gid })
+            }
+            Ask::Link { node, dir, name } => {
+                let (fid, dfid) = (fid(node)?, fid(dir)?);
+                last(&Tmessage::Link { dfid, fid, name: name.as_bytes() })
+            }
+            Ask::Rename { to, new_name, replace: false, .. } => {
+                self.look_for(errand, *to, new_name, Step::Free)
+            }
+            Ask::RenameNode { node, to, new_name, replace: false } => {
+                let to = to.unwrap_or(self.parent(*node));
+                self.look_for(errand, to, new_name, Step::Free)
+            }
+            Ask::Rename { .. } | Ask::RenameNode { .. } => self.rename(errand, ask),
+            Ask::Remove { dir, name, directory } => {
+                let flags = if *directory == Some(true) { REMOVE_DIR } else { 0 };
+                last(&Tmessage::Unlinkat { dfid: fid(dir)?, name: name.as_bytes(), flags })
+            }
+            other => unreachable!("{other:?} was begun elsewhere"),
+        }
+    }
+
+    pub(super) fn parent(&self, node: NodeId) -> NodeId {
+        NodeId::new(self.index, self.places.parent(node.local()))
+    }
+
+    /// A fid of a node, to be changed or given away.
+    pub(super) fn copy(&mut self, errand: usize, node: NodeId) -> Outcome {
+        let from = self.tie(node, self.errands[errand].user)?;
+        let fid = self.new_fid(errand);
+        Ok(Next::Say(Step::Clone(fid), one(&walk(from, fid, &[]))))
+    }
+
+    /// A fid of an entry.
+    pub(super) fn look_for(
+        &mut self,
+        errand: usize,
+        dir: NodeId,
+        name: &Name,
+        step: fn(u32) -> Step,
+    ) -> Outcome {
+        let from = self.tie(dir, self.errands[errand].user)?;
+        let fid = self.new_fid(errand);
+        Ok(Next::Say(step(fid), one(&walk(from, fid, std::slice::from_ref(name)))))
+    }
+
+    fn rename(&mut self, errand: usize, ask: &Ask) -> Outcome {
+        let user = self.errands[errand].user;
+        match ask {
+            Ask::Rename { from, name, to, new_name, .. } => last(&Tmessage::Renameat {
+                olddirfid: self.tie(*from, user)?,
+                oldname: name.as_bytes(),
+                newdirfid: self.tie(*to, user)?,
+                newname: new_name.as_bytes(),
+            }),
+            Ask::RenameNode { node, to, new_name, .. } => last(&Tmessage::Rename {
+                fid: self.tie(*node, user)?,
+                dfid: self.tie(to.unwrap_or(self.parent(*node)), user)?,
+                name: new_name.as_bytes(),
+            }),
+            other => unreachable!("{other:?} renames nothing"),
+        }
+    }
+
+    fn look_at_attr(&mut self, errand: usize, node: NodeId, name: &[u8]) -> Outcome {
+        let fid = self.tie(node, self.errands[errand].user)?;
+        let newfid = self.new_fid(errand);
+        let message = one(&Tmessage::Xattrwalk { fid, newfid, name });
+        Ok(Next::Say(Step::AttrSize(newfid), message))
+    }
+
+    /// What was written on a connection that is lost may be lost; that is told once.
+    pub(super) fn expect_kept(&mut self, open: usize) -> Result<(), Error> {
+        match std::mem::take(&mut self.opens[open].writes_lost) {
+            true => Err(Error::Disconnected),
+            false => Ok(()),
+        }
+    }
+
+    fn expect_locks(&self, open: usize) -> Result<(), Error> {
+        if self.opens[open].locks_lost { Err(Error::Stale) } else { Ok(()) }
+    }
+
+    pub(super) fn resume_linux(
+        &mut self,
+        errand: usize,
+        ask: &Ask,
+        step: Step,
+        answer: Result<&Rmessage<'_>, Error>,
+    ) -> Outcome {
+        match (step, answer) {
+            (Step::Clone(fid), answer) => {
+                answer?;
+                self.bound(errand, fid);
+                self.copied(errand, ask, fid)
+            }
+            (Step::Free(fid), Ok(_)) => {
+                self.bound(errand, fid);
+                Err(Error::Exists)
+            }
+            (Step::Free(_), Err(Error::NotFound)) => self.rename(errand, ask),
+            (Step::Child(fid), answer) => {
+                answer?;
+                self.bound(errand, fid);
+                self.by_child(errand, ask, fid)
+            }
+            (Step::AttrSize(fid), Ok(Rmessage::Xattrwalk { size })) => {
+                self.bound(errand, fid);
+                match u32::try_from(*size) {
+                    Ok(0) => Ok(Next::Reply(Reply::Bytes(Vec::new()))),
+                    Ok(count) if *size <= ATTR_SIZE_MAX => Ok(self.read(fid, 0, 0, count, 0)),
+                    _ => Err(Error::AttributeTooLarge),
+                }
+            }
+            (Step::AttrRoom(fid), answer) => {
+                answer?;
+                self.write_attr(errand, ask, fid)
+            }
+            (Step::Last, Err(error)) => self.otherwise(errand, ask, error),
+            (Step::Last, Ok(message)) => self.finish_linux(errand, ask, message),
+            (_, Err(error)) => Err(error),
+            (_, Ok(_)) => Err(Error::Io),
+        }
+    }
+
+    /// What a copy of the fid is for.
+    fn copied(&mut self, errand: usize, ask: &Ask, fid: u32) -> Outcome {
+        let message = match ask {
+            Ask::Open { access, .. } => {
+                let message = one(&self.open_message(fid, *access));
+                return Ok(Next::Say(Step::Opening(fid), message));
+            }
+            Ask::Fetch { .. } => {
+                let message = one(&self.open_message(fid, base::Access::READ));
+                return Ok(Next::Say(Step::Opening(fid), message));
+            }
+            Ask::Create { name, access, exclusive, mode, gid, .. } => {
+                const CREATE: u32 = 0o100;
+                const EXCLUSIVE: u32 = 0o200;
+                let exclusive = if *exclusive { EXCLUSIVE } else { 0 };
+                let flags = words::linux_flags(*access) | CREATE | exclusive;
+                let (name, gid) = (name.as_bytes(), group(*gid));
+                let message = Tmessage::Lcreate { fid, name, flags, mode: *mode, gid };
+                return Ok(Next::Say(Step::Opening(fid), one(&message)));
+            }
+            Ask::SetAttr { name, value, create, .. } => {
+                let flags = match create {
+                    None => 0,
+                    Some(true) => 1,
+                    Some(false) => 2,
+                };
+                Tmessage::Xattrcreate { fid, name, size: value.len() as u64, flags }
+            }
+            Ask::RemoveAttr { name, .. } => Tmessage::Xattrcreate { fid, name, size: 0, flags: 2 },
+            // The fid is gone whatever comes of it (remove(5)).
+            Ask::RemoveNode { .. } => return self.remove_by(errand, fid),
+            other => unreachable!("{other:?} needs no copy"),
+        };
+        Ok(Next::Say(Step::AttrRoom(fid), one(&message)))
+    }
+
+    pub(super) fn remove_by(&mut self, errand: usize, fid: u32) -> Outcome {
+        self.keep_fid(errand, fid);
+        self.errands[errand].removing = Some(fid);
+        last(&Tmessage::Remove { fid })
+    }
+
+    fn write_attr(&mut self, errand: usize, ask: &Ask, fid: u32) -> Outcome {
+        let Ask::SetAttr { value, .. } = ask else { return self.attr_clunk(errand, fid) };
+        if value.is_empty() {
+            return self.attr_clunk(errand, fid);
+        }
+        let most = self.piece_max(0) as usize;
+        let pieces: Vec<&[u8]> = value.chunks(most).collect();
+        let mut messages = Vec::new();
+        for (index, piece) in pieces.iter().enumerate() {
+            messages.push(Message::write(fid, (index * most) as u64, Buf::from(*piece)));
+        }
+        let count = |piece: &&[u8]| u32::try_from(piece.len()).expect("less than a message");
+        let parts = pieces.iter().map(|piece| (count(piece), u32::MAX)).collect();
+        Ok(Next::Say(Step::Writing(parts), messages))
+    }
+
+    pub(super) fn attr_written(&mut self, errand: usize, total: u32) -> Outcome {
+        let Ask::SetAttr { value, .. } = &self.errands[errand].ask else { return Err(Error::Io) };
+        if (total as usize) < value.len() {
+            return Err(Error::Io);
+        }
+        let fid = self.errands[errand].fids.last().map(|(fid, _)| *fid);
+        self.attr_clunk(errand, fid.ok_or(Error::Io)?)
+    }
+
+    /// The attribute is set when the fid is given back.
+    fn attr_clunk(&mut self, errand: usize, fid: u32) -> Outcome {
+        self.keep_fid(errand, fid);
+        self.errands[errand].removing = Some(fid);
+        last(&Tmessage::Clunk { fid })
+    }
+
+    /// The last message failed: there may be another way.
+    fn otherwise(&mut self, errand: usize, ask: &Ask, error: Error) -> Outcome {
+        let is_unknown = error == Error::Unsupported;
+        match ask {
+            Ask::Remove { dir, name, directory: None } if error == Error::IsDirectory => {
+                let dfid = self.tie(*dir, self.errands[errand].user)?;
+                self.errands[errand].ask =
+                    Ask::Remove { dir: *dir, name: name.clone(), directory: Some(true) };
+                last(&Tmessage::Unlinkat { dfid, name: name.as_bytes(), flags: REMOVE_DIR })
+            }
+            Ask::Rename { from, name, .. } if is_unknown && !self.errands[errand].second => {
+                self.errands[errand].second = true;
+                self.look_for(errand, *from, name, Step::Child)
+            }
+            Ask::Remove { dir, name, .. } if is_unknown && !self.errands[errand].second => {
+                self.errands[errand].second = true;
+                self.look_for(errand, *dir, name, Step::Child)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// By a fid of the entry itself, for servers that know no better way.
+    fn by_child(&mut self, errand: usize, ask: &Ask, fid: u32) -> Outcome {
+        match ask {
+            Ask::Rename { to, new_name, .. } => {
+                let dfid = self.tie(*to, self.errands[errand].user)?;
+                last(&Tmessage::Rename { fid, dfid, name: new_name.as_bytes() })
+            }
+            _remove => self.remove_by(errand, fid),
+        }
+    }
+
+    fn finish_linux(&mut self, errand: usize, ask: &Ask, message: &Rmessage<'_>) -> Outcome {
+        let reply = match (ask, message) {
+            (Ask::Stat { node }, message) => {
+                let (qid, stat) =
+                    words::stat_of_getattr(message, self.config.device).ok_or(Error::Io)?;
+                self.learn(*node, qid);
+                Reply::Stat(stat)
+            }
+            (_, Rmessage::Mkdir { qid } | Rmessage::Symlink { qid } | Rmessage::Mknod { qid }) => {
+                Reply::Stat(self.made(ask, *qid))
+            }
+            (_, Rmessage::Readlink { target }) => Reply::Bytes(target.to_vec()),
+            (_, message @ Rmessage::Statfs { .. }) => {
+                Reply::StatFs(words::statfs(message).ok_or(Error::Io)?)
+            }
+            (Ask::Lock { open, lock, wait }, Rmessage::Lock { status }) => {
+                return self.locked(open.local(), lock, *wait, *status);
+            }
+            (_, Rmessage::Getlock { kind, start, length, proc_id, client_id }) => {
+                Reply::Conflict(conflict(*kind, *start, *length, *proc_id, client_id))
+            }
+            (Ask::Sync { open, .. }, _) => {
+                self.opens[open.local()].written = false;
+                Reply::Done
+            }
+            (ask, _) => {
+                self.moved(ask);
+                Reply::Done
+            }
+        };
+        let _ = errand;
+        Ok(Next::Reply(reply))
+    }
+
+    /// The server tells a node's newest qid.
+    pub(super) fn learn(&mut self, node: NodeId, qid: Qid) {
+        if words::is_same(self.places.qid(node.local()), qid) {
+            self.places.set_qid(node.local(), qid);
+        }
+    }
+
+    /// Something new is there: whatever was known under its name is not.
+    pub(super) fn made(&mut self, ask: &Ask, qid: Qid) -> base::Stat {
+        if let [Some((dir, name)), _] = ask.entries() {
+            self.places.gone(dir.local(), name);
+        }
+        words::stat_of_qid(qid, self.config.device)
+    }
+
+    /// An entry was moved or removed.
+    pub(super) fn moved(&mut self, ask: &Ask) {
+        match ask {
+            Ask::Rename { from, name, to, new_name, .. } => {
+                let (from, to) = (from.local(), to.local());
+                self.places.moved((from, name.clone()), (to, new_name.clone()));
+            }
+            Ask::RenameNode { node, to, new_name, .. } => {
+                let to = to.unwrap_or(self.parent(*node)).local();
+                self.places.moved_place(node.local(), (to, new_name.clone()));
+            }
+            Ask::Remove { dir, name, .. } => self.places.gone(dir.local(), name),
+            Ask::RemoveNode { node } => self.places.gone_place(node.local()),
+            _ => {}
+        }
+    }
+
+    fn locked(&mut self, open: usize, lock: &Lock, wait: bool, status: u8) -> Outcome {
+        match status {
+            0 => {
+                self.opens[open].locked |= lock.kind != LockKind::None;
+                Ok(Next::Reply(Reply::Locked))
+            }
+            1 if wait => Ok(Next::Pause(self.now + LOCK_PAUSE)),
+            1 => Ok(Next::Reply(Reply::Blocked)),
+            // The server has been away and lets those who had locks have them back first.
+            3 => Err(Error::WouldBlock),
+            _ => Err(Error::Io),
+        }
+    }
+}
+
+fn lock_message(fid: u32, lock: &Lock, wait: bool) -> Tmessage<'_> {
+    const BLOCK: u32 = 1;
+    Tmessage::Lock {
+        fid,
+        kind: words::lock_type(lock.kind),
+        flags: if wait { BLOCK } else { 0 },
+        start: lock.start,
+        length: lock.length(),
+        proc_id: lock.owner.process,
+        client_id: &lock.owner.client,
+    }
+}
+
+fn conflict(kind: u8, start: u64, length: u64, process: u32, client: &[u8]) -> Option<Lock> {
+    let kind = match kind {
+        0 => LockKind::Shared,
+        1 => LockKind::Exclusive,
+        _unlocked => return None,
+    };
+    Lock::new(kind, start, length, Owner { client: client.to_vec(), process }).ok()
+}

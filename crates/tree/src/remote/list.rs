@@ -1,0 +1,156 @@
+//! Directories: entries, and on request their attributes.
+
+use super::calls::Message;
+use super::errand::{Next, Outcome, Step};
+use super::seek::walk;
+use super::transport::one;
+use super::{Remote, words};
+use crate::request::{Ask, NodeId, OpenId, Reply};
+use base::op::Entry;
+use base::{Error, Kind, Name};
+use wire::ninep::{IO_HEADER_SIZE, Rmessage, Tmessage, dirents};
+
+/// Most entries whose attributes are asked for at once.
+const STATS_MAX: usize = 32;
+/// How often a directory may answer with nothing but `.` and `..`.
+const ROUNDS_MAX: u32 = 8;
+/// How much is asked for at least and, with attributes, at most, bytes.
+const BYTES_MIN: u32 = 512;
+const BYTES_WITH_STAT: u32 = 16 << 10;
+
+/// Entries whose attributes are on the way.
+#[derive(Clone, Debug)]
+pub(super) struct Stats {
+    entries: Vec<Entry>,
+    /// The fid of each, once it has one.
+    fids: Vec<Option<u32>>,
+    next: usize,
+}
+
+impl Remote {
+    pub(super) fn start_list(&mut self, errand: usize) -> Outcome {
+        let Ask::List { open, cookie, bytes_max, .. } = self.errands[errand].ask else {
+            unreachable!("only lists come here")
+        };
+        if self.opens[open.local()].kind != Kind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        if self.is_linux() {
+            return Ok(self.list_from(errand, open, cookie, 0));
+        }
+        self.list_plan9(errand, open, cookie, bytes_max)
+    }
+
+    fn list_from(&mut self, errand: usize, open: OpenId, offset: u64, round: u32) -> Next {
+        let Ask::List { bytes_max, with_stat, .. } = self.errands[errand].ask else {
+            unreachable!("only lists come here")
+        };
+        let most = if with_stat { bytes_max.min(BYTES_WITH_STAT) } else { bytes_max };
+        let count = most.max(BYTES_MIN).min(self.msize - IO_HEADER_SIZE);
+        let message = Tmessage::Readdir { fid: self.open_fid(open), offset, count };
+        Next::Say(Step::Entries(round), one(&message))
+    }
+
+    pub(super) fn entries_answered(
+        &mut self,
+        errand: usize,
+        round: u32,
+        answer: Result<&Rmessage<'_>, Error>,
+    ) -> Outcome {
+        let Ask::List { open, with_stat, .. } = self.errands[errand].ask else {
+            unreachable!("only lists come here")
+        };
+        let data = match answer? {
+            Rmessage::Readdir { data } => data.0,
+            Rmessage::Read { data } => return self.plan9_entries(errand, round, data.0),
+            _ => return Err(Error::Io),
+        };
+        let Ok(raw) = dirents(data) else {
+            self.blame("a directory that cannot be understood");
+            return Err(Error::Io);
+        };
+        let entries: Vec<Entry> = raw
+            .iter()
+            .filter_map(|(qid, cookie, kind, name)| {
+                let name = Name::new(name).ok().filter(Name::plain)?;
+                let kind = Kind::ALL.into_iter().find(|known| known.dirent_type() == *kind);
+                let kind = kind.unwrap_or(words::kind(*qid));
+                Some(Entry { cookie: *cookie, inode: qid.path, kind, name, stat: None })
+            })
+            .collect();
+        match raw.last() {
+            Some(_) if entries.is_empty() && round >= ROUNDS_MAX => Err(Error::Io),
+            Some((_, cookie, ..)) if entries.is_empty() => {
+                Ok(self.list_from(errand, open, *cookie, round + 1))
+            }
+            _ if with_stat && !entries.is_empty() => Ok(self.start_stats(errand, entries)),
+            _ => Ok(Next::Reply(Reply::Entries(entries))),
+        }
+    }
+
+    fn start_stats(&mut self, errand: usize, entries: Vec<Entry>) -> Next {
+        let fids = entries.iter().map(|_| None).collect();
+        let mut stats = Stats { entries, fids, next: 0 };
+        let mut messages = Vec::new();
+        while messages.len() < STATS_MAX
+            && let Some(message) = self.next_stat(errand, &mut stats)
+        {
+            messages.push(message);
+        }
+        Next::More(Step::Stats(stats), messages)
+    }
+
+    /// Looks for the next entry.
+    fn next_stat(&mut self, errand: usize, stats: &mut Stats) -> Option<(u32, Message)> {
+        let entry = stats.entries.get(stats.next)?;
+        let Ask::List { open, .. } = self.errands[errand].ask else { return None };
+        let dir = NodeId::new(self.index, self.opens[open.local()].place);
+        let from = self.tie(dir, self.errands[errand].user).ok()?;
+        let fid = self.new_fid(errand);
+        let message = Message::new(&walk(from, fid, std::slice::from_ref(&entry.name)));
+        stats.fids[stats.next] = Some(fid);
+        stats.next += 1;
+        Some((u32::try_from(stats.next - 1).expect("entries of one message"), message))
+    }
+
+    pub(super) fn stats_answered(
+        &mut self,
+        errand: usize,
+        mut stats: Stats,
+        part: u32,
+        answer: Result<&Rmessage<'_>, Error>,
+    ) -> Outcome {
+        let index = part as usize;
+        let fid = stats.fids[index].expect("it was looked for");
+        let mut messages = Vec::new();
+        match answer {
+            Ok(Rmessage::Walk { qids }) if qids.as_slice().len() == 1 => {
+                self.bound(errand, fid);
+                let mask = super::linux::STATS_BASIC;
+                messages.push((part, Message::new(&Tmessage::Getattr { fid, mask })));
+            }
+            answer => {
+                if let Ok(message) = answer {
+                    stats.entries[index].stat = self.stat_of(message);
+                }
+                self.give_back(errand, fid);
+                messages.extend(self.next_stat(errand, &mut stats));
+            }
+        }
+        if messages.is_empty() && self.errands[errand].outstanding == 0 {
+            return Ok(Next::Reply(Reply::Entries(stats.entries)));
+        }
+        Ok(Next::More(Step::Stats(stats), messages))
+    }
+
+    /// A fid of the errand's own is of no use any more.
+    pub(super) fn give_back(&mut self, errand: usize, fid: u32) {
+        let bound = self.errands[errand].fids.iter().any(|known| *known == (fid, true));
+        self.keep_fid(errand, fid);
+        if bound {
+            self.clunk(fid);
+        } else {
+            self.fids.give(fid);
+        }
+    }
+}

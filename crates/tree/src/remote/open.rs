@@ -1,0 +1,102 @@
+//! An open file, which outlives the connection it was opened on.
+
+use super::Remote;
+use super::places::ROOT;
+use crate::request::OpenId;
+use base::op::Entry;
+use base::{Access, Kind};
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    /// Which file; the place is pinned.
+    pub(super) place: usize,
+    pub(super) kind: Kind,
+    pub(super) user: u32,
+    pub(super) access: Access,
+    /// The server's number for it, on this connection.
+    pub(super) fid: u32,
+    pub(super) epoch: u32,
+    /// The largest transfer that the server likes, bytes; zero: whatever fits.
+    pub(super) iounit: u32,
+    /// The client's use, errands, and a seek.
+    pub(super) users: u32,
+    /// It cannot be opened again.
+    pub(super) stale: bool,
+    /// It has held locks on this connection.
+    pub(super) locked: bool,
+    /// It has held locks on a connection that is lost.
+    pub(super) locks_lost: bool,
+    /// What was written on this connection may not be durable.
+    pub(super) written: bool,
+    /// What was written on a connection that is lost may be lost too.
+    pub(super) writes_lost: bool,
+    /// Where a directory of 9P2000 is read.
+    pub(super) cursor: Cursor,
+}
+
+/// Directories of 9P2000 are read one behind the other: the last entries that were read, and the
+/// offset behind them. An entry's cookie is its number, from one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cursor {
+    /// The cookie in front of the first entry here.
+    pub(super) before: u64,
+    pub(super) entries: Vec<Entry>,
+    pub(super) offset: u64,
+}
+
+impl Open {
+    pub(super) fn new(place: usize, kind: Kind, user: u32, access: Access) -> Open {
+        Open {
+            place,
+            kind,
+            user,
+            access,
+            fid: 0,
+            epoch: 0,
+            iounit: 0,
+            users: 1,
+            stale: false,
+            locked: false,
+            locks_lost: false,
+            written: false,
+            writes_lost: false,
+            cursor: Cursor::default(),
+        }
+    }
+
+    /// It is open on another connection; what the server had kept is gone.
+    pub(super) fn reopened(&mut self, fid: u32, epoch: u32) {
+        self.locks_lost |= std::mem::take(&mut self.locked);
+        self.writes_lost |= std::mem::take(&mut self.written);
+        self.cursor = Cursor::default();
+        (self.fid, self.epoch) = (fid, epoch);
+    }
+}
+
+impl Remote {
+    /// A file that was opened by `fid`. The place must be pinned, and is the open file's now.
+    pub(super) fn add_open(&mut self, open: Open) -> OpenId {
+        OpenId::new(self.index, self.opens.insert(open))
+    }
+
+    pub(super) fn unpin_open(&mut self, open: usize) {
+        let it = &mut self.opens[open];
+        it.users -= 1;
+        if it.users > 0 {
+            return;
+        }
+        let it = self.opens.remove(open);
+        if it.epoch == self.epoch {
+            self.clunk(it.fid);
+        }
+        self.unpin_place(it.place);
+    }
+
+    pub(super) fn unpin_place(&mut self, place: usize) {
+        assert!(place != ROOT || self.places.users(ROOT) > 1, "the root is never released");
+        for fid in self.places.unpin(place, self.epoch) {
+            self.clunk(fid);
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The requests in 9P2000, which has no links, no owners by number, no attributes beyond a few,
+//! and whose directories are read like files. Renaming goes by a file's stat, within a directory.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "each function takes its share of requests and answers and hands on the rest"
+)]
+
+use super::calls::Message;
+use super::errand::{Next, Outcome, Step};
+use super::transport::one;
+use super::{Remote, words};
+use crate::request::{Ask, OpenId, Reply};
+use base::op::Entry;
+use base::{Access, Error, Kind, Name, SetStat, SetTime};
+use wire::ninep::{Reader, Rmessage, Stat as WireStat, Tmessage};
+
+/// Most messages for one request for entries.
+const ROUNDS_MAX: u32 = 1 << 16;
+
+fn last(message: &Tmessage<'_>) -> Outcome {
+    Ok(Next::Say(Step::Last, one(message)))
+}
+
+impl Remote {
+    pub(super) fn start_plan9(&mut self, errand: usize, ask: &Ask) -> Outcome {
+        let user = self.errands[errand].user;
+        match ask {
+            Ask::Stat { node } => last(&Tmessage::Stat { fid: self.tie(*node, user)? }),
+            Ask::SetStat { node, open, set } => {
+                let fid = match open.filter(|_| set.size.is_some()) {
+                    Some(open) => self.open_fid(open),
+                    None => self.tie(*node, user)?,
+                };
+                set_stat(fid, set, words::kind(self.places.qid(node.local())))
+            }
+            // Nobody would know where the end is.
+            Ask::Open { access, .. } | Ask::Create { access, .. } if access.append => {
+                Err(Error::Unsupported)
+            }
+            Ask::Create { dir, name, exclusive: false, .. } => {
+                self.look_for(errand, *dir, name, Step::Child)
+            }
+            Ask::Open { node, .. }
+            | Ask::Create { dir: node, .. }
+            | Ask::MakeDir { dir: node, .. }
+            | Ask::RemoveNode { node } => self.copy(errand, *node),
+            // A stat that changes nothing asks for durability (stat(5)).
+            Ask::Sync { open, .. } => {
+                self.expect_kept(open.local())?;
+                let (fid, stat) = (self.open_fid(*open), WireStat::unchanged());
+                last(&Tmessage::Wstat { fid, stat })
+            }
+            Ask::Rename { from, to, .. } if from.local() != to.local() => Err(Error::CrossDevice),
+            Ask::Rename { from: dir, name, .. } | Ask::Remove { dir, name, .. } => {
+                self.look_for(errand, *dir, name, Step::Child)
+            }
+            Ask::RenameNode { node, to, new_name, .. } => {
+                if to.is_some_and(|to| to.local() != self.places.parent(node.local())) {
+                    return Err(Error::CrossDevice);
+                }
+                rename(self.tie(*node, user)?, new_name)
+            }
+            Ask::Symlink { .. }
+            | Ask::MakeNode { .. }
+            | Ask::ReadLink { .. }
+            | Ask::Link { .. }
+            | Ask::StatFs { .. }
+            | Ask::GetAttr { .. }
+            | Ask::SetAttr { .. }
+            | Ask::ListAttrs { .. }
+            | Ask::RemoveAttr { .. }
+            | Ask::Lock { .. }
+            | Ask::GetLock { .. } => Err(Error::Unsupported),
+            other => unreachable!("{other:?} was begun elsewhere"),
+        }
+    }
+
+    pub(super) fn resume_plan9(
+        &mut self,
+        errand: usize,
+        ask: &Ask,
+        step: Step,
+        answer: Result<&Rmessage<'_>, Error>,
+    ) -> Outcome {
+        match (step, ask, answer) {
+            (Step::Child(_), Ask::Create { dir, .. }, Err(Error::NotFound)) => {
+                self.copy(errand, *dir)
+            }
+            (Step::Child(fid), ask, Ok(Rmessage::Walk { qids })) => {
+                self.bound(errand, fid);
+                let kind = qids.as_slice().last().map(|qid| words::kind(*qid));
+                self.with_child(errand, ask, fid, kind.unwrap_or_default())
+            }
+            (Step::Clone(fid), ask, Ok(_)) => {
+                self.bound(errand, fid);
+                self.with_copy(errand, ask, fid)
+            }
+            (Step::Last, Ask::Stat { node }, Ok(Rmessage::Stat { stat })) => {
+                self.learn(*node, stat.qid);
+                Ok(Next::Reply(Reply::Stat(words::stat_of_wire(stat, self.config.device))))
+            }
+            (Step::Last, Ask::MakeDir { .. }, Ok(Rmessage::Create { qid, .. })) => {
+                Ok(Next::Reply(Reply::Stat(self.made(ask, *qid))))
+            }
+            (Step::Last, Ask::Sync { open, .. }, Ok(_)) => {
+                self.opens[open.local()].written = false;
+                Ok(Next::Reply(Reply::Done))
+            }
+            (Step::Last, ask, Ok(_)) => {
+                self.moved(ask);
+                Ok(Next::Reply(Reply::Done))
+            }
+            (_, _, Err(error)) => Err(error),
+            (_, _, Ok(_)) => Err(Error::Io),
+        }
+    }
+
+    /// What a fid of the entry is for.
+    fn with_child(&mut self, errand: usize, ask: &Ask, fid: u32, kind: Kind) -> Outcome {
+        match ask {
+            Ask::Create { access, .. } => {
+                let message = one(&self.open_message(fid, *access));
+                Ok(Next::Say(Step::Opening(fid), message))
+            }
+            Ask::Rename { new_name, .. } => rename(fid, new_name),
+            Ask::Remove { directory: Some(true), .. } if kind != Kind::Directory => {
+                Err(Error::NotDirectory)
+            }
+            Ask::Remove { directory: Some(false), .. } if kind == Kind::Directory => {
+                Err(Error::IsDirectory)
+            }
+            _remove => self.remove_by(errand, fid),
+        }
+    }
+
+    /// What a copy of a fid is for.
+    fn with_copy(&mut self, errand: usize, ask: &Ask, fid: u32) -> Outcome {
+        match ask {
+            Ask::Create { name, access, mode, .. } => {
+                let (name, perm, mode) =
+                    (name.as_bytes(), mode & 0o777, words::plan9_mode(*access));
+                let message = Tmessage::Create { fid, name, perm, mode };
+                Ok(Next::Say(Step::Opening(fid), one(&message)))
+            }
+            Ask::MakeDir { name, mode, .. } => {
+                let (name, perm) = (name.as_bytes(), WireStat::DIR | mode & 0o777);
+                last(&Tmessage::Create { fid, name, perm, mode: 0 })
+            }
+            Ask::RemoveNode { .. } => self.remove_by(errand, fid),
+            Ask::Open { access, .. } => {
+                let message = one(&self.open_message(fid, *access));
+                Ok(Next::Say(Step::Opening(fid), message))
+            }
+            _fetch => {
+                let message = one(&self.open_message(fid, Access::READ));
+                Ok(Next::Say(Step::Opening(fid), message))
+            }
+        }
+    }
+
+    /// Entries behind a cookie: those that were read last, or the next ones.
+    pub(super) fn list_plan9(
+        &mut self,
+        errand: usize,
+        open: OpenId,
+        cookie: u64,
+        bytes_max: u32,
+    ) -> Outcome {
+        let cursor = &mut self.opens[open.local()].cursor;
+        if cookie == 0 || cookie < cursor.before {
+            *cursor = super::open::Cursor::default();
+        }
+        Ok(self.entries_from(errand, open, cookie, bytes_max, 0))
+    }
+
+    fn entries_from(
+        &mut self,
+        _errand: usize,
+        open: OpenId,
+        cookie: u64,
+        bytes_max: u32,
+        round: u32,
+    ) -> Next {
+        let it = &self.opens[open.local()];
+        let cursor = &it.cursor;
+        let index = usize::try_from(cookie.saturating_sub(cursor.before)).unwrap_or(usize::MAX);
+        let mut bytes = 0;
+        let served: Vec<Entry> = cursor
+            .entries
+            .iter()
+            .skip(index)
+            .take_while(|entry| {
+                let fits = bytes < bytes_max as usize;
+                bytes += entry.name.as_bytes().len() + 24;
+                fits
+            })
+            .cloned()
+            .collect();
+        if !served.is_empty() {
+            return Next::Reply(Reply::Entries(served));
+        }
+        let (fid, offset, count) = (it.fid, cursor.offset, self.piece_max(it.iounit));
+        Next::Say(Step::Entries(round), vec![Message::new(&Tmessage::Read { fid, offset, count })])
+    }
+
+    pub(super) fn plan9_entries(&mut self, errand: usize, round: u32, data: &[u8]) -> Outcome {
+        let Ask::List { open, cookie, bytes_max, .. } = self.errands[errand].ask else {
+            unreachable!("only lists come here")
+        };
+        if data.is_empty() || round >= ROUNDS_MAX {
+            return Ok(Next::Reply(Reply::Entries(Vec::new())));
+        }
+        let mut reader = Reader::new(data);
+        let mut entries = Vec::new();
+        let device = self.config.device;
+        let cursor = &mut self.opens[open.local()].cursor;
+        let before = cursor.before + cursor.entries.len() as u64;
+        while !reader.is_empty() {
+            let Ok(stat) = WireStat::get_entry(&mut reader) else {
+                self.blame("a directory that cannot be understood");
+                return Err(Error::Io);
+            };
+            let Some(name) = Name::new(stat.name).ok().filter(Name::plain) else { continue };
+            let known = words::stat_of_wire(&stat, device);
+            let cookie = before + entries.len() as u64 + 1;
+            let (inode, kind) = (known.inode, known.kind);
+            entries.push(Entry { cookie, inode, kind, name, stat: Some(known) });
+        }
+        let cursor = &mut self.opens[open.local()].cursor;
+        cursor.offset += data.len() as u64;
+        (cursor.before, cursor.entries) = (before, entries);
+        Ok(self.entries_from(errand, open, cookie, bytes_max, round + 1))
+    }
+}
+
+/// Gives a file another name in its directory; what has that name stays (stat(5)).
+fn rename(fid: u32, name: &Name) -> Outcome {
+    let stat = WireStat { name: name.as_bytes(), ..WireStat::unchanged() };
+    last(&Tmessage::Wstat { fid, stat })
+}
+
+/// What changes attributes. The server's clock cannot be asked for.
+fn set_stat(fid: u32, set: &SetStat, kind: Kind) -> Outcome {
+    let date = |date: Option<SetTime>| match date {
+        Some(SetTime::At(time)) => u32::try_from(time.secs.max(0)).unwrap_or(u32::MAX - 1),
+        Some(SetTime::Now) | None => u32::MAX,
+    };
+    if set.uid.is_some() {
+        return Err(Error::NotPermitted);
+    }
+    let directory = if kind == Kind::Directory { WireStat::DIR } else { 0 };
+    let gid = set.gid.map(|gid| gid.to_string()).unwrap_or_default();
+    let stat = WireStat {
+        mode: set.mode.map_or(u32::MAX, |mode| mode & 0o777 | directory),
+        atime: date(set.accessed),
+        mtime: date(set.modified),
+        length: set.size.unwrap_or(u64::MAX),
+        gid: gid.as_bytes(),
+        ..WireStat::unchanged()
+    };
+    if stat == WireStat::unchanged() && *set != SetStat::default() {
+        return Err(Error::Unsupported);
+    }
+    last(&Tmessage::Wstat { fid, stat })
+}

@@ -1,0 +1,254 @@
+//! Seeking: getting a fid of the server's for a place or for an open file.
+//!
+//! A place is found by its path, from the nearest place above that the user has a fid of, else
+//! from the user's own root, and must be what it was. An open file of an earlier connection is
+//! opened again, without what opening does but once. Who wants the same fid waits for the same
+//! seek.
+
+use super::calls::{Message, Owner};
+use super::places::ROOT;
+use super::{Remote, words};
+use crate::request::Output;
+use base::op::OpId;
+use base::{Access, Error, Name};
+use wire::ninep::{NO_FID, Names, Qid, Rmessage, Tmessage, WALK_MAX};
+
+/// What is sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    /// A fid of a place for a user.
+    Tie(usize, u32),
+    /// The fid of an open file.
+    Open(usize),
+}
+
+/// Who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiter {
+    /// An errand.
+    Errand(usize),
+    /// Another seek.
+    Seek(Target),
+    /// The link, for the first of all.
+    Link,
+}
+
+/// What it waits for itself.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Another seek, for the place from where to go on.
+    Base,
+    /// To be let in with this fid.
+    Attach(u32),
+    /// A walk on the way.
+    Walk(Hike),
+    /// A copy of the place's fid.
+    Clone(u32),
+    /// The file is open by this fid.
+    Open(u32),
+}
+
+/// A walk to `fid` along so many names, and what is left behind them.
+#[derive(Clone, Debug)]
+struct Hike {
+    fid: u32,
+    sent: usize,
+    /// The fid stands somewhere on the way already.
+    bound: bool,
+    rest: Vec<Name>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(super) struct Seek {
+    waiters: Vec<Waiter>,
+    step: Step,
+}
+
+impl Remote {
+    /// Waits for a fid; begins to seek it, if nobody does.
+    pub(super) fn seek(&mut self, target: Target, waiter: Waiter, out: &mut Vec<Output>) {
+        if let Some(seek) = self.seeks.get_mut(&target) {
+            return seek.waiters.push(waiter);
+        }
+        match target {
+            Target::Tie(place, _) => self.places.pin(place),
+            Target::Open(open) => self.opens[open].users += 1,
+        }
+        self.seeks.insert(target, Seek { waiters: vec![waiter], step: Step::Base });
+        self.begin_seek(target, out);
+    }
+
+    /// Goes from what is there now.
+    fn begin_seek(&mut self, target: Target, out: &mut Vec<Output>) {
+        let (place, user) = match target {
+            Target::Tie(ROOT, user) => return self.attach(target, user),
+            Target::Tie(place, user) => (place, user),
+            Target::Open(open) => (self.opens[open].place, self.opens[open].user),
+        };
+        let Some((base, names)) = self.places.way(place, user, self.epoch) else {
+            return self.seek(Target::Tie(ROOT, user), Waiter::Seek(target), out);
+        };
+        match target {
+            Target::Tie(..) => self.seek_on(target, base, None, names),
+            Target::Open(_) if !names.is_empty() => {
+                self.seek(Target::Tie(place, user), Waiter::Seek(target), out);
+            }
+            Target::Open(_) => {
+                let fid = self.fids.take();
+                self.say_seek(target, Step::Clone(fid), &walk(base, fid, &[]));
+            }
+        }
+    }
+
+    fn attach(&mut self, target: Target, user: u32) {
+        let fid = self.fids.take();
+        let name = self.user_name(user);
+        let uid = self.is_linux().then_some(user);
+        let aname = self.aname.clone();
+        let message = Tmessage::Attach { fid, afid: NO_FID, uname: &name, aname: &aname, uid };
+        self.say_seek(target, Step::Attach(fid), &message);
+    }
+
+    fn seek_on(&mut self, target: Target, base: u32, fid: Option<u32>, mut names: Vec<Name>) {
+        let (bound, fid) = (fid.is_some(), fid.unwrap_or_else(|| self.fids.take()));
+        let rest = names.split_off(names.len().min(WALK_MAX));
+        let hike = Hike { fid, sent: names.len(), bound, rest };
+        self.say_seek(target, Step::Walk(hike), &walk(base, fid, &names));
+    }
+
+    fn say_seek(&mut self, target: Target, step: Step, message: &Tmessage<'_>) {
+        let message = Message::new(message);
+        self.seeks.get_mut(&target).expect("it is under way").step = step;
+        self.calls.begin(Owner::Seek(target), message, &mut self.outbox);
+    }
+
+    /// An answer has come to what a seek sent.
+    pub(super) fn sought(
+        &mut self,
+        target: Target,
+        answer: Result<&Rmessage<'_>, Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let seek = self.seeks.get_mut(&target).expect("its answer has come only now");
+        let step = std::mem::replace(&mut seek.step, Step::Base);
+        match (step, answer) {
+            (Step::Attach(fid), Ok(Rmessage::Attach { qid })) => {
+                self.places.set_qid(ROOT, *qid);
+                self.found(target, fid, out);
+            }
+            (Step::Walk(hike), Ok(Rmessage::Walk { qids })) => {
+                self.walked(target, hike, qids.as_slice(), out);
+            }
+            (Step::Clone(fid), Ok(Rmessage::Walk { .. })) => {
+                let Target::Open(open) = target else { unreachable!("{target:?} is no open file") };
+                let access = Access { truncate: false, ..self.opens[open].access };
+                let message = self.open_message(fid, access);
+                self.say_seek(target, Step::Open(fid), &message);
+            }
+            (Step::Open(fid), Ok(Rmessage::Lopen { .. } | Rmessage::Open { .. })) => {
+                let Target::Open(open) = target else { unreachable!("{target:?} is no open file") };
+                self.opens[open].reopened(fid, self.epoch);
+                self.end_seek(target, Ok(()), out);
+            }
+            (Step::Open(fid) | Step::Walk(Hike { fid, bound: true, .. }), answer) => {
+                self.clunk(fid);
+                self.end_seek(target, Err(answer.err().unwrap_or(Error::Io)), out);
+            }
+            (Step::Attach(fid) | Step::Walk(Hike { fid, .. }) | Step::Clone(fid), answer) => {
+                self.fids.give(fid);
+                self.end_seek(target, Err(answer.err().unwrap_or(Error::Io)), out);
+            }
+            (Step::Base, _) => unreachable!("nothing was sent"),
+        }
+    }
+
+    fn walked(&mut self, target: Target, hike: Hike, qids: &[Qid], out: &mut Vec<Output>) {
+        let Target::Tie(place, _) = target else { unreachable!("{target:?} is no place") };
+        let Hike { fid, sent, bound, rest } = hike;
+        match qids.last().filter(|_| qids.len() == sent) {
+            Some(_) if !rest.is_empty() => self.seek_on(target, fid, Some(fid), rest),
+            Some(qid) if words::is_same(*qid, self.places.qid(place)) => {
+                self.places.set_qid(place, *qid);
+                self.found(target, fid, out);
+            }
+            arrived => {
+                if arrived.is_some() || bound {
+                    self.clunk(fid);
+                } else {
+                    self.fids.give(fid);
+                }
+                self.end_seek(target, Err(Error::Stale), out);
+            }
+        }
+    }
+
+    fn found(&mut self, target: Target, fid: u32, out: &mut Vec<Output>) {
+        let Target::Tie(place, user) = target else { unreachable!("{target:?} is no place") };
+        if !self.places.bind(place, user, self.epoch, fid) {
+            self.clunk(fid);
+        }
+        self.end_seek(target, Ok(()), out);
+    }
+
+    fn end_seek(&mut self, target: Target, result: Result<(), Error>, out: &mut Vec<Output>) {
+        let seek = self.seeks.remove(&target).expect("it is under way");
+        let result = result.map_err(|error| match error {
+            // The file was there, under this name.
+            Error::NotFound | Error::NotDirectory if !matches!(target, Target::Tie(ROOT, _)) => {
+                Error::Stale
+            }
+            other => other,
+        });
+        if let (Target::Open(open), Err(error)) = (target, result)
+            && !matches!(error, Error::TooManyOpen | Error::NoMemory | Error::WouldBlock)
+        {
+            self.opens[open].stale = true;
+        }
+        for waiter in seek.waiters {
+            match (waiter, result) {
+                (Waiter::Link, _) => self.attached(out),
+                (Waiter::Errand(errand), Ok(())) if self.is_seeking(errand, target) => {
+                    self.advance(errand, out);
+                }
+                (Waiter::Errand(errand), Err(error)) if self.is_seeking(errand, target) => {
+                    let stale = matches!(target, Target::Open(open) if self.opens[open].stale);
+                    let error = if stale { Error::Stale } else { error };
+                    self.end(errand, Err(error), out);
+                }
+                // It was cancelled meanwhile.
+                (Waiter::Errand(_), _) => {}
+                (Waiter::Seek(other), Ok(())) => self.begin_seek(other, out),
+                (Waiter::Seek(other), Err(error)) => self.end_seek(other, Err(error), out),
+            }
+        }
+        self.unpin_target(target);
+    }
+
+    pub(super) fn unpin_target(&mut self, target: Target) {
+        match target {
+            Target::Tie(place, _) => self.unpin_place(place),
+            Target::Open(open) => self.unpin_open(open),
+        }
+    }
+
+    /// The message that opens a file in the server's dialect.
+    pub(super) fn open_message(&self, fid: u32, access: Access) -> Tmessage<'static> {
+        if self.is_linux() {
+            Tmessage::Lopen { fid, flags: words::linux_flags(access) }
+        } else {
+            Tmessage::Open { fid, mode: words::plan9_mode(access) }
+        }
+    }
+
+    pub(super) fn op_id(&self, local: usize) -> OpId {
+        OpId(crate::request::NodeId::new(self.index, local).0)
+    }
+}
+
+/// A walk along at most sixteen names.
+pub(super) fn walk<'a>(fid: u32, newfid: u32, names: &'a [Name]) -> Tmessage<'a> {
+    let names: Vec<&[u8]> = names.iter().map(Name::as_bytes).collect();
+    let names = Names::new(&names).expect("no more than sixteen");
+    Tmessage::Walk { fid, newfid, names }
+}

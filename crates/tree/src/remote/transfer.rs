@@ -1,0 +1,236 @@
+//! Reads and writes: cut into as many messages as it takes, all sent at once.
+
+use super::calls::Message;
+use super::errand::{Next, Outcome, Step};
+use super::{Remote, words};
+use crate::request::{Ask, Reply};
+use base::{Buf, Error, Stat};
+use wire::ninep::{IO_HEADER_SIZE, Rmessage, Tmessage};
+
+/// The pieces of a read.
+#[derive(Clone, Debug)]
+pub(super) struct Gather {
+    asked: Vec<u32>,
+    got: Vec<Option<Result<Buf, Error>>>,
+    headroom: u32,
+    iounit: u32,
+}
+
+impl Gather {
+    /// All pieces, up to the first that is short; none if one failed.
+    fn join(self) -> Result<Buf, Error> {
+        let mut whole = Buf::with_room(self.headroom as usize, 0);
+        for (index, (asked, got)) in self.asked.into_iter().zip(self.got).enumerate() {
+            let piece = got.expect("every piece was answered")?;
+            let is_short = piece.len() < asked as usize;
+            if index == 0 {
+                whole = piece;
+            } else {
+                whole.extend(&piece);
+            }
+            if is_short {
+                break;
+            }
+        }
+        Ok(whole)
+    }
+}
+
+impl Remote {
+    /// The most data that a message may have.
+    pub(super) fn piece_max(&self, iounit: u32) -> u32 {
+        let fits = self.msize - IO_HEADER_SIZE;
+        if iounit == 0 { fits } else { fits.min(iounit) }
+    }
+
+    /// What reads so much.
+    pub(super) fn read(
+        &self,
+        fid: u32,
+        iounit: u32,
+        offset: u64,
+        count: u32,
+        headroom: u32,
+    ) -> Next {
+        let most = self.piece_max(iounit);
+        let starts = (0..count.max(1)).step_by(most as usize);
+        let asked: Vec<u32> = starts.map(|start| most.min(count - start)).collect();
+        let mut at = offset;
+        let mut messages = Vec::new();
+        for count in &asked {
+            messages.push(Message::new(&Tmessage::Read { fid, offset: at, count: *count }));
+            at = at.saturating_add((*count).into());
+        }
+        let got = asked.iter().map(|_| None).collect();
+        Next::Say(Step::Reading(Gather { asked, got, headroom, iounit }), messages)
+    }
+
+    pub(super) fn start_transfer(&mut self, errand: usize) -> Outcome {
+        match &mut self.errands[errand].ask {
+            Ask::Read { open, offset, count, headroom } => {
+                let (open, offset, count, headroom) = (*open, *offset, *count, *headroom);
+                let iounit = self.opens[open.local()].iounit;
+                Ok(self.read(self.open_fid(open), iounit, offset, count, headroom))
+            }
+            Ask::Write { open, offset, data } => {
+                let (open, offset, data) = (*open, *offset, std::mem::take(data));
+                Ok(self.write(open.local(), offset, data))
+            }
+            other => unreachable!("{other:?} is no transfer"),
+        }
+    }
+
+    fn write(&mut self, open: usize, offset: u64, mut data: Buf) -> Next {
+        let it = &mut self.opens[open];
+        it.written = true;
+        let (fid, iounit) = (it.fid, it.iounit);
+        let most = self.piece_max(iounit) as usize;
+        let (mut messages, mut parts, mut at) = (Vec::new(), Vec::new(), offset);
+        loop {
+            let piece = if data.len() > most { Buf::from(&data[..most]) } else { data.clone() };
+            let count = piece.len();
+            parts.push((u32::try_from(count).expect("less than a message"), u32::MAX));
+            messages.push(Message::write(fid, at, piece));
+            if count == data.len() {
+                return Next::Say(Step::Writing(parts), messages);
+            }
+            data.consume(count);
+            at = at.saturating_add(count as u64);
+        }
+    }
+
+    pub(super) fn read_answered(
+        &mut self,
+        errand: usize,
+        mut gather: Gather,
+        part: u32,
+        answer: Result<&Rmessage<'_>, Error>,
+    ) -> Outcome {
+        let part = part as usize;
+        let piece = match answer {
+            Ok(Rmessage::Read { data }) if data.0.len() > gather.asked[part] as usize => {
+                self.blame("more data than were asked for");
+                Err(Error::Io)
+            }
+            Ok(Rmessage::Read { data }) => {
+                let headroom = if part == 0 { gather.headroom as usize } else { 0 };
+                let mut buf = Buf::with_room(headroom, data.0.len());
+                buf.extend(data.0);
+                Ok(buf)
+            }
+            Ok(_) => Err(Error::Io),
+            Err(error) => Err(error),
+        };
+        gather.got[part] = Some(piece);
+        if self.errands[errand].outstanding > 0 {
+            return Ok(Next::More(Step::Reading(gather), Vec::new()));
+        }
+        let iounit = gather.iounit;
+        let data = gather.join()?;
+        Ok(match &self.errands[errand].ask {
+            Ask::Read { .. } => Next::Reply(Reply::Data(data)),
+            Ask::Fetch { .. } => self.fetch_read(errand, iounit, data),
+            _attribute => Next::Reply(Reply::Bytes(data.to_vec())),
+        })
+    }
+
+    pub(super) fn write_answered(
+        &mut self,
+        errand: usize,
+        mut parts: Vec<(u32, u32)>,
+        part: u32,
+        answer: Result<&Rmessage<'_>, Error>,
+    ) -> Outcome {
+        let part = part as usize;
+        match answer {
+            Ok(Rmessage::Write { count }) if *count > parts[part].0 => {
+                self.blame("more was written than was sent");
+            }
+            Ok(Rmessage::Write { count }) => parts[part].1 = *count,
+            // Nothing of this piece; what is in front of it may be there.
+            Ok(_) => parts[part].1 = 0,
+            Err(error) if part == 0 => {
+                parts[0].1 = 0;
+                self.errands[errand].failed = Some(error);
+            }
+            Err(_) => parts[part].1 = 0,
+        }
+        if self.errands[errand].outstanding > 0 {
+            return Ok(Next::More(Step::Writing(parts), Vec::new()));
+        }
+        if let Some(error) = self.errands[errand].failed {
+            return Err(error);
+        }
+        let mut total = 0;
+        for (wanted, written) in parts {
+            total += written.min(wanted);
+            if written < wanted {
+                break;
+            }
+        }
+        match self.errands[errand].ask {
+            Ask::Write { .. } => Ok(Next::Reply(Reply::Written(total))),
+            _ => self.attr_written(errand, total),
+        }
+    }
+
+    /// Attributes in either dialect; `None`: another message.
+    pub(super) fn stat_of(&self, message: &Rmessage<'_>) -> Option<Stat> {
+        match message {
+            Rmessage::Stat { stat } => Some(words::stat_of_wire(stat, self.config.device)),
+            other => words::stat_of_getattr(other, self.config.device).map(|(_, stat)| stat),
+        }
+    }
+
+    /// A file has been opened.
+    pub(super) fn opened(
+        &mut self,
+        errand: usize,
+        fid: u32,
+        answer: Result<&Rmessage<'_>, Error>,
+    ) -> Outcome {
+        let (qid, iounit) = match answer? {
+            Rmessage::Lopen { qid, iounit }
+            | Rmessage::Open { qid, iounit }
+            | Rmessage::Lcreate { qid, iounit }
+            | Rmessage::Create { qid, iounit } => (*qid, *iounit),
+            _ => return Err(Error::Io),
+        };
+        match self.errands[errand].ask.clone() {
+            Ask::Open { node, access } => {
+                if words::is_same(qid, self.places.qid(node.local())) {
+                    self.places.set_qid(node.local(), qid);
+                }
+                let place = node.local();
+                self.places.pin(place);
+                let (open, stat) = self.open_of(errand, place, qid, fid, iounit, access);
+                Ok(Next::Reply(Reply::Opened(open, stat)))
+            }
+            Ask::Create { dir, name, access, .. } => {
+                let place = self.places.enter(dir.local(), &name, qid);
+                // One pin for the node, one for the open file.
+                self.places.pin(place);
+                let node = crate::request::NodeId::new(self.index, place);
+                let (open, stat) = self.open_of(errand, place, qid, fid, iounit, access);
+                Ok(Next::Reply(Reply::Created(node, open, stat)))
+            }
+            _fetch => self.fetch_opened(errand, fid, iounit),
+        }
+    }
+
+    fn open_of(
+        &mut self,
+        errand: usize,
+        place: usize,
+        qid: wire::ninep::Qid,
+        fid: u32,
+        iounit: u32,
+        access: base::Access,
+    ) -> (crate::request::OpenId, Stat) {
+        self.keep_fid(errand, fid);
+        let stat = words::stat_of_qid(qid, self.config.device);
+        let open = super::open::Open::new(place, stat.kind, self.errands[errand].user, access);
+        let open = super::open::Open { fid, epoch: self.epoch, iounit, ..open };
+        (self.add_open(open), stat)
+    }
+}

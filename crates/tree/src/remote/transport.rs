@@ -1,0 +1,265 @@
+//! What the link asks for, and the bytes of its connection.
+
+use super::calls::{Answer, Message, Owner};
+use super::link::{self, Dialect};
+use super::places::ROOT;
+use super::seek::{Target, Waiter};
+use super::{MSIZE_MIN, News, Remote, words};
+use crate::request::Output;
+use base::op::Op;
+use base::{Automaton, Buf, Caller, Error};
+use std::mem;
+use wire::ninep::{HEADER_SIZE, NO_TAG, Rmessage, Tmessage, frame_size};
+
+/// The local numbers of the three operations that can be under way.
+const CONNECT: usize = 0;
+const RECEIVE: usize = 1;
+const SEND: usize = 2;
+
+/// A message from this size on is received into memory of its own, bytes.
+const RECEIVE_INTO_MIN: usize = 32 << 10;
+
+impl Remote {
+    /// Steps the link and does what it asks for.
+    pub(super) fn tell_link(&mut self, input: link::Input, out: &mut Vec<Output>) {
+        let mut asked = Vec::new();
+        self.link.step(self.now, input, &mut asked);
+        for output in asked {
+            self.perform(output, out);
+        }
+        self.rest(out);
+    }
+
+    fn perform(&mut self, output: link::Output, out: &mut Vec<Output>) {
+        let id = self.op_id(CONNECT);
+        match output {
+            link::Output::Connect => {
+                let to = self.to.clone();
+                out.push(Output::Do(Op::Connect { id, to }));
+            }
+            link::Output::Cancel => out.push(Output::Do(Op::Cancel { id })),
+            link::Output::Offer(socket, dialect) => {
+                self.socket = Some(socket);
+                self.offer(dialect);
+                self.receive(out);
+            }
+            link::Output::Attach(dialect) => {
+                self.dialect = dialect;
+                let user = self.user_of(&Caller::Server);
+                self.seek(Target::Tie(ROOT, user), Waiter::Link, out);
+            }
+            link::Output::Up => {
+                self.connections += 1;
+                self.was_up = true;
+                self.tell_news(News::Up(self.dialect, self.msize));
+                self.resume_queued(out);
+            }
+            link::Output::Lost(why) => self.lost(why, out),
+            link::Output::Hangup(socket) => out.push(Output::Do(Op::Hangup { socket })),
+            link::Output::Release(socket) => {
+                self.socket = None;
+                out.push(Output::Do(Op::CloseSocket { socket }));
+            }
+        }
+    }
+
+    /// Tells the link when nothing is under way on a socket that it has hung up.
+    fn rest(&mut self, out: &mut Vec<Output>) {
+        let is_waiting =
+            matches!(self.link.state(), link::State::Parting { .. } | link::State::Leaving { .. });
+        if is_waiting && !self.is_receiving && !self.is_sending {
+            self.tell_link(link::Input::Idle, out);
+        }
+    }
+
+    pub(super) fn attached(&mut self, out: &mut Vec<Output>) {
+        self.tell_link(link::Input::Attached, out);
+    }
+
+    /// Ends the connection if something was found to be wrong with it.
+    pub(super) fn settle(&mut self, out: &mut Vec<Output>) {
+        if let Some(why) = self.blame.take() {
+            self.tell_link(link::Input::Broken(why), out);
+        }
+    }
+
+    /// Whatever was under way on the connection will not be answered.
+    fn lost(&mut self, why: &'static str, out: &mut Vec<Output>) {
+        if mem::take(&mut self.was_up) {
+            self.patient_until = Some(self.now + self.config.patience);
+        }
+        self.tell_news(News::Down(why));
+        self.epoch = self.epoch.wrapping_add(1);
+        self.calls.forget();
+        self.fids = super::Fids::default();
+        self.outbox.clear();
+        self.input = Buf::default();
+        self.blame = None;
+        for target in mem::take(&mut self.seeks).into_keys() {
+            self.unpin_target(target);
+        }
+        self.outbox.clear();
+        self.requeue(out);
+    }
+
+    fn offer(&mut self, dialect: Dialect) {
+        let version: &[u8] = match dialect {
+            Dialect::Linux => b"9P2000.L",
+            Dialect::Plan9 => b"9P2000",
+        };
+        let mut bytes = Vec::new();
+        Tmessage::Version { msize: self.config.msize, version }.encode(NO_TAG, &mut bytes);
+        self.outbox.push(Buf::from(bytes));
+    }
+
+    /// Sends what there is to say.
+    pub(super) fn send(&mut self, out: &mut Vec<Output>) {
+        let Some(socket) = self.socket.filter(|_| !self.outbox.is_empty() && !self.is_sending)
+        else {
+            return;
+        };
+        self.is_sending = true;
+        let (id, data) = (self.op_id(SEND), mem::take(&mut self.outbox));
+        out.push(Output::Do(Op::Send { id, socket, data }));
+    }
+
+    pub(super) fn sent(&mut self, sent: Result<(), Error>, out: &mut Vec<Output>) {
+        self.is_sending = false;
+        if sent.is_err() {
+            self.tell_link(link::Input::Broken("the connection broke"), out);
+        }
+        self.rest(out);
+    }
+
+    fn receive(&mut self, out: &mut Vec<Output>) {
+        let Some(socket) = self.socket.filter(|_| !self.is_receiving) else { return };
+        self.is_receiving = true;
+        let wanted = frame_size(&self.input).filter(|size| *size >= RECEIVE_INTO_MIN);
+        let into = wanted.map(|size| {
+            let mut buf = mem::take(&mut self.input);
+            buf.reserve(size - buf.len());
+            buf
+        });
+        let id = self.op_id(RECEIVE);
+        out.push(Output::Do(Op::Receive { id, socket, into }));
+    }
+
+    pub(super) fn received(&mut self, received: Result<Buf, Error>, out: &mut Vec<Output>) {
+        self.is_receiving = false;
+        let broken = match received {
+            Err(_) => Some("the connection broke"),
+            Ok(bytes) if bytes.is_empty() => Some("the server hung up"),
+            Ok(bytes) => {
+                if self.input.is_empty() {
+                    self.input = bytes;
+                } else {
+                    self.input.extend(&bytes);
+                }
+                None
+            }
+        };
+        if let Some(why) = broken {
+            return self.tell_link(link::Input::Broken(why), out);
+        }
+        self.take_messages(out);
+        match self.link.state() {
+            link::State::Version { .. }
+            | link::State::Attaching { .. }
+            | link::State::Up { .. } => {
+                self.receive(out);
+            }
+            _ => self.rest(out),
+        }
+    }
+
+    /// Takes whole messages off the input.
+    fn take_messages(&mut self, out: &mut Vec<Output>) {
+        let mut input = mem::take(&mut self.input);
+        let epoch = self.epoch;
+        while let Some(size) = frame_size(&input) {
+            if size < HEADER_SIZE || size > self.size_max() {
+                self.blame("a message of a size that was not agreed");
+            } else if input.len() < size {
+                break;
+            } else {
+                self.take_message(&input[..size], out);
+                input.consume(size);
+            }
+            self.settle(out);
+            if self.epoch != epoch {
+                return;
+            }
+        }
+        let large = frame_size(&input).is_some_and(|size| size >= RECEIVE_INTO_MIN);
+        self.input = match input.is_empty() {
+            true => Buf::default(),
+            false if large => input,
+            false => Buf::from(&*input),
+        };
+    }
+
+    fn size_max(&self) -> usize {
+        match self.link.state() {
+            link::State::Version { .. } => 8192,
+            _ => self.msize as usize,
+        }
+    }
+
+    pub(super) fn blame(&mut self, why: &'static str) {
+        self.blame.get_or_insert(why);
+    }
+
+    fn take_message(&mut self, bytes: &[u8], out: &mut Vec<Output>) {
+        let Ok((tag, message)) = Rmessage::decode(bytes) else {
+            return self.blame("a message that cannot be understood");
+        };
+        if let link::State::Version { .. } = self.link.state() {
+            return self.answered_version(&message, out);
+        }
+        let answer = match self.calls.answered(tag, &message, &mut self.outbox) {
+            Ok(answer) => answer,
+            Err(why) => return self.blame(why),
+        };
+        let result = match message {
+            Rmessage::Lerror { ecode } => Err(words::error_of_errno(ecode)),
+            Rmessage::Error { ename } => Err(words::error_of_sentence(ename)),
+            ref other => Ok(other),
+        };
+        match answer {
+            Answer::To(Owner::Errand(errand, part)) => self.answered(errand, part, result, out),
+            Answer::To(Owner::Seek(target)) => self.sought(target, result, out),
+            Answer::To(Owner::Clunk(fid)) | Answer::Never(Owner::Clunk(fid)) => {
+                self.fids.give(fid);
+            }
+            Answer::Never(Owner::Errand(errand, _)) => self.never(errand, out),
+            Answer::Never(Owner::Seek(_)) => unreachable!("seeks are not flushed"),
+            Answer::Late => {}
+        }
+    }
+
+    /// The server's word on the dialect.
+    fn answered_version(&mut self, message: &Rmessage<'_>, out: &mut Vec<Output>) {
+        let input = match *message {
+            Rmessage::Version { version: b"unknown", .. } => link::Input::Unknown,
+            Rmessage::Version { msize, version } => {
+                if msize < MSIZE_MIN || msize > self.config.msize {
+                    return self.blame("the server wants messages of a size that is of no use");
+                }
+                self.msize = msize;
+                match version {
+                    b"9P2000.L" => link::Input::Agreed(Dialect::Linux),
+                    b"9P2000" => link::Input::Agreed(Dialect::Plan9),
+                    _ => return self.blame("the server speaks another dialect"),
+                }
+            }
+            Rmessage::Lerror { .. } | Rmessage::Error { .. } => link::Input::Refused,
+            _ => return self.blame("an answer to nothing that was asked"),
+        };
+        self.tell_link(input, out);
+    }
+}
+
+/// Messages that are sent at once, numbered from zero.
+pub(super) fn one(message: &Tmessage<'_>) -> Vec<Message> {
+    vec![Message::new(message)]
+}
