@@ -9,6 +9,7 @@ use front::{CallId, Export, Identity, Limits};
 use std::collections::VecDeque;
 use tree::host::Host;
 use tree::{Request, RequestId};
+use wire::ninep::{DecodeError, Rmessage, Tmessage, frame_size};
 
 /// A host tree on a disk of its own, which does everything at once.
 #[derive(Debug)]
@@ -17,8 +18,8 @@ pub struct Ground {
     pub disk: Disk,
     /// The tree.
     pub host: Host,
-    /// Advances with every operation, so that dates differ.
-    clock: i64,
+    /// Seconds since the beginning, as its files are dated.
+    pub clock: i64,
 }
 
 impl Ground {
@@ -53,7 +54,6 @@ impl Ground {
     }
 
     fn perform(&mut self, op: Op) -> Option<(base::op::OpId, Done)> {
-        self.clock += 1;
         let now = Time { secs: WALL.secs + self.clock, nanos: 0 };
         match op {
             Op::Read { id, file, offset, count, headroom } => {
@@ -95,12 +95,14 @@ pub struct Far {
     /// Whether it knows no 9P2000.L.
     pub plain: bool,
     session: Option<Session>,
+    /// The last messages both ways, for people.
+    pub said: VecDeque<String>,
 }
 
 impl Far {
     /// A server of an empty directory.
     pub fn new(msize: u32, plain: bool) -> Far {
-        Far { ground: Ground::new(), msize, plain, session: None }
+        Far { ground: Ground::new(), msize, plain, session: None, said: VecDeque::new() }
     }
 
     /// A client has connected.
@@ -120,7 +122,20 @@ impl Far {
     /// The client sends; gives what it is answered.
     pub fn received(&mut self, bytes: &[u8]) -> Vec<u8> {
         let bytes = if self.plain { without_linux(bytes) } else { bytes.to_vec() };
-        self.pump(front::Input::Received(Buf::from(bytes)))
+        self.note(&bytes, |message| Tmessage::decode(message).map(|m| format!("{m:?}")));
+        let said = self.pump(front::Input::Received(Buf::from(bytes)));
+        self.note(&said, |message| Rmessage::decode(message).map(|m| format!("{m:?}")));
+        said
+    }
+
+    fn note(&mut self, mut bytes: &[u8], show: fn(&[u8]) -> Result<String, DecodeError>) {
+        while let Some(size) = frame_size(bytes).filter(|size| *size <= bytes.len()) {
+            let text = show(&bytes[..size]).unwrap_or_else(|error| error.to_string());
+            self.said.push_back(text.chars().take(160).collect());
+            bytes = &bytes[size..];
+        }
+        let excess = self.said.len().saturating_sub(30);
+        self.said.drain(..excess);
     }
 
     /// The client is gone.

@@ -14,7 +14,7 @@ use super::transfer::Gather;
 use super::walk::Hike;
 use super::{ATTEMPTS_MAX, Remote, list};
 use crate::request::{Ask, Id, NodeId, OpenId, Output, Reply, Request, RequestId};
-use base::{Error, Instant, Name};
+use base::{Error, Instant, Kind, Name};
 use wire::ninep::Rmessage;
 
 /// A request under way.
@@ -236,6 +236,9 @@ impl Remote {
                 .collect(),
         };
         match &it.ask {
+            Ask::List { open, .. } if self.opens[open.local()].kind != Kind::Directory => {
+                return Err(Error::NotDirectory);
+            }
             Ask::RenameNode { node, to: None, .. } => {
                 needs.push(tie(self.places.parent(node.local())));
             }
@@ -255,6 +258,17 @@ impl Remote {
             }
         }
         Ok(None)
+    }
+
+    /// What an errand needs cannot be had; perhaps it goes without.
+    pub(super) fn not_found(&mut self, errand: usize, error: Error, out: &mut Vec<Output>) {
+        match &mut self.errands[errand].ask {
+            Ask::List { with_stat, .. } if *with_stat && error == Error::Stale => {
+                *with_stat = false;
+                self.advance(errand, out);
+            }
+            _ => self.end(errand, Err(error), out),
+        }
     }
 
     /// The fid of a place, which [`Remote::missing`] has found to be there.
@@ -367,6 +381,12 @@ impl Remote {
             }
             Ok(Next::Again) => self.advance(errand, out),
             Ok(Next::Pause(until)) => it.step = Step::Paused(until),
+            Ok(Next::Reply(Reply::Created(node, open, stat))) => {
+                let user = it.user;
+                self.end(errand, Ok(Reply::Created(node, open, stat)), out);
+                // Before anybody can take its name away.
+                self.seek(Target::Tie(node.local(), user), Waiter::Nobody, out);
+            }
             Ok(Next::Reply(reply)) => self.end(errand, Ok(reply), out),
             Err(error) => self.end(errand, Err(error), out),
         }

@@ -32,9 +32,6 @@ impl Remote {
         let Ask::List { open, cookie, bytes_max, .. } = self.errands[errand].ask else {
             unreachable!("only lists come here")
         };
-        if self.opens[open.local()].kind != Kind::Directory {
-            return Err(Error::NotDirectory);
-        }
         if self.is_linux() {
             return Ok(self.list_from(errand, open, cookie, 0));
         }

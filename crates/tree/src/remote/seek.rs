@@ -31,6 +31,8 @@ pub(super) enum Waiter {
     Seek(Target),
     /// The link, for the first of all.
     Link,
+    /// Nobody yet.
+    Nobody,
 }
 
 /// What it waits for itself.
@@ -90,6 +92,7 @@ impl Remote {
             return self.seek(Target::Tie(ROOT, user), Waiter::Seek(target), out);
         };
         match target {
+            Target::Tie(..) if names.is_empty() => self.end_seek(target, Ok(()), out),
             Target::Tie(..) => self.seek_on(target, base, None, names),
             Target::Open(_) if !names.is_empty() => {
                 self.seek(Target::Tie(place, user), Waiter::Seek(target), out);
@@ -208,13 +211,14 @@ impl Remote {
         for waiter in seek.waiters {
             match (waiter, result) {
                 (Waiter::Link, _) => self.attached(out),
+                (Waiter::Nobody, _) => {}
                 (Waiter::Errand(errand), Ok(())) if self.is_seeking(errand, target) => {
                     self.advance(errand, out);
                 }
                 (Waiter::Errand(errand), Err(error)) if self.is_seeking(errand, target) => {
                     let stale = matches!(target, Target::Open(open) if self.opens[open].stale);
                     let error = if stale { Error::Stale } else { error };
-                    self.end(errand, Err(error), out);
+                    self.not_found(errand, error, out);
                 }
                 // It was cancelled meanwhile.
                 (Waiter::Errand(_), _) => {}

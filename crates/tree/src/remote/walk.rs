@@ -46,6 +46,9 @@ impl Remote {
         if !next.plain() {
             hike.rest.pop_front();
             let (at, floor) = (hike.at, hike.floor);
+            if words::kind(self.places.qid(at)) != Kind::Directory {
+                return self.stopped(errand, Error::NotDirectory);
+            }
             if next.is_parent() && fetches && at == floor {
                 return Err(Error::CrossDevice);
             }
@@ -104,7 +107,10 @@ impl Remote {
         let qids = match answer {
             Ok(Rmessage::Walk { qids }) => qids.as_slice(),
             Ok(_) => &[],
-            Err(error) => return self.stopped(errand, fid, error),
+            Err(error) => {
+                self.give_back(errand, fid);
+                return self.stopped(errand, error);
+            }
         };
         if qids.len() > run.len() || qids.is_empty() {
             self.blame("a walk along other names than were asked");
@@ -124,7 +130,8 @@ impl Remote {
         let hike = self.errands[errand].hike.as_mut().expect("it has set out");
         if !whole {
             hike.stats.extend(stats);
-            return self.stopped(errand, fid, Error::NotFound);
+            self.give_back(errand, fid);
+            return self.stopped(errand, Error::NotFound);
         }
         hike.rest.drain(..run.len());
         let mut at = hike.at;
@@ -144,9 +151,7 @@ impl Remote {
     }
 
     /// The walk ends before its end.
-    fn stopped(&mut self, errand: usize, fid: u32, error: Error) -> Outcome {
-        self.keep_fid(errand, fid);
-        self.fids.give(fid);
+    fn stopped(&mut self, errand: usize, error: Error) -> Outcome {
         let it = &mut self.errands[errand];
         let hike = it.hike.as_mut().expect("it has set out");
         match it.ask {
