@@ -114,7 +114,9 @@ impl Stage {
                     let done = world.perform(&op);
                     self.volume.step(NOW, Input::Done(id, done), &mut out);
                 }
-                Output::Render(..) => unreachable!("no file here is rendered"),
+                Output::Render(..) | Output::Command(..) => {
+                    unreachable!("no file here is rendered")
+                }
             }
             self.volume.tick(NOW, &mut out);
             to_do.extend(out.drain(..));

@@ -121,7 +121,9 @@ impl Automaton for Host {
             Input::Release(node) => self.unpin(Id::Node(node), out),
             Input::Close(open) => self.close(open, out),
             Input::Done(op, done) => self.done(op, done, out),
-            Input::Rendered(ticket, _) => unreachable!("{ticket}: no file here is rendered"),
+            Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
+                unreachable!("{ticket}: no file here is rendered")
+            }
         }
     }
 

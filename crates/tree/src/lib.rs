@@ -6,6 +6,7 @@
 //! - [`host`]: an existing directory of the host.
 //! - [`remote`]: what another 9P server serves.
 //! - [`service`]: files whose contents the node makes when they are opened (`/.upcall/`).
+//! - [`skeleton`]: empty directories, for others to be mounted at.
 //! - [`volume`]: files in a crash-safe store of our own.
 //! - [`locks`]: who holds which range of which file, for every tree that needs it.
 
@@ -14,6 +15,7 @@ pub mod locks;
 pub mod remote;
 pub mod request;
 pub mod service;
+pub mod skeleton;
 pub mod volume;
 
 pub use request::{Ask, Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId, Topic};

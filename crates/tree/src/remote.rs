@@ -34,7 +34,7 @@ pub use link::Dialect;
 
 use crate::request::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
 use base::op::{Address, Done, OpId, Socket};
-use base::{Automaton, Buf, Caller, Error, Instant};
+use base::{Automaton, Buf, Caller, Error, Instant, Kind, Stat};
 use calls::Calls;
 use errand::{Errand, Step};
 use fids::Fids;
@@ -48,6 +48,9 @@ use std::time::Duration;
 
 /// Most nodes, open files and errands together.
 pub const HANDLES_MAX: usize = 1 << 20;
+/// The number of every root, whatever its server says: nobody knows that before there is a
+/// connection.
+const ROOT_INODE: u64 = u64::MAX;
 /// Most news that wait to be taken.
 const NEWS_MAX: usize = 16;
 /// How often a request is sent again on another connection.
@@ -199,6 +202,42 @@ impl Remote {
         NodeId::new(self.index, ROOT)
     }
 
+    /// The attributes of the root, as far as they say which file it is: known before there is a
+    /// connection, and the same after the next.
+    pub fn root_stat(&self) -> Stat {
+        let (kind, device, inode) = (Kind::Directory, self.config.device, ROOT_INODE);
+        Stat { kind, mode: 0o755, links: 2, device, inode, ..Stat::default() }
+    }
+
+    /// Whatever number the server gives its root, here it has always the same.
+    fn with_own_root(&self, mut reply: Reply) -> Reply {
+        let root = self.places.qid(ROOT);
+        let own = |stat: &mut Stat| {
+            if stat.inode == root.path && stat.kind == Kind::Directory {
+                stat.inode = ROOT_INODE;
+            }
+        };
+        match &mut reply {
+            Reply::Walked(stats, _) => stats.iter_mut().for_each(own),
+            Reply::Stat(stat)
+            | Reply::Opened(_, stat)
+            | Reply::Created(_, _, stat)
+            | Reply::Fetched(stat, ..) => own(stat),
+            Reply::Done
+            | Reply::Data(_)
+            | Reply::Pieces(_)
+            | Reply::Written(_)
+            | Reply::Entries(_)
+            | Reply::Bytes(_)
+            | Reply::StatFs(_)
+            | Reply::Locked
+            | Reply::Blocked
+            | Reply::Conflict(_)
+            | Reply::User(_) => {}
+        }
+        reply
+    }
+
     /// Sets how many nodes and open files there may be, at most [`HANDLES_MAX`]. What is held
     /// beyond stays.
     pub fn set_handles_max(&mut self, most: usize) {
@@ -305,7 +344,9 @@ impl Automaton for Remote {
             Input::Release(node) => self.unpin_place(node.local()),
             Input::Close(open) => self.unpin_open(open.local()),
             Input::Done(op, done) => self.done(op, done, out),
-            Input::Rendered(ticket, _) => unreachable!("{ticket}: no file here is rendered"),
+            Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
+                unreachable!("{ticket}: no file here is rendered")
+            }
         }
         self.settle(out);
     }

@@ -84,6 +84,8 @@ pub enum Input {
     Done(OpId, Done),
     /// The contents of a service file, as asked for by [`Output::Render`].
     Rendered(u64, Vec<u8>),
+    /// What was written to a service file was done, or not: the end of [`Output::Command`].
+    Commanded(u64, Result<(), Error>),
 }
 
 /// What a tree can ask for.
@@ -95,6 +97,8 @@ pub enum Output {
     Do(Op),
     /// The contents of a service file; comes back with the same number.
     Render(u64, Topic),
+    /// Somebody who may wrote this to a service file; its end comes back with the same number.
+    Command(u64, Vec<u8>),
 }
 
 /// What a service file is about.
@@ -108,6 +112,8 @@ pub enum Topic {
     Stages,
     /// All of it as Prometheus text.
     Metrics,
+    /// What is mounted and bound where, in the words of a names file; the same words change it.
+    Names,
 }
 
 /// Who asks for what.
@@ -397,6 +403,83 @@ impl Ask {
             | Ask::GetLock { open: one, .. } => [open(one), None],
             Ask::Fetch { root, .. } => [root.as_ref().and_then(node), None],
             Ask::Identify { .. } => [None, None],
+        }
+    }
+
+    /// Shows every node it is about, to be replaced by another name for the same.
+    pub fn each_node(&mut self, visit: &mut dyn FnMut(&mut NodeId)) {
+        match self {
+            Ask::Walk { from: one, .. }
+            | Ask::Stat { node: one }
+            | Ask::Open { node: one, .. }
+            | Ask::Create { dir: one, .. }
+            | Ask::MakeDir { dir: one, .. }
+            | Ask::Symlink { dir: one, .. }
+            | Ask::MakeNode { dir: one, .. }
+            | Ask::ReadLink { node: one }
+            | Ask::Remove { dir: one, .. }
+            | Ask::RemoveNode { node: one }
+            | Ask::StatFs { node: one }
+            | Ask::GetAttr { node: one, .. }
+            | Ask::SetAttr { node: one, .. }
+            | Ask::ListAttrs { node: one }
+            | Ask::RemoveAttr { node: one, .. }
+            | Ask::SetStat { node: one, .. }
+            | Ask::Fetch { root: Some(one), .. }
+            | Ask::RenameNode { node: one, to: None, .. } => visit(one),
+            Ask::Link { node: one, dir: two, .. }
+            | Ask::Rename { from: one, to: two, .. }
+            | Ask::RenameNode { node: one, to: Some(two), .. } => {
+                visit(one);
+                visit(two);
+            }
+            Ask::Read { .. }
+            | Ask::Write { .. }
+            | Ask::Sync { .. }
+            | Ask::List { .. }
+            | Ask::Lock { .. }
+            | Ask::GetLock { .. }
+            | Ask::Fetch { root: None, .. }
+            | Ask::Identify { .. } => {}
+        }
+    }
+
+    /// Replaces the directories of [`Ask::entries`], as many as are given.
+    pub fn set_dirs(&mut self, dirs: &[NodeId]) {
+        let mut dirs = dirs.iter().copied();
+        let mut set = |dir: &mut NodeId| *dir = dirs.next().unwrap_or(*dir);
+        match self {
+            Ask::Create { dir, .. }
+            | Ask::MakeDir { dir, .. }
+            | Ask::Symlink { dir, .. }
+            | Ask::MakeNode { dir, .. }
+            | Ask::Link { dir, .. }
+            | Ask::Remove { dir, .. }
+            | Ask::RenameNode { to: Some(dir), .. } => set(dir),
+            Ask::Rename { from, to, .. } => {
+                set(from);
+                set(to);
+            }
+            Ask::Walk { .. }
+            | Ask::Fetch { .. }
+            | Ask::Stat { .. }
+            | Ask::SetStat { .. }
+            | Ask::Open { .. }
+            | Ask::Read { .. }
+            | Ask::Write { .. }
+            | Ask::Sync { .. }
+            | Ask::List { .. }
+            | Ask::ReadLink { .. }
+            | Ask::RenameNode { to: None, .. }
+            | Ask::RemoveNode { .. }
+            | Ask::StatFs { .. }
+            | Ask::GetAttr { .. }
+            | Ask::SetAttr { .. }
+            | Ask::ListAttrs { .. }
+            | Ask::RemoveAttr { .. }
+            | Ask::Lock { .. }
+            | Ask::GetLock { .. }
+            | Ask::Identify { .. } => {}
         }
     }
 

@@ -10,8 +10,8 @@
 )]
 
 use crate::request::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId, Topic};
-use base::op::Entry;
-use base::{Automaton, Buf, Error, Instant, Kind, Name, Stat, StatFs, Time};
+use base::op::{Done, Entry, Op, OpId, PathDone, PathOp, Who};
+use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, Stat, StatFs, Time};
 use slab::Slab;
 
 #[cfg(test)]
@@ -21,12 +21,16 @@ mod tests;
 pub const OPENS_MAX: usize = 1024;
 
 /// The files: name and topic.
-pub const FILES: [(&str, Topic); 4] = [
+pub const FILES: [(&str, Topic); 5] = [
     ("machines", Topic::Machines),
     ("queues", Topic::Queues),
     ("stages", Topic::Stages),
     ("metrics", Topic::Metrics),
+    ("names", Topic::Names),
 ];
+
+/// The file that can be written.
+const CONTROL: usize = FILES.len();
 
 /// The device number of service files; no host has it.
 const DEVICE: u64 = u64::MAX;
@@ -45,6 +49,8 @@ struct Rendering {
 enum Opened {
     Directory,
     File(Vec<u8>),
+    /// The file that can be written, by somebody who may.
+    Control,
 }
 
 /// The tree automaton.
@@ -56,18 +62,35 @@ pub struct Service {
     places: Vec<Name>,
     opens: Slab<Opened>,
     renderings: Slab<Rendering>,
+    /// Requests that wait for what the host knows about a user. Bounded: the node admits so many.
+    identifying: Slab<RequestId>,
+    /// Requests that wait for what they wrote to be done, and how many bytes that was.
+    commands: Slab<(RequestId, u32)>,
 }
 
 impl Service {
     /// Number `index` among the node's trees; its files bear the date `started`. At `places` the
     /// mux mounts directories of others.
     pub fn new(index: u16, started: Time, places: Vec<Name>) -> Service {
-        Service { index, started, places, opens: Slab::new(), renderings: Slab::new() }
+        Service {
+            index,
+            started,
+            places,
+            opens: Slab::new(),
+            renderings: Slab::new(),
+            identifying: Slab::new(),
+            commands: Slab::new(),
+        }
     }
 
     /// The root.
     pub fn root(&self) -> NodeId {
         NodeId::new(self.index, ROOT)
+    }
+
+    /// Its attributes.
+    pub fn root_stat(&self) -> Stat {
+        self.stat(ROOT)
     }
 
     /// How many files are open.
@@ -89,7 +112,11 @@ impl Automaton for Service {
             Input::Release(_) => {}
             Input::Close(open) => drop(self.opens.remove(open.local())),
             Input::Rendered(ticket, contents) => self.rendered(ticket, contents, out),
-            Input::Done(op, done) => unreachable!("{op:?} {done:?}: no operation was asked for"),
+            Input::Commanded(ticket, result) => {
+                let (id, count) = self.commands.remove(ticket as usize);
+                out.push(Output::Reply(id, result.map(|()| Reply::Written(count))));
+            }
+            Input::Done(op, done) => self.identified(op, done, out),
         }
     }
 
@@ -101,7 +128,25 @@ impl Automaton for Service {
 impl Service {
     fn ask(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
         let answer = match request.ask {
+            Ask::Open { node, access } if access.changes() => {
+                self.open_control(&request.caller, node)
+            }
+            Ask::Write { open, data, .. } if self.is_control(open) => {
+                let count = u32::try_from(data.len()).expect("one message");
+                let ticket = self.commands.insert((id, count));
+                return out.push(Output::Command(ticket as u64, data.to_vec()));
+            }
+            // Who writes a file anew makes it empty first.
+            Ask::SetStat { node, set, .. } if node.local() == CONTROL && set.size.is_some() => {
+                self.open_control(&request.caller, node).map(|opened| {
+                    if let Reply::Opened(open, _) = opened {
+                        self.opens.remove(open.local());
+                    }
+                    Reply::Done
+                })
+            }
             ask if ask.changes() => Err(Error::NotPermitted),
+            Ask::Identify { who } => return self.identify(id, request.caller, who, out),
             Ask::Open { node, .. } if node.local() != ROOT => {
                 return self.render(id, node.local(), None, out);
             }
@@ -115,6 +160,43 @@ impl Service {
             ask => self.answer(ask),
         };
         out.push(Output::Reply(id, answer));
+    }
+
+    /// Who a user is only the host knows. Other trees may have nothing to do with it.
+    fn identify(&mut self, id: RequestId, caller: Caller, who: Who, out: &mut Vec<Output>) {
+        let slot = self.identifying.insert(id);
+        let (id, op) = (OpId(NodeId::new(self.index, slot).0), PathOp::Identify { who });
+        out.push(Output::Do(Op::Path { id, caller, op }));
+    }
+
+    fn identified(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {
+        let id = self.identifying.remove(NodeId(op.0).local());
+        let reply = match done {
+            Done::Path(Ok(PathDone::User(user))) => Ok(Reply::User(user)),
+            Done::Path(Err(error)) => Err(error),
+            other => unreachable!("{other:?} identifies nobody"),
+        };
+        out.push(Output::Reply(id, reply));
+    }
+
+    /// Only root, and the server itself, may change how it is put together.
+    fn open_control(&mut self, caller: &Caller, node: NodeId) -> Result<Reply, Error> {
+        let may = match caller {
+            Caller::Server => true,
+            Caller::User(user) => user.uid == 0,
+        };
+        match node.local() {
+            CONTROL if may => {
+                let open = self.open(Opened::Control)?;
+                Ok(Reply::Opened(open, self.stat(CONTROL)))
+            }
+            ROOT => Err(Error::IsDirectory),
+            _file => Err(Error::Denied),
+        }
+    }
+
+    fn is_control(&self, open: OpenId) -> bool {
+        matches!(self.opens[open.local()], Opened::Control)
     }
 
     fn render(&mut self, id: RequestId, file: usize, fetch: Option<u32>, out: &mut Vec<Output>) {
@@ -186,8 +268,10 @@ impl Service {
     }
 
     fn read(&self, open: OpenId, offset: u64, count: usize, room: usize) -> Result<Reply, Error> {
-        let Opened::File(contents) = &self.opens[open.local()] else {
-            return Err(Error::IsDirectory);
+        let contents = match &self.opens[open.local()] {
+            Opened::File(contents) => contents.as_slice(),
+            Opened::Control => &[],
+            Opened::Directory => return Err(Error::IsDirectory),
         };
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(contents.len());
         let end = start.saturating_add(count).min(contents.len());
@@ -223,6 +307,7 @@ impl Service {
     fn stat(&self, node: usize) -> Stat {
         let (kind, mode, links) = match node {
             ROOT => (Kind::Directory, 0o555, 2),
+            CONTROL => (Kind::File, 0o644, 1),
             _file => (Kind::File, 0o444, 1),
         };
         let (accessed, modified, changed) = (self.started, self.started, self.started);

@@ -58,7 +58,7 @@ use crate::request::{
     Ask, Id, Input, Lock, LockKind, NodeId, OpenId, Output, Reply, Request, RequestId,
 };
 use base::op::{Done, File, OpId};
-use base::{Automaton, Error, Instant, Time};
+use base::{Automaton, Error, Instant, Kind, Stat, Time};
 use errand::{Awaits, CLOSE, Errand, LOOSE, REAPER, translate};
 use hold::{Node, Open, Opening, Place, Spot};
 use reaper::{Reaper, Task};
@@ -181,6 +181,12 @@ impl Volume {
         NodeId::new(self.index, hold::ROOT_SLOT)
     }
 
+    /// The attributes of the root, as far as they say which file it is.
+    pub fn root_stat(&self) -> Stat {
+        let (device, inode) = (self.device(), record::ROOT);
+        Stat { kind: Kind::Directory, mode: 0o755, links: 2, device, inode, ..Stat::default() }
+    }
+
     /// A virtual directory with a directory for each snapshot; never released. Making a directory
     /// in it makes a snapshot, removing one drops it.
     pub fn snapshots_root(&self) -> NodeId {
@@ -260,7 +266,9 @@ impl Automaton for Volume {
             Input::Release(node) => self.unpin(Id::Node(node)),
             Input::Close(open) => self.close_file(open, out),
             Input::Done(op, done) => self.done(now, op, done, out),
-            Input::Rendered(ticket, _) => unreachable!("{ticket}: no file here is rendered"),
+            Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
+                unreachable!("{ticket}: no file here is rendered")
+            }
         }
         self.settle(now, out);
     }

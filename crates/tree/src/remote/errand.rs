@@ -423,6 +423,7 @@ impl Remote {
             self.unpin_place(hike.at);
         }
         it.pins().for_each(|pin| self.unpin(pin));
+        let result = result.map(|reply| self.with_own_root(reply));
         out.push(Output::Reply(it.request, result));
     }
 

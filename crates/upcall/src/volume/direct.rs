@@ -71,7 +71,9 @@ impl Direct {
                 match output {
                     Output::Do(op) => self.ops.push_back(op),
                     Output::Reply(_, reply) => answer = Some(reply),
-                    Output::Render(..) => unreachable!("no file of a volume is rendered"),
+                    Output::Render(..) | Output::Command(..) => {
+                        unreachable!("no file of a volume is rendered")
+                    }
                 }
             }
             if let Some(answer) = answer {
@@ -106,7 +108,9 @@ impl Direct {
                 match output {
                     Output::Do(op) => self.ops.push_back(op),
                     Output::Reply(id, _) => unreachable!("{id:?} was answered long ago"),
-                    Output::Render(..) => unreachable!("no file of a volume is rendered"),
+                    Output::Render(..) | Output::Command(..) => {
+                        unreachable!("no file of a volume is rendered")
+                    }
                 }
             }
             if !self.operate() {
