@@ -1,22 +1,44 @@
 //! The mux: joins trees into one name space; to its clients it is itself a tree.
 //!
-//! Today it knows one kind of junction, a *mount*: a name in a directory of one tree that leads to
-//! a directory of another (or of the same), in front of whatever the first has there. Requests go
-//! to the tree whose id they carry. Only a walk can pass from tree to tree: such a walk becomes a
-//! [`crossing`] (thesis 004, §3.3: walks go whole to where they start, the rest goes on from the
-//! mount point). A mounted name is not listed in its directory, so that copies of a tree do not
-//! take the server's own state with them.
+//! Requests go to the tree whose id they carry. What the mux adds are *points* ([`table`]):
+//! directories in whose place others stand, mounted or bound, alone or as a union. A node that was
+//! reached through points is known to clients by an id of the mux's own, behind which its
+//! [`Place`] is kept; all others keep the ids of their trees, so without points the mux costs a
+//! comparison (thesis 004, §3.4: its tag, fid and qid maps are our request ids, node ids and
+//! keys).
+//!
+//! Besides there are *hidden* mounts: a name in a directory that is not listed there, so that
+//! copies of a tree do not take the server's own state with them.
+//!
+//! Each request has at most one request at a tree under way, which bears its id. So a slow or dead
+//! tree delays whoever asks for its files, and nobody else.
 
-#![allow(clippy::wildcard_enum_match_arm, reason = "only walks and fetches can pass a mount")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "few requests need more than to be handed on")]
 
-mod crossing;
+mod change;
+mod entry;
+mod fetch;
+mod list;
+pub mod script;
+mod table;
+mod task;
 #[cfg(test)]
 mod tests;
+mod walk;
 
-use base::{Automaton, Caller, Error, Instant, Name};
-use crossing::{Crossing, Step};
-use std::collections::BTreeMap;
+pub use change::{Order, Source, Wish};
+
+use base::{Automaton, Caller, Error, Instant, Name, Stat};
+use list::Union;
+use slab::Slab;
+use std::collections::{BTreeMap, VecDeque};
+use table::{Key, Place, Table};
+use task::Task;
 use tree::{Ask, Id, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
+use walk::Map;
+
+/// The number that the mux's own ids bear in the place of a tree's.
+pub const NAMES: u16 = 0xffe0;
 
 /// What can happen to the mux.
 #[derive(Debug)]
@@ -31,6 +53,9 @@ pub enum Input {
     Close(OpenId),
     /// A tree answered.
     Answered(RequestId, Result<Reply, Error>),
+    /// The name space is to be changed; exactly one [`Output::Changed`] follows. The id must
+    /// differ from those of requests.
+    Change(RequestId, Wish),
 }
 
 /// What the mux can ask for.
@@ -40,9 +65,11 @@ pub enum Output {
     Reply(RequestId, Result<Reply, Error>),
     /// An input of the tree with this number.
     Tell(u16, TreeInput),
+    /// A change was made, or could not be made.
+    Changed(RequestId, Result<(), Error>),
 }
 
-/// A directory that stands behind a name in another one.
+/// A directory that stands behind a name in another one, and is not listed there.
 #[derive(Clone, Debug)]
 pub struct Mount {
     /// In which directory the name is: one that is never released, as every tree's root.
@@ -53,19 +80,57 @@ pub struct Mount {
     pub root: NodeId,
 }
 
+/// A list of a union that waits for another one of the same open directory.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    id: RequestId,
+    cookie: u64,
+    bytes_max: u32,
+    with_stat: bool,
+}
+
+/// An open union.
+#[derive(Debug)]
+struct OpenUnion {
+    union: Union,
+    /// Lists of it that wait for their turn. Bounded: the node admits so many requests.
+    waiting: VecDeque<Waiting>,
+}
+
 /// The mux.
 #[derive(Debug)]
 pub struct Names {
     root: NodeId,
-    mounts: Vec<Mount>,
-    /// Walks that pass from tree to tree. Bounded: the node admits so many requests.
-    crossings: BTreeMap<RequestId, Crossing>,
+    root_stat: Stat,
+    hidden: Vec<Mount>,
+    /// The number of the tree that knows who users are.
+    identifier: u16,
+    table: Table,
+    /// Behind ids of the mux's own. Bounded: each holds a reference to a node of a tree, and trees
+    /// bound those.
+    places: Slab<Place>,
+    unions: Slab<OpenUnion>,
+    /// Requests that take more than one request to a tree. Bounded: the node admits so many.
+    tasks: BTreeMap<RequestId, Task>,
+    /// Which tree has the request of each id, if it is not the root's.
+    elsewhere: BTreeMap<RequestId, u16>,
 }
 
 impl Names {
-    /// The tree with this root, with these mounts in it.
-    pub fn new(root: NodeId, mounts: Vec<Mount>) -> Names {
-        Names { root, mounts, crossings: BTreeMap::new() }
+    /// The tree with this root, with these mounts hidden in it; who users are is asked of the tree
+    /// with the number `identifier`.
+    pub fn new(root: NodeId, root_stat: Stat, hidden: Vec<Mount>, identifier: u16) -> Names {
+        Names {
+            root,
+            root_stat,
+            hidden,
+            identifier,
+            table: Table::default(),
+            places: Slab::new(),
+            unions: Slab::new(),
+            tasks: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
+        }
     }
 
     /// The root of the whole name space.
@@ -73,9 +138,30 @@ impl Names {
         self.root
     }
 
-    /// How many walks are passing from tree to tree.
-    pub fn crossings(&self) -> usize {
-        self.crossings.len()
+    /// How many requests take more than one request to a tree, by what they are doing.
+    pub fn tasks(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.tasks.values().map(Task::name)
+    }
+
+    /// How many nodes the mux keeps places for, and how many unions are open.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.places.len(), self.unions.len())
+    }
+
+    /// What was put where: the path, and for each member its words (`None`: what was there
+    /// before) and whether new files are made in it.
+    pub fn points(&self) -> Vec<(Vec<Name>, Vec<(Option<&str>, bool)>)> {
+        let members = |point: &'_ std::sync::Arc<table::Point>| point.path.clone();
+        let mut points: Vec<_> = self
+            .table
+            .points()
+            .map(|point| {
+                let said = point.members.iter();
+                (members(point), said.map(|m| (m.what.as_deref(), m.create)).collect())
+            })
+            .collect();
+        points.sort();
+        points
     }
 }
 
@@ -87,102 +173,231 @@ impl Automaton for Names {
         match input {
             Input::Ask(id, request) => self.ask(id, request, out),
             Input::Cancel(id) => self.cancel(id, out),
-            Input::Release(node) => out.push(Output::Tell(node.tree(), TreeInput::Release(node))),
-            Input::Close(open) => out.push(Output::Tell(open.tree(), TreeInput::Close(open))),
-            Input::Answered(id, reply) => match self.crossings.remove(&id) {
-                Some(crossing) => self.cross(id, crossing, reply, out),
-                None => out.push(Output::Reply(id, reply)),
-            },
+            Input::Release(node) => self.release(node, out),
+            Input::Close(open) => self.close(open, out),
+            Input::Answered(id, reply) => {
+                self.elsewhere.remove(&id);
+                match self.tasks.remove(&id) {
+                    Some(task) => self.go_on(id, task, Some(reply), out),
+                    None => out.push(Output::Reply(id, reply)),
+                }
+            }
+            Input::Change(id, wish) => {
+                let key = Key::new(self.root.tree(), &self.root_stat);
+                let stat = self.root_stat.clone();
+                let task = Task::change(self.root_place(), key, stat, wish);
+                self.go_on(id, task, None, out);
+            }
         }
     }
 
     fn check(&self) {
-        self.crossings.values().for_each(Crossing::check);
+        self.table.check();
+        self.tasks.values().for_each(Task::check);
+        assert!(self.places.iter().all(|(_, place)| !place.trail.is_empty()));
     }
 }
 
 impl Names {
     fn ask(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
-        let Request { caller, ask } = request;
-        match ask {
-            Ask::Walk { from, names } if self.may_cross(from, &names) => {
-                let crossing = Crossing::new(caller, from, names);
-                self.go_on(id, crossing, out);
-            }
-            Ask::Fetch { mut path, read_max, headroom, .. } => {
-                let mut root = self.root;
-                while let Some(mount) = path.first().and_then(|first| self.mount(root, first)) {
-                    root = mount.root;
-                    path.remove(0);
-                }
-                let within = (root != self.root).then_some(root);
-                let ask = Ask::Fetch { root: within, path, read_max, headroom };
-                tell(root.tree(), id, caller, ask, out);
-            }
-            ask => match self.route(&ask) {
-                Ok(tree) => tell(tree, id, caller, ask, out),
-                Err(error) => out.push(Output::Reply(id, Err(error))),
-            },
+        if let Err(error) = self.take(id, request, out) {
+            out.push(Output::Reply(id, Err(error)));
         }
     }
 
-    fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
-        let trees = std::iter::once(self.root).chain(self.mounts.iter().map(|mount| mount.root));
-        out.extend(trees.map(|root| Output::Tell(root.tree(), TreeInput::Cancel(id))));
+    /// Hands a request on, or makes a task of it.
+    fn take(
+        &mut self,
+        id: RequestId,
+        request: Request,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Error> {
+        let Request { caller, ask } = request;
+        let task = match ask {
+            Ask::Walk { from, names } if self.may_pass(from, &names) => {
+                Task::walk(caller, self.place(from), names)
+            }
+            Ask::Fetch { path, read_max, headroom, root: None } => {
+                if !self.table.is_empty() {
+                    let root = self.root_place();
+                    Task::fetch(caller, root, path, read_max, headroom)
+                } else {
+                    self.fetch_from(id, caller, path, (read_max, headroom), out);
+                    return Ok(());
+                }
+            }
+            Ask::List { open, cookie, bytes_max, with_stat } if open.tree() == NAMES => {
+                let waiting = Waiting { id, cookie, bytes_max, with_stat };
+                self.list(open, waiting, out);
+                return Ok(());
+            }
+            Ask::Sync { open, .. } if open.tree() == NAMES => {
+                out.push(Output::Reply(id, Ok(Reply::Done)));
+                return Ok(());
+            }
+            Ask::Open { node, access } if self.place(node).union().is_some() => {
+                if access.changes() {
+                    return Err(Error::IsDirectory);
+                }
+                Task::open(caller, &self.place(node))
+            }
+            ask => {
+                let subjects = self.subjects(&ask)?;
+                match subjects.is_empty() {
+                    false => Task::entry(Request { caller, ask }, subjects),
+                    true => return self.hand_on(id, caller, ask, out),
+                }
+            }
+        };
+        self.go_on(id, task, None, out);
+        Ok(())
     }
 
-    /// Whether a walk could pass from tree to tree.
-    fn may_cross(&self, from: NodeId, names: &[Name]) -> bool {
-        let below = |mount: &Mount| mount.root.tree() == from.tree();
-        let mounted = self.mounts.iter().any(below);
-        let named = |name: &Name| self.mounts.iter().any(|mount| mount.name == *name);
-        names.iter().any(|name| (mounted && name.is_parent()) || named(name))
+    /// A fetch goes to the tree of the first hidden mount on its path, or to the root's.
+    fn fetch_from(
+        &mut self,
+        id: RequestId,
+        caller: Caller,
+        mut path: Vec<Name>,
+        (read_max, headroom): (u32, u32),
+        out: &mut Vec<Output>,
+    ) {
+        let mut root = self.root;
+        while let Some(mount) = path.first().and_then(|first| self.hidden_at(root, first)) {
+            root = mount.root;
+            path.remove(0);
+        }
+        let within = (root != self.root).then_some(root);
+        let ask = Ask::Fetch { root: within, path, read_max, headroom };
+        self.tell(root.tree(), id, caller, ask, out);
     }
 
-    fn mount(&self, at: NodeId, name: &Name) -> Option<&Mount> {
-        self.mounts.iter().find(|mount| mount.at == at && mount.name == *name)
-    }
-
-    /// Which tree answers; two files of different trees have nothing to do with each other.
-    fn route(&self, ask: &Ask) -> Result<u16, Error> {
+    /// Hands a request on that is for one tree alone.
+    fn hand_on(
+        &mut self,
+        id: RequestId,
+        caller: Caller,
+        mut ask: Ask,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Error> {
+        if ask
+            .ids()
+            .into_iter()
+            .flatten()
+            .any(|one| matches!(one, Id::Open(o) if o.tree() == NAMES))
+        {
+            return Err(Error::IsDirectory);
+        }
+        let trail = match &ask {
+            Ask::Create { dir, .. } if dir.tree() == NAMES => Some(self.place(*dir)),
+            Ask::RemoveNode { node } | Ask::RenameNode { node, .. } => {
+                // What stands in the place of another directory cannot be taken away from there.
+                if self.place(*node).at_point {
+                    return Err(Error::Busy);
+                }
+                None
+            }
+            _other => None,
+        };
+        ask.each_node(&mut |node| *node = self.place(*node).node);
         let [one, two] = ask.ids();
-        let tree = one.map_or(self.root.tree(), Id::tree);
+        let tree = one.map_or(self.identifier, Id::tree);
         if two.is_some_and(|two| two.tree() != tree) {
             return Err(Error::CrossDevice);
         }
-        let taken = |(dir, name): (NodeId, &Name)| self.mount(dir, name).is_some();
-        if ask.entries().into_iter().flatten().any(taken) {
+        if let Some(place) = trail {
+            self.tasks.insert(id, Task::Create(place));
+        }
+        self.tell(tree, id, caller, ask, out);
+        Ok(())
+    }
+
+    /// The entries that have to be looked for first: in unions, or perhaps the places of points.
+    fn subjects(&self, ask: &Ask) -> Result<Vec<(Place, Name)>, Error> {
+        let entries = ask.entries();
+        let entries = || entries.iter().flatten().map(|(dir, name)| (self.place(*dir), *name));
+        if entries().any(|(place, name)| self.hidden_at(place.node, name).is_some()) {
             return Err(Error::Busy);
         }
-        Ok(tree)
-    }
-
-    /// Takes a tree's answer to a part of a walk, and walks on or answers.
-    fn cross(
-        &mut self,
-        id: RequestId,
-        mut crossing: Crossing,
-        reply: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) {
-        if let Some(passed) = crossing.arrive(reply) {
-            out.push(Output::Tell(passed.tree(), TreeInput::Release(passed)));
+        let unsure = |(place, name): (Place, &Name)| {
+            place.union().is_some() || self.table.may_be_point(place.node.tree(), name)
+        };
+        if !entries().any(unsure) {
+            return Ok(Vec::new());
         }
-        self.go_on(id, crossing, out);
+        Ok(entries().map(|(place, name)| (place, name.clone())).collect())
     }
 
-    fn go_on(&mut self, id: RequestId, mut crossing: Crossing, out: &mut Vec<Output>) {
-        match crossing.next(&self.mounts) {
-            Step::Walk(from, names) => {
-                let caller = crossing.caller();
-                self.crossings.insert(id, crossing);
-                tell(from.tree(), id, caller, Ask::Walk { from, names }, out);
-            }
-            Step::End(reply) => out.push(Output::Reply(id, reply)),
+    /// Whether a walk could pass from tree to tree.
+    fn may_pass(&self, from: NodeId, names: &[Name]) -> bool {
+        if from.tree() == NAMES || !self.table.is_empty() {
+            return true;
+        }
+        let below = |mount: &Mount| mount.root.tree() == from.tree();
+        let mounted = self.hidden.iter().any(below);
+        let named = |name: &Name| self.hidden.iter().any(|mount| mount.name == *name);
+        names.iter().any(|name| (mounted && name.is_parent()) || named(name))
+    }
+
+    fn hidden_at(&self, at: NodeId, name: &Name) -> Option<&Mount> {
+        self.hidden.iter().find(|mount| mount.at == at && mount.name == *name)
+    }
+
+    /// Where a client is that knows a node by this id.
+    fn place(&self, node: NodeId) -> Place {
+        match node {
+            node if node.tree() == NAMES => self.places[node.local()].clone(),
+            node if node == self.root => self.root_place(),
+            node => Place::plain(node),
         }
     }
-}
 
-fn tell(tree: u16, id: RequestId, caller: Caller, ask: Ask, out: &mut Vec<Output>) {
-    out.push(Output::Tell(tree, TreeInput::Ask(id, Request { caller, ask })));
+    fn root_place(&self) -> Place {
+        let plain = Place::plain(self.root);
+        let Some(point) = self.table.point(self.root.tree(), &self.root_stat) else {
+            return plain;
+        };
+        let trail = plain.trail.through(point, 0).expect("it is the first");
+        Place { node: point.members[0].root.0, trail, at_point: true }
+    }
+
+    /// The id by which clients know a node at a place.
+    fn known_as(&mut self, place: Place) -> NodeId {
+        match place.trail.is_empty() {
+            true => place.node,
+            false => NodeId::new(NAMES, self.places.insert(place)),
+        }
+    }
+
+    fn release(&mut self, node: NodeId, out: &mut Vec<Output>) {
+        if node.tree() != NAMES {
+            return out.push(Output::Tell(node.tree(), TreeInput::Release(node)));
+        }
+        let place = self.places.remove(node.local());
+        out.push(Output::Tell(place.node.tree(), TreeInput::Release(place.node)));
+        drop(place);
+        self.sweep(out);
+    }
+
+    fn sweep(&mut self, out: &mut Vec<Output>) {
+        let free = self.table.sweep().into_iter();
+        out.extend(free.map(|node| Output::Tell(node.tree(), TreeInput::Release(node))));
+    }
+
+    fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
+        let tree = self.elsewhere.get(&id).copied().unwrap_or(self.root.tree());
+        out.push(Output::Tell(tree, TreeInput::Cancel(id)));
+    }
+
+    fn tell(&mut self, tree: u16, id: RequestId, caller: Caller, ask: Ask, out: &mut Vec<Output>) {
+        if tree != self.root.tree() {
+            self.elsewhere.insert(id, tree);
+        }
+        out.push(Output::Tell(tree, TreeInput::Ask(id, Request { caller, ask })));
+    }
+
+    fn map(&self) -> Map<'_> {
+        let root = self.table.point(self.root.tree(), &self.root_stat);
+        Map { table: &self.table, hidden: &self.hidden, root }
+    }
 }

@@ -1,93 +1,312 @@
+mod fake;
+mod hidden;
+mod model;
+mod unions;
+
 use super::*;
-use base::Stat;
+use fake::Fake;
 
-const HOST: NodeId = NodeId(0);
-
-fn name(text: &str) -> Name {
-    Name::new(text.as_bytes()).unwrap()
+/// A mux with trees behind it that answer at once.
+struct Lab {
+    names: Names,
+    fakes: Vec<Fake>,
+    replies: Vec<(RequestId, Result<Reply, Error>)>,
+    changed: Vec<(RequestId, Result<(), Error>)>,
+    next: u64,
 }
 
-fn service() -> NodeId {
-    NodeId::new(1, 0)
+fn path(text: &str) -> Vec<Name> {
+    script::path(text).unwrap()
 }
 
-fn names() -> Names {
-    Names::new(HOST, vec![Mount { at: HOST, name: name(".upcall"), root: service() }])
+fn parts(text: &str) -> Vec<Name> {
+    text.split('/')
+        .filter(|part| !part.is_empty())
+        .map(|p| Name::new(p.as_bytes()).unwrap())
+        .collect()
 }
 
-fn walk(names: &mut Names, from: NodeId, path: &[&str]) -> Vec<Output> {
-    let ask = Ask::Walk { from, names: path.iter().map(|text| name(text)).collect() };
-    let mut out = Vec::new();
-    let request = Request { caller: Caller::Server, ask };
-    names.step(Instant(0), Input::Ask(RequestId(1), request), &mut out);
-    out
-}
+impl Lab {
+    /// Trees with these files; the first is at the root.
+    fn new(trees: &[&[&str]]) -> Lab {
+        let fake = |(index, files): (usize, &&[&str])| Fake::new(index as u16, files);
+        let fakes: Vec<Fake> = trees.iter().enumerate().map(fake).collect();
+        let names = Names::new(fakes[0].root(), fakes[0].root_stat(), Vec::new(), 0);
+        Lab { names, fakes, replies: Vec::new(), changed: Vec::new(), next: 0 }
+    }
 
-fn answer(names: &mut Names, count: usize, node: Option<NodeId>) -> String {
-    let mut out = Vec::new();
-    let reply = Ok(Reply::Walked(vec![Stat::default(); count], node));
-    names.step(Instant(0), Input::Answered(RequestId(1), reply), &mut out);
-    names.check();
-    show(&out)
-}
-
-fn show(out: &[Output]) -> String {
-    let line = |output: &Output| match output {
-        Output::Tell(tree, TreeInput::Ask(_, Request { ask: Ask::Walk { from, names }, .. })) => {
-            format!("tree {tree}: walk {:#x} {names:?}", from.0)
+    fn step(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.names.step(Instant(0), input, &mut out);
+        self.names.table.check();
+        let mut line: std::collections::VecDeque<Output> = out.into();
+        while let Some(output) = line.pop_front() {
+            match output {
+                Output::Reply(id, reply) => self.replies.push((id, reply)),
+                Output::Changed(id, result) => self.changed.push((id, result)),
+                Output::Tell(tree, input) => {
+                    let Some((id, reply)) = self.fakes[usize::from(tree)].take(input) else {
+                        continue;
+                    };
+                    let mut more = Vec::new();
+                    self.names.step(Instant(0), Input::Answered(id, reply), &mut more);
+                    line.extend(more);
+                }
+            }
         }
-        Output::Tell(tree, TreeInput::Release(node)) => {
-            format!("tree {tree}: release {:#x}", node.0)
+        self.names.check();
+    }
+
+    fn ask(&mut self, ask: Ask) -> Result<Reply, Error> {
+        self.next += 1;
+        let id = RequestId(self.next);
+        self.step(Input::Ask(id, Request { caller: Caller::Server, ask }));
+        assert_eq!(self.replies.len(), 1, "each request has one answer");
+        let (answered, reply) = self.replies.pop().unwrap();
+        assert_eq!(answered, id);
+        reply
+    }
+
+    fn wish(&mut self, wish: Wish) -> Result<(), Error> {
+        self.next += 1;
+        let id = RequestId(self.next | 1 << 63);
+        self.step(Input::Change(id, wish));
+        let (changed, result) = self.changed.pop().unwrap();
+        assert!(changed == id && self.changed.is_empty());
+        result
+    }
+
+    fn mount(&mut self, at: &str, tree: usize, order: Order) -> Result<(), Error> {
+        let fake = &mut self.fakes[tree];
+        let what = Source::Tree(fake.hold_root(), fake.root_stat());
+        let said = format!("tree {tree}").into();
+        let result =
+            self.wish(Wish::Join { at: path(at), what, order, create: tree % 2 == 1, said });
+        if result.is_err() {
+            // It is given back by whoever wished it; here the mux has done so.
+            assert!(self.fakes[tree].is_free(), "{:?}", self.fakes[tree].held());
         }
-        Output::Reply(_, Ok(Reply::Walked(stats, node))) => {
-            format!("reply {} {:x?}", stats.len(), node.map(|node| node.0))
+        result
+    }
+
+    fn bind(&mut self, new: &str, old: &str, order: Order) -> Result<(), Error> {
+        let (what, said) = (Source::Path(path(new)), format!("bind {new}").into());
+        self.wish(Wish::Join { at: path(old), what, order, create: false, said })
+    }
+
+    fn part(&mut self, at: &str) -> Result<(), Error> {
+        self.wish(Wish::Part { at: path(at), said: None })
+    }
+
+    fn walk(&mut self, from: NodeId, names: &[Name]) -> Result<(Vec<Stat>, Option<NodeId>), Error> {
+        match self.ask(Ask::Walk { from, names: names.to_vec() })? {
+            Reply::Walked(stats, node) => Ok((stats, node)),
+            other => panic!("{other:?}"),
         }
-        other => format!("{other:?}"),
+    }
+
+    /// Which file a path leads to, as `tree:inode`.
+    fn at(&mut self, text: &str) -> Result<String, Error> {
+        let (stats, node) = self.walk(self.names.root(), &parts(text))?;
+        let node = node.ok_or(Error::NotFound)?;
+        self.step(Input::Release(node));
+        Ok(stats.last().map_or_else(String::new, |stat| self.shown(stat)))
+    }
+
+    /// The path that a file has in its tree.
+    fn shown(&self, stat: &Stat) -> String {
+        let fake = &self.fakes[stat.device as usize];
+        format!("{}:{}", stat.device, fake.path(stat.inode as usize))
+    }
+
+    fn list(&mut self, text: &str) -> Result<String, Error> {
+        let (_, node) = self.walk(self.names.root(), &parts(text))?;
+        let node = node.ok_or(Error::NotFound)?;
+        let access = base::Access { read: true, ..base::Access::default() };
+        let opened = self.ask(Ask::Open { node, access });
+        self.step(Input::Release(node));
+        let Reply::Opened(open, _) = opened? else { panic!("it is opened") };
+        let (mut cookie, mut all) = (0, Vec::new());
+        loop {
+            let ask = Ask::List { open, cookie, bytes_max: 60, with_stat: false };
+            let Reply::Entries(entries) = self.ask(ask)? else { panic!("entries") };
+            let Some(last) = entries.last() else { break };
+            cookie = last.cookie;
+            all.extend(entries.iter().map(|entry| entry.name.to_string()));
+        }
+        self.step(Input::Close(open));
+        Ok(all.join(" "))
+    }
+
+    /// Nothing is held but what the points need.
+    fn check_held(&self) {
+        assert_eq!(self.names.counts(), (0, 0));
+        let needed: Vec<NodeId> = self.names.table.held();
+        for fake in &self.fakes {
+            let mut needed: Vec<NodeId> =
+                needed.iter().copied().filter(|node| node.tree() == fake.index).collect();
+            needed.sort();
+            assert_eq!(fake.held(), needed, "tree {}", fake.index);
+        }
+    }
+}
+
+#[test]
+fn what_is_mounted_stands_in_the_place_of_a_directory() {
+    let mut lab = Lab::new(&[&["a/b/old", "c"], &["x/y", "b"]]);
+    lab.mount("/a/b", 1, Order::Replace).unwrap();
+    assert_eq!(lab.at("a/b/x/y").unwrap(), "1:/x/y");
+    assert_eq!(lab.at("a/b/old"), Err(Error::NotFound));
+    assert_eq!(lab.at("a/b").unwrap(), "1:/");
+    assert_eq!(lab.at("a/b/..").unwrap(), "0:/a");
+    assert_eq!(lab.at("a/b/x/../../../c").unwrap(), "0:/c");
+    assert_eq!(lab.list("a/b").unwrap(), "b x");
+    lab.check_held();
+    lab.part("/a/b").unwrap();
+    assert_eq!(lab.at("a/b/old").unwrap(), "0:/a/b/old");
+    assert_eq!(lab.part("/a/b"), Err(Error::NotFound));
+    lab.check_held();
+    assert!(lab.fakes.iter().all(Fake::is_free));
+}
+
+#[test]
+fn mounts_stand_on_mounts() {
+    let mut lab = Lab::new(&[&["a/"], &["b/"], &["c/"], &["d"]]);
+    lab.mount("/a", 1, Order::Replace).unwrap();
+    lab.mount("/a/b", 2, Order::Replace).unwrap();
+    lab.mount("/a/b/c", 3, Order::Replace).unwrap();
+    assert_eq!(lab.at("a/b/c/d").unwrap(), "3:/d");
+    assert_eq!(lab.at("a/b/c/..").unwrap(), "2:/");
+    assert_eq!(lab.at("a/b/c/../..").unwrap(), "1:/");
+    assert_eq!(lab.at("a/b/c/../../..").unwrap(), "0:/");
+    assert_eq!(lab.at("a/b/c/../../../..").unwrap(), "0:/");
+    lab.check_held();
+}
+
+#[test]
+fn a_tree_can_stand_in_the_place_of_the_root() {
+    let mut lab = Lab::new(&[&["a"], &["b", "dir/e"]]);
+    lab.mount("/", 1, Order::Replace).unwrap();
+    assert_eq!(lab.at("b").unwrap(), "1:/b");
+    assert_eq!(lab.at("a"), Err(Error::NotFound));
+    assert_eq!(lab.at("dir/../..").unwrap(), "1:/");
+    assert_eq!(lab.at("dir/../../b").unwrap(), "1:/b");
+    assert_eq!(lab.list("").unwrap(), "b dir");
+    lab.part("/").unwrap();
+    assert_eq!(lab.at("a").unwrap(), "0:/a");
+    lab.check_held();
+}
+
+#[test]
+fn the_same_directory_in_two_places_knows_the_way_back_from_each() {
+    let mut lab = Lab::new(&[&["p/", "q/", "src/deep/file"]]);
+    lab.bind("/src", "/p", Order::Replace).unwrap();
+    lab.bind("/src/deep", "/q", Order::Replace).unwrap();
+    assert_eq!(lab.at("p/deep/file/").unwrap(), "0:/src/deep/file");
+    assert_eq!(lab.at("p/deep/../..").unwrap(), "0:/");
+    assert_eq!(lab.at("q/file").unwrap(), "0:/src/deep/file");
+    assert_eq!(lab.at("q/..").unwrap(), "0:/");
+    assert_eq!(lab.at("src/deep/..").unwrap(), "0:/src");
+    lab.check_held();
+}
+
+#[test]
+fn a_bind_into_its_own_inside_ends() {
+    let mut lab = Lab::new(&[&["a/b/"]]);
+    lab.bind("/a", "/a/b", Order::Replace).unwrap();
+    let deep = "b/".repeat(15);
+    assert_eq!(lab.at(&format!("a/{deep}")).unwrap(), "0:/a");
+    assert_eq!(lab.at(&format!("a/{deep}{}", "../".repeat(14))).unwrap(), "0:/a");
+    let mut node = lab.walk(lab.names.root(), &parts("a")).unwrap().1.unwrap();
+    let error = loop {
+        let walked = lab.walk(node, &parts("b"));
+        lab.step(Input::Release(node));
+        match walked {
+            Ok((_, next)) => node = next.expect("one name is found or not"),
+            Err(error) => break error,
+        }
     };
-    out.iter().map(line).collect::<Vec<_>>().join("; ")
+    assert_eq!(error, Error::Loop);
+    lab.check_held();
 }
 
 #[test]
-fn a_walk_passes_down_into_a_mount_and_up_again() {
-    let mut mux = names();
-    let out = walk(&mut mux, HOST, &[".upcall", "stages", "..", "..", "src"]);
-    let root = service().0;
-    assert_eq!(show(&out), format!("tree 1: walk {root:#x} [\".\"]"));
-    let next = answer(&mut mux, 1, Some(service()));
-    assert_eq!(next, format!("tree 1: walk {root:#x} [\"stages\"]"));
-    let next = answer(&mut mux, 1, Some(NodeId::new(1, 3)));
-    let file = NodeId::new(1, 3).0;
-    assert_eq!(next, format!("tree 1: release {root:#x}; tree 1: walk {file:#x} [\"..\"]"));
-    let next = answer(&mut mux, 1, Some(service()));
-    assert_eq!(next, format!("tree 1: release {file:#x}; tree 0: walk 0x0 [\".\"]"));
-    let next = answer(&mut mux, 1, Some(HOST));
-    assert_eq!(next, format!("tree 1: release {root:#x}; tree 0: walk 0x0 [\"src\"]"));
-    let next = answer(&mut mux, 1, Some(NodeId(7)));
-    assert_eq!(next, "tree 0: release 0x0; reply 5 Some(7)");
-    assert_eq!(mux.crossings(), 0);
+fn who_is_inside_when_it_is_taken_away_stays_there() {
+    let mut lab = Lab::new(&[&["a/"], &["x/y"]]);
+    lab.mount("/a", 1, Order::Replace).unwrap();
+    let (_, node) = lab.walk(lab.names.root(), &parts("a/x")).unwrap();
+    let node = node.unwrap();
+    lab.part("/a").unwrap();
+    let (stats, inner) = lab.walk(node, &parts("y")).unwrap();
+    assert_eq!(lab.shown(&stats[0]), "1:/x/y");
+    lab.step(Input::Release(inner.unwrap()));
+    let (stats, above) = lab.walk(node, &parts("../..")).unwrap();
+    assert_eq!(lab.shown(&stats[1]), "0:/");
+    lab.step(Input::Release(above.unwrap()));
+    lab.step(Input::Release(node));
+    assert!(lab.fakes.iter().all(Fake::is_free));
 }
 
 #[test]
-fn a_walk_that_cannot_pass_goes_whole_to_its_tree() {
-    let mut mux = names();
-    let out = walk(&mut mux, NodeId(5), &["a", "..", "b"]);
-    assert_eq!(show(&out), "tree 0: walk 0x5 [\"a\", \"..\", \"b\"]");
+fn places_of_points_can_be_neither_removed_nor_replaced() {
+    let mut lab = Lab::new(&[&["a/b/", "a/c"], &["x"]]);
+    lab.mount("/a/b", 1, Order::Replace).unwrap();
+    let (_, dir) = lab.walk(lab.names.root(), &parts("a")).unwrap();
+    let dir = dir.unwrap();
+    let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+    let remove = Ask::Remove { dir, name: name("b"), directory: None };
+    assert_eq!(lab.ask(remove).unwrap_err(), Error::Busy);
+    let (from, to) = (dir, dir);
+    let rename =
+        |old, new| Ask::Rename { from, name: name(old), to, new_name: name(new), replace: true };
+    assert_eq!(lab.ask(rename("b", "d")).unwrap_err(), Error::Busy);
+    assert_eq!(lab.ask(rename("c", "b")).unwrap_err(), Error::Busy);
+    assert!(lab.ask(rename("c", "d")).is_ok());
+    assert_eq!(lab.at("a/d").unwrap(), "0:/a/d");
+    let (_, node) = lab.walk(dir, &parts("b")).unwrap();
+    let node = node.unwrap();
+    assert_eq!(lab.ask(Ask::RemoveNode { node }).unwrap_err(), Error::Busy);
+    lab.step(Input::Release(node));
+    lab.step(Input::Release(dir));
+    lab.check_held();
 }
 
 #[test]
-fn the_mounted_name_means_nothing_elsewhere() {
-    let mut mux = names();
-    let out = walk(&mut mux, NodeId(5), &[".upcall", "x"]);
-    assert_eq!(show(&out), "tree 0: walk 0x5 [\".upcall\", \"x\"]");
-    assert_eq!(answer(&mut mux, 1, None), "reply 1 None");
+fn only_directories_can_be_joined_and_only_where_one_is() {
+    let mut lab = Lab::new(&[&["a/", "file"], &["x"]]);
+    assert_eq!(lab.mount("/file", 1, Order::Replace), Err(Error::NotDirectory));
+    assert_eq!(lab.mount("/none", 1, Order::Replace), Err(Error::NotFound));
+    assert_eq!(lab.bind("/file", "/a", Order::Replace), Err(Error::NotDirectory));
+    assert_eq!(lab.bind("/none", "/a", Order::Replace), Err(Error::NotFound));
+    assert_eq!(lab.bind("/a", "/none", Order::Replace), Err(Error::NotFound));
+    lab.check_held();
 }
 
 #[test]
-fn a_mounted_name_can_be_neither_made_nor_removed() {
-    let mut mux = names();
-    let ask = Ask::Remove { dir: HOST, name: name(".upcall"), directory: None };
-    let mut out = Vec::new();
-    let request = Request { caller: Caller::Server, ask };
-    mux.step(Instant(0), Input::Ask(RequestId(1), request), &mut out);
-    assert!(matches!(out[..], [Output::Reply(_, Err(Error::Busy))]), "{out:?}");
+fn a_fetch_passes_points_and_follows_links() {
+    let mut lab = Lab::new(&[&["a/", "link>a/x/file", "up>../etc", "loop>loop"], &["x/file"]]);
+    lab.mount("/a", 1, Order::Replace).unwrap();
+    let mut fetch = |text: &str| {
+        let ask = Ask::Fetch { root: None, path: parts(text), read_max: 100, headroom: 0 };
+        match lab.ask(ask)? {
+            Reply::Fetched(_, data, open) => {
+                if let Some(open) = open {
+                    lab.step(Input::Close(open));
+                }
+                Ok::<String, Error>(String::from_utf8(data.to_vec()).unwrap())
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(fetch("a/x/file").unwrap(), "1:/x/file");
+    assert_eq!(fetch("link").unwrap(), "1:/x/file");
+    assert_eq!(fetch("a/x").unwrap(), "");
+    assert_eq!(fetch("a/none").unwrap_err(), Error::NotFound);
+    assert_eq!(fetch("a/x/file/y").unwrap_err(), Error::NotDirectory);
+    assert_eq!(fetch("up").unwrap_err(), Error::CrossDevice);
+    assert_eq!(fetch("loop").unwrap_err(), Error::Loop);
+    lab.fakes[1].broken = Some(Error::Disconnected);
+    let ask = Ask::Fetch { root: None, path: parts("a/x/file"), read_max: 100, headroom: 0 };
+    assert_eq!(lab.ask(ask).unwrap_err(), Error::Disconnected);
+    lab.check_held();
 }

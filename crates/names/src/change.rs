@@ -1,0 +1,286 @@
+//! A change of the name space: something is mounted, bound, or taken away.
+//!
+//! Both places are found by walking to them, with the server's own rights (thesis 004, §4.1.3).
+//!
+#![doc = include_str!("change/states.md")]
+
+use crate::table::{Held, Key, Member, Place, Point, Table};
+use crate::walk::{Map, Step as WalkStep, Walk};
+use base::{Caller, Error, Kind, Name, Stat};
+use std::sync::Arc;
+use tree::NodeId;
+
+#[cfg(test)]
+mod tests;
+
+/// Where among the members of a union something new stands (bind(1)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Alone: what was there is not seen any more.
+    #[default]
+    Replace,
+    /// In front of what is there.
+    Before,
+    /// Behind what is there.
+    After,
+}
+
+/// What is to be changed.
+#[derive(Clone, Debug)]
+pub enum Wish {
+    /// A directory is put at a place.
+    Join {
+        /// Where, from the root of the name space.
+        at: Vec<Name>,
+        /// What.
+        what: Source,
+        /// Where among what is there.
+        order: Order,
+        /// New files may be made in it.
+        create: bool,
+        /// The same in the words of whoever wishes it, for those who list the name space.
+        said: Arc<str>,
+    },
+    /// What was put at a place is taken away.
+    Part {
+        /// Where.
+        at: Vec<Name>,
+        /// Only this of it, in the words in which it was put there.
+        said: Option<Arc<str>>,
+    },
+}
+
+/// A directory to be put somewhere.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// The root of a tree: a mount.
+    Tree(NodeId, Stat),
+    /// A directory of the name space: a bind.
+    Path(Vec<Name>),
+}
+
+/// What it is doing.
+#[derive(Clone, Debug)]
+enum State {
+    /// Walking to what is to be bound.
+    ToSource(Box<Walk>),
+    /// Walking to where it is to be put, with what is to be put there.
+    ToPlace(Box<Walk>, Vec<Member>),
+    /// Over.
+    Over,
+}
+
+/// The change.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    root: Place,
+    /// The attributes of the root of all, which no walk tells.
+    root_stat: Stat,
+    root_key: Key,
+    wish: Wish,
+    state: State,
+}
+
+/// What it wants next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// A walk within one tree.
+    Ask(NodeId, Vec<Name>),
+    /// Nothing: so it ended, and these nodes are not needed.
+    End(Result<(), Error>),
+}
+
+impl Change {
+    pub(crate) fn new(root: Place, root_key: Key, root_stat: Stat, wish: Wish) -> Change {
+        let walk = |path: &[Name]| Box::new(Walk::new(Caller::Server, root.clone(), path.to_vec()));
+        let state = match &wish {
+            Wish::Join { what: Source::Path(path), .. } => State::ToSource(walk(path)),
+            Wish::Join { at, what: Source::Tree(node, stat), create, said, .. } => {
+                let member = member(*node, stat, *create, Some(said));
+                State::ToPlace(walk(at), vec![member])
+            }
+            Wish::Part { at, .. } => State::ToPlace(walk(at), Vec::new()),
+        };
+        Change { root, root_stat, root_key, wish, state }
+    }
+
+    /// Takes the answer to a walk.
+    pub(crate) fn arrive(
+        &mut self,
+        reply: Result<tree::Reply, Error>,
+        map: Map<'_>,
+        gone: &mut Vec<NodeId>,
+    ) {
+        match &mut self.state {
+            State::ToSource(walk) | State::ToPlace(walk, _) => walk.arrive(reply, map, gone),
+            State::Over => unreachable!("{reply:?} was not asked for"),
+        }
+    }
+
+    /// What to ask for next; changes the table at the end.
+    pub(crate) fn next(
+        &mut self,
+        table: &mut Table,
+        hidden: &[crate::Mount],
+        gone: &mut Vec<NodeId>,
+    ) -> Step {
+        loop {
+            let root = table.at(self.root_key);
+            let map = Map { table, hidden, root };
+            let (State::ToSource(walk) | State::ToPlace(walk, _)) = &mut self.state else {
+                unreachable!("it is over");
+            };
+            let found = match walk.next(map) {
+                WalkStep::Ask(from, names) => return Step::Ask(from, names),
+                WalkStep::End(Err(error)) => Err(error),
+                WalkStep::End(Ok((_, None))) => Err(walk.why().unwrap_or(Error::NotFound)),
+                WalkStep::End(Ok((stats, Some(place)))) => {
+                    Ok((stats.last().unwrap_or(&self.root_stat).clone(), place))
+                }
+            };
+            let (stat, place) = match found {
+                Ok(found) => found,
+                Err(error) => return self.over(Err(error), gone),
+            };
+            match std::mem::replace(&mut self.state, State::Over) {
+                State::ToSource(_) => match self.source(stat, &place, gone) {
+                    Ok(members) => self.to_place(members),
+                    Err(error) => return Step::End(Err(error)),
+                },
+                State::ToPlace(_, members) => {
+                    let end = self.put(stat, place, members, table, gone);
+                    return self.over(end, gone);
+                }
+                State::Over => unreachable!("it walked"),
+            }
+        }
+    }
+
+    fn over(&mut self, end: Result<(), Error>, gone: &mut Vec<NodeId>) -> Step {
+        // What was to be put somewhere and was not.
+        if let State::ToPlace(_, members) = std::mem::replace(&mut self.state, State::Over) {
+            gone.extend(members.into_iter().filter_map(given_back));
+        }
+        Step::End(end)
+    }
+
+    /// What is at the place that is to be bound: all members, if that is a union.
+    fn source(
+        &self,
+        stat: Stat,
+        place: &Place,
+        gone: &mut Vec<NodeId>,
+    ) -> Result<Vec<Member>, Error> {
+        let Wish::Join { create, said, .. } = &self.wish else {
+            unreachable!("only a bind has a source");
+        };
+        if let Some(last) = place.trail.last().filter(|_| place.at_point) {
+            gone.push(place.node);
+            let with = |member: &Member| Member {
+                create: *create,
+                what: Some(Arc::clone(said)),
+                ..member.clone()
+            };
+            return Ok(last.point.members.iter().map(with).collect());
+        }
+        if stat.kind != Kind::Directory {
+            gone.push(place.node);
+            return Err(Error::NotDirectory);
+        }
+        Ok(vec![member(place.node, &stat, *create, Some(said))])
+    }
+
+    fn to_place(&mut self, members: Vec<Member>) {
+        let Wish::Join { at, .. } = &self.wish else { unreachable!("only a bind has a source") };
+        let walk = Walk::new(Caller::Server, self.root.clone(), at.clone());
+        self.state = State::ToPlace(Box::new(walk), members);
+    }
+
+    fn put(
+        &self,
+        stat: Stat,
+        place: Place,
+        members: Vec<Member>,
+        table: &mut Table,
+        gone: &mut Vec<NodeId>,
+    ) -> Result<(), Error> {
+        let last = place.trail.last().filter(|_| place.at_point);
+        let known = last.and_then(|last| table.at(last.point.key).cloned());
+        match (&self.wish, known) {
+            (Wish::Part { said, .. }, Some(point)) => {
+                gone.push(place.node);
+                part(&point, said.as_ref(), table)
+            }
+            (Wish::Part { .. }, None) => {
+                gone.push(place.node);
+                Err(Error::NotFound)
+            }
+            (Wish::Join { order, .. }, Some(point)) => {
+                gone.push(place.node);
+                let members = ordered(*order, &point.members, members);
+                let (from, path) = (Arc::clone(&point.from), point.path.clone());
+                table.set(Point { from, key: point.key, path, members });
+                Ok(())
+            }
+            (Wish::Join { .. }, None) if stat.kind != Kind::Directory => {
+                gone.push(place.node);
+                gone.extend(members.into_iter().filter_map(given_back));
+                Err(Error::NotDirectory)
+            }
+            (Wish::Join { at, order, .. }, None) => {
+                let own = member(place.node, &stat, false, None);
+                let (from, key, path) = (Arc::clone(&own.root), own.key, at.clone());
+                let members = ordered(*order, std::slice::from_ref(&own), members);
+                table.set(Point { from, key, path, members });
+                Ok(())
+            }
+        }
+    }
+
+    /// One word for `/.upcall/`.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.state {
+            State::ToSource(_) => "to source",
+            State::ToPlace(..) => "to place",
+            State::Over => "over",
+        }
+    }
+}
+
+fn member(node: NodeId, stat: &Stat, create: bool, said: Option<&Arc<str>>) -> Member {
+    let (key, stat, what) = (Key::new(node.tree(), stat), stat.clone(), said.cloned());
+    Member { root: Arc::new(Held(node)), key, stat, create, what }
+}
+
+/// The node of a member that is nowhere else.
+fn given_back(member: Member) -> Option<NodeId> {
+    Arc::into_inner(member.root).map(|held| held.0)
+}
+
+fn ordered(order: Order, there: &[Member], new: Vec<Member>) -> Vec<Member> {
+    match order {
+        Order::Replace => new,
+        Order::Before => [new.as_slice(), there].concat(),
+        Order::After => [there, new.as_slice()].concat(),
+    }
+}
+
+/// Takes members out of a point; without any that were put there it is none any more.
+fn part(point: &Point, said: Option<&Arc<str>>, table: &mut Table) -> Result<(), Error> {
+    let goes = |member: &&Member| match (&member.what, said) {
+        (Some(what), Some(said)) => what == said,
+        (Some(_), None) => true,
+        (None, _) => false,
+    };
+    let rest: Vec<Member> = point.members.iter().filter(|m| !goes(m)).cloned().collect();
+    if rest.len() == point.members.len() {
+        return Err(Error::NotFound);
+    }
+    if rest.iter().all(|member| member.what.is_none()) {
+        table.remove(point.key);
+    } else {
+        let (from, path) = (Arc::clone(&point.from), point.path.clone());
+        table.set(Point { from, key: point.key, path, members: rest });
+    }
+    Ok(())
+}

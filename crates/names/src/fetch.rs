@@ -1,0 +1,251 @@
+//! A fetch by path in a name space with points: found, opened and read in turn.
+//!
+//! A tree fetches by itself, but does not know which of its directories are the places of points.
+//!
+#![doc = include_str!("fetch/states.md")]
+
+use crate::table::Place;
+use crate::walk::{Map, Step as WalkStep, Walk};
+use base::{Access, Buf, Caller, Error, Kind, Name, Stat};
+use tree::{Ask, NodeId, OpenId, Reply};
+
+#[cfg(test)]
+mod tests;
+
+/// Most symbolic links on the way, as Linux has it.
+const LINKS_MAX: u32 = 40;
+
+/// What it is doing.
+#[derive(Clone, Debug)]
+enum State {
+    /// Walking the path.
+    Walking(Box<Walk>),
+    /// Walking to the link that stands in the way, with so many names in front of it.
+    ToLink(Box<Walk>, usize),
+    /// Waiting for what the link says.
+    ReadingLink(NodeId, usize),
+    /// Waiting for the file to be opened.
+    Opening(Place),
+    /// Waiting for its first bytes.
+    Reading(OpenId, Stat),
+}
+
+/// The fetch.
+#[derive(Clone, Debug)]
+pub(crate) struct Fetch {
+    pub(crate) caller: Caller,
+    root: Place,
+    state: State,
+    path: Vec<Name>,
+    links: u32,
+    read_max: u32,
+    headroom: u32,
+}
+
+/// What it wants next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Ask the tree with this number.
+    Ask(u16, Ask),
+    /// Open the directory that is a union, which answers the fetch.
+    OpenUnion(Place),
+    /// Nothing: this answers it.
+    End(Result<Reply, Error>),
+}
+
+/// What it is done with.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    pub(crate) nodes: Vec<NodeId>,
+    pub(crate) open: Option<OpenId>,
+}
+
+impl Fetch {
+    pub(crate) fn new(
+        caller: Caller,
+        root: Place,
+        path: Vec<Name>,
+        read_max: u32,
+        headroom: u32,
+    ) -> Fetch {
+        let walk = Walk::new(caller.clone(), root.clone(), path.clone());
+        let state = State::Walking(Box::new(walk));
+        Fetch { caller, root, state, path, links: 0, read_max, headroom }
+    }
+
+    /// What to ask for first.
+    pub(crate) fn begin(&mut self, map: Map<'_>, gone: &mut Gone) -> Step {
+        self.walk_on(map, gone)
+    }
+
+    /// Takes the answer to what was asked for.
+    pub(crate) fn arrive(
+        &mut self,
+        reply: Result<Reply, Error>,
+        map: Map<'_>,
+        gone: &mut Gone,
+    ) -> Step {
+        match (&mut self.state, reply) {
+            (State::Walking(walk) | State::ToLink(walk, _), reply) => {
+                walk.arrive(reply, map, &mut gone.nodes);
+                self.walk_on(map, gone)
+            }
+            (State::ReadingLink(node, before), Ok(Reply::Bytes(target))) => {
+                let (node, before) = (*node, *before);
+                gone.nodes.push(node);
+                match self.redirect(before, &target) {
+                    Ok(()) => self.walk_on(map, gone),
+                    Err(error) => Step::End(Err(error)),
+                }
+            }
+            (State::ReadingLink(node, _), Err(error)) => {
+                gone.nodes.push(*node);
+                Step::End(Err(error))
+            }
+            (State::Opening(place), Ok(Reply::Opened(open, stat))) => {
+                gone.nodes.push(place.node);
+                self.opened(open, stat)
+            }
+            (State::Opening(place), Err(error)) => {
+                gone.nodes.push(place.node);
+                Step::End(Err(error))
+            }
+            (State::Reading(open, stat), Ok(reply @ (Reply::Data(_) | Reply::Pieces(_)))) => {
+                let (open, stat) = (*open, stat.clone());
+                let data = whole(reply, self.headroom as usize);
+                let all = stat.size <= data.len() as u64;
+                gone.open = all.then_some(open);
+                Step::End(Ok(Reply::Fetched(stat, data, (!all).then_some(open))))
+            }
+            (State::Reading(open, _), Err(error)) => {
+                gone.open = Some(*open);
+                Step::End(Err(error))
+            }
+            (state, reply) => unreachable!("{state:?}: {reply:?} was not asked for"),
+        }
+    }
+
+    fn walk_on(&mut self, map: Map<'_>, gone: &mut Gone) -> Step {
+        let (State::Walking(walk) | State::ToLink(walk, _)) = &mut self.state else {
+            unreachable!("{:?} walks nowhere", self.state);
+        };
+        match walk.next(map) {
+            WalkStep::Ask(from, names) => Step::Ask(from.tree(), Ask::Walk { from, names }),
+            WalkStep::End(Err(error)) => Step::End(Err(error)),
+            WalkStep::End(Ok((stats, place))) => self.arrived(&stats, place, map, gone),
+        }
+    }
+
+    /// The path, or the way to a link on it, is walked as far as it goes.
+    fn arrived(
+        &mut self,
+        stats: &[Stat],
+        place: Option<Place>,
+        map: Map<'_>,
+        gone: &mut Gone,
+    ) -> Step {
+        let is_link = stats.last().is_some_and(|stat| stat.kind == Kind::Symlink);
+        match (&self.state, place) {
+            (State::ToLink(_, before), Some(place)) if is_link => {
+                let node = place.node;
+                self.state = State::ReadingLink(node, *before);
+                Step::Ask(node.tree(), Ask::ReadLink { node })
+            }
+            // It is something else by now.
+            (State::ToLink(..), place) => {
+                gone.nodes.extend(place.map(|place| place.node));
+                Step::End(Err(Error::NotFound))
+            }
+            (_, place) if is_link => {
+                gone.nodes.extend(place.map(|place| place.node));
+                self.links += 1;
+                if self.links > LINKS_MAX {
+                    return Step::End(Err(Error::Loop));
+                }
+                let way = self.path[..stats.len()].to_vec();
+                let walk = Walk::new(self.caller.clone(), self.root.clone(), way);
+                self.state = State::ToLink(Box::new(walk), stats.len() - 1);
+                self.walk_on(map, gone)
+            }
+            (State::Walking(walk), None)
+                if walk.why().is_some_and(|why| why != Error::NotFound) =>
+            {
+                Step::End(Err(walk.why().expect("it is there")))
+            }
+            (_, None) => Step::End(Err(match stats.last() {
+                Some(stat) if stat.kind != Kind::Directory => Error::NotDirectory,
+                Some(_) | None => Error::NotFound,
+            })),
+            (_, Some(place)) if place.union().is_some() => {
+                gone.nodes.push(place.node);
+                Step::OpenUnion(place)
+            }
+            (_, Some(place)) => {
+                let node = place.node;
+                self.state = State::Opening(place);
+                let access = Access { read: true, ..Access::default() };
+                Step::Ask(node.tree(), Ask::Open { node, access })
+            }
+        }
+    }
+
+    fn opened(&mut self, open: OpenId, stat: Stat) -> Step {
+        if stat.kind == Kind::Directory {
+            let data = Buf::with_room(self.headroom as usize, 0);
+            return Step::End(Ok(Reply::Fetched(stat, data, Some(open))));
+        }
+        let (count, headroom) = (self.read_max, self.headroom);
+        self.state = State::Reading(open, stat);
+        Step::Ask(open.tree(), Ask::Read { open, offset: 0, count, headroom })
+    }
+
+    /// Puts what a link says in its place, and begins again.
+    fn redirect(&mut self, before: usize, target: &[u8]) -> Result<(), Error> {
+        // What is absolute leads out of what is served.
+        if target.first() == Some(&b'/') {
+            return Err(Error::CrossDevice);
+        }
+        let mut path = self.path[..before].to_vec();
+        for part in target.split(|byte| *byte == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => drop(path.pop().ok_or(Error::CrossDevice)?),
+                part => path.push(Name::new(part)?),
+            }
+        }
+        path.extend_from_slice(&self.path[before + 1..]);
+        self.path = path;
+        let walk = Walk::new(self.caller.clone(), self.root.clone(), self.path.clone());
+        self.state = State::Walking(Box::new(walk));
+        Ok(())
+    }
+
+    pub(crate) fn headroom(&self) -> u32 {
+        self.headroom
+    }
+
+    /// One word for `/.upcall/`.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.state {
+            State::Walking(_) => "walking",
+            State::ToLink(..) => "to link",
+            State::ReadingLink(..) => "reading link",
+            State::Opening(_) => "opening",
+            State::Reading(..) => "reading",
+        }
+    }
+}
+
+/// Bytes in one buffer with room in front.
+fn whole(reply: Reply, headroom: usize) -> Buf {
+    match reply {
+        Reply::Data(data) => data,
+        Reply::Pieces(pieces) => {
+            let count = pieces.iter().map(|piece| piece.len()).sum();
+            let mut buf = Buf::with_room(headroom, count);
+            pieces.iter().for_each(|piece| buf.extend(piece));
+            buf
+        }
+        other => unreachable!("{other:?} has no bytes"),
+    }
+}

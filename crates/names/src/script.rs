@@ -1,0 +1,243 @@
+//! Name spaces as text, in the manner of Plan 9's namespace(6).
+//!
+//! ```text
+//! # what                      where it is seen
+//! mount / volume:demo.volume
+//! mount -a /lib 9p://127.0.0.1:5641/lib
+//! mount /logs host:/var/log
+//! bind -b /src/mine /src/all
+//! unmount /logs
+//! ```
+//!
+//! A line is a command, its options, and its words; words with blanks stand in single quotes, a
+//! quote within them is doubled. `-b` puts what is new before what is there, `-a` behind it,
+//! else it stands alone; `-c` lets new files be made in it. As in Plan 9 it is `bind NEW OLD`.
+
+use crate::Order;
+use base::Name;
+use std::fmt;
+
+#[cfg(test)]
+mod tests;
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// Something from outside of the name space is put at a place of it.
+    Mount {
+        /// Where.
+        at: Vec<Name>,
+        /// What.
+        source: Source,
+        /// Where among what is there.
+        order: Order,
+        /// New files may be made in it.
+        create: bool,
+    },
+    /// A directory of the name space is put at another place of it.
+    Bind {
+        /// Which.
+        new: Vec<Name>,
+        /// Where.
+        old: Vec<Name>,
+        /// Where among what is there.
+        order: Order,
+        /// New files may be made in it.
+        create: bool,
+    },
+    /// What was put at a place is taken away.
+    Unmount {
+        /// Only this of it.
+        what: Option<String>,
+        /// Where.
+        at: Vec<Name>,
+    },
+}
+
+/// Something that can be mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// `volume:FILE`.
+    Volume(String),
+    /// `host:DIRECTORY`.
+    Host(String),
+    /// `9p://HOST:PORT/ANAME`.
+    NineP {
+        /// `HOST:PORT`.
+        address: String,
+        /// What is attached to there; may be empty.
+        aname: String,
+    },
+    /// `9p+unix:PATH` or `9p+unix:PATH!ANAME`.
+    NinePUnix {
+        /// The socket.
+        path: String,
+        /// What is attached to there; may be empty.
+        aname: String,
+    },
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Volume(file) => write!(f, "volume:{file}"),
+            Source::Host(directory) => write!(f, "host:{directory}"),
+            Source::NineP { address, aname } => write!(f, "9p://{address}{aname}"),
+            Source::NinePUnix { path, aname } if aname.is_empty() => write!(f, "9p+unix:{path}"),
+            Source::NinePUnix { path, aname } => write!(f, "9p+unix:{path}!{aname}"),
+        }
+    }
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Which line, counted from one.
+    pub line: usize,
+    /// What is wrong, and what would be right.
+    pub what: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl std::error::Error for Mistake {}
+
+/// The lines of a text, each with its number; empty ones and comments are left out.
+///
+/// # Errors
+/// The first line that is wrong.
+pub fn parse(text: &str) -> Result<Vec<(usize, Line)>, Mistake> {
+    let mut lines = Vec::new();
+    for (number, text) in (1..).zip(text.lines()) {
+        let wrong = |what| Mistake { line: number, what };
+        let words = words(text).map_err(wrong)?;
+        if let Some((command, rest)) = words.split_first() {
+            lines.push((number, line(command, rest).map_err(wrong)?));
+        }
+    }
+    Ok(lines)
+}
+
+/// A path in the words of a script: quoted if that is needed.
+pub fn path_text(path: &[Name]) -> String {
+    let mut text = String::new();
+    path.iter().for_each(|name| text.push_str(&format!("/{name}")));
+    if path.is_empty() { "/".into() } else { quoted(&text) }
+}
+
+/// A word of a script: quoted if that is needed.
+pub fn quoted(word: &str) -> String {
+    let plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || "'#".contains(c));
+    if plain { word.to_string() } else { format!("'{}'", word.replace('\'', "''")) }
+}
+
+fn words(text: &str) -> Result<Vec<String>, String> {
+    let (mut words, mut chars) = (Vec::new(), text.chars().peekable());
+    while let Some(&first) = chars.peek() {
+        match first {
+            '#' => break,
+            blank if blank.is_whitespace() => drop(chars.next()),
+            _ => words.push(word(&mut chars)?),
+        }
+    }
+    Ok(words)
+}
+
+fn word(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<String, String> {
+    let (mut word, mut inside) = (String::new(), false);
+    while let Some(&next) = chars.peek() {
+        if !inside && next.is_whitespace() {
+            break;
+        }
+        chars.next();
+        match next {
+            '\'' if inside && chars.peek() == Some(&'\'') => {
+                chars.next();
+                word.push('\'');
+            }
+            '\'' => inside = !inside,
+            other => word.push(other),
+        }
+    }
+    if inside { Err("a quote that is not closed".into()) } else { Ok(word) }
+}
+
+fn line(command: &str, rest: &[String]) -> Result<Line, String> {
+    let (mut order, mut create, mut words) = (Order::Replace, false, Vec::new());
+    for word in rest {
+        let Some(flags) = word.strip_prefix('-').filter(|flags| !flags.is_empty()) else {
+            words.push(word.as_str());
+            continue;
+        };
+        for flag in flags.chars() {
+            match flag {
+                'a' => order = Order::After,
+                'b' => order = Order::Before,
+                'r' => order = Order::Replace,
+                'c' => create = true,
+                other => return Err(format!("no option -{other}; there are -a, -b, -r and -c")),
+            }
+        }
+    }
+    match (command, words.as_slice()) {
+        ("mount", [at, source]) => {
+            Ok(Line::Mount { at: path(at)?, source: self::source(source)?, order, create })
+        }
+        ("bind", [new, old]) => Ok(Line::Bind { new: path(new)?, old: path(old)?, order, create }),
+        ("unmount", [at]) => Ok(Line::Unmount { what: None, at: path(at)? }),
+        ("unmount", [what, at]) => {
+            Ok(Line::Unmount { what: Some((*what).to_string()), at: path(at)? })
+        }
+        ("mount", _) => Err("mount takes a place and a source: mount /logs host:/var/log".into()),
+        ("bind", _) => Err("bind takes two places: bind -b /src/mine /src/all".into()),
+        ("unmount", _) => Err("unmount takes a place: unmount /logs".into()),
+        (other, _) => Err(format!("no command `{other}`; there are mount, bind and unmount")),
+    }
+}
+
+/// A path from the root of the name space.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn path(text: &str) -> Result<Vec<Name>, String> {
+    let Some(rest) = text.strip_prefix('/') else {
+        return Err(format!("`{text}` is no place: places begin with /"));
+    };
+    let name = |part: &str| match Name::new(part.as_bytes()) {
+        Ok(name) if name.plain() => Ok(name),
+        Ok(_) => Err(format!("`{text}`: . and .. have no place here")),
+        Err(error) => Err(format!("`{text}`: {error}")),
+    };
+    rest.split('/').filter(|part| !part.is_empty()).map(name).collect()
+}
+
+fn source(text: &str) -> Result<Source, String> {
+    let wrong = || {
+        let forms = "volume:FILE, host:DIRECTORY, 9p://HOST:PORT/ANAME, 9p+unix:PATH!ANAME";
+        Err(format!("`{text}` is no source; sources are {forms}"))
+    };
+    let Some((kind, rest)) = text.split_once(':') else { return wrong() };
+    match (kind, rest.strip_prefix("//")) {
+        (_, _) if rest.is_empty() => wrong(),
+        ("volume", _) => Ok(Source::Volume(rest.into())),
+        ("host", _) => Ok(Source::Host(rest.into())),
+        ("9p", Some(rest)) => {
+            let (address, aname) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let aname = if aname == "/" { "" } else { aname };
+            let named = address
+                .rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+            let address = if named { address.into() } else { format!("{address}:564") };
+            Ok(Source::NineP { address, aname: aname.into() })
+        }
+        ("9p+unix", _) => {
+            let (path, aname) = rest.split_once('!').unwrap_or((rest, ""));
+            Ok(Source::NinePUnix { path: path.into(), aname: aname.into() })
+        }
+        (_, _) => wrong(),
+    }
+}

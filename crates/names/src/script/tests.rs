@@ -1,0 +1,75 @@
+use super::*;
+
+fn one(text: &str) -> Result<Line, String> {
+    let mut lines = parse(text).map_err(|mistake| mistake.to_string())?;
+    assert_eq!(lines.len(), 1, "{text}");
+    Ok(lines.remove(0).1)
+}
+
+fn names(text: &str) -> Vec<Name> {
+    path(text).unwrap()
+}
+
+#[test]
+fn lines_as_the_manual_has_them() {
+    let text = "# a comment\n\nmount / volume:demo.volume\n\
+                \x20 mount -ac /lib 9p://10.0.0.1:5641/lib # x\n\
+                bind -b /src/mine /src/all\nunmount /logs\nunmount host:/var/log /logs\n";
+    let lines: Vec<usize> = parse(text).unwrap().iter().map(|(number, _)| *number).collect();
+    assert_eq!(lines, [3, 4, 5, 6, 7]);
+    let (order, create) = (Order::After, true);
+    let source = Source::NineP { address: "10.0.0.1:5641".into(), aname: "/lib".into() };
+    assert_eq!(parse(text).unwrap()[1].1, Line::Mount { at: names("/lib"), source, order, create });
+    let (new, old, order) = (names("/src/mine"), names("/src/all"), Order::Before);
+    assert_eq!(parse(text).unwrap()[2].1, Line::Bind { new, old, order, create: false });
+}
+
+#[test]
+fn words_may_have_blanks_and_quotes() {
+    let line = one("mount '/my files/it''s' 'host:/a b'").unwrap();
+    let Line::Mount { at, source, .. } = line else { panic!("{line:?}") };
+    assert_eq!(path_text(&at), "'/my files/it''s'");
+    assert_eq!(source, Source::Host("/a b".into()));
+    assert_eq!(quoted(&source.to_string()), "'host:/a b'");
+}
+
+#[test]
+fn sources_are_said_as_they_were_written() {
+    for text in ["volume:a.volume", "host:/x", "9p://h:1/a/b", "9p+unix:/s", "9p+unix:/s!/a"] {
+        assert_eq!(source(text).unwrap().to_string(), text);
+    }
+    assert_eq!(source("9p://box/x").unwrap().to_string(), "9p://box:564/x");
+}
+
+#[test]
+fn a_mistake_names_its_line_and_what_would_be_right() {
+    let said = |text: &str| parse(text).unwrap_err().to_string();
+    for (text, expected) in [
+        ("\nmount /x", "line 2: mount takes a place and a source: mount /logs host:/var/log"),
+        ("mount x host:/", "line 1: `x` is no place: places begin with /"),
+        ("mont / x", "line 1: no command `mont`; there are mount, bind and unmount"),
+        ("mount -x / host:/", "line 1: no option -x; there are -a, -b, -r and -c"),
+        ("bind '/a /b", "line 1: a quote that is not closed"),
+        ("bind /a /b/../c", "line 1: `/b/../c`: . and .. have no place here"),
+        (
+            "mount / http://x",
+            "line 1: `http://x` is no source; sources are volume:FILE, host:DIRECTORY, \
+             9p://HOST:PORT/ANAME, 9p+unix:PATH!ANAME",
+        ),
+    ] {
+        assert_eq!(said(text), expected);
+    }
+}
+
+#[test]
+fn no_text_makes_it_panic() {
+    let mut rng = fastrand::Rng::with_seed(7);
+    let parts =
+        ["mount", "bind", "unmount", " ", "/", "'", "-", "a", "9p:", "//", ":", "!", "é", "\n"];
+    for _ in 0..20_000 {
+        let text: String = (0..rng.usize(..12)).map(|_| parts[rng.usize(..parts.len())]).collect();
+        if let Ok(lines) = parse(&text) {
+            assert!(lines.len() <= text.lines().count());
+        }
+    }
+}

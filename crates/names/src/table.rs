@@ -1,0 +1,219 @@
+//! Which directories stand in the place of which others.
+//!
+//! A *point* is a directory in whose place stand one or several others, its *members*: one that was
+//! mounted, or a union. It is known by its identity and not by its path, as by the qid of the
+//! *from* side in thesis 004, §3.4.4. A [`Trail`] is the stack of points that a walk has come
+//! through, so that `..` finds back (the thesis's `MheadHistory`).
+
+use base::{Name, Stat};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tree::NodeId;
+
+/// Most points on one trail: a bind into its own inside can be walked for ever.
+pub(crate) const DEPTH_MAX: usize = 256;
+
+/// Which file it is, by whatever name and node it was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    tree: u16,
+    device: u64,
+    inode: u64,
+}
+
+impl Key {
+    pub(crate) fn new(tree: u16, stat: &Stat) -> Key {
+        Key { tree, device: stat.device, inode: stat.inode }
+    }
+}
+
+/// A reference to a node that the mux holds for itself.
+#[derive(Debug)]
+pub(crate) struct Held(pub(crate) NodeId);
+
+/// A directory that stands in the place of another, perhaps among others.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) root: Arc<Held>,
+    pub(crate) key: Key,
+    /// Its attributes when it came here.
+    pub(crate) stat: Stat,
+    /// New files may be made in it.
+    pub(crate) create: bool,
+    /// What it is, in the words of whoever put it here. `None`: the directory itself.
+    pub(crate) what: Option<Arc<str>>,
+}
+
+/// A directory in whose place stand others.
+#[derive(Debug)]
+pub(crate) struct Point {
+    pub(crate) from: Arc<Held>,
+    pub(crate) key: Key,
+    /// Where it is, in the words of whoever made it.
+    pub(crate) path: Vec<Name>,
+    /// At least one, in the order in which they are asked.
+    pub(crate) members: Vec<Member>,
+}
+
+impl Point {
+    pub(crate) fn is_union(&self) -> bool {
+        self.members.len() > 1
+    }
+
+    fn held(&self) -> impl Iterator<Item = &Arc<Held>> {
+        std::iter::once(&self.from).chain(self.members.iter().map(|member| &member.root))
+    }
+}
+
+/// The points that a walk has come through, the last one first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trail(Option<Arc<Crossed>>);
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Crossed {
+    pub(crate) point: Arc<Point>,
+    /// By which of its members.
+    root: Key,
+    pub(crate) before: Trail,
+    depth: usize,
+}
+
+impl Trail {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The last point.
+    pub(crate) fn last(&self) -> Option<&Crossed> {
+        self.0.as_deref()
+    }
+
+    /// The last point, if this is the root of the member through which it was passed.
+    pub(crate) fn at_root(&self, key: Key) -> Option<&Crossed> {
+        self.last().filter(|crossed| crossed.root == key)
+    }
+
+    /// One point more; `None`: there are too many.
+    pub(crate) fn through(&self, point: &Arc<Point>, member: usize) -> Option<Trail> {
+        let depth = self.last().map_or(1, |last| last.depth + 1);
+        let (point, root) = (Arc::clone(point), point.members[member].key);
+        let crossed = Crossed { point, root, before: self.clone(), depth };
+        (depth <= DEPTH_MAX).then(|| Trail(Some(Arc::new(crossed))))
+    }
+
+    /// The same, but through another member of the last point.
+    pub(crate) fn by_member(&self, member: usize) -> Trail {
+        let last = self.last().expect("members belong to a point");
+        last.before.through(&last.point, member).expect("it is as deep as it was")
+    }
+}
+
+/// Where somebody is.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) node: NodeId,
+    pub(crate) trail: Trail,
+    /// It is the place of the trail's last point, whatever member the node is the root of.
+    pub(crate) at_point: bool,
+}
+
+impl Place {
+    /// A place that was reached through no point.
+    pub(crate) fn plain(node: NodeId) -> Place {
+        Place { node, trail: Trail::default(), at_point: false }
+    }
+
+    /// The point whose members are all meant here.
+    pub(crate) fn union(&self) -> Option<&Arc<Point>> {
+        let last = self.trail.last().filter(|_| self.at_point)?;
+        last.point.is_union().then_some(&last.point)
+    }
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    points: BTreeMap<Key, Arc<Point>>,
+    /// References that are given back when the last place that needs them is left.
+    retired: Vec<Arc<Held>>,
+}
+
+impl Table {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    pub(crate) fn points(&self) -> impl Iterator<Item = &Arc<Point>> {
+        self.points.values()
+    }
+
+    pub(crate) fn point(&self, tree: u16, stat: &Stat) -> Option<&Arc<Point>> {
+        self.at(Key::new(tree, stat))
+    }
+
+    pub(crate) fn at(&self, key: Key) -> Option<&Arc<Point>> {
+        self.points.get(&key)
+    }
+
+    /// Whether something of this name in this tree may be a point.
+    pub(crate) fn may_be_point(&self, tree: u16, name: &Name) -> bool {
+        let is = |point: &&Arc<Point>| point.from.0.tree() == tree;
+        self.points().filter(is).any(|point| point.path.last() == Some(name))
+    }
+
+    /// Puts a point into the table, perhaps in the place of what it was before.
+    pub(crate) fn set(&mut self, point: Point) {
+        let point = Arc::new(point);
+        let old = self.points.insert(point.key, Arc::clone(&point));
+        self.retire(old, Some(&point));
+    }
+
+    /// Takes a point out of the table.
+    pub(crate) fn remove(&mut self, key: Key) {
+        let old = self.points.remove(&key);
+        self.retire(old, None);
+    }
+
+    fn retire(&mut self, old: Option<Arc<Point>>, new: Option<&Arc<Point>>) {
+        let Some(old) = old else { return };
+        let kept = |held: &Arc<Held>| {
+            new.is_some_and(|new| new.held().any(|other| Arc::ptr_eq(held, other)))
+        };
+        let members = self.points.values().flat_map(|point| point.held());
+        let shared: Vec<*const Held> = members.map(Arc::as_ptr).collect();
+        let gone = old.held().filter(|held| !kept(held) && !shared.contains(&Arc::as_ptr(held)));
+        let gone: Vec<Arc<Held>> = gone.cloned().collect();
+        for held in gone {
+            if !self.retired.iter().any(|other| Arc::ptr_eq(&held, other)) {
+                self.retired.push(held);
+            }
+        }
+    }
+
+    /// References that nobody needs any more, to be given back.
+    pub(crate) fn sweep(&mut self) -> Vec<NodeId> {
+        let free = |held: &Arc<Held>| Arc::strong_count(held) == 1;
+        if !self.retired.iter().any(free) {
+            return Vec::new();
+        }
+        let (free, kept) = std::mem::take(&mut self.retired).into_iter().partition(free);
+        self.retired = kept;
+        let free: Vec<Arc<Held>> = free;
+        free.into_iter().map(|held| held.0).collect()
+    }
+
+    /// Every reference held for the table's sake.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> Vec<NodeId> {
+        let held = self.points().flat_map(|point| point.held()).chain(&self.retired);
+        let all: BTreeMap<_, _> = held.map(|held| (Arc::as_ptr(held), held.0)).collect();
+        all.into_values().collect()
+    }
+
+    pub(crate) fn check(&self) {
+        for (key, point) in &self.points {
+            assert!(*key == point.key && !point.members.is_empty());
+        }
+    }
+}

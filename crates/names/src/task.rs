@@ -1,0 +1,369 @@
+//! Requests that take more than one request to a tree.
+
+use crate::change::{Change, Step as ChangeStep, Wish};
+use crate::entry::{Entry, Step as EntryStep};
+use crate::fetch::{Fetch, Gone, Step as FetchStep};
+use crate::list::{Step as ListStep, Union};
+use crate::table::{Key, Place};
+use crate::walk::{Step as WalkStep, Walk};
+use crate::{NAMES, Names, OpenUnion, Output, Waiting};
+use base::{Caller, Error, Name, Stat};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tree::{Ask, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
+
+/// A request under way.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// A walk.
+    Walk(Box<Walk>),
+    /// A request about entries of unions.
+    Entry(Box<Entry>),
+    /// A file is made at a place that was reached through points.
+    Create(Place),
+    /// A fetch by path.
+    Fetch(Box<Fetch>),
+    /// A union is opened: for a client that knows the directory, or as the end of a fetch.
+    Open(Box<Union>, Opening),
+    /// An open union is listed.
+    List(usize),
+    /// The name space is changed.
+    Change(Box<Change>),
+}
+
+/// For what a union is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Opening {
+    Open,
+    /// Of a fetch, whose answer leaves so much room.
+    Fetch(u32),
+}
+
+impl Task {
+    pub(crate) fn walk(caller: Caller, place: Place, names: Vec<Name>) -> Task {
+        Task::Walk(Box::new(Walk::new(caller, place, names)))
+    }
+
+    pub(crate) fn entry(request: Request, subjects: Vec<(Place, Name)>) -> Task {
+        Task::Entry(Box::new(Entry::new(request, subjects)))
+    }
+
+    pub(crate) fn fetch(
+        caller: Caller,
+        root: Place,
+        path: Vec<Name>,
+        read_max: u32,
+        headroom: u32,
+    ) -> Task {
+        Task::Fetch(Box::new(Fetch::new(caller, root, path, read_max, headroom)))
+    }
+
+    pub(crate) fn open(caller: Caller, place: &Place) -> Task {
+        let point = Arc::clone(place.union().expect("it is a union"));
+        Task::Open(Box::new(Union::new(point, caller)), Opening::Open)
+    }
+
+    pub(crate) fn change(root: Place, root_key: Key, root_stat: Stat, wish: Wish) -> Task {
+        Task::Change(Box::new(Change::new(root, root_key, root_stat, wish)))
+    }
+
+    pub(crate) fn check(&self) {
+        if let Task::Walk(walk) = self {
+            walk.check();
+        }
+    }
+
+    /// What it is and what it is doing, for `/.upcall/`.
+    pub(crate) fn name(&self) -> (&'static str, &'static str) {
+        match self {
+            Task::Walk(walk) => ("walk", walk.name()),
+            Task::Entry(entry) => ("entry", entry.name()),
+            Task::Create(_) => ("create", "asked"),
+            Task::Fetch(fetch) => ("fetch", fetch.name()),
+            Task::Open(union, _) => ("union", union.name()),
+            Task::List(_) => ("union", "listing"),
+            Task::Change(change) => ("change", change.name()),
+        }
+    }
+}
+
+impl Names {
+    /// Lets a task take an answer and ask for what it needs next; `None`: it just began.
+    pub(crate) fn go_on(
+        &mut self,
+        id: RequestId,
+        task: Task,
+        reply: Option<Result<Reply, Error>>,
+        out: &mut Vec<Output>,
+    ) {
+        match task {
+            Task::Walk(walk) => self.walk(id, walk, reply, out),
+            Task::Entry(entry) => self.entry(id, entry, reply, out),
+            Task::Create(place) => {
+                let reply = reply.expect("it was asked for");
+                let reply = reply.map(|reply| self.made(reply, &place));
+                out.push(Output::Reply(id, reply));
+            }
+            Task::Fetch(fetch) => self.fetch(id, fetch, reply, out),
+            Task::Open(union, opening) => self.open(id, union, opening, reply, out),
+            Task::List(slot) => self.listed(id, slot, reply, out),
+            Task::Change(change) => self.change(id, change, reply, out),
+        }
+    }
+
+    fn walk(
+        &mut self,
+        id: RequestId,
+        mut walk: Box<Walk>,
+        reply: Option<Result<Reply, Error>>,
+        out: &mut Vec<Output>,
+    ) {
+        let mut gone = Vec::new();
+        if let Some(reply) = reply {
+            walk.arrive(reply, self.map(), &mut gone);
+        }
+        self.give_back(gone, out);
+        match walk.next(self.map()) {
+            WalkStep::Ask(from, names) => {
+                let caller = walk.caller.clone();
+                self.tasks.insert(id, Task::Walk(walk));
+                self.tell(from.tree(), id, caller, Ask::Walk { from, names }, out);
+            }
+            WalkStep::End(Ok((stats, place))) => {
+                let node = place.map(|place| self.known_as(place));
+                out.push(Output::Reply(id, Ok(Reply::Walked(stats, node))));
+            }
+            WalkStep::End(Err(error)) => out.push(Output::Reply(id, Err(error))),
+        }
+    }
+
+    fn entry(
+        &mut self,
+        id: RequestId,
+        mut entry: Box<Entry>,
+        reply: Option<Result<Reply, Error>>,
+        out: &mut Vec<Output>,
+    ) {
+        let mut gone = Vec::new();
+        let answer = reply.and_then(|reply| entry.arrive(reply, &self.table, &mut gone));
+        let step = match answer {
+            Some(reply) => EntryStep::End(self.made(reply, &entry.place().clone())),
+            None => entry.next(),
+        };
+        let caller = entry.request.caller.clone();
+        match step {
+            EntryStep::Look(from, name) => {
+                self.tasks.insert(id, Task::Entry(entry));
+                let ask = Ask::Walk { from, names: vec![name] };
+                self.tell(from.tree(), id, caller, ask, out);
+            }
+            EntryStep::Ask(dirs) => {
+                let mut ask = entry.request.ask.clone();
+                ask.each_node(&mut |node| *node = self.place(*node).node);
+                ask.set_dirs(&dirs);
+                let [one, two] = ask.ids().map(|one| one.map(tree::Id::tree));
+                if two.is_some() && one != two {
+                    out.push(Output::Reply(id, Err(Error::CrossDevice)));
+                } else {
+                    self.tasks.insert(id, Task::Entry(entry));
+                    self.tell(dirs[0].tree(), id, caller, ask, out);
+                }
+            }
+            EntryStep::Fail(error) => out.push(Output::Reply(id, Err(error))),
+            EntryStep::End(reply) => out.push(Output::Reply(id, Ok(reply))),
+        }
+        self.give_back(gone, out);
+    }
+
+    /// An answer as the client gets it: what is new was reached as its directory was.
+    fn made(&mut self, reply: Reply, dir: &Place) -> Reply {
+        match reply {
+            Reply::Created(node, open, stat) => {
+                let place = Place { node, trail: dir.trail.clone(), at_point: false };
+                let place = dir.union().map_or(place.clone(), |point| {
+                    let made_in = |m: &crate::table::Member| m.root.0.tree() == node.tree();
+                    let member = point.members.iter().position(made_in).unwrap_or(0);
+                    Place { trail: dir.trail.by_member(member), ..place }
+                });
+                Reply::Created(self.known_as(place), open, stat)
+            }
+            other => other,
+        }
+    }
+
+    fn fetch(
+        &mut self,
+        id: RequestId,
+        mut fetch: Box<Fetch>,
+        reply: Option<Result<Reply, Error>>,
+        out: &mut Vec<Output>,
+    ) {
+        let mut gone = Gone::default();
+        let step = match reply {
+            Some(reply) => fetch.arrive(reply, self.map(), &mut gone),
+            None => fetch.begin(self.map(), &mut gone),
+        };
+        match step {
+            FetchStep::Ask(tree, ask) => {
+                let caller = fetch.caller.clone();
+                self.tasks.insert(id, Task::Fetch(fetch));
+                self.tell(tree, id, caller, ask, out);
+            }
+            FetchStep::OpenUnion(place) => {
+                let point = Arc::clone(place.union().expect("it is a union"));
+                let union = Box::new(Union::new(point, fetch.caller.clone()));
+                let opening = Opening::Fetch(fetch.headroom());
+                self.go_on(id, Task::Open(union, opening), None, out);
+            }
+            FetchStep::End(reply) => out.push(Output::Reply(id, reply)),
+        }
+        self.give_back(gone.nodes, out);
+        if let Some(open) = gone.open {
+            out.push(Output::Tell(open.tree(), TreeInput::Close(open)));
+        }
+    }
+
+    fn open(
+        &mut self,
+        id: RequestId,
+        mut union: Box<Union>,
+        opening: Opening,
+        reply: Option<Result<Reply, Error>>,
+        out: &mut Vec<Output>,
+    ) {
+        match reply.and_then(|reply| union.opened(reply)) {
+            Some(Ok(stat)) => {
+                let opened = OpenUnion { union: *union, waiting: VecDeque::new() };
+                let open = OpenId::new(NAMES, self.unions.insert(opened));
+                let reply = match opening {
+                    Opening::Open => Reply::Opened(open, stat),
+                    Opening::Fetch(headroom) => {
+                        let data = base::Buf::with_room(headroom as usize, 0);
+                        Reply::Fetched(stat, data, Some(open))
+                    }
+                };
+                out.push(Output::Reply(id, Ok(reply)));
+            }
+            Some(Err(error)) => out.push(Output::Reply(id, Err(error))),
+            None => {
+                let ListStep::Ask(node, ask) = union.next() else {
+                    unreachable!("a member is to be opened");
+                };
+                let caller = union.caller();
+                self.tasks.insert(id, Task::Open(union, opening));
+                self.tell(node.tree(), id, caller, ask, out);
+            }
+        }
+    }
+
+    /// Begins to list an open union, or lets the list wait for its turn.
+    pub(crate) fn list(&mut self, open: OpenId, waiting: Waiting, out: &mut Vec<Output>) {
+        let slot = open.local();
+        let OpenUnion { union, waiting: line } = &mut self.unions[slot];
+        if !union.is_idle() {
+            return line.push_back(waiting);
+        }
+        match union.list(waiting.cookie, waiting.bytes_max, waiting.with_stat) {
+            Ok(()) => self.list_on(waiting.id, slot, out),
+            Err(error) => out.push(Output::Reply(waiting.id, Err(error))),
+        }
+    }
+
+    fn listed(
+        &mut self,
+        id: RequestId,
+        slot: usize,
+        reply: Option<Result<Reply, Error>>,
+        out: &mut Vec<Output>,
+    ) {
+        let union = &mut self.unions[slot].union;
+        match union.arrive(reply.expect("it was asked for")) {
+            Some(answer) => self.end_list(id, slot, answer, out),
+            None => self.list_on(id, slot, out),
+        }
+    }
+
+    fn list_on(&mut self, id: RequestId, slot: usize, out: &mut Vec<Output>) {
+        let union = &mut self.unions[slot].union;
+        match union.next() {
+            ListStep::Ask(node, ask) => {
+                if let Ask::Open { .. } = ask
+                    && let Some(open) = union.take_open()
+                {
+                    out.push(Output::Tell(open.tree(), TreeInput::Close(open)));
+                }
+                let caller = union.caller();
+                self.tasks.insert(id, Task::List(slot));
+                self.tell(node.tree(), id, caller, ask, out);
+            }
+            ListStep::End(answer) => self.end_list(id, slot, answer, out),
+        }
+    }
+
+    /// Answers a list; the next one that waits has its turn.
+    fn end_list(
+        &mut self,
+        id: RequestId,
+        slot: usize,
+        answer: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) {
+        out.push(Output::Reply(id, answer));
+        match self.unions[slot].waiting.pop_front() {
+            Some(next) => self.list(OpenId::new(NAMES, slot), next, out),
+            None if self.unions[slot].union.closed => self.forget_union(slot, out),
+            None => {}
+        }
+    }
+
+    pub(crate) fn close(&mut self, open: OpenId, out: &mut Vec<Output>) {
+        if open.tree() != NAMES {
+            return out.push(Output::Tell(open.tree(), TreeInput::Close(open)));
+        }
+        let union = &mut self.unions[open.local()].union;
+        union.closed = true;
+        if union.is_idle() {
+            self.forget_union(open.local(), out);
+        }
+    }
+
+    fn forget_union(&mut self, slot: usize, out: &mut Vec<Output>) {
+        let mut gone = self.unions.remove(slot);
+        if let Some(open) = gone.union.take_open() {
+            out.push(Output::Tell(open.tree(), TreeInput::Close(open)));
+        }
+        drop(gone);
+        self.sweep(out);
+    }
+
+    fn change(
+        &mut self,
+        id: RequestId,
+        mut change: Box<Change>,
+        reply: Option<Result<Reply, Error>>,
+        out: &mut Vec<Output>,
+    ) {
+        let mut gone = Vec::new();
+        if let Some(reply) = reply {
+            change.arrive(reply, self.map(), &mut gone);
+        }
+        match change.next(&mut self.table, &self.hidden, &mut gone) {
+            ChangeStep::Ask(from, names) => {
+                self.tasks.insert(id, Task::Change(change));
+                self.tell(from.tree(), id, Caller::Server, Ask::Walk { from, names }, out);
+            }
+            ChangeStep::End(end) => {
+                drop(change);
+                out.push(Output::Changed(id, end));
+                self.sweep(out);
+            }
+        }
+        self.give_back(gone, out);
+    }
+
+    fn give_back(&mut self, gone: Vec<NodeId>, out: &mut Vec<Output>) {
+        out.extend(
+            gone.into_iter().map(|node| Output::Tell(node.tree(), TreeInput::Release(node))),
+        );
+    }
+}

@@ -1,0 +1,343 @@
+//! A walk through the name space: one part after the other.
+//!
+//! A part is a run of names that is sent whole to the tree it starts in (thesis 004, §4.1.2). If a
+//! file on the way turns out to be the place of a point, what was found behind it is given back,
+//! and the rest of the names goes on at the point's members. `.` and `..` go alone, because a point
+//! may have to be left there; a member that has not the first name of a run is followed by the
+//! next one.
+//!
+#![doc = include_str!("walk/states.md")]
+
+use crate::Mount;
+use crate::table::{Key, Place, Point, Table, Trail};
+use base::{Caller, Error, Name, Stat};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tree::{NodeId, Reply};
+
+#[cfg(test)]
+mod tests;
+
+/// What it is doing.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    /// About to take the next part.
+    Ready,
+    /// About to try this member of the union it is at; what went wrong with those before.
+    Next(usize, Option<Error>),
+    /// Waiting for a tree to walk so many names from the place it is at.
+    Down(usize),
+    /// The same, from this member of the union it is at; what went wrong with those before.
+    DownMember(usize, usize, Option<Error>),
+    /// Waiting for a tree to walk `.` or `..`, or a name with something hidden behind it. The
+    /// trail that is left then.
+    Aside(Trail),
+    /// Waiting for a reference to the root of this member of the point it has arrived at.
+    Arriving(usize, Option<Error>),
+    /// Waiting for one more reference to the node where it began and ends.
+    Copying,
+    /// Stopped. `None`: some names were found, but not all.
+    Over(Option<Error>),
+}
+
+/// The walk.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    pub(crate) caller: Caller,
+    state: State,
+    place: Place,
+    /// The reference to the node is the walk's own.
+    owned: bool,
+    /// Attributes of the files passed so far.
+    stats: Vec<Stat>,
+    /// Names still to go.
+    names: VecDeque<Name>,
+    /// Why the walk stopped, also if some names were found before.
+    why: Option<Error>,
+}
+
+/// What a walk wants next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// A walk within one tree.
+    Ask(NodeId, Vec<Name>),
+    /// Nothing: all names were found, or some, or none.
+    End(Result<(Vec<Stat>, Option<Place>), Error>),
+}
+
+/// What a walk looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Map<'a> {
+    pub(crate) table: &'a Table,
+    pub(crate) hidden: &'a [Mount],
+    /// What stands in the place of the root.
+    pub(crate) root: Option<&'a Arc<Point>>,
+}
+
+impl Walk {
+    pub(crate) fn new(caller: Caller, place: Place, names: Vec<Name>) -> Walk {
+        let (stats, names) = (Vec::new(), names.into());
+        Walk { caller, state: State::Ready, place, owned: false, stats, names, why: None }
+    }
+
+    /// Why it stopped, also if some names were found before; `None`: a name was not found.
+    pub(crate) fn why(&self) -> Option<Error> {
+        self.why
+    }
+
+    pub(crate) fn check(&self) {
+        assert!(matches!(
+            self.state,
+            State::Down(_)
+                | State::DownMember(..)
+                | State::Aside(_)
+                | State::Arriving(..)
+                | State::Copying
+        ));
+    }
+
+    /// What to ask for next, or how the walk ended.
+    pub(crate) fn next(&mut self, map: Map<'_>) -> Step {
+        let (state, step) = match std::mem::replace(&mut self.state, State::Ready) {
+            // A walk that failed behind the first name has found those before.
+            State::Over(error) => {
+                self.why = error;
+                let stats = std::mem::take(&mut self.stats);
+                let end = match error {
+                    Some(error) if stats.is_empty() => Err(error),
+                    Some(_) | None => Ok((stats, None)),
+                };
+                (State::Over(None), Step::End(end))
+            }
+            State::Next(member, failed) if self.names.is_empty() => self.arrive_at(member, failed),
+            State::Next(member, failed) => self.try_member(member, failed, map),
+            State::Ready => self.take_part(map),
+            state @ (State::Down(_)
+            | State::DownMember(..)
+            | State::Aside(_)
+            | State::Arriving(..)
+            | State::Copying) => unreachable!("{state:?}: the part has not been answered"),
+        };
+        self.state = state;
+        step
+    }
+
+    fn take_part(&mut self, map: Map<'_>) -> (State, Step) {
+        // Whatever members are missing, here is here.
+        while self.place.at_point && self.names.front().is_some_and(|n| n.as_bytes() == b".") {
+            self.names.pop_front();
+            self.stats.push(self.point().members[0].stat.clone());
+        }
+        let node = self.place.node;
+        let Some(first) = self.names.front() else {
+            return match (self.owned, self.place.at_point && !self.stats.is_empty()) {
+                (true, _) => {
+                    let end = (std::mem::take(&mut self.stats), Some(self.place.clone()));
+                    (State::Over(None), Step::End(Ok(end)))
+                }
+                (false, true) => self.arrive_at(0, None),
+                (false, false) => (State::Copying, Step::Ask(node, Vec::new())),
+            };
+        };
+        let aside = |trail: &Trail, from, name: &[u8]| {
+            let name = Name::new(name).expect("a plain name");
+            (State::Aside(trail.clone()), Step::Ask(from, vec![name]))
+        };
+        let trail = &self.place.trail;
+        let above = map.hidden.iter().find(|mount| first.is_parent() && mount.root == node);
+        if let Some(mount) = above {
+            return aside(trail, mount.at, b".");
+        }
+        if let Some(mount) = map.hidden.iter().find(|m| m.at == node && m.name == *first) {
+            return aside(trail, mount.root, b".");
+        }
+        match trail.last().filter(|_| first.is_parent() && self.place.at_point) {
+            Some(last) => aside(&last.before, last.point.from.0, b".."),
+            None if !first.plain() => aside(trail, node, first.as_bytes()),
+            None if self.place.union().is_some() => self.try_member(0, None, map),
+            None => {
+                let run = self.run(map);
+                (State::Down(run), Step::Ask(node, self.first_names(run)))
+            }
+        }
+    }
+
+    fn try_member(&mut self, member: usize, failed: Option<Error>, map: Map<'_>) -> (State, Step) {
+        let run = self.run(map);
+        let root = self.point().members[member].root.0;
+        (State::DownMember(run, member, failed), Step::Ask(root, self.first_names(run)))
+    }
+
+    fn arrive_at(&mut self, member: usize, failed: Option<Error>) -> (State, Step) {
+        let root = self.point().members[member].root.0;
+        let here = Name::new(b".").expect("a plain name");
+        (State::Arriving(member, failed), Step::Ask(root, vec![here]))
+    }
+
+    /// Takes the answer to the part asked for; gives nodes that the walk is done with.
+    pub(crate) fn arrive(
+        &mut self,
+        reply: Result<Reply, Error>,
+        map: Map<'_>,
+        gone: &mut Vec<NodeId>,
+    ) {
+        let reply = reply.map(|reply| match reply {
+            Reply::Walked(stats, node) => (stats, node),
+            other => unreachable!("{other:?} answers no walk"),
+        });
+        self.state = match (std::mem::replace(&mut self.state, State::Ready), reply) {
+            (State::Down(run), Ok((stats, node))) => {
+                let (tree, trail) = (self.place.node.tree(), self.place.trail.clone());
+                self.found(run, tree, (stats, node), trail, map, gone)
+            }
+            (State::DownMember(run, member, _), Ok((stats, node))) => {
+                let tree = self.point().members[member].root.0.tree();
+                let trail = self.place.trail.by_member(member);
+                self.found(run, tree, (stats, node), trail, map, gone)
+            }
+            // There may be such a name in the next one.
+            (State::DownMember(_, member, failed), Err(error)) => {
+                self.fail_member(member, failed, error)
+            }
+            (State::Aside(trail), Ok((stats, Some(node)))) => {
+                self.names.pop_front();
+                let key = stats.last().map(|stat| Key::new(node.tree(), stat));
+                self.stats.extend(stats);
+                let at_point = key.is_some_and(|key| trail.at_root(key).is_some());
+                let root = map.root.filter(|root| trail.is_empty() && key == Some(root.key));
+                self.go(Place { node, trail: trail.clone(), at_point }, gone);
+                // There is nothing above the root, and the root is what stands in its place.
+                root.map_or(State::Ready, |root| self.enter(root, &trail, gone))
+            }
+            (State::Arriving(member, _), Ok((stats, Some(node)))) => {
+                // Its attributes may be others than when it came here.
+                self.stats.pop();
+                self.stats.extend(stats);
+                let trail = self.place.trail.by_member(member);
+                self.go(Place { node, trail, at_point: true }, gone);
+                State::Ready
+            }
+            (State::Arriving(member, failed), Err(error)) => {
+                match self.fail_member(member, failed, error) {
+                    State::Over(error) => {
+                        self.stats.pop();
+                        State::Over(error)
+                    }
+                    next => next,
+                }
+            }
+            (State::Copying, Ok((_, Some(node)))) => {
+                let place = Place { node, ..self.place.clone() };
+                self.go(place, gone);
+                State::Ready
+            }
+            (State::Aside(_) | State::Arriving(..) | State::Copying, Ok((_, None))) => {
+                State::Over(Some(Error::NotFound))
+            }
+            (State::Down(_) | State::Aside(_) | State::Copying, Err(error)) => {
+                State::Over(Some(error))
+            }
+            (state @ (State::Ready | State::Next(..) | State::Over(_)), reply) => {
+                unreachable!("{state:?}: {reply:?} was not asked for")
+            }
+        };
+        if matches!(self.state, State::Over(_)) {
+            self.let_go(gone);
+        }
+    }
+
+    /// A part was found, or its beginning: goes there, or through a point on the way.
+    fn found(
+        &mut self,
+        run: usize,
+        tree: u16,
+        (stats, node): (Vec<Stat>, Option<NodeId>),
+        trail: Trail,
+        map: Map<'_>,
+        gone: &mut Vec<NodeId>,
+    ) -> State {
+        let point = |stat: &Stat| map.table.point(tree, stat).cloned();
+        let crossed = stats.iter().enumerate().find_map(|(at, stat)| Some((at, point(stat)?)));
+        match (crossed, node) {
+            (Some((at, point)), node) => {
+                gone.extend(node);
+                self.stats.extend(stats.into_iter().take(at + 1));
+                self.names.drain(..=at);
+                self.enter(&point, &trail, gone)
+            }
+            (None, Some(node)) => {
+                self.stats.extend(stats);
+                self.names.drain(..run);
+                self.go(Place { node, trail, at_point: false }, gone);
+                State::Ready
+            }
+            (None, None) => {
+                self.stats.extend(stats);
+                State::Over(None)
+            }
+        }
+    }
+
+    /// Goes to where a point's members stand, without a reference of its own.
+    fn enter(&mut self, point: &Arc<Point>, trail: &Trail, gone: &mut Vec<NodeId>) -> State {
+        let Some(trail) = trail.through(point, 0) else {
+            self.stats.pop();
+            return State::Over(Some(Error::Loop));
+        };
+        let first = &point.members[0];
+        *self.stats.last_mut().expect("the point was found") = first.stat.clone();
+        self.go(Place { node: first.root.0, trail, at_point: true }, gone);
+        self.owned = false;
+        State::Ready
+    }
+
+    fn fail_member(&self, member: usize, failed: Option<Error>, error: Error) -> State {
+        // That a name is not there says less than that a server is not.
+        let failed = failed.filter(|failed| *failed != Error::NotFound).or(Some(error));
+        if member + 1 < self.point().members.len() {
+            State::Next(member + 1, failed)
+        } else {
+            State::Over(failed)
+        }
+    }
+
+    fn go(&mut self, place: Place, gone: &mut Vec<NodeId>) {
+        self.let_go(gone);
+        self.place = place;
+        self.owned = true;
+    }
+
+    fn let_go(&mut self, gone: &mut Vec<NodeId>) {
+        if std::mem::replace(&mut self.owned, false) {
+            gone.push(self.place.node);
+        }
+    }
+
+    fn point(&self) -> &Point {
+        &self.place.trail.last().expect("members belong to a point").point
+    }
+
+    /// How many names from the first on stay in the tree, as far as names tell.
+    fn run(&self, map: Map<'_>) -> usize {
+        let aside = |name: &Name| !name.plain() || map.hidden.iter().any(|m| m.name == *name);
+        self.names.iter().skip(1).take_while(|name| !aside(name)).count() + 1
+    }
+
+    fn first_names(&self, run: usize) -> Vec<Name> {
+        self.names.iter().take(run).cloned().collect()
+    }
+
+    /// One word for `/.upcall/`.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.state {
+            State::Ready => "ready",
+            State::Next(..) => "next",
+            State::Down(_) => "down",
+            State::DownMember(..) => "down member",
+            State::Aside(_) => "aside",
+            State::Arriving(..) => "arriving",
+            State::Copying => "copying",
+            State::Over(_) => "over",
+        }
+    }
+}
