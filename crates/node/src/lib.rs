@@ -15,26 +15,31 @@
 //! Admission happens here, once: so many connections, so many bytes. At a limit sockets are not
 //! read, and TCP pushes back.
 
+mod branch;
+mod changes;
 pub mod connection;
 pub mod listener;
-mod main_tree;
+
 mod route;
 pub mod stages;
 mod status;
 
-use base::op::{Event, File, Op};
-use base::{Automaton, Instant, Name, Reactor, Stat, Time};
+use base::op::{Address, Event, File, Op};
+use base::{Automaton, Error, Instant, Name, Reactor, Stat, Time};
 use connection::Connection;
 pub use front::{Identity, Limits, Protocol};
 
+use branch::Branch;
+use changes::Changes;
 use front::Export;
 use listener::Listener;
-use main_tree::Main;
 use names::{Mount, Names};
+pub use names::{Order, script};
 use route::Message;
 use slab::Slab;
 use stages::Stages;
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use tree::service::Service;
@@ -84,6 +89,20 @@ pub enum Served {
         /// Its path on the host.
         path: Vec<u8>,
     },
+    /// What another 9P server serves.
+    Remote {
+        /// Where it listens.
+        to: Address,
+        /// What is attached to there; may be empty.
+        aname: Vec<u8>,
+        /// What it is called here.
+        path: Vec<u8>,
+    },
+    /// Empty directories, for others to be mounted at.
+    Skeleton {
+        /// Their paths.
+        paths: Vec<Vec<Name>>,
+    },
     /// A volume.
     Volume {
         /// Its file, as the reactor knows it.
@@ -95,6 +114,30 @@ pub enum Served {
         /// The path of the file on the host.
         path: Vec<u8>,
     },
+}
+
+/// Something that is put at a place of the name space before anybody is let in.
+#[derive(Debug)]
+pub struct Join {
+    /// What.
+    pub what: Joined,
+    /// Where.
+    pub at: Vec<Name>,
+    /// Where among what is there.
+    pub order: Order,
+    /// New files may be made in it.
+    pub create: bool,
+    /// The same in the words of whoever wants it, for those who list the name space.
+    pub said: Arc<str>,
+}
+
+/// What is put at a place.
+#[derive(Debug)]
+pub enum Joined {
+    /// A tree of its own: a mount.
+    Tree(Served),
+    /// A directory of the name space: a bind.
+    Path(Vec<Name>),
 }
 
 /// As whom the clients of a port act.
@@ -125,6 +168,8 @@ pub struct Port {
 /// How far the node's life is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// Puts its name space together; nobody is let in yet.
+    Joining,
     /// Serving.
     Running,
     /// Asked to end: answers what is under way, at most until the given time.
@@ -154,8 +199,14 @@ pub struct Node {
     listeners: Vec<Listener>,
     connections: Slab<Connection>,
     names: Names,
-    main: Main,
-    service: Service,
+    /// By number.
+    trees: Vec<Branch>,
+    /// Trees that may have something to do at the end of the turn.
+    busy_trees: BTreeSet<u16>,
+    /// When to look at which tree.
+    tree_alarms: BTreeSet<(Instant, u16)>,
+    /// The alarm of each tree, by number.
+    tree_alarm: Vec<Option<Instant>>,
     /// Messages on their way from one automaton to another. Empty between turns.
     messages: VecDeque<Message>,
     /// Connections that have something to send or to ask of the reactor at the end of the turn.
@@ -167,6 +218,7 @@ pub struct Node {
     /// Bytes asked for or unsent, over all connections.
     bytes: usize,
     stages: Stages,
+    changes: Changes,
     scratch: Scratch,
 }
 
@@ -179,50 +231,63 @@ struct Scratch {
 }
 
 impl Node {
-    /// A node that begins to serve with its first turn, which should be empty.
-    pub fn new(config: Config, served: Served) -> Node {
-        let (Served::Directory { path, .. } | Served::Volume { path, .. }) = &served;
-        let path = path.clone();
-        let main = Main::new(served, &config);
+    /// A node that begins with its first turn, which should be empty, and lets clients in when
+    /// all `joins` are made or have failed, one after the other.
+    pub fn new(config: Config, served: Served, joins: Vec<Join>) -> Node {
+        let path = match &served {
+            Served::Directory { path, .. } | Served::Volume { path, .. } => path.clone(),
+            Served::Remote { path, .. } => path.clone(),
+            Served::Skeleton { .. } => Vec::new(),
+        };
+        let main = Branch::new(MAIN, served, &config);
         let plain = |name: &str| Name::new(name.as_bytes()).expect("a plain name");
         let snapshots = main.snapshots();
         let places = snapshots.iter().map(|_| plain("snapshots")).collect();
         let service = Service::new(SERVICE, config.wall, places);
-        let mut mounts = Vec::new();
+        let mut hidden = Vec::new();
         if config.service {
             let (at, root) = (main.root(), service.root());
-            mounts.push(Mount { at, name: plain(".upcall"), root });
+            hidden.push(Mount { at, name: plain(".upcall"), root });
             let mount = |root| Mount { at: service.root(), name: plain("snapshots"), root };
-            mounts.extend(snapshots.map(mount));
+            hidden.extend(snapshots.map(mount));
         }
-        let names = Names::new(main.root(), mounts);
-        let listeners = config.ports.iter().map(|port| Listener::new(port.listener)).collect();
+        let (root, root_stat) = (main.root(), main.root_stat());
         // One client leaves some to the others.
         let share = main.handles_max(config.files_max) / 8 * 5;
         let limits = Limits { fids: config.limits.fids.min(share), ..config.limits };
+        let device = root_stat.device;
+        let identifier = if main.identifies() { MAIN } else { SERVICE };
+        let names = Names::new(root, root_stat, hidden, identifier);
+        let mut trees = vec![main, Branch::Service(Box::new(service))];
+        let changes = Changes::new(joins, &mut trees, &config);
+        let phase = if changes.is_empty() { Phase::Running } else { Phase::Joining };
+        let listeners = config.ports.iter().map(|port| Listener::new(port.listener)).collect();
         let export = Export {
             root: names.root(),
-            device: main.device(),
+            device,
             path,
             wall: config.wall,
             limits,
             http_write: config.http_write && !config.read_only,
         };
         Node {
-            phase: Phase::Running,
+            phase,
             config,
             export,
             listeners,
             connections: Slab::new(),
             names,
-            main,
-            service,
+            tree_alarm: vec![None; trees.len()],
+            busy_trees: (0..trees.len() as u16).collect(),
+            tree_alarms: BTreeSet::new(),
+            trees,
             messages: VecDeque::new(),
             busy: Vec::new(),
             starved: BTreeSet::new(),
             alarms: BTreeSet::new(),
             bytes: 0,
             stages: Stages::default(),
+            changes,
             scratch: Scratch::default(),
         }
     }
@@ -232,21 +297,27 @@ impl Node {
         self.phase == Phase::Over
     }
 
+    /// Whether the name space is put together; then, what could not be joined and why, each with
+    /// its place among what the node was made with.
+    pub fn joined(&self) -> Option<&[(usize, Error)]> {
+        (self.phase != Phase::Joining).then_some(&self.changes.failed)
+    }
+
     /// Whether nothing is under way any more; false if the node was ended before.
     pub fn is_quiet(&self) -> bool {
-        self.connections.is_empty() && self.main.is_closed()
+        self.connections.is_empty() && self.trees.iter().all(Branch::is_closed)
     }
 
-    /// The volume, if one is served.
+    /// The volume, if one is served at the root.
     pub fn volume(&self) -> Option<&Volume> {
-        self.main.volume()
+        self.trees[usize::from(MAIN)].volume()
     }
 
-    /// How many files clients may know. A part of the process's files is for connections,
+    /// How many files of a tree clients may know. A part of the process's files is for connections,
     /// whether or not they are there, so that one client's files do not shut others out.
-    fn handles_max(&self) -> usize {
+    fn handles_max(&self, tree: &Branch) -> usize {
         let kept = self.connections.len().max(self.config.files_max / 8) + FILES_KEPT;
-        self.main.handles_max(self.config.files_max.saturating_sub(kept))
+        tree.handles_max(self.config.files_max.saturating_sub(kept))
     }
 }
 
@@ -262,10 +333,11 @@ impl Automaton for Node {
         let alarm = self.alarms.first().map(|(at, _)| *at);
         let drain = match self.phase {
             Phase::Draining(until) | Phase::Cutting(until) | Phase::Closing(until) => Some(until),
-            Phase::Running | Phase::Over => None,
+            Phase::Joining | Phase::Running | Phase::Over => None,
         };
         let listeners = self.listeners.iter().filter_map(Automaton::deadline);
-        listeners.chain(alarm).chain(drain).chain(self.main.deadline()).min()
+        let trees = self.tree_alarms.first().map(|(at, _)| *at);
+        listeners.chain(alarm).chain(drain).chain(trees).min()
     }
 
     fn check(&self) {
@@ -275,23 +347,31 @@ impl Automaton for Node {
         let bytes: usize = self.connections.iter().map(|(_, connection)| connection.bytes()).sum();
         assert_eq!(bytes, self.bytes);
         self.names.check();
-        self.main.check();
-        self.service.check();
+        self.trees.iter().for_each(Branch::check);
         self.listeners.iter().for_each(Automaton::check);
         self.connections.iter().for_each(|(_, connection)| connection.check());
     }
 }
 
+/// Lets a node put its name space together, before it serves.
+pub fn set_up(node: &mut Node, reactor: &mut impl Reactor) {
+    run_while(node, reactor, |node| node.phase == Phase::Joining);
+}
+
 /// The whole event loop of a server.
 pub fn run(node: &mut Node, reactor: &mut impl Reactor) {
+    run_while(node, reactor, |node| !node.is_over());
+}
+
+fn run_while(node: &mut Node, reactor: &mut impl Reactor, goes_on: fn(&Node) -> bool) {
     let (mut events, mut ops, mut spans) = (Vec::new(), Vec::new(), Vec::new());
-    while !node.is_over() {
+    while goes_on(node) {
         let now = reactor.now();
         reactor.spans(&mut spans);
         spans.drain(..).for_each(|span| node.stages.record_span(now, span));
         node.turn(now, &mut events, &mut ops);
         ops.drain(..).for_each(|op| reactor.submit(op));
-        if !node.is_over() {
+        if goes_on(node) {
             reactor.wait(node.deadline(), &mut events);
         }
     }

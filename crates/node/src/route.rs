@@ -5,11 +5,9 @@
 //! which connection asked, and which of its calls.
 
 use super::connection::{self, Connection};
-use super::{
-    CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, MAIN, Node, Phase, Port, SERVICE, listener, status,
-};
+use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, status};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
-use base::{Automaton, Caller, Instant};
+use base::{Automaton, Caller, Error, Instant};
 use front::{CallId, Identity, Session};
 use std::mem;
 use std::sync::Arc;
@@ -26,6 +24,7 @@ pub(crate) enum Message {
     Connection(usize, connection::Input),
     Names(names::Input),
     Tree(u16, TreeInput),
+    Changed(Result<(), Error>),
 }
 
 impl Node {
@@ -37,19 +36,37 @@ impl Node {
         }
         self.tick(now, ops);
         self.feed(now, ops);
+        self.change(now, ops);
         self.settle(now, ops);
         self.leave(now, ops);
         self.listen_all(now, ops);
         self.end(now, ops);
     }
 
-    /// Lets the tree begin what has gathered in this turn.
+    /// Lets trees begin what has gathered in this turn.
     fn settle(&mut self, now: Instant, ops: &mut Vec<Op>) {
-        let mut out = mem::take(&mut self.scratch.trees);
-        self.main.tick(now, &mut out);
-        self.deliver_tree(now, MAIN, &mut out, ops);
-        self.scratch.trees = out;
-        self.route(now, ops);
+        while let Some(tree) = self.busy_trees.pop_first() {
+            let mut out = mem::take(&mut self.scratch.trees);
+            let branch = &mut self.trees[usize::from(tree)];
+            branch.tick(now, &mut out);
+            self.set_tree_alarm(tree);
+            self.deliver_tree(now, tree, &mut out, ops);
+            self.scratch.trees = out;
+            self.route(now, ops);
+            self.change(now, ops);
+        }
+    }
+
+    /// Makes sure that the tree is looked at when it wants to be.
+    fn set_tree_alarm(&mut self, tree: u16) {
+        let wanted = self.trees[usize::from(tree)].deadline();
+        let alarm = &mut self.tree_alarm[usize::from(tree)];
+        if *alarm != wanted {
+            if let Some(old) = mem::replace(alarm, wanted) {
+                self.tree_alarms.remove(&(old, tree));
+            }
+            self.tree_alarms.extend(wanted.map(|at| (at, tree)));
+        }
     }
 
     fn event(&mut self, now: Instant, event: Event, ops: &mut Vec<Op>) {
@@ -58,8 +75,8 @@ impl Node {
         }
         let (kind, index) = of(event.id);
         match (kind, event.done) {
-            (MAIN | SERVICE, done) => {
-                self.messages.push_back(Message::Tree(kind, TreeInput::Done(event.id, done)));
+            (tree, done) if usize::from(tree) < self.trees.len() => {
+                self.messages.push_back(Message::Tree(tree, TreeInput::Done(event.id, done)));
             }
             (LISTENER, Done::Accepted(Ok((socket, peer)))) => {
                 self.admit(now, index, socket, peer, ops);
@@ -81,12 +98,13 @@ impl Node {
     }
 
     /// Delivers messages until none is left.
-    fn route(&mut self, now: Instant, ops: &mut Vec<Op>) {
+    pub(crate) fn route(&mut self, now: Instant, ops: &mut Vec<Op>) {
         while let Some(message) = self.messages.pop_front() {
             match message {
                 Message::Connection(slot, input) => self.step_connection(now, slot, input, ops),
                 Message::Names(input) => self.step_names(now, input),
                 Message::Tree(tree, input) => self.step_tree(now, tree, input, ops),
+                Message::Changed(result) => self.changed(result),
             }
         }
     }
@@ -97,6 +115,7 @@ impl Node {
         for output in out.drain(..) {
             self.messages.push_back(match output {
                 names::Output::Tell(tree, input) => Message::Tree(tree, input),
+                names::Output::Changed(_, result) => Message::Changed(result),
                 names::Output::Reply(id, reply) => {
                     let (slot, call) = ((id.0 >> 32) as usize, CallId(id.0 as u32));
                     Message::Connection(slot, connection::Input::Answered(call, reply))
@@ -108,10 +127,8 @@ impl Node {
 
     fn step_tree(&mut self, now: Instant, tree: u16, input: TreeInput, ops: &mut Vec<Op>) {
         let mut out = mem::take(&mut self.scratch.trees);
-        match tree {
-            MAIN => self.main.step(now, input, &mut out),
-            _service => self.service.step(now, input, &mut out),
-        }
+        self.trees[usize::from(tree)].step(now, input, &mut out);
+        self.busy_trees.insert(tree);
         self.deliver_tree(now, tree, &mut out, ops);
         self.scratch.trees = out;
     }
@@ -129,6 +146,7 @@ impl Node {
                 TreeOutput::Reply(id, reply) => {
                     self.messages.push_back(Message::Names(names::Input::Answered(id, reply)));
                 }
+                TreeOutput::Command(ticket, text) => self.command(ticket, &text),
                 TreeOutput::Render(ticket, topic) => {
                     let text = status::render(self, now, topic).into_bytes();
                     let input = TreeInput::Rendered(ticket, text);
@@ -224,6 +242,9 @@ impl Node {
     /// Tells the listeners whether there is room; at the end of a turn, because a connection that
     /// ends makes some.
     fn listen_all(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        if self.phase == Phase::Joining {
+            return;
+        }
         let room = self.connections.len() < self.config.connections_max;
         let running = self.phase == Phase::Running;
         for index in 0..self.listeners.len() {
@@ -249,13 +270,22 @@ impl Node {
                 Phase::Cutting(now + CUT_TIME)
             }
             Phase::Cutting(until) | Phase::Closing(until) if until <= now => Phase::Over,
-            phase @ (Phase::Running
+            phase @ (Phase::Joining
+            | Phase::Running
             | Phase::Draining(_)
             | Phase::Cutting(_)
             | Phase::Closing(_)
             | Phase::Over) => phase,
         };
-        self.main.set_handles_max(self.handles_max());
+        while let Some(&(at, tree)) = self.tree_alarms.first().filter(|(at, _)| *at <= now) {
+            self.tree_alarms.remove(&(at, tree));
+            self.tree_alarm[usize::from(tree)] = None;
+            self.busy_trees.insert(tree);
+        }
+        for tree in &self.busy_trees {
+            let most = self.handles_max(&self.trees[usize::from(*tree)]);
+            self.trees[usize::from(*tree)].set_handles_max(most);
+        }
         self.route(now, ops);
     }
 
@@ -313,7 +343,7 @@ impl Node {
     /// The first time: begins to drain. The second: ends at once.
     fn stop(&mut self, now: Instant, ops: &mut Vec<Op>) {
         self.phase = match self.phase {
-            Phase::Running => Phase::Draining(now + DRAIN_TIME),
+            Phase::Joining | Phase::Running => Phase::Draining(now + DRAIN_TIME),
             Phase::Draining(_) | Phase::Cutting(_) | Phase::Closing(_) | Phase::Over => Phase::Over,
         };
         self.tell_all(&|| connection::Input::Drain);
@@ -331,20 +361,29 @@ impl Node {
         let alone = closed && self.connections.is_empty();
         self.phase = match self.phase {
             Phase::Draining(_) | Phase::Cutting(_) if alone => {
-                let mut out = mem::take(&mut self.scratch.trees);
-                self.main.close(now, &mut out);
-                self.deliver_tree(now, MAIN, &mut out, ops);
-                self.scratch.trees = out;
+                self.close_trees(now, ops);
                 Phase::Closing(now + CLOSE_TIME)
             }
-            phase @ (Phase::Running
+            phase @ (Phase::Joining
+            | Phase::Running
             | Phase::Draining(_)
             | Phase::Cutting(_)
             | Phase::Closing(_)
             | Phase::Over) => phase,
         };
-        if matches!(self.phase, Phase::Closing(_)) && self.main.is_closed() {
+        if matches!(self.phase, Phase::Closing(_)) && self.trees.iter().all(|tree| tree.is_closed())
+        {
             self.phase = Phase::Over;
+        }
+    }
+
+    fn close_trees(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        for tree in 0..self.trees.len() {
+            let mut out = mem::take(&mut self.scratch.trees);
+            self.trees[tree].close(now, &mut out);
+            self.set_tree_alarm(tree as u16);
+            self.deliver_tree(now, tree as u16, &mut out, ops);
+            self.scratch.trees = out;
         }
     }
 }

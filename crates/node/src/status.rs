@@ -1,5 +1,6 @@
 //! The node's own state as text: the files under `/.upcall/`.
 
+use super::branch::{Branch, Counts};
 use super::{Node, Phase};
 use base::Instant;
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ pub(crate) fn render(node: &Node, now: Instant, topic: Topic) -> String {
         Topic::Queues => queues_text(node),
         Topic::Stages => stages_text(node),
         Topic::Metrics => metrics_text(node, now),
+        Topic::Names => node.names_text(),
     }
 }
 
@@ -32,15 +34,19 @@ fn machines(node: &Node) -> Machines {
             add("call", call, 1);
         }
     }
-    let main = node.main.counts();
-    for (errand, n) in main.errands {
-        add("errand", errand, n);
+    for tree in node.trees.iter().map(Branch::counts) {
+        for (errand, n) in tree.errands {
+            add("errand", errand, n);
+        }
+        if let Some(link) = tree.link {
+            add("link", link, 1);
+        }
+        if let Some((store, (reaper, _))) = tree.volume {
+            add("reaper", reaper, 1);
+            store.machines.into_iter().for_each(|(kind, state)| add(kind, state, 1));
+        }
     }
-    if let Some((store, (reaper, _))) = main.volume {
-        add("reaper", reaper, 1);
-        store.machines.into_iter().for_each(|(kind, state)| add(kind, state, 1));
-    }
-    add("crossing", "walking", node.names.crossings());
+    node.names.tasks().for_each(|(kind, state)| add(kind, state, 1));
     counts
 }
 
@@ -54,17 +60,21 @@ fn machines_text(node: &Node) -> String {
 
 /// Every queue: its name, its length, its limit.
 fn queues(node: &Node) -> Vec<(&'static str, usize, usize)> {
-    let counts = node.main.counts();
+    let counts: Vec<Counts> = node.trees.iter().map(Branch::counts).collect();
+    let sum = |count: &dyn Fn(&Counts) -> usize| counts.iter().map(count).sum::<usize>();
+    let handles_max = node.trees.iter().map(|tree| node.handles_max(tree)).sum();
+    let (places, unions) = node.names.counts();
     let mut queues = vec![
         ("connections", node.connections.len(), node.config.connections_max),
         ("bytes", node.bytes, node.config.bytes_max),
         ("starved", node.starved.len(), node.config.connections_max),
-        ("handles", counts.nodes + counts.opens, node.handles_max()),
-        ("locks", counts.locks.0, tree::locks::RANGES_MAX),
-        ("lock_waits", counts.locks.1, tree::locks::WAITING_MAX),
-        ("service_opens", node.service.opens(), tree::service::OPENS_MAX),
+        ("handles", sum(&|tree| tree.nodes + tree.opens), handles_max),
+        ("places", places, handles_max),
+        ("unions", unions, handles_max),
+        ("locks", sum(&|tree| tree.locks.0), tree::locks::RANGES_MAX * counts.len()),
+        ("lock_waits", sum(&|tree| tree.locks.1), tree::locks::WAITING_MAX * counts.len()),
     ];
-    if let Some((store, _)) = counts.volume {
+    for (store, _) in counts.into_iter().filter_map(|tree| tree.volume) {
         queues.push(("cache", store.cache.0, store.cache.1));
         queues.push(("dirty", store.dirty.0, store.dirty.1));
         queues.push(("journal", store.journal.0 as usize, store.journal.1 as usize));

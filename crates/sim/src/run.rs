@@ -80,7 +80,7 @@ fn run_on<R: Reactor + AsMut<World>>(
     let ports = Ports { ninep: world.listen(), http: world.listen() };
     stage(&mut world, ports);
     let served = if params.volume { copy_to_volume(&mut world) } else { directory(root) };
-    let mut node = Node::new(config(&params, ports), served);
+    let mut node = Node::new(config(&params, ports), served, Vec::new());
     let mut reactor = wrap(world);
     live(&mut node, &mut reactor, params.stop_after);
     let world = reactor.as_mut();

@@ -1,0 +1,231 @@
+//! A tree of a node, of whatever kind.
+
+use super::{Config, Served};
+use base::{Automaton, Instant, Stat};
+use tree::host::Host;
+use tree::remote::Remote;
+use tree::service::Service;
+use tree::skeleton::Skeleton;
+use tree::volume::Volume;
+use tree::{Input, NodeId, Output};
+
+/// The upper bits of the device numbers of other servers' files; no host has them.
+const REMOTE_DEVICES: u64 = 0xfffe << 48;
+
+/// The tree.
+#[derive(Debug)]
+pub(crate) enum Branch {
+    /// A directory, and its attributes.
+    Host(Box<Host>, Box<Stat>),
+    Volume(Box<Volume>),
+    /// The server's own state.
+    Service(Box<Service>),
+    /// Places for others.
+    Skeleton(Box<Skeleton>),
+    /// What another server serves.
+    Remote(Box<Remote>),
+}
+
+/// How much of everything a tree has, whichever it is.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) nodes: usize,
+    pub(crate) opens: usize,
+    pub(crate) locks: (usize, usize),
+    pub(crate) errands: Vec<(&'static str, usize)>,
+    /// Of a server: what the link to it is doing.
+    pub(crate) link: Option<&'static str>,
+    /// Of a volume: its store, and its reaper with how many inodes wait for that.
+    pub(crate) volume: Option<(store::Counts, (&'static str, usize))>,
+}
+
+impl Branch {
+    /// What is served, as the tree with this number.
+    pub(crate) fn new(index: u16, served: Served, config: &Config) -> Branch {
+        match served {
+            Served::Directory { root, stat, .. } => {
+                let host = Host::new(index, root, &stat, config.read_only);
+                Branch::Host(Box::new(host), Box::new(stat))
+            }
+            Served::Remote { to, aname, .. } => {
+                let index_seed = u64::from(index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                let settings = tree::remote::Config {
+                    device: REMOTE_DEVICES | u64::from(index),
+                    read_only: config.read_only,
+                    seed: config.wall.secs as u64 ^ index_seed,
+                    ..tree::remote::Config::default()
+                };
+                Branch::Remote(Box::new(Remote::new(index, to, aname, settings)))
+            }
+            Served::Skeleton { paths } => {
+                let skeleton = Skeleton::new(index, config.wall, &paths);
+                Branch::Skeleton(Box::new(skeleton))
+            }
+            Served::Volume { file, store, said, .. } => {
+                let mut volume = Volume::new(index, file, *store, config.wall, config.read_only);
+                let mut out = Vec::new();
+                volume.begin(Instant(0), said, &mut out);
+                assert!(out.is_empty(), "the store was opened before it was given to the node");
+                Branch::Volume(Box::new(volume))
+            }
+        }
+    }
+
+    pub(crate) fn root(&self) -> NodeId {
+        match self {
+            Branch::Host(host, _) => host.root(),
+            Branch::Volume(volume) => volume.root(),
+            Branch::Service(service) => service.root(),
+            Branch::Skeleton(skeleton) => skeleton.root(),
+            Branch::Remote(remote) => remote.root(),
+        }
+    }
+
+    /// The attributes of its root, as far as they say which file that is.
+    pub(crate) fn root_stat(&self) -> Stat {
+        match self {
+            Branch::Host(_, stat) => (**stat).clone(),
+            Branch::Volume(volume) => volume.root_stat(),
+            Branch::Service(service) => service.root_stat(),
+            Branch::Skeleton(skeleton) => skeleton.root_stat(),
+            Branch::Remote(remote) => remote.root_stat(),
+        }
+    }
+
+    pub(crate) fn volume(&self) -> Option<&Volume> {
+        match self {
+            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Remote(_) => None,
+            Branch::Volume(volume) => Some(volume),
+        }
+    }
+
+    /// Whether it answers who users are.
+    pub(crate) fn identifies(&self) -> bool {
+        matches!(self, Branch::Host(..) | Branch::Volume(_))
+    }
+
+    /// The directory of snapshots, if it has one.
+    pub(crate) fn snapshots(&self) -> Option<NodeId> {
+        self.volume().map(Volume::snapshots_root)
+    }
+
+    /// How many nodes and open files there may be if there are files of the process for so many.
+    pub(crate) fn handles_max(&self, files: usize) -> usize {
+        match self {
+            Branch::Host(..) => files.min(tree::host::HANDLES_MAX),
+            // Their files are not files of the process.
+            Branch::Volume(_) => tree::volume::HANDLES_MAX,
+            Branch::Service(_) => tree::service::OPENS_MAX,
+            Branch::Skeleton(_) => tree::skeleton::OPENS_MAX,
+            Branch::Remote(_) => tree::remote::HANDLES_MAX,
+        }
+    }
+
+    pub(crate) fn set_handles_max(&mut self, most: usize) {
+        match self {
+            Branch::Host(host, _) => host.set_handles_max(most),
+            Branch::Volume(volume) => volume.set_handles_max(most),
+            Branch::Service(_) | Branch::Skeleton(_) => {}
+            Branch::Remote(remote) => remote.set_handles_max(most),
+        }
+    }
+
+    /// Does what is due at the end of a turn.
+    pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        match self {
+            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}
+            Branch::Volume(volume) => volume.tick(now, out),
+            Branch::Remote(remote) => remote.tick(now, out),
+        }
+    }
+
+    /// Makes everything durable, for the end of the node.
+    pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
+        match self {
+            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}
+            Branch::Volume(volume) => volume.close(now, out),
+            Branch::Remote(remote) => remote.close(now, out),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        match self {
+            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => true,
+            Branch::Volume(volume) => volume.is_closed().is_some(),
+            Branch::Remote(remote) => remote.is_closed(),
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        match self {
+            Branch::Host(host, _) => {
+                let counts = host.counts();
+                Counts {
+                    nodes: counts.nodes,
+                    opens: counts.opens,
+                    locks: counts.locks,
+                    errands: counts.errands,
+                    ..Counts::default()
+                }
+            }
+            Branch::Volume(volume) => {
+                let counts = volume.counts();
+                Counts {
+                    nodes: counts.nodes,
+                    opens: counts.opens,
+                    locks: counts.locks,
+                    errands: counts.errands,
+                    volume: Some((volume.store().counts(), counts.reaper)),
+                    link: None,
+                }
+            }
+            Branch::Service(service) => Counts { opens: service.opens(), ..Counts::default() },
+            Branch::Skeleton(skeleton) => Counts { opens: skeleton.opens(), ..Counts::default() },
+            Branch::Remote(remote) => {
+                let counts = remote.counts();
+                Counts {
+                    nodes: counts.nodes,
+                    opens: counts.opens,
+                    errands: counts.errands,
+                    link: Some(counts.link),
+                    ..Counts::default()
+                }
+            }
+        }
+    }
+}
+
+impl Automaton for Branch {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        match self {
+            Branch::Host(host, _) => host.step(now, input, out),
+            Branch::Volume(volume) => volume.step(now, input, out),
+            Branch::Service(service) => service.step(now, input, out),
+            Branch::Skeleton(skeleton) => skeleton.step(now, input, out),
+            Branch::Remote(remote) => remote.step(now, input, out),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Branch::Host(host, _) => host.deadline(),
+            Branch::Volume(volume) => volume.deadline(),
+            Branch::Service(service) => service.deadline(),
+            Branch::Skeleton(skeleton) => skeleton.deadline(),
+            Branch::Remote(remote) => remote.deadline(),
+        }
+    }
+
+    fn check(&self) {
+        match self {
+            Branch::Host(host, _) => host.check(),
+            Branch::Volume(volume) => volume.check(),
+            Branch::Service(service) => service.check(),
+            Branch::Skeleton(skeleton) => skeleton.check(),
+            Branch::Remote(remote) => remote.check(),
+        }
+    }
+}
