@@ -22,6 +22,12 @@ pub(crate) struct Serve {
     #[serde(alias = "volume")]
     pub(crate) dir: Option<PathBuf>,
 
+    /// Join directories, volumes and other servers as this file says, with lines like
+    /// 'mount / volume:demo.volume', 'mount -a /lib 9p://127.0.0.1:5641/lib',
+    /// 'bind -b /src/mine /src/all', 'mount /logs host:/var/log'
+    #[arg(long, value_name = "FILE")]
+    pub(crate) names: Option<PathBuf>,
+
     /// Where to listen for 9P: HOST:PORT, unix:PATH, or none; can be given several times
     /// [default: 127.0.0.1:5640]
     #[arg(long = "9p", value_name = "ADDR")]
@@ -124,6 +130,7 @@ impl Serve {
         let lists = |flags: Vec<String>, file| if flags.is_empty() { file } else { flags };
         Ok(Serve {
             dir: self.dir.or(file.dir),
+            names: self.names.or(file.names),
             ninep: lists(self.ninep, file.ninep),
             http: lists(self.http, file.http),
             read_only: self.read_only || file.read_only,

@@ -13,6 +13,8 @@ pub(crate) struct Greeting<'a> {
     pub(crate) serve: &'a Serve,
     /// What is served.
     pub(crate) path: &'a Path,
+    /// The names file, and how many of its lines were joined to that.
+    pub(crate) names: Option<(&'a Path, usize)>,
     /// What there is to say of a volume.
     pub(crate) volume: Option<&'a str>,
     pub(crate) form: &'a str,
@@ -26,6 +28,10 @@ impl fmt::Display for Greeting<'_> {
         writeln!(f, "serving  {}, {mode}", self.path.display())?;
         if let Some(volume) = self.volume {
             writeln!(f, "volume   {volume}")?;
+        }
+        if let Some((file, count)) = self.names {
+            let lines = if count == 1 { "line" } else { "lines" };
+            writeln!(f, "names    {}, {count} {lines} joined", file.display())?;
         }
         writeln!(f, "reactor  {}", self.form)?;
         writeln!(f, "users    {}", self.rule)?;
@@ -57,7 +63,7 @@ impl fmt::Display for Greeting<'_> {
             writeln!(
                 f,
                 "status   /.upcall/ in the served tree: machines, queues, stages, \
-                 metrics{snapshots}"
+                 metrics, names{snapshots}"
             )?;
         }
         writeln!(f, "Ctrl-C ends it when what is under way is done; once more ends it at once.")

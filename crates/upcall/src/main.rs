@@ -8,6 +8,7 @@ mod progress;
 mod rule;
 mod serve;
 mod size;
+mod space;
 mod volume;
 
 use clap::{Parser, Subcommand};

@@ -7,9 +7,11 @@ use crate::volume::create::Create;
 use crate::volume::direct::Direct;
 use crate::volume::file::{self, CACHE_MIB, How, Opened};
 use crate::volume::info::Facts;
-use base::{Stat, Time};
+use base::{Name, Stat, Time};
 use node::Protocol;
+use node::script::Source;
 use reactor::Address;
+use std::net::ToSocketAddrs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -30,6 +32,10 @@ pub(crate) enum What {
     Directory,
     /// An open volume, and what there is to say of it.
     Volume(Box<Opened>, Box<Facts>),
+    /// Empty directories, for others to be mounted at.
+    Skeleton(Vec<Vec<Name>>),
+    /// What a 9P server serves by this name.
+    Remote(base::op::Address, String),
 }
 
 /// A port that is listened on: for what, and where.
@@ -45,16 +51,58 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
         }
         return volume(path, serve);
     };
+    let named = asked.extension().is_some_and(|extension| extension == "volume");
+    if named && !asked.exists() {
+        make(asked, serve.read_only, say)?;
+    }
+    existing(asked, serve)
+}
+
+/// What a names file names: a volume, which is made if it is not there, or a directory.
+pub(crate) fn named(
+    asked: &Path,
+    is_volume: bool,
+    serve: &Serve,
+    say: &dyn Fn(&str),
+) -> Result<Place, String> {
+    if is_volume && !asked.exists() {
+        make(asked, serve.read_only, say)?;
+    }
+    let place = existing(asked, serve)?;
+    let shown = asked.display();
+    match (&place.what, is_volume) {
+        (What::Volume(..), false) => Err(format!("{shown} is a volume: say volume:{shown}")),
+        (What::Directory, true) => Err(format!("{shown} is a directory: say host:{shown}")),
+        _fits => Ok(place),
+    }
+}
+
+/// A 9P server: it need not be there yet.
+pub(crate) fn remote(source: &Source) -> Result<Place, String> {
+    let (address, aname) = match source {
+        Source::NineP { address, aname } => {
+            let mut found = address
+                .to_socket_addrs()
+                .map_err(|error| format!("{address}: {error}; say HOST:PORT of a 9P server"))?;
+            let found = found.next().ok_or_else(|| format!("{address}: no such host"))?;
+            (base::op::Address::Tcp(found), aname)
+        }
+        Source::NinePUnix { path, aname } => {
+            (base::op::Address::Unix(path.as_bytes().to_vec()), aname)
+        }
+        Source::Volume(_) | Source::Host(_) => unreachable!("{source} is no server"),
+    };
+    let (path, what) = (PathBuf::from(source.to_string()), What::Remote(address, aname.clone()));
+    Ok(Place { path, stat: Stat::default(), what })
+}
+
+fn existing(asked: &Path, serve: &Serve) -> Result<Place, String> {
     let refuse = |reason: &dyn std::fmt::Display| {
         format!(
             "cannot serve {}: {reason}; name a directory that exists, or a volume",
             asked.display()
         )
     };
-    let named = asked.extension().is_some_and(|extension| extension == "volume");
-    if named && !asked.exists() {
-        make(asked, serve.read_only, say)?;
-    }
     let meta = asked.metadata().map_err(|error| refuse(&error))?;
     if meta.is_file() || meta.file_type().is_block_device() {
         return volume(asked, serve);

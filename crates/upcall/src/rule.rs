@@ -46,7 +46,10 @@ pub(crate) fn choose(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Ru
     match place.what {
         What::Volume(..) => return of_volume(serve, place, bound),
         What::Directory if reactor::is_root() => return as_root(serve, place, bound),
-        What::Directory => {}
+        What::Skeleton(_) | What::Remote(..) if reactor::is_root() => {
+            return as_root(serve, place, bound);
+        }
+        What::Directory | What::Skeleton(_) | What::Remote(..) => {}
     }
     if serve.as_user.is_some() {
         return Err("--as USER needs root: leave it out, or start the server as root".into());

@@ -4,8 +4,9 @@ use crate::config::{Form, Serve};
 use crate::greeting::Greeting;
 use crate::place::{self, Bound, Place, What};
 use crate::rule::{self, Rule};
+use crate::space::{self, Joint, Jointed, Space};
 use base::Reactor;
-use node::{Config, Limits, Node, Port, Protocol, Served};
+use node::{Config, Join, Joined, Limits, Node, Port, Protocol, Served};
 use reactor::{Address, World};
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -16,10 +17,10 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let addresses = place::addresses(serve)?;
     let limits = limits(serve)?;
     let (form, form_reason) = choose_form(serve.reactor)?;
-    let place = place::find(serve, &|text| say(&text))?;
+    let space = space::find(serve, &|text| say(&text))?;
     reactor::hold_signals();
     let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
-    let rule = rule::choose(serve, &place, &addresses)?;
+    let rule = rule::choose(serve, space.strictest(), &addresses)?;
     let defaults = reactor::Config::default();
     let spin = serve.spin.map_or(defaults.spin, Duration::from_micros);
     let settings = reactor::Config { signals: true, spin, ..defaults };
@@ -28,8 +29,12 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let (ports, bound) = listen(&mut world, &addresses, &rule)?;
     // Only now: unix sockets get the permissions that the administrator's umask leaves.
     reactor::clear_umask();
-    let path = place.path.clone();
-    let (served, volume) = open(&mut world, place)?;
+    let Space { root, joints, file } = space;
+    let path = root.path.clone();
+    let (served, volume) = open(&mut world, root)?;
+    let lines: Vec<(usize, String)> = joints.iter().map(|j| (j.line, j.text())).collect();
+    let joins = joints.into_iter().map(|joint| join(&mut world, joint));
+    let joins = joins.collect::<Result<Vec<Join>, String>>()?;
     let config = Config {
         read_only: serve.read_only,
         service: !serve.no_status,
@@ -41,11 +46,17 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         bytes_max: serve.memory_max.unwrap_or(512) << 20,
         files_max,
     };
-    let mut node = Node::new(config, served);
+    let mut node = Node::new(config, served, joins);
+    node::set_up(&mut node, &mut world);
+    if let Some((number, error)) = node.joined().and_then(|failed| failed.first()) {
+        let (line, said) = &lines[*number];
+        return Err(space::explain(file.as_deref(), *line, said, *error));
+    }
     say(&Greeting {
         serve,
         path: &path,
         volume: volume.as_deref(),
+        names: file.as_deref().map(|file| (file, lines.len())),
         form: &form_reason,
         rule: &rule.text,
         bound: &bound,
@@ -71,12 +82,26 @@ fn open(world: &mut World, place: Place) -> Result<(Served, Option<String>), Str
             })?;
             Ok((Served::Directory { root, stat, path: bytes }, None))
         }
+        What::Skeleton(paths) => Ok((Served::Skeleton { paths }, None)),
+        What::Remote(to, aname) => {
+            Ok((Served::Remote { to, aname: aname.into_bytes(), path: bytes }, None))
+        }
         What::Volume(opened, facts) => {
             let file = world.adopt_volume(opened.disk.file);
             let (store, said) = (Box::new(opened.store), vec![store::Output::Opened(Ok(()))]);
             Ok((Served::Volume { file, store, said, path: bytes }, Some(facts.line())))
         }
     }
+}
+
+/// Gives what is joined to the world.
+fn join(world: &mut World, joint: Joint) -> Result<Join, String> {
+    let Joint { what, at, order, create, said, .. } = joint;
+    let what = match what {
+        Jointed::Path(path) => Joined::Path(path),
+        Jointed::Place(place) => Joined::Tree(open(world, place)?.0),
+    };
+    Ok(Join { what, at, order, create, said })
 }
 
 /// Says something to whoever started the server; they need not be there any more.

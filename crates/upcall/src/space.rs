@@ -1,0 +1,137 @@
+//! The name space that is served: one thing at its root, or what a names file joins.
+//!
+//! A names file has the lines of [`script`]. What its first line mounts at `/` is the root;
+//! else the root is a tree of empty directories, one for each place that a line names.
+
+use crate::config::Serve;
+use crate::place::{self, Place, What};
+use base::{Name, Stat};
+use node::Order;
+use node::script::{self, Line, Source};
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is served.
+pub(crate) struct Space {
+    pub(crate) root: Place,
+    pub(crate) joints: Vec<Joint>,
+    /// The names file.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// Something that is put at a place of it.
+pub(crate) struct Joint {
+    /// Its line in the names file.
+    pub(crate) line: usize,
+    pub(crate) what: Jointed,
+    pub(crate) at: Vec<Name>,
+    pub(crate) order: Order,
+    pub(crate) create: bool,
+    pub(crate) said: Arc<str>,
+}
+
+/// What is put there.
+pub(crate) enum Jointed {
+    Place(Place),
+    Path(Vec<Name>),
+}
+
+/// Finds what is to be served; makes and opens volumes. What is to be said about that goes to
+/// `say`.
+pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Space, String> {
+    let Some(file) = &serve.names else {
+        let root = place::find(serve, say)?;
+        return Ok(Space { root, joints: Vec::new(), file: None });
+    };
+    let wrong = |line: usize, what: &dyn Display| format!("{}:{line}: {what}", file.display());
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let mut lines = script::parse(&text).map_err(|it| wrong(it.line, &it.what))?;
+    let root = match (serve.dir.is_some(), lines.first()) {
+        (true, _) => place::find(serve, say)?,
+        (false, Some((_, Line::Mount { at, .. }))) if at.is_empty() => {
+            let (number, line) = lines.remove(0);
+            let Line::Mount { source, .. } = line else { unreachable!("it is a mount") };
+            of(&source, serve, say).map_err(|what| wrong(number, &what))?
+        }
+        (false, _) => skeleton(&lines),
+    };
+    let mut joints = Vec::new();
+    for (number, line) in lines {
+        joints.push(joint(number, line, serve, say).map_err(|what| wrong(number, &what))?);
+    }
+    Ok(Space { root, joints, file: Some(file.clone()) })
+}
+
+impl Space {
+    /// The place that most depends on who the server is: a directory of the host, if there is one.
+    pub(crate) fn strictest(&self) -> &Place {
+        let others = self.joints.iter().filter_map(|joint| match &joint.what {
+            Jointed::Place(place) => Some(place),
+            Jointed::Path(_) => None,
+        });
+        let mut places = std::iter::once(&self.root).chain(others);
+        places.find(|place| matches!(place.what, What::Directory)).unwrap_or(&self.root)
+    }
+}
+
+impl Joint {
+    /// The line, as it would be written.
+    pub(crate) fn text(&self) -> String {
+        let at = script::path_text(&self.at);
+        match &self.what {
+            Jointed::Place(_) => format!("mount {at} {}", self.said),
+            Jointed::Path(_) => format!("bind {} {at}", self.said),
+        }
+    }
+}
+
+/// What to say if the node could not join something.
+pub(crate) fn explain(file: Option<&Path>, line: usize, said: &str, error: base::Error) -> String {
+    let file = file.unwrap_or(Path::new("names"));
+    let advice = match error {
+        base::Error::NotFound => "there is no such directory in the name space so far",
+        base::Error::NotDirectory => "only directories can be joined, and only at directories",
+        _other => "look at the server or file behind it",
+    };
+    format!("{}:{line}: {said}: {error}; {advice}", file.display())
+}
+
+fn joint(number: usize, line: Line, serve: &Serve, say: &dyn Fn(&str)) -> Result<Joint, String> {
+    match line {
+        Line::Mount { at, source, order, create } => {
+            let what = Jointed::Place(of(&source, serve, say)?);
+            let said = script::quoted(&source.to_string()).into();
+            Ok(Joint { line: number, what, at, order, create, said })
+        }
+        Line::Bind { new, old, order, create } => {
+            let said = script::path_text(&new).into();
+            let what = Jointed::Path(new);
+            Ok(Joint { line: number, what, at: old, order, create, said })
+        }
+        Line::Unmount { .. } => {
+            Err("unmount is for name spaces that are served; leave the line out".into())
+        }
+    }
+}
+
+/// What a line mounts.
+fn of(source: &Source, serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
+    match source {
+        Source::Volume(file) => place::named(Path::new(file), true, serve, say),
+        Source::Host(directory) => place::named(Path::new(directory), false, serve, say),
+        Source::NineP { .. } | Source::NinePUnix { .. } => place::remote(source),
+    }
+}
+
+/// Empty directories wherever something is put.
+fn skeleton(lines: &[(usize, Line)]) -> Place {
+    let places = lines.iter().map(|(_, line)| match line {
+        Line::Mount { at, .. } | Line::Bind { old: at, .. } | Line::Unmount { at, .. } => at,
+    });
+    let paths: BTreeSet<Vec<Name>> = places.cloned().collect();
+    let stat = Stat { uid: reactor::own_user(), ..Stat::default() };
+    Place { path: PathBuf::from("/"), stat, what: What::Skeleton(paths.into_iter().collect()) }
+}
