@@ -11,6 +11,7 @@
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `http` | curl, and raw bytes for what curl will not send | curl |
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
+//! | `names` | the same kernel, in two diods, a volume and directories as one | qemu, root, diod |
 //! | `oldest` | wget and the kernel's 9P, beside the server on the oldest kernel promised | qemu |
 //! | `tree` | kernel and curl read a Linux source tree of 78,000 files | qemu, root, 4 GB of disk |
 //! | `volume-http` … | `http`, `9p2000`, `kernel`, `pjdfstest` over a volume | as those |
@@ -28,6 +29,7 @@ mod ground;
 mod http;
 mod kernel;
 mod kill;
+mod names;
 mod oldest;
 mod pjdfstest;
 mod plan9;
@@ -79,6 +81,7 @@ const SUITES: &[Suite] = &[
         run: |report, kind| pjdfstest::run(report, kind, On::Directory),
     },
     Suite { name: "cancel", packages: &[apt::VM, apt::CANCEL], root: true, run: cancel::run },
+    Suite { name: "names", packages: &[apt::VM, apt::DIOD], root: true, run: names::run },
     Suite { name: "oldest", packages: &[apt::VM], root: false, run: oldest::run },
     Suite { name: "tree", packages: &[apt::VM, apt::CURL], root: true, run: tree::run },
     Suite { name: "crowd", packages: &[], root: false, run: crowd::run },

@@ -89,6 +89,23 @@ impl Server {
         Ok(server)
     }
 
+    /// Starts ours on what a names file joins.
+    pub(crate) fn start_space(kind: Kind, names: &Path, extra: &[&str]) -> Result<Server> {
+        let (ninep, http) = (free_port()?, free_port()?);
+        let mut command = Command::new(binary());
+        command.arg("serve").arg("--names").arg(names);
+        command.args(["--9p", &format!("127.0.0.1:{ninep}")]);
+        command.args(["--http", &format!("127.0.0.1:{http}")]);
+        command.args(["--reactor", kind.name()]).args(extra);
+        let log = sh::scratch("logs")?.join("names.log");
+        let file = std::fs::File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let child = command.spawn().with_context(|| format!("start {}", kind.name()))?;
+        let mut server = Server { ninep, http, dir: PathBuf::from("/"), child, log };
+        server.wait_ready()?;
+        Ok(server)
+    }
+
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
