@@ -5,6 +5,7 @@ mod config;
 mod greeting;
 mod place;
 mod progress;
+mod remote;
 mod rule;
 mod serve;
 mod size;
@@ -29,6 +30,8 @@ enum Command {
     /// Make, check and fill volumes, while nobody serves them.
     #[command(subcommand)]
     Volume(volume::Command),
+    #[command(flatten)]
+    Remote(remote::Command),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
             done.map(|()| ExitCode::SUCCESS)
         }
         Command::Volume(command) => volume::run(&command),
+        Command::Remote(command) => Ok(remote::run(&command)),
     };
     match result {
         Ok(code) => code,

@@ -50,6 +50,6 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
 }
 
 /// The JSON of something, for programs.
-fn json(value: &impl Serialize) -> String {
+pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("names and numbers are JSON")
 }

@@ -1,0 +1,172 @@
+//! The client commands: files of any 9P server from the command line.
+//!
+//! Straight-line code, with the library of [`client`]. Whoever transfers a tree has a few threads
+//! that share the connection.
+
+mod cat;
+mod frame;
+mod get;
+mod list;
+mod lists;
+mod put;
+mod report;
+mod trees;
+
+use clap::{Args, Subcommand, ValueEnum};
+use client::{Address, Client, Dialect, Options};
+use serde::Serialize;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What can be done with the files of a server.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List directories of a 9P server.
+    Ls(list::Ls),
+    /// Write files of a 9P server to standard output.
+    Cat(cat::Cat),
+    /// Fetch a file or a tree from a 9P server.
+    Get(get::Get),
+    /// Send a file or a tree to a 9P server.
+    Put(put::Put),
+    /// Show what a 9P server knows about files.
+    Stat(list::Stat),
+    /// Remove files of a 9P server.
+    Rm(lists::Rm),
+    /// Make directories on a 9P server.
+    Mkdir(lists::Mkdir),
+}
+
+/// Does it.
+pub(crate) fn run(command: &Command) -> ExitCode {
+    match command {
+        Command::Ls(ls) => list::ls(ls),
+        Command::Cat(cat) => cat::run(cat),
+        Command::Get(get) => get::run(get),
+        Command::Put(put) => put::run(put),
+        Command::Stat(stat) => list::stat(stat),
+        Command::Rm(rm) => lists::rm(rm),
+        Command::Mkdir(mkdir) => lists::mkdir(mkdir),
+    }
+}
+
+/// Which server, and as whom.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Server {
+    /// The server: HOST:PORT, HOST (port 5640), :PORT (this host) or unix:PATH
+    #[arg(value_name = "ADDR")]
+    address: Address,
+
+    /// Ask as the user of this number, if the server believes it [default: who runs this]
+    #[arg(long = "as", value_name = "UID", conflicts_with = "user")]
+    uid: Option<u32>,
+
+    /// Ask as the user of this name, if the server believes it
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// Which tree of the server: diod wants the path of the directory it exports
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
+    aname: String,
+
+    /// Speak this protocol [default: 9P2000.L, or 9P2000 where the server knows nothing else]
+    #[arg(long, value_enum, value_name = "VERSION", ignore_case = true)]
+    protocol: Option<Protocol>,
+
+    /// How long the server may say nothing, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: u64,
+}
+
+/// What can be spoken.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Protocol {
+    /// Linux's.
+    #[value(name = "9P2000.L")]
+    Linux,
+    /// Plan 9's.
+    #[value(name = "9P2000")]
+    Plan9,
+}
+
+impl Server {
+    fn connect(&self) -> Result<Client, client::Error> {
+        let options = Options {
+            uid: self.uid,
+            user: self.user.clone(),
+            aname: self.aname.clone(),
+            dialect: self.protocol.map(|protocol| match protocol {
+                Protocol::Linux => Dialect::Linux,
+                Protocol::Plan9 => Dialect::Plan9,
+            }),
+            deadline: Duration::from_secs(self.timeout),
+            ..Options::default()
+        };
+        Client::connect(&self.address, &options)
+    }
+}
+
+/// Why something could not be done, with what can be done about it.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The server, or the way to it.
+    Server(client::Error),
+    /// This host.
+    Host(String),
+    /// Whoever reads what is written has heard enough.
+    Unheard,
+}
+
+impl Trouble {
+    /// A file of this host.
+    fn host(doing: &str, path: &Path, cause: &std::io::Error, step: &str) -> Trouble {
+        Trouble::Host(format!("cannot {doing} {}: {cause}; {step}", path.display()))
+    }
+
+    /// Whether nothing more can be done with this server.
+    fn is_fatal(&self) -> bool {
+        match self {
+            Trouble::Server(error) => error.is_fatal(),
+            Trouble::Host(_) => false,
+            Trouble::Unheard => true,
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        matches!(self, Trouble::Server(client::Error::Cancelled))
+    }
+}
+
+impl From<client::Error> for Trouble {
+    fn from(error: client::Error) -> Trouble {
+        Trouble::Server(error)
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Trouble::Server(error) => write!(f, "{error}"),
+            Trouble::Host(text) => f.write_str(text),
+            Trouble::Unheard => f.write_str("nobody reads what is written"),
+        }
+    }
+}
+
+type Outcome<T> = Result<T, Trouble>;
+
+/// Writes JSON to standard output.
+fn say_json(value: &impl Serialize) -> Outcome<()> {
+    frame::say(&(crate::volume::json(value) + "\n"))
+}
+
+/// A name that nothing else has, in the directory of a path.
+fn temporary(path: &Path) -> PathBuf {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    path.with_file_name(format!(".upcall-{}-{number}", std::process::id()))
+}

@@ -1,0 +1,201 @@
+//! What every client command has around it: the connection, a thread that looks after Ctrl-C and
+//! shows how far it is, and the exit code.
+#![allow(clippy::disallowed_methods, reason = "a command waits in real time")]
+
+use super::{Outcome, Server, Trouble};
+use crate::progress::{self, Progress};
+use crate::size::{count, show};
+use client::Client;
+use reactor::Signals;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// The exit code of who was interrupted, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// How often is looked after signals.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long the server may say nothing while it is tidied up after Ctrl-C.
+const TIDY: Duration = Duration::from_secs(5);
+
+/// How far a command is.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) bytes: AtomicU64,
+    /// How many there are; zero: not known.
+    pub(crate) bytes_all: AtomicU64,
+    pub(crate) files: AtomicU64,
+    /// How many there are as far as is known; zero: it is about one only.
+    pub(crate) files_all: AtomicU64,
+    /// Whether all files are known.
+    pub(crate) listed: AtomicBool,
+}
+
+impl Counts {
+    pub(crate) fn add(&self, counter: &AtomicU64, number: usize) {
+        counter.fetch_add(number as u64, Ordering::Relaxed);
+    }
+
+    fn line(&self, elapsed: Duration) -> String {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (bytes, bytes_all) = (get(&self.bytes), get(&self.bytes_all));
+        let (files, files_all) = (get(&self.files), get(&self.files_all));
+        let rate = progress::rate(bytes, elapsed);
+        if files_all == 0 {
+            let left = progress::left(bytes, bytes_all, elapsed);
+            return format!("{} of {}, {rate}{left}", show(bytes), show(bytes_all.max(bytes)));
+        }
+        let left = match self.listed.load(Ordering::Relaxed) {
+            true => progress::left(files, files_all, elapsed),
+            false => " so far".to_string(),
+        };
+        format!("{} of {} files, {}, {rate}{left}", count(files), count(files_all), show(bytes))
+    }
+}
+
+/// A command under way.
+pub(crate) struct Frame {
+    pub(crate) client: Client,
+    pub(crate) counts: Counts,
+    /// Names on the server that nobody is to keep.
+    leftovers: Mutex<Vec<std::path::PathBuf>>,
+    started: crate::clock::Clock,
+}
+
+impl Frame {
+    /// Puts down a name to be removed at the end.
+    pub(crate) fn leave(&self, path: std::path::PathBuf) {
+        self.leftovers.lock().expect("nobody panics with it").push(path);
+    }
+
+    /// Since the start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.now().since(base::Instant(1))
+    }
+
+    /// Removes what is not to stay; what could not be.
+    fn tidy(&self) -> Vec<std::path::PathBuf> {
+        let mut left = std::mem::take(&mut *self.leftovers.lock().expect("nobody panics with it"));
+        if !left.is_empty() {
+            self.client.resume(TIDY);
+            left.retain(|path| {
+                let gone = self.client.remove(path);
+                gone.is_err_and(|error| !error.is_not_found())
+            });
+        }
+        left
+    }
+
+    fn watch(&self, signals: &Signals, over: &AtomicBool, interrupted: &AtomicBool, shown: bool) {
+        let mut progress = Progress::start();
+        while !over.load(Ordering::SeqCst) {
+            if signals.take() > 0 {
+                interrupted.store(true, Ordering::SeqCst);
+                self.client.cancel();
+                // The next one ends the process.
+                reactor::let_signals_through();
+            }
+            if shown {
+                progress.show(|elapsed| self.counts.line(elapsed));
+            }
+            thread::park_timeout(LOOK);
+        }
+    }
+}
+
+/// Connects and does something. What is said when it was interrupted is up to `work`; a first
+/// Ctrl-C cancels what is under way, a second one ends the process.
+pub(crate) fn run(
+    server: &Server,
+    shown: bool,
+    work: impl FnOnce(&Frame) -> Outcome<ExitCode>,
+) -> ExitCode {
+    let started = crate::clock::Clock::start();
+    let client = match server.connect() {
+        Ok(client) => client,
+        Err(error) => return complain(&error.into()),
+    };
+    let signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => return complain(&Trouble::Host(format!("cannot hold signals: {error}"))),
+    };
+    let (counts, leftovers) = (Counts::default(), Mutex::default());
+    let frame = Frame { client, counts, leftovers, started };
+    let (over, interrupted) = (AtomicBool::new(false), AtomicBool::new(false));
+    let shown = shown && io::stderr().is_terminal();
+    let (done, left) = thread::scope(|scope| {
+        let watcher = scope.spawn(|| frame.watch(&signals, &over, &interrupted, shown));
+        let done = work(&frame);
+        let left = frame.tidy();
+        over.store(true, Ordering::SeqCst);
+        watcher.thread().unpark();
+        (done, left)
+    });
+    for path in left {
+        eprintln!("upcall: {} is left on the server; remove it", path.display());
+    }
+    if interrupted.load(Ordering::SeqCst) {
+        if done.is_err() {
+            eprintln!("upcall: interrupted; nothing half-done is left under its name");
+        }
+        return ExitCode::from(INTERRUPTED);
+    }
+    done.unwrap_or_else(|trouble| complain(&trouble))
+}
+
+/// Says why it ends; the exit code.
+fn complain(trouble: &Trouble) -> ExitCode {
+    if let Trouble::Unheard = trouble {
+        return ExitCode::SUCCESS;
+    }
+    note(trouble);
+    ExitCode::from(1)
+}
+
+/// Says what could not be done.
+pub(crate) fn note(trouble: &Trouble) {
+    eprintln!("upcall: {trouble}");
+}
+
+/// Writes text to standard output.
+pub(crate) fn say(text: &str) -> Outcome<()> {
+    say_bytes(text.as_bytes())
+}
+
+/// Writes bytes to standard output.
+pub(crate) fn say_bytes(bytes: &[u8]) -> Outcome<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| unsaid(&error))
+}
+
+/// Why standard output takes nothing.
+pub(crate) fn unsaid(error: &io::Error) -> Trouble {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Trouble::Unheard;
+    }
+    Trouble::Host(format!("cannot write to standard output: {error}; look where it leads"))
+}
+
+/// Does the same for each path and goes on after what fails: whether all was done.
+pub(crate) fn each(
+    paths: &[std::path::PathBuf],
+    mut work: impl FnMut(&std::path::Path) -> Outcome<()>,
+) -> Outcome<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    for path in paths {
+        match work(path) {
+            Ok(()) => {}
+            Err(trouble) if trouble.is_fatal() => return Err(trouble),
+            Err(trouble) => {
+                note(&trouble);
+                code = ExitCode::from(1);
+            }
+        }
+    }
+    Ok(code)
+}

@@ -1,0 +1,68 @@
+//! `upcall rm` and `upcall mkdir`: one request for each path.
+
+use super::frame;
+use super::{Server, Trouble};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What is to go.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Rm {
+    #[command(flatten)]
+    server: Server,
+
+    /// Files, links and empty directories
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+
+    /// Remove directories with everything in them
+    #[arg(short, long)]
+    recursive: bool,
+}
+
+/// Removes.
+pub(crate) fn rm(rm: &Rm) -> ExitCode {
+    frame::run(&rm.server, false, |frame| {
+        frame::each(&rm.paths, |path| {
+            if path.file_name().is_none() {
+                let path = path.display();
+                let why = format!("cannot remove {path}: it has no name of its own; name a file");
+                return Err(Trouble::Host(why));
+            }
+            match rm.recursive {
+                true => frame.client.remove_all(path).map(|_| ())?,
+                false => frame.client.remove(path)?,
+            }
+            Ok(())
+        })
+    })
+}
+
+/// What is to be made.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Mkdir {
+    #[command(flatten)]
+    server: Server,
+
+    /// The directories
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+
+    /// Make those above as well; one that is there is no error
+    #[arg(short, long)]
+    parents: bool,
+}
+
+/// Makes directories.
+pub(crate) fn mkdir(mkdir: &Mkdir) -> ExitCode {
+    frame::run(&mkdir.server, false, |frame| {
+        frame::each(&mkdir.paths, |path| {
+            match mkdir.parents {
+                true => frame.client.create_dir_all(path)?,
+                false => frame.client.create_dir(path)?,
+            }
+            Ok(())
+        })
+    })
+}

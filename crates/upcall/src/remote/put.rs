@@ -1,0 +1,290 @@
+//! `upcall put`: a file or a tree of this host to a server.
+//!
+//! What is not complete has a temporary name, which goes when it is interrupted. What is there and
+//! is no plain file (a device, a file of a service, a link) is written as it is.
+
+use super::frame::{self, Frame};
+use super::list::unless_gone;
+use super::report::Shared;
+use super::{Outcome, Server, Trouble, temporary, trees};
+use clap::Args;
+use client::{Client, Dialect, OpenOptions};
+use std::fs::{self, File, FileType};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+/// From where, and to where.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Put {
+    #[command(flatten)]
+    server: Server,
+
+    /// A file of this host, or with -r a directory; `-` is standard input
+    #[arg(value_name = "FROM")]
+    from: PathBuf,
+
+    /// What the copy is called on the server; a file goes into a directory that is there
+    /// [default: its own name, in the root]
+    #[arg(value_name = "TO")]
+    to: Option<PathBuf>,
+
+    /// Send a directory with everything in it: files, links and permissions, not dates and owners
+    #[arg(short, long)]
+    recursive: bool,
+
+    /// Make each file durable before it gets its name
+    #[arg(long)]
+    sync: bool,
+
+    /// Say what was done as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The permission bits of what comes from standard input.
+const MODE: u32 = 0o644;
+
+/// Does it.
+pub(crate) fn run(put: &Put) -> ExitCode {
+    frame::run(&put.server, true, |frame| {
+        let (to, shared) = (target(put)?, Shared::default());
+        let root = || Path::new("/").to_path_buf();
+        let there = unless_gone(frame.client.metadata(&to))?;
+        let is_dir = there.as_ref().is_some_and(client::Metadata::is_dir);
+        if put.from == Path::new("-") {
+            one(frame, put, (&mut io::stdin(), MODE), &to, &shared)?;
+        } else if read_metadata(&put.from)?.is_dir() {
+            tree(frame, put, if is_dir { None } else { Some(&to) }, &to, &shared)?;
+        } else {
+            let name = put.from.file_name().map_or_else(root, PathBuf::from);
+            let to = if is_dir { to.join(name) } else { to };
+            file(frame, put, &put.from, &to, &shared, one)?;
+        }
+        shared.say("sent", frame.elapsed(), put.json)
+    })
+}
+
+fn target(put: &Put) -> Outcome<PathBuf> {
+    let own =
+        || put.from.file_name().filter(|name| *name != "-").map(|name| Path::new("/").join(name));
+    put.to.clone().or_else(own).ok_or_else(|| {
+        Trouble::Host("it has no name of its own; say what the copy is called".to_string())
+    })
+}
+
+fn unread(path: &Path) -> impl Fn(io::Error) -> Trouble + '_ {
+    |error| Trouble::host("read", path, &error, "name what exists and you may read")
+}
+
+fn read_metadata(path: &Path) -> Outcome<fs::Metadata> {
+    fs::metadata(path).map_err(unread(path))
+}
+
+/// What is sent, and its permission bits.
+type Source<'a> = (&'a mut dyn Read, u32);
+
+/// How a file is sent.
+type Send = fn(&Frame, &Put, Source<'_>, &Path, &Shared) -> Outcome<()>;
+
+/// Sends one file of this host.
+fn file(
+    frame: &Frame,
+    put: &Put,
+    from: &Path,
+    to: &Path,
+    shared: &Shared,
+    send: Send,
+) -> Outcome<()> {
+    let mut source = File::open(from).map_err(unread(from))?;
+    let metadata = source.metadata().map_err(unread(from))?;
+    if frame.counts.files_all.load(Ordering::Relaxed) == 0 {
+        frame.counts.bytes_all.store(metadata.len(), Ordering::Relaxed);
+    }
+    send(frame, put, (&mut source, metadata.permissions().mode() & 0o777), to, shared)
+}
+
+/// Sends what is the only one: what is there may be no plain file.
+fn one(frame: &Frame, put: &Put, source: Source<'_>, to: &Path, shared: &Shared) -> Outcome<()> {
+    match unless_gone(frame.client.symlink_metadata(to))? {
+        Some(there) if !there.is_file() => {
+            let options = OpenOptions::new().write(true).truncate(true);
+            write(frame, put, (source.0, to), options, shared)
+        }
+        Some(_) | None => replace(frame, put, source, to, shared),
+    }
+}
+
+/// Sends a file under a temporary name, and gives it its own.
+fn replace(
+    frame: &Frame,
+    put: &Put,
+    (source, mode): Source<'_>,
+    to: &Path,
+    shared: &Shared,
+) -> Outcome<()> {
+    let path = temporary(to);
+    let options = OpenOptions::new().write(true).create_new(true).mode(mode);
+    let done = write(frame, put, (source, &path), options, shared);
+    let done = done.and_then(|()| settle(&frame.client, &path, to));
+    let Err(trouble) = done else { return Ok(()) };
+    if trouble.is_fatal() {
+        frame.leave(path);
+    } else if let Err(error) = unless_gone(frame.client.remove(&path)) {
+        frame::note(&error.into());
+    }
+    // Nobody knows the temporary name.
+    Err(match trouble {
+        Trouble::Server(client::Error::Refused { doing, refusal, .. }) => {
+            Trouble::Server(client::Error::Refused { doing, path: to.to_path_buf(), refusal })
+        }
+        other @ (Trouble::Server(_) | Trouble::Host(_) | Trouble::Unheard) => other,
+    })
+}
+
+/// Gives a file its name, in place of another file. 9P2000 has no message that does both.
+fn settle(client: &Client, path: &Path, to: &Path) -> Outcome<()> {
+    if client.dialect() == Dialect::Plan9
+        && unless_gone(client.metadata(to))?.is_some_and(|there| there.is_file())
+    {
+        client.remove(to)?;
+    }
+    Ok(client.rename(path, to)?)
+}
+
+fn write(
+    frame: &Frame,
+    put: &Put,
+    (source, to): (&mut dyn Read, &Path),
+    options: OpenOptions,
+    shared: &Shared,
+) -> Outcome<()> {
+    let file = frame.client.open_with(to, options)?;
+    let mut sink = file.sink(0);
+    let mut source = source;
+    loop {
+        let taken = sink.take_from(&mut source).map_err(unread(&put.from))??;
+        if taken == 0 {
+            break;
+        }
+        frame.counts.add(&frame.counts.bytes, taken);
+    }
+    let bytes = sink.finish()?;
+    if put.sync {
+        file.sync()?;
+    }
+    file.close()?;
+    shared.count(|report| {
+        report.files += 1;
+        report.bytes += bytes;
+    });
+    Ok(())
+}
+
+/// A file or link of a tree, and where it goes.
+struct Job {
+    link: bool,
+    from: PathBuf,
+    to: PathBuf,
+}
+
+/// Sends a tree. `make`: a directory that is not there yet.
+fn tree(frame: &Frame, put: &Put, make: Option<&Path>, to: &Path, shared: &Shared) -> Outcome<()> {
+    if !put.recursive {
+        let from = put.from.display();
+        return Err(Trouble::Host(format!("{from} is a directory; send all of it with -r")));
+    }
+    if let Some(path) = make {
+        frame.client.create_dir(path)?;
+        shared.count(|report| report.directories += 1);
+    }
+    trees::share(
+        |hand_out| {
+            walk(frame, &put.from, to, shared, hand_out);
+            frame.counts.listed.store(true, Ordering::Relaxed);
+            Ok(())
+        },
+        |job: Job| {
+            if !shared.is_over() {
+                let done = match job.link {
+                    true => link(&frame.client, &job.from, &job.to, shared),
+                    false => file(frame, put, &job.from, &job.to, shared, replace),
+                };
+                shared.note(&job.from, done);
+            }
+            frame.counts.add(&frame.counts.files, 1);
+        },
+    )
+}
+
+/// Makes directories and hands out what is in them.
+fn walk(frame: &Frame, from: &Path, to: &Path, shared: &Shared, hand_out: &mut dyn FnMut(Job)) {
+    let mut todo = vec![(from.to_path_buf(), to.to_path_buf())];
+    while let Some((from, to)) = todo.pop() {
+        let entries = match fs::read_dir(&from) {
+            Ok(entries) => entries,
+            Err(error) => {
+                shared.note(&from, Err(unread(&from)(error)));
+                continue;
+            }
+        };
+        for entry in entries {
+            if shared.is_over() {
+                return;
+            }
+            let found = entry.and_then(|entry| Ok((entry.file_name(), entry.file_type()?)));
+            match found.map_err(unread(&from)) {
+                Err(trouble) => shared.note(&from, Err(trouble)),
+                Ok((name, kind)) => {
+                    let (from, to) = (from.join(&name), to.join(&name));
+                    match place(frame, kind, (&from, &to), shared, hand_out) {
+                        Ok(true) => todo.push((from, to)),
+                        Ok(false) => {}
+                        Err(trouble) => shared.note(&from, Err(trouble)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sees to one entry; whether it is a directory whose contents are to follow.
+fn place(
+    frame: &Frame,
+    kind: FileType,
+    (from, to): (&Path, &Path),
+    shared: &Shared,
+    hand_out: &mut dyn FnMut(Job),
+) -> Outcome<bool> {
+    if kind.is_dir() {
+        match frame.client.create_dir(to) {
+            Ok(()) => shared.count(|report| report.directories += 1),
+            Err(error) if error.is_exists() => {}
+            Err(error) => return Err(error.into()),
+        }
+        return Ok(true);
+    }
+    if !kind.is_file() && !kind.is_symlink() {
+        let text = format!("{} is neither file nor link; send it by itself", from.display());
+        return Err(Trouble::Host(text));
+    }
+    frame.counts.add(&frame.counts.files_all, 1);
+    hand_out(Job { link: kind.is_symlink(), from: from.to_path_buf(), to: to.to_path_buf() });
+    Ok(false)
+}
+
+fn link(client: &Client, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
+    let target = fs::read_link(from).map_err(unread(from))?;
+    match client.symlink(&target, to) {
+        Err(error) if error.is_exists() => {
+            if client.read_link(to)? != target {
+                return Err(error.into());
+            }
+        }
+        done => done?,
+    }
+    shared.count(|report| report.links += 1);
+    Ok(())
+}
