@@ -2,7 +2,9 @@
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
 mod copying;
+mod library;
 mod ninep;
+mod remote;
 mod server;
 mod volumes;
 
