@@ -71,6 +71,12 @@ pub const FUZZERS: &[Fuzzer] = &[
         must_fail: false,
     },
     Fuzzer {
+        name: "remote",
+        about: "servers that are away, break off or lie, to a remote tree",
+        case: crate::remote::chaos::case,
+        must_fail: false,
+    },
+    Fuzzer {
         name: "volume",
         about: "volumes with bytes of their pages changed, and checksums that fit, to the store",
         case: images::volume,

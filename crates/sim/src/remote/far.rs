@@ -3,6 +3,7 @@
 use crate::disk::Disk;
 use crate::world::WALL;
 use base::op::{Done, File, Op};
+use base::rng::Rng;
 use base::{Automaton, Buf, Caller, Instant, Kind, Stat, Time};
 use front::ninep::Session;
 use front::{CallId, Export, Identity, Limits};
@@ -95,6 +96,8 @@ pub struct Far {
     /// Whether it knows no 9P2000.L.
     pub plain: bool,
     session: Option<Session>,
+    /// Changes what is said before it leaves.
+    pub liar: Option<Rng>,
     /// The last messages both ways, for people.
     pub said: VecDeque<String>,
 }
@@ -102,7 +105,14 @@ pub struct Far {
 impl Far {
     /// A server of an empty directory.
     pub fn new(msize: u32, plain: bool) -> Far {
-        Far { ground: Ground::new(), msize, plain, session: None, said: VecDeque::new() }
+        Far {
+            ground: Ground::new(),
+            msize,
+            plain,
+            session: None,
+            liar: None,
+            said: VecDeque::new(),
+        }
     }
 
     /// A client has connected.
@@ -123,13 +133,18 @@ impl Far {
     pub fn received(&mut self, bytes: &[u8]) -> Vec<u8> {
         let bytes = if self.plain { without_linux(bytes) } else { bytes.to_vec() };
         self.note(&bytes, |message| Tmessage::decode(message).map(|m| format!("{m:?}")));
-        let said = self.pump(front::Input::Received(Buf::from(bytes)));
+        let mut said = self.pump(front::Input::Received(Buf::from(bytes)));
+        if let Some(rng) = &mut self.liar
+            && rng.u8(..4) == 0
+        {
+            lie(rng, &mut said);
+        }
         self.note(&said, |message| Rmessage::decode(message).map(|m| format!("{m:?}")));
         said
     }
 
     fn note(&mut self, mut bytes: &[u8], show: fn(&[u8]) -> Result<String, DecodeError>) {
-        while let Some(size) = frame_size(bytes).filter(|size| *size <= bytes.len()) {
+        while let Some(size) = frame_size(bytes).filter(|size| (7..=bytes.len()).contains(size)) {
             let text = show(&bytes[..size]).unwrap_or_else(|error| error.to_string());
             self.said.push_back(text.chars().take(160).collect());
             bytes = &bytes[size..];
@@ -168,7 +183,8 @@ impl Far {
                     }
                     front::Output::Finish => continue,
                     front::Output::Hangup(why) => {
-                        assert!(why == "the client left", "the server hangs up: {why}");
+                        let expected = why == "the client left" || self.liar.is_some();
+                        assert!(expected, "the server hangs up: {why}");
                         continue;
                     }
                 };
@@ -180,6 +196,27 @@ impl Far {
             }
         }
         said
+    }
+}
+
+/// Changes bytes of what is said: one, many, or how many there are; or says it twice.
+fn lie(rng: &mut Rng, said: &mut Vec<u8>) {
+    match rng.u8(..8) {
+        0 => said.truncate(rng.usize(..=said.len())),
+        1 => said.extend_from_within(..),
+        2 => said.extend((0..rng.usize(..60)).map(|_| rng.u8(..))),
+        _ if said.is_empty() => {}
+        3 | 4 => {
+            // The type, or something near it.
+            let at = rng.usize(..said.len().min(12));
+            said[at] = rng.u8(..130);
+        }
+        _ => {
+            for _ in 0..rng.usize(1..4) {
+                let at = rng.usize(..said.len());
+                said[at] = if rng.bool() { rng.u8(..) } else { [0, 1, 0xff][rng.usize(..3)] };
+            }
+        }
     }
 }
 

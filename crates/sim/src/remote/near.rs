@@ -24,6 +24,8 @@ pub struct Near {
     broken: bool,
     /// Whether the server accepts connections.
     pub reachable: bool,
+    /// Whether what the server says waits until somebody delivers it or time passes.
+    pub lazy: bool,
     /// After so many more bytes the connection breaks.
     pub breaks_after: Option<usize>,
     replies: BTreeMap<RequestId, Result<Reply, Error>>,
@@ -45,6 +47,7 @@ impl Near {
             incoming: VecDeque::new(),
             broken: false,
             reachable: true,
+            lazy: false,
             breaks_after: None,
             replies: BTreeMap::new(),
             next: 0,
@@ -94,7 +97,7 @@ impl Near {
     pub fn pass(&mut self, far: &mut Far) {
         let later = self.now + Duration::from_secs(1);
         self.now = self.remote.deadline().unwrap_or(later).max(self.now + Duration::from_micros(1));
-        self.settle(far);
+        self.deliver_all(far);
     }
 
     /// The connection breaks.
@@ -107,12 +110,29 @@ impl Near {
         self.settle(far);
     }
 
+    /// What the server has said arrives.
+    pub fn deliver_all(&mut self, far: &mut Far) {
+        let lazy = std::mem::replace(&mut self.lazy, false);
+        self.settle(far);
+        self.lazy = lazy;
+    }
+
+    /// The end.
+    pub fn close(&mut self, far: &mut Far) {
+        let mut out = Vec::new();
+        self.remote.close(self.now, &mut out);
+        self.perform(far, out);
+        self.deliver_all(far);
+    }
+
     fn settle(&mut self, far: &mut Far) {
-        loop {
+        for turn in 0.. {
+            assert!(turn < 100_000, "it comes to no rest: {:#?}", far.said);
             let mut out = Vec::new();
             self.remote.tick(self.now, &mut out);
             self.remote.check();
-            let ready = self.receiving.is_some() && (self.broken || !self.incoming.is_empty());
+            let arrives = !self.lazy && !self.incoming.is_empty();
+            let ready = self.receiving.is_some() && (self.broken || arrives);
             if out.is_empty() && !ready {
                 return;
             }
@@ -136,7 +156,7 @@ impl Near {
             }
             return;
         }
-        if self.incoming.is_empty() {
+        if self.incoming.is_empty() || self.lazy {
             return;
         }
         let Some((id, into)) = self.receiving.take() else { return };
@@ -231,7 +251,7 @@ impl Near {
         self.asked
     }
 
-    /// Whether what is known is the same request.
+    /// A request of the server's own.
     pub fn request(ask: Ask) -> Request {
         Request { caller: base::Caller::Server, ask }
     }

@@ -144,6 +144,13 @@ impl Places {
         let Some(place) = self.index.remove(&from) else {
             return self.gone(to.0, &to.1);
         };
+        // Two names of one file: the move does nothing (`rename(2)`).
+        if let Some(&other) = self.index.get(&to)
+            && words::is_same(self.slab[other].qid, self.slab[place].qid)
+        {
+            self.index.insert(from, place);
+            return;
+        }
         // A server that says so lies: the place is lost, and the paths stay finite.
         if self.is_within(to.0, place) {
             return;

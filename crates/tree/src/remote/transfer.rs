@@ -7,6 +7,9 @@ use crate::request::{Ask, Reply};
 use base::{Buf, Error, Stat};
 use wire::ninep::{IO_HEADER_SIZE, Rmessage, Tmessage};
 
+/// Who wants smaller pieces is not heard, bytes.
+const PIECE_MIN: u32 = 512;
+
 /// The pieces of a read.
 #[derive(Clone, Debug)]
 pub(super) struct Gather {
@@ -40,7 +43,7 @@ impl Remote {
     /// The most data that a message may have.
     pub(super) fn piece_max(&self, iounit: u32) -> u32 {
         let fits = self.msize - IO_HEADER_SIZE;
-        if iounit == 0 { fits } else { fits.min(iounit) }
+        if iounit < PIECE_MIN { fits } else { fits.min(iounit) }
     }
 
     /// What reads so much.

@@ -131,7 +131,9 @@ impl Remote {
         if !whole {
             hike.stats.extend(stats);
             self.give_back(errand, fid);
-            return self.stopped(errand, Error::NotFound);
+            let is_directory = last_kind == Some(Kind::Directory);
+            let error = if is_directory { Error::NotFound } else { Error::NotDirectory };
+            return self.stopped(errand, error);
         }
         hike.rest.drain(..run.len());
         let mut at = hike.at;
@@ -240,7 +242,7 @@ impl Remote {
                 Ok(Next::Say(Step::Clone(fid), one(&walk(from, fid, &[]))))
             }
             Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
-                Ok(Next::Reply(Reply::Fetched(stat, Buf::default(), None)))
+                Err(Error::Unsupported)
             }
         }
     }

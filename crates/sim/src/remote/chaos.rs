@@ -1,0 +1,282 @@
+//! Connections that break anywhere, servers that are away, and servers that lie: every request is
+//! answered once, nothing is left behind, and nothing panics.
+
+use super::far::Far;
+use super::near::Near;
+use base::rng::{Rng, seeded};
+use base::{Access, Buf, Name, SetStat};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tree::remote::Config;
+use tree::request::{Lock, LockKind, Owner};
+use tree::{Ask, Input, NodeId, OpenId, Reply, RequestId};
+
+/// What is held, and what was asked and has not been answered.
+struct Chaos {
+    rng: Rng,
+    far: Far,
+    near: Near,
+    nodes: Vec<NodeId>,
+    opens: Vec<OpenId>,
+    waiting: BTreeSet<RequestId>,
+}
+
+/// One case: a server that may lie, and a connection that may break.
+pub fn case(rng: &mut Rng) {
+    let liar = rng.bool();
+    run(rng.u64(..), liar, 60);
+}
+
+/// One run of so many turns.
+///
+/// # Panics
+/// If a request is not answered, or answered twice, or anything is left behind.
+pub fn run(seed: u64, liar: bool, turns: usize) {
+    let mut rng = seeded(seed);
+    let msize = [4200, 8192, 65_536][rng.usize(..3)];
+    let mut far = Far::new(msize, rng.u8(..4) == 0);
+    far.liar = liar.then(|| seeded(seed ^ 2));
+    let patience = Duration::from_millis(rng.u64(1..4000));
+    let config = Config { seed, patience, calls_max: rng.usize(1..20), ..Config::default() };
+    let mut near = Near::new(seeded(seed ^ 1), config);
+    near.lazy = rng.bool();
+    let nodes = vec![near.remote.root()];
+    let (opens, waiting) = (Vec::new(), BTreeSet::new());
+    let mut chaos = Chaos { rng, far, near, nodes, opens, waiting };
+    for _ in 0..turns {
+        chaos.turn();
+    }
+    chaos.finish();
+}
+
+impl Chaos {
+    fn turn(&mut self) {
+        match self.rng.u8(..20) {
+            0 => self.near.break_off(&mut self.far),
+            1 => self.near.breaks_after = Some(self.rng.usize(1..2000)),
+            2 => self.near.reachable = !self.near.reachable,
+            3 => self.near.reachable = true,
+            4 | 5 => self.near.pass(&mut self.far),
+            6 if !self.waiting.is_empty() => {
+                let index = self.rng.usize(..self.waiting.len());
+                let id = *self.waiting.iter().nth(index).expect("within");
+                self.near.step(&mut self.far, Input::Cancel(id));
+            }
+            7 if self.nodes.len() > 1 => {
+                let index = self.rng.usize(1..self.nodes.len());
+                let node = self.nodes.swap_remove(index);
+                self.near.step(&mut self.far, Input::Release(node));
+            }
+            8 if !self.opens.is_empty() => {
+                let index = self.rng.usize(..self.opens.len());
+                let open = self.opens.swap_remove(index);
+                self.near.step(&mut self.far, Input::Close(open));
+            }
+            9..=11 => self.near.deliver_all(&mut self.far),
+            _ => {
+                let ask = self.ask();
+                self.waiting.insert(self.near.start(&mut self.far, Near::request(ask)));
+            }
+        }
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        for id in self.waiting.clone() {
+            let Some(reply) = self.near.answer(id) else { continue };
+            self.waiting.remove(&id);
+            match reply {
+                Ok(Reply::Walked(_, Some(node))) => self.nodes.push(node),
+                Ok(Reply::Opened(open, _) | Reply::Fetched(_, _, Some(open))) => {
+                    self.opens.push(open);
+                }
+                Ok(Reply::Created(node, open, _)) => {
+                    self.nodes.push(node);
+                    self.opens.push(open);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn name(&mut self) -> Name {
+        let name = ["a", "b", "c", "..", "."][self.rng.usize(..5)];
+        Name::new(name.as_bytes()).expect("a good name")
+    }
+
+    fn ask(&mut self) -> Ask {
+        let node = self.nodes[self.rng.usize(..self.nodes.len())];
+        let other = self.nodes[self.rng.usize(..self.nodes.len())];
+        let (name, new_name) = (self.name(), self.name());
+        let (number, flag) = (self.rng.u32(..20_000), self.rng.bool());
+        let write = self.rng.bool();
+        let access = Access { read: true, write, ..Access::default() };
+        if let Some(open) = self.opens.last().copied()
+            && self.rng.bool()
+        {
+            let owner = Owner { client: b"c".to_vec(), process: number % 3 };
+            let lock = Lock::new(LockKind::Exclusive, 0, 1, owner).expect("small");
+            return match self.rng.u8(..6) {
+                0 | 1 => Ask::Read { open, offset: 0, count: number, headroom: 5 },
+                2 => Ask::Write { open, offset: 3, data: Buf::from(vec![7; number as usize]) },
+                3 => Ask::List { open, cookie: 0, bytes_max: number, with_stat: flag },
+                4 => Ask::Lock { open, lock, wait: flag },
+                _ => Ask::Sync { open, data_only: flag },
+            };
+        }
+        match self.rng.u8(..14) {
+            0..=2 => Ask::Walk { from: node, names: vec![name, new_name] },
+            3 => Ask::Stat { node },
+            4 => Ask::SetStat {
+                node,
+                open: None,
+                set: SetStat { mode: Some(0o755), ..SetStat::default() },
+            },
+            5 => Ask::Open { node, access },
+            6 | 7 => {
+                Ask::Create { dir: node, name, access, exclusive: flag, mode: 0o644, gid: None }
+            }
+            8 | 9 => Ask::MakeDir { dir: node, name, mode: 0o755, gid: None },
+            10 => Ask::Rename { from: node, name, to: other, new_name, replace: flag },
+            11 => Ask::Remove { dir: node, name, directory: None },
+            12 if flag => Ask::ListAttrs { node },
+            12 => {
+                Ask::SetAttr { node, name: b"user.a".to_vec(), value: vec![1; 300], create: None }
+            }
+            _ => {
+                let path = [name, new_name].into_iter().filter(Name::plain).collect();
+                Ask::Fetch { root: None, path, read_max: 1000, headroom: 0 }
+            }
+        }
+    }
+
+    /// The server is gone for good: everything is answered, and what is held is given back.
+    fn finish(mut self) {
+        self.near.reachable = false;
+        self.near.break_off(&mut self.far);
+        for _ in 0..200 {
+            self.near.pass(&mut self.far);
+            self.collect();
+        }
+        assert!(self.waiting.is_empty(), "no answer: {:?}", self.near.remote.counts());
+        assert_eq!(self.near.outstanding(), 0);
+        for node in self.nodes.split_off(1) {
+            self.near.step(&mut self.far, Input::Release(node));
+        }
+        for open in std::mem::take(&mut self.opens) {
+            self.near.step(&mut self.far, Input::Close(open));
+        }
+        let counts = self.near.remote.counts();
+        assert_eq!((counts.nodes, counts.opens, counts.calls), (0, 0, (0, 0)), "{counts:?}");
+        assert!(counts.errands.is_empty(), "{counts:?}");
+        self.near.close(&mut self.far);
+        assert!(self.near.remote.is_closed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Error;
+
+    fn ok(near: &mut Near, far: &mut Far, ask: Ask) -> Reply {
+        near.ask(far, Near::request(ask)).expect("it is there")
+    }
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).expect("a good name")
+    }
+
+    #[test]
+    fn every_request_is_answered_once_whatever_breaks() {
+        for seed in 0..300 {
+            run(seed, false, 150);
+        }
+    }
+
+    #[test]
+    fn a_server_that_lies_does_no_harm() {
+        for seed in 0..300 {
+            run(seed, true, 150);
+        }
+    }
+
+    /// Files and open files are found again on the next connection; locks and unsynced writes are
+    /// not believed.
+    #[test]
+    fn what_is_held_outlives_the_connection() {
+        for plain in [false, true] {
+            let mut far = Far::new(8192, plain);
+            let mut near = Near::new(seeded(1), Config::default());
+            let root = near.remote.root();
+            let (mode, gid, exclusive) = (0o644, None, true);
+            ok(&mut near, &mut far, Ask::MakeDir { dir: root, name: name("d"), mode: 0o755, gid });
+            let walked = ok(&mut near, &mut far, Ask::Walk { from: root, names: vec![name("d")] });
+            let Reply::Walked(_, Some(dir)) = walked else { panic!("{walked:?}") };
+            let access = Access { read: true, write: true, ..Access::default() };
+            let ask = Ask::Create { dir, name: name("f"), access, exclusive, mode, gid };
+            let created = ok(&mut near, &mut far, ask);
+            let Reply::Created(node, open, _) = created else { panic!("{created:?}") };
+            let data = Buf::from(&b"contents"[..]);
+            ok(&mut near, &mut far, Ask::Write { open, offset: 0, data });
+            near.break_off(&mut far);
+
+            let read = Ask::Read { open, offset: 3, count: 100, headroom: 0 };
+            let Reply::Data(data) = ok(&mut near, &mut far, read.clone()) else { panic!() };
+            assert_eq!(&*data, b"tents");
+            let sync = Near::request(Ask::Sync { open, data_only: false });
+            assert_eq!(near.ask(&mut far, sync.clone()).err(), Some(Error::Disconnected));
+            assert!(near.ask(&mut far, sync).is_ok());
+            assert!(matches!(ok(&mut near, &mut far, Ask::Stat { node }), Reply::Stat(_)));
+
+            // Renamed by this client, it is found under its new name; removed, it is stale.
+            let (from, to, new_name) = (dir, dir, name("g"));
+            let ask = Ask::Rename { from, name: name("f"), to, new_name, replace: true };
+            ok(&mut near, &mut far, ask);
+            near.break_off(&mut far);
+            assert!(matches!(ok(&mut near, &mut far, Ask::Stat { node }), Reply::Stat(_)));
+            ok(&mut near, &mut far, Ask::Remove { dir, name: name("g"), directory: None });
+            near.break_off(&mut far);
+            for ask in [Ask::Stat { node }, read] {
+                assert_eq!(near.ask(&mut far, Near::request(ask)).err(), Some(Error::Stale));
+            }
+        }
+    }
+
+    #[test]
+    fn locks_do_not_outlive_the_connection() {
+        let mut far = Far::new(8192, false);
+        let mut near = Near::new(seeded(1), Config::default());
+        let node = near.remote.root();
+        let opened = ok(&mut near, &mut far, Ask::Open { node, access: Access::READ });
+        let Reply::Opened(open, _) = opened else { panic!("{opened:?}") };
+        let owner = Owner { client: b"c".to_vec(), process: 1 };
+        let lock = Lock::new(LockKind::Shared, 0, 0, owner).expect("all of it");
+        let ask = Ask::Lock { open, lock, wait: false };
+        assert!(matches!(ok(&mut near, &mut far, ask.clone()), Reply::Locked));
+        near.break_off(&mut far);
+        assert_eq!(near.ask(&mut far, Near::request(ask)).err(), Some(Error::Stale));
+    }
+
+    /// Requests wait for a server that was there lately, and for no other.
+    #[test]
+    fn requests_wait_for_a_while() {
+        let mut far = Far::new(8192, false);
+        let mut near = Near::new(seeded(1), Config::default());
+        let stat = Near::request(Ask::Stat { node: near.remote.root() });
+        assert!(near.ask(&mut far, stat.clone()).is_ok());
+        near.reachable = false;
+        near.break_off(&mut far);
+        let before = near.now;
+        assert_eq!(near.ask(&mut far, stat.clone()).err(), Some(Error::Disconnected));
+        assert!(near.now.since(before) >= Duration::from_secs(5));
+        let before = near.now;
+        assert_eq!(near.ask(&mut far, stat.clone()).err(), Some(Error::Disconnected));
+        assert_eq!(near.now, before, "it was not there lately");
+        near.reachable = true;
+        for _ in 0..20 {
+            near.pass(&mut far);
+        }
+        assert!(near.ask(&mut far, stat).is_ok());
+    }
+}
