@@ -8,6 +8,7 @@
 //! Every operation with an id completes exactly once, also when it is cancelled.
 
 use crate::{Access, Block, Buf, Caller, Error, Instant, Kind, Name, SetStat, Stat, StatFs, User};
+use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -48,6 +49,10 @@ impl fmt::Display for Address {
     }
 }
 
+/// What one node of a process hands to another. Only nodes know what is in it.
+#[derive(Debug)]
+pub struct Parcel(pub Box<dyn Any + Send>);
+
 /// An operation.
 #[derive(Debug)]
 pub enum Op {
@@ -69,6 +74,13 @@ pub enum Op {
         id: OpId,
         /// To whom.
         to: Address,
+    },
+    /// Hand something to another node of this process. It arrives as [`Done::Parcel`] there.
+    Post {
+        /// Which node.
+        to: usize,
+        /// What.
+        parcel: Parcel,
     },
     /// Receive whatever arrives next.
     Receive {
@@ -451,8 +463,10 @@ pub struct Event {
 pub enum Done {
     /// A connection came.
     Accepted(Result<(Socket, Peer), Error>),
-    /// There is a connection, or nobody listens there. Also after it was cancelled there may be one.
+    /// There is a connection, or nobody listens there. Also after a cancel there may be one.
     Connected(Result<Socket, Error>),
+    /// Another node of this process handed something over. Nobody asked for it.
+    Parcel(Parcel),
     /// Bytes came; none: the peer will send nothing more.
     Received(Result<Buf, Error>),
     /// All was sent, or the connection is broken.

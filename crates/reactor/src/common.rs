@@ -6,12 +6,12 @@ use crate::job::{Job, Work};
 use crate::memory::{self, Memory};
 use crate::path::recent::Recent;
 use crate::path::{self, Attempt};
-use crate::pool::Pool;
+use crate::pool::{Mailbox, Pool};
 use crate::signals::Signals;
 use crate::sockets::{self, Address, Listening};
 use crate::spin::Spin;
 use crate::{Config, Statistics, descriptor};
-use base::op::{Done, Event, File, Listener, OpId, PathDone, PathOp, Peer, Socket, Span};
+use base::op::{Done, Event, File, Listener, OpId, Parcel, PathDone, PathOp, Peer, Socket, Span};
 use base::{Buf, Caller, Error, Instant, Stat};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -64,6 +64,8 @@ pub(crate) struct Common {
     /// Connections that are open, to be closed at the end.
     sockets: BTreeSet<u32>,
     listeners: Vec<Option<Listening>>,
+    /// Of every node of this process, by its number.
+    mailboxes: Vec<Mailbox>,
 }
 
 impl Common {
@@ -89,6 +91,7 @@ impl Common {
             hung_up: BTreeSet::new(),
             sockets: BTreeSet::new(),
             listeners: Vec::new(),
+            mailboxes: Vec::new(),
         })
     }
 
@@ -293,6 +296,23 @@ impl Common {
         let index = u32::try_from(self.listeners.len()).expect("few listeners");
         self.listeners.push(Some(listening));
         Ok((Listener(index), bound))
+    }
+
+    /// Takes a listening socket over that somebody else has as well, who removes its name.
+    pub(crate) fn adopt_listener(&mut self, fd: OwnedFd) -> Listener {
+        let index = u32::try_from(self.listeners.len()).expect("few listeners");
+        self.listeners.push(Some(Listening::shared(fd)));
+        Listener(index)
+    }
+
+    pub(crate) fn set_mailboxes(&mut self, mailboxes: Vec<Mailbox>) {
+        self.mailboxes = mailboxes;
+    }
+
+    /// Hands something to another node.
+    pub(crate) fn post(&mut self, to: usize, parcel: Parcel) {
+        let mailbox = self.mailboxes.get(to).expect("nodes know how many there are");
+        mailbox.post(parcel);
     }
 
     /// The listening socket, unless it has been closed.

@@ -44,12 +44,13 @@ mod volume;
 
 use base::op::{Event, File, Listener, Op, Span};
 use base::{Instant, Reactor, Time};
+use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-pub use pool::PoolStatistics;
+pub use pool::{Mailbox, PoolStatistics};
 pub use privileges::{become_user, clear_umask, find_user, is_root, own_user};
 pub use probe::probe;
 pub use signals::{Signals, hold_signals, let_signals_through};
@@ -150,6 +151,42 @@ impl World {
                 threads.watch_listener(listener)?;
                 Ok((listener, bound))
             }
+        }
+    }
+
+    /// A copy of a listening socket, for the world of another thread.
+    ///
+    /// # Errors
+    /// Those of `dup(2)`.
+    pub fn share_listener(&self, listener: Listener) -> io::Result<OwnedFd> {
+        self.common().listening(listener).ok_or(io::ErrorKind::NotFound)?.try_clone()
+    }
+
+    /// Listens at a socket that another thread's world made; connections come to either.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl(2)`.
+    pub fn adopt_listener(&mut self, socket: OwnedFd) -> io::Result<Listener> {
+        match &mut self.inner {
+            Inner::Uring(uring) => Ok(uring.common.adopt_listener(socket)),
+            Inner::Threads(threads) => {
+                let listener = threads.common.adopt_listener(socket);
+                threads.watch_listener(listener)?;
+                Ok(listener)
+            }
+        }
+    }
+
+    /// Where other threads leave something for this world.
+    pub fn mailbox(&self) -> Mailbox {
+        self.common().pool.mailbox()
+    }
+
+    /// Tells where each node of this process takes what is left for it ([`base::op::Op::Post`]).
+    pub fn set_mailboxes(&mut self, mailboxes: Vec<Mailbox>) {
+        match &mut self.inner {
+            Inner::Uring(uring) => uring.common.set_mailboxes(mailboxes),
+            Inner::Threads(threads) => threads.common.set_mailboxes(mailboxes),
         }
     }
 

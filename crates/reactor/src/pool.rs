@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::host::Host;
 use crate::job::{Finished, Job};
 use crate::memory::Memory;
-use base::op::OpId;
+use base::op::{Done, OpId, Parcel, Span};
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
@@ -76,6 +76,17 @@ struct Shared {
     wake: OwnedFd,
 }
 
+/// Where other threads leave something for a world.
+#[derive(Clone, Debug)]
+pub struct Mailbox(Arc<Shared>);
+
+impl Mailbox {
+    /// Leaves something there, and wakes the world if it sleeps.
+    pub(crate) fn post(&self, parcel: Parcel) {
+        self.0.deliver(OpId::UNASKED, Done::Parcel(parcel));
+    }
+}
+
 /// The pool, as the node's thread sees it.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -103,6 +114,11 @@ impl Pool {
         };
         let collected = VecDeque::new();
         Ok(Pool { shared: Arc::new(shared), collected })
+    }
+
+    /// Where other threads leave something for this world.
+    pub(crate) fn mailbox(&self) -> Mailbox {
+        Mailbox(Arc::clone(&self.shared))
     }
 
     /// Becomes readable when the node has to wake up.
@@ -297,6 +313,13 @@ impl Shared {
             }
         }
         state.counts.threads -= 1;
+    }
+
+    /// Something comes from another thread's world.
+    fn deliver(&self, id: OpId, done: Done) {
+        let now = self.clock.now();
+        let span = Span { submitted: now, started: now, finished: now };
+        self.finish(Finished { event: Some((id, done)), used: None, span });
     }
 
     fn finish(&self, finished: Finished) {

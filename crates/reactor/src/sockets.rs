@@ -44,6 +44,13 @@ pub(crate) struct Listening {
     unix: Option<Bound>,
 }
 
+impl Listening {
+    /// A socket that somebody else made, and has as well.
+    pub(crate) fn shared(fd: OwnedFd) -> Listening {
+        Listening { fd, unix: None }
+    }
+}
+
 /// A unix socket's name, and what was there when it was bound.
 #[derive(Debug)]
 struct Bound {

@@ -148,6 +148,7 @@ impl Uring {
             Op::Accept { id, listener } => self.accept(id, listener),
             Op::CloseListener { listener } => self.close_listener(listener),
             Op::Connect { id, to } => self.connect(id, &to),
+            Op::Post { to, parcel } => self.common.post(to, parcel),
             Op::Receive { id, socket, into } => self.receive(id, socket, into),
             Op::Send { id, socket, data } => {
                 let mut sending = self.sendings.pop().unwrap_or_else(|| Box::new(Sending::new()));

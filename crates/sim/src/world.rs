@@ -513,6 +513,7 @@ impl Reactor for World {
             Op::Accept { id, listener } => scene.accept(id, listener),
             Op::CloseListener { listener } => scene.close_listener(listener),
             Op::Connect { id, to } => scene.connect_out(id, &to),
+            Op::Post { to, parcel } => unreachable!("one node is simulated: {to} {parcel:?}"),
             Op::Receive { id, socket, into } => scene.receive(id, socket, into),
             Op::Send { id, socket, data } => scene.send(id, socket, data),
             Op::Finish { socket } => scene.hang_up(socket, false),

@@ -438,6 +438,7 @@ impl Remote {
             | Done::Stored(_)
             | Done::Synced(_)
             | Done::Path(_)
+            | Done::Parcel(_)
             | Done::Stop) => unreachable!("{other:?} for {op:?} of a remote tree"),
         }
     }

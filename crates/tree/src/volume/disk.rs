@@ -28,6 +28,7 @@ pub(super) fn done(local: u64, done: Done) -> (IoId, IoDone) {
         // The reactor completes every operation with its own shape.
         other @ (Done::Accepted(_)
         | Done::Connected(_)
+        | Done::Parcel(_)
         | Done::Received(_)
         | Done::Sent(_)
         | Done::Read(_)

@@ -238,6 +238,7 @@ fn perform(file: &VolumeFile, op: Op) -> (OpId, Done) {
         other @ (Op::Accept { .. }
         | Op::CloseListener { .. }
         | Op::Connect { .. }
+        | Op::Post { .. }
         | Op::Receive { .. }
         | Op::Send { .. }
         | Op::Finish { .. }
