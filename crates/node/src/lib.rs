@@ -18,6 +18,7 @@
 mod branch;
 mod changes;
 pub mod connection;
+mod letters;
 pub mod listener;
 
 mod route;
@@ -28,10 +29,12 @@ use base::op::{Address, Event, File, Op};
 use base::{Automaton, Error, Instant, Name, Reactor, Stat, Time};
 use connection::Connection;
 pub use front::{Identity, Limits, Protocol};
+pub use letters::{HOME, NODES_MAX};
 
 use branch::Branch;
 use changes::Changes;
-use front::Export;
+pub use front::Export;
+use letters::Role;
 use listener::Listener;
 use names::{Mount, Names};
 pub use names::{Order, script};
@@ -75,6 +78,8 @@ pub struct Config {
     pub bytes_max: usize,
     /// Most files that the process may have open: connections, and files that clients know.
     pub files_max: usize,
+    /// How many other nodes of this process send requests here.
+    pub fronts: usize,
 }
 
 /// What a node serves.
@@ -194,6 +199,7 @@ pub const CLOSE_TIME: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Node {
     phase: Phase,
+    role: Role,
     config: Config,
     export: Export,
     listeners: Vec<Listener>,
@@ -272,6 +278,7 @@ impl Node {
         };
         Node {
             phase,
+            role: Role::Home(config.fronts, config.fronts),
             config,
             export,
             listeners,
@@ -295,6 +302,23 @@ impl Node {
     /// Whether the node has ended.
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
+    }
+
+    /// A node that has connections, and sends what they ask to another one of this process, whose
+    /// [`Node::export`] this is.
+    ///
+    /// # Panics
+    /// If there are more nodes than [`NODES_MAX`].
+    pub fn front(number: usize, config: Config, export: Export) -> Node {
+        assert!(number != HOME && number <= NODES_MAX, "node {number}");
+        let mut node = Node::new(config, Served::Skeleton { paths: Vec::new() }, Vec::new());
+        (node.role, node.export) = (Role::Front(number), export);
+        node
+    }
+
+    /// What sessions need to know of what is served.
+    pub fn export(&self) -> Export {
+        self.export.clone()
     }
 
     /// Whether the name space is put together; then, what could not be joined and why, each with

@@ -5,6 +5,7 @@
 //! which connection asked, and which of its calls.
 
 use super::connection::{self, Connection};
+use super::letters::Role;
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, status};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Error, Instant};
@@ -30,6 +31,7 @@ pub(crate) enum Message {
 impl Node {
     /// Takes the events of one turn; leaves `events` empty.
     pub fn turn(&mut self, now: Instant, events: &mut Vec<Event>, ops: &mut Vec<Op>) {
+        let before = self.phase;
         for event in events.drain(..) {
             self.event(now, event, ops);
             self.route(now, ops);
@@ -41,6 +43,7 @@ impl Node {
         self.leave(now, ops);
         self.listen_all(now, ops);
         self.end(now, ops);
+        self.take_leave(before, ops);
     }
 
     /// Lets trees begin what has gathered in this turn.
@@ -70,11 +73,13 @@ impl Node {
     }
 
     fn event(&mut self, now: Instant, event: Event, ops: &mut Vec<Op>) {
-        if let Done::Stop = event.done {
-            return self.stop(now, ops);
-        }
+        let done = match event.done {
+            Done::Stop => return self.stop(now, ops),
+            Done::Parcel(parcel) => return self.receive(now, parcel, ops),
+            done => done,
+        };
         let (kind, index) = of(event.id);
-        match (kind, event.done) {
+        match (kind, done) {
             (tree, done) if usize::from(tree) < self.trees.len() => {
                 self.messages.push_back(Message::Tree(tree, TreeInput::Done(event.id, done)));
             }
@@ -102,25 +107,29 @@ impl Node {
         while let Some(message) = self.messages.pop_front() {
             match message {
                 Message::Connection(slot, input) => self.step_connection(now, slot, input, ops),
-                Message::Names(input) => self.step_names(now, input),
+                Message::Names(input) => self.step_names(now, input, ops),
                 Message::Tree(tree, input) => self.step_tree(now, tree, input, ops),
                 Message::Changed(result) => self.changed(result),
             }
         }
     }
 
-    fn step_names(&mut self, now: Instant, input: names::Input) {
+    fn step_names(&mut self, now: Instant, input: names::Input, ops: &mut Vec<Op>) {
+        if let Role::Front(front) = self.role {
+            return Node::send_home(front, input, ops);
+        }
         let mut out = mem::take(&mut self.scratch.names);
         self.names.step(now, input, &mut out);
         for output in out.drain(..) {
-            self.messages.push_back(match output {
+            let message = match output {
                 names::Output::Tell(tree, input) => Message::Tree(tree, input),
                 names::Output::Changed(_, result) => Message::Changed(result),
                 names::Output::Reply(id, reply) => {
-                    let (slot, call) = ((id.0 >> 32) as usize, CallId(id.0 as u32));
-                    Message::Connection(slot, connection::Input::Answered(call, reply))
+                    self.answer(id, reply, ops);
+                    continue;
                 }
-            });
+            };
+            self.messages.push_back(message);
         }
         self.scratch.names = out;
     }
@@ -341,11 +350,12 @@ impl Node {
     }
 
     /// The first time: begins to drain. The second: ends at once.
-    fn stop(&mut self, now: Instant, ops: &mut Vec<Op>) {
+    pub(crate) fn stop(&mut self, now: Instant, ops: &mut Vec<Op>) {
         self.phase = match self.phase {
             Phase::Joining | Phase::Running => Phase::Draining(now + DRAIN_TIME),
             Phase::Draining(_) | Phase::Cutting(_) | Phase::Closing(_) | Phase::Over => Phase::Over,
         };
+        self.stop_fronts(ops);
         self.tell_all(&|| connection::Input::Drain);
         self.route(now, ops);
     }
@@ -358,7 +368,7 @@ impl Node {
     /// When all connections have ended, closes the tree, and then ends.
     fn end(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let closed = self.listeners.iter().all(super::Listener::is_closed);
-        let alone = closed && self.connections.is_empty();
+        let alone = closed && self.connections.is_empty() && self.is_last();
         self.phase = match self.phase {
             Phase::Draining(_) | Phase::Cutting(_) if alone => {
                 self.close_trees(now, ops);

@@ -1,0 +1,134 @@
+//! Several nodes in one process: what they say to each other.
+//!
+//! One node, *home*, has the name space and all trees. The others are *fronts*: each has
+//! connections on a thread and a reactor of its own, and sends what its sessions ask home, where
+//! it is a request like every other; the answer comes back the same way. So a file has one owner,
+//! and a front needs no lock and no copy of anything but the name of the root.
+
+use super::connection;
+use super::{Node, Phase};
+use crate::route::Message;
+use base::op::{Op, Parcel};
+use base::{Error, Instant};
+use front::CallId;
+use tree::{NodeId, OpenId, Reply, Request, RequestId};
+
+/// The number of the node that has the name space.
+pub const HOME: usize = 0;
+
+/// Where in a request's id the number of the node stands that asks.
+const NODE_BITS: u32 = 56;
+
+/// Most nodes of a process.
+pub const NODES_MAX: usize = 127;
+
+/// What one node says to another.
+#[derive(Debug)]
+pub(crate) enum Letter {
+    /// A front asks; exactly one [`Letter::Reply`] follows.
+    Ask(usize, RequestId, Request),
+    /// A front does not want the reply any more.
+    Cancel(usize, RequestId),
+    /// A front gives a node back.
+    Release(NodeId),
+    /// A front gives an open file back.
+    Close(OpenId),
+    /// Home answers a front.
+    Reply(RequestId, Result<Reply, Error>),
+    /// Home tells a front to end.
+    Drain,
+    /// A front has ended.
+    Over,
+}
+
+/// What a node is among those of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It has the name space; so many fronts are there, of which so many have not ended.
+    Home(usize, usize),
+    /// It has connections only.
+    Front(usize),
+}
+
+fn post(to: usize, letter: Letter, ops: &mut Vec<Op>) {
+    ops.push(Op::Post { to, parcel: Parcel(Box::new(letter)) });
+}
+
+/// The id by which home knows a request of a front.
+fn at_home(front: usize, id: RequestId) -> RequestId {
+    RequestId((front as u64) << NODE_BITS | id.0)
+}
+
+/// Which node asked, and by which id it knows the request.
+fn asked_by(id: RequestId) -> (usize, RequestId) {
+    ((id.0 >> NODE_BITS) as usize, RequestId(id.0 & ((1 << NODE_BITS) - 1)))
+}
+
+impl Node {
+    /// Sends what a session of this front asks home.
+    pub(crate) fn send_home(front: usize, input: names::Input, ops: &mut Vec<Op>) {
+        let letter = match input {
+            names::Input::Ask(id, request) => Letter::Ask(front, id, request),
+            names::Input::Cancel(id) => Letter::Cancel(front, id),
+            names::Input::Release(node) => Letter::Release(node),
+            names::Input::Close(open) => Letter::Close(open),
+            names::Input::Answered(..) | names::Input::Change(..) => {
+                unreachable!("a front has no trees")
+            }
+        };
+        post(HOME, letter, ops);
+    }
+
+    /// Gives an answer to whoever asked, here or in another node.
+    pub(crate) fn answer(&mut self, id: RequestId, reply: Result<Reply, Error>, ops: &mut Vec<Op>) {
+        match asked_by(id) {
+            (HOME, id) => self.answer_here(id, reply),
+            (front, id) => post(front, Letter::Reply(id, reply), ops),
+        }
+    }
+
+    fn answer_here(&mut self, id: RequestId, reply: Result<Reply, Error>) {
+        let (slot, call) = ((id.0 >> 32) as usize, CallId(id.0 as u32));
+        let input = connection::Input::Answered(call, reply);
+        self.messages.push_back(Message::Connection(slot, input));
+    }
+
+    /// Takes what another node has sent.
+    pub(crate) fn receive(&mut self, now: Instant, parcel: Parcel, ops: &mut Vec<Op>) {
+        let letter = parcel.0.downcast::<Letter>().expect("nodes send letters");
+        let input = match *letter {
+            Letter::Ask(front, id, request) => names::Input::Ask(at_home(front, id), request),
+            Letter::Cancel(front, id) => names::Input::Cancel(at_home(front, id)),
+            Letter::Release(node) => names::Input::Release(node),
+            Letter::Close(open) => names::Input::Close(open),
+            Letter::Reply(id, reply) => return self.answer_here(id, reply),
+            Letter::Drain => return self.stop(now, ops),
+            Letter::Over => {
+                if let Role::Home(fronts, alive) = self.role {
+                    self.role = Role::Home(fronts, alive - 1);
+                }
+                return;
+            }
+        };
+        self.messages.push_back(Message::Names(input));
+    }
+
+    /// Tells the fronts to end.
+    pub(crate) fn stop_fronts(&self, ops: &mut Vec<Op>) {
+        if let Role::Home(fronts, _) = self.role {
+            (1..=fronts).for_each(|front| post(front, Letter::Drain, ops));
+        }
+    }
+
+    /// Whether no other node can ask for anything any more.
+    pub(crate) fn is_last(&self) -> bool {
+        !matches!(self.role, Role::Home(_, 1..))
+    }
+
+    /// Says that this front has ended, if it has.
+    pub(crate) fn take_leave(&self, before: Phase, ops: &mut Vec<Op>) {
+        if matches!(self.role, Role::Front(_)) && before != Phase::Over && self.is_over() {
+            post(HOME, Letter::Over, ops);
+        }
+    }
+}
