@@ -71,6 +71,10 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "FORM")]
     pub(crate) reactor: Option<Form>,
 
+    /// How many threads serve connections; the first one has the files as well
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+
     /// Do not show the server's own state under /.upcall/
     #[arg(long)]
     pub(crate) no_status: bool,
@@ -140,6 +144,7 @@ impl Serve {
             cache: self.cache.or(file.cache),
             accept_loss: self.accept_loss || file.accept_loss,
             reactor: self.reactor.or(file.reactor),
+            threads: self.threads.or(file.threads),
             no_status: self.no_status || file.no_status,
             connections_max: self.connections_max.or(file.connections_max),
             memory_max: self.memory_max.or(file.memory_max),

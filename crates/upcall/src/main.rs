@@ -2,6 +2,7 @@
 
 mod clock;
 mod config;
+mod fronts;
 mod greeting;
 mod place;
 mod progress;

@@ -1,6 +1,7 @@
 //! `upcall serve`: opens what is needed, says how to reach it, runs the node.
 
 use crate::config::{Form, Serve};
+use crate::fronts::{Fronts, Plan};
 use crate::greeting::Greeting;
 use crate::place::{self, Bound, Place, What};
 use crate::rule::{self, Rule};
@@ -17,6 +18,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let addresses = place::addresses(serve)?;
     let limits = limits(serve)?;
     let (form, form_reason) = choose_form(serve.reactor)?;
+    let threads = threads(serve)?;
     let space = space::find(serve, &|text| say(&text))?;
     reactor::hold_signals();
     let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
@@ -45,13 +47,23 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         connections_max: serve.connections_max.unwrap_or(16_384),
         bytes_max: serve.memory_max.unwrap_or(512) << 20,
         files_max,
+        fronts: threads - 1,
     };
-    let mut node = Node::new(config, served, joins);
+    let (connections_max, bytes_max) = (config.connections_max, config.bytes_max);
+    let share = Config {
+        connections_max: connections_max.div_ceil(threads),
+        bytes_max: bytes_max / threads,
+        ..config
+    };
+    let mut node = Node::new(share.clone(), served, joins);
     node::set_up(&mut node, &mut world);
     if let Some((number, error)) = node.joined().and_then(|failed| failed.first()) {
         let (line, said) = &lines[*number];
         return Err(space::explain(file.as_deref(), *line, said, *error));
     }
+    let settings = reactor::Config { signals: false, ..settings };
+    let plan = Plan { form, settings, config: share, export: node.export() };
+    let fronts = Fronts::start(&plan, threads - 1, &mut world)?;
     say(&Greeting {
         serve,
         path: &path,
@@ -67,7 +79,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         // Something hangs, or a second signal came: what is under way is not waited for.
         std::process::exit(0);
     }
-    Ok(())
+    fronts.join()
 }
 
 /// Gives what is served to the world; what there is to say of a volume.
@@ -107,6 +119,14 @@ fn join(world: &mut World, joint: Joint) -> Result<Join, String> {
 /// Says something to whoever started the server; they need not be there any more.
 fn say(text: &dyn Display) {
     let _ = write!(io::stdout(), "{text}");
+}
+
+/// How many threads there are.
+fn threads(serve: &Serve) -> Result<usize, String> {
+    match serve.threads.unwrap_or(1) {
+        count @ 1..=node::NODES_MAX => Ok(count),
+        count => Err(format!("--threads {count}: say a number from 1 to {}", node::NODES_MAX)),
+    }
 }
 
 fn limits(serve: &Serve) -> Result<Limits, String> {

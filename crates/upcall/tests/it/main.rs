@@ -6,6 +6,7 @@ mod library;
 mod ninep;
 mod remote;
 mod server;
+mod spaces;
 mod volumes;
 
 use server::{Scratch, Server, get, upcall};

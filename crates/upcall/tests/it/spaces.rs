@@ -1,0 +1,100 @@
+//! Name spaces, and servers of several threads.
+
+use super::server::{Scratch, Server, get};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const PORTS: [&str; 4] = ["--9p", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+
+fn body(server: &Server, path: &str) -> String {
+    let answer = get(server.http(), path);
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+    let status = head.split_whitespace().nth(1).expect("a status");
+    if status == "200" { body.to_string() } else { status.to_string() }
+}
+
+fn files(dir: &Path, files: &[(&str, &str)]) {
+    for (name, text) in files {
+        let path = dir.join(name);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("it is made");
+        std::fs::write(path, text).expect("it is written");
+    }
+}
+
+fn serve(scratch: &Scratch, lines: &str, more: &[&str]) -> Server {
+    let names = scratch.path().join("names");
+    std::fs::write(&names, lines).expect("it is written");
+    let args = ["--names", names.to_str().expect("UTF-8")];
+    Server::with(&[&args[..], &PORTS, more].concat())
+}
+
+#[test]
+fn directories_are_joined_by_mount_bind_and_union() {
+    let scratch = Scratch::new("joined");
+    let dir = scratch.path();
+    files(
+        dir,
+        &[("a/one", "a"), ("a/both", "a"), ("b/two", "b"), ("b/both", "b"), ("b/in/x", "x")],
+    );
+    let shown = dir.display();
+    let lines = format!(
+        "mount /u host:{shown}/a\nmount -ac /u host:{shown}/b\nbind /u/in /x\n\
+         mount /v volume:{shown}/v.volume\n"
+    );
+    for threads in ["1", "3"] {
+        let server = serve(&scratch, &lines, &["--threads", threads, "--http-write"]);
+        assert!(server.greeting().contains("names, 4 lines joined"), "{}", server.greeting());
+        for (path, text) in
+            [("/u/one", "a"), ("/u/two", "b"), ("/u/both", "a"), ("/x/x", "x"), ("/u/no", "404")]
+        {
+            assert_eq!(body(&server, path), text, "{path}");
+        }
+        let listing = body(&server, "/u/");
+        for name in ["one", "two", "both", "in/"] {
+            assert_eq!(listing.matches(&format!(">{name}<")).count(), 1, "{name}: {listing}");
+        }
+        let said = body(&server, "/.upcall/names");
+        assert!(said.contains(&format!("mount -ac /u host:{shown}/b\n")), "{said}");
+        assert!(said.contains("bind /u/in /x\n"), "{said}");
+        assert_eq!(server.end(), Some(0));
+    }
+}
+
+#[test]
+fn a_server_that_is_lost_takes_its_own_files_only_and_comes_back() {
+    let scratch = Scratch::new("lost");
+    let dir = scratch.path();
+    files(dir, &[("far/file", "far"), ("near/file", "near")]);
+    let far = Server::start(&dir.join("far"), &[]);
+    let port = far.ninep().to_string();
+    let near = dir.join("near");
+    let lines = format!("mount /far 9p://{port}\nmount /near host:{}\n", near.display());
+    let server = serve(&scratch, &lines, &[]);
+    assert_eq!(body(&server, "/far/file"), "far");
+    far.kill();
+    assert_eq!(body(&server, "/near/file"), "near");
+    assert!(["502", "503", "504"].contains(&&*body(&server, "/far/file")));
+    assert_eq!(body(&server, "/near/file"), "near");
+    let dir = dir.join("far");
+    let args = [dir.to_str().expect("UTF-8"), "--9p", &port, "--http", "127.0.0.1:0"];
+    let _again = Server::with(&args);
+    let start = Instant::now();
+    while body(&server, "/far/file") != "far" {
+        assert!(start.elapsed() < Duration::from_secs(20), "it does not come back");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn connections_are_spread_over_threads_and_all_see_the_same() {
+    let scratch = Scratch::new("threads");
+    files(scratch.path(), &[("file", "text")]);
+    for form in ["uring", "threads"] {
+        let args = ["--threads", "4", "--reactor", form, "--http-write"];
+        let server = Server::start(scratch.path(), &args);
+        let many: Vec<_> = (0..200).map(|_| body(&server, "/file")).collect();
+        assert!(many.iter().all(|text| text == "text"));
+        assert_eq!(server.end(), Some(0));
+    }
+}
