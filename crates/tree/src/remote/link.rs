@@ -168,6 +168,25 @@ impl Link {
         State::Parting { socket, until: self.next_attempt(now) }
     }
 
+    /// It is not needed any more.
+    fn close(state: State, out: &mut Vec<Output>) -> State {
+        match state {
+            State::Down { .. } | State::Over => State::Over,
+            State::Connecting { .. } => {
+                out.push(Output::Cancel);
+                State::Ending
+            }
+            State::Abandoning | State::Ending => State::Ending,
+            State::Version { socket, .. }
+            | State::Attaching { socket, .. }
+            | State::Up { socket } => {
+                out.extend([Output::Lost("the server ends"), Output::Hangup(socket)]);
+                State::Leaving { socket }
+            }
+            State::Parting { socket, .. } | State::Leaving { socket } => State::Leaving { socket },
+        }
+    }
+
     /// An error for an answer: what was offered is not offered again.
     fn refused(
         &mut self,
@@ -240,22 +259,7 @@ impl Automaton for Link {
                 out.push(Output::Release(socket));
                 State::Down { until }
             }
-            (State::Down { .. }, Input::Close) => State::Over,
-            (State::Connecting { .. }, Input::Close) => {
-                out.push(Output::Cancel);
-                State::Ending
-            }
-            (State::Abandoning, Input::Close) => State::Ending,
-            (
-                State::Version { socket, .. }
-                | State::Attaching { socket, .. }
-                | State::Up { socket },
-                Input::Close,
-            ) => {
-                out.extend([Output::Lost("the server ends"), Output::Hangup(socket)]);
-                State::Leaving { socket }
-            }
-            (State::Parting { socket, .. }, Input::Close) => State::Leaving { socket },
+            (state, Input::Close) => Link::close(state, out),
             (State::Ending, Input::Connected(connected)) => {
                 out.extend(connected.ok().map(Output::Release));
                 State::Over
@@ -264,9 +268,8 @@ impl Automaton for Link {
                 out.push(Output::Release(socket));
                 State::Over
             }
-            // It is not time yet; or one more thing is wrong with a connection that is given up;
-            // or it was closed before.
-            (state, Input::Tick | Input::Broken(_) | Input::Idle | Input::Close) => state,
+            // It is not time yet; or one more thing is wrong with a connection that is given up.
+            (state, Input::Tick | Input::Broken(_) | Input::Idle) => state,
             // One connect at a time; and only a link that waits for the words of a server that
             // begins is told of them.
             (

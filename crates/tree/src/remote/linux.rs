@@ -1,10 +1,5 @@
 //! The requests in 9P2000.L.
 
-#![allow(
-    clippy::wildcard_enum_match_arm,
-    reason = "each function takes its share of requests and answers and hands on the rest"
-)]
-
 use super::calls::Message;
 use super::errand::{Next, Outcome, Step};
 use super::seek::walk;

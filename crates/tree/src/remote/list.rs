@@ -142,7 +142,7 @@ impl Remote {
 
     /// A fid of the errand's own is of no use any more.
     pub(super) fn give_back(&mut self, errand: usize, fid: u32) {
-        let bound = self.errands[errand].fids.iter().any(|known| *known == (fid, true));
+        let bound = self.errands[errand].fids.contains(&(fid, true));
         self.keep_fid(errand, fid);
         if bound {
             self.clunk(fid);

@@ -1,11 +1,6 @@
 //! The requests in 9P2000, which has no links, no owners by number, no attributes beyond a few,
 //! and whose directories are read like files. Renaming goes by a file's stat, within a directory.
 
-#![allow(
-    clippy::wildcard_enum_match_arm,
-    reason = "each function takes its share of requests and answers and hands on the rest"
-)]
-
 use super::calls::Message;
 use super::errand::{Next, Outcome, Step};
 use super::transport::one;
@@ -13,10 +8,14 @@ use super::{Remote, words};
 use crate::request::{Ask, OpenId, Reply};
 use base::op::Entry;
 use base::{Access, Error, Kind, Name, SetStat, SetTime};
+use std::time::Duration;
 use wire::ninep::{Reader, Rmessage, Stat as WireStat, Tmessage};
 
 /// Most messages for one request for entries.
 const ROUNDS_MAX: u32 = 1 << 16;
+
+/// How long who reads a directory leaves it to another reader.
+const READ_PAUSE: Duration = Duration::from_millis(1);
 
 fn last(message: &Tmessage<'_>) -> Outcome {
     Ok(Next::Say(Step::Last, one(message)))
@@ -176,7 +175,7 @@ impl Remote {
 
     fn entries_from(
         &mut self,
-        _errand: usize,
+        errand: usize,
         open: OpenId,
         cookie: u64,
         bytes_max: u32,
@@ -200,8 +199,19 @@ impl Remote {
         if !served.is_empty() {
             return Next::Reply(Reply::Entries(served));
         }
+        if self.is_being_read(errand, open) {
+            return Next::Pause(self.now + READ_PAUSE);
+        }
         let (fid, offset, count) = (it.fid, cursor.offset, self.piece_max(it.iounit));
         Next::Say(Step::Entries(round), vec![Message::new(&Tmessage::Read { fid, offset, count })])
+    }
+
+    /// Whether somebody else moves the place where a directory is read.
+    fn is_being_read(&self, errand: usize, directory: OpenId) -> bool {
+        self.errands.iter().any(|(other, it)| {
+            let reads = matches!(it.ask, Ask::List { open, .. } if open == directory);
+            reads && other != errand && matches!(it.step, Step::Entries(_))
+        })
     }
 
     pub(super) fn plan9_entries(&mut self, errand: usize, round: u32, data: &[u8]) -> Outcome {

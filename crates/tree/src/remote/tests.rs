@@ -1,1 +1,394 @@
 use super::*;
+use crate::request::OpenId;
+use base::drawing::{Drawing, variant};
+use base::op::Op;
+use base::{Access, Name};
+use expect_test::expect;
+use wire::ninep::{Data, NO_TAG, Qid, Rmessage, Tmessage};
+
+const SOCKET: Socket = Socket(9);
+
+/// The tree with a peer that answers what it is told to; writes down what it hears.
+struct Lab {
+    remote: Remote,
+    text: String,
+    /// The tags of what was heard and not answered, in order.
+    tags: VecDeque<u16>,
+}
+
+fn qid(path: u64, kind: u8) -> Qid {
+    Qid { kind, version: 1, path }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+impl Lab {
+    fn new(config: Config) -> Lab {
+        let remote = Remote::new(3, Address::Unix(b"/s".to_vec()), b"here".to_vec(), config);
+        let mut lab = Lab { remote, text: String::new(), tags: VecDeque::new() };
+        lab.tick();
+        lab
+    }
+
+    /// Connected, agreed and attached; nothing is written down.
+    fn up(dialect: &'static [u8]) -> Lab {
+        let mut lab = Lab::new(Config::default());
+        lab.connect();
+        lab.say(&Rmessage::Version { msize: 8192, version: dialect });
+        lab.say(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
+        lab.text.clear();
+        lab
+    }
+
+    fn connect(&mut self) {
+        let id = OpId(NodeId::new(3, 0).0);
+        self.step(Input::Done(id, Done::Connected(Ok(SOCKET))));
+    }
+
+    fn step(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.remote.step(self.remote.now, input, &mut out);
+        self.remote.check();
+        self.show(out);
+        self.tick();
+    }
+
+    fn tick(&mut self) {
+        let mut out = Vec::new();
+        self.remote.tick(self.remote.now, &mut out);
+        self.remote.check();
+        self.show(out);
+    }
+
+    fn show(&mut self, out: Vec<Output>) {
+        for output in out {
+            match output {
+                Output::Reply(id, Ok(reply)) => {
+                    self.text += &format!("  reply {} {}\n", id.0, variant(&reply));
+                }
+                Output::Reply(id, Err(error)) => {
+                    self.text += &format!("  reply {} {error:?}\n", id.0);
+                }
+                Output::Do(Op::Send { id, data, .. }) => {
+                    let bytes: Vec<u8> = data.iter().flat_map(|buf| buf.to_vec()).collect();
+                    self.hear(&bytes);
+                    self.step(Input::Done(id, Done::Sent(Ok(()))));
+                }
+                Output::Do(Op::Receive { .. }) => {}
+                Output::Do(op) => self.text += &format!("  {}\n", variant(&op)),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn hear(&mut self, mut bytes: &[u8]) {
+        while let Some(size) = wire::ninep::frame_size(bytes) {
+            let (tag, message) = Tmessage::decode(&bytes[..size]).unwrap();
+            self.text += &format!("  hears {message:?}\n");
+            self.tags.push_back(tag);
+            bytes = &bytes[size..];
+        }
+    }
+
+    /// Answers the oldest message.
+    fn say(&mut self, message: &Rmessage<'_>) {
+        let tag = self.tags.pop_front().unwrap_or(NO_TAG);
+        self.say_to(tag, message);
+    }
+
+    fn say_to(&mut self, tag: u16, message: &Rmessage<'_>) {
+        let mut bytes = Vec::new();
+        message.encode(tag, &mut bytes);
+        self.text += &format!("says {}\n", variant(message));
+        self.receive(&bytes);
+    }
+
+    fn receive(&mut self, bytes: &[u8]) {
+        let id = OpId(NodeId::new(3, 1).0);
+        self.step(Input::Done(id, Done::Received(Ok(Buf::from(bytes)))));
+    }
+
+    fn ask(&mut self, id: u64, ask: Ask) {
+        self.text += &format!("asks {}\n", variant(&ask));
+        let request = Request { caller: Caller::Server, ask };
+        self.step(Input::Ask(RequestId(id), request));
+    }
+
+    /// Opens a file; nothing is written down.
+    fn open(&mut self) -> (NodeId, OpenId) {
+        let root = self.remote.root();
+        let access = Access { read: true, write: true, ..Access::default() };
+        self.ask(1, Ask::Walk { from: root, names: vec![name("f")] });
+        let qids = [qid(5, Qid::FILE)].into_iter().collect();
+        self.say(&Rmessage::Walk { qids });
+        let node = NodeId::new(3, 1);
+        self.ask(2, Ask::Open { node, access });
+        self.say(&Rmessage::Walk { qids: [].into_iter().collect() });
+        if self.remote.is_linux() {
+            self.say(&Rmessage::Lopen { qid: qid(5, Qid::FILE), iounit: 0 });
+        } else {
+            self.say(&Rmessage::Open { qid: qid(5, Qid::FILE), iounit: 0 });
+        }
+        self.text.clear();
+        (node, OpenId::new(3, 0))
+    }
+}
+
+#[test]
+fn a_file_is_made_written_and_given_back() {
+    let mut lab = Lab::up(b"9P2000.L");
+    let (dir, gid) = (lab.remote.root(), None);
+    let access = Access { write: true, ..Access::default() };
+    let ask = Ask::Create { dir, name: name("f"), access, exclusive: true, mode: 0o644, gid };
+    lab.ask(1, ask);
+    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
+    lab.say(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
+    lab.say(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
+    let open = OpenId::new(3, 0);
+    lab.ask(2, Ask::Write { open, offset: 7, data: Buf::from(&b"abc"[..]) });
+    lab.say(&Rmessage::Write { count: 3 });
+    lab.step(Input::Close(open));
+    lab.step(Input::Release(NodeId::new(3, 1)));
+    expect![[r#"
+        asks Create
+          hears Walk { fid: 0, newfid: 1, names: [] }
+        says Walk
+          hears Lcreate { fid: 1, name: [102], flags: 193, mode: 420, gid: 4294967295 }
+        says Lcreate
+          reply 1 Created
+          hears Walk { fid: 0, newfid: 2, names: ["f"] }
+        says Walk
+        asks Write
+          hears Write { fid: 1, offset: 7, data: Data([97, 98, 99]) }
+        says Write
+          reply 2 Written
+          hears Clunk { fid: 1 }
+          hears Clunk { fid: 2 }
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn a_long_read_is_cut_into_pieces_and_ends_where_the_first_is_short() {
+    let mut lab = Lab::up(b"9P2000.L");
+    let (_, open) = lab.open();
+    lab.ask(3, Ask::Read { open, offset: 100, count: 20_000, headroom: 4 });
+    let tags: Vec<u16> = lab.tags.drain(..).collect();
+    let data = vec![1; 8168];
+    lab.say_to(tags[2], &Rmessage::Read { data: Data(&data[..3664]) });
+    lab.say_to(tags[0], &Rmessage::Read { data: Data(&data) });
+    lab.say_to(tags[1], &Rmessage::Read { data: Data(&data[..10]) });
+    expect![[r#"
+        asks Read
+          hears Read { fid: 2, offset: 100, count: 8168 }
+          hears Read { fid: 2, offset: 8268, count: 8168 }
+          hears Read { fid: 2, offset: 16436, count: 3664 }
+        says Read
+        says Read
+        says Read
+          reply 3 Data
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn a_cancelled_request_waits_for_what_the_server_says() {
+    let mut lab = Lab::up(b"9P2000.L");
+    let (node, open) = lab.open();
+    lab.ask(3, Ask::Read { open, offset: 0, count: 10, headroom: 0 });
+    lab.step(Input::Cancel(RequestId(3)));
+    lab.tags.pop_front();
+    lab.say(&Rmessage::Flush {});
+    lab.ask(4, Ask::Stat { node });
+    lab.step(Input::Cancel(RequestId(4)));
+    lab.say(&Rmessage::Lerror { ecode: 5 });
+    lab.say(&Rmessage::Flush {});
+    expect![[r#"
+        asks Read
+          hears Read { fid: 2, offset: 0, count: 10 }
+          hears Flush { oldtag: 0 }
+        says Flush
+          reply 3 Cancelled
+        asks Stat
+          hears Getattr { fid: 1, mask: 2047 }
+          hears Flush { oldtag: 0 }
+        says Lerror
+          reply 4 Io
+        says Flush
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn a_server_of_9p2000_is_spoken_to_in_its_own_words() {
+    let mut lab = Lab::new(Config::default());
+    lab.connect();
+    lab.say(&Rmessage::Version { msize: 8192, version: b"unknown" });
+    lab.say(&Rmessage::Version { msize: 8192, version: b"9P2000" });
+    lab.say(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
+    let root = lab.remote.root();
+    lab.ask(1, Ask::Remove { dir: root, name: name("f"), directory: Some(false) });
+    lab.say(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
+    lab.say(&Rmessage::Error { ename: b"permission denied" });
+    lab.ask(2, Ask::ReadLink { node: root });
+    expect![[r#"
+          Connect
+          hears Version { msize: 1048576, version: [57, 80, 50, 48, 48, 48, 46, 76] }
+        says Version
+          hears Version { msize: 1048576, version: [57, 80, 50, 48, 48, 48] }
+        says Version
+          hears Attach { fid: 0, afid: 4294967295, uname: [48], aname: [104, 101, 114, 101], uid: None }
+        says Attach
+        asks Remove
+          hears Walk { fid: 0, newfid: 1, names: ["f"] }
+        says Walk
+          hears Remove { fid: 1 }
+        says Error
+          reply 1 Denied
+        asks ReadLink
+          reply 2 Unsupported
+    "#]].assert_eq(&lab.text);
+}
+
+#[test]
+fn messages_that_are_no_answers_end_the_connection() {
+    let answers: [(u16, Rmessage<'_>); 3] = [
+        (77, Rmessage::Clunk {}),
+        (0, Rmessage::Clunk {}),
+        (0, Rmessage::Walk { qids: [qid(5, 0), qid(6, 0)].into_iter().collect() }),
+    ];
+    for (tag, message) in answers {
+        let mut lab = Lab::up(b"9P2000.L");
+        let root = lab.remote.root();
+        lab.ask(1, Ask::Walk { from: root, names: vec![name("f")] });
+        lab.say_to(tag, &message);
+        assert!(lab.text.contains("Hangup"), "{}", lab.text);
+    }
+    for bytes in [&[3, 0, 0, 0][..], &[255, 255, 255, 255], &[8, 0, 0, 0, 200, 0, 0, 0]] {
+        let mut lab = Lab::up(b"9P2000.L");
+        lab.receive(bytes);
+        assert!(lab.text.contains("Hangup"), "{}", lab.text);
+        assert!(matches!(lab.remote.news.back(), Some(News::Down(_))));
+    }
+}
+
+#[test]
+fn what_may_have_changed_something_is_not_asked_again() {
+    let mut lab = Lab::up(b"9P2000.L");
+    let (node, open) = lab.open();
+    lab.ask(3, Ask::Write { open, offset: 0, data: Buf::from(&b"abc"[..]) });
+    lab.ask(4, Ask::Stat { node });
+    let id = OpId(NodeId::new(3, 1).0);
+    lab.step(Input::Done(id, Done::Received(Ok(Buf::default()))));
+    expect![[r#"
+        asks Write
+          hears Write { fid: 2, offset: 0, data: Data([97, 98, 99]) }
+        asks Stat
+          hears Getattr { fid: 1, mask: 2047 }
+          reply 3 Disconnected
+          Hangup
+          CloseSocket
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+/// The errands: what each kind of answer leads to.
+#[test]
+fn states_md_is_fresh() {
+    let mut drawing = Drawing::default();
+    for (ask, answers) in scripts() {
+        for count in 0..answers.len() {
+            let (mut lab, node, open) = prepared();
+            lab.ask(9, ask(node, open));
+            answers[..count].iter().for_each(|answer| lab.say(answer));
+            for (label, message) in [("", answers[count].clone()), ("Failed", failed())] {
+                let (mut lab, node, open) = prepared();
+                lab.ask(9, ask(node, open));
+                answers[..count].iter().for_each(|answer| lab.say(answer));
+                let tag = lab.tags.pop_front().unwrap();
+                let mut bytes = Vec::new();
+                message.encode(tag, &mut bytes);
+                let label = if label.is_empty() { variant(&message) } else { label.to_string() };
+                let id = OpId(NodeId::new(3, 1).0);
+                let input = Input::Done(id, Done::Received(Ok(Buf::from(bytes))));
+                lab.remote.outbox.clear();
+                drawing.sample_as(&label, lab.remote, input, |remote| {
+                    let step = remote.errands.iter().next().map(|(_, errand)| errand.step.name());
+                    step.unwrap_or("over").to_string()
+                });
+            }
+        }
+    }
+    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/remote/states.md"));
+}
+
+fn failed() -> Rmessage<'static> {
+    Rmessage::Lerror { ecode: 5 }
+}
+
+fn prepared() -> (Lab, NodeId, OpenId) {
+    let mut lab = Lab::up(b"9P2000.L");
+    let (node, open) = lab.open();
+    (lab, node, open)
+}
+
+type Script = (fn(NodeId, OpenId) -> Ask, Vec<Rmessage<'static>>);
+
+/// Requests with the answers that they take.
+fn scripts() -> Vec<Script> {
+    let file = qid(5, Qid::FILE);
+    let none = || Rmessage::Walk { qids: [].into_iter().collect() };
+    let one = || Rmessage::Walk { qids: [qid(6, Qid::FILE)].into_iter().collect() };
+    let root = |node: NodeId| NodeId::new(node.tree(), 0);
+    let _ = root;
+    vec![
+        (|node, _| Ask::Walk { from: up(node), names: vec![name("g")] }, vec![one()]),
+        (
+            |node, _| Ask::Open { node, access: Access::READ },
+            vec![none(), Rmessage::Lopen { qid: file, iounit: 0 }],
+        ),
+        (
+            |_, open| Ask::Read { open, offset: 0, count: 3, headroom: 0 },
+            vec![Rmessage::Read { data: Data(b"abc") }],
+        ),
+        (
+            |_, open| Ask::Write { open, offset: 0, data: Buf::from(&b"abc"[..]) },
+            vec![Rmessage::Write { count: 3 }],
+        ),
+        (
+            |node, _| Ask::GetAttr { node, name: b"a".to_vec() },
+            vec![Rmessage::Xattrwalk { size: 3 }, Rmessage::Read { data: Data(b"abc") }],
+        ),
+        (
+            |node, _| Ask::SetAttr {
+                node,
+                name: b"a".to_vec(),
+                value: b"abc".to_vec(),
+                create: None,
+            },
+            vec![
+                none(),
+                Rmessage::Xattrcreate {},
+                Rmessage::Write { count: 3 },
+                Rmessage::Clunk {},
+            ],
+        ),
+        (
+            |node, _| Ask::Rename {
+                from: up(node),
+                name: name("f"),
+                to: up(node),
+                new_name: name("g"),
+                replace: false,
+            },
+            vec![one()],
+        ),
+        (|node, _| Ask::RemoveNode { node }, vec![none(), Rmessage::Remove {}]),
+    ]
+}
+
+fn up(node: NodeId) -> NodeId {
+    NodeId::new(node.tree(), ROOT)
+}

@@ -318,6 +318,6 @@ mod tests {
     #[test]
     fn devices_are_taken_apart_as_linux_does() {
         assert_eq!(device_halves(0x0803), (8, 3));
-        assert_eq!(device_halves(0x1234_5000_0011_22ff), (0x1234_5022, 0x1ff));
+        assert_eq!(device_halves(0x1234_5000_0011_22ff), (0x1234_5122, 0x1ff));
     }
 }

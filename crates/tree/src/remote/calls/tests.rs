@@ -1,1 +1,164 @@
 use super::*;
+use base::drawing::Drawing;
+use base::rng::seeded;
+use base::{Automaton, Instant};
+
+const ERRAND: usize = 3;
+
+/// One call as a machine, for its drawing: what happens to its tag.
+#[derive(Debug)]
+struct Call {
+    calls: Calls,
+    out: Vec<Buf>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Input {
+    Send,
+    Answered,
+    Flush,
+    FlushAnswered,
+    WrongType,
+}
+
+#[derive(Debug)]
+#[allow(dead_code, reason = "the drawing shows them")]
+enum Output {
+    Message,
+    Told(Answer),
+    Refused(&'static str),
+}
+
+impl Automaton for Call {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, _now: Instant, input: Input, out: &mut Vec<Output>) {
+        let answer =
+            |calls: &mut Calls, tag, message: Rmessage<'_>, sent: &mut Vec<Buf>| match calls
+                .answered(tag, &message, sent)
+            {
+                Ok(answer) => Output::Told(answer),
+                Err(why) => Output::Refused(why),
+            };
+        let (calls, sent) = (&mut self.calls, &mut self.out);
+        match input {
+            Input::Send => {
+                calls.begin(Owner::Errand(ERRAND, 0), clunk(), sent);
+            }
+            Input::Flush => {
+                calls.flush(ERRAND, sent);
+            }
+            Input::Answered => out.push(answer(calls, 0, Rmessage::Clunk {}, sent)),
+            Input::FlushAnswered => out.push(answer(calls, 1, Rmessage::Flush {}, sent)),
+            Input::WrongType => out.push(answer(calls, 0, Rmessage::Wstat {}, sent)),
+        }
+        out.extend(sent.drain(..).map(|_| Output::Message));
+    }
+
+    fn check(&self) {
+        self.calls.check();
+    }
+}
+
+fn clunk() -> Message {
+    Message::new(&Tmessage::Clunk { fid: 1 })
+}
+
+fn state(call: &Call) -> String {
+    match call.calls.tags.get(0) {
+        None => "free",
+        Some(State::Sent(..)) => "sent",
+        Some(State::Flushed(..)) => "flushed",
+        Some(State::Late) => "late",
+        Some(State::Flush(_)) => "flush",
+    }
+    .to_string()
+}
+
+#[test]
+fn states_md_is_fresh() {
+    let before: [&[Input]; 4] = [
+        &[],
+        &[Input::Send],
+        &[Input::Send, Input::Flush],
+        &[Input::Send, Input::Flush, Input::Answered],
+    ];
+    let inputs =
+        [Input::Send, Input::Answered, Input::WrongType, Input::Flush, Input::FlushAnswered];
+    let mut drawing = Drawing::default();
+    for inputs_before in before {
+        for input in inputs {
+            let mut call = Call { calls: Calls::new(1), out: Vec::new() };
+            let mut out = Vec::new();
+            inputs_before.iter().for_each(|input| call.step(Instant(0), *input, &mut out));
+            drawing.sample(call, input, state);
+        }
+    }
+    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/remote/calls/states.md"));
+}
+
+#[test]
+fn what_is_too_much_stands_in_line_and_is_dropped_by_a_flush() {
+    let mut calls = Calls::new(2);
+    let mut out = Vec::new();
+    for errand in 0..4 {
+        calls.begin(Owner::Errand(errand, 0), clunk(), &mut out);
+    }
+    assert_eq!((calls.counts(), out.len()), ((2, 2), 2));
+    assert_eq!(calls.flush(3, &mut out), 1);
+    assert_eq!((calls.counts(), out.len()), ((2, 1), 2));
+    let answer = calls.answered(1, &Rmessage::Clunk {}, &mut out);
+    assert_eq!(answer, Ok(Answer::To(Owner::Errand(1, 0))));
+    assert_eq!((calls.counts(), out.len()), ((2, 0), 3));
+    calls.check();
+}
+
+/// Whatever is sent, flushed and answered in whatever order: each call ends once.
+#[test]
+fn every_call_ends_once() {
+    for seed in 0..500 {
+        let mut rng = seeded(seed);
+        let mut calls = Calls::new(rng.usize(1..5));
+        let (mut out, mut ended, mut begun) = (Vec::new(), Vec::new(), 0);
+        for turn in 0..400 {
+            match rng.u8(..4) {
+                0 if turn < 300 => {
+                    calls.begin(Owner::Errand(begun, 0), clunk(), &mut out);
+                    begun += 1;
+                }
+                1 if begun > 0 => {
+                    let errand = rng.usize(..begun);
+                    let dropped = calls.flush(errand, &mut out);
+                    ended.extend((0..dropped).map(|_| errand));
+                }
+                _ => {
+                    let tags: Vec<(usize, State)> =
+                        calls.tags.iter().map(|(tag, state)| (tag, *state)).collect();
+                    if tags.is_empty() {
+                        continue;
+                    }
+                    let (tag, state) = tags[rng.usize(..tags.len())];
+                    let message = match state {
+                        State::Late => continue,
+                        State::Flush(_) => Rmessage::Flush {},
+                        State::Sent(..) | State::Flushed(..) => Rmessage::Clunk {},
+                    };
+                    let tag = u16::try_from(tag).unwrap();
+                    match calls.answered(tag, &message, &mut out).unwrap() {
+                        Answer::To(Owner::Errand(errand, _))
+                        | Answer::Never(Owner::Errand(errand, _)) => ended.push(errand),
+                        Answer::Late => {}
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+            calls.check();
+        }
+        let all: std::collections::BTreeSet<usize> = ended.iter().copied().collect();
+        assert_eq!(all.len(), ended.len(), "seed {seed}: one ended twice");
+        let (sent, waiting) = calls.counts();
+        let late = calls.tags.iter().filter(|(_, state)| **state == State::Late).count();
+        assert_eq!(begun, ended.len() + sent + waiting - late, "seed {seed}");
+    }
+}
