@@ -357,10 +357,9 @@ impl Automaton for Remote {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let waiting = self.errands.iter().filter_map(|(_, errand)| match errand.step {
-            Step::Queued => self.patient_until,
-            Step::Paused(until) => Some(until),
-            _ => None,
+        let waiting = self.errands.iter().filter_map(|(_, errand)| {
+            let is_queued = matches!(errand.step, Step::Queued);
+            if is_queued { self.patient_until } else { errand.step.paused_until() }
         });
         let unsent = (!self.outbox.is_empty() && !self.is_sending).then_some(self.now);
         self.link.deadline().into_iter().chain(waiting).chain(unsent).min()

@@ -83,6 +83,11 @@ pub(super) enum Step {
 }
 
 impl Step {
+    /// When to go on, if nothing but time is waited for.
+    pub(super) fn paused_until(&self) -> Option<Instant> {
+        if let Step::Paused(until) = self { Some(*until) } else { None }
+    }
+
     pub(super) fn name(&self) -> &'static str {
         match self {
             Step::Queued => "queued",

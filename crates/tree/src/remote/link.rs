@@ -226,11 +226,9 @@ impl Automaton for Link {
                 out.push(Output::Offer(socket, offered));
                 State::Version { socket, until: now + PATIENCE, offered }
             }
-            (State::Connecting { .. } | State::Abandoning, Input::Connected(Err(_))) => {
-                self.down(now)
-            }
-            (State::Abandoning, Input::Connected(Ok(socket))) => {
-                out.push(Output::Release(socket));
+            (State::Connecting { .. }, Input::Connected(Err(_))) => self.down(now),
+            (State::Abandoning, Input::Connected(connected)) => {
+                out.extend(connected.ok().map(Output::Release));
                 self.down(now)
             }
             (State::Version { socket, .. }, Input::Agreed(dialect)) => {
@@ -270,8 +268,7 @@ impl Automaton for Link {
             }
             // It is not time yet; or one more thing is wrong with a connection that is given up.
             (state, Input::Tick | Input::Broken(_) | Input::Idle) => state,
-            // One connect at a time; and only a link that waits for the words of a server that
-            // begins is told of them.
+            // One connect at a time; and only who waits for a server's first words hears them.
             (
                 state,
                 input @ (Input::Connected(_)

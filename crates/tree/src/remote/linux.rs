@@ -214,7 +214,7 @@ impl Remote {
                 self.write_attr(errand, ask, fid)
             }
             (Step::Last, Err(error)) => self.otherwise(errand, ask, error),
-            (Step::Last, Ok(message)) => self.finish_linux(errand, ask, message),
+            (Step::Last, Ok(message)) => self.finish_linux(ask, message),
             (_, Err(error)) => Err(error),
             (_, Ok(_)) => Err(Error::Io),
         }
@@ -327,7 +327,7 @@ impl Remote {
         }
     }
 
-    fn finish_linux(&mut self, errand: usize, ask: &Ask, message: &Rmessage<'_>) -> Outcome {
+    fn finish_linux(&mut self, ask: &Ask, message: &Rmessage<'_>) -> Outcome {
         let reply = match (ask, message) {
             (Ask::Stat { node }, message) => {
                 let (qid, stat) =
@@ -357,7 +357,6 @@ impl Remote {
                 Reply::Done
             }
         };
-        let _ = errand;
         Ok(Next::Reply(reply))
     }
 

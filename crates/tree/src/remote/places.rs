@@ -2,7 +2,8 @@
 //!
 //! A place knows its directory, its name there, and the server's qid of it, so that it can be
 //! found again on another connection or for another user; whoever finds something else there
-//! knows that it is [stale](base::Error::Stale). A place lives while it is used or something lies below it.
+//! knows that it is [stale](base::Error::Stale). A place lives while it is used or something lies
+//! below it.
 
 use super::words;
 use base::Name;

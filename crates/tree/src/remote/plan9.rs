@@ -118,6 +118,7 @@ impl Remote {
     /// What a fid of the entry is for.
     fn with_child(&mut self, errand: usize, ask: &Ask, fid: u32, kind: Kind) -> Outcome {
         match ask {
+            Ask::Create { .. } if kind == Kind::Directory => Err(Error::IsDirectory),
             Ask::Create { access, .. } => {
                 let message = one(&self.open_message(fid, *access));
                 Ok(Next::Say(Step::Opening(fid), message))

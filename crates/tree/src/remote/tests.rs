@@ -86,7 +86,8 @@ impl Lab {
     fn hear(&mut self, mut bytes: &[u8]) {
         while let Some(size) = wire::ninep::frame_size(bytes) {
             let (tag, message) = Tmessage::decode(&bytes[..size]).unwrap();
-            self.text += &format!("  hears {message:?}\n");
+            let text: String = format!("{message:?}").chars().take(80).collect();
+            self.text += &format!("  hears {text}\n");
             self.tags.push_back(tag);
             bytes = &bytes[size..];
         }
@@ -239,7 +240,7 @@ fn a_server_of_9p2000_is_spoken_to_in_its_own_words() {
         says Version
           hears Version { msize: 1048576, version: [57, 80, 50, 48, 48, 48] }
         says Version
-          hears Attach { fid: 0, afid: 4294967295, uname: [48], aname: [104, 101, 114, 101], uid: None }
+          hears Attach { fid: 0, afid: 4294967295, uname: [48], aname: [104, 101, 114, 101], uid
         says Attach
         asks Remove
           hears Walk { fid: 0, newfid: 1, names: ["f"] }
@@ -341,8 +342,6 @@ fn scripts() -> Vec<Script> {
     let file = qid(5, Qid::FILE);
     let none = || Rmessage::Walk { qids: [].into_iter().collect() };
     let one = || Rmessage::Walk { qids: [qid(6, Qid::FILE)].into_iter().collect() };
-    let root = |node: NodeId| NodeId::new(node.tree(), 0);
-    let _ = root;
     vec![
         (|node, _| Ask::Walk { from: up(node), names: vec![name("g")] }, vec![one()]),
         (

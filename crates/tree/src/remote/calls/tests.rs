@@ -132,7 +132,7 @@ fn every_call_ends_once() {
                     let dropped = calls.flush(errand, &mut out);
                     ended.extend((0..dropped).map(|_| errand));
                 }
-                _ => {
+                2.. | 0 | 1 => {
                     let tags: Vec<(usize, State)> =
                         calls.tags.iter().map(|(tag, state)| (tag, *state)).collect();
                     if tags.is_empty() {
