@@ -250,7 +250,8 @@ fn a_server_of_9p2000_is_spoken_to_in_its_own_words() {
           reply 1 Denied
         asks ReadLink
           reply 2 Unsupported
-    "#]].assert_eq(&lab.text);
+    "#]]
+    .assert_eq(&lab.text);
 }
 
 #[test]
