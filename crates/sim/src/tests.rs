@@ -60,3 +60,49 @@ fn scenarios_go_as_they_are_written() {
         }
     }
 }
+
+/// Listeners of the world can be connected to from within; what is sent arrives in order, and
+/// each end learns of the other's end.
+#[test]
+fn a_node_connects_to_another() {
+    use base::op::{Address, Done, Op, OpId, Socket};
+    use base::{Buf, Error, Reactor};
+    fn wait(world: &mut crate::world::World, wanted: u64) -> Done {
+        loop {
+            let mut events = Vec::new();
+            world.wait(Some(base::Instant(u64::MAX / 2)), &mut events);
+            for event in events {
+                if event.id == OpId(wanted) {
+                    return event.done;
+                }
+            }
+        }
+    }
+    fn receive(world: &mut crate::world::World, socket: Socket) -> Result<Vec<u8>, Error> {
+        world.submit(Op::Receive { id: OpId(9), socket, into: None });
+        let Done::Received(received) = wait(world, 9) else { panic!("it receives") };
+        received.map(|buf| buf.to_vec())
+    }
+    let mut world = crate::world::World::new(Params::calm(1), Show::Hash);
+    let listener = world.listen();
+    let to = |port| Address::Tcp(std::net::SocketAddr::from(([10, 0, 0, 1], port)));
+    world.submit(Op::Connect { id: OpId(1), to: to(7) });
+    assert!(matches!(wait(&mut world, 1), Done::Connected(Err(Error::Disconnected))));
+    world.submit(Op::Accept { id: OpId(3), listener });
+    world.submit(Op::Connect { id: OpId(2), to: to(0) });
+    let Done::Connected(Ok(near)) = wait(&mut world, 2) else { panic!("nobody refuses") };
+    let Done::Accepted(Ok((far, _))) = wait(&mut world, 3) else { panic!("it accepts") };
+    for (from, to) in [(near, far), (far, near)] {
+        let data = vec![Buf::from(vec![7; 5000])];
+        world.submit(Op::Send { id: OpId(4), socket: from, data });
+        let mut got = 0;
+        while got < 5000 {
+            got += receive(&mut world, to).expect("it comes").len();
+        }
+    }
+    world.submit(Op::Hangup { socket: near });
+    assert_eq!(receive(&mut world, far), Err(Error::Disconnected));
+    for socket in [near, far] {
+        world.submit(Op::CloseSocket { socket });
+    }
+}

@@ -270,6 +270,9 @@ impl World {
     }
 
     fn deliver(&mut self, socket: Socket, bytes: Vec<u8>) {
+        if self.scene.take_over(socket, &bytes).is_some() {
+            return;
+        }
         if let Some((index, bytes)) = self.scene.take_delivery(socket, bytes) {
             self.with(index, |client, io| client.received(io, &bytes));
         }
@@ -277,6 +280,9 @@ impl World {
 
     /// The client learns that the connection has ended.
     fn over(&mut self, socket: Socket) {
+        if self.scene.tell_peer(socket) {
+            return;
+        }
         if let Some(index) = self.scene.net.tell_over(socket) {
             self.scene.trace.line(format_args!("{} client {index}: over", self.scene.now.0));
             self.with(index, |client, io| client.ended(io));

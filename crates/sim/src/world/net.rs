@@ -9,10 +9,15 @@ use std::time::Duration;
 /// How much a receive without a buffer of its own gives at most, bytes.
 const RECEIVE: usize = 64 << 10;
 
+/// Who is at the other end of a connection within this world.
+const NOBODY: usize = usize::MAX;
+
 /// One connection.
 #[derive(Debug)]
 pub struct Link {
     client: usize,
+    /// The other end, if that is no client but another socket of this world's.
+    peer: Option<Socket>,
     /// The node has accepted it.
     accepted: bool,
     /// The node has given it back.
@@ -123,7 +128,7 @@ impl Net {
         let link = self.links.get(&socket).filter(|link| link.closed && link.over_told)?;
         let client = link.client;
         self.links.remove(&socket);
-        self.clients[client] = None;
+        *self.clients.get_mut(client)? = None;
         Some(client)
     }
 }
@@ -139,13 +144,21 @@ impl Scene {
             self.after(span, Happening::Refused(client));
             return false;
         }
-        let socket = Socket(self.net.next + 1000);
-        self.net.next += 1;
+        let socket = self.new_link(client, None, false);
         self.net.ports[listener.0 as usize].waiting.push_back(socket);
         self.net.clients[client] = Some(socket);
+        let span = self.net_span();
+        self.after(span, Happening::Accept(listener));
+        true
+    }
+
+    fn new_link(&mut self, client: usize, peer: Option<Socket>, accepted: bool) -> Socket {
+        let socket = Socket(self.net.next + 1000);
+        self.net.next += 1;
         let link = Link {
             client,
-            accepted: false,
+            peer,
+            accepted,
             closed: false,
             inbox: VecDeque::new(),
             fin: false,
@@ -163,9 +176,7 @@ impl Scene {
             last_to_client: self.now,
         };
         self.net.links.insert(socket, link);
-        let span = self.net_span();
-        self.after(span, Happening::Accept(listener));
-        true
+        socket
     }
 
     /// A client sends; torn into pieces that arrive in order.
@@ -308,9 +319,55 @@ impl Scene {
         self.after(span, Happening::Accept(listener));
     }
 
-    /// Nobody else is in this world yet.
-    pub(super) fn connect_out(&mut self, id: OpId, _to: &Address) {
-        self.complete_later(id, Done::Connected(Err(Error::Disconnected)));
+    /// Connects to a listener of this world, which has its number for its port.
+    pub(super) fn connect_out(&mut self, id: OpId, to: &Address) {
+        let number = match to {
+            Address::Tcp(address) => usize::from(address.port()),
+            Address::Unix(_) => usize::MAX,
+        };
+        let backlog = self.params.backlog;
+        let port = self.net.ports.get(number);
+        if port.is_none_or(|port| port.closed || port.waiting.len() >= backlog) {
+            let (span, done) = (self.net_span(), Done::Connected(Err(Error::Disconnected)));
+            self.after(span, Happening::Complete(Event { id, done }));
+            return;
+        }
+        let near = self.new_link(NOBODY, None, true);
+        let far = self.new_link(NOBODY, Some(near), false);
+        self.net.link(near).peer = Some(far);
+        self.net.ports[number].waiting.push_back(far);
+        let (span, done) = (self.net_span(), Done::Connected(Ok(near)));
+        self.after(span, Happening::Complete(Event { id, done }));
+        let span = self.net_span();
+        let listener = Listener(u32::try_from(number).expect("few"));
+        self.after(span, Happening::Accept(listener));
+    }
+
+    /// What one end of a connection within the world has sent reaches the other; true if the
+    /// connection was reset instead. `None`: the other end is a client.
+    pub(super) fn take_over(&mut self, socket: Socket, bytes: &[u8]) -> Option<bool> {
+        let link = self.net.links.get_mut(&socket)?;
+        let peer = link.peer?;
+        link.outstanding -= bytes.len();
+        self.totals.bytes += bytes.len() as u64;
+        self.go_on_sending(socket);
+        let reset = self.arrive(peer, bytes);
+        if reset {
+            self.arrive_end(socket, true);
+        }
+        Some(reset)
+    }
+
+    /// One end of a connection within the world is over: the other learns of it.
+    pub(super) fn tell_peer(&mut self, socket: Socket) -> bool {
+        let Some(link) = self.net.links.get_mut(&socket) else { return false };
+        let Some(peer) = link.peer else { return false };
+        let reset = link.hung_up || link.reset;
+        if !std::mem::replace(&mut link.over_told, true) {
+            self.arrive_end(peer, reset);
+        }
+        self.net.forget(socket);
+        true
     }
 
     /// Who waits to be accepted is turned away.
