@@ -25,7 +25,7 @@ mod record;
 mod store;
 mod table;
 
-pub(crate) use client::{Client, Message, ROOT};
+pub(crate) use client::{Client, Message, ROOT, Slot, Work};
 
 use crate::server::{self, Kind, Server};
 use crate::{apt, sh};

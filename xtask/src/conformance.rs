@@ -8,6 +8,7 @@
 //! | `pjdfstest` | the same kernel, the 398 cases of pjdfstest | qemu, root |
 //! | `cancel` | the same kernel, Ctrl-C in a read that hangs | qemu, root, FUSE |
 //! | `diod` | diodls, diodcat, diodload | diod |
+//! | `client` | our own commands: trees and a file of 1 GiB out and in, also of diod | diod, 3 GB of disk |
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `http` | curl, and raw bytes for what curl will not send | curl |
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
@@ -23,6 +24,7 @@
 //! is known; `expected/pjdfstest.txt` lists what cannot pass by any server of this protocol.
 
 mod cancel;
+mod client;
 mod crowd;
 mod diod;
 mod ground;
@@ -68,6 +70,7 @@ const SUITES: &[Suite] = &[
         run: |report, kind| plan9::run(report, kind, On::Directory),
     },
     Suite { name: "diod", packages: &[apt::DIOD], root: false, run: diod::run },
+    Suite { name: "client", packages: &[apt::DIOD], root: false, run: client::run },
     Suite {
         name: "kernel",
         packages: &[apt::VM],

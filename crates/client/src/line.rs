@@ -12,14 +12,14 @@ mod slots;
 
 use crate::message::Message;
 use crate::reader::Reader;
-use crate::socket::Socket;
+use crate::socket::{Ready, Socket};
 use crate::{Error, Refusal, lock};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd as _, OwnedFd};
 use slots::{Slot, Slots};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use wire::ninep::{READ_HEADER_SIZE, Rmessage, Tmessage};
@@ -29,6 +29,10 @@ const SLICE: Duration = Duration::from_millis(50);
 
 /// How long a message that is half sent may take when everything was cancelled.
 const CANCELLED_MAX: Duration = Duration::from_secs(2);
+
+/// How long is waited for the last answers, and how often they may come.
+const PARTING: Duration = Duration::from_millis(200);
+const PARTING_MAX: u32 = 1000;
 
 const TWRITE: u8 = 118;
 const TFLUSH: u8 = 108;
@@ -147,6 +151,17 @@ impl Line {
         message: &Tmessage<'_>,
         makes: Option<u32>,
     ) -> Result<Pending, Error> {
+        let pending = self.post(message, makes)?;
+        self.push()?;
+        Ok(pending)
+    }
+
+    /// Puts a request down, to be sent with the next one or by [`Line::push`].
+    pub(crate) fn post(
+        self: &Arc<Line>,
+        message: &Tmessage<'_>,
+        makes: Option<u32>,
+    ) -> Result<Pending, Error> {
         let tag = self.claim(message.code(), makes)?;
         let mut bytes = Vec::new();
         message.encode(tag, &mut bytes);
@@ -154,9 +169,13 @@ impl Line {
             lock(&self.state).slots.release(tag);
             return Err(Error::bad_path("a name is too long for the messages of this server"));
         }
-        let pending = Pending { line: self.clone(), tag };
-        self.send(&bytes, &[])?;
-        Ok(pending)
+        lock(&self.state).owed.extend(bytes);
+        Ok(Pending { line: self.clone(), tag })
+    }
+
+    /// Sends what was put down.
+    pub(crate) fn push(&self) -> Result<(), Error> {
+        self.send(&[], &[])
     }
 
     /// Sends a `Twrite` whose data stays where it is.
@@ -407,6 +426,31 @@ impl Line {
         if flush {
             // If it cannot be sent the connection is gone, and the request with it.
             let _ = self.send(&[], &[]);
+        }
+    }
+}
+
+/// Takes the answers to what was said last before it goes: some servers take a connection that is
+/// torn for a disaster.
+impl Drop for Line {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut reader) = state.reader.take().filter(|_| state.dead.is_none()) else { return };
+        if self.socket.finish().is_err() {
+            return;
+        }
+        for _ in 0..PARTING_MAX {
+            match reader.receive(&self.socket) {
+                Ok(0) => return,
+                Ok(_) => while matches!(reader.take(), Ok(Some(_))) {},
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let ready = self.socket.wait((true, false), None, PARTING);
+                    if ready.is_err() || ready.is_ok_and(Ready::nothing) {
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
         }
     }
 }

@@ -3,9 +3,11 @@
 use crate::Error;
 use crate::file::File;
 use crate::line::Pending;
-use crate::stream::WINDOW;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+
+/// Most writes of one file that are under way.
+const WINDOW: usize = 16;
 
 /// A write that was sent, with what it wrote: a server may take less.
 #[derive(Debug)]

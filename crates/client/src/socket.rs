@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +66,14 @@ impl Socket {
         match &self.stream {
             Stream::Tcp(stream) => (&mut &*stream).write_vectored(parts),
             Stream::Unix(stream) => (&mut &*stream).write_vectored(parts),
+        }
+    }
+
+    /// Nothing more will be sent.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
         }
     }
 

@@ -11,8 +11,16 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use wire::ninep::Tmessage;
 
-/// Most reads or writes of one file that are under way.
-pub(crate) const WINDOW: usize = 16;
+/// Most reads of one file that are under way.
+const WINDOW: usize = 32;
+
+/// How much is read at once, bytes. Larger pieces are slower: what the server has under way then
+/// does not fit its processor's cache.
+const PIECE_MAX: u32 = 64 << 10;
+
+/// How many reads are asked for at once, when so many have come: that is one message of the
+/// network, and one turn of the server.
+const BATCH: usize = 8;
 
 /// A read that was asked for.
 #[derive(Debug)]
@@ -80,24 +88,34 @@ impl<'a> Stream<'a> {
             // What is missing comes before all that is under way.
             (true, false) => {
                 let rest = self.request(seen, count - length)?;
+                self.file.fid().line.push()?;
                 self.asked.push_front(rest);
             }
         }
         Ok(Some(piece))
     }
 
+    /// Asks for more, several at once.
     fn ask(&mut self) -> Result<(), Error> {
+        if self.asked.len() > WINDOW - BATCH {
+            return Ok(());
+        }
+        let before = self.asked.len();
         while self.asked.len() < WINDOW && self.next < self.size {
             self.ask_next(self.size)?;
         }
         if self.asked.is_empty() && self.next < self.end {
             self.ask_next(self.end)?;
         }
-        Ok(())
+        match self.asked.len() > before {
+            true => self.file.fid().line.push(),
+            false => Ok(()),
+        }
     }
 
     fn ask_next(&mut self, end: u64) -> Result<(), Error> {
-        let count = u32::try_from(end - self.next).unwrap_or(u32::MAX).min(self.file.piece);
+        let count =
+            u32::try_from(end - self.next).unwrap_or(u32::MAX).min(self.file.piece).min(PIECE_MAX);
         let asked = self.request(self.next, count)?;
         self.asked.push_back(asked);
         self.next += u64::from(count);
@@ -107,7 +125,7 @@ impl<'a> Stream<'a> {
     fn request(&self, offset: u64, count: u32) -> Result<Asked, Error> {
         let fid = self.file.fid();
         let message = Tmessage::Read { fid: fid.number, offset, count };
-        let pending = fid.line.begin(&message, None)?;
+        let pending = fid.line.post(&message, None)?;
         Ok(Asked { offset, count, pending })
     }
 }
