@@ -329,8 +329,11 @@ impl Remote {
     ) {
         let it = &mut self.errands[errand];
         it.outstanding -= 1;
-        if let Some(fid) = it.removing.take() {
-            self.fids.give(fid);
+        match it.removing.take() {
+            // It may have been nothing to the server, and the fid is still there.
+            Some(fid) if answer.is_err_and(|error| error == Error::Unsupported) => self.clunk(fid),
+            Some(fid) => self.fids.give(fid),
+            None => {}
         }
         let it = &mut self.errands[errand];
         let step = std::mem::replace(&mut it.step, Step::Last);

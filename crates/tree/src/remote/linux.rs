@@ -6,7 +6,7 @@ use super::seek::walk;
 use super::transport::one;
 use super::{Remote, words};
 use crate::request::{Ask, Lock, LockKind, NodeId, Owner, Reply};
-use base::{Buf, Error, Name};
+use base::{Buf, Error, Kind, Name};
 use std::time::Duration;
 use wire::ninep::{Qid, Rmessage, Tmessage};
 
@@ -312,7 +312,31 @@ impl Remote {
                 self.errands[errand].second = true;
                 self.look_for(errand, *dir, name, Step::Child)
             }
+            Ask::RenameNode { node, .. } | Ask::RemoveNode { node }
+                if is_unknown && !self.errands[errand].second =>
+            {
+                let (from, name) = self.places.at(node.local()).ok_or(error)?;
+                self.errands[errand].second = true;
+                self.errands[errand].ask = self.by_name(ask, from, name);
+                Ok(Next::Again)
+            }
             _ => Err(error),
+        }
+    }
+
+    /// The same by the name that a node is known by. Its place keeps the directory's.
+    fn by_name(&self, ask: &Ask, dir: usize, name: Name) -> Ask {
+        let dir = NodeId::new(self.index, dir);
+        match ask.clone() {
+            Ask::RenameNode { to, new_name, .. } => {
+                let to = to.unwrap_or(dir);
+                Ask::Rename { from: dir, name, to, new_name, replace: true }
+            }
+            Ask::RemoveNode { node } => {
+                let kind = words::kind(self.places.qid(node.local()));
+                Ask::Remove { dir, name, directory: Some(kind == Kind::Directory) }
+            }
+            other => other,
         }
     }
 

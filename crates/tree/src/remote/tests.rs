@@ -255,6 +255,30 @@ fn a_server_of_9p2000_is_spoken_to_in_its_own_words() {
 }
 
 #[test]
+fn a_server_without_tremove_hears_the_name() {
+    let mut lab = Lab::up(b"9P2000.L");
+    let (node, _) = lab.open();
+    lab.ask(3, Ask::RemoveNode { node });
+    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
+    lab.say(&Rmessage::Lerror { ecode: 38 });
+    lab.say(&Rmessage::Clunk {});
+    lab.say(&Rmessage::Unlinkat {});
+    expect![[r#"
+        asks RemoveNode
+          hears Walk { fid: 1, newfid: 3, names: [] }
+        says Walk
+          hears Remove { fid: 3 }
+        says Lerror
+          hears Clunk { fid: 3 }
+          hears Unlinkat { dfid: 0, name: [102], flags: 0 }
+        says Clunk
+        says Unlinkat
+          reply 3 Done
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
 fn messages_that_are_no_answers_end_the_connection() {
     let answers: [(u16, Rmessage<'_>); 3] = [
         (77, Rmessage::Clunk {}),
