@@ -21,11 +21,12 @@ mod figures;
 mod files;
 mod http;
 mod ninep;
-mod record;
+pub(crate) mod record;
 mod store;
 mod table;
 
 pub(crate) use client::{Client, Message, ROOT, Slot, Work};
+pub(crate) use ninep::pin;
 
 use crate::server::{self, Kind, Server};
 use crate::{apt, sh};
@@ -243,7 +244,7 @@ fn settle() -> Result<()> {
 }
 
 /// Processor `wanted`, if there are at least two.
-fn core(wanted: usize) -> Option<usize> {
+pub(crate) fn core(wanted: usize) -> Option<usize> {
     let count = cores();
     (count > wanted && count > 1).then_some(wanted)
 }

@@ -9,6 +9,7 @@
 //! | `fuzz NAME [SEED]`, `fuzz smoke` | one fuzzer, or all for a moment |
 //! | `conformance [SUITE …]` | clients that nobody here wrote, against a running server |
 //! | `bench [9p] [http] [store] [files] [cold] [--record]` | against peers, in turn in one run |
+//! | `paper mux [--quick] [--record]` | a paper's evaluation made again, with plots |
 //!
 //! `.ci/run` calls `test` and nothing else.
 
@@ -19,6 +20,7 @@ mod check;
 mod conformance;
 mod files;
 mod licences;
+mod paper;
 mod report;
 mod server;
 mod sh;
@@ -55,8 +57,11 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         "fuzz" => test::fuzz(rest).map(|()| true),
         "conformance" => conformance::main(rest),
         "bench" => bench::main(rest).map(|()| true),
+        "paper" => paper::main(rest).map(|()| true),
         // What the suite `volume-power` runs in its virtual machine.
         "power-load" => conformance::power_load(rest).map(|()| true),
-        _ => bail!("usage: cargo xtask check | test | machines | sim | fuzz | conformance | bench"),
+        _ => bail!(
+            "usage: cargo xtask check | test | machines | sim | fuzz | conformance | bench | paper"
+        ),
     }
 }

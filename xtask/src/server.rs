@@ -106,6 +106,29 @@ impl Server {
         Ok(server)
     }
 
+    /// Starts ours with these words behind `serve` and without HTTP; it is ready when it listens at
+    /// `port`.
+    pub(crate) fn start_words(
+        kind: Kind,
+        words: &[String],
+        port: u16,
+        core: Option<usize>,
+    ) -> Result<Server> {
+        let mut command = Command::new(binary());
+        if let Some(core) = core {
+            command = Command::new("taskset");
+            command.args(["-c", &core.to_string()]).arg(binary());
+        }
+        command.arg("serve").args(words).args(["--http", "none", "--reactor", kind.name()]);
+        let log = sh::scratch("logs")?.join(format!("words-{port}.log"));
+        let file = std::fs::File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let child = command.spawn().with_context(|| format!("start {}", kind.name()))?;
+        let mut server = Server { ninep: port, http: 0, dir: PathBuf::from("/"), child, log };
+        server.wait_ready()?;
+        Ok(server)
+    }
+
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()

@@ -58,7 +58,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Vec<Row>> {
 }
 
 /// Binds this process, which is the client, to one processor.
-pub(super) fn pin(core: Option<usize>) {
+pub(crate) fn pin(core: Option<usize>) {
     if let Some(core) = core {
         let mut set = rustix::thread::CpuSet::new();
         set.set(core);

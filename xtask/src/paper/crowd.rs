@@ -1,0 +1,206 @@
+//! Many 9P2000.L clients in one thread, each with one message under way.
+
+use crate::bench::{Message, ROOT};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::event::epoll;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// What every client does at one place after the other: messages and answers, no errors.
+const STEPS: usize = 9;
+const FILE: u32 = 1;
+const DIR: u32 = 2;
+
+/// A connection that is attached.
+struct Member {
+    stream: TcpStream,
+    input: Vec<u8>,
+    /// Which message of the suite is under way.
+    step: usize,
+    /// At which place.
+    place: usize,
+    sent: Instant,
+}
+
+/// All of them.
+pub(crate) struct Crowd {
+    members: Vec<Member>,
+    epoll: OwnedFd,
+}
+
+/// What was measured: latencies of messages, microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latency {
+    pub(crate) mean: f64,
+    pub(crate) median: f64,
+    pub(crate) p99: f64,
+    /// Messages a second, all clients together.
+    pub(crate) rate: f64,
+}
+
+impl Crowd {
+    /// Connects so many clients and attaches them.
+    pub(crate) fn connect(port: u16, count: usize) -> Result<Crowd> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut members = Vec::with_capacity(count);
+        for number in 0..count {
+            let mut stream = TcpStream::connect(("127.0.0.1", port))
+                .with_context(|| format!("connect client {number}"))?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+            let version = |out: &mut Vec<u8>| {
+                Message::new(out, 100, !0).u32(65_536).text("9P2000.L");
+            };
+            let user = rustix::process::getuid().as_raw();
+            let attach = |out: &mut Vec<u8>| {
+                Message::new(out, 104, 0).u32(ROOT).u32(!0).text("").text("").u32(user);
+            };
+            ask(&mut stream, &version)?;
+            ask(&mut stream, &attach)?;
+            stream.set_nonblocking(true)?;
+            let data = epoll::EventData::new_u64(number as u64);
+            epoll::add(&epoll, &stream, data, epoll::EventFlags::IN)?;
+            let (input, sent) = (Vec::new(), Instant::now());
+            members.push(Member { stream, input, step: 0, place: number, sent });
+        }
+        Ok(Crowd { members, epoll })
+    }
+
+    /// Everybody performs the suite at the places in turn, until the time is over and what is under
+    /// way is answered.
+    pub(crate) fn run(&mut self, places: &[String], time: Duration) -> Result<Latency> {
+        let mut latencies: Vec<u32> = Vec::new();
+        let start = Instant::now();
+        let end = start + time;
+        let mut busy = 0;
+        for member in &mut self.members {
+            member.send(places)?;
+            busy += 1;
+        }
+        let mut events = Vec::with_capacity(1024);
+        while busy > 0 {
+            events.clear();
+            let patience = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience))?;
+            ensure!(!events.is_empty(), "nothing was answered for a minute");
+            for event in &events {
+                let member = &mut self.members[event.data.u64() as usize];
+                let Some(latency) = member.receive()? else { continue };
+                latencies.push(u32::try_from(latency.as_nanos()).unwrap_or(u32::MAX));
+                member.next(places);
+                // At the end of its suite, so that the next run finds all fids free.
+                if Instant::now() >= end && member.step == 0 {
+                    busy -= 1;
+                } else {
+                    member.send(places)?;
+                }
+            }
+        }
+        Ok(Latency::of(latencies, start.elapsed()))
+    }
+}
+
+impl Latency {
+    #[expect(clippy::cast_precision_loss, reason = "counts of seconds of work")]
+    fn of(mut latencies: Vec<u32>, time: Duration) -> Latency {
+        latencies.sort_unstable();
+        let at = |share: f64| {
+            let index = (latencies.len() as f64 * share) as usize;
+            f64::from(latencies[index.min(latencies.len() - 1)]) / 1e3
+        };
+        let sum: f64 = latencies.iter().map(|latency| f64::from(*latency)).sum();
+        let count = latencies.len() as f64;
+        Latency {
+            mean: sum / count / 1e3,
+            median: at(0.5),
+            p99: at(0.99),
+            rate: count / time.as_secs_f64(),
+        }
+    }
+}
+
+impl Member {
+    fn next(&mut self, places: &[String]) {
+        self.step = (self.step + 1) % STEPS;
+        if self.step == 0 {
+            self.place = (self.place + 1) % places.len();
+        }
+    }
+
+    fn send(&mut self, places: &[String]) -> Result<()> {
+        let place = &places[self.place % places.len()];
+        let mut out = Vec::new();
+        let new = |out, kind| Message::new(out, kind, 1);
+        let walk = |out, fid: u32, last: Option<&str>| {
+            let names: Vec<&str> = place.split('/').filter(|n| !n.is_empty()).chain(last).collect();
+            let count = u16::try_from(names.len()).expect("few names");
+            let message = Message::new(out, 110, 1).u32(ROOT).u32(fid).u16(count);
+            names.into_iter().fold(message, Message::text);
+        };
+        match self.step {
+            0 => walk(&mut out, FILE, Some("file")),
+            1 => {
+                new(&mut out, 24).u32(FILE).u64(0x7ff);
+            }
+            2 => {
+                new(&mut out, 12).u32(FILE).u32(0);
+            }
+            3 => {
+                new(&mut out, 116).u32(FILE).u64(0).u32(1000);
+            }
+            4 => {
+                new(&mut out, 120).u32(FILE);
+            }
+            5 => walk(&mut out, DIR, None),
+            6 => {
+                new(&mut out, 12).u32(DIR).u32(0);
+            }
+            7 => {
+                new(&mut out, 40).u32(DIR).u64(0).u32(8000);
+            }
+            _ => {
+                new(&mut out, 120).u32(DIR);
+            }
+        }
+        self.sent = Instant::now();
+        self.stream.write_all(&out).context("the server takes no more")
+    }
+
+    /// How long the answer took, if it is whole.
+    fn receive(&mut self) -> Result<Option<Duration>> {
+        let mut chunk = [0; 16_384];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => bail!("the server hung up"),
+                Ok(count) => self.input.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let Some(length) = whole(&self.input) else { return Ok(None) };
+        ensure!(self.input[4] != 7, "step {} at place {} failed", self.step, self.place);
+        self.input.drain(..length);
+        Ok(Some(self.sent.elapsed()))
+    }
+}
+
+fn whole(input: &[u8]) -> Option<usize> {
+    let length = u32::from_le_bytes(*input.first_chunk()?) as usize;
+    (input.len() >= length).then_some(length)
+}
+
+fn ask(stream: &mut TcpStream, build: &dyn Fn(&mut Vec<u8>)) -> Result<()> {
+    let (mut out, mut input) = (Vec::new(), Vec::new());
+    build(&mut out);
+    stream.write_all(&out)?;
+    while whole(&input).is_none() {
+        let mut chunk = [0; 256];
+        let count = stream.read(&mut chunk)?;
+        ensure!(count > 0, "the server hung up");
+        input.extend_from_slice(&chunk[..count]);
+    }
+    ensure!(input[4] != 7, "it is refused");
+    Ok(())
+}

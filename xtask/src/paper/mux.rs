@@ -1,0 +1,505 @@
+//! Thesis 004, §6.1: how the mux's latency grows.
+//!
+//! The servers behind the mux are one process of ours that listens on as many ports; to the mux
+//! each is a server of its own. The clients are one thread. Mux and servers are bound to one
+//! processor, the clients to the other, so one more process does not change who runs where.
+
+use super::Plan;
+use super::crowd::{Crowd, Latency};
+use super::plot::{self, Figure};
+use crate::bench::{self, Client, Message, ROOT, record};
+use crate::server::{self, Kind, Server};
+use crate::sh;
+use anyhow::Result;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Points along an axis, and how long each takes.
+struct Points {
+    clients: &'static [usize],
+    servers: &'static [usize],
+    both: &'static [usize],
+    depths: &'static [usize],
+    members: &'static [usize],
+    time: Duration,
+}
+
+const FULL: Points = Points {
+    clients: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 2000, 5000, 10_000],
+    servers: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000],
+    both: &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1000],
+    depths: &[0, 1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 64],
+    members: &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000],
+    time: Duration::from_secs(2),
+};
+
+const QUICK: Points = Points {
+    clients: &[1, 64, 1000],
+    servers: &[1, 16, 100],
+    both: &[1, 16, 100],
+    depths: &[0, 8, 16, 32],
+    members: &[1, 10, 100],
+    time: Duration::from_millis(300),
+};
+
+/// A row: how many, and what was measured.
+struct Row {
+    count: usize,
+    latency: Latency,
+    /// Resident memory of the mux, KiB, and before anybody came.
+    rss: (u64, u64),
+}
+
+/// All of it.
+pub(crate) fn run(plan: &Plan) -> Result<()> {
+    server::build()?;
+    bench::more_files();
+    bench::pin(bench::core(1));
+    let points = if plan.quick { QUICK } else { FULL };
+    let base = sh::empty("paper/mux")?;
+    let mut page = Page::new(plan, &base)?;
+    page.overhead(&base, &points)?;
+    page.clients(&base, &points)?;
+    page.servers(&base, &points)?;
+    page.both(&base, &points)?;
+    page.walks(&base, &points)?;
+    page.unions(&base, &points)?;
+    page.end()
+}
+
+/// The page that is written, and where its figures go.
+struct Page {
+    text: String,
+    figures: PathBuf,
+    record: bool,
+}
+
+impl Page {
+    fn new(plan: &Plan, base: &Path) -> Result<Page> {
+        let figures = if plan.record { sh::root().join("docs/paper") } else { base.to_owned() };
+        std::fs::create_dir_all(&figures)?;
+        let text = format!(
+            "# The mux, measured as its paper measured its own\n\n\
+             `cargo xtask paper mux --record` writes this page: the tests of thesis 004, §6.1, \
+             with our mux. {}.\n\
+             The suite of messages is nine: walk, getattr, lopen, read of 1,000 bytes, clunk; \
+             walk, lopen, readdir, clunk \
+             of a directory. Each client has one message under way. Mux and servers share \
+             processor 0, all clients are one \
+             thread on processor 1. Latency is of one message, microseconds; memory is the \
+             mux's resident memory.\n",
+            record::machine(),
+        );
+        Ok(Page { text, figures, record: plan.record })
+    }
+
+    fn end(self) -> Result<()> {
+        println!("{}", self.text);
+        if self.record {
+            std::fs::write(sh::root().join("docs/paper/mux.md"), self.text)?;
+        }
+        Ok(())
+    }
+
+    fn figure(&mut self, name: &str, figure: &Figure<'_>) -> Result<()> {
+        plot::draw(figure, &self.figures.join(format!("{name}.svg")))?;
+        let _ = write!(self.text, "\n![{}]({name}.svg)\n", figure.title);
+        Ok(())
+    }
+
+    /// What the mux costs: the same work without it, through it, and over another server.
+    fn overhead(&mut self, base: &Path, points: &Points) -> Result<()> {
+        let dir = tree(base, "overhead")?;
+        let far = Far::start(&dir, 1)?;
+        let plain = server_of(&dir)?;
+        let host = format!("mount /m host:{}\n", dir.display());
+        let near = Space::start(base, &host)?;
+        let remote = Space::start(base, &far.lines("/m"))?;
+        self.text += "\n## What it costs\n\n| work | clients | without | through the mux | to \
+        another server |\n\
+                      |---|--:|--:|--:|--:|\n";
+        for clients in [1, 32] {
+            let (mut rows, names) = ([Vec::new(), Vec::new(), Vec::new()], ["", "m", "m"]);
+            for _ in 0..3 {
+                let ports = [plain.ninep, near.server.ninep, remote.server.ninep];
+                for ((row, port), place) in rows.iter_mut().zip(ports).zip(names) {
+                    let mut crowd = Crowd::connect(port, clients)?;
+                    row.push(crowd.run(&[place.to_owned()], points.time)?.mean);
+                }
+            }
+            let [a, b, c] = rows.map(median);
+            let _ = writeln!(
+                self.text,
+                "| the suite, µs a message | {clients} | {a:.1} | {b:.1} ({:+.1}) | {c:.1} \
+                ({:+.1}) |",
+                b - a,
+                c - a
+            );
+        }
+        let mut rates = [Vec::new(), Vec::new(), Vec::new()];
+        for _ in 0..3 {
+            let servers = [(&plain, ""), (&near.server, "m"), (&remote.server, "m")];
+            for (row, (server, place)) in rates.iter_mut().zip(servers) {
+                row.push(reads(server, place, points.time)?);
+            }
+        }
+        let [a, b, c] = rates.map(median);
+        let _ = writeln!(
+            self.text,
+            "| reads of 4 KiB a second, 32 under way | 1 | {a:.0} | {b:.0} ({:.2}) | {c:.0} \
+            ({:.2}) |",
+            b / a,
+            c / a
+        );
+        Ok(())
+    }
+
+    fn clients(&mut self, base: &Path, points: &Points) -> Result<()> {
+        let dir = tree(base, "clients")?;
+        let space = Space::start(base, &format!("mount /m host:{}\n", dir.display()))?;
+        let mut rows = Vec::new();
+        for &count in points.clients {
+            rows.push(space.measure(count, &["m".to_owned()], points.time)?);
+        }
+        self.text += "\n## Clients\n\nOne server, in the mux's process, as in the paper.\n\n";
+        self.table("clients", &rows, "memory a client, KiB");
+        self.quote(
+            "nearly linear growth until the 512 clients. After this point, latency increases \
+            sharply. This comes from the \
+             use of fixed-sized queues in the mux implementation.",
+            "Figure 8",
+        );
+        let lines = vec![("mean", means(&rows)), ("99 of 100", p99s(&rows))];
+        let title = "Latency of a message, by clients of one server";
+        let figure = Figure { title, x: "clients", y: "microseconds", lines, logarithmic: true };
+        self.figure("mux-clients", &figure)
+    }
+
+    fn servers(&mut self, base: &Path, points: &Points) -> Result<()> {
+        let rows = self.far(base, points, points.servers, &|_| 1)?;
+        self.text += "\n## Servers\n\nOne client goes from server to server.\n\n";
+        self.table("servers", &rows, "memory a server, KiB");
+        self.quote(
+            "Since the client executes its script on each server in turn, the latency remains \
+            fairly constant as the number \
+             of servers increase.",
+            "Figure 9",
+        );
+        let lines = vec![("mean", means(&rows)), ("99 of 100", p99s(&rows))];
+        let title = "Latency of a message, by servers, one client";
+        let figure = Figure { title, x: "servers", y: "microseconds", lines, logarithmic: true };
+        self.figure("mux-servers", &figure)
+    }
+
+    fn both(&mut self, base: &Path, points: &Points) -> Result<()> {
+        let rows = self.far(base, points, points.both, &|servers| servers)?;
+        self.text += "\n## Clients and servers\n\nAs many clients as servers, each going from \
+        server to server.\n\n";
+        self.table("of each", &rows, "memory for one of each, KiB");
+        self.quote(
+            "After some initial variation in the latency, the long-term behavior is linear in \
+            the number of clients and \
+             servers.",
+            "Figure 10",
+        );
+        let lines = vec![("mean", means(&rows)), ("99 of 100", p99s(&rows))];
+        let title = "Latency of a message, by clients and servers";
+        let figure =
+            Figure { title, x: "clients and servers", y: "microseconds", lines, logarithmic: true };
+        self.figure("mux-both", &figure)
+    }
+
+    /// So many servers, and as many clients as `clients` says.
+    fn far(
+        &self,
+        base: &Path,
+        points: &Points,
+        counts: &[usize],
+        clients: &dyn Fn(usize) -> usize,
+    ) -> Result<Vec<Row>> {
+        let dir = tree(base, "far")?;
+        let mut rows = Vec::new();
+        for &count in counts {
+            let far = Far::start(&dir, count)?;
+            let space = Space::start(base, &far.lines("/s"))?;
+            let places: Vec<String> = far.places("s");
+            let mut row = space.measure(clients(count), &places, points.time)?;
+            row.count = count;
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    fn walks(&mut self, base: &Path, points: &Points) -> Result<()> {
+        let deepest = points.depths.iter().max().copied().unwrap_or(0);
+        let mut lines = String::new();
+        let (mut at, mut rows) = (String::new(), Vec::new());
+        let root = tree(base, "walk-root")?;
+        std::fs::create_dir(root.join("d"))?;
+        let _ = writeln!(lines, "mount / host:{}", root.display());
+        for depth in 0..deepest {
+            let dir = tree(base, &format!("walk-{depth}"))?;
+            std::fs::create_dir(dir.join("d"))?;
+            at += "/d";
+            let _ = writeln!(lines, "mount {at} host:{}", dir.display());
+        }
+        let space = Space::start(base, &lines)?;
+        // The same names without anything mounted.
+        let plain = base.join("walk-plain");
+        std::fs::create_dir_all(plain.join("d/".repeat(deepest.max(1))))?;
+        let plain = server_of(&plain)?;
+        for &depth in points.depths {
+            let without = walk(&plain, depth, points.time)?;
+            rows.push((depth, walk(&space.server, depth, points.time)?, without));
+        }
+        self.text += "\n## Walks\n\nEach name of the walk is the place of a mount. Past sixteen \
+        names it takes several \
+                      messages; what is shown is the whole walk.\n\n| mount points | µs | \
+                      without mounts, µs | µs a mount point |\n|--:|--:|--:|--:|\n";
+        for (depth, through, without) in &rows {
+            #[expect(clippy::cast_precision_loss, reason = "a small count")]
+            let each = (through - without) / (*depth).max(1) as f64;
+            let _ = writeln!(self.text, "| {depth} | {through:.1} | {without:.1} | {each:.2} |");
+        }
+        self.quote(
+            "The linear behavior indicates that the mux imposes only constant overhead for each \
+            additional mount.",
+            "Figure 11",
+        );
+        #[expect(clippy::cast_precision_loss, reason = "small counts")]
+        let line = |of: &dyn Fn(&(usize, f64, f64)) -> f64| {
+            rows.iter().map(|row| (row.0 as f64, of(row))).collect::<Vec<_>>()
+        };
+        let lines = vec![
+            ("over mount points", line(&|row| row.1)),
+            ("the same names without mounts", line(&|row| row.2)),
+        ];
+        let title = "Latency of a walk, by mount points on its way";
+        let figure = Figure { title, x: "names", y: "microseconds", lines, logarithmic: false };
+        self.figure("mux-walk", &figure)
+    }
+
+    fn unions(&mut self, base: &Path, points: &Points) -> Result<()> {
+        let root = tree(base, "union-root")?;
+        let empty = base.join("union-empty");
+        std::fs::create_dir_all(&empty)?;
+        std::fs::create_dir_all(root.join("u"))?;
+        std::fs::create_dir_all(root.join("e"))?;
+        self.text += "\n## Reads of unions\n\nAn empty directory is bound again and again \
+        behind another; the union is opened, read to \
+                      its end, and clunked.\n\n| members | µs | µs a member |\n|--:|--:|--:|\n";
+        let mut line = Vec::new();
+        for &members in points.members {
+            let mut lines = format!("mount / host:{}\n", root.display());
+            for _ in 1..members {
+                lines += "bind -a /e /u\n";
+            }
+            let space = Space::start(base, &lines)?;
+            let took = list(&space.server, points.time)?;
+            #[expect(clippy::cast_precision_loss, reason = "a small count")]
+            let count = members as f64;
+            let _ = writeln!(self.text, "| {members} | {took:.1} | {:.2} |", took / count);
+            line.push((count, took));
+        }
+        self.quote(
+            "The graph shows that the read latency grows super-linearly, but with a small \
+            factor. It is unclear why this \
+             occurs.",
+            "Figure 12",
+        );
+        let lines = vec![("open, read to the end, clunk", line)];
+        let title = "Latency of reading a union, by members";
+        let figure = Figure { title, x: "members", y: "microseconds", lines, logarithmic: true };
+        self.figure("mux-union", &figure)
+    }
+
+    fn table(&mut self, what: &str, rows: &[Row], memory: &str) {
+        let _ = writeln!(
+            self.text,
+            "| {what} | mean µs | median | 99 of 100 | messages a second | {memory} \
+            |\n|--:|--:|--:|--:|--:|--:|"
+        );
+        for Row { count, latency, rss } in rows {
+            #[expect(clippy::cast_precision_loss, reason = "kibibytes and counts")]
+            let each = rss.0.saturating_sub(rss.1) as f64 / *count as f64;
+            let Latency { mean, median, p99, rate } = latency;
+            let _ = writeln!(
+                self.text,
+                "| {count} | {mean:.1} | {median:.1} | {p99:.1} | {rate:.0} | {each:.1} |"
+            );
+        }
+    }
+
+    fn quote(&mut self, words: &str, from: &str) {
+        let _ = writeln!(self.text, "\nThe paper, of its own ({from}): \"{words}\"");
+    }
+}
+
+/// Servers that the mux mounts: one process, many ports.
+struct Far {
+    _server: Server,
+    ports: Vec<u16>,
+}
+
+impl Far {
+    fn start(dir: &Path, count: usize) -> Result<Far> {
+        let ports = (0..count).map(|_| server::free_port()).collect::<Result<Vec<u16>>>()?;
+        let args: Vec<String> = ports
+            .iter()
+            .flat_map(|port| ["--9p".to_owned(), format!("127.0.0.1:{port}")])
+            .collect();
+        let mut words = vec![dir.display().to_string()];
+        words.extend(args);
+        let server = Server::start_words(Kind::Uring, &words, ports[0], bench::core(0))?;
+        Ok(Far { _server: server, ports })
+    }
+
+    fn places(&self, name: &str) -> Vec<String> {
+        match self.ports.len() {
+            1 => vec![name.to_owned()],
+            count => (0..count).map(|number| format!("{name}{number}")).collect(),
+        }
+    }
+
+    /// Mounts them all.
+    fn lines(&self, place: &str) -> String {
+        let places = self.places(place);
+        let mount =
+            |(place, port): (&String, &u16)| format!("mount {place} 9p://127.0.0.1:{port}\n");
+        places.iter().zip(&self.ports).map(mount).collect()
+    }
+}
+
+/// The mux.
+struct Space {
+    server: Server,
+}
+
+impl Space {
+    fn start(base: &Path, lines: &str) -> Result<Space> {
+        let names = base.join("names");
+        std::fs::write(&names, lines)?;
+        let port = server::free_port()?;
+        let words = ["--names".to_owned(), names.display().to_string(), "--9p".into()];
+        let words = [&words[..], &[format!("127.0.0.1:{port}")]].concat();
+        Ok(Space { server: Server::start_words(Kind::Uring, &words, port, bench::core(0))? })
+    }
+
+    fn measure(&self, clients: usize, places: &[String], time: Duration) -> Result<Row> {
+        let before = self.server.rss_kib();
+        let mut crowd = Crowd::connect(self.server.ninep, clients)?;
+        // Once for nothing: connections to servers come about, and pages are touched.
+        crowd.run(places, Duration::ZERO)?;
+        let latency = crowd.run(places, time)?;
+        Ok(Row { count: clients, latency, rss: (self.server.rss_kib(), before) })
+    }
+}
+
+fn server_of(dir: &Path) -> Result<Server> {
+    let port = server::free_port()?;
+    let words = [dir.display().to_string(), "--9p".into(), format!("127.0.0.1:{port}")];
+    Server::start_words(Kind::Uring, &words, port, bench::core(0))
+}
+
+fn tree(base: &Path, name: &str) -> Result<PathBuf> {
+    let dir = base.join(name);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir)?;
+    std::fs::write(dir.join("file"), vec![7; 1 << 20])?;
+    Ok(dir)
+}
+
+/// Reads of 4 KiB a second, 32 under way on one connection.
+fn reads(server: &Server, place: &str, time: Duration) -> Result<f64> {
+    let mut client = Client::attach(server.ninep, "")?;
+    let names: Vec<&str> = [place, "file"].into_iter().filter(|name| !name.is_empty()).collect();
+    client.call(|out| {
+        let count = u16::try_from(names.len()).expect("one or two");
+        let message = Message::new(out, 110, 0).u32(ROOT).u32(1).u16(count);
+        names.iter().fold(message, |message, name| message.text(name));
+    })?;
+    client.call(|out| {
+        Message::new(out, 12, 0).u32(1).u32(0);
+    })?;
+    let read = |slot: &mut bench::Slot, out: &mut Vec<u8>| {
+        let offset = slot.below(256) * 4096;
+        Message::new(out, 116, slot.tag).u32(1).u64(offset).u32(4096);
+    };
+    let start = Instant::now();
+    let done = client.run(&bench::Work { steps: 1, build: &read }, 32, time)?;
+    #[expect(clippy::cast_precision_loss, reason = "counts of seconds of work")]
+    Ok(done as f64 / start.elapsed().as_secs_f64())
+}
+
+/// A walk of so many names `d`, and the clunk of where it ends.
+fn walk(server: &Server, depth: usize, time: Duration) -> Result<f64> {
+    let mut client = Client::attach(server.ninep, "")?;
+    timed(time, &mut || {
+        let (mut from, mut left) = (ROOT, depth);
+        loop {
+            let names = left.min(16);
+            client.call(|out| {
+                let count = u16::try_from(names).expect("at most sixteen");
+                let message = Message::new(out, 110, 0).u32(from).u32(1).u16(count);
+                (0..names).fold(message, |message, _| message.text("d"));
+            })?;
+            (from, left) = (1, left - names);
+            if left == 0 {
+                break;
+            }
+        }
+        client
+            .call(|out| {
+                Message::new(out, 120, 0).u32(1);
+            })
+            .map(|_| ())
+    })
+}
+
+/// The union is opened, read to its end, and clunked.
+fn list(server: &Server, time: Duration) -> Result<f64> {
+    let mut client = Client::attach(server.ninep, "")?;
+    timed(time, &mut || {
+        client.call(|out| {
+            Message::new(out, 110, 0).u32(ROOT).u32(1).u16(1).text("u");
+        })?;
+        client.call(|out| {
+            Message::new(out, 12, 0).u32(1).u32(0);
+        })?;
+        client.call(|out| {
+            Message::new(out, 40, 0).u32(1).u64(0).u32(8000);
+        })?;
+        client
+            .call(|out| {
+                Message::new(out, 120, 0).u32(1);
+            })
+            .map(|_| ())
+    })
+}
+
+/// How long something takes, microseconds: the mean of as often as it fits the time.
+fn timed(time: Duration, once: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
+    (0..20).try_for_each(|_| once())?;
+    let (start, mut count) = (Instant::now(), 0.0);
+    while start.elapsed() < time {
+        once()?;
+        count += 1.0;
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e6 / count)
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "small counts")]
+fn means(rows: &[Row]) -> Vec<(f64, f64)> {
+    rows.iter().map(|row| (row.count as f64, row.latency.mean)).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "small counts")]
+fn p99s(rows: &[Row]) -> Vec<(f64, f64)> {
+    rows.iter().map(|row| (row.count as f64, row.latency.p99)).collect()
+}
