@@ -45,10 +45,7 @@ impl Shared {
         add(&mut self.report.lock().expect("nobody panics with it"));
     }
 
-    /// Notes what came of a file; whether to go on.
-    ///
-    /// # Errors
-    /// Something for which nothing more can be done.
+    /// Notes what came of a file. Something after which nothing more can be done ends all of it.
     pub(crate) fn note(&self, path: &Path, done: Outcome<()>) {
         let Err(trouble) = done else { return };
         if trouble.is_fatal() {
