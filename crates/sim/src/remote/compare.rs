@@ -331,7 +331,7 @@ fn show(reply: &Result<Reply, Error>) -> String {
             format!("Walked {stats:?} {}", node.is_some())
         }
         Ok(Reply::Stat(stat)) => format!("Stat {}", brief(stat)),
-        Ok(Reply::Opened(_, stat)) => format!("Opened {}", brief(stat)),
+        Ok(Reply::Opened(_, stat)) => format!("Opened {} {}", brief(stat), size(stat)),
         Ok(Reply::Created(_, _, stat)) => format!("Created {}", brief(stat)),
         Ok(Reply::Fetched(stat, data, open)) => {
             format!("Fetched {} {} {}", full(stat), sum(data), open.is_some())
@@ -348,6 +348,11 @@ fn show(reply: &Result<Reply, Error>) -> String {
         Ok(Reply::StatFs(stat)) => format!("StatFs {} {}", stat.blocks, stat.name_max),
         Ok(other) => format!("{other:?}").chars().take(200).collect(),
     }
+}
+
+/// Of a plain file.
+fn size(stat: &Stat) -> u64 {
+    if stat.kind == Kind::File { stat.size } else { 0 }
 }
 
 /// What a qid tells of the kind.

@@ -66,6 +66,8 @@ pub(super) enum Step {
     Free(u32),
     /// That this fid is open.
     Opening(u32),
+    /// The attributes of what was opened by this fid, with its largest transfer.
+    Regard(u32, u32),
     /// The pieces of a read.
     Reading(Gather),
     /// The counts of a write's pieces: wanted, and written.
@@ -100,6 +102,7 @@ impl Step {
             Step::Child(_) => "child",
             Step::Free(_) => "free",
             Step::Opening(_) => "opening",
+            Step::Regard(..) => "regard",
             Step::Reading(_) => "reading",
             Step::Writing(_) => "writing",
             Step::AttrSize(_) => "attr_size",
@@ -346,6 +349,7 @@ impl Remote {
             Step::Entries(round) => self.entries_answered(errand, round, answer),
             Step::Stats(stats) => self.stats_answered(errand, stats, part, answer),
             Step::Opening(fid) => self.opened(errand, fid, answer),
+            Step::Regard(fid, iounit) => self.regarded(errand, fid, iounit, answer),
             step => {
                 let ask = self.errands[errand].ask.clone();
                 match self.dialect {

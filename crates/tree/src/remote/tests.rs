@@ -20,6 +20,31 @@ fn qid(path: u64, kind: u8) -> Qid {
     Qid { kind, version: 1, path }
 }
 
+fn getattr() -> Rmessage<'static> {
+    Rmessage::Getattr {
+        valid: 0x7ff,
+        qid: qid(5, Qid::FILE),
+        mode: 0o100_644,
+        uid: 0,
+        gid: 0,
+        nlink: 1,
+        rdev: 0,
+        size: 3,
+        blksize: 4096,
+        blocks: 1,
+        atime_sec: 0,
+        atime_nsec: 0,
+        mtime_sec: 0,
+        mtime_nsec: 0,
+        ctime_sec: 0,
+        ctime_nsec: 0,
+        btime_sec: 0,
+        btime_nsec: 0,
+        generation: 0,
+        data_version: 0,
+    }
+}
+
 fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
@@ -127,11 +152,8 @@ impl Lab {
         let node = NodeId::new(3, 1);
         self.ask(2, Ask::Open { node, access });
         self.say(&Rmessage::Walk { qids: [].into_iter().collect() });
-        if self.remote.is_linux() {
-            self.say(&Rmessage::Lopen { qid: qid(5, Qid::FILE), iounit: 0 });
-        } else {
-            self.say(&Rmessage::Open { qid: qid(5, Qid::FILE), iounit: 0 });
-        }
+        self.say(&Rmessage::Lopen { qid: qid(5, Qid::FILE), iounit: 0 });
+        self.say(&getattr());
         self.text.clear();
         (node, OpenId::new(3, 0))
     }
@@ -146,6 +168,7 @@ fn a_file_is_made_written_and_given_back() {
     lab.ask(1, ask);
     lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
     lab.say(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
+    lab.say(&getattr());
     lab.say(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
     let open = OpenId::new(3, 0);
     lab.ask(2, Ask::Write { open, offset: 7, data: Buf::from(&b"abc"[..]) });
@@ -158,6 +181,8 @@ fn a_file_is_made_written_and_given_back() {
         says Walk
           hears Lcreate { fid: 1, name: [102], flags: 193, mode: 420, gid: 4294967295 }
         says Lcreate
+          hears Getattr { fid: 1, mask: 2047 }
+        says Getattr
           reply 1 Created
           hears Walk { fid: 0, newfid: 2, names: ["f"] }
         says Walk
@@ -371,7 +396,7 @@ fn scripts() -> Vec<Script> {
         (|node, _| Ask::Walk { from: up(node), names: vec![name("g")] }, vec![one()]),
         (
             |node, _| Ask::Open { node, access: Access::READ },
-            vec![none(), Rmessage::Lopen { qid: file, iounit: 0 }],
+            vec![none(), Rmessage::Lopen { qid: file, iounit: 0 }, getattr()],
         ),
         (
             |_, open| Ask::Read { open, offset: 0, count: 3, headroom: 0 },

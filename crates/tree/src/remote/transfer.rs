@@ -192,21 +192,44 @@ impl Remote {
         fid: u32,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
-        let (qid, iounit) = match answer? {
-            Rmessage::Lopen { qid, iounit }
-            | Rmessage::Open { qid, iounit }
-            | Rmessage::Lcreate { qid, iounit }
-            | Rmessage::Create { qid, iounit } => (*qid, *iounit),
+        let iounit = match answer? {
+            Rmessage::Lopen { iounit, .. }
+            | Rmessage::Open { iounit, .. }
+            | Rmessage::Lcreate { iounit, .. }
+            | Rmessage::Create { iounit, .. } => *iounit,
+            _ => return Err(Error::Io),
+        };
+        if let Ask::Fetch { .. } = self.errands[errand].ask {
+            return self.fetch_opened(errand, fid, iounit);
+        }
+        let message = match self.is_linux() {
+            true => Tmessage::Getattr { fid, mask: super::linux::STATS_BASIC },
+            false => Tmessage::Stat { fid },
+        };
+        Ok(Next::Say(Step::Regard(fid, iounit), vec![Message::new(&message)]))
+    }
+
+    /// The attributes of what was opened or made have come: it is handed out.
+    pub(super) fn regarded(
+        &mut self,
+        errand: usize,
+        fid: u32,
+        iounit: u32,
+        answer: Result<&Rmessage<'_>, Error>,
+    ) -> Outcome {
+        let message = answer?;
+        let stat = self.stat_of(message).ok_or(Error::Io)?;
+        let qid = match message {
+            Rmessage::Stat { stat } => stat.qid,
+            Rmessage::Getattr { qid, .. } => *qid,
             _ => return Err(Error::Io),
         };
         match self.errands[errand].ask.clone() {
             Ask::Open { node, access } => {
-                if words::is_same(qid, self.places.qid(node.local())) {
-                    self.places.set_qid(node.local(), qid);
-                }
+                self.learn(node, qid);
                 let place = node.local();
                 self.places.pin(place);
-                let (open, stat) = self.open_of(errand, place, qid, fid, iounit, access);
+                let open = self.open_of(errand, place, &stat, fid, iounit, access);
                 Ok(Next::Reply(Reply::Opened(open, stat)))
             }
             Ask::Create { dir, name, access, .. } => {
@@ -214,10 +237,10 @@ impl Remote {
                 // One pin for the node, one for the open file.
                 self.places.pin(place);
                 let node = crate::request::NodeId::new(self.index, place);
-                let (open, stat) = self.open_of(errand, place, qid, fid, iounit, access);
+                let open = self.open_of(errand, place, &stat, fid, iounit, access);
                 Ok(Next::Reply(Reply::Created(node, open, stat)))
             }
-            _fetch => self.fetch_opened(errand, fid, iounit),
+            _other => Err(Error::Io),
         }
     }
 
@@ -225,15 +248,14 @@ impl Remote {
         &mut self,
         errand: usize,
         place: usize,
-        qid: wire::ninep::Qid,
+        stat: &Stat,
         fid: u32,
         iounit: u32,
         access: base::Access,
-    ) -> (crate::request::OpenId, Stat) {
+    ) -> crate::request::OpenId {
         self.keep_fid(errand, fid);
-        let stat = words::stat_of_qid(qid, self.config.device);
         let open = super::open::Open::new(place, stat.kind, self.errands[errand].user, access);
         let open = super::open::Open { fid, epoch: self.epoch, iounit, ..open };
-        (self.add_open(open), stat)
+        self.add_open(open)
     }
 }
