@@ -7,6 +7,8 @@ use crate::progress::{self, Progress};
 use crate::size::{count, show};
 use client::Client;
 use reactor::Signals;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -64,6 +66,8 @@ pub(crate) struct Frame {
     pub(crate) counts: Counts,
     /// Names on the server that nobody is to keep.
     leftovers: Mutex<Vec<std::path::PathBuf>>,
+    /// Ctrl-C was said: every request ends as cancelled.
+    interrupted: AtomicBool,
     started: crate::clock::Clock,
 }
 
@@ -91,12 +95,12 @@ impl Frame {
         left
     }
 
-    fn watch(&self, signals: &Signals, over: &AtomicBool, interrupted: &AtomicBool, shown: bool) {
+    fn watch(&self, signals: &Signals, over: &AtomicBool, shown: bool) {
         let mut progress = Progress::start();
         while !over.load(Ordering::SeqCst) {
             if signals.take() > 0 {
-                interrupted.store(true, Ordering::SeqCst);
                 self.client.cancel();
+                self.interrupted.store(true, Ordering::SeqCst);
                 // The next one ends the process.
                 reactor::let_signals_through();
             }
@@ -125,11 +129,12 @@ pub(crate) fn run(
         Err(error) => return complain(&Trouble::Host(format!("cannot hold signals: {error}"))),
     };
     let (counts, leftovers) = (Counts::default(), Mutex::default());
-    let frame = Frame { client, counts, leftovers, started };
-    let (over, interrupted) = (AtomicBool::new(false), AtomicBool::new(false));
+    let interrupted = AtomicBool::new(false);
+    let frame = Frame { client, counts, leftovers, interrupted, started };
+    let over = AtomicBool::new(false);
     let shown = shown && io::stderr().is_terminal();
     let (done, left) = thread::scope(|scope| {
-        let watcher = scope.spawn(|| frame.watch(&signals, &over, &interrupted, shown));
+        let watcher = scope.spawn(|| frame.watch(&signals, &over, shown));
         let done = work(&frame);
         let left = frame.tidy();
         over.store(true, Ordering::SeqCst);
@@ -139,13 +144,32 @@ pub(crate) fn run(
     for path in left {
         eprintln!("upcall: {} is left on the server; remove it", path.display());
     }
-    if interrupted.load(Ordering::SeqCst) {
+    if frame.interrupted.load(Ordering::SeqCst) {
         if done.is_err() {
             eprintln!("upcall: interrupted; nothing half-done is left under its name");
         }
         return ExitCode::from(INTERRUPTED);
     }
     done.unwrap_or_else(|trouble| complain(&trouble))
+}
+
+/// Standard input, which ends when Ctrl-C is said: the next request says why.
+pub(crate) struct Input<'a>(pub(crate) &'a Frame);
+
+impl io::Read for Input<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let stdin = io::stdin();
+        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+        while !self.0.interrupted.load(Ordering::SeqCst) {
+            let ready = &mut [PollFd::new(&stdin, PollFlags::IN)];
+            match poll(ready, Some(&look)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                // Whatever is wrong with it, reading says so.
+                Ok(_) | Err(_) => return Ok(rustix::io::read(&stdin, buf)?),
+            }
+        }
+        Ok(0)
+    }
 }
 
 /// Says why it ends; the exit code.

@@ -55,7 +55,7 @@ pub(crate) fn run(put: &Put) -> ExitCode {
         let there = unless_gone(frame.client.metadata(&to))?;
         let is_dir = there.as_ref().is_some_and(client::Metadata::is_dir);
         if put.from == Path::new("-") {
-            one(frame, put, (&mut io::stdin(), MODE), &to, &shared)?;
+            one(frame, put, (&mut frame::Input(frame), MODE), &to, &shared)?;
         } else if read_metadata(&put.from)?.is_dir() {
             tree(frame, put, if is_dir { None } else { Some(&to) }, &to, &shared)?;
         } else {
