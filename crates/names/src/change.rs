@@ -144,7 +144,7 @@ impl Change {
             };
             match std::mem::replace(&mut self.state, State::Over) {
                 State::ToSource(_) => match self.source(stat, &place, gone) {
-                    Ok(members) => self.to_place(members),
+                    Ok(members) => self.find_place(members),
                     Err(error) => return Step::End(Err(error)),
                 },
                 State::ToPlace(_, members) => {
@@ -190,7 +190,7 @@ impl Change {
         Ok(vec![member(place.node, &stat, *create, Some(said))])
     }
 
-    fn to_place(&mut self, members: Vec<Member>) {
+    fn find_place(&mut self, members: Vec<Member>) {
         let Wish::Join { at, .. } = &self.wish else { unreachable!("only a bind has a source") };
         let walk = Walk::new(Caller::Server, self.root.clone(), at.clone());
         self.state = State::ToPlace(Box::new(walk), members);

@@ -97,6 +97,10 @@ struct OpenUnion {
     waiting: VecDeque<Waiting>,
 }
 
+/// A point as it is shown: its path, and for each member its words (`None`: what was there before)
+/// and whether new files are made in it.
+pub type Shown<'a> = (Vec<Name>, Vec<(Option<&'a str>, bool)>);
+
 /// The mux.
 #[derive(Debug)]
 pub struct Names {
@@ -148,9 +152,8 @@ impl Names {
         (self.places.len(), self.unions.len())
     }
 
-    /// What was put where: the path, and for each member its words (`None`: what was there
-    /// before) and whether new files are made in it.
-    pub fn points(&self) -> Vec<(Vec<Name>, Vec<(Option<&str>, bool)>)> {
+    /// What was put where.
+    pub fn points(&self) -> Vec<Shown<'_>> {
         let members = |point: &'_ std::sync::Arc<table::Point>| point.path.clone();
         let mut points: Vec<_> = self
             .table

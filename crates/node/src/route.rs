@@ -73,13 +73,10 @@ impl Node {
     }
 
     fn event(&mut self, now: Instant, event: Event, ops: &mut Vec<Op>) {
-        let done = match event.done {
-            Done::Stop => return self.stop(now, ops),
-            Done::Parcel(parcel) => return self.receive(now, parcel, ops),
-            done => done,
-        };
         let (kind, index) = of(event.id);
-        match (kind, done) {
+        match (kind, event.done) {
+            (_, Done::Stop) => self.stop(now, ops),
+            (_, Done::Parcel(parcel)) => self.receive(now, parcel, ops),
             (tree, done) if usize::from(tree) < self.trees.len() => {
                 self.messages.push_back(Message::Tree(tree, TreeInput::Done(event.id, done)));
             }

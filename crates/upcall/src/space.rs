@@ -91,11 +91,12 @@ impl Joint {
 /// What to say if the node could not join something.
 pub(crate) fn explain(file: Option<&Path>, line: usize, said: &str, error: base::Error) -> String {
     let file = file.unwrap_or(Path::new("names"));
-    let advice = match error {
-        base::Error::NotFound => "there is no such directory in the name space so far",
-        base::Error::NotDirectory => "only directories can be joined, and only at directories",
-        _other => "look at the server or file behind it",
-    };
+    let known = [
+        (base::Error::NotFound, "there is no such directory in the name space so far"),
+        (base::Error::NotDirectory, "only directories can be joined, and only at directories"),
+    ];
+    let advice = known.iter().find(|(known, _)| *known == error);
+    let advice = advice.map_or("look at the server or file behind it", |(_, advice)| advice);
     format!("{}:{line}: {said}: {error}; {advice}", file.display())
 }
 
