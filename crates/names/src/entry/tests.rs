@@ -29,12 +29,14 @@ fn make_dir() -> Entry {
     Entry::new(Request { caller: Caller::Server, ask }, vec![(union(), name)])
 }
 
+type Answer<'a> = &'a dyn Fn() -> Result<Reply, Error>;
+
 #[test]
 fn states_md_is_fresh() {
     let table = Table::default();
     let mut drawing = Drawing::default();
     let found = || Ok(Reply::Walked(vec![stat(3)], Some(NodeId::new(1, 3))));
-    let replies: [(&str, &dyn Fn() -> Result<Reply, Error>); 4] = [
+    let replies: [(&str, Answer<'_>); 4] = [
         ("Found", &found),
         ("NotFound", &|| Err(Error::NotFound)),
         ("Failed", &|| Err(Error::ReadOnly)),

@@ -32,10 +32,12 @@ fn opened() -> Result<Reply, Error> {
     Ok(Reply::Opened(OpenId::new(1, 5), Stat::default()))
 }
 
+type Answer<'a> = &'a dyn Fn() -> Result<Reply, Error>;
+
 #[test]
 fn states_md_is_fresh() {
     let mut drawing = Drawing::default();
-    let replies: [(&str, &dyn Fn() -> Result<Reply, Error>); 5] = [
+    let replies: [(&str, Answer<'_>); 5] = [
         ("Opened", &opened),
         ("Entries", &|| entries(&["a"])),
         ("Known", &|| entries(&["known"])),
