@@ -70,13 +70,24 @@ enum State {
     Over,
 }
 
+/// The root of the first tree, and its attributes, which no walk tells.
+#[derive(Clone, Debug)]
+pub(crate) struct Top {
+    pub(crate) node: NodeId,
+    pub(crate) stat: Stat,
+}
+
+impl Top {
+    fn key(&self) -> Key {
+        Key::new(self.node.tree(), &self.stat)
+    }
+}
+
 /// The change.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     root: Place,
-    /// The attributes of the root of all, which no walk tells.
-    root_stat: Stat,
-    root_key: Key,
+    top: Top,
     wish: Wish,
     state: State,
 }
@@ -91,7 +102,7 @@ pub(crate) enum Step {
 }
 
 impl Change {
-    pub(crate) fn new(root: Place, root_key: Key, root_stat: Stat, wish: Wish) -> Change {
+    pub(crate) fn new(root: Place, top: Top, wish: Wish) -> Change {
         let walk = |path: &[Name]| Box::new(Walk::new(Caller::Server, root.clone(), path.to_vec()));
         let state = match &wish {
             Wish::Join { what: Source::Path(path), .. } => State::ToSource(walk(path)),
@@ -101,7 +112,7 @@ impl Change {
             }
             Wish::Part { at, .. } => State::ToPlace(walk(at), Vec::new()),
         };
-        Change { root, root_stat, root_key, wish, state }
+        Change { root, top, wish, state }
     }
 
     /// Takes the answer to a walk.
@@ -125,8 +136,7 @@ impl Change {
         gone: &mut Vec<NodeId>,
     ) -> Step {
         loop {
-            let root = table.at(self.root_key);
-            let map = Map { table, hidden, root };
+            let map = Map { table, hidden, top: self.top.node, root: table.at(self.top.key()) };
             let (State::ToSource(walk) | State::ToPlace(walk, _)) = &mut self.state else {
                 unreachable!("it is over");
             };
@@ -135,7 +145,7 @@ impl Change {
                 WalkStep::End(Err(error)) => Err(error),
                 WalkStep::End(Ok((_, None))) => Err(walk.why().unwrap_or(Error::NotFound)),
                 WalkStep::End(Ok((stats, Some(place)))) => {
-                    Ok((stats.last().unwrap_or(&self.root_stat).clone(), place))
+                    Ok((stats.last().unwrap_or(&self.top.stat).clone(), place))
                 }
             };
             let (stat, place) = match found {

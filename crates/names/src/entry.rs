@@ -44,6 +44,8 @@ pub(crate) struct Entry {
     state: State,
     /// One or two, in the order of [`Ask::entries`].
     subjects: Vec<Subject>,
+    /// The first directory of the request as it was made.
+    asked_of: Option<NodeId>,
 }
 
 /// What it wants next.
@@ -63,12 +65,18 @@ impl Entry {
     pub(crate) fn new(request: Request, subjects: Vec<(Place, Name)>) -> Entry {
         let subject = |(place, name)| Subject { place, name, found: None };
         let subjects = subjects.into_iter().map(subject).collect();
-        Entry { request, state: State::Next(0, 0, None), subjects }
+        Entry { request, state: State::Next(0, 0, None), subjects, asked_of: None }
     }
 
     /// Where what it makes is.
     pub(crate) fn place(&self) -> &Place {
         &self.subjects[0].place
+    }
+
+    /// The member in which what it makes is, if it is about a union.
+    pub(crate) fn member(&self) -> Option<usize> {
+        let point = self.place().union()?;
+        point.members.iter().position(|member| Some(member.root.0) == self.asked_of)
     }
 
     /// Whether the subject has to be there: it is moved or removed.
@@ -95,6 +103,9 @@ impl Entry {
                 unreachable!("{:?}: what was asked for has not been answered", self.state)
             }
         };
+        if let Step::Ask(dirs) = &step {
+            self.asked_of = dirs.first().copied();
+        }
         self.state = state;
         step
     }

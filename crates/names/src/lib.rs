@@ -29,10 +29,11 @@ mod walk;
 pub use change::{Order, Source, Wish};
 
 use base::{Automaton, Caller, Error, Instant, Name, Stat};
+use change::Top;
 use list::Union;
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
-use table::{Key, Place, Table};
+use table::{Place, Table};
 use task::Task;
 use tree::{Ask, Id, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
 use walk::Map;
@@ -186,9 +187,8 @@ impl Automaton for Names {
                 }
             }
             Input::Change(id, wish) => {
-                let key = Key::new(self.root.tree(), &self.root_stat);
-                let stat = self.root_stat.clone();
-                let task = Task::change(self.root_place(), key, stat, wish);
+                let top = Top { node: self.root, stat: self.root_stat.clone() };
+                let task = Task::change(self.root_place(), top, wish);
                 self.go_on(id, task, None, out);
             }
         }
@@ -319,7 +319,7 @@ impl Names {
     fn subjects(&self, ask: &Ask) -> Result<Vec<(Place, Name)>, Error> {
         let entries = ask.entries();
         let entries = || entries.iter().flatten().map(|(dir, name)| (self.place(*dir), *name));
-        if entries().any(|(place, name)| self.hidden_at(place.node, name).is_some()) {
+        if entries().any(|(place, name)| self.hidden_at(self.tree_node(&place), name).is_some()) {
             return Err(Error::Busy);
         }
         let unsure = |(place, name): (Place, &Name)| {
@@ -340,6 +340,13 @@ impl Names {
         let mounted = self.hidden.iter().any(below);
         let named = |name: &Name| self.hidden.iter().any(|mount| mount.name == *name);
         names.iter().any(|name| (mounted && name.is_parent()) || named(name))
+    }
+
+    /// The node of a place, or the one that it stands for if that is the root of all.
+    fn tree_node(&self, place: &Place) -> NodeId {
+        let last = place.trail.last().filter(|_| place.at_point);
+        let is_root = last.is_some_and(|last| last.point.from.0 == self.root);
+        if is_root { self.root } else { place.node }
     }
 
     fn hidden_at(&self, at: NodeId, name: &Name) -> Option<&Mount> {
@@ -401,6 +408,6 @@ impl Names {
 
     fn map(&self) -> Map<'_> {
         let root = self.table.point(self.root.tree(), &self.root_stat);
-        Map { table: &self.table, hidden: &self.hidden, root }
+        Map { table: &self.table, hidden: &self.hidden, top: self.root, root }
     }
 }

@@ -1,10 +1,10 @@
 //! Requests that take more than one request to a tree.
 
-use crate::change::{Change, Step as ChangeStep, Wish};
+use crate::change::{Change, Step as ChangeStep, Top, Wish};
 use crate::entry::{Entry, Step as EntryStep};
 use crate::fetch::{Fetch, Gone, Step as FetchStep};
 use crate::list::{Step as ListStep, Union};
-use crate::table::{Key, Place};
+use crate::table::Place;
 use crate::walk::{Step as WalkStep, Walk};
 use crate::{NAMES, Names, OpenUnion, Output, Waiting};
 use base::{Caller, Error, Name, Stat};
@@ -63,8 +63,8 @@ impl Task {
         Task::Open(Box::new(Union::new(point, caller)), Opening::Open)
     }
 
-    pub(crate) fn change(root: Place, root_key: Key, root_stat: Stat, wish: Wish) -> Task {
-        Task::Change(Box::new(Change::new(root, root_key, root_stat, wish)))
+    pub(crate) fn change(root: Place, top: Top, wish: Wish) -> Task {
+        Task::Change(Box::new(Change::new(root, top, wish)))
     }
 
     pub(crate) fn check(&self) {
@@ -101,7 +101,7 @@ impl Names {
             Task::Entry(entry) => self.entry(id, entry, reply, out),
             Task::Create(place) => {
                 let reply = reply.expect("it was asked for");
-                let reply = reply.map(|reply| self.made(reply, &place));
+                let reply = reply.map(|reply| self.made(reply, &place, None));
                 out.push(Output::Reply(id, reply));
             }
             Task::Fetch(fetch) => self.fetch(id, fetch, reply, out),
@@ -147,7 +147,10 @@ impl Names {
         let mut gone = Vec::new();
         let answer = reply.and_then(|reply| entry.arrive(reply, &self.table, &mut gone));
         let step = match answer {
-            Some(reply) => EntryStep::End(self.made(reply, &entry.place().clone())),
+            Some(reply) => {
+                let (place, member) = (entry.place().clone(), entry.member());
+                EntryStep::End(self.made(reply, &place, member))
+            }
             None => entry.next(),
         };
         let caller = entry.request.caller.clone();
@@ -175,16 +178,16 @@ impl Names {
         self.give_back(gone, out);
     }
 
-    /// An answer as the client gets it: what is new was reached as its directory was.
-    fn made(&mut self, reply: Reply, dir: &Place) -> Reply {
+    /// An answer as the client gets it: what is new was reached as its directory was, in a union
+    /// through the member in which it was made.
+    fn made(&mut self, reply: Reply, dir: &Place, member: Option<usize>) -> Reply {
         match reply {
             Reply::Created(node, open, stat) => {
-                let place = Place { node, trail: dir.trail.clone(), at_point: false };
-                let place = dir.union().map_or(place.clone(), |point| {
-                    let made_in = |m: &crate::table::Member| m.root.0.tree() == node.tree();
-                    let member = point.members.iter().position(made_in).unwrap_or(0);
-                    Place { trail: dir.trail.by_member(member), ..place }
-                });
+                let trail = match member {
+                    Some(member) => dir.trail.by_member(member),
+                    None => dir.trail.clone(),
+                };
+                let place = Place { node, trail, at_point: false };
                 Reply::Created(self.known_as(place), open, stat)
             }
             other => other,

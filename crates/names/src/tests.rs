@@ -198,6 +198,20 @@ fn a_tree_can_stand_in_the_place_of_the_root() {
 }
 
 #[test]
+fn what_is_hidden_at_the_root_is_there_whatever_stands_in_its_place() {
+    let mut lab = Lab::new(&[&["a"], &["b"], &["state"]]);
+    let name = Name::new(b".upcall").unwrap();
+    let (at, root) = (lab.fakes[0].root(), lab.fakes[2].root());
+    lab.names.hidden.push(Mount { at, name, root });
+    assert_eq!(lab.at(".upcall/state").unwrap(), "2:/state");
+    lab.mount("/", 1, Order::Replace).unwrap();
+    assert_eq!(lab.at("b").unwrap(), "1:/b");
+    assert_eq!(lab.at(".upcall/state").unwrap(), "2:/state");
+    assert_eq!(lab.at(".upcall/../b").unwrap(), "1:/b");
+    lab.check_held();
+}
+
+#[test]
 fn the_same_directory_in_two_places_knows_the_way_back_from_each() {
     let mut lab = Lab::new(&[&["p/", "q/", "src/deep/file"]]);
     lab.bind("/src", "/p", Order::Replace).unwrap();

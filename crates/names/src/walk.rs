@@ -70,6 +70,8 @@ pub(crate) enum Step {
 pub(crate) struct Map<'a> {
     pub(crate) table: &'a Table,
     pub(crate) hidden: &'a [Mount],
+    /// The root of the first tree.
+    pub(crate) top: NodeId,
     /// What stands in the place of the root.
     pub(crate) root: Option<&'a Arc<Point>>,
 }
@@ -148,8 +150,13 @@ impl Walk {
         if let Some(mount) = above {
             return aside(trail, mount.at, b".");
         }
-        if let Some(mount) = map.hidden.iter().find(|m| m.at == node && m.name == *first) {
-            return aside(trail, mount.root, b".");
+        // Whatever stands in the place of the root, what is hidden there is.
+        let at_root = self.place.trail.last().filter(|_| self.place.at_point);
+        let at_root = at_root.is_some_and(|last| map.root.is_some_and(|r| r.key == last.point.key));
+        let none = Trail::default();
+        let (here, trail_there) = if at_root { (map.top, &none) } else { (node, trail) };
+        if let Some(mount) = map.hidden.iter().find(|m| m.at == here && m.name == *first) {
+            return aside(trail_there, mount.root, b".");
         }
         match trail.last().filter(|_| first.is_parent() && self.place.at_point) {
             Some(last) => aside(&last.before, last.point.from.0, b".."),

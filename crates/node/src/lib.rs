@@ -66,6 +66,8 @@ pub struct Config {
     pub service: bool,
     /// HTTP may change files.
     pub http_write: bool,
+    /// The number of the server's own user.
+    pub owner: u32,
     /// Where to listen, and for which protocol.
     pub ports: Vec<Port>,
     /// The date on the wall when the reactor's clock stood at zero.
@@ -249,7 +251,7 @@ impl Node {
         let plain = |name: &str| Name::new(name.as_bytes()).expect("a plain name");
         let snapshots = main.snapshots();
         let places = snapshots.iter().map(|_| plain("snapshots")).collect();
-        let service = Service::new(SERVICE, config.wall, places);
+        let service = Service::new(SERVICE, config.wall, config.owner, places);
         let mut hidden = Vec::new();
         if config.service {
             let (at, root) = (main.root(), service.root());

@@ -126,6 +126,7 @@ fn config(params: &Params, ports: Ports) -> Config {
     Config {
         read_only: false,
         service: true,
+        owner: 0,
         http_write: true,
         ports: vec![port(ports.ninep, Protocol::NineP), port(ports.http, Protocol::Http)],
         wall: WALL,

@@ -58,6 +58,8 @@ enum Opened {
 pub struct Service {
     index: u16,
     started: Time,
+    /// Who may write, besides root.
+    owner: u32,
     /// Directories that others mount here, to be listed.
     places: Vec<Name>,
     opens: Slab<Opened>,
@@ -69,12 +71,14 @@ pub struct Service {
 }
 
 impl Service {
-    /// Number `index` among the node's trees; its files bear the date `started`. At `places` the
+    /// Number `index` among the node's trees; its files bear the date `started`, and belong to
+    /// `owner`. At `places` the
     /// mux mounts directories of others.
-    pub fn new(index: u16, started: Time, places: Vec<Name>) -> Service {
+    pub fn new(index: u16, started: Time, owner: u32, places: Vec<Name>) -> Service {
         Service {
             index,
             started,
+            owner,
             places,
             opens: Slab::new(),
             renderings: Slab::new(),
@@ -179,11 +183,12 @@ impl Service {
         out.push(Output::Reply(id, reply));
     }
 
-    /// Only root, and the server itself, may change how it is put together.
+    /// Only root and the server's own user may change how it is put together, and of them only
+    /// who is known to be: clients of the network that act as the server are not.
     fn open_control(&mut self, caller: &Caller, node: NodeId) -> Result<Reply, Error> {
         let may = match caller {
-            Caller::Server => true,
-            Caller::User(user) => user.uid == 0,
+            Caller::Server => false,
+            Caller::User(user) => [0, self.owner].contains(&user.uid),
         };
         match node.local() {
             CONTROL if may => {
@@ -318,6 +323,7 @@ impl Service {
             links,
             device,
             inode,
+            uid: self.owner,
             block_size,
             accessed,
             modified,

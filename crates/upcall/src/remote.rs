@@ -8,6 +8,7 @@ mod frame;
 mod get;
 mod list;
 mod lists;
+mod names;
 mod put;
 mod report;
 mod trees;
@@ -37,6 +38,8 @@ pub(crate) enum Command {
     Rm(lists::Rm),
     /// Make directories on a 9P server.
     Mkdir(lists::Mkdir),
+    /// Show or change what an Upcall server joins to one tree.
+    Names(names::Names),
 }
 
 /// Does it.
@@ -49,6 +52,7 @@ pub(crate) fn run(command: &Command) -> ExitCode {
         Command::Stat(stat) => list::stat(stat),
         Command::Rm(rm) => lists::rm(rm),
         Command::Mkdir(mkdir) => lists::mkdir(mkdir),
+        Command::Names(names) => names::run(names),
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         read_only: serve.read_only,
         service: !serve.no_status,
         http_write: serve.http_write,
+        owner: reactor::own_user(),
         ports,
         wall: world.wall(),
         limits,

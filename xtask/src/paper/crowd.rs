@@ -180,7 +180,13 @@ impl Member {
             }
         }
         let Some(length) = whole(&self.input) else { return Ok(None) };
-        ensure!(self.input[4] != 7, "step {} at place {} failed", self.step, self.place);
+        ensure!(
+            self.input[4] != 7,
+            "message {} at place {} failed: errno {}",
+            self.step,
+            self.place,
+            u32::from_le_bytes(*self.input[7..].first_chunk().unwrap_or(&[0; 4]))
+        );
         self.input.drain(..length);
         Ok(Some(self.sent.elapsed()))
     }

@@ -9,7 +9,7 @@ use super::crowd::{Crowd, Latency};
 use super::plot::{self, Figure};
 use crate::bench::{self, Client, Message, ROOT, record};
 use crate::server::{self, Kind, Server};
-use crate::sh;
+use crate::{sh, volume};
 use anyhow::Result;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -156,10 +156,14 @@ impl Page {
     }
 
     fn clients(&mut self, base: &Path, points: &Points) -> Result<()> {
-        let dir = tree(base, "clients")?;
-        let space = Space::start(base, &format!("mount /m host:{}\n", dir.display()))?;
+        // A volume: what clients know of a directory of the host are open files of the process.
+        let file = base.join("clients.volume");
+        volume::create(&file, "256M")?;
+        volume::copy_in(&tree(base, "clients")?, &file)?;
+        let space = Space::start(base, &format!("mount /m volume:{}\n", file.display()))?;
         let mut rows = Vec::new();
         for &count in points.clients {
+            eprintln!("   {count} clients");
             rows.push(space.measure(count, &["m".to_owned()], points.time)?);
         }
         self.text += "\n## Clients\n\nOne server, in the mux's process, as in the paper.\n\n";
@@ -221,6 +225,7 @@ impl Page {
         let dir = tree(base, "far")?;
         let mut rows = Vec::new();
         for &count in counts {
+            eprintln!("   {count} servers");
             let far = Far::start(&dir, count)?;
             let space = Space::start(base, &far.lines("/s"))?;
             let places: Vec<String> = far.places("s");

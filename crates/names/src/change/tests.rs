@@ -40,8 +40,8 @@ fn states_md_is_fresh() {
         for course in 0..9_usize {
             let (mut table, mut gone) = (Table::default(), Vec::new());
             let root = Place::plain(NodeId::new(0, 0));
-            let key = Key::new(0, &stat(Kind::Directory, 0));
-            let mut change = Change::new(root, key, stat(Kind::Directory, 0), wish.clone());
+            let top = Top { node: NodeId::new(0, 0), stat: stat(Kind::Directory, 0) };
+            let mut change = Change::new(root, top, wish.clone());
             drawing.row("begin", kind, change.name(), "Ask");
             let mut step = change.next(&mut table, &[], &mut gone);
             for place in 0..2 {
@@ -52,7 +52,7 @@ fn states_md_is_fresh() {
                 let before = change.name();
                 change.arrive(
                     reply.clone(),
-                    Map { table: &table, hidden: &[], root: None },
+                    Map { table: &table, hidden: &[], top: NodeId::new(9, 0), root: None },
                     &mut gone,
                 );
                 step = change.next(&mut table, &[], &mut gone);

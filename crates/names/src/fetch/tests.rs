@@ -36,7 +36,7 @@ fn fits(fetch: &Fetch, label: &str) -> bool {
 #[test]
 fn states_md_is_fresh() {
     let table = Table::default();
-    let map = Map { table: &table, hidden: &[], root: None };
+    let map = Map { table: &table, hidden: &[], top: NodeId::new(9, 0), root: None };
     let mut drawing = Drawing::default();
     let path = vec![Name::new(b"a").unwrap()];
     let root = Place::plain(NodeId::new(0, 0));

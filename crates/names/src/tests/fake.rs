@@ -167,7 +167,7 @@ impl Fake {
             }
             Ask::MakeDir { dir, name, .. } => {
                 let at = self.make(dir.local(), &name, true)?;
-                Ok(Reply::Walked(vec![self.stat(at)], Some(self.hold(at))))
+                Ok(Reply::Stat(self.stat(at)))
             }
             Ask::Remove { dir, name, .. } => {
                 let children = self.nodes[dir.local()].children.as_mut().unwrap();

@@ -11,7 +11,7 @@ fn ask(service: &mut Service, ask: Ask) -> Vec<Output> {
 
 #[test]
 fn a_reader_sees_the_moment_of_the_open() {
-    let mut service = Service::new(1, Time::from_secs(1), Vec::new());
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
     let names = vec![Name::new(b"stages").unwrap()];
     let out = ask(&mut service, Ask::Walk { from: NodeId::new(1, 0), names });
     let [Output::Reply(_, Ok(Reply::Walked(stats, Some(node))))] = &out[..] else {
@@ -31,8 +31,52 @@ fn a_reader_sees_the_moment_of_the_open() {
 
 #[test]
 fn nothing_in_it_can_be_changed() {
-    let mut service = Service::new(1, Time::from_secs(1), Vec::new());
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
     let name = Name::new(b"stages").unwrap();
     let out = ask(&mut service, Ask::Remove { dir: NodeId::new(1, 0), name, directory: None });
     assert!(matches!(out[..], [Output::Reply(_, Err(Error::NotPermitted))]));
+}
+
+fn as_user(uid: u32) -> Caller {
+    let user = base::User { uid, gid: uid, groups: Vec::new() };
+    Caller::User(std::sync::Arc::new(user))
+}
+
+fn open_to_write(service: &mut Service, caller: Caller, name: &str) -> Result<Reply, Error> {
+    let names = vec![Name::new(name.as_bytes()).unwrap()];
+    let out = ask(service, Ask::Walk { from: NodeId::new(1, 0), names });
+    let [Output::Reply(_, Ok(Reply::Walked(_, Some(node))))] = out[..] else { panic!("{out:?}") };
+    let access = base::Access { write: true, ..base::Access::default() };
+    let mut out = Vec::new();
+    let request = Request { caller, ask: Ask::Open { node, access } };
+    service.step(Instant(0), Input::Ask(RequestId(2), request), &mut out);
+    match out.pop() {
+        Some(Output::Reply(_, reply)) => reply,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn commands_are_taken_from_root_and_the_owner_only() {
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+    for (caller, may) in
+        [(as_user(0), true), (as_user(7), true), (as_user(8), false), (Caller::Server, false)]
+    {
+        assert_eq!(open_to_write(&mut service, caller, "names").is_ok(), may);
+    }
+    assert_eq!(open_to_write(&mut service, as_user(0), "stages").unwrap_err(), Error::Denied);
+    let opened = open_to_write(&mut service, as_user(0), "names");
+    let Ok(Reply::Opened(open, _)) = opened else { panic!("{opened:?}") };
+    let data = Buf::from(b"unmount /x\n".to_vec());
+    let out = ask(&mut service, Ask::Write { open, offset: 0, data: data.clone() });
+    let [Output::Command(ticket, ref text)] = out[..] else { panic!("{out:?}") };
+    assert_eq!(text, b"unmount /x\n");
+    let mut out = Vec::new();
+    service.step(Instant(0), Input::Commanded(ticket, Ok(())), &mut out);
+    assert!(matches!(out[..], [Output::Reply(_, Ok(Reply::Written(11)))]), "{out:?}");
+    let out = ask(&mut service, Ask::Write { open, offset: 0, data });
+    let [Output::Command(ticket, _)] = out[..] else { panic!("{out:?}") };
+    let mut out = Vec::new();
+    service.step(Instant(0), Input::Commanded(ticket, Err(Error::Busy)), &mut out);
+    assert!(matches!(out[..], [Output::Reply(_, Err(Error::Busy))]), "{out:?}");
 }
