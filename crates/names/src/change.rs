@@ -107,7 +107,7 @@ impl Change {
         let state = match &wish {
             Wish::Join { what: Source::Path(path), .. } => State::ToSource(walk(path)),
             Wish::Join { at, what: Source::Tree(node, stat), create, said, .. } => {
-                let member = member(*node, stat, *create, Some(said));
+                let member = member(Held { node: *node, owned: false }, stat, *create, Some(said));
                 State::ToPlace(walk(at), vec![member])
             }
             Wish::Part { at, .. } => State::ToPlace(walk(at), Vec::new()),
@@ -197,7 +197,7 @@ impl Change {
             gone.push(place.node);
             return Err(Error::NotDirectory);
         }
-        Ok(vec![member(place.node, &stat, *create, Some(said))])
+        Ok(vec![member(Held { node: place.node, owned: true }, &stat, *create, Some(said))])
     }
 
     fn find_place(&mut self, members: Vec<Member>) {
@@ -238,7 +238,7 @@ impl Change {
                 Err(Error::NotDirectory)
             }
             (Wish::Join { at, order, .. }, None) => {
-                let own = member(place.node, &stat, false, None);
+                let own = member(Held { node: place.node, owned: true }, &stat, false, None);
                 let (from, key, path) = (Arc::clone(&own.root), own.key, at.clone());
                 let members = ordered(*order, std::slice::from_ref(&own), members);
                 table.set(Point { from, key, path, members });
@@ -257,14 +257,14 @@ impl Change {
     }
 }
 
-fn member(node: NodeId, stat: &Stat, create: bool, said: Option<&Arc<str>>) -> Member {
-    let (key, stat, what) = (Key::new(node.tree(), stat), stat.clone(), said.cloned());
-    Member { root: Arc::new(Held(node)), key, stat, create, what }
+fn member(root: Held, stat: &Stat, create: bool, said: Option<&Arc<str>>) -> Member {
+    let (key, stat, what) = (Key::new(root.node.tree(), stat), stat.clone(), said.cloned());
+    Member { root: Arc::new(root), key, stat, create, what }
 }
 
 /// The node of a member that is nowhere else.
 fn given_back(member: Member) -> Option<NodeId> {
-    Arc::into_inner(member.root).map(|held| held.0)
+    Held::let_go(member.root)
 }
 
 fn ordered(order: Order, there: &[Member], new: Vec<Member>) -> Vec<Member> {

@@ -76,7 +76,7 @@ impl Entry {
     /// The member in which what it makes is, if it is about a union.
     pub(crate) fn member(&self) -> Option<usize> {
         let point = self.place().union()?;
-        point.members.iter().position(|member| Some(member.root.0) == self.asked_of)
+        point.members.iter().position(|member| Some(member.root.node) == self.asked_of)
     }
 
     /// Whether the subject has to be there: it is moved or removed.
@@ -94,7 +94,7 @@ impl Entry {
             State::Next(subject, ..) if subject == self.subjects.len() => self.choose(0),
             State::Next(subject, member, failed) => {
                 let Subject { place, name, .. } = &self.subjects[subject];
-                let dir = place.union().map_or(place.node, |point| point.members[member].root.0);
+                let dir = place.union().map_or(place.node, |point| point.members[member].root.node);
                 (State::Looking(subject, member, failed), Step::Look(dir, name.clone()))
             }
             State::Ready(candidate) => self.choose(candidate),
@@ -118,13 +118,13 @@ impl Entry {
             (None, None) => Ok(subject.place.node),
             (None, Some(point)) => {
                 let inside = |root: &NodeId| first == Some(*root);
-                let roots = point.members.iter().map(|member| member.root.0);
+                let roots = point.members.iter().map(|member| member.root.node);
                 // What is renamed stays in its tree if it can.
                 if let Some(root) = roots.clone().find(inside) {
                     return Ok(root);
                 }
                 let takers = point.members.iter().filter(|member| member.create);
-                takers.map(|member| member.root.0).nth(candidate).ok_or(Error::NotPermitted)
+                takers.map(|member| member.root.node).nth(candidate).ok_or(Error::NotPermitted)
             }
         };
         match self.subjects.iter().map(dir).collect::<Result<Vec<NodeId>, Error>>() {
@@ -200,7 +200,7 @@ impl Entry {
 
     fn dir(&self, subject: usize, member: usize) -> NodeId {
         let place = &self.subjects[subject].place;
-        place.union().map_or(place.node, |point| point.members[member].root.0)
+        place.union().map_or(place.node, |point| point.members[member].root.node)
     }
 
     /// One word for `/.upcall/`.

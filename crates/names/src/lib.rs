@@ -345,7 +345,7 @@ impl Names {
     /// The node of a place, or the one that it stands for if that is the root of all.
     fn tree_node(&self, place: &Place) -> NodeId {
         let last = place.trail.last().filter(|_| place.at_point);
-        let is_root = last.is_some_and(|last| last.point.from.0 == self.root);
+        let is_root = last.is_some_and(|last| last.point.from.node == self.root);
         if is_root { self.root } else { place.node }
     }
 
@@ -368,7 +368,7 @@ impl Names {
             return plain;
         };
         let trail = plain.trail.through(point, 0).expect("it is the first");
-        Place { node: point.members[0].root.0, trail, at_point: true }
+        Place { node: point.members[0].root.node, trail, at_point: true }
     }
 
     /// The id by which clients know a node at a place.

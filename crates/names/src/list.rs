@@ -121,7 +121,7 @@ impl Union {
             State::Next(member, cookie) => match self.point.members.get(member) {
                 Some(next) => {
                     let access = Access { read: true, ..Access::default() };
-                    let node = next.root.0;
+                    let node = next.root.node;
                     let ask = Ask::Open { node, access };
                     (State::Opening(member, cookie), Step::Ask(node, ask))
                 }
@@ -131,7 +131,7 @@ impl Union {
                 let (_, open) = self.open.expect("it was opened");
                 let (bytes_max, with_stat) = (self.bytes_max, self.with_stat);
                 let ask = Ask::List { open, cookie, bytes_max, with_stat };
-                (State::Listing(member), Step::Ask(self.point.members[member].root.0, ask))
+                (State::Listing(member), Step::Ask(self.point.members[member].root.node, ask))
             }
             State::Idle | State::Opening(..) | State::Listing(_) => {
                 unreachable!("{:?}: nothing is to be asked for", self.state)

@@ -27,9 +27,25 @@ impl Key {
     }
 }
 
-/// A reference to a node that the mux holds for itself.
+/// A node that the mux needs for itself.
 #[derive(Debug)]
-pub(crate) struct Held(pub(crate) NodeId);
+pub(crate) struct Held {
+    pub(crate) node: NodeId,
+    /// The mux has a reference to it, to be given back. Roots of trees are there without one.
+    pub(crate) owned: bool,
+}
+
+impl Held {
+    /// The node, if it is to be given back.
+    fn due(&self) -> Option<NodeId> {
+        self.owned.then_some(self.node)
+    }
+
+    /// The node of what nobody else holds, if it is to be given back.
+    pub(crate) fn let_go(held: Arc<Held>) -> Option<NodeId> {
+        Arc::into_inner(held)?.due()
+    }
+}
 
 /// A directory that stands in the place of another, perhaps among others.
 #[derive(Clone, Debug)]
@@ -158,7 +174,7 @@ impl Table {
 
     /// Whether something of this name in this tree may be a point.
     pub(crate) fn may_be_point(&self, tree: u16, name: &Name) -> bool {
-        let is = |point: &&Arc<Point>| point.from.0.tree() == tree;
+        let is = |point: &&Arc<Point>| point.from.node.tree() == tree;
         self.points().filter(is).any(|point| point.path.last() == Some(name))
     }
 
@@ -200,14 +216,15 @@ impl Table {
         let (free, kept) = std::mem::take(&mut self.retired).into_iter().partition(free);
         self.retired = kept;
         let free: Vec<Arc<Held>> = free;
-        free.into_iter().map(|held| held.0).collect()
+        free.into_iter().filter_map(|held| held.due()).collect()
     }
 
     /// Every reference held for the table's sake.
     #[cfg(test)]
     pub(crate) fn held(&self) -> Vec<NodeId> {
         let held = self.points().flat_map(|point| point.held()).chain(&self.retired);
-        let all: BTreeMap<_, _> = held.map(|held| (Arc::as_ptr(held), held.0)).collect();
+        let held = held.filter(|held| held.owned);
+        let all: BTreeMap<_, _> = held.map(|held| (Arc::as_ptr(held), held.node)).collect();
         all.into_values().collect()
     }
 

@@ -77,8 +77,8 @@ impl Lab {
     }
 
     fn mount(&mut self, at: &str, tree: usize, order: Order) -> Result<(), Error> {
-        let fake = &mut self.fakes[tree];
-        let what = Source::Tree(fake.hold_root(), fake.root_stat());
+        let fake = &self.fakes[tree];
+        let what = Source::Tree(fake.root(), fake.root_stat());
         let said = format!("tree {tree}").into();
         let result =
             self.wish(Wish::Join { at: path(at), what, order, create: tree % 2 == 1, said });

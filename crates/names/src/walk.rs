@@ -159,7 +159,7 @@ impl Walk {
             return aside(trail_there, mount.root, b".");
         }
         match trail.last().filter(|_| first.is_parent() && self.place.at_point) {
-            Some(last) => aside(&last.before, last.point.from.0, b".."),
+            Some(last) => aside(&last.before, last.point.from.node, b".."),
             None if !first.plain() => aside(trail, node, first.as_bytes()),
             None if self.place.union().is_some() => self.try_member(0, None, map),
             None => {
@@ -171,12 +171,12 @@ impl Walk {
 
     fn try_member(&mut self, member: usize, failed: Option<Error>, map: Map<'_>) -> (State, Step) {
         let run = self.run(map);
-        let root = self.point().members[member].root.0;
+        let root = self.point().members[member].root.node;
         (State::DownMember(run, member, failed), Step::Ask(root, self.first_names(run)))
     }
 
     fn arrive_at(&mut self, member: usize, failed: Option<Error>) -> (State, Step) {
-        let root = self.point().members[member].root.0;
+        let root = self.point().members[member].root.node;
         let here = Name::new(b".").expect("a plain name");
         (State::Arriving(member, failed), Step::Ask(root, vec![here]))
     }
@@ -198,7 +198,7 @@ impl Walk {
                 self.found(run, tree, (stats, node), trail, map, gone)
             }
             (State::DownMember(run, member, _), Ok((stats, node))) => {
-                let tree = self.point().members[member].root.0.tree();
+                let tree = self.point().members[member].root.node.tree();
                 let trail = self.place.trail.by_member(member);
                 self.found(run, tree, (stats, node), trail, map, gone)
             }
@@ -293,7 +293,7 @@ impl Walk {
         };
         let first = &point.members[0];
         *self.stats.last_mut().expect("the point was found") = first.stat.clone();
-        self.go(Place { node: first.root.0, trail, at_point: true }, gone);
+        self.go(Place { node: first.root.node, trail, at_point: true }, gone);
         self.owned = false;
         State::Ready
     }

@@ -10,13 +10,14 @@ fn stat(inode: u64) -> Stat {
 
 fn union() -> Place {
     let member = |inode: u64| Member {
-        root: Arc::new(Held(NodeId::new(1, inode as usize))),
+        root: Arc::new(Held { node: NodeId::new(1, inode as usize), owned: true }),
         key: Key::new(1, &stat(inode)),
         stat: stat(inode),
         create: true,
         what: None,
     };
-    let (from, key) = (Arc::new(Held(NodeId::new(1, 7))), Key::new(1, &stat(7)));
+    let (from, key) =
+        (Arc::new(Held { node: NodeId::new(1, 7), owned: true }), Key::new(1, &stat(7)));
     let point = Point { from, key, path: Vec::new(), members: vec![member(20), member(21)] };
     let trail = Trail::default().through(&Arc::new(point), 0).unwrap();
     Place { node: NodeId::new(1, 20), trail, at_point: true }

@@ -90,10 +90,6 @@ impl Fake {
         self.stat(0)
     }
 
-    pub(super) fn hold_root(&mut self) -> NodeId {
-        self.hold(0)
-    }
-
     pub(super) fn held(&self) -> Vec<NodeId> {
         let all = self.held.iter();
         all.flat_map(|(node, count)| std::iter::repeat_n(*node, *count)).collect()

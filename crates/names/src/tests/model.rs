@@ -115,7 +115,7 @@ fn join(lab: &mut Lab, model: &mut Model, rng: &mut Rng) {
     let text = |path: &[&str]| format!("/{}", path.join("/"));
     let result = match mount {
         Some(tree) => {
-            let what = Source::Tree(lab.fakes[tree].hold_root(), lab.fakes[tree].root_stat());
+            let what = Source::Tree(lab.fakes[tree].root(), lab.fakes[tree].root_stat());
             let (at, said) = (path(&text(&old)), format!("tree {tree}").into());
             lab.wish(Wish::Join { at, what, order, create: false, said })
         }

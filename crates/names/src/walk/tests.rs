@@ -12,13 +12,15 @@ fn node(local: usize) -> NodeId {
 }
 
 fn member(inode: u64) -> Member {
-    let (root, key) = (Arc::new(Held(node(inode as usize))), Key::new(1, &stat(inode)));
+    let (root, key) =
+        (Arc::new(Held { node: node(inode as usize), owned: true }), Key::new(1, &stat(inode)));
     Member { root, key, stat: stat(inode), create: false, what: None }
 }
 
 fn table() -> Table {
     let mut table = Table::default();
-    let (from, key, path) = (Arc::new(Held(node(7))), Key::new(1, &stat(7)), Vec::new());
+    let (from, key, path) =
+        (Arc::new(Held { node: node(7), owned: true }), Key::new(1, &stat(7)), Vec::new());
     table.set(Point { from, key, path, members: vec![member(20), member(21)] });
     table
 }

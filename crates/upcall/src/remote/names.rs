@@ -30,7 +30,8 @@ pub(crate) fn run(names: &Names) -> ExitCode {
             change(frame, &names.lines)?;
         }
         let text = frame.client.read_file(FILE)?;
-        frame::say(&String::from_utf8_lossy(&text))
+        frame::say(&String::from_utf8_lossy(&text))?;
+        Ok(ExitCode::SUCCESS)
     })
 }
 

@@ -1,7 +1,8 @@
 //! Name spaces, and servers of several threads.
 
-use super::server::{Scratch, Server, get};
+use super::server::{BINARY, Scratch, Server, get};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const PORTS: [&str; 4] = ["--9p", "127.0.0.1:0", "--http", "127.0.0.1:0"];
@@ -11,6 +12,13 @@ fn body(server: &Server, path: &str) -> String {
     let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
     let status = head.split_whitespace().nth(1).expect("a status");
     if status == "200" { body.to_string() } else { status.to_string() }
+}
+
+/// Runs a client command; its exit code and all that it says.
+fn client(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(BINARY).args(args).output().expect("it runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
 fn files(dir: &Path, files: &[(&str, &str)]) {
@@ -97,4 +105,32 @@ fn connections_are_spread_over_threads_and_all_see_the_same() {
         assert!(many.iter().all(|text| text == "text"));
         assert_eq!(server.end(), Some(0));
     }
+}
+
+#[test]
+fn a_name_space_is_shown_and_changed_while_it_is_served() {
+    let scratch = Scratch::new("changed");
+    let dir = scratch.path();
+    files(dir, &[("a/one", "a"), ("b/two", "b")]);
+    let far = Server::start(&dir.join("b"), &[]);
+    let socket = format!("unix:{}", dir.join("socket").display());
+    let lines = format!("mount / host:{}/a\n", dir.display());
+    std::fs::create_dir(dir.join("a/far")).expect("it is made");
+    let server = serve(&scratch, &lines, &["--9p", &socket]);
+    let names = |lines: &[&str]| client(&[&["names", &socket][..], lines].concat());
+    let line = format!("mount /far 9p://{}", far.ninep());
+    let (code, said) = names(&[&line]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(&format!("{line}\n")), "{said}");
+    assert_eq!(body(&server, "/far/two"), "b");
+    let (code, said) = names(&["unmount /far", "bind /nowhere /far"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("not changed: line 2: "), "{said}");
+    assert_eq!(body(&server, "/far/two"), "404");
+    let (code, said) = names(&["mount /far host:/tmp"]);
+    assert!(code == Some(1) && said.contains("by a names file"), "{said}");
+    // Over TCP nobody knows who asks.
+    let (code, said) = client(&["names", server.ninep(), &line]);
+    assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
+    assert_eq!(server.end(), Some(0));
 }
