@@ -7,7 +7,7 @@ use crate::list::{Step as ListStep, Union};
 use crate::table::Place;
 use crate::walk::{Step as WalkStep, Walk};
 use crate::{NAMES, Names, OpenUnion, Output, Waiting};
-use base::{Caller, Error, Name, Stat};
+use base::{Caller, Error, Name};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tree::{Ask, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
