@@ -47,6 +47,12 @@ pub(crate) const GO: &[Package] = &[
     package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "fetches its library"),
 ];
 
+/// The interpreter of a server and a client in Python; what they need comes from PyPI.
+pub(crate) const PYTHON: &[Package] = &[
+    package("python3", "python3", "runs a 9P2000 server and a client nobody here wrote"),
+    package("python3-venv", "python3", "has their packages beside the system's"),
+];
+
 /// The HTTP client.
 pub(crate) const CURL: &[Package] = &[package("curl", "curl", "the HTTP client of the tests")];
 

@@ -1,6 +1,7 @@
-//! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built] [--long]`: clients
-//! that nobody here wrote, against a running server. Without a suite: all of them. `--built` takes
-//! the release binary as it is; `--long` lets those who kill and fail go on for longer.
+//! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built] [--long] [--record]`:
+//! clients that nobody here wrote, against a running server. Without a suite: all of them.
+//! `--built` takes the release binary as it is; `--long` lets those who kill and fail go on for
+//! longer; `--record` writes the page that `interop` compares with.
 //!
 //! | suite | client | needs |
 //! |---|---|---|
@@ -10,6 +11,7 @@
 //! | `diod` | diodls, diodcat, diodload | diod |
 //! | `client` | our own commands, also of diod: trees and 1 GiB out and in | diod, 3 GB of disk |
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
+//! | `interop` | eight clients and ten servers, each with each | qemu, diod, go, python3 |
 //! | `http` | curl, and raw bytes for what curl will not send | curl |
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
 //! | `names` | the same kernel, in two diods, a volume and directories as one | qemu, root, diod |
@@ -29,6 +31,7 @@ mod crowd;
 mod diod;
 mod ground;
 mod http;
+mod interop;
 mod kernel;
 mod kill;
 mod names;
@@ -70,6 +73,12 @@ const SUITES: &[Suite] = &[
         run: |report, kind| plan9::run(report, kind, On::Directory),
     },
     Suite { name: "diod", packages: &[apt::DIOD], root: false, run: diod::run },
+    Suite {
+        name: "interop",
+        packages: &[apt::VM, apt::DIOD, apt::GO, apt::PYTHON],
+        root: false,
+        run: interop::run,
+    },
     Suite { name: "client", packages: &[apt::DIOD], root: false, run: client::run },
     Suite {
         name: "kernel",
@@ -134,7 +143,8 @@ fn over_volume(
 
 /// The command. True if everything passed.
 pub(crate) fn main(args: &[String]) -> Result<bool> {
-    let (mut names, mut kind, mut build, mut long) = (Vec::new(), Kind::Uring, true, false);
+    let (mut names, mut kind, mut build) = (Vec::new(), Kind::Uring, true);
+    let mut report = Report::default();
     let mut words = args.iter();
     while let Some(word) = words.next() {
         if word == "--server" {
@@ -144,7 +154,9 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
                 None => bail!("--server {name}: use uring, threads or diod"),
             }
         } else if word == "--long" {
-            long = true;
+            report.long = true;
+        } else if word == "--record" {
+            report.record = true;
         } else if word == "--built" {
             build = false;
         } else if SUITES.iter().any(|suite| suite.name == *word) {
@@ -157,8 +169,6 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
     if build && kind != Kind::Diod {
         server::build()?;
     }
-    let mut report = Report::default();
-    report.long = long;
     run(&mut report, &names, kind)?;
     Ok(report.finish())
 }

@@ -12,6 +12,8 @@ pub(crate) struct Report {
     skipped: Vec<String>,
     /// Whether those cases that can go on for longer do so.
     pub(crate) long: bool,
+    /// Whether pages that hold results are written anew.
+    pub(crate) record: bool,
 }
 
 impl Report {

@@ -1,0 +1,277 @@
+//! Every server beside every client, each seen directly and through a name space: who can read
+//! from whom, and who can write.
+//!
+//! Each pair gets a server of its own, so that one's death is not another's. A cell of the table
+//! says how far a client came; `docs/interop.md` holds the table, and the suite fails where a
+//! cell is worse than the page says. `cargo xtask conformance interop --record` writes the page.
+//! Peers that cannot be installed are left out, but not of a page.
+
+mod clients;
+mod guest;
+mod page;
+mod peers;
+mod tools;
+
+use super::{give_away, served};
+use crate::report::Report;
+use crate::server::Kind;
+use anyhow::{Result, bail};
+use clients::Client;
+use peers::{Peer, Running};
+use std::path::{Path, PathBuf};
+use tools::Tools;
+
+/// How many entries the directory has that is listed.
+const ENTRIES: usize = 200;
+
+/// Bytes of the file that is read, and of the one that is written.
+const BIG: usize = 3_000_000;
+const WRITTEN: usize = 1_000_000;
+
+/// The way to the file that lies deep.
+const NESTED: &str = "a/b/c/d/e/deep";
+
+/// What is spoken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Dialect {
+    Linux,
+    Plan9,
+}
+
+/// A server, or the name space that mounts it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Row {
+    peer: Peer,
+    /// Whether `upcall serve --names` stands before it.
+    joined: bool,
+}
+
+impl Row {
+    fn all() -> impl Iterator<Item = Row> {
+        let rows = |joined| Peer::ALL.into_iter().map(move |peer| Row { peer, joined });
+        rows(false).chain(rows(true))
+    }
+
+    /// The name of its line in a list of cases.
+    fn name(self) -> String {
+        let behind = if self.joined { "names/" } else { "" };
+        format!("{behind}{}", self.peer.name())
+    }
+
+    fn speaks(self, dialect: Dialect) -> bool {
+        self.joined || self.peer.speaks(dialect)
+    }
+}
+
+/// One thing that a client did, and why it could not.
+struct Step {
+    name: String,
+    outcome: Result<(), String>,
+}
+
+impl Step {
+    /// From a line of a client: `@ok STEP` or `@no STEP WHY`.
+    fn parse(line: &str) -> Option<Step> {
+        let mut words = line.splitn(3, ' ');
+        let (verdict, name) = (words.next()?, words.next()?.to_owned());
+        let why = words.next().unwrap_or("it does not say why").trim().to_owned();
+        match verdict {
+            "@ok" => Some(Step { name, outcome: Ok(()) }),
+            "@no" => Some(Step { name, outcome: Err(why) }),
+            _ => None,
+        }
+    }
+}
+
+/// What stands in the table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Cell {
+    words: String,
+    /// What was said, for a footnote.
+    why: Option<String>,
+}
+
+impl Cell {
+    /// The sum of what a client did.
+    fn of(row: Row, client: Client, steps: &[Step]) -> Cell {
+        let said = |failed: &[&Step]| {
+            let texts = failed.iter().map(|step| {
+                let why = step.outcome.as_ref().err().map_or("", String::as_str);
+                format!("{}: {why}", step.name)
+            });
+            Some(texts.collect::<Vec<_>>().join("; "))
+        };
+        let failed: Vec<_> = steps.iter().filter(|step| step.outcome.is_err()).collect();
+        let missing = client.steps().iter().find(|name| steps.iter().all(|s| s.name != **name));
+        let Some(first) = failed.first() else {
+            let words = match (missing, client.writes()) {
+                (Some(name), _) => format!("{name} hangs"),
+                (None, true) => "rw".to_owned(),
+                (None, false) => "r".to_owned(),
+            };
+            let why = missing.map(|_| "no answer for ten seconds".to_owned());
+            return Cell { words, why };
+        };
+        let words = match first.name.as_str() {
+            "attach" if !row.speaks(client.dialect()) => "no common dialect".to_owned(),
+            "create" => "r".to_owned(),
+            name => format!("{name} fails"),
+        };
+        Cell { words, why: said(&failed) }
+    }
+
+    /// More is better.
+    fn rank(words: &str) -> u8 {
+        match words {
+            "rw" => 3,
+            "r" => 2,
+            words if words.ends_with("fails") => 1,
+            _ => 0,
+        }
+    }
+}
+
+/// A row, a client, and how they get on.
+type Entry = (Row, Client, Cell);
+
+/// The served directory, and what is in it.
+struct Ground {
+    dir: PathBuf,
+    /// An empty root with one place for the server that is mounted.
+    root: PathBuf,
+    /// Where names files and what is to be written stand.
+    aside: PathBuf,
+}
+
+impl Ground {
+    fn new() -> Result<Ground> {
+        let base = served("interop")?;
+        let [dir, root, aside] = ["served", "root", "aside"].map(|name| base.join(name));
+        std::fs::create_dir_all(dir.join("list"))?;
+        std::fs::create_dir_all(root.join("far"))?;
+        std::fs::create_dir_all(&aside)?;
+        for number in 0..ENTRIES {
+            std::fs::write(dir.join(format!("list/entry-{number:03}")), format!("{number}\n"))?;
+        }
+        let nested = dir.join(NESTED);
+        std::fs::create_dir_all(nested.parent().unwrap_or(&dir))?;
+        std::fs::write(nested, "deep down\n")?;
+        std::fs::write(dir.join("big"), noise(BIG))?;
+        std::fs::write(aside.join("written"), noise(WRITTEN))?;
+        give_away(&base)?;
+        Ok(Ground { dir, root, aside })
+    }
+
+    fn written(&self) -> PathBuf {
+        self.aside.join("written")
+    }
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// The suite.
+pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+    if kind == Kind::Diod {
+        report.skip("interop", "diod is one of its servers already");
+        return Ok(());
+    }
+    let tools = Tools::install();
+    for (what, why) in &tools.missing {
+        report.skip(&format!("interop/{what}"), why);
+    }
+    if report.record && !tools.missing.is_empty() {
+        bail!("a page without {} is not written", tools.missing[0].0);
+    }
+    let ground = Ground::new()?;
+    let scene = Scene { kind, tools: &tools, ground: &ground };
+    let (entries, linux) = std::thread::scope(|scope| {
+        let linux = scope.spawn(|| guest::run(&scene));
+        let entries = scene.here();
+        (entries, linux.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the guest's thread died"))))
+    });
+    let (more, kernel) = linux?;
+    let entries: Vec<Entry> = entries?.into_iter().chain(more).collect();
+    if report.record {
+        page::write(&entries, &tools, &kernel)?;
+    }
+    judge(report, &entries)
+}
+
+/// What every pair needs.
+struct Scene<'a> {
+    kind: Kind,
+    tools: &'a Tools,
+    ground: &'a Ground,
+}
+
+impl Scene<'_> {
+    fn rows(&self) -> impl Iterator<Item = Row> {
+        Row::all().filter(|row| row.peer.there(self.tools))
+    }
+
+    /// The pairs whose client runs on this host.
+    fn here(&self) -> Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for row in self.rows() {
+            let clients = Client::ALL.into_iter().filter(|c| !c.in_guest() && c.there(self.tools));
+            for client in clients {
+                let mut running = self.start(row)?;
+                let id = format!("{}-{}", row.name().replace('/', "-"), client.name());
+                let steps = client.run(self, &running, &id);
+                let cell = self.cell((row, client), &id, &steps, &mut running);
+                entries.push((row, client, cell));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// What came of a pair; `id` is in the names of the files it made.
+    fn cell(&self, pair: (Row, Client), id: &str, steps: &[Step], running: &mut Running) -> Cell {
+        let mut cell = Cell::of(pair.0, pair.1, steps);
+        if let Some(who) = running.dead() {
+            let said = cell.why.take().unwrap_or_default();
+            cell = Cell { words: format!("{who} dies"), why: Some(format!("{who} died; {said}")) };
+        }
+        let dir = self.ground.dir.display().to_string();
+        let base = self.ground.dir.parent().unwrap_or(Path::new("/")).display().to_string();
+        cell.why = cell.why.map(|why| {
+            let why = why.replace(&dir, "DIR").replace(&base, "DIR").replace(&format!("-{id}"), "");
+            running.ports().iter().fold(why, |why, port| why.replace(&port.to_string(), "PORT"))
+        });
+        cell
+    }
+
+    /// A server of a row, new for each client.
+    fn start(&self, row: Row) -> Result<Running> {
+        let far = Running::start(row.peer, self)?;
+        if row.joined { far.joined(self) } else { Ok(far) }
+    }
+}
+
+/// Compares with the page.
+fn judge(report: &mut Report, entries: &[Entry]) -> Result<()> {
+    let page = page::read()?;
+    for (row, client, cell) in entries {
+        let name = format!("interop/{}/{}", row.name(), client.name());
+        let expected = page.get(&(row.name(), client.name().to_owned()));
+        let expected = expected.map_or("nothing", String::as_str);
+        let said = cell.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let outcome = if cell.words == expected {
+            Ok(cell.words.clone())
+        } else if Cell::rank(&cell.words) > Cell::rank(expected) {
+            Ok(format!("{}{said}; the page says {expected}: record it", cell.words))
+        } else {
+            Err(format!("{}{said}; docs/interop.md says {expected}", cell.words))
+        };
+        report.line(&name, outcome, 0.0);
+    }
+    Ok(())
+}
