@@ -325,6 +325,32 @@ fn messages_that_are_no_answers_end_the_connection() {
     }
 }
 
+/// A receive may complete with data after the connection was given up.
+#[test]
+fn what_comes_after_the_end_of_a_connection_is_not_looked_at() {
+    let endings: [fn(&mut Lab); 2] = [
+        |lab| {
+            let mut out = Vec::new();
+            lab.remote.close(lab.remote.now, &mut out);
+            lab.show(out);
+        },
+        |lab| {
+            lab.remote.is_sending = true;
+            let id = OpId(NodeId::new(3, 2).0);
+            lab.step(Input::Done(id, Done::Sent(Err(Error::Io))));
+        },
+    ];
+    for end in endings {
+        for bytes in [&[3, 0, 0, 0][..], &[255, 255, 255, 255], &[7, 0, 0, 0, 109, 0, 0]] {
+            let mut lab = Lab::up(b"9P2000.L");
+            end(&mut lab);
+            assert_eq!(lab.text, "  Hangup\n");
+            lab.receive(bytes);
+            assert_eq!(lab.text, "  Hangup\n  CloseSocket\n");
+        }
+    }
+}
+
 #[test]
 fn what_may_have_changed_something_is_not_asked_again() {
     let mut lab = Lab::up(b"9P2000.L");

@@ -146,29 +146,38 @@ impl Remote {
 
     pub(super) fn received(&mut self, received: Result<Buf, Error>, out: &mut Vec<Output>) {
         self.is_receiving = false;
-        let broken = match received {
-            Err(_) => Some("the connection broke"),
-            Ok(bytes) if bytes.is_empty() => Some("the server hung up"),
-            Ok(bytes) => {
-                if self.input.is_empty() {
-                    self.input = bytes;
-                } else {
-                    self.input.extend(&bytes);
-                }
-                None
+        if !self.is_listening() {
+            return self.rest(out);
+        }
+        match received {
+            Err(_) => return self.tell_link(link::Input::Broken("the connection broke"), out),
+            Ok(bytes) if bytes.is_empty() => {
+                return self.tell_link(link::Input::Broken("the server hung up"), out);
             }
-        };
-        if let Some(why) = broken {
-            return self.tell_link(link::Input::Broken(why), out);
+            Ok(bytes) if self.input.is_empty() => self.input = bytes,
+            Ok(bytes) => self.input.extend(&bytes),
         }
         self.take_messages(out);
+        if self.is_listening() {
+            self.receive(out);
+        } else {
+            self.rest(out);
+        }
+    }
+
+    /// Whether what the server says counts: nothing does on a connection that is given up.
+    fn is_listening(&self) -> bool {
         match self.link.state() {
             link::State::Version { .. }
             | link::State::Attaching { .. }
-            | link::State::Up { .. } => {
-                self.receive(out);
-            }
-            _ => self.rest(out),
+            | link::State::Up { .. } => true,
+            link::State::Down { .. }
+            | link::State::Connecting { .. }
+            | link::State::Abandoning
+            | link::State::Parting { .. }
+            | link::State::Ending
+            | link::State::Leaving { .. }
+            | link::State::Over => false,
         }
     }
 
@@ -185,8 +194,9 @@ impl Remote {
                 self.take_message(&input[..size], out);
                 input.consume(size);
             }
+            let is_blamed = self.blame.is_some();
             self.settle(out);
-            if self.epoch != epoch {
+            if is_blamed || self.epoch != epoch {
                 return;
             }
         }
