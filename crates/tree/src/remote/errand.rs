@@ -70,8 +70,8 @@ pub(super) enum Step {
     Regard(u32, u32),
     /// The pieces of a read.
     Reading(Gather),
-    /// The counts of a write's pieces: wanted, and written.
-    Writing(Vec<(u32, u32)>),
+    /// The counts of a write's pieces: wanted, and written, once that was answered.
+    Writing(Vec<(u32, Option<u32>)>),
     /// The size of an attribute that will be read by this fid.
     AttrSize(u32),
     /// Room for an attribute that is written by this fid.

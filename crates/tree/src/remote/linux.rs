@@ -274,7 +274,7 @@ impl Remote {
             messages.push(Message::write(fid, (index * most) as u64, Buf::from(*piece)));
         }
         let count = |piece: &&[u8]| u32::try_from(piece.len()).expect("less than a message");
-        let parts = pieces.iter().map(|piece| (count(piece), u32::MAX)).collect();
+        let parts = pieces.iter().map(|piece| (count(piece), None)).collect();
         Ok(Next::Say(Step::Writing(parts), messages))
     }
 

@@ -59,7 +59,11 @@ impl Lab {
 
     /// Connected, agreed and attached; nothing is written down.
     fn up(dialect: &'static [u8]) -> Lab {
-        let mut lab = Lab::new(Config::default());
+        Lab::up_as(Config::default(), dialect)
+    }
+
+    fn up_as(config: Config, dialect: &'static [u8]) -> Lab {
+        let mut lab = Lab::new(config);
         lab.connect();
         lab.say(&Rmessage::Version { msize: 8192, version: dialect });
         lab.say(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
@@ -245,6 +249,42 @@ fn a_cancelled_request_waits_for_what_the_server_says() {
         says Flush
     "#]]
     .assert_eq(&lab.text);
+}
+
+/// The server answers some of the pieces before it hears of the flush, one of them at last.
+#[test]
+fn a_transfer_of_which_a_piece_was_flushed_is_cancelled() {
+    let data = vec![1; 8168];
+    let read = |open| Ask::Read { open, offset: 0, count: 16_336, headroom: 0 };
+    let write = |open| Ask::Write { open, offset: 0, data: Buf::from(vec![1; 16_336]) };
+    let cases: [(Ask, Rmessage<'_>); 2] = [
+        (read(OpenId::new(3, 0)), Rmessage::Read { data: Data(&data) }),
+        (write(OpenId::new(3, 0)), Rmessage::Write { count: 8168 }),
+    ];
+    for (ask, answer) in cases {
+        for (flushed, answered) in [(0, 1), (1, 0)] {
+            let mut lab = Lab::up(b"9P2000.L");
+            lab.open();
+            lab.ask(3, ask.clone());
+            lab.step(Input::Cancel(RequestId(3)));
+            let tags: Vec<u16> = lab.tags.drain(..).collect();
+            lab.say_to(tags[2 + flushed], &Rmessage::Flush {});
+            lab.say_to(tags[answered], &answer);
+            assert!(lab.text.ends_with("reply 3 Cancelled\n"), "{}", lab.text);
+        }
+    }
+}
+
+/// The same for pieces that stood in line.
+#[test]
+fn a_transfer_of_which_a_piece_was_never_sent_is_cancelled() {
+    let data = vec![1; 8168];
+    let mut lab = Lab::up_as(Config { calls_max: 1, ..Config::default() }, b"9P2000.L");
+    let (_, open) = lab.open();
+    lab.ask(3, Ask::Read { open, offset: 0, count: 16_336, headroom: 0 });
+    lab.step(Input::Cancel(RequestId(3)));
+    lab.say(&Rmessage::Read { data: Data(&data) });
+    assert!(lab.text.ends_with("reply 3 Cancelled\n"), "{}", lab.text);
 }
 
 #[test]

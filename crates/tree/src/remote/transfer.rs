@@ -20,11 +20,11 @@ pub(super) struct Gather {
 }
 
 impl Gather {
-    /// All pieces, up to the first that is short; none if one failed.
+    /// All pieces, up to the first that is short; none if one failed, or was flushed.
     fn join(self) -> Result<Buf, Error> {
         let mut whole = Buf::with_room(self.headroom as usize, 0);
         for (index, (asked, got)) in self.asked.into_iter().zip(self.got).enumerate() {
-            let piece = got.expect("every piece was answered")?;
+            let piece = got.ok_or(Error::Cancelled)??;
             let is_short = piece.len() < asked as usize;
             if index == 0 {
                 whole = piece;
@@ -92,7 +92,7 @@ impl Remote {
         loop {
             let piece = if data.len() > most { Buf::from(&data[..most]) } else { data.clone() };
             let count = piece.len();
-            parts.push((u32::try_from(count).expect("less than a message"), u32::MAX));
+            parts.push((u32::try_from(count).expect("less than a message"), None));
             messages.push(Message::write(fid, at, piece));
             if count == data.len() {
                 return Next::Say(Step::Writing(parts), messages);
@@ -140,7 +140,7 @@ impl Remote {
     pub(super) fn write_answered(
         &mut self,
         errand: usize,
-        mut parts: Vec<(u32, u32)>,
+        mut parts: Vec<(u32, Option<u32>)>,
         part: u32,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
@@ -148,15 +148,17 @@ impl Remote {
         match answer {
             Ok(Rmessage::Write { count }) if *count > parts[part].0 => {
                 self.blame("more was written than was sent");
+                parts[part].1 = Some(0);
             }
-            Ok(Rmessage::Write { count }) => parts[part].1 = *count,
+            Ok(Rmessage::Write { count }) => parts[part].1 = Some(*count),
             // Nothing of this piece; what is in front of it may be there.
-            Ok(_) => parts[part].1 = 0,
-            Err(error) if part == 0 => {
-                parts[0].1 = 0;
-                self.errands[errand].failed = Some(error);
+            Ok(_) => parts[part].1 = Some(0),
+            Err(error) => {
+                parts[part].1 = Some(0);
+                if part == 0 {
+                    self.errands[errand].failed = Some(error);
+                }
             }
-            Err(_) => parts[part].1 = 0,
         }
         if self.errands[errand].outstanding > 0 {
             return Ok(Next::More(Step::Writing(parts), Vec::new()));
@@ -166,7 +168,9 @@ impl Remote {
         }
         let mut total = 0;
         for (wanted, written) in parts {
-            total += written.min(wanted);
+            // What was flushed may be there or not.
+            let written = written.ok_or(Error::Cancelled)?;
+            total += written;
             if written < wanted {
                 break;
             }
