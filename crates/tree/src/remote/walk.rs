@@ -264,17 +264,14 @@ impl Remote {
         hike.and_then(|hike| hike.found.clone()).unwrap_or_default()
     }
 
-    /// The first bytes have come.
+    /// The first bytes have come; if they are not all, who fetches reads on.
     pub(super) fn fetch_read(&mut self, errand: usize, iounit: u32, data: Buf) -> Next {
         let stat = self.fetched(errand);
-        let Ask::Fetch { read_max, .. } = self.errands[errand].ask else {
-            unreachable!("nothing else reads and has found")
-        };
-        let fid = self.last_fid(errand);
-        if data.len() < read_max as usize || data.len() as u64 >= stat.size {
-            let stat = Stat { size: stat.size.max(data.len() as u64), ..stat };
+        if data.len() as u64 >= stat.size {
+            let stat = Stat { size: data.len() as u64, ..stat };
             return Next::Reply(Reply::Fetched(stat, data, None));
         }
+        let fid = self.last_fid(errand);
         self.hand_out(errand, fid, iounit, stat, data)
     }
 
