@@ -52,6 +52,7 @@ impl Branch {
                 let settings = tree::remote::Config {
                     device: REMOTE_DEVICES | u64::from(index),
                     read_only: config.read_only,
+                    server_uid: config.owner,
                     seed: config.wall.secs as u64 ^ index_seed,
                     ..tree::remote::Config::default()
                 };

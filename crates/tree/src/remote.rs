@@ -50,6 +50,7 @@ use seek::{Seek, Target};
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+use wire::ninep::NO_UID;
 
 /// Most nodes, open files and errands together.
 pub const HANDLES_MAX: usize = 1 << 20;
@@ -72,7 +73,8 @@ pub struct Config {
     pub read_only: bool,
     /// Whoever asks, the server hears this name and number.
     pub user: Option<(Vec<u8>, u32)>,
-    /// The number by which the server hears of us ourselves; `wire::ninep::NO_UID`: of nobody.
+    /// The number by which the server hears of us ourselves; [`NO_UID`], the default: of nobody.
+    /// Who runs the tree says it, because zero is a user who may do everything.
     pub server_uid: u32,
     /// Largest message, bytes; the server may want less.
     pub msize: u32,
@@ -92,7 +94,7 @@ impl Default for Config {
             device: 0,
             read_only: false,
             user: None,
-            server_uid: 0,
+            server_uid: NO_UID,
             msize: 1 << 20,
             calls_max: 256,
             handles_max: HANDLES_MAX,
@@ -331,7 +333,7 @@ impl Remote {
     fn user_name(&self, user: u32) -> Vec<u8> {
         match &self.config.user {
             Some((name, _)) => name.clone(),
-            None if user == wire::ninep::NO_UID => b"none".to_vec(),
+            None if user == NO_UID => b"none".to_vec(),
             None => user.to_string().into_bytes(),
         }
     }

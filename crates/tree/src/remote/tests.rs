@@ -322,7 +322,7 @@ fn a_server_of_9p2000_is_spoken_to_in_its_own_words() {
         says Version
           hears Version { msize: 1048576, version: [57, 80, 50, 48, 48, 48] }
         says Version
-          hears Attach { fid: 0, afid: 4294967295, uname: [48], aname: [104, 101, 114, 101], uid
+          hears Attach { fid: 0, afid: 4294967295, uname: [110, 111, 110, 101], aname: [104, 101
         says Attach
         asks Remove
           hears Walk { fid: 0, newfid: 1, names: ["f"] }
@@ -405,6 +405,19 @@ fn what_comes_after_the_end_of_a_connection_is_not_looked_at() {
             lab.receive(bytes);
             assert_eq!(lab.text, "  Hangup\n  CloseSocket\n");
         }
+    }
+}
+
+/// Nobody becomes the superuser by not being told who they are.
+#[test]
+fn the_server_itself_is_nobody_unless_it_is_told_who_it_is() {
+    for (config, uid) in [
+        (Config::default(), NO_UID),
+        (Config { server_uid: 1000, ..Config::default() }, 1000),
+        (Config { server_uid: 1000, user: Some((b"u".to_vec(), 7)), ..Config::default() }, 7),
+    ] {
+        let remote = Remote::new(3, Address::Unix(b"/s".to_vec()), Vec::new(), config);
+        assert_eq!(remote.user_of(&Caller::Server), uid);
     }
 }
 
