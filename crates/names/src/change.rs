@@ -103,7 +103,8 @@ pub(crate) enum Step {
 
 impl Change {
     pub(crate) fn new(root: Place, top: Top, wish: Wish) -> Change {
-        let walk = |path: &[Name]| Box::new(Walk::new(Caller::Server, root.clone(), path.to_vec()));
+        let walk =
+            |path: &[Name]| Box::new(Walk::to_point(Caller::Server, root.clone(), path.to_vec()));
         let state = match &wish {
             Wish::Join { what: Source::Path(path), .. } => State::ToSource(walk(path)),
             Wish::Join { at, what: Source::Tree(node, stat), create, said, .. } => {
@@ -145,20 +146,21 @@ impl Change {
                 WalkStep::End(Err(error)) => Err(error),
                 WalkStep::End(Ok((_, None))) => Err(walk.why().unwrap_or(Error::NotFound)),
                 WalkStep::End(Ok((stats, Some(place)))) => {
-                    Ok((stats.last().unwrap_or(&self.top.stat).clone(), place))
+                    let spare = walk.owns_end().then_some(place.node);
+                    Ok((stats.last().unwrap_or(&self.top.stat).clone(), place, spare))
                 }
             };
-            let (stat, place) = match found {
+            let (stat, place, spare) = match found {
                 Ok(found) => found,
                 Err(error) => return self.over(Err(error), gone),
             };
             match std::mem::replace(&mut self.state, State::Over) {
-                State::ToSource(_) => match self.source(stat, &place, gone) {
+                State::ToSource(_) => match self.source(stat, &place, spare, gone) {
                     Ok(members) => self.find_place(members),
                     Err(error) => return Step::End(Err(error)),
                 },
                 State::ToPlace(_, members) => {
-                    let end = self.put(stat, place, members, table, gone);
+                    let end = self.put(stat, place, spare, members, table, gone);
                     return self.over(end, gone);
                 }
                 State::Over => unreachable!("it walked"),
@@ -179,13 +181,14 @@ impl Change {
         &self,
         stat: Stat,
         place: &Place,
+        spare: Option<NodeId>,
         gone: &mut Vec<NodeId>,
     ) -> Result<Vec<Member>, Error> {
         let Wish::Join { create, said, .. } = &self.wish else {
             unreachable!("only a bind has a source");
         };
         if let Some(last) = place.trail.last().filter(|_| place.at_point) {
-            gone.push(place.node);
+            gone.extend(spare);
             let with = |member: &Member| Member {
                 create: *create,
                 what: Some(Arc::clone(said)),
@@ -194,7 +197,7 @@ impl Change {
             return Ok(last.point.members.iter().map(with).collect());
         }
         if stat.kind != Kind::Directory {
-            gone.push(place.node);
+            gone.extend(spare);
             return Err(Error::NotDirectory);
         }
         Ok(vec![member(Held { node: place.node, owned: true }, &stat, *create, Some(said))])
@@ -202,7 +205,7 @@ impl Change {
 
     fn find_place(&mut self, members: Vec<Member>) {
         let Wish::Join { at, .. } = &self.wish else { unreachable!("only a bind has a source") };
-        let walk = Walk::new(Caller::Server, self.root.clone(), at.clone());
+        let walk = Walk::to_point(Caller::Server, self.root.clone(), at.clone());
         self.state = State::ToPlace(Box::new(walk), members);
     }
 
@@ -210,6 +213,7 @@ impl Change {
         &self,
         stat: Stat,
         place: Place,
+        spare: Option<NodeId>,
         members: Vec<Member>,
         table: &mut Table,
         gone: &mut Vec<NodeId>,
@@ -218,24 +222,29 @@ impl Change {
         let known = last.and_then(|last| table.at(last.point.key).cloned());
         match (&self.wish, known) {
             (Wish::Part { said, .. }, Some(point)) => {
-                gone.push(place.node);
+                gone.extend(spare);
                 part(&point, said.as_ref(), table)
             }
             (Wish::Part { .. }, None) => {
-                gone.push(place.node);
+                gone.extend(spare);
                 Err(Error::NotFound)
             }
             (Wish::Join { order, .. }, Some(point)) => {
-                gone.push(place.node);
+                gone.extend(spare);
                 let members = ordered(*order, &point.members, members);
                 let (from, path) = (Arc::clone(&point.from), point.path.clone());
                 table.set(Point { from, key: point.key, path, members });
                 Ok(())
             }
             (Wish::Join { .. }, None) if stat.kind != Kind::Directory => {
-                gone.push(place.node);
+                gone.extend(spare);
                 gone.extend(members.into_iter().filter_map(given_back));
                 Err(Error::NotDirectory)
+            }
+            // What stood there was taken away meanwhile.
+            (Wish::Join { .. }, None) if spare.is_none() => {
+                gone.extend(members.into_iter().filter_map(given_back));
+                Err(Error::Stale)
             }
             (Wish::Join { at, order, .. }, None) => {
                 let own = member(Held { node: place.node, owned: true }, &stat, false, None);

@@ -46,6 +46,8 @@ pub(crate) struct Entry {
     subjects: Vec<Subject>,
     /// The first directory of the request as it was made.
     asked_of: Option<NodeId>,
+    /// Nodes of trees that it needs until its end, whoever gives them back meanwhile.
+    pub(crate) nodes: Vec<NodeId>,
 }
 
 /// What it wants next.
@@ -62,10 +64,13 @@ pub(crate) enum Step {
 }
 
 impl Entry {
-    pub(crate) fn new(request: Request, subjects: Vec<(Place, Name)>) -> Entry {
+    /// A request whose nodes are those of trees already.
+    pub(crate) fn new(mut request: Request, subjects: Vec<(Place, Name)>) -> Entry {
+        let mut nodes = Vec::new();
+        request.ask.each_node(&mut |node| nodes.push(*node));
         let subject = |(place, name)| Subject { place, name, found: None };
         let subjects = subjects.into_iter().map(subject).collect();
-        Entry { request, state: State::Next(0, 0, None), subjects, asked_of: None }
+        Entry { request, state: State::Next(0, 0, None), subjects, asked_of: None, nodes }
     }
 
     /// Where what it makes is.
@@ -215,7 +220,8 @@ impl Entry {
     }
 }
 
-/// Whether it was the place that did not take the entry, and not the entry that is wrong.
+/// Whether it was the place that did not take the entry, and not the entry that is wrong. After
+/// others nobody knows whether it was made.
 fn may_be_taken_elsewhere(error: Error) -> bool {
     matches!(
         error,
@@ -226,7 +232,5 @@ fn may_be_taken_elsewhere(error: Error) -> bool {
             | Error::ReadOnly
             | Error::Unsupported
             | Error::Stale
-            | Error::Disconnected
-            | Error::Io
     )
 }

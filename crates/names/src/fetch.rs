@@ -220,6 +220,16 @@ impl Fetch {
         Ok(())
     }
 
+    /// Stops in the middle; what it has is done with.
+    pub(crate) fn abandon(&mut self, gone: &mut Gone) {
+        match &mut self.state {
+            State::Walking(walk) | State::ToLink(walk, _) => gone.nodes.extend(walk.abandon()),
+            State::ReadingLink(node, _) => gone.nodes.push(*node),
+            State::Opening(place) => gone.nodes.push(place.node),
+            State::Reading(open, _) => gone.open = Some(*open),
+        }
+    }
+
     pub(crate) fn headroom(&self) -> u32 {
         self.headroom
     }

@@ -32,7 +32,7 @@ use base::{Automaton, Caller, Error, Instant, Name, Stat};
 use change::Top;
 use list::Union;
 use slab::Slab;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use table::{Place, Table};
 use task::Task;
 use tree::{Ask, Id, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
@@ -117,6 +117,13 @@ pub struct Names {
     unions: Slab<OpenUnion>,
     /// Requests that take more than one request to a tree. Bounded: the node admits so many.
     tasks: BTreeMap<RequestId, Task>,
+    /// Nodes of trees that tasks need: of how many tasks, and how often they were given back
+    /// meanwhile.
+    held: BTreeMap<NodeId, (u32, u32)>,
+    /// Tasks whose answer is not wanted any more: they ask for nothing further.
+    cancelled: BTreeSet<RequestId>,
+    /// Entries remembered for all open unions.
+    entries: usize,
     /// Which tree has the request of each id, if it is not the root's.
     elsewhere: BTreeMap<RequestId, u16>,
 }
@@ -134,6 +141,9 @@ impl Names {
             places: Slab::new(),
             unions: Slab::new(),
             tasks: BTreeMap::new(),
+            held: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
+            entries: 0,
             elsewhere: BTreeMap::new(),
         }
     }
@@ -182,7 +192,12 @@ impl Automaton for Names {
             Input::Answered(id, reply) => {
                 self.elsewhere.remove(&id);
                 match self.tasks.remove(&id) {
-                    Some(task) => self.go_on(id, task, Some(reply), out),
+                    Some(task) => {
+                        self.go_on(id, task, Some(reply), out);
+                        if !self.tasks.contains_key(&id) {
+                            self.cancelled.remove(&id);
+                        }
+                    }
                     None => out.push(Output::Reply(id, reply)),
                 }
             }
@@ -247,13 +262,46 @@ impl Names {
             ask => {
                 let subjects = self.subjects(&ask)?;
                 match subjects.is_empty() {
-                    false => Task::entry(Request { caller, ask }, subjects),
+                    false => self.entry_task(caller, ask, subjects),
                     true => return self.hand_on(id, caller, ask, out),
                 }
             }
         };
         self.go_on(id, task, None, out);
         Ok(())
+    }
+
+    /// A request about entries, with the nodes it needs held for it.
+    fn entry_task(&mut self, caller: Caller, mut ask: Ask, subjects: Vec<(Place, Name)>) -> Task {
+        ask.each_node(&mut |node| *node = self.place(*node).node);
+        let task = Task::entry(Request { caller, ask }, subjects);
+        if let Task::Entry(entry) = &task {
+            for node in &entry.nodes {
+                self.held.entry(*node).or_insert((0, 0)).0 += 1;
+            }
+        }
+        task
+    }
+
+    /// A task does not need these any more; what was given back meanwhile is.
+    fn let_go_of(&mut self, nodes: &[NodeId], out: &mut Vec<Output>) {
+        for node in nodes {
+            let held = self.held.get_mut(node).expect("it was held");
+            held.0 -= 1;
+            if held.0 == 0 {
+                let (_, given_back) = self.held.remove(node).expect("it is there");
+                let release = || Output::Tell(node.tree(), TreeInput::Release(*node));
+                out.extend((0..given_back).map(|_| release()));
+            }
+        }
+    }
+
+    /// Gives a reference to a node of a tree back, now or when no task needs it any more.
+    fn release_node(&mut self, node: NodeId, out: &mut Vec<Output>) {
+        match self.held.get_mut(&node) {
+            Some((_, given_back)) => *given_back += 1,
+            None => out.push(Output::Tell(node.tree(), TreeInput::Release(node))),
+        }
     }
 
     /// A fetch goes to the tree of the first hidden mount on its path, or to the root's.
@@ -381,10 +429,10 @@ impl Names {
 
     fn release(&mut self, node: NodeId, out: &mut Vec<Output>) {
         if node.tree() != NAMES {
-            return out.push(Output::Tell(node.tree(), TreeInput::Release(node)));
+            return self.release_node(node, out);
         }
         let place = self.places.remove(node.local());
-        out.push(Output::Tell(place.node.tree(), TreeInput::Release(place.node)));
+        self.release_node(place.node, out);
         drop(place);
         self.sweep(out);
     }
@@ -395,6 +443,16 @@ impl Names {
     }
 
     fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
+        let waits = |waiting: &Waiting| waiting.id == id;
+        for (_, open) in &mut self.unions {
+            if let Some(at) = open.waiting.iter().position(waits) {
+                open.waiting.remove(at);
+                return out.push(Output::Reply(id, Err(Error::Cancelled)));
+            }
+        }
+        if self.tasks.contains_key(&id) {
+            self.cancelled.insert(id);
+        }
         let tree = self.elsewhere.get(&id).copied().unwrap_or(self.root.tree());
         out.push(Output::Tell(tree, TreeInput::Cancel(id)));
     }

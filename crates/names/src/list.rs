@@ -17,7 +17,7 @@ use tree::{Ask, NodeId, OpenId, Reply};
 #[cfg(test)]
 mod tests;
 
-/// Most entries of one union directory that one reader can see.
+/// Most entries that are remembered for all readers of unions together.
 pub(crate) const ENTRIES_MAX: usize = 1 << 22;
 
 /// What it is doing.
@@ -81,6 +81,16 @@ impl Union {
 
     pub(crate) fn caller(&self) -> Caller {
         self.caller.clone()
+    }
+
+    /// How many entries are remembered.
+    pub(crate) fn entries(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Stops in the middle of a list.
+    pub(crate) fn abandon(&mut self) {
+        self.state = State::Idle;
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -179,10 +189,10 @@ impl Union {
                     (Some(_), Ok(fresh)) => (State::Idle, Some(Ok(Reply::Entries(fresh)))),
                 }
             }
-            // A member that is not there does not hide the others.
-            (State::Opening(member, _) | State::Listing(member), Err(_)) => {
-                (State::Next(member + 1, 0), None)
-            }
+            // A member that is not there does not hide the others; but a list that breaks off is
+            // not a whole one.
+            (State::Opening(member, _), Err(_)) => (State::Next(member + 1, 0), None),
+            (State::Listing(_), Err(error)) => (State::Idle, Some(Err(error))),
             (state, reply) => unreachable!("{state:?}: {reply:?} was not asked for"),
         };
         self.state = state;

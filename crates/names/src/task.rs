@@ -3,7 +3,7 @@
 use crate::change::{Change, Step as ChangeStep, Top, Wish};
 use crate::entry::{Entry, Step as EntryStep};
 use crate::fetch::{Fetch, Gone, Step as FetchStep};
-use crate::list::{Step as ListStep, Union};
+use crate::list::{ENTRIES_MAX, Step as ListStep, Union};
 use crate::table::Place;
 use crate::walk::{Step as WalkStep, Walk};
 use crate::{NAMES, Names, OpenUnion, Output, Waiting};
@@ -124,6 +124,10 @@ impl Names {
         }
         self.give_back(gone, out);
         match walk.next(self.map()) {
+            WalkStep::Ask(..) if self.cancelled.contains(&id) => {
+                self.give_back(walk.abandon(), out);
+                out.push(Output::Reply(id, Err(Error::Cancelled)));
+            }
             WalkStep::Ask(from, names) => {
                 let caller = walk.caller.clone();
                 self.tasks.insert(id, Task::Walk(walk));
@@ -153,29 +157,31 @@ impl Names {
             }
             None => entry.next(),
         };
+        self.give_back(gone, out);
+        let goes_on = !self.cancelled.contains(&id);
         let caller = entry.request.caller.clone();
-        match step {
-            EntryStep::Look(from, name) => {
+        let answer = match step {
+            EntryStep::Look(from, name) if goes_on => {
                 self.tasks.insert(id, Task::Entry(entry));
                 let ask = Ask::Walk { from, names: vec![name] };
-                self.tell(from.tree(), id, caller, ask, out);
+                return self.tell(from.tree(), id, caller, ask, out);
             }
-            EntryStep::Ask(dirs) => {
+            EntryStep::Ask(dirs) if goes_on => {
                 let mut ask = entry.request.ask.clone();
-                ask.each_node(&mut |node| *node = self.place(*node).node);
                 ask.set_dirs(&dirs);
                 let [one, two] = ask.ids().map(|one| one.map(tree::Id::tree));
-                if two.is_some() && one != two {
-                    out.push(Output::Reply(id, Err(Error::CrossDevice)));
-                } else {
+                if two.is_none() || one == two {
                     self.tasks.insert(id, Task::Entry(entry));
-                    self.tell(dirs[0].tree(), id, caller, ask, out);
+                    return self.tell(dirs[0].tree(), id, caller, ask, out);
                 }
+                Err(Error::CrossDevice)
             }
-            EntryStep::Fail(error) => out.push(Output::Reply(id, Err(error))),
-            EntryStep::End(reply) => out.push(Output::Reply(id, Ok(reply))),
-        }
-        self.give_back(gone, out);
+            EntryStep::Look(..) | EntryStep::Ask(_) => Err(Error::Cancelled),
+            EntryStep::Fail(error) => Err(error),
+            EntryStep::End(reply) => Ok(reply),
+        };
+        self.let_go_of(&entry.nodes, out);
+        out.push(Output::Reply(id, answer));
     }
 
     /// An answer as the client gets it: what is new was reached as its directory was, in a union
@@ -207,6 +213,10 @@ impl Names {
             None => fetch.begin(self.map(), &mut gone),
         };
         match step {
+            FetchStep::Ask(..) | FetchStep::OpenUnion(_) if self.cancelled.contains(&id) => {
+                fetch.abandon(&mut gone);
+                out.push(Output::Reply(id, Err(Error::Cancelled)));
+            }
             FetchStep::Ask(tree, ask) => {
                 let caller = fetch.caller.clone();
                 self.tasks.insert(id, Task::Fetch(fetch));
@@ -248,6 +258,9 @@ impl Names {
                 out.push(Output::Reply(id, Ok(reply)));
             }
             Some(Err(error)) => out.push(Output::Reply(id, Err(error))),
+            None if self.cancelled.contains(&id) => {
+                out.push(Output::Reply(id, Err(Error::Cancelled)));
+            }
             None => {
                 let ListStep::Ask(node, ask) = union.next() else {
                     unreachable!("a member is to be opened");
@@ -263,13 +276,35 @@ impl Names {
     pub(crate) fn list(&mut self, open: OpenId, waiting: Waiting, out: &mut Vec<Output>) {
         let slot = open.local();
         let OpenUnion { union, waiting: line } = &mut self.unions[slot];
-        if !union.is_idle() {
-            return line.push_back(waiting);
+        line.push_back(waiting);
+        if union.is_idle() {
+            self.next_list(slot, out);
         }
-        match union.list(waiting.cookie, waiting.bytes_max, waiting.with_stat) {
-            Ok(()) => self.list_on(waiting.id, slot, out),
-            Err(error) => out.push(Output::Reply(waiting.id, Err(error))),
+    }
+
+    /// Begins the first list of those that wait that can be begun.
+    fn next_list(&mut self, slot: usize, out: &mut Vec<Output>) {
+        while let Some(next) = self.unions[slot].waiting.pop_front() {
+            let begun = match self.entries {
+                entries if entries >= ENTRIES_MAX => Err(Error::NoMemory),
+                _room => self.begin_list(slot, next),
+            };
+            match begun {
+                Ok(()) => return self.list_on(next.id, slot, out),
+                Err(error) => out.push(Output::Reply(next.id, Err(error))),
+            }
         }
+        if self.unions[slot].union.closed {
+            self.forget_union(slot, out);
+        }
+    }
+
+    fn begin_list(&mut self, slot: usize, next: Waiting) -> Result<(), Error> {
+        let union = &mut self.unions[slot].union;
+        let before = union.entries();
+        let begun = union.list(next.cookie, next.bytes_max, next.with_stat);
+        self.entries -= before - union.entries();
+        begun
     }
 
     fn listed(
@@ -280,8 +315,15 @@ impl Names {
         out: &mut Vec<Output>,
     ) {
         let union = &mut self.unions[slot].union;
-        match union.arrive(reply.expect("it was asked for")) {
+        let before = union.entries();
+        let answer = union.arrive(reply.expect("it was asked for"));
+        self.entries += union.entries() - before;
+        match answer {
             Some(answer) => self.end_list(id, slot, answer, out),
+            None if self.cancelled.contains(&id) => {
+                union.abandon();
+                self.end_list(id, slot, Err(Error::Cancelled), out);
+            }
             None => self.list_on(id, slot, out),
         }
     }
@@ -312,11 +354,7 @@ impl Names {
         out: &mut Vec<Output>,
     ) {
         out.push(Output::Reply(id, answer));
-        match self.unions[slot].waiting.pop_front() {
-            Some(next) => self.list(OpenId::new(NAMES, slot), next, out),
-            None if self.unions[slot].union.closed => self.forget_union(slot, out),
-            None => {}
-        }
+        self.next_list(slot, out);
     }
 
     pub(crate) fn close(&mut self, open: OpenId, out: &mut Vec<Output>) {
@@ -332,6 +370,7 @@ impl Names {
 
     fn forget_union(&mut self, slot: usize, out: &mut Vec<Output>) {
         let mut gone = self.unions.remove(slot);
+        self.entries -= gone.union.entries();
         if let Some(open) = gone.union.take_open() {
             out.push(Output::Tell(open.tree(), TreeInput::Close(open)));
         }

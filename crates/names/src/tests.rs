@@ -12,6 +12,9 @@ struct Lab {
     fakes: Vec<Fake>,
     replies: Vec<(RequestId, Result<Reply, Error>)>,
     changed: Vec<(RequestId, Result<(), Error>)>,
+    /// Trees do not answer at once; what they were asked.
+    slow: bool,
+    asked: VecDeque<(u16, TreeInput)>,
     next: u64,
 }
 
@@ -32,7 +35,15 @@ impl Lab {
         let fake = |(index, files): (usize, &&[&str])| Fake::new(index as u16, files);
         let fakes: Vec<Fake> = trees.iter().enumerate().map(fake).collect();
         let names = Names::new(fakes[0].root(), fakes[0].root_stat(), Vec::new(), 0);
-        Lab { names, fakes, replies: Vec::new(), changed: Vec::new(), next: 0 }
+        Lab {
+            names,
+            fakes,
+            replies: Vec::new(),
+            changed: Vec::new(),
+            slow: false,
+            asked: VecDeque::new(),
+            next: 0,
+        }
     }
 
     fn step(&mut self, input: Input) {
@@ -44,6 +55,11 @@ impl Lab {
             match output {
                 Output::Reply(id, reply) => self.replies.push((id, reply)),
                 Output::Changed(id, result) => self.changed.push((id, result)),
+                Output::Tell(tree, input @ TreeInput::Ask(..)) if self.slow => {
+                    // Trees pin what they are asked about at once.
+                    self.fakes[usize::from(tree)].expect_held(&input);
+                    self.asked.push_back((tree, input));
+                }
                 Output::Tell(tree, input) => {
                     let Some((id, reply)) = self.fakes[usize::from(tree)].take(input) else {
                         continue;
@@ -65,6 +81,22 @@ impl Lab {
         let (answered, reply) = self.replies.pop().unwrap();
         assert_eq!(answered, id);
         reply
+    }
+
+    /// Begins a request whose trees take their time.
+    fn begin(&mut self, ask: Ask) -> RequestId {
+        self.slow = true;
+        self.next += 1;
+        let id = RequestId(self.next);
+        self.step(Input::Ask(id, Request { caller: Caller::Server, ask }));
+        id
+    }
+
+    /// The tree that was asked first answers.
+    fn answer_one(&mut self) {
+        let (tree, input) = self.asked.pop_front().expect("somebody was asked");
+        let (id, reply) = self.fakes[usize::from(tree)].take(input).expect("an answer");
+        self.step(Input::Answered(id, reply));
     }
 
     fn wish(&mut self, wish: Wish) -> Result<(), Error> {
@@ -103,6 +135,12 @@ impl Lab {
             Reply::Walked(stats, node) => Ok((stats, node)),
             other => panic!("{other:?}"),
         }
+    }
+
+    /// The same, when trees answer at once again.
+    fn at_once(&mut self, text: &str) -> Result<String, Error> {
+        self.slow = false;
+        self.at(text)
     }
 
     /// Which file a path leads to, as `tree:inode`.

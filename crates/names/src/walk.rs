@@ -54,6 +54,8 @@ pub(crate) struct Walk {
     names: VecDeque<Name>,
     /// Why the walk stopped, also if some names were found before.
     why: Option<Error>,
+    /// It ends at a point without asking for what stands there.
+    to_point: bool,
 }
 
 /// What a walk wants next.
@@ -79,7 +81,22 @@ pub(crate) struct Map<'a> {
 impl Walk {
     pub(crate) fn new(caller: Caller, place: Place, names: Vec<Name>) -> Walk {
         let (stats, names) = (Vec::new(), names.into());
-        Walk { caller, state: State::Ready, place, owned: false, stats, names, why: None }
+        Walk {
+            caller,
+            state: State::Ready,
+            place,
+            owned: false,
+            stats,
+            names,
+            why: None,
+            to_point: false,
+        }
+    }
+
+    /// A walk that ends at a point, if it ends at one, without asking for what stands there: that
+    /// may be a server which is not there any more.
+    pub(crate) fn to_point(caller: Caller, place: Place, names: Vec<Name>) -> Walk {
+        Walk { to_point: true, ..Walk::new(caller, place, names) }
     }
 
     /// Why it stopped, also if some names were found before; `None`: a name was not found.
@@ -132,7 +149,8 @@ impl Walk {
         }
         let node = self.place.node;
         let Some(first) = self.names.front() else {
-            return match (self.owned, self.place.at_point && !self.stats.is_empty()) {
+            let stays = self.to_point && self.place.at_point;
+            return match (self.owned || stays, self.place.at_point && !self.stats.is_empty()) {
                 (true, _) => {
                     let end = (std::mem::take(&mut self.stats), Some(self.place.clone()));
                     (State::Over(None), Step::End(Ok(end)))
@@ -322,6 +340,18 @@ impl Walk {
 
     fn point(&self) -> &Point {
         &self.place.trail.last().expect("members belong to a point").point
+    }
+
+    /// Whether the node where it ended is its own to give back.
+    pub(crate) fn owns_end(&self) -> bool {
+        self.owned
+    }
+
+    /// Stops in the middle; gives nodes that are done with.
+    pub(crate) fn abandon(&mut self) -> Vec<NodeId> {
+        let mut gone = Vec::new();
+        self.let_go(&mut gone);
+        gone
     }
 
     /// How many names from the first on stay in the tree, as far as names tell.

@@ -132,11 +132,25 @@ impl Fake {
                 }
                 None
             }
+            Input::Cancel(_) => None,
             Input::Close(open) => {
                 self.opens.remove(&open).expect("it is open");
                 None
             }
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// What a tree is asked about has to be there when it is asked.
+    pub(super) fn expect_held(&self, input: &Input) {
+        let Input::Ask(_, request) = input else { return };
+        for id in request.ask.ids().into_iter().flatten() {
+            match id {
+                tree::Id::Node(node) => {
+                    assert!(node == self.root() || self.held.contains_key(&node), "{request:?}");
+                }
+                tree::Id::Open(open) => assert!(self.opens.contains_key(&open), "{request:?}"),
+            }
         }
     }
 

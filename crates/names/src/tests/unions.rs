@@ -164,3 +164,95 @@ fn a_directory_joined_with_what_it_stands_for() {
     lab.part("/u").unwrap();
     lab.check_held();
 }
+
+#[test]
+fn what_a_request_needs_is_there_to_its_end_whoever_gives_it_back() {
+    let mut lab = union();
+    let (_, dir) = lab.walk(lab.names.root(), &parts("u")).unwrap();
+    let dir = dir.unwrap();
+    let name = Name::new(b"new").unwrap();
+    lab.begin(Ask::MakeDir { dir, name, mode: 0o755, gid: None });
+    lab.step(Input::Release(dir));
+    while !lab.asked.is_empty() {
+        lab.answer_one();
+    }
+    assert!(matches!(lab.replies.pop(), Some((_, Ok(Reply::Stat(_))))));
+    assert_eq!(lab.at_once("u/new").unwrap(), "3:/new");
+    lab.check_held();
+    assert!(lab.names.held.is_empty());
+}
+
+#[test]
+fn lists_that_wait_are_answered_whatever_becomes_of_those_before() {
+    let mut lab = union();
+    let (_, node) = lab.walk(lab.names.root(), &parts("u")).unwrap();
+    let node = node.unwrap();
+    let access = Access { read: true, ..Access::default() };
+    let Ok(Reply::Opened(open, _)) = lab.ask(Ask::Open { node, access }) else { panic!() };
+    let list = |cookie| Ask::List { open, cookie, bytes_max: 60, with_stat: false };
+    let ids = [0, 999, 0, 0].map(|cookie| lab.begin(list(cookie)));
+    lab.step(Input::Cancel(ids[3]));
+    lab.step(Input::Close(open));
+    lab.step(Input::Release(node));
+    while !lab.asked.is_empty() {
+        lab.answer_one();
+    }
+    let mut answers: Vec<_> = lab.replies.drain(..).map(|(id, reply)| (id, reply.err())).collect();
+    answers.sort();
+    let expected = [
+        (ids[0], None),
+        (ids[1], Some(Error::Invalid)),
+        (ids[2], None),
+        (ids[3], Some(Error::Cancelled)),
+    ];
+    assert_eq!(answers, expected);
+    lab.check_held();
+}
+
+#[test]
+fn who_is_cancelled_asks_for_nothing_further() {
+    let mut lab = union();
+    let (_, dir) = lab.walk(lab.names.root(), &parts("u")).unwrap();
+    let dir = dir.unwrap();
+    let name = Name::new(b"none").unwrap();
+    let asks = [
+        Ask::Remove { dir, name: name.clone(), directory: None },
+        Ask::Walk { from: dir, names: vec![name] },
+        Ask::Fetch { root: None, path: parts("u/b"), read_max: 10, headroom: 0 },
+    ];
+    for ask in asks {
+        let id = lab.begin(ask);
+        lab.step(Input::Cancel(id));
+        lab.answer_one();
+        assert!(lab.asked.is_empty());
+        assert!(matches!(lab.replies.pop(), Some((_, Err(Error::Cancelled)))));
+    }
+    lab.step(Input::Release(dir));
+    lab.slow = false;
+    lab.check_held();
+    assert!(lab.names.cancelled.is_empty());
+}
+
+#[test]
+fn a_member_that_is_dead_can_be_taken_away() {
+    let mut lab = union();
+    lab.fakes.iter_mut().skip(1).for_each(|fake| fake.broken = Some(Error::Disconnected));
+    lab.part("/u").unwrap();
+    assert_eq!(lab.at("u").unwrap(), "0:/u");
+    lab.check_held();
+}
+
+#[test]
+fn a_list_that_breaks_off_says_so() {
+    let mut lab = union();
+    let (_, node) = lab.walk(lab.names.root(), &parts("u")).unwrap();
+    let node = node.unwrap();
+    let access = Access { read: true, ..Access::default() };
+    let Ok(Reply::Opened(open, _)) = lab.ask(Ask::Open { node, access }) else { panic!() };
+    lab.fakes[3].broken = Some(Error::Disconnected);
+    let list = Ask::List { open, cookie: 0, bytes_max: 60, with_stat: false };
+    assert_eq!(lab.ask(list).unwrap_err(), Error::Disconnected);
+    lab.step(Input::Close(open));
+    lab.step(Input::Release(node));
+    lab.check_held();
+}
