@@ -111,6 +111,8 @@ pub struct Connection {
     from_session: Vec<SessionOutput>,
     /// When the node is going to look at this connection.
     pub(crate) alarm: Option<Instant>,
+    /// The kernel told who is at its other end.
+    pub(crate) is_known: bool,
     /// The node has it on its list for the end of the turn.
     pub(crate) is_marked: bool,
 }
@@ -132,6 +134,7 @@ impl Connection {
             asked: Vec::new(),
             from_session: Vec::new(),
             alarm: None,
+            is_known: false,
             is_marked: false,
         }
     }

@@ -80,8 +80,6 @@ pub struct Config {
     pub bytes_max: usize,
     /// Most files that the process may have open: connections, and files that clients know.
     pub files_max: usize,
-    /// How many other nodes of this process send requests here.
-    pub fronts: usize,
 }
 
 /// What a node serves.
@@ -280,7 +278,7 @@ impl Node {
         };
         Node {
             phase,
-            role: Role::Home(config.fronts, config.fronts),
+            role: Role::Home(0, 0),
             config,
             export,
             listeners,
@@ -316,6 +314,16 @@ impl Node {
         let mut node = Node::new(config, Served::Skeleton { paths: Vec::new() }, Vec::new());
         (node.role, node.export) = (Role::Front(number), export);
         node
+    }
+
+    /// So many fronts send requests here from now on.
+    pub fn set_fronts(&mut self, count: usize) {
+        self.role = Role::Home(count, count);
+    }
+
+    /// Whether clients are let in, and nobody has asked the node to end.
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
     }
 
     /// What sessions need to know of what is served.

@@ -4,15 +4,18 @@
 //! asked for it (trees come first, by their number) and below which one; a request's id says
 //! which connection asked, and which of its calls.
 
+use super::branch::Branch;
 use super::connection::{self, Connection};
 use super::letters::Role;
-use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, status};
+use super::{
+    CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, SERVICE, listener, status,
+};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Error, Instant};
 use front::{CallId, Identity, Session};
 use std::mem;
 use std::sync::Arc;
-use tree::{Input as TreeInput, Output as TreeOutput, RequestId};
+use tree::{Ask, Id, Input as TreeInput, Output as TreeOutput, RequestId};
 
 /// The upper bits of the ids of a listener's operations.
 const LISTENER: u16 = 0xfff0;
@@ -195,6 +198,14 @@ impl Node {
                     self.stages.record(stage, span);
                     continue;
                 }
+                Output::Ask(call, request)
+                    if is_command(&request.ask) && !self.connections[slot].is_known =>
+                {
+                    // Nobody has told who that is.
+                    let input = connection::Input::Answered(call, Err(Error::Denied));
+                    self.messages.push_back(Message::Connection(slot, input));
+                    continue;
+                }
                 Output::Ask(call, request) => names::Input::Ask(request_id(slot, call), request),
                 Output::Cancel(call) => names::Input::Cancel(request_id(slot, call)),
                 Output::Release(node) => names::Input::Release(node),
@@ -210,10 +221,15 @@ impl Node {
         if self.phase != Phase::Running {
             return ops.push(Op::CloseSocket { socket });
         }
-        let session = self.session(&self.config.ports[index], peer);
+        let port = &self.config.ports[index];
+        let told = matches!(port.clients, Clients::Themselves | Clients::Spokesmen(_));
+        let session = self.session(port, peer);
         let slot = self.connections.vacant_key();
         let id = op_id(CONNECTION, slot);
-        self.connections.insert(Connection::new(id, socket, session));
+        let is_known = told && !self.config.read_only;
+        let mut connection = Connection::new(id, socket, session);
+        connection.is_known = is_known;
+        self.connections.insert(connection);
         self.messages.push_back(Message::Connection(slot, connection::Input::Begin));
         self.stages.accepted += 1;
     }
@@ -273,9 +289,15 @@ impl Node {
         self.phase = match self.phase {
             Phase::Draining(until) if until <= now => {
                 self.tell_all(&|| connection::Input::Abort);
-                Phase::Cutting(now + CUT_TIME)
+                // What a server that hangs still owes is not waited for.
+                self.close_trees(now, ops, &|tree| matches!(tree, Branch::Remote(_)));
+                Phase::Cutting(now + if self.is_last() { CUT_TIME } else { 2 * CUT_TIME })
             }
-            Phase::Cutting(until) | Phase::Closing(until) if until <= now => Phase::Over,
+            Phase::Cutting(until) if until <= now => {
+                self.close_trees(now, ops, &|_| true);
+                Phase::Closing(now + CLOSE_TIME)
+            }
+            Phase::Closing(until) if until <= now => Phase::Over,
             phase @ (Phase::Joining
             | Phase::Running
             | Phase::Draining(_)
@@ -368,7 +390,7 @@ impl Node {
         let alone = closed && self.connections.is_empty() && self.is_last();
         self.phase = match self.phase {
             Phase::Draining(_) | Phase::Cutting(_) if alone => {
-                self.close_trees(now, ops);
+                self.close_trees(now, ops, &|_| true);
                 Phase::Closing(now + CLOSE_TIME)
             }
             phase @ (Phase::Joining
@@ -384,8 +406,11 @@ impl Node {
         }
     }
 
-    fn close_trees(&mut self, now: Instant, ops: &mut Vec<Op>) {
+    fn close_trees(&mut self, now: Instant, ops: &mut Vec<Op>, which: &dyn Fn(&Branch) -> bool) {
         for tree in 0..self.trees.len() {
+            if self.trees[tree].is_closed() || !which(&self.trees[tree]) {
+                continue;
+            }
             let mut out = mem::take(&mut self.scratch.trees);
             self.trees[tree].close(now, &mut out);
             self.set_tree_alarm(tree as u16);
@@ -393,6 +418,12 @@ impl Node {
             self.scratch.trees = out;
         }
     }
+}
+
+/// Whether this would let somebody command the server: open or change a file of the service.
+fn is_command(ask: &Ask) -> bool {
+    let of_service = |id: &Id| id.tree() == SERVICE;
+    ask.changes() && ask.ids().iter().flatten().any(of_service)
 }
 
 /// The id of an operation of the `index`th automaton of a kind.

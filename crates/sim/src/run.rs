@@ -139,7 +139,6 @@ fn config(params: &Params, ports: Ports) -> Config {
         connections_max: params.connections,
         bytes_max: params.bytes.1,
         files_max: 100_000,
-        fronts: 0,
     }
 }
 

@@ -41,6 +41,8 @@ impl Fronts {
         let mut mailboxes = BTreeMap::from([(HOME, world.mailbox())]);
         mailboxes.extend(tells);
         if mailboxes.len() <= count {
+            // Those that wait for the others' hear that there are none.
+            drop(senders);
             return Err(Fronts { threads }.failure());
         }
         let all: Vec<Mailbox> = mailboxes.into_values().collect();

@@ -41,13 +41,20 @@ impl Rule {
 const UNPRIVILEGED_PORT: u16 = 1024;
 
 /// Chooses the rule; gives up root's power for good where no part of the rule needs it.
-pub(crate) fn choose(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
+/// Where there is more than the directories of the host (`alone` is false), clients are never the
+/// server itself, to which volumes and other servers refuse nothing.
+pub(crate) fn choose(
+    serve: &Serve,
+    place: &Place,
+    alone: bool,
+    bound: &[Bound],
+) -> Result<Rule, String> {
     let trusting = serve.trust_clients;
     match place.what {
         What::Volume(..) => return of_volume(serve, place, bound),
-        What::Directory if reactor::is_root() => return as_root(serve, place, bound),
+        What::Directory if reactor::is_root() => return as_root(serve, place, alone, bound),
         What::Skeleton(_) | What::Remote(..) if reactor::is_root() => {
-            return as_root(serve, place, bound);
+            return as_root(serve, place, alone, bound);
         }
         What::Directory | What::Skeleton(_) | What::Remote(..) => {}
     }
@@ -55,21 +62,22 @@ pub(crate) fn choose(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Ru
         return Err("--as USER needs root: leave it out, or start the server as root".into());
     }
     let own = reactor::own_user();
+    let caller = if alone { Caller::Server } else { own_caller() };
     let text = match trusting {
         true => format!("9P clients are believed if they say they are user {own}, this server's"),
         false => format!("every client acts as this server's own user ({own})"),
     };
-    Ok(Rule { caller: Caller::Server, trusting, text })
+    Ok(Rule { caller, trusting, text })
 }
 
-fn as_root(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
+fn as_root(serve: &Serve, place: &Place, alone: bool, bound: &[Bound]) -> Result<Rule, String> {
     let (user, text) = usual(serve, place)?;
     let trusting = serve.trust_clients;
     let caller = if trusting || user.uid == 0 || bound.iter().any(needs_root) {
         Caller::User(Arc::new(user))
     } else {
         become_user(&user)?;
-        Caller::Server
+        if alone { Caller::Server } else { own_caller() }
     };
     Ok(Rule { caller, trusting, text })
 }
@@ -111,6 +119,13 @@ fn needs_root((_, address): &Bound) -> bool {
 
 fn become_user(user: &User) -> Result<(), String> {
     reactor::become_user(user).map_err(|error| format!("cannot become user {}: {error}", user.uid))
+}
+
+/// The process's own user, as a user among others.
+fn own_caller() -> Caller {
+    let uid = reactor::own_user();
+    let unknown = |_| User { uid, gid: uid, groups: Vec::new() };
+    Caller::User(Arc::new(reactor::find_user(&uid.to_string()).unwrap_or_else(unknown)))
 }
 
 fn nobody() -> User {

@@ -22,7 +22,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let space = space::find(serve, &|text| say(&text))?;
     reactor::hold_signals();
     let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
-    let rule = rule::choose(serve, space.strictest(), &addresses)?;
+    let rule = rule::choose(serve, space.strictest(), space.is_alone(), &addresses)?;
     let defaults = reactor::Config::default();
     let spin = serve.spin.map_or(defaults.spin, Duration::from_micros);
     let settings = reactor::Config { signals: true, spin, ..defaults };
@@ -48,7 +48,6 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         connections_max: serve.connections_max.unwrap_or(16_384),
         bytes_max: serve.memory_max.unwrap_or(512) << 20,
         files_max,
-        fronts: threads - 1,
     };
     let (connections_max, bytes_max) = (config.connections_max, config.bytes_max);
     let share = Config {
@@ -64,7 +63,10 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     }
     let settings = reactor::Config { signals: false, ..settings };
     let plan = Plan { form, settings, config: share, export: node.export() };
-    let fronts = Fronts::start(&plan, threads - 1, &mut world)?;
+    // Who was told to end meanwhile needs no help.
+    let count = if node.is_running() { threads - 1 } else { 0 };
+    let fronts = Fronts::start(&plan, count, &mut world)?;
+    node.set_fronts(count);
     say(&Greeting {
         serve,
         path: &path,

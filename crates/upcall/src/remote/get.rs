@@ -78,10 +78,12 @@ fn target(get: &Get) -> Outcome<PathBuf> {
 fn file(frame: &Frame, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
     let file = frame.client.open(from)?;
     let metadata = file.metadata()?;
-    if frame.counts.files_all.load(Ordering::Relaxed) == 0 {
+    let alone = frame.counts.files_all.load(Ordering::Relaxed) == 0;
+    if alone {
         frame.counts.bytes_all.store(metadata.size, Ordering::Relaxed);
     }
-    let mut landing = Landing::new(to, metadata.mode)?;
+    let land = if alone { Landing::named } else { Landing::within };
+    let mut landing = land(to, metadata.mode)?;
     let failed = |error: io::Error| Trouble::host("write", to, &error, "look at the disk");
     let stream = file.stream_of(metadata.size);
     let bytes = pour(stream, &frame.counts, &mut landing.file, failed)?;
@@ -118,10 +120,22 @@ struct Landing {
 }
 
 impl Landing {
-    fn new(to: &Path, mode: u32) -> Outcome<Landing> {
+    /// A file where somebody wants one. Whoever named a link meant what it leads to.
+    fn named(to: &Path, mode: u32) -> Outcome<Landing> {
+        Landing::new(fs::canonicalize(to).unwrap_or_else(|_| to.to_path_buf()), to, mode)
+    }
+
+    /// A file of a tree. A link that stands there is no way out of the tree: it is replaced.
+    fn within(to: &Path, mode: u32) -> Outcome<Landing> {
+        if to.symlink_metadata().is_ok_and(|it| it.file_type().is_symlink()) {
+            let failed = |error| Trouble::host("replace", to, &error, "remove the link");
+            fs::remove_file(to).map_err(failed)?;
+        }
+        Landing::new(to.to_path_buf(), to, mode)
+    }
+
+    fn new(real: PathBuf, to: &Path, mode: u32) -> Outcome<Landing> {
         let failed = |error| Trouble::host("write", to, &error, "write into a directory you may");
-        // Whoever named a link meant what it leads to.
-        let real = fs::canonicalize(to).unwrap_or_else(|_| to.to_path_buf());
         if real.metadata().is_ok_and(|it| !it.is_file() && !it.is_dir()) {
             let file = OpenOptions::new().write(true).open(&real).map_err(failed)?;
             return Ok(Landing { file, moves: None });

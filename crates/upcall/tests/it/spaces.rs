@@ -134,3 +134,22 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
     assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
     assert_eq!(server.end(), Some(0));
 }
+
+#[test]
+fn a_tree_that_is_fetched_again_does_not_follow_its_own_links_out() {
+    let scratch = Scratch::new("out");
+    let dir = scratch.path();
+    files(dir, &[("far/plain", "x"), ("precious", "mine")]);
+    std::os::unix::fs::symlink(dir.join("precious"), dir.join("far/x")).expect("it is made");
+    let server = Server::start(&dir.join("far"), &[]);
+    let to = dir.join("copy");
+    let get = || client(&["get", "-r", server.ninep(), "/", to.to_str().expect("UTF-8")]);
+    let (code, said) = get();
+    assert_eq!(code, Some(0), "{said}");
+    std::fs::remove_file(dir.join("far/x")).expect("it is removed");
+    std::fs::write(dir.join("far/x"), "theirs").expect("it is written");
+    let (code, said) = get();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(std::fs::read_to_string(dir.join("precious")).expect("it is there"), "mine");
+    assert_eq!(std::fs::read_to_string(to.join("x")).expect("it is there"), "theirs");
+}
