@@ -21,6 +21,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How long connecting, agreeing and attaching may take, each.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a server that was never heard may take to agree: some say nothing at all to an offer
+/// that they do not know (go9p). It is less than clients wait for a server that is away.
+const FIRST_PATIENCE: Duration = Duration::from_secs(3);
+
 /// How the two sides speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
@@ -108,13 +112,15 @@ pub(super) struct Link {
     failures: u32,
     /// What to offer next.
     offer: Dialect,
+    /// Whether it ever agreed on a dialect: only who never did may not know what was offered.
+    met: bool,
 }
 
 impl Link {
     /// A link that connects at the first opportunity.
     pub(super) fn new(rng: Rng) -> Link {
         let state = State::Down { until: Instant(0) };
-        Link { state, rng, failures: 0, offer: Dialect::Linux }
+        Link { state, rng, failures: 0, offer: Dialect::Linux, met: false }
     }
 
     pub(super) fn state(&self) -> State {
@@ -195,11 +201,27 @@ impl Link {
         offered: Dialect,
         out: &mut Vec<Output>,
     ) -> State {
-        self.offer = match offered {
-            Dialect::Linux => Dialect::Plan9,
-            Dialect::Plan9 => Dialect::Linux,
-        };
+        self.offer = other(offered);
         self.part(now, socket, "the server refused the dialect", out)
+    }
+
+    /// No answer: an offer may not have been known.
+    fn unanswered(&mut self, now: Instant, socket: Socket, out: &mut Vec<Output>) -> State {
+        if let (State::Version { offered, .. }, false) = (self.state, self.met) {
+            self.offer = other(offered);
+        }
+        self.part(now, socket, "the server does not answer", out)
+    }
+
+    fn patience(&self) -> Duration {
+        if self.met { PATIENCE } else { FIRST_PATIENCE }
+    }
+}
+
+fn other(offered: Dialect) -> Dialect {
+    match offered {
+        Dialect::Linux => Dialect::Plan9,
+        Dialect::Plan9 => Dialect::Linux,
     }
 }
 
@@ -220,11 +242,11 @@ impl Automaton for Link {
             (
                 State::Version { socket, until, .. } | State::Attaching { socket, until },
                 Input::Tick,
-            ) if now >= until => self.part(now, socket, "the server does not answer", out),
+            ) if now >= until => self.unanswered(now, socket, out),
             (State::Connecting { .. }, Input::Connected(Ok(socket))) => {
                 let offered = self.offer;
                 out.push(Output::Offer(socket, offered));
-                State::Version { socket, until: now + PATIENCE, offered }
+                State::Version { socket, until: now + self.patience(), offered }
             }
             (State::Connecting { .. }, Input::Connected(Err(_))) => self.down(now),
             (State::Abandoning, Input::Connected(connected)) => {
@@ -232,6 +254,7 @@ impl Automaton for Link {
                 self.down(now)
             }
             (State::Version { socket, .. }, Input::Agreed(dialect)) => {
+                self.met = true;
                 out.push(Output::Attach(dialect));
                 State::Attaching { socket, until: now + PATIENCE }
             }

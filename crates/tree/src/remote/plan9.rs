@@ -222,6 +222,7 @@ impl Remote {
         if data.is_empty() || round >= ROUNDS_MAX {
             return Ok(Next::Reply(Reply::Entries(Vec::new())));
         }
+        let data = whole_entries(data);
         let mut reader = Reader::new(data);
         let mut entries = Vec::new();
         let device = self.config.device;
@@ -243,6 +244,19 @@ impl Remote {
         (cursor.before, cursor.entries) = (before, entries);
         Ok(self.entries_from(errand, open, cookie, bytes_max, round + 1))
     }
+}
+
+/// The entries without a last one that is cut in two, as some servers have it (pyroute2, against
+/// read(5)): it comes whole when the next ones are asked for.
+fn whole_entries(data: &[u8]) -> &[u8] {
+    let mut rest = data;
+    while let Some((size, body)) = rest.split_first_chunk::<2>()
+        && let Some(next) = body.get(usize::from(u16::from_le_bytes(*size))..)
+    {
+        rest = next;
+    }
+    let whole = &data[..data.len() - rest.len()];
+    if whole.is_empty() { data } else { whole }
 }
 
 /// Gives a file another name in its directory; what has that name stays (stat(5)).

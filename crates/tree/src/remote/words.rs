@@ -45,9 +45,10 @@ pub(super) fn error_of_errno(errno: u32) -> Error {
 
 /// Sentences of 9P2000 servers (Plan 9, plan9port, go9p, diod, Linux's `strerror`), in lower case,
 /// by a part that tells them; the first that is found counts.
-const SENTENCES: [(&str, Error); 69] = [
+const SENTENCES: [(&str, Error); 70] = [
     ("does not exist", Error::NotFound),
     ("no such file", Error::NotFound),
+    ("no such path", Error::NotFound),
     ("not found", Error::NotFound),
     ("no such extended attribute", Error::NoAttribute),
     ("no data available", Error::NoAttribute),

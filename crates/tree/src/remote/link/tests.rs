@@ -92,6 +92,23 @@ fn a_server_that_answers_an_error_hears_the_other_offer_on_a_new_connection() {
     assert_eq!(out, [Output::Connect, Output::Offer(SOCKET, Dialect::Plan9)]);
 }
 
+/// Some servers say nothing to what they do not know; those that were heard once do know.
+#[test]
+fn a_server_that_says_nothing_hears_the_other_offer_unless_it_was_heard_before() {
+    let connected = Input::Connected(Ok(SOCKET));
+    let silence = [(0, Input::Tick), (1, connected), (3001, Input::Tick), (3002, Input::Idle)];
+    let mut link = link();
+    run(&mut link, &silence);
+    let out = run(&mut link, &[(4000, Input::Tick), (4001, connected)]);
+    assert_eq!(out, [Output::Connect, Output::Offer(SOCKET, Dialect::Plan9)]);
+
+    let mut met = Link { met: true, ..self::link() };
+    run(&mut met, &silence[..2]);
+    run(&mut met, &[(10_001, Input::Tick), (10_002, Input::Idle)]);
+    let out = run(&mut met, &[(11_000, Input::Tick), (11_001, connected)]);
+    assert_eq!(out, [Output::Connect, Output::Offer(SOCKET, Dialect::Linux)]);
+}
+
 /// The pauses grow to five seconds, and are short again after a success.
 #[test]
 fn it_pauses_longer_and_longer() {
