@@ -101,6 +101,7 @@ const SENTENCES: &[(&str, u32)] = &[
     ("does not exist", ENOENT),
     ("not found", ENOENT),
     ("no such file", ENOENT),
+    ("no such path", ENOENT),
     ("permission denied", EACCES),
     ("not permitted", EPERM),
     ("read-only", EROFS),
@@ -350,6 +351,7 @@ mod tests {
         for (words, errno) in [
             ("file does not exist", 2),
             ("'x' directory entry not found", 2),
+            ("No such path", 2),
             ("permission denied", 13),
             ("file already exists", 17),
             ("phase error", 0),

@@ -19,6 +19,10 @@ const MSIZE_MAX: u32 = 16 << 20;
 /// Largest message before a size is agreed on.
 const NEW_SIZE_MAX: usize = 8192;
 
+/// How long the first offer may stay without an answer where there is another one to make: some
+/// servers say nothing at all to a version that they do not know (go9p).
+const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+
 impl Dialect {
     /// Its name in `Tversion`.
     pub fn version(self) -> &'static str {
@@ -32,16 +36,26 @@ impl Dialect {
 /// A connection that speaks whichever protocol the server knows.
 pub(crate) fn connect(address: &Address, options: &Options) -> Result<Arc<Line>, Error> {
     let wanted = options.dialect.unwrap_or(Dialect::Linux);
-    let first = greet(address, options, wanted);
+    let patience = match options.dialect {
+        None => options.deadline.min(FIRST_PATIENCE),
+        Some(_) => options.deadline,
+    };
+    let first = greet(address, options, wanted, patience);
     match (first, options.dialect) {
         (Ok(Answer::Agreed(line)), _) => Ok(line),
-        (Err(error), None) if !matches!(error, Error::Disconnected { .. }) => Err(error),
+        (Err(error), None)
+            if !matches!(error, Error::Disconnected { .. } | Error::Silent { .. }) =>
+        {
+            Err(error)
+        }
         // An answer that is no agreement leaves it open how to go on (version(5)), and some servers
-        // hang up: a new connection is right for all of them.
-        (Ok(Answer::Other(_)) | Err(_), None) => match greet(address, options, Dialect::Plan9)? {
-            Answer::Agreed(line) => Ok(line),
-            Answer::Other(said) => Err(no_agreement(address, &said)),
-        },
+        // hang up or say nothing: a new connection is right for all of them.
+        (Ok(Answer::Other(_)) | Err(_), None) => {
+            match greet(address, options, Dialect::Plan9, options.deadline)? {
+                Answer::Agreed(line) => Ok(line),
+                Answer::Other(said) => Err(no_agreement(address, &said)),
+            }
+        }
         (Ok(Answer::Other(said)), Some(_)) => Err(no_agreement(address, &said)),
         (Err(error), Some(_)) => Err(error),
     }
@@ -57,11 +71,16 @@ enum Answer {
     Other(String),
 }
 
-fn greet(address: &Address, options: &Options, wanted: Dialect) -> Result<Answer, Error> {
+fn greet(
+    address: &Address,
+    options: &Options,
+    wanted: Dialect,
+    patience: Duration,
+) -> Result<Answer, Error> {
     let socket = Socket::connect(address, options.deadline)?;
     let mut reader = Reader::new(NEW_SIZE_MAX);
     let msize = options.msize.clamp(MSIZE_MIN, MSIZE_MAX);
-    let reply = ask(&socket, &mut reader, msize, wanted, options.deadline)?;
+    let reply = ask(&socket, &mut reader, msize, wanted, patience)?;
     let (agreed, said) = match reply {
         Ok(reply) => reply,
         Err(said) => return Ok(Answer::Other(said)),
