@@ -109,7 +109,7 @@ impl Cell {
                 (None, true) => "rw".to_owned(),
                 (None, false) => "r".to_owned(),
             };
-            let why = missing.map(|_| "no answer for ten seconds".to_owned());
+            let why = missing.map(|_| "no answer".to_owned());
             return Cell { words, why };
         };
         let words = match first.name.as_str() {
@@ -223,7 +223,7 @@ impl Scene<'_> {
         for row in self.rows() {
             let clients = Client::ALL.into_iter().filter(|c| !c.in_guest() && c.there(self.tools));
             for client in clients {
-                let mut running = self.start(row)?;
+                let mut running = self.start(row, client)?;
                 let id = format!("{}-{}", row.name().replace('/', "-"), client.name());
                 let steps = client.run(self, &running, &id);
                 let cell = self.cell((row, client), &id, &steps, &mut running);
@@ -250,9 +250,13 @@ impl Scene<'_> {
     }
 
     /// A server of a row, new for each client.
-    fn start(&self, row: Row) -> Result<Running> {
+    fn start(&self, row: Row, client: Client) -> Result<Running> {
         let far = Running::start(row.peer, self)?;
-        if row.joined { far.joined(self) } else { Ok(far) }
+        let mut running = if row.joined { far.joined(self)? } else { far };
+        if !row.speaks(client.dialect()) {
+            running.patience = peers::PATIENCE_IN_VAIN;
+        }
+        Ok(running)
     }
 }
 

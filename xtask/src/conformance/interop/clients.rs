@@ -130,7 +130,7 @@ impl Client {
     fn program(self, scene: &Scene, server: &Running, id: &str) -> Result<Vec<Step>> {
         let tools = scene.tools;
         let go = if self == Client::P9 { &tools.p9_client } else { &tools.plan9_client };
-        let mut command = sh::cmd("timeout", &["10"]);
+        let mut command = sh::cmd("timeout", &[server.patience.to_string()]);
         if self == Client::Python {
             let python = tools.python.as_ref().context("no client")?;
             command.arg(&python.program).arg(&python.client);
@@ -142,6 +142,9 @@ impl Client {
         let output = command.output()?;
         let said = String::from_utf8_lossy(&output.stdout);
         let steps: Vec<_> = said.lines().filter_map(Step::parse).collect();
+        if steps.is_empty() && output.status.code() == Some(124) {
+            bail!("no answer");
+        }
         if steps.is_empty() {
             let error = String::from_utf8_lossy(&output.stderr);
             bail!("{}: {}", output.status, sh::tail(&error, 300));
@@ -173,8 +176,8 @@ impl<'a> Tool<'a> {
     fn diod(mut self) -> Result<()> {
         let command = |server: &Running, name: &str, path: &str| -> Result<Command> {
             let program = sh::which(name).with_context(|| format!("no {name}"))?;
-            let mut command = sh::cmd("timeout", &["10"]);
-            command.arg(program).args(["-t", "8", "-s"]);
+            let mut command = sh::cmd("timeout", &[server.patience.to_string()]);
+            command.arg(program).args(["-t", &(server.patience - 1).to_string(), "-s"]);
             command.arg(format!("127.0.0.1:{}", server.port)).arg("-a").arg(&server.aname);
             command.arg(format!("{}/{path}", server.base).trim_start_matches('/'));
             Ok(command)
@@ -195,9 +198,10 @@ impl<'a> Tool<'a> {
     fn upcall(mut self, protocol: &str, id: &str) -> Result<()> {
         let server = self.server;
         let command = |name: &str, words: &[&str]| {
-            let mut command = sh::cmd("timeout", &["10"]);
+            let mut command = sh::cmd("timeout", &[server.patience.to_string()]);
             command.arg(server::binary()).arg(name).args(["--protocol", protocol]);
-            command.args(["--timeout", "8", "--aname", &server.aname]);
+            command.args(["--timeout", &(server.patience - 1).to_string()]);
+            command.args(["--aname", &server.aname]);
             command.arg(format!(":{}", server.port)).args(words).stdin(Stdio::null());
             command
         };
@@ -240,7 +244,7 @@ fn bytes(mut command: Command) -> Result<Vec<u8>> {
     let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
     match output.status.code() {
         Some(0) => Ok(output.stdout),
-        Some(124) => bail!("no answer for ten seconds; {said}"),
+        Some(124) => bail!("no answer; {said}"),
         _ if said.is_empty() => bail!("{}", output.status),
         _ => bail!("{}", sh::tail(&said, 200)),
     }

@@ -15,9 +15,10 @@ pub(super) fn run(scene: &Scene) -> Result<(Vec<Entry>, String)> {
     let mut script = SCRIPT.to_owned();
     for row in scene.rows() {
         for client in Client::ALL.into_iter().filter(|client| client.in_guest()) {
-            let running = scene.start(row)?;
+            let running = scene.start(row, client)?;
             let options = options(client, &running);
-            writeln!(script, "pair {} {options} '{}'", pairs.len(), running.base)?;
+            let (base, patience) = (running.base, running.patience);
+            writeln!(script, "pair {} {options} {patience} '{base}'", pairs.len())?;
             pairs.push((row, client, running));
         }
     }

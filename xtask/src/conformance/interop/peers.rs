@@ -74,12 +74,18 @@ impl Peer {
     }
 }
 
+/// How long a client waits, seconds; and one that is not understood, which is often not answered.
+pub(super) const PATIENCE: u32 = 10;
+pub(super) const PATIENCE_IN_VAIN: u32 = 3;
+
 /// A server that listens, with those behind it.
 pub(super) struct Running {
     pub(super) port: u16,
     pub(super) aname: String,
     /// Where the files are in its tree: nothing, or the place of a mount.
     pub(super) base: &'static str,
+    /// How long a client waits for it, seconds.
+    pub(super) patience: u32,
     parts: Vec<(&'static str, Part)>,
 }
 
@@ -109,7 +115,7 @@ impl Running {
             let server = Server::start(kind, dir, &[])?;
             let aname = server.dir.display().to_string();
             let (port, parts) = (server.ninep, vec![(peer.name(), Part::Known(server))]);
-            Ok(Running { port, aname, base: "", parts })
+            Ok(Running { port, aname, base: "", patience: PATIENCE, parts })
         };
         if peer == Peer::Upcall || peer == Peer::Diod {
             return known(if peer == Peer::Diod { Kind::Diod } else { scene.kind });
@@ -126,7 +132,7 @@ impl Running {
         };
         let other = Other::start(command, port, peer.name())?;
         let parts = vec![(peer.name(), Part::Other(other))];
-        Ok(Running { port, aname: String::new(), base: "", parts })
+        Ok(Running { port, aname: String::new(), base: "", patience: PATIENCE, parts })
     }
 
     /// Puts a name space before it.
