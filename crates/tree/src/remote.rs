@@ -20,6 +20,7 @@
 
 mod calls;
 mod errand;
+mod errands;
 mod fids;
 pub(crate) mod link;
 mod linux;
@@ -42,6 +43,7 @@ use base::op::{Address, Done, OpId, Socket};
 use base::{Automaton, Buf, Caller, Error, Instant, Kind, Stat};
 use calls::Calls;
 use errand::{Errand, Step};
+use errands::Errands;
 use fids::Fids;
 use link::Link;
 use open::Open;
@@ -165,7 +167,7 @@ pub struct Remote {
     fids: Fids,
     places: Places,
     opens: Slab<Open>,
-    errands: Slab<Errand>,
+    errands: Errands,
     seeks: BTreeMap<Target, Seek>,
     connections: u64,
     news: VecDeque<News>,
@@ -196,7 +198,7 @@ impl Remote {
             fids: Fids::default(),
             places: Places::new(),
             opens: Slab::new(),
-            errands: Slab::new(),
+            errands: Errands::default(),
             seeks: BTreeMap::new(),
             connections: 0,
             news: VecDeque::new(),
@@ -254,7 +256,7 @@ impl Remote {
     /// How much of everything there is.
     pub fn counts(&self) -> Counts {
         let mut errands: Vec<(&'static str, usize)> = Vec::new();
-        for (_, errand) in &self.errands {
+        for (_, errand) in self.errands.iter() {
             let name = errand.step.name();
             match errands.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, count)) => *count += 1,
@@ -359,10 +361,8 @@ impl Automaton for Remote {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let waiting = self.errands.iter().filter_map(|(_, errand)| {
-            let is_queued = matches!(errand.step, Step::Queued);
-            if is_queued { self.patient_until } else { errand.step.paused_until() }
-        });
+        let queued = self.patient_until.filter(|_| self.errands.is_any_queued());
+        let waiting = queued.into_iter().chain(self.errands.paused_until());
         let unsent = (!self.outbox.is_empty() && !self.is_sending).then_some(self.now);
         self.link.deadline().into_iter().chain(waiting).chain(unsent).min()
     }
@@ -371,8 +371,9 @@ impl Automaton for Remote {
         assert!(self.errands.len() + self.opens.len() + self.places.len() <= 2 * HANDLES_MAX + 64);
         self.calls.check();
         self.places.check();
+        self.errands.check();
         assert!(self.blame.is_none() && self.news.len() <= NEWS_MAX);
-        for (_, errand) in &self.errands {
+        for (_, errand) in self.errands.iter() {
             let is_idle = matches!(errand.step, Step::Queued | Step::Seeking(_) | Step::Paused(_));
             assert_eq!(is_idle, errand.outstanding == 0, "{:?}", errand.step);
             assert!(self.link.is_up() || matches!(errand.step, Step::Queued));

@@ -207,12 +207,12 @@ impl Remote {
     /// Goes on with an errand for whose messages nobody waits: as far as it can.
     pub(super) fn advance(&mut self, errand: usize, out: &mut Vec<Output>) {
         if !self.link.is_up() {
-            self.errands[errand].step = Step::Queued;
+            self.errands.wait(errand, Step::Queued);
             return;
         }
         let next = match self.missing(errand) {
             Ok(Some(target)) => {
-                self.errands[errand].step = Step::Seeking(target);
+                self.errands.wait(errand, Step::Seeking(target));
                 return self.seek(target, Waiter::Errand(errand), out);
             }
             Ok(None) => self.start(errand),
@@ -338,9 +338,7 @@ impl Remote {
             Some(fid) => self.fids.give(fid),
             None => {}
         }
-        let it = &mut self.errands[errand];
-        let step = std::mem::replace(&mut it.step, Step::Last);
-        let next = match step {
+        let next = match self.errands.wait(errand, Step::Last) {
             Step::Walk(names) => self.walk_answered(errand, names, answer),
             Step::Link => self.link_answered(errand, answer),
             Step::Look => self.look_answered(errand, answer),
@@ -372,27 +370,29 @@ impl Remote {
 
     /// Carries out what an errand wants next.
     fn proceed(&mut self, errand: usize, next: Outcome, out: &mut Vec<Output>) {
-        let it = &mut self.errands[errand];
+        let it = &self.errands[errand];
         let wants_more = !matches!(next, Ok(Next::Reply(_)) | Err(_));
         if it.cancelled && wants_more {
             if it.outstanding == 0 {
                 self.end(errand, Err(Error::Cancelled), out);
             } else if let Ok(Next::More(step, _) | Next::Say(step, _)) = next {
-                it.step = step;
+                self.errands.wait(errand, step);
             }
             return;
         }
         match next {
             Ok(Next::Say(step, messages)) => {
-                it.step = step;
+                self.errands.wait(errand, step);
                 self.say(errand, (0..).zip(messages).collect());
             }
             Ok(Next::More(step, messages)) => {
-                it.step = step;
+                self.errands.wait(errand, step);
                 self.say(errand, messages);
             }
             Ok(Next::Again) => self.advance(errand, out),
-            Ok(Next::Pause(until)) => it.step = Step::Paused(until),
+            Ok(Next::Pause(until)) => {
+                self.errands.wait(errand, Step::Paused(until));
+            }
             Ok(Next::Reply(Reply::Created(node, open, stat))) => {
                 let user = it.user;
                 self.end(errand, Ok(Reply::Created(node, open, stat)), out);
@@ -440,8 +440,7 @@ impl Remote {
     }
 
     pub(super) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
-        let found = self.errands.iter().find(|(_, errand)| errand.request == id);
-        let Some(errand) = found.map(|(errand, _)| errand) else { return };
+        let Some(errand) = self.errands.of(id) else { return };
         if !self.errands[errand].cancelled {
             self.errands[errand].cancelled = true;
             let unsent = self.calls.flush(errand, &mut self.outbox);
@@ -454,26 +453,22 @@ impl Remote {
 
     /// Begins what has waited for the link.
     pub(super) fn resume_queued(&mut self, out: &mut Vec<Output>) {
-        for errand in self.all_errands() {
+        for errand in self.errands.queued() {
             if self.errands.get(errand).is_some_and(|it| matches!(it.step, Step::Queued)) {
                 self.advance(errand, out);
             }
         }
     }
 
-    fn all_errands(&self) -> Vec<usize> {
-        self.errands.iter().map(|(errand, _)| errand).collect()
-    }
-
     /// The connection is lost: what may have changed something ends, the rest waits for another.
     pub(super) fn requeue(&mut self, out: &mut Vec<Output>) {
-        for errand in self.all_errands() {
+        for errand in self.errands.numbers() {
+            self.errands.wait(errand, Step::Queued);
             let it = &mut self.errands[errand];
             it.fids.clear();
             (it.removing, it.second) = (None, false);
             it.attempts += u8::from(it.outstanding > 0);
             it.outstanding = 0;
-            it.step = Step::Queued;
             let hike = it.hike.take();
             let over = match it {
                 it if it.cancelled => Some(Error::Cancelled),
@@ -492,14 +487,13 @@ impl Remote {
     /// Does what has waited for its time.
     pub(super) fn expire(&mut self, out: &mut Vec<Output>) {
         let patience = self.patient_until.is_some_and(|until| self.now < until);
-        for errand in self.all_errands() {
-            match self.errands.get(errand).map(|it| &it.step) {
-                Some(Step::Queued) if !patience && !self.link.is_up() => {
-                    self.end(errand, Err(Error::Disconnected), out);
-                }
-                Some(Step::Paused(until)) if self.now >= *until => self.advance(errand, out),
-                _ => {}
+        if !patience && !self.link.is_up() {
+            for errand in self.errands.queued() {
+                self.end(errand, Err(Error::Disconnected), out);
             }
+        }
+        while let Some(errand) = self.errands.wake(self.now) {
+            self.advance(errand, out);
         }
     }
 }
