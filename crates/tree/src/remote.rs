@@ -407,6 +407,7 @@ impl Remote {
         }
         let user = self.user_of(&request.caller);
         let errand = Errand::new(id, user, request);
+        self.places.begin(user);
         errand.pins().for_each(|pin| self.pin(pin));
         let errand = self.errands.insert(errand);
         self.advance(errand, out);

@@ -227,7 +227,7 @@ impl Remote {
     }
 
     /// The first fid that an errand needs and that is not there.
-    fn missing(&self, errand: usize) -> Result<Option<Target>, Error> {
+    fn missing(&mut self, errand: usize) -> Result<Option<Target>, Error> {
         let it = &self.errands[errand];
         let tie = |place| Target::Tie(place, it.user);
         let mut needs: Vec<Target> = match (&it.hike, &it.ask) {
@@ -257,7 +257,7 @@ impl Remote {
         }
         for need in needs {
             let is_there = match need {
-                Target::Tie(place, user) => self.places.tie(place, user, self.epoch).is_some(),
+                Target::Tie(place, user) => self.places.use_tie(place, user, self.epoch).is_some(),
                 Target::Open(open) if self.opens[open].stale => return Err(Error::Stale),
                 Target::Open(open) => self.opens[open].epoch == self.epoch,
             };
@@ -422,6 +422,7 @@ impl Remote {
         out: &mut Vec<Output>,
     ) {
         let it = self.errands.remove(errand);
+        self.places.done(it.user);
         // A flushed message that was to give a fid back may not have been heard of.
         it.removing.into_iter().for_each(|fid| self.clunk(fid));
         for (fid, bound) in &it.fids {

@@ -93,6 +93,13 @@ impl Remote {
         self.unpin_place(it.place);
     }
 
+    /// The place has this fid from now on, for this user.
+    pub(super) fn bind(&mut self, place: usize, user: u32, fid: u32) {
+        for unneeded in self.places.bind(place, user, self.epoch, fid) {
+            self.clunk(unneeded);
+        }
+    }
+
     pub(super) fn unpin_place(&mut self, place: usize) {
         assert!(place != ROOT || self.places.users(ROOT) > 1, "the root is never released");
         for fid in self.places.unpin(place, self.epoch) {

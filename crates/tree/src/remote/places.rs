@@ -5,6 +5,9 @@
 //! knows that it is [stale](base::Error::Stale). A place lives while it is used or something lies
 //! below it.
 
+#[cfg(test)]
+mod tests;
+
 use super::words;
 use base::Name;
 use slab::Slab;
@@ -14,12 +17,16 @@ use wire::ninep::Qid;
 /// The root's number.
 pub(super) const ROOT: usize = 0;
 
+/// For how many users a place has fids, besides those for whom something is under way.
+const TIES_MAX: usize = 64;
+
 /// A fid of the server's that names a place, for one user, on one connection.
 #[derive(Clone, Copy, Debug)]
 struct Tie {
-    user: u32,
     epoch: u32,
     fid: u32,
+    /// When it was used last.
+    used: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -31,7 +38,8 @@ struct Place {
     users: u32,
     /// Places below.
     children: u32,
-    ties: Vec<Tie>,
+    /// By user.
+    ties: BTreeMap<u32, Tie>,
 }
 
 /// All of them.
@@ -40,6 +48,10 @@ pub(super) struct Places {
     slab: Slab<Place>,
     /// What is known to be where it was found.
     index: BTreeMap<(usize, Name), usize>,
+    /// For whom something is under way, and how much: their fids stay.
+    busy: BTreeMap<u32, u32>,
+    /// Counts uses of ties.
+    clock: u64,
 }
 
 impl Places {
@@ -47,8 +59,8 @@ impl Places {
     pub(super) fn new() -> Places {
         let qid = Qid { kind: Qid::DIR, ..Qid::default() };
         let mut slab = Slab::new();
-        slab.insert(Place { at: None, qid, users: 1, children: 0, ties: Vec::new() });
-        Places { slab, index: BTreeMap::new() }
+        slab.insert(Place { at: None, qid, users: 1, children: 0, ties: BTreeMap::new() });
+        Places { slab, index: BTreeMap::new(), busy: BTreeMap::new(), clock: 0 }
     }
 
     /// How many there are, besides the root.
@@ -93,7 +105,7 @@ impl Places {
         }
         let ties = std::mem::take(&mut it.ties);
         self.drop_unused(place);
-        ties.into_iter().filter(|tie| tie.epoch == epoch).map(|tie| tie.fid).collect()
+        ties.into_values().filter(|tie| tie.epoch == epoch).map(|tie| tie.fid).collect()
     }
 
     fn drop_unused(&mut self, mut place: usize) {
@@ -119,7 +131,8 @@ impl Places {
             return known;
         }
         let at = Some(key.clone());
-        let place = self.slab.insert(Place { at, qid, users: 1, children: 0, ties: Vec::new() });
+        let place =
+            self.slab.insert(Place { at, qid, users: 1, children: 0, ties: BTreeMap::new() });
         self.slab[parent].children += 1;
         // What was there before is somewhere else now, or nowhere.
         self.index.insert(key, place);
@@ -180,30 +193,59 @@ impl Places {
         true
     }
 
-    /// The fid of a place for a user.
-    pub(super) fn tie(&self, place: usize, user: u32, epoch: u32) -> Option<u32> {
-        let it = self.slab[place].ties.iter();
-        let mut fit = it.filter(|tie| tie.user == user && tie.epoch == epoch);
-        fit.next().map(|tie| tie.fid)
+    /// Something is under way for a user: no fid of theirs is given back until it is done.
+    pub(super) fn begin(&mut self, user: u32) {
+        *self.busy.entry(user).or_default() += 1;
     }
 
-    /// The place has this fid from now on; if it has one already, `false`.
-    pub(super) fn bind(&mut self, place: usize, user: u32, epoch: u32, fid: u32) -> bool {
-        if self.tie(place, user, epoch).is_some() {
-            return false;
+    /// One thing less is under way for a user.
+    pub(super) fn done(&mut self, user: u32) {
+        let busy = self.busy.get_mut(&user).expect("it was begun");
+        *busy -= 1;
+        if *busy == 0 {
+            self.busy.remove(&user);
         }
+    }
+
+    /// The fid of a place for a user.
+    pub(super) fn tie(&self, place: usize, user: u32, epoch: u32) -> Option<u32> {
+        let tie = self.slab[place].ties.get(&user).filter(|tie| tie.epoch == epoch)?;
+        Some(tie.fid)
+    }
+
+    /// The same, for somebody who uses it now.
+    pub(super) fn use_tie(&mut self, place: usize, user: u32, epoch: u32) -> Option<u32> {
+        self.clock += 1;
+        let tie = self.slab[place].ties.get_mut(&user).filter(|tie| tie.epoch == epoch)?;
+        tie.used = self.clock;
+        Some(tie.fid)
+    }
+
+    /// The place has this fid from now on. Gives those that nobody needs any more: this one, if
+    /// the place has one already, and what was used longest ago, if there are too many.
+    pub(super) fn bind(&mut self, place: usize, user: u32, epoch: u32, fid: u32) -> Vec<u32> {
+        if self.tie(place, user, epoch).is_some() {
+            return vec![fid];
+        }
+        self.clock += 1;
         let ties = &mut self.slab[place].ties;
-        ties.retain(|tie| tie.epoch == epoch);
-        ties.push(Tie { user, epoch, fid });
-        true
+        ties.retain(|_, tie| tie.epoch == epoch);
+        ties.insert(user, Tie { epoch, fid, used: self.clock });
+        let mut unneeded = Vec::new();
+        while ties.len() > TIES_MAX {
+            let idle = ties.iter().filter(|(user, _)| !self.busy.contains_key(user));
+            let Some((&oldest, _)) = idle.min_by_key(|(_, tie)| tie.used) else { break };
+            unneeded.extend(ties.remove(&oldest).map(|tie| tie.fid));
+        }
+        unneeded
     }
 
     /// From where a user can find a place, by which fid, and along which names; `None`: the user
     /// has nothing on the way, not even the root.
-    pub(super) fn way(&self, place: usize, user: u32, epoch: u32) -> Option<(u32, Vec<Name>)> {
+    pub(super) fn way(&mut self, place: usize, user: u32, epoch: u32) -> Option<(u32, Vec<Name>)> {
         let (mut at, mut names) = (place, Vec::new());
         loop {
-            if let Some(fid) = self.tie(at, user, epoch) {
+            if let Some(fid) = self.use_tie(at, user, epoch) {
                 names.reverse();
                 return Some((fid, names));
             }

@@ -77,6 +77,7 @@ impl Remote {
             Target::Tie(place, _) => self.places.pin(place),
             Target::Open(open) => self.opens[open].users += 1,
         }
+        self.places.begin(self.sought_by(target));
         self.seeks.insert(target, Seek { waiters: vec![waiter], step: Step::Base });
         self.begin_seek(target, out);
     }
@@ -188,9 +189,7 @@ impl Remote {
 
     fn found(&mut self, target: Target, fid: u32, out: &mut Vec<Output>) {
         let Target::Tie(place, user) = target else { unreachable!("{target:?} is no place") };
-        if !self.places.bind(place, user, self.epoch, fid) {
-            self.clunk(fid);
-        }
+        self.bind(place, user, fid);
         self.end_seek(target, Ok(()), out);
     }
 
@@ -229,7 +228,16 @@ impl Remote {
         self.unpin_target(target);
     }
 
+    /// For whom something is sought.
+    fn sought_by(&self, target: Target) -> u32 {
+        match target {
+            Target::Tie(_, user) => user,
+            Target::Open(open) => self.opens[open].user,
+        }
+    }
+
     pub(super) fn unpin_target(&mut self, target: Target) {
+        self.places.done(self.sought_by(target));
         match target {
             Target::Tie(place, _) => self.unpin_place(place),
             Target::Open(open) => self.unpin_open(open),

@@ -2,7 +2,7 @@ use super::*;
 use crate::request::OpenId;
 use base::drawing::{Drawing, variant};
 use base::op::Op;
-use base::{Access, Name};
+use base::{Access, Name, User};
 use expect_test::expect;
 use wire::ninep::{Data, NO_TAG, Qid, Rmessage, Tmessage};
 
@@ -419,6 +419,25 @@ fn the_server_itself_is_nobody_unless_it_is_told_who_it_is() {
         let remote = Remote::new(3, Address::Unix(b"/s".to_vec()), Vec::new(), config);
         assert_eq!(remote.user_of(&Caller::Server), uid);
     }
+}
+
+/// The root is never released, and has a fid for each user that comes.
+#[test]
+fn fids_of_users_who_are_long_gone_are_given_back() {
+    let mut lab = Lab::up(b"9P2000.L");
+    let node = lab.remote.root();
+    for uid in 1..200 {
+        let user = User { uid, gid: uid, groups: Vec::new() };
+        let request = Request { caller: Caller::User(user.into()), ask: Ask::Stat { node } };
+        lab.step(Input::Ask(RequestId(uid.into()), request));
+        lab.say(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
+        if lab.tags.len() > 1 {
+            lab.say(&Rmessage::Clunk {});
+        }
+        lab.say(&getattr());
+        assert!(lab.tags.is_empty() && lab.text.ends_with("Stat\n"), "{}", lab.text);
+    }
+    assert!(lab.remote.fids.used() < 100, "{}", lab.remote.fids.used());
 }
 
 #[test]

@@ -145,9 +145,7 @@ impl Remote {
             at = to;
         }
         self.keep_fid(errand, fid);
-        if !self.places.bind(at, self.errands[errand].user, self.epoch, fid) {
-            self.clunk(fid);
-        }
+        self.bind(at, self.errands[errand].user, fid);
         self.move_to(errand, at, stats);
         Ok(Next::Again)
     }
