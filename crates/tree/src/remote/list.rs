@@ -35,7 +35,7 @@ impl Remote {
         if self.is_linux() {
             return Ok(self.list_from(errand, open, cookie, 0));
         }
-        self.list_plan9(errand, open, cookie, bytes_max)
+        self.list_plan9(open, cookie, bytes_max)
     }
 
     fn list_from(&mut self, errand: usize, open: OpenId, offset: u64, round: u32) -> Next {

@@ -160,28 +160,18 @@ impl Remote {
     }
 
     /// Entries behind a cookie: those that were read last, or the next ones.
-    pub(super) fn list_plan9(
-        &mut self,
-        errand: usize,
-        open: OpenId,
-        cookie: u64,
-        bytes_max: u32,
-    ) -> Outcome {
+    pub(super) fn list_plan9(&mut self, open: OpenId, cookie: u64, bytes_max: u32) -> Outcome {
         let cursor = &mut self.opens[open.local()].cursor;
         if cookie == 0 || cookie < cursor.before {
+            if self.errands.is_read(open) {
+                return Ok(Next::Pause(self.now + READ_PAUSE));
+            }
             *cursor = super::open::Cursor::default();
         }
-        Ok(self.entries_from(errand, open, cookie, bytes_max, 0))
+        Ok(self.entries_from(open, cookie, bytes_max, 0))
     }
 
-    fn entries_from(
-        &mut self,
-        errand: usize,
-        open: OpenId,
-        cookie: u64,
-        bytes_max: u32,
-        round: u32,
-    ) -> Next {
+    fn entries_from(&self, open: OpenId, cookie: u64, bytes_max: u32, round: u32) -> Next {
         let it = &self.opens[open.local()];
         let cursor = &it.cursor;
         let index = usize::try_from(cookie.saturating_sub(cursor.before)).unwrap_or(usize::MAX);
@@ -200,19 +190,12 @@ impl Remote {
         if !served.is_empty() {
             return Next::Reply(Reply::Entries(served));
         }
-        if self.is_being_read(errand, open) {
+        // Somebody else moves the place where it is read.
+        if self.errands.is_read(open) {
             return Next::Pause(self.now + READ_PAUSE);
         }
         let (fid, offset, count) = (it.fid, cursor.offset, self.piece_max(it.iounit));
         Next::Say(Step::Entries(round), vec![Message::new(&Tmessage::Read { fid, offset, count })])
-    }
-
-    /// Whether somebody else moves the place where a directory is read.
-    fn is_being_read(&self, errand: usize, directory: OpenId) -> bool {
-        self.errands.iter().any(|(other, it)| {
-            let reads = matches!(it.ask, Ask::List { open, .. } if open == directory);
-            reads && other != errand && matches!(it.step, Step::Entries(_))
-        })
     }
 
     pub(super) fn plan9_entries(&mut self, errand: usize, round: u32, data: &[u8]) -> Outcome {
@@ -242,7 +225,7 @@ impl Remote {
         let cursor = &mut self.opens[open.local()].cursor;
         cursor.offset += data.len() as u64;
         (cursor.before, cursor.entries) = (before, entries);
-        Ok(self.entries_from(errand, open, cookie, bytes_max, round + 1))
+        Ok(self.entries_from(open, cookie, bytes_max, round + 1))
     }
 }
 

@@ -336,6 +336,50 @@ fn a_server_of_9p2000_is_spoken_to_in_its_own_words() {
     .assert_eq(&lab.text);
 }
 
+/// Two read one directory, one of them from the start: the other's entries keep their numbers.
+#[test]
+fn who_begins_a_directory_anew_waits_for_who_reads_it() {
+    let mut lab = Lab::up(b"9P2000");
+    let from = lab.remote.root();
+    lab.ask(1, Ask::Walk { from, names: vec![name("d")] });
+    lab.say(&Rmessage::Walk { qids: [qid(5, Qid::DIR)].into_iter().collect() });
+    lab.ask(2, Ask::Open { node: NodeId::new(3, 1), access: Access::READ });
+    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
+    lab.say(&Rmessage::Open { qid: qid(5, Qid::DIR), iounit: 0 });
+    lab.say(&Rmessage::Stat { stat: directory(b"d") });
+    let list = |cookie| {
+        let open = OpenId::new(3, 0);
+        Ask::List { open, cookie, bytes_max: 1000, with_stat: false }
+    };
+    let entries = |name: &[u8]| {
+        let mut data = Vec::new();
+        directory(name).put_entry(&mut data);
+        data
+    };
+    lab.ask(3, list(0));
+    lab.say(&Rmessage::Read { data: Data(&entries(b"a")) });
+    lab.text.clear();
+    lab.ask(4, list(1));
+    lab.ask(5, list(0));
+    lab.say(&Rmessage::Read { data: Data(&entries(b"b")) });
+    lab.remote.now = lab.remote.now + Duration::from_millis(1);
+    lab.tick();
+    expect![[r#"
+        asks List
+          hears Read { fid: 2, offset: 50, count: 8168 }
+        asks List
+        says Read
+          reply 4 Entries
+          hears Read { fid: 2, offset: 0, count: 8168 }
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+fn directory(name: &[u8]) -> wire::ninep::Stat<'_> {
+    let (qid, mode) = (qid(5, Qid::DIR), wire::ninep::Stat::DIR | 0o755);
+    wire::ninep::Stat { qid, mode, name, ..wire::ninep::Stat::default() }
+}
+
 #[test]
 fn a_server_without_tremove_hears_the_name() {
     let mut lab = Lab::up(b"9P2000.L");
