@@ -359,6 +359,12 @@ impl Remote {
         self.proceed(errand, next, out);
     }
 
+    /// What has come answers nothing that was asked: the connection ends.
+    pub(super) fn wrong(&mut self) -> Outcome {
+        self.blame("an answer to nothing that was asked");
+        Err(Error::Io)
+    }
+
     /// The server will not answer a message that was flushed.
     pub(super) fn never(&mut self, errand: usize, out: &mut Vec<Output>) {
         let it = &mut self.errands[errand];

@@ -186,18 +186,16 @@ impl Remote {
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
         match (step, answer) {
-            (Step::Clone(fid), answer) => {
-                answer?;
+            (Step::Clone(fid), Ok(_)) => {
                 self.bound(errand, fid);
                 self.copied(errand, ask, fid)
             }
-            (Step::Free(fid), Ok(_)) => {
+            (Step::Free(fid), Ok(Rmessage::Walk { qids })) if qids.as_slice().len() == 1 => {
                 self.bound(errand, fid);
                 Err(Error::Exists)
             }
             (Step::Free(_), Err(Error::NotFound)) => self.rename(errand, ask),
-            (Step::Child(fid), answer) => {
-                answer?;
+            (Step::Child(fid), Ok(Rmessage::Walk { qids })) if qids.as_slice().len() == 1 => {
                 self.bound(errand, fid);
                 self.by_child(errand, ask, fid)
             }
@@ -209,14 +207,34 @@ impl Remote {
                     _ => Err(Error::AttributeTooLarge),
                 }
             }
-            (Step::AttrRoom(fid), answer) => {
-                answer?;
-                self.write_attr(errand, ask, fid)
-            }
+            (Step::AttrRoom(fid), Ok(_)) => self.write_attr(errand, ask, fid),
             (Step::Last, Err(error)) => self.otherwise(errand, ask, error),
             (Step::Last, Ok(message)) => self.finish_linux(ask, message),
-            (_, Err(error)) => Err(error),
-            (_, Ok(_)) => Err(Error::Io),
+            (
+                Step::Clone(_)
+                | Step::Free(_)
+                | Step::Child(_)
+                | Step::AttrSize(_)
+                | Step::AttrRoom(_),
+                Err(error),
+            ) => Err(error),
+            (Step::Free(_) | Step::Child(_) | Step::AttrSize(_), Ok(_)) => self.wrong(),
+            // Nothing was sent, or its answer was taken elsewhere.
+            (
+                step @ (Step::Queued
+                | Step::Seeking(_)
+                | Step::Paused(_)
+                | Step::Walk(_)
+                | Step::Link
+                | Step::Look
+                | Step::Opening(_)
+                | Step::Regard(..)
+                | Step::Reading(_)
+                | Step::Writing(_)
+                | Step::Entries(_)
+                | Step::Stats(_)),
+                _,
+            ) => unreachable!("{step:?} is of both dialects"),
         }
     }
 
@@ -354,8 +372,8 @@ impl Remote {
     fn finish_linux(&mut self, ask: &Ask, message: &Rmessage<'_>) -> Outcome {
         let reply = match (ask, message) {
             (Ask::Stat { node }, message) => {
-                let (qid, stat) =
-                    words::stat_of_getattr(message, self.config.device).ok_or(Error::Io)?;
+                let known = words::stat_of_getattr(message, self.config.device);
+                let Some((qid, stat)) = known else { return self.wrong() };
                 self.learn(*node, qid);
                 Reply::Stat(stat)
             }

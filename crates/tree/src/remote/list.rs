@@ -60,7 +60,7 @@ impl Remote {
         let data = match answer? {
             Rmessage::Readdir { data } => data.0,
             Rmessage::Read { data } => return self.plan9_entries(errand, round, data.0),
-            _ => return Err(Error::Io),
+            _ => return self.wrong(),
         };
         let Ok(raw) = dirents(data) else {
             self.blame("a directory that cannot be understood");

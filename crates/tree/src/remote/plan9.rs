@@ -87,9 +87,9 @@ impl Remote {
                 self.copy(errand, *dir)
             }
             (Step::Child(fid), ask, Ok(Rmessage::Walk { qids })) => {
+                let [qid] = qids.as_slice() else { return self.wrong() };
                 self.bound(errand, fid);
-                let kind = qids.as_slice().last().map(|qid| words::kind(*qid));
-                self.with_child(errand, ask, fid, kind.unwrap_or_default())
+                self.with_child(errand, ask, fid, words::kind(*qid))
             }
             (Step::Clone(fid), ask, Ok(_)) => {
                 self.bound(errand, fid);
@@ -106,12 +106,32 @@ impl Remote {
                 self.opens[open.local()].written = false;
                 Ok(Next::Reply(Reply::Done))
             }
+            (Step::Child(_), _, Ok(_))
+            | (Step::Last, Ask::Stat { .. } | Ask::MakeDir { .. }, Ok(_)) => self.wrong(),
             (Step::Last, ask, Ok(_)) => {
                 self.moved(ask);
                 Ok(Next::Reply(Reply::Done))
             }
-            (_, _, Err(error)) => Err(error),
-            (_, _, Ok(_)) => Err(Error::Io),
+            (Step::Child(_) | Step::Clone(_) | Step::Last, _, Err(error)) => Err(error),
+            // Nothing was sent, its answer was taken elsewhere, or 9P2000 does not have it.
+            (
+                step @ (Step::Queued
+                | Step::Seeking(_)
+                | Step::Paused(_)
+                | Step::Walk(_)
+                | Step::Link
+                | Step::Look
+                | Step::Free(_)
+                | Step::Opening(_)
+                | Step::Regard(..)
+                | Step::Reading(_)
+                | Step::Writing(_)
+                | Step::AttrSize(_)
+                | Step::AttrRoom(_)
+                | Step::Entries(_)
+                | Step::Stats(_)),
+                ..,
+            ) => unreachable!("{step:?} does not come here"),
         }
     }
 

@@ -426,6 +426,21 @@ fn messages_that_are_no_answers_end_the_connection() {
     }
 }
 
+/// A walk along one name finds one file or fails.
+#[test]
+fn an_entry_that_is_none_or_two_ends_the_connection() {
+    for dialect in [&b"9P2000.L"[..], b"9P2000"] {
+        for qids in [&[][..], &[qid(5, Qid::FILE), qid(6, Qid::FILE)]] {
+            let mut lab = Lab::up(dialect);
+            let (from, new_name) = (lab.remote.root(), name("g"));
+            let name = name("f");
+            lab.ask(1, Ask::Rename { from, name, to: from, new_name, replace: false });
+            lab.say(&Rmessage::Walk { qids: qids.iter().copied().collect() });
+            assert!(lab.text.contains("reply 1 Io\n  Hangup"), "{}", lab.text);
+        }
+    }
+}
+
 /// A receive may complete with data after the connection was given up.
 #[test]
 fn what_comes_after_the_end_of_a_connection_is_not_looked_at() {

@@ -201,7 +201,7 @@ impl Remote {
             | Rmessage::Open { iounit, .. }
             | Rmessage::Lcreate { iounit, .. }
             | Rmessage::Create { iounit, .. } => *iounit,
-            _ => return Err(Error::Io),
+            _ => return self.wrong(),
         };
         if let Ask::Fetch { .. } = self.errands[errand].ask {
             return self.fetch_opened(errand, fid, iounit);
@@ -222,11 +222,11 @@ impl Remote {
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
         let message = answer?;
-        let stat = self.stat_of(message).ok_or(Error::Io)?;
+        let Some(stat) = self.stat_of(message) else { return self.wrong() };
         let qid = match message {
             Rmessage::Stat { stat } => stat.qid,
             Rmessage::Getattr { qid, .. } => *qid,
-            _ => return Err(Error::Io),
+            _ => return self.wrong(),
         };
         match self.errands[errand].ask.clone() {
             Ask::Open { node, access } => {

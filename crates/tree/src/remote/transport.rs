@@ -211,7 +211,15 @@ impl Remote {
     fn size_max(&self) -> usize {
         match self.link.state() {
             link::State::Version { .. } => 8192,
-            _ => self.msize as usize,
+            link::State::Down { .. }
+            | link::State::Connecting { .. }
+            | link::State::Abandoning
+            | link::State::Attaching { .. }
+            | link::State::Up { .. }
+            | link::State::Parting { .. }
+            | link::State::Ending
+            | link::State::Leaving { .. }
+            | link::State::Over => self.msize as usize,
         }
     }
 

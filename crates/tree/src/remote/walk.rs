@@ -183,7 +183,7 @@ impl Remote {
         errand: usize,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
-        let Rmessage::Readlink { target } = answer? else { return Err(Error::Io) };
+        let Rmessage::Readlink { target } = answer? else { return self.wrong() };
         let fid = self.last_fid(errand);
         self.keep_fid(errand, fid);
         self.clunk(fid);
@@ -230,7 +230,7 @@ impl Remote {
         errand: usize,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
-        let stat = self.stat_of(answer?).ok_or(Error::Io)?;
+        let Some(stat) = self.stat_of(answer?) else { return self.wrong() };
         let hike = self.errands[errand].hike.as_mut().expect("it has set out");
         let at = NodeId::new(self.index, hike.at);
         hike.found = Some(stat.clone());
