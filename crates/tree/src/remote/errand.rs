@@ -348,7 +348,15 @@ impl Remote {
             Step::Stats(stats) => self.stats_answered(errand, stats, part, answer),
             Step::Opening(fid) => self.opened(errand, fid, answer),
             Step::Regard(fid, iounit) => self.regarded(errand, fid, iounit, answer),
-            step => {
+            step @ (Step::Queued
+            | Step::Seeking(_)
+            | Step::Paused(_)
+            | Step::Clone(_)
+            | Step::Child(_)
+            | Step::Free(_)
+            | Step::AttrSize(_)
+            | Step::AttrRoom(_)
+            | Step::Last) => {
                 let ask = self.errands[errand].ask.clone();
                 match self.dialect {
                     Dialect::Linux => self.resume_linux(errand, &ask, step, answer),
