@@ -447,12 +447,16 @@ impl Session {
     fn version(&mut self, tag: u16, msize: u32, version: &[u8], out: &mut Vec<Output>) -> State {
         self.forget_all(out);
         self.msize = msize.min(self.export.limits.msize);
-        let base = version.split(|b| *b == b'.').next().unwrap_or_default();
-        let (state, name): (State, &[u8]) = match (version, base) {
-            _ if msize < MSIZE_MIN => (State::New, b"unknown"),
-            (b"9P2000.L", _) => (State::Ready(Dialect::Linux), b"9P2000.L"),
-            (_, b"9P2000") => (State::Ready(Dialect::Plan9), b"9P2000"),
-            (_, _) => (State::New, b"unknown"),
+        // What stands behind a dot is an extension, which a server need not know (version(5)).
+        let extends = |base: &[u8]| {
+            let rest = version.strip_prefix(base);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
+        };
+        let (state, name): (State, &[u8]) = match () {
+            () if msize < MSIZE_MIN => (State::New, b"unknown"),
+            () if extends(b"9P2000.L") => (State::Ready(Dialect::Linux), b"9P2000.L"),
+            () if extends(b"9P2000") => (State::Ready(Dialect::Plan9), b"9P2000"),
+            () => (State::New, b"unknown"),
         };
         if state == State::New {
             self.msize = self.export.limits.msize;

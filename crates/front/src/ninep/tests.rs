@@ -427,6 +427,28 @@ fn a_fid_that_is_open_counts_as_two() {
 }
 
 #[test]
+fn extensions_that_nobody_knows_are_left_out_of_the_agreement() {
+    let offers: [(&[u8], &[u8]); 7] = [
+        (b"9P2000.L", b"9P2000.L"),
+        (b"9P2000.L.Google.7", b"9P2000.L"),
+        (b"9P2000.u", b"9P2000"),
+        (b"9P2000.Lx", b"9P2000"),
+        (b"9P2000", b"9P2000"),
+        (b"9P2000L", b"unknown"),
+        (b"9P", b"unknown"),
+    ];
+    for (offered, agreed) in offers {
+        let mut session = session(Identity::Fixed(Caller::Server));
+        let mut out = Vec::new();
+        let offer = message(NO_TAG, Tmessage::Version { msize: 8192, version: offered });
+        session.step(Instant(0), Input::Received(offer), &mut out);
+        let [Output::Send(said)] = out.as_slice() else { panic!("{out:?}") };
+        let version = Rmessage::Version { msize: 8192, version: agreed };
+        assert_eq!(Rmessage::decode(said).unwrap(), (NO_TAG, version));
+    }
+}
+
+#[test]
 fn the_attributes_that_fids_hold_are_bounded() {
     let mut lab = Lab::linux();
     lab.session = Session::new(
