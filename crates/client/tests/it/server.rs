@@ -166,9 +166,9 @@ pub(crate) fn except(
     })
 }
 
-/// A client that does not wait long.
+/// A client that waits until any machine has done what was asked.
 pub(crate) fn connect(address: &Address) -> Result<Client, Error> {
-    connect_within(address, Duration::from_millis(400))
+    connect_within(address, Duration::from_secs(60))
 }
 
 pub(crate) fn connect_within(address: &Address, deadline: Duration) -> Result<Client, Error> {
