@@ -40,21 +40,15 @@ impl Rule {
 /// The first port that does not need root.
 const UNPRIVILEGED_PORT: u16 = 1024;
 
-/// Chooses the rule; gives up root's power for good where no part of the rule needs it.
-/// Where there is more than the directories of the host (`alone` is false), clients are never the
-/// server itself, to which volumes and other servers refuse nothing.
-pub(crate) fn choose(
-    serve: &Serve,
-    place: &Place,
-    alone: bool,
-    bound: &[Bound],
-) -> Result<Rule, String> {
+/// Chooses the rule; gives up root's power for good where no part of the rule needs it. Clients
+/// are never the server itself, to which volumes and other servers refuse nothing: those may be
+/// mounted at any time.
+pub(crate) fn choose(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
     let trusting = serve.trust_clients;
     match place.what {
         What::Volume(..) => return of_volume(serve, place, bound),
-        What::Directory if reactor::is_root() => return as_root(serve, place, alone, bound),
-        What::Skeleton(_) | What::Remote(..) if reactor::is_root() => {
-            return as_root(serve, place, alone, bound);
+        What::Directory | What::Skeleton(_) | What::Remote(..) if reactor::is_root() => {
+            return as_root(serve, place, bound);
         }
         What::Directory | What::Skeleton(_) | What::Remote(..) => {}
     }
@@ -62,7 +56,7 @@ pub(crate) fn choose(
         return Err("--as USER needs root: leave it out, or start the server as root".into());
     }
     let own = reactor::own_user();
-    let caller = if alone { Caller::Server } else { own_caller() };
+    let caller = own_caller();
     let text = match trusting {
         true => format!("9P clients are believed if they say they are user {own}, this server's"),
         false => format!("every client acts as this server's own user ({own})"),
@@ -70,14 +64,14 @@ pub(crate) fn choose(
     Ok(Rule { caller, trusting, text })
 }
 
-fn as_root(serve: &Serve, place: &Place, alone: bool, bound: &[Bound]) -> Result<Rule, String> {
+fn as_root(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
     let (user, text) = usual(serve, place)?;
     let trusting = serve.trust_clients;
     let caller = if trusting || user.uid == 0 || bound.iter().any(needs_root) {
         Caller::User(Arc::new(user))
     } else {
         become_user(&user)?;
-        if alone { Caller::Server } else { own_caller() }
+        own_caller()
     };
     Ok(Rule { caller, trusting, text })
 }

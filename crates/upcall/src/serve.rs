@@ -22,7 +22,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let space = space::find(serve, &|text| say(&text))?;
     reactor::hold_signals();
     let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
-    let rule = rule::choose(serve, space.strictest(), space.is_alone(), &addresses)?;
+    let rule = rule::choose(serve, space.strictest(), &addresses)?;
     let defaults = reactor::Config::default();
     let spin = serve.spin.map_or(defaults.spin, Duration::from_micros);
     let settings = reactor::Config { signals: true, spin, ..defaults };

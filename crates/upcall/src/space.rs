@@ -66,11 +66,6 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Space, String> {
 }
 
 impl Space {
-    /// Whether nothing but one directory of the host is served.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.file.is_none()
-    }
-
     /// The place that most depends on who the server is: a directory of the host, if there is one.
     pub(crate) fn strictest(&self) -> &Place {
         let others = self.joints.iter().filter_map(|joint| match &joint.what {
