@@ -403,6 +403,25 @@ pub enum PathOp {
         /// By number or name.
         who: Who,
     },
+    /// Open a directory that will be served, as a handle.
+    OpenRoot {
+        /// Its path on the host.
+        path: Vec<u8>,
+    },
+    /// Open and lock the file or block device of a volume, and read how it begins.
+    OpenVolume {
+        /// Its path on the host.
+        path: Vec<u8>,
+        /// Whether it will be written.
+        writable: bool,
+        /// How much to read, bytes; a multiple of 4096.
+        head: u32,
+    },
+    /// The numbers of a server that is named in words.
+    Resolve {
+        /// `HOST:PORT`.
+        address: String,
+    },
 }
 
 /// How a client names a user.
@@ -511,6 +530,13 @@ pub enum PathDone {
     StatFs(StatFs),
     /// [`PathOp::Identify`].
     User(User),
+    /// [`PathOp::OpenRoot`].
+    Root(File, Stat),
+    /// [`PathOp::OpenVolume`]: the file, its size in bytes, and its beginning; nothing of one that
+    /// is shorter than what was to be read.
+    Volume(File, u64, Vec<u8>),
+    /// [`PathOp::Resolve`].
+    Address(SocketAddr),
 }
 
 impl OpId {

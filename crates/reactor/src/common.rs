@@ -183,7 +183,7 @@ impl Common {
     /// Performs a path operation: at once if that takes no waiting, else on the pool.
     pub(crate) fn path(&mut self, id: OpId, caller: Caller, op: PathOp) {
         let submitted = self.clock.now();
-        let far = self.touches_foreign(&op);
+        let far = self.touches_foreign(&op) || path::may_hang(&op);
         let attempt = if far {
             Attempt::Far
         } else if path::cacheable(&op) {
@@ -231,7 +231,9 @@ impl Common {
                     self.note(*file, stat);
                 }
             }
-            PathDone::Fetched(stat, _, Some(file)) | PathDone::Opened(file, stat) => {
+            PathDone::Fetched(stat, _, Some(file))
+            | PathDone::Opened(file, stat)
+            | PathDone::Root(file, stat) => {
                 self.note(*file, stat);
             }
             PathDone::Created(file, handle, stat) => {
@@ -245,7 +247,9 @@ impl Common {
             | PathDone::Bytes(_)
             | PathDone::Entries(_)
             | PathDone::StatFs(_)
-            | PathDone::User(_) => {}
+            | PathDone::User(_)
+            | PathDone::Volume(..)
+            | PathDone::Address(_) => {}
         }
     }
 

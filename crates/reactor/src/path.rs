@@ -15,6 +15,7 @@ mod list;
 mod open;
 pub(crate) mod recent;
 mod rename;
+mod source;
 pub(crate) mod users;
 mod walk;
 
@@ -140,8 +141,17 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
         | PathOp::SetAttr { .. }
         | PathOp::ListAttrs { .. }
         | PathOp::RemoveAttr { .. }
-        | PathOp::Identify { .. } => false,
+        | PathOp::Identify { .. }
+        | PathOp::OpenRoot { .. }
+        | PathOp::OpenVolume { .. }
+        | PathOp::Resolve { .. } => false,
     }
+}
+
+/// Whether nobody knows before how long an operation takes: a path may lead anywhere, and names
+/// are asked of servers.
+pub(crate) fn may_hang(op: &PathOp) -> bool {
+    matches!(op, PathOp::OpenRoot { .. } | PathOp::OpenVolume { .. } | PathOp::Resolve { .. })
 }
 
 /// The files that an operation begins with.
@@ -168,7 +178,10 @@ pub(crate) fn files(op: &PathOp) -> [Option<File>; 2] {
         PathOp::Link { file, dir, .. } => [Some(*file), Some(*dir)],
         PathOp::Rename { from, to, .. } => [Some(*from), Some(*to)],
         PathOp::RenameFile { file, to, .. } => [Some(*file), *to],
-        PathOp::Identify { .. } => [None, None],
+        PathOp::Identify { .. }
+        | PathOp::OpenRoot { .. }
+        | PathOp::OpenVolume { .. }
+        | PathOp::Resolve { .. } => [None, None],
     }
 }
 
@@ -231,5 +244,10 @@ fn dispatch(ground: &mut Ground<'_>, caller: &Caller, op: &PathOp) -> Outcome<Pa
         PathOp::ListAttrs { file } => extended::list(fd(*file)?),
         PathOp::RemoveAttr { file, name } => extended::remove(fd(*file)?, name),
         PathOp::Identify { who } => users::identify(who).map(PathDone::User),
+        PathOp::OpenRoot { path } => source::open_root(ground, path),
+        PathOp::OpenVolume { path, writable, head } => {
+            source::open_volume(path, *writable, *head as usize)
+        }
+        PathOp::Resolve { address } => source::resolve(address),
     }
 }

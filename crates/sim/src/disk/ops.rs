@@ -37,7 +37,10 @@ pub(crate) fn files(op: &PathOp) -> Vec<File> {
             [*root, *file].into_iter().chain(*to).collect()
         }
         PathOp::RemoveFile { root, file } => vec![*root, *file],
-        PathOp::Identify { .. } => Vec::new(),
+        PathOp::Identify { .. }
+        | PathOp::OpenRoot { .. }
+        | PathOp::OpenVolume { .. }
+        | PathOp::Resolve { .. } => Vec::new(),
     }
 }
 
@@ -65,7 +68,10 @@ pub(crate) fn changes(op: &PathOp) -> bool {
         | PathOp::StatFs { .. }
         | PathOp::GetAttr { .. }
         | PathOp::ListAttrs { .. }
-        | PathOp::Identify { .. } => false,
+        | PathOp::Identify { .. }
+        | PathOp::OpenRoot { .. }
+        | PathOp::OpenVolume { .. }
+        | PathOp::Resolve { .. } => false,
     }
 }
 
@@ -175,6 +181,13 @@ impl Disk {
                 }
                 Who::Name(_) => Err(Error::NotFound),
             },
+            PathOp::OpenRoot { path } => self.open_named(path),
+            // No file here is a volume; those of the world are given to the node.
+            PathOp::OpenVolume { .. } => Err(Error::NotFound),
+            PathOp::Resolve { address } => {
+                let number = address.parse().map_err(|_| Error::NotFound);
+                number.map(PathDone::Address)
+            }
             other => unreachable!("{other:?} is performed above"),
         }
     }
@@ -193,6 +206,20 @@ impl Disk {
                 None => Err(Error::NotFound),
             },
         }
+    }
+
+    /// Opens a directory by its path from the root.
+    fn open_named(&mut self, path: &[u8]) -> Outcome {
+        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let (mut at, mut dentry) = (super::ROOT, 0);
+        for name in names {
+            let name = Name::new(name).map_err(|_| Error::Invalid)?;
+            (at, dentry) = self.step(at, &name)?;
+        }
+        if self.node(at).kind != Kind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        Ok(PathDone::Root(self.hold(at, dentry, None), self.stat(at)))
     }
 
     fn walk(&mut self, from: File, names: &[Name]) -> Outcome {

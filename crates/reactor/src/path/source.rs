@@ -1,0 +1,60 @@
+//! What can be mounted: directories, volumes, and servers by their names.
+
+use super::{Ground, Outcome, attrs};
+use crate::descriptor;
+use crate::errno::translate;
+use crate::volume::VolumeFile;
+use base::Error;
+use base::op::{File, PathDone};
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::io;
+use std::net::ToSocketAddrs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// In which pieces the beginning of a volume is read, bytes.
+const UNIT: usize = 4096;
+
+/// Opens a directory that will be served.
+pub(super) fn open_root(ground: &Ground<'_>, path: &[u8]) -> Outcome<PathDone> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty())?;
+    let stat = attrs::stat(ground, fd.as_fd())?;
+    Ok(PathDone::Root(File(descriptor::release(fd)), stat))
+}
+
+/// Opens and locks a volume, and reads its first `head` bytes.
+pub(super) fn open_volume(path: &[u8], writable: bool, head: usize) -> Outcome<PathDone> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let volume = VolumeFile::open_patiently(path, writable).map_err(refusal)?;
+    let size = volume.size().map_err(failure)?;
+    let mut bytes = Vec::new();
+    if size >= head as u64 {
+        let blocks = volume.read_blocks(0, head / UNIT, UNIT).map_err(failure)?;
+        blocks.iter().for_each(|block| bytes.extend_from_slice(block));
+    }
+    let file = File(descriptor::release(volume.into_fd()));
+    Ok(PathDone::Volume(file, size, bytes))
+}
+
+/// Why a volume is not opened: another process having it is no failure.
+fn refusal(error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => Error::Busy,
+        io::ErrorKind::InvalidInput => Error::IsDirectory,
+        _other => failure(error),
+    }
+}
+
+fn failure(error: io::Error) -> Error {
+    Errno::from_io_error(&error).map_or(Error::Io, translate)
+}
+
+/// The first address of a server.
+pub(super) fn resolve(address: &str) -> Outcome<PathDone> {
+    let mut found = address.to_socket_addrs().map_err(|_| Error::NotFound)?;
+    Ok(PathDone::Address(found.next().ok_or(Error::NotFound)?))
+}
