@@ -33,7 +33,7 @@ use change::Top;
 use list::Union;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use table::{Place, Table};
+use table::{Gone, Place, Table};
 use task::Task;
 use tree::{Ask, Id, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
 use walk::Map;
@@ -68,6 +68,9 @@ pub enum Output {
     Tell(u16, TreeInput),
     /// A change was made, or could not be made.
     Changed(RequestId, Result<(), Error>),
+    /// A tree that was mounted is mounted nowhere any more, and nobody is in it but by nodes of
+    /// its own that are still to be given back.
+    Left(u16),
 }
 
 /// A directory that stands behind a name in another one, and is not listed there.
@@ -438,8 +441,10 @@ impl Names {
     }
 
     fn sweep(&mut self, out: &mut Vec<Output>) {
-        let free = self.table.sweep().into_iter();
-        out.extend(free.map(|node| Output::Tell(node.tree(), TreeInput::Release(node))));
+        out.extend(self.table.sweep().into_iter().map(|gone| match gone {
+            Gone::Node(node) => Output::Tell(node.tree(), TreeInput::Release(node)),
+            Gone::Tree(tree) => Output::Left(tree),
+        }));
     }
 
     fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {

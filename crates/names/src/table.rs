@@ -47,6 +47,15 @@ impl Held {
     }
 }
 
+/// What the mux needs for itself no more.
+#[derive(Debug)]
+pub(crate) enum Gone {
+    /// A reference to a node, to be given back.
+    Node(NodeId),
+    /// A tree that was mounted.
+    Tree(u16),
+}
+
 /// A directory that stands in the place of another, perhaps among others.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
@@ -207,8 +216,8 @@ impl Table {
         }
     }
 
-    /// References that nobody needs any more, to be given back.
-    pub(crate) fn sweep(&mut self) -> Vec<NodeId> {
+    /// What nobody needs any more.
+    pub(crate) fn sweep(&mut self) -> Vec<Gone> {
         let free = |held: &Arc<Held>| Arc::strong_count(held) == 1;
         if !self.retired.iter().any(free) {
             return Vec::new();
@@ -216,7 +225,17 @@ impl Table {
         let (free, kept) = std::mem::take(&mut self.retired).into_iter().partition(free);
         self.retired = kept;
         let free: Vec<Arc<Held>> = free;
-        free.into_iter().filter_map(|held| held.due()).collect()
+        let gone = |held: Arc<Held>| held.due().map_or(Gone::Tree(held.node.tree()), Gone::Node);
+        free.into_iter().map(gone).collect()
+    }
+
+    /// The tree of every mount.
+    #[cfg(test)]
+    pub(crate) fn mounted(&self) -> Vec<u16> {
+        let held = self.points().flat_map(|point| point.held()).chain(&self.retired);
+        let held = held.filter(|held| !held.owned);
+        let all: BTreeMap<_, _> = held.map(|held| (Arc::as_ptr(held), held.node)).collect();
+        all.into_values().map(NodeId::tree).collect()
     }
 
     /// Every reference held for the table's sake.

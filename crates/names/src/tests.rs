@@ -15,6 +15,8 @@ struct Lab {
     /// Trees do not answer at once; what they were asked.
     slow: bool,
     asked: VecDeque<(u16, TreeInput)>,
+    /// How often each tree was mounted, less how often it was left.
+    mounts: BTreeMap<u16, usize>,
     next: u64,
 }
 
@@ -42,6 +44,7 @@ impl Lab {
             changed: Vec::new(),
             slow: false,
             asked: VecDeque::new(),
+            mounts: BTreeMap::new(),
             next: 0,
         }
     }
@@ -55,12 +58,14 @@ impl Lab {
             match output {
                 Output::Reply(id, reply) => self.replies.push((id, reply)),
                 Output::Changed(id, result) => self.changed.push((id, result)),
+                Output::Left(tree) => *self.mounts.get_mut(&tree).unwrap() -= 1,
                 Output::Tell(tree, input @ TreeInput::Ask(..)) if self.slow => {
                     // Trees pin what they are asked about at once.
                     self.fakes[usize::from(tree)].expect_held(&input);
                     self.asked.push_back((tree, input));
                 }
                 Output::Tell(tree, input) => {
+                    self.expect_mounted(tree, &input);
                     let Some((id, reply)) = self.fakes[usize::from(tree)].take(input) else {
                         continue;
                     };
@@ -71,6 +76,23 @@ impl Lab {
             }
         }
         self.names.check();
+    }
+
+    /// The root of a tree that was left is not asked about, nor given back.
+    fn expect_mounted(&self, tree: u16, input: &TreeInput) {
+        let root = self.fakes[usize::from(tree)].root();
+        // The first is there without being mounted.
+        if tree == 0 || self.mounts.get(&tree) != Some(&0) {
+            return;
+        }
+        match input {
+            TreeInput::Ask(_, request) => {
+                let ids = request.ask.ids();
+                assert!(!ids.contains(&Some(Id::Node(root))), "{request:?}");
+            }
+            TreeInput::Release(node) => assert_ne!(*node, root),
+            other => assert!(matches!(other, TreeInput::Cancel(_) | TreeInput::Close(_))),
+        }
     }
 
     fn ask(&mut self, ask: Ask) -> Result<Reply, Error> {
@@ -102,9 +124,17 @@ impl Lab {
     fn wish(&mut self, wish: Wish) -> Result<(), Error> {
         self.next += 1;
         let id = RequestId(self.next | 1 << 63);
+        let tree = match &wish {
+            Wish::Join { what: Source::Tree(root, _), .. } => Some(root.tree()),
+            Wish::Join { .. } | Wish::Part { .. } => None,
+        };
+        tree.into_iter().for_each(|tree| *self.mounts.entry(tree).or_insert(0) += 1);
         self.step(Input::Change(id, wish));
         let (changed, result) = self.changed.pop().unwrap();
         assert!(changed == id && self.changed.is_empty());
+        if result.is_err() {
+            tree.into_iter().for_each(|tree| *self.mounts.get_mut(&tree).unwrap() -= 1);
+        }
         result
     }
 
@@ -179,6 +209,11 @@ impl Lab {
     /// Nothing is held but what the points need.
     fn check_held(&self) {
         assert_eq!(self.names.counts(), (0, 0));
+        let mounted = self.names.table.mounted();
+        for (tree, count) in &self.mounts {
+            let here = mounted.iter().filter(|number| *number == tree).count();
+            assert_eq!(*count, here, "tree {tree} is mounted so often");
+        }
         let needed: Vec<NodeId> = self.names.table.held();
         for fake in &self.fakes {
             let mut needed: Vec<NodeId> =

@@ -1,6 +1,7 @@
 //! A tree of a node, of whatever kind.
 
 use super::{Config, Served};
+use base::op::File;
 use base::{Automaton, Instant, Stat};
 use tree::host::Host;
 use tree::remote::Remote;
@@ -40,8 +41,22 @@ pub(crate) struct Counts {
 }
 
 impl Branch {
-    /// What is served, as the tree with this number.
-    pub(crate) fn new(index: u16, served: Served, config: &Config) -> Branch {
+    /// What is served, as the tree with this number; a volume has recovered.
+    pub(crate) fn opened(index: u16, served: Served, config: &Config) -> Branch {
+        let mut out = Vec::new();
+        let branch = Branch::new(index, served, config, Instant(0), &mut out);
+        assert!(out.is_empty(), "the store was opened before it was given to the node");
+        branch
+    }
+
+    /// What is served, as the tree with this number; a volume may begin to recover.
+    pub(crate) fn new(
+        index: u16,
+        served: Served,
+        config: &Config,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) -> Branch {
         match served {
             Served::Directory { root, stat, .. } => {
                 let host = Host::new(index, root, &stat, config.read_only);
@@ -64,9 +79,7 @@ impl Branch {
             }
             Served::Volume { file, store, said, .. } => {
                 let mut volume = Volume::new(index, file, *store, config.wall, config.read_only);
-                let mut out = Vec::new();
-                volume.begin(Instant(0), said, &mut out);
-                assert!(out.is_empty(), "the store was opened before it was given to the node");
+                volume.begin(now, said, out);
                 Branch::Volume(Box::new(volume))
             }
         }
@@ -100,6 +113,26 @@ impl Branch {
         }
     }
 
+    /// Whether it can be used, or why it never can; others than volumes always can.
+    pub(crate) fn recovered(&self) -> Option<Result<(), base::Error>> {
+        self.volume().map_or(Some(Ok(())), Volume::is_open)
+    }
+
+    /// Whether nobody has anything of it, and nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        let counts = self.counts();
+        counts.nodes + counts.opens == 0 && counts.errands.is_empty()
+    }
+
+    /// The file to close when it is not needed any more.
+    pub(crate) fn file(&self) -> Option<File> {
+        match self {
+            Branch::Host(host, _) => Some(host.root_file()),
+            Branch::Volume(volume) => Some(volume.file()),
+            Branch::Service(_) | Branch::Skeleton(_) | Branch::Remote(_) => None,
+        }
+    }
+
     /// Whether it answers who users are.
     pub(crate) fn identifies(&self) -> bool {
         matches!(self, Branch::Host(..) | Branch::Volume(_))
@@ -110,24 +143,38 @@ impl Branch {
         self.volume().map(Volume::snapshots_root)
     }
 
-    /// How many nodes and open files there may be if there are files of the process for so many.
-    pub(crate) fn handles_max(&self, files: usize) -> usize {
+    /// Whether it has files of people, and not only the server's own.
+    pub(crate) fn has_files(&self) -> bool {
+        matches!(self, Branch::Host(..) | Branch::Volume(_) | Branch::Remote(_))
+    }
+
+    /// How many nodes and open files it has.
+    pub(crate) fn handles(&self) -> usize {
         match self {
-            Branch::Host(..) => files.min(tree::host::HANDLES_MAX),
-            // Their files are not files of the process.
-            Branch::Volume(_) => tree::volume::HANDLES_MAX,
-            Branch::Service(_) => tree::service::OPENS_MAX,
-            Branch::Skeleton(_) => tree::skeleton::OPENS_MAX,
-            Branch::Remote(_) => tree::remote::HANDLES_MAX,
+            Branch::Host(host, _) => host.handles(),
+            Branch::Volume(_) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Remote(_) => {
+                let counts = self.counts();
+                counts.nodes + counts.opens
+            }
         }
     }
 
+    /// How many nodes and open files there may be, where they are not files of the process.
+    pub(crate) fn own_handles_max(&self) -> Option<usize> {
+        match self {
+            Branch::Host(..) => None,
+            Branch::Volume(_) => Some(tree::volume::HANDLES_MAX),
+            Branch::Service(_) => Some(tree::service::OPENS_MAX),
+            Branch::Skeleton(_) => Some(tree::skeleton::OPENS_MAX),
+            Branch::Remote(_) => Some(tree::remote::HANDLES_MAX),
+        }
+    }
+
+    /// Sets how many nodes and open files there may be, where those are files of the process.
     pub(crate) fn set_handles_max(&mut self, most: usize) {
         match self {
             Branch::Host(host, _) => host.set_handles_max(most),
-            Branch::Volume(volume) => volume.set_handles_max(most),
-            Branch::Service(_) | Branch::Skeleton(_) => {}
-            Branch::Remote(remote) => remote.set_handles_max(most),
+            Branch::Volume(_) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Remote(_) => {}
         }
     }
 

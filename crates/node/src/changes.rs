@@ -1,26 +1,57 @@
 //! Changes of the name space: those it is put together with, and those that are commanded later.
 //!
 //! One is made after the other, because a bind may need what the mount before it brought. A command
-//! of several lines ends with the first that fails.
+//! of several lines ends with the first that fails. A mount opens its source first, which the
+//! reactor does; a volume recovers before anybody sees it; then the mux does the rest.
+//!
+#![doc = include_str!("changes/states.md")]
 
-use super::branch::Branch;
-use super::{Join, Joined, Node, Phase, Served};
-use crate::route::Message;
-use base::op::{Address, Op};
-use base::{Error, Instant, Name};
+use super::sources::{self, Opening, Refusal, Settings};
+use super::{Order, Served};
+use base::op::{File, PathDone, PathOp};
+use base::{Error, Name, Stat};
 use names::script::{self, Line, Source as Said};
 use names::{Source, Wish};
 use std::collections::VecDeque;
-use tree::{Input as TreeInput, RequestId};
+use tree::NodeId;
+
+#[cfg(test)]
+mod tests;
 
 /// Most changes that wait.
 const WAITING_MAX: usize = 65_536;
 
-/// Most trees that a node ever has: their numbers are not used again.
-const TREES_MAX: usize = 60_000;
+/// What can happen to the changes.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Somebody wrote this to the service file; [`Output::Commanded`] follows.
+    Command(u64, Vec<u8>),
+    /// What was to be opened was, or could not be.
+    Opened(Result<PathDone, Error>),
+    /// What was to be planted is a tree with this number now; `None`: there are too many.
+    Planted(Option<u16>),
+    /// The tree that was planted can be used, with this root, or never can.
+    Recovered(Result<(NodeId, Stat), Error>),
+    /// The mux has made the change, or could not.
+    Changed(Result<(), Error>),
+}
 
-/// The id of changes of the name space; no connection has it.
-const CHANGE: RequestId = RequestId(u64::MAX);
+/// What the changes can ask for.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Open a source; [`Input::Opened`] follows.
+    Open(PathOp),
+    /// Make a tree of it; [`Input::Planted`] follows, and then [`Input::Recovered`].
+    Plant(Served),
+    /// Let the mux make it; [`Input::Changed`] follows.
+    Make(Wish),
+    /// A tree was planted in vain.
+    Leave(u16),
+    /// A file was opened in vain.
+    Close(File),
+    /// A command was carried out, or not.
+    Commanded(u64, Result<(), Error>),
+}
 
 /// Why a change is made.
 #[derive(Clone, Copy, Debug)]
@@ -31,202 +62,269 @@ enum Cause {
     Command(u64, usize),
 }
 
+/// A change that waits.
+#[derive(Debug)]
+enum Change {
+    /// One that the mux can make.
+    Ready(Wish),
+    /// A mount of what is not open yet.
+    Mount(Mount),
+}
+
+/// A mount.
+#[derive(Clone, Debug)]
+struct Mount {
+    at: Vec<Name>,
+    source: Said,
+    order: Order,
+    create: bool,
+}
+
+/// How far a change has come.
+#[derive(Debug)]
+enum Step {
+    /// Its source is being opened.
+    Opening(Mount),
+    /// It is being given a tree; the file that was opened for it.
+    Planting(Mount, Option<File>),
+    /// Its tree recovers.
+    Recovering(Mount, u16),
+    /// The mux makes it; the tree that was planted for it.
+    Making(Option<u16>),
+}
+
 /// What is still to be changed, and what could not be.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Changes {
-    waiting: VecDeque<(Cause, Wish)>,
+    settings: Settings,
+    waiting: VecDeque<(Cause, Change)>,
     /// The one under way.
-    current: Option<Cause>,
+    current: Option<(Cause, Step)>,
     /// What the node was made with and could not be joined.
-    pub(crate) failed: Vec<(usize, Error)>,
+    failed: Vec<(usize, Error)>,
     /// What was wrong with the last command, if anything.
-    pub(crate) complaint: Option<String>,
+    complaint: Option<String>,
 }
 
 impl Changes {
-    /// The changes that a node begins with; their trees are added to `trees`.
-    pub(crate) fn new(
-        joins: Vec<Join>,
-        trees: &mut Vec<Branch>,
-        config: &super::Config,
-    ) -> Changes {
-        let wish = |(number, join): (usize, Join)| {
-            let Join { what, at, order, create, said } = join;
-            let what = match what {
-                Joined::Path(path) => Source::Path(path),
-                Joined::Tree(served) => plant(served, trees, config),
-            };
-            (Cause::Start(number), Wish::Join { at, what, order, create, said })
-        };
-        let waiting = joins.into_iter().enumerate().map(wish).collect();
-        Changes { waiting, ..Changes::default() }
+    /// Nothing to change.
+    pub(crate) fn new(settings: Settings) -> Changes {
+        let (waiting, failed) = (VecDeque::new(), Vec::new());
+        Changes { settings, waiting, current: None, failed, complaint: None }
     }
 
+    /// One of the changes that the node begins with, with its place among those.
+    pub(crate) fn add(&mut self, number: usize, wish: Wish) {
+        self.waiting.push_back((Cause::Start(number), Change::Ready(wish)));
+    }
+
+    /// One of those failed before it could be tried.
+    pub(crate) fn fail(&mut self, number: usize, error: Error) {
+        self.failed.push((number, error));
+    }
+
+    /// Those of them that failed.
+    pub(crate) fn failed(&self) -> &[(usize, Error)] {
+        &self.failed
+    }
+
+    /// Whether there is nothing to be changed.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.current.is_none()
     }
-}
 
-/// One tree more.
-fn plant(served: Served, trees: &mut Vec<Branch>, config: &super::Config) -> Source {
-    let index = u16::try_from(trees.len()).expect("fewer trees than numbers of them");
-    let tree = Branch::new(index, served, config);
-    let (root, stat) = (tree.root(), tree.root_stat());
-    trees.push(tree);
-    Source::Tree(root, stat)
-}
+    /// Whether the reactor has something to do for a change.
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(self.current, Some((_, Step::Opening(_))))
+    }
 
-impl Node {
-    /// Begins the next change, if none is under way.
-    pub(crate) fn change(&mut self, now: Instant, ops: &mut Vec<Op>) {
-        while self.changes.current.is_none() {
-            let Some((cause, wish)) = self.changes.waiting.pop_front() else {
-                if self.phase == Phase::Joining {
-                    self.phase = Phase::Running;
-                }
-                return;
-            };
-            self.changes.current = Some(cause);
-            self.messages.push_back(Message::Names(names::Input::Change(CHANGE, wish)));
-            self.route(now, ops);
+    /// The tree that is recovering.
+    pub(crate) fn recovering(&self) -> Option<u16> {
+        match self.current {
+            Some((_, Step::Recovering(_, tree))) => Some(tree),
+            Some((_, Step::Opening(_) | Step::Planting(..) | Step::Making(_))) | None => None,
         }
     }
 
-    /// A change has ended.
-    pub(crate) fn changed(&mut self, result: Result<(), Error>) {
-        match (self.changes.current.take().expect("something was being changed"), result) {
-            (Cause::Start(number), Err(error)) => self.changes.failed.push((number, error)),
+    /// One word for `/.upcall/`.
+    pub(crate) fn name(&self) -> &'static str {
+        self.current.as_ref().map_or("idle", |(_, step)| match step {
+            Step::Opening(_) => "opening",
+            Step::Planting(..) => "planting",
+            Step::Recovering(..) => "recovering",
+            Step::Making(_) => "making",
+        })
+    }
+
+    /// What was wrong with the last command, if anything.
+    pub(crate) fn complaint(&self) -> Option<&str> {
+        self.complaint.as_deref()
+    }
+
+    /// Begins the next change, if none is under way.
+    pub(crate) fn begin(&mut self, out: &mut Vec<Output>) {
+        if self.current.is_some() {
+            return;
+        }
+        let Some((cause, change)) = self.waiting.pop_front() else { return };
+        let step = match change {
+            Change::Ready(wish) => {
+                out.push(Output::Make(wish));
+                Step::Making(None)
+            }
+            Change::Mount(mount) => match sources::open(&mount.source, self.settings) {
+                Opening::Known(served) => plant(mount, served, out),
+                Opening::Ask(op) => {
+                    out.push(Output::Open(op));
+                    Step::Opening(mount)
+                }
+            },
+        };
+        self.current = Some((cause, step));
+    }
+
+    /// Takes what has happened.
+    pub(crate) fn step(&mut self, input: Input, out: &mut Vec<Output>) {
+        if let Input::Command(ticket, text) = input {
+            return self.command(ticket, &text, out);
+        }
+        let Some((cause, step)) = self.current.take() else {
+            unreachable!("nothing is under way: {input:?}")
+        };
+        match self.advance(step, input, out) {
+            Ok(Some(step)) => self.current = Some((cause, step)),
+            Ok(None) => self.end(cause, Ok(()), out),
+            Err(refusal) => self.end(cause, Err(refusal), out),
+        }
+    }
+
+    /// Takes the change under way one step further; `None`: it is made.
+    fn advance(
+        &self,
+        step: Step,
+        input: Input,
+        out: &mut Vec<Output>,
+    ) -> Result<Option<Step>, Refusal> {
+        match (step, input) {
+            (Step::Opening(mount), Input::Opened(result)) => {
+                match sources::opened(&mount.source, result, self.settings) {
+                    Ok(served) => Ok(Some(plant(mount, served, out))),
+                    Err((refusal, file)) => {
+                        out.extend(file.map(Output::Close));
+                        Err(refusal)
+                    }
+                }
+            }
+            (Step::Planting(mount, _), Input::Planted(Some(tree))) => {
+                Ok(Some(Step::Recovering(mount, tree)))
+            }
+            (Step::Planting(mount, file), Input::Planted(None)) => {
+                out.extend(file.map(Output::Close));
+                let advice = "there are too many trees; unmount some";
+                Err(Refusal::new(&mount.source, Error::TooManyOpen, advice))
+            }
+            (Step::Recovering(mount, tree), Input::Recovered(Ok((root, stat)))) => {
+                let Mount { at, source, order, create } = mount;
+                let said = script::quoted(&source.to_string()).into();
+                let what = Source::Tree(root, stat);
+                out.push(Output::Make(Wish::Join { at, what, order, create, said }));
+                Ok(Some(Step::Making(Some(tree))))
+            }
+            (Step::Recovering(mount, tree), Input::Recovered(Err(error))) => {
+                out.push(Output::Leave(tree));
+                let advice = "see what 'upcall volume check' says of it";
+                Err(Refusal::new(&mount.source, error, advice))
+            }
+            (Step::Making(_), Input::Changed(Ok(()))) => Ok(None),
+            (Step::Making(tree), Input::Changed(Err(error))) => {
+                out.extend(tree.map(Output::Leave));
+                Err(Refusal { error, why: format!("{error}; {}", advice(error)) })
+            }
+            (step, input) => unreachable!("{input:?} while {step:?}"),
+        }
+    }
+
+    fn end(&mut self, cause: Cause, result: Result<(), Refusal>, out: &mut Vec<Output>) {
+        match (cause, result) {
+            (Cause::Start(number), Err(refusal)) => self.failed.push((number, refusal.error)),
             (Cause::Start(_), Ok(())) => {}
-            (Cause::Command(ticket, line), Err(error)) => {
-                self.changes.complaint = Some(format!("line {line}: {error}"));
-                let of = |cause: &Cause| matches!(cause, Cause::Command(of, _) if *of == ticket);
-                self.changes.waiting.retain(|(cause, _)| !of(cause));
-                self.commanded(ticket, Err(error));
+            (Cause::Command(ticket, line), Err(Refusal { error, why })) => {
+                self.complaint = Some(format!("line {line}: {why}"));
+                self.waiting.retain(|(cause, _)| !is_of(*cause, ticket));
+                out.push(Output::Commanded(ticket, Err(error)));
             }
             (Cause::Command(ticket, _), Ok(())) => {
-                let next = self.changes.waiting.front();
-                let of = |cause: &Cause| matches!(cause, Cause::Command(of, _) if *of == ticket);
-                if !next.is_some_and(|(cause, _)| of(cause)) {
-                    self.commanded(ticket, Ok(()));
+                let next = self.waiting.front();
+                if !next.is_some_and(|(cause, _)| is_of(*cause, ticket)) {
+                    out.push(Output::Commanded(ticket, Ok(())));
                 }
             }
         }
     }
 
-    /// Somebody wrote this to the service file.
-    pub(crate) fn command(&mut self, ticket: u64, text: &[u8]) {
-        self.changes.complaint = None;
-        match self.wishes(text) {
-            Ok(wishes) if wishes.is_empty() => self.commanded(ticket, Ok(())),
-            Ok(wishes) => {
-                let caused = |(line, wish)| (Cause::Command(ticket, line), wish);
-                self.changes.waiting.extend(wishes.into_iter().map(caused));
+    fn command(&mut self, ticket: u64, text: &[u8], out: &mut Vec<Output>) {
+        self.complaint = None;
+        match self.understand(text) {
+            Ok(lines) if lines.is_empty() => out.push(Output::Commanded(ticket, Ok(()))),
+            Ok(lines) => {
+                let caused = |(line, change)| (Cause::Command(ticket, line), wanted(change));
+                self.waiting.extend(lines.into_iter().map(caused));
             }
             Err((complaint, error)) => {
-                self.changes.complaint = Some(complaint);
-                self.commanded(ticket, Err(error));
+                self.complaint = Some(complaint);
+                out.push(Output::Commanded(ticket, Err(error)));
             }
         }
     }
 
-    fn commanded(&mut self, ticket: u64, result: Result<(), Error>) {
-        let input = TreeInput::Commanded(ticket, result);
-        self.messages.push_back(Message::Tree(super::SERVICE, input));
-    }
-
-    /// What lines of a names file want.
-    fn wishes(&mut self, text: &[u8]) -> Result<Vec<(usize, Wish)>, (String, Error)> {
+    /// The lines of a command; none of them, if one cannot be understood.
+    fn understand(&self, text: &[u8]) -> Result<Vec<(usize, Line)>, (String, Error)> {
         let text = std::str::from_utf8(text)
             .map_err(|_| ("it is no UTF-8 text".to_string(), Error::Invalid))?;
         let lines = script::parse(text).map_err(|it| (it.to_string(), Error::Invalid))?;
-        if self.changes.waiting.len() + lines.len() > WAITING_MAX {
+        if self.waiting.len() + lines.len() > WAITING_MAX {
             return Err(("too many changes wait; try again".into(), Error::Busy));
         }
-        // None of them, if one cannot be understood.
-        for (number, line) in &lines {
-            if let Line::Mount { source, .. } = line {
-                address(source)
-                    .map_err(|(what, error)| (format!("line {number}: {what}"), error))?;
-            }
-        }
-        if self.trees.len() + lines.len() > TREES_MAX {
-            return Err(("too many trees were mounted; start anew".into(), Error::TooManyOpen));
-        }
-        Ok(lines.into_iter().map(|(number, line)| (number, self.wish(line))).collect())
-    }
-
-    fn wish(&mut self, line: Line) -> Wish {
-        match line {
-            Line::Mount { at, source, order, create } => {
-                let (to, aname) = address(&source).expect("it was looked at before");
-                let said = script::quoted(&source.to_string());
-                let served = Served::Remote { to, aname, path: said.as_bytes().to_vec() };
-                let what = plant(served, &mut self.trees, &self.config);
-                self.tree_alarm.push(None);
-                self.busy_trees.insert(self.trees.len() as u16 - 1);
-                Wish::Join { at, what, order, create, said: said.into() }
-            }
-            Line::Bind { new, old, order, create } => {
-                let said = script::path_text(&new).into();
-                Wish::Join { at: old, what: Source::Path(new), order, create, said }
-            }
-            Line::Unmount { what, at } => {
-                Wish::Part { at, said: what.map(|what| script::quoted(&what).into()) }
-            }
-        }
-    }
-
-    /// The name space in the words of a names file.
-    pub(crate) fn names_text(&self) -> String {
-        let root = String::from_utf8_lossy(&self.export.path);
-        let mut text = format!("# at the root: {root}\n");
-        for (path, members) in self.names.points() {
-            self.point_text(&path, &members, &mut text);
-        }
-        if let Some(complaint) = &self.changes.complaint {
-            text.push_str(&format!("# the last change failed: {complaint}\n"));
-        }
-        text
-    }
-
-    /// Lines that would make a point, in the order in which they would have to be said.
-    fn point_text(&self, at: &[Name], members: &[(Option<&str>, bool)], text: &mut String) {
-        let own = members.iter().position(|(said, _)| said.is_none());
-        let line = |(said, create): &(Option<&str>, bool), order: &str| {
-            let Some(said) = said else { return String::new() };
-            let flags = match (order, create) {
-                ("", false) => String::new(),
-                (order, create) => format!("-{order}{} ", if *create { "c" } else { "" }),
-            };
-            let at = script::path_text(at);
-            match said.trim_start_matches('\'').starts_with('/') {
-                true => format!("bind {flags}{said} {at}\n"),
-                false => format!("mount {flags}{at} {said}\n"),
-            }
-        };
-        let (before, behind) = members.split_at(own.unwrap_or(0));
-        before.iter().rev().for_each(|member| text.push_str(&line(member, "b")));
-        for (number, member) in behind.iter().enumerate() {
-            let order = if number == 0 && own.is_none() { "" } else { "a" };
-            text.push_str(&line(member, order));
-        }
+        Ok(lines)
     }
 }
 
-/// Where a server is that can be mounted while the node serves.
-fn address(source: &Said) -> Result<(Address, Vec<u8>), (String, Error)> {
-    match source {
-        Said::NineP { address, aname } => {
-            let numbers = "while serving, servers are named by numbers, like 9p://127.0.0.1:5640";
-            let to = address.parse().map_err(|_| (numbers.to_string(), Error::Invalid))?;
-            Ok((Address::Tcp(to), aname.as_bytes().to_vec()))
+/// Has a tree made of what is to be mounted.
+fn plant(mount: Mount, served: Served, out: &mut Vec<Output>) -> Step {
+    let file = served.file();
+    out.push(Output::Plant(served));
+    Step::Planting(mount, file)
+}
+
+/// What to do about a place or a bind that the mux refuses.
+pub fn advice(error: Error) -> &'static str {
+    if error == Error::NotFound {
+        "there is no such directory in the name space so far"
+    } else if error == Error::NotDirectory {
+        "only directories can be joined, and only at directories"
+    } else {
+        "look at the server or file behind it"
+    }
+}
+
+fn is_of(cause: Cause, ticket: u64) -> bool {
+    matches!(cause, Cause::Command(of, _) if of == ticket)
+}
+
+/// What a line wants.
+fn wanted(line: Line) -> Change {
+    match line {
+        Line::Mount { at, source, order, create } => {
+            Change::Mount(Mount { at, source, order, create })
         }
-        Said::NinePUnix { path, aname } => {
-            Ok((Address::Unix(path.as_bytes().to_vec()), aname.as_bytes().to_vec()))
+        Line::Bind { new, old, order, create } => {
+            let said = script::path_text(&new).into();
+            let what = Source::Path(new);
+            Change::Ready(Wish::Join { at: old, what, order, create, said })
         }
-        Said::Volume(_) | Said::Host(_) => {
-            let what = format!("{source} can only be mounted by a names file, at the start");
-            Err((what, Error::Unsupported))
+        Line::Unmount { what, at } => {
+            let said = what.map(|what| script::quoted(&what).into());
+            Change::Ready(Wish::Part { at, said })
         }
     }
 }

@@ -17,36 +17,40 @@
 
 mod branch;
 mod changes;
+mod config;
 pub mod connection;
+mod joins;
 mod letters;
 pub mod listener;
-
 mod route;
+mod shown;
+mod sources;
 pub mod stages;
 mod status;
+mod trees;
 
-use base::op::{Address, Event, File, Op};
-use base::{Automaton, Error, Instant, Name, Reactor, Stat, Time};
-use connection::Connection;
-pub use front::{Identity, Limits, Protocol};
+pub use changes::advice;
+pub use config::{Clients, Config, Join, Joined, Port, Served};
+pub use front::{Export, Identity, Limits, Protocol};
 pub use letters::{HOME, NODES_MAX};
+pub use names::{Order, script};
 
+use base::op::{Event, Op};
+use base::{Automaton, Error, Instant, Name, Reactor};
 use branch::Branch;
 use changes::Changes;
-pub use front::Export;
+use connection::Connection;
 use letters::Role;
 use listener::Listener;
-use names::{Mount, Names};
-pub use names::{Order, script};
+use names::{Mount, Names, Source, Wish};
 use route::Message;
 use slab::Slab;
 use stages::Stages;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
-use store::Store;
 use tree::service::Service;
 use tree::volume::Volume;
+use trees::Trees;
 
 /// How long a node that was asked to end waits for what is under way.
 pub const DRAIN_TIME: Duration = Duration::from_secs(10);
@@ -56,119 +60,6 @@ pub const CUT_TIME: Duration = Duration::from_secs(2);
 
 /// Files that the process needs for itself: reactor, libraries, files fetched a moment ago.
 const FILES_KEPT: usize = 512;
-
-/// What a node serves, where, to whom, and within which limits.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Nothing may be changed.
-    pub read_only: bool,
-    /// The server's own state is shown under `/.upcall/`.
-    pub service: bool,
-    /// HTTP may change files.
-    pub http_write: bool,
-    /// The number of the server's own user.
-    pub owner: u32,
-    /// Where to listen, and for which protocol.
-    pub ports: Vec<Port>,
-    /// The date on the wall when the reactor's clock stood at zero.
-    pub wall: Time,
-    /// Limits of each connection.
-    pub limits: Limits,
-    /// Most connections at once.
-    pub connections_max: usize,
-    /// Most bytes asked for or unsent, over all connections.
-    pub bytes_max: usize,
-    /// Most files that the process may have open: connections, and files that clients know.
-    pub files_max: usize,
-}
-
-/// What a node serves.
-#[derive(Debug)]
-pub enum Served {
-    /// A directory of the host.
-    Directory {
-        /// A handle of the reactor's.
-        root: File,
-        /// Its attributes.
-        stat: Stat,
-        /// Its path on the host.
-        path: Vec<u8>,
-    },
-    /// What another 9P server serves.
-    Remote {
-        /// Where it listens.
-        to: Address,
-        /// What is attached to there; may be empty.
-        aname: Vec<u8>,
-        /// What it is called here.
-        path: Vec<u8>,
-    },
-    /// Empty directories, for others to be mounted at.
-    Skeleton {
-        /// Their paths.
-        paths: Vec<Vec<Name>>,
-    },
-    /// A volume.
-    Volume {
-        /// Its file, as the reactor knows it.
-        file: File,
-        /// Its store, which may still be recovering.
-        store: Box<Store>,
-        /// What the store said when it was opened.
-        said: Vec<store::Output>,
-        /// The path of the file on the host.
-        path: Vec<u8>,
-    },
-}
-
-/// Something that is put at a place of the name space before anybody is let in.
-#[derive(Debug)]
-pub struct Join {
-    /// What.
-    pub what: Joined,
-    /// Where.
-    pub at: Vec<Name>,
-    /// Where among what is there.
-    pub order: Order,
-    /// New files may be made in it.
-    pub create: bool,
-    /// The same in the words of whoever wants it, for those who list the name space.
-    pub said: Arc<str>,
-}
-
-/// What is put at a place.
-#[derive(Debug)]
-pub enum Joined {
-    /// A tree of its own: a mount.
-    Tree(Served),
-    /// A directory of the name space: a bind.
-    Path(Vec<Name>),
-}
-
-/// As whom the clients of a port act.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Clients {
-    /// All act like this.
-    All(Identity),
-    /// Each as whom the kernel says it is. For unix sockets only.
-    Themselves,
-    /// Each as whom the kernel says it is; but these users are believed whom they speak for: a
-    /// mount by the kernel comes from root. For unix sockets only.
-    Spokesmen(Vec<u32>),
-}
-
-/// A listening socket and what it is for.
-#[derive(Clone, Debug)]
-pub struct Port {
-    /// The reactor's name for it.
-    pub listener: base::op::Listener,
-    /// What is spoken there.
-    pub protocol: Protocol,
-    /// Only this host can reach it: loopback, or a unix socket.
-    pub local: bool,
-    /// As whom its clients act.
-    pub clients: Clients,
-}
 
 /// How far the node's life is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,14 +96,7 @@ pub struct Node {
     listeners: Vec<Listener>,
     connections: Slab<Connection>,
     names: Names,
-    /// By number.
-    trees: Vec<Branch>,
-    /// Trees that may have something to do at the end of the turn.
-    busy_trees: BTreeSet<u16>,
-    /// When to look at which tree.
-    tree_alarms: BTreeSet<(Instant, u16)>,
-    /// The alarm of each tree, by number.
-    tree_alarm: Vec<Option<Instant>>,
+    trees: Trees,
     /// Messages on their way from one automaton to another. Empty between turns.
     messages: VecDeque<Message>,
     /// Connections that have something to send or to ask of the reactor at the end of the turn.
@@ -245,7 +129,7 @@ impl Node {
             Served::Remote { path, .. } => path.clone(),
             Served::Skeleton { .. } => Vec::new(),
         };
-        let main = Branch::new(MAIN, served, &config);
+        let main = Branch::opened(MAIN, served, &config);
         let plain = |name: &str| Name::new(name.as_bytes()).expect("a plain name");
         let snapshots = main.snapshots();
         let places = snapshots.iter().map(|_| plain("snapshots")).collect();
@@ -258,14 +142,16 @@ impl Node {
             hidden.extend(snapshots.map(mount));
         }
         let (root, root_stat) = (main.root(), main.root_stat());
-        // One client leaves some to the others.
-        let share = main.handles_max(config.files_max) / 8 * 5;
-        let limits = Limits { fids: config.limits.fids.min(share), ..config.limits };
         let device = root_stat.device;
         let identifier = if main.identifies() { MAIN } else { SERVICE };
         let names = Names::new(root, root_stat, hidden, identifier);
-        let mut trees = vec![main, Branch::Service(Box::new(service))];
-        let changes = Changes::new(joins, &mut trees, &config);
+        let mut trees = Trees::default();
+        trees.plant(|_| main);
+        trees.plant(|_| Branch::Service(Box::new(service)));
+        let changes = begin(joins, &mut trees, &config);
+        // One client leaves some to the others.
+        let share = trees.least_handles_max(config.files_max) / 8 * 5;
+        let limits = Limits { fids: config.limits.fids.min(share), ..config.limits };
         let phase = if changes.is_empty() { Phase::Running } else { Phase::Joining };
         let listeners = config.ports.iter().map(|port| Listener::new(port.listener)).collect();
         let export = Export {
@@ -284,9 +170,6 @@ impl Node {
             listeners,
             connections: Slab::new(),
             names,
-            tree_alarm: vec![None; trees.len()],
-            busy_trees: (0..trees.len() as u16).collect(),
-            tree_alarms: BTreeSet::new(),
             trees,
             messages: VecDeque::new(),
             busy: Vec::new(),
@@ -334,24 +217,26 @@ impl Node {
     /// Whether the name space is put together; then, what could not be joined and why, each with
     /// its place among what the node was made with.
     pub fn joined(&self) -> Option<&[(usize, Error)]> {
-        (self.phase != Phase::Joining).then_some(&self.changes.failed)
+        (self.phase != Phase::Joining).then_some(self.changes.failed())
     }
 
     /// Whether nothing is under way any more; false if the node was ended before.
     pub fn is_quiet(&self) -> bool {
-        self.connections.is_empty() && self.trees.iter().all(Branch::is_closed)
+        let opening = self.changes.is_opening();
+        !opening && self.connections.is_empty() && self.trees.iter().all(Branch::is_closed)
     }
 
     /// The volume, if one is served at the root.
     pub fn volume(&self) -> Option<&Volume> {
-        self.trees[usize::from(MAIN)].volume()
+        self.trees[MAIN].volume()
     }
 
-    /// How many files of a tree clients may know. A part of the process's files is for connections,
-    /// whether or not they are there, so that one client's files do not shut others out.
-    fn handles_max(&self, tree: &Branch) -> usize {
+    /// How many files of the host clients may know. A part of the process's files is for
+    /// connections, whether or not they are there, so that one client's files do not shut others
+    /// out.
+    fn files_shared(&self) -> usize {
         let kept = self.connections.len().max(self.config.files_max / 8) + FILES_KEPT;
-        tree.handles_max(self.config.files_max.saturating_sub(kept))
+        self.config.files_max.saturating_sub(kept)
     }
 }
 
@@ -370,8 +255,7 @@ impl Automaton for Node {
             Phase::Joining | Phase::Running | Phase::Over => None,
         };
         let listeners = self.listeners.iter().filter_map(Automaton::deadline);
-        let trees = self.tree_alarms.first().map(|(at, _)| *at);
-        listeners.chain(alarm).chain(drain).chain(trees).min()
+        listeners.chain(alarm).chain(drain).chain(self.trees.deadline()).min()
     }
 
     fn check(&self) {
@@ -385,6 +269,28 @@ impl Automaton for Node {
         self.listeners.iter().for_each(Automaton::check);
         self.connections.iter().for_each(|(_, connection)| connection.check());
     }
+}
+
+/// The changes that a node begins with; their trees are added to `trees`.
+fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
+    let Config { read_only, volume_cache, .. } = *config;
+    let mut changes = Changes::new(sources::Settings { read_only, volume_cache });
+    for (number, join) in joins.into_iter().enumerate() {
+        let Join { what, at, order, create, said } = join;
+        let what = match what {
+            Joined::Path(path) => Source::Path(path),
+            Joined::Tree(served) => {
+                let make = |number| Branch::opened(number, served, config);
+                let Some(tree) = trees.plant(make) else {
+                    changes.fail(number, Error::TooManyOpen);
+                    continue;
+                };
+                Source::Tree(trees[tree].root(), trees[tree].root_stat())
+            }
+        };
+        changes.add(number, Wish::Join { at, what, order, create, said });
+    }
+    changes
 }
 
 /// Lets a node put its name space together, before it serves.

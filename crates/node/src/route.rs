@@ -5,6 +5,7 @@
 //! which connection asked, and which of its calls.
 
 use super::branch::Branch;
+use super::changes;
 use super::connection::{self, Connection};
 use super::letters::Role;
 use super::{
@@ -22,13 +23,16 @@ const LISTENER: u16 = 0xfff0;
 /// The upper bits of the ids of a connection's operations.
 const CONNECTION: u16 = 0xfff1;
 
+/// The id of the operation that opens what is to be mounted.
+pub(crate) const OPENING: OpId = OpId(0xfff2 << 48);
+
 /// Something on its way from one automaton to another.
 #[derive(Debug)]
 pub(crate) enum Message {
     Connection(usize, connection::Input),
     Names(names::Input),
     Tree(u16, TreeInput),
-    Changed(Result<(), Error>),
+    Changes(changes::Input),
 }
 
 impl Node {
@@ -51,27 +55,17 @@ impl Node {
 
     /// Lets trees begin what has gathered in this turn.
     fn settle(&mut self, now: Instant, ops: &mut Vec<Op>) {
-        while let Some(tree) = self.busy_trees.pop_first() {
+        while let Some(tree) = self.trees.pop_busy() {
             let mut out = mem::take(&mut self.scratch.trees);
-            let branch = &mut self.trees[usize::from(tree)];
-            branch.tick(now, &mut out);
-            self.set_tree_alarm(tree);
+            self.trees[tree].tick(now, &mut out);
+            self.trees.set_alarm(tree);
             self.deliver_tree(now, tree, &mut out, ops);
             self.scratch.trees = out;
             self.route(now, ops);
-            self.change(now, ops);
-        }
-    }
-
-    /// Makes sure that the tree is looked at when it wants to be.
-    fn set_tree_alarm(&mut self, tree: u16) {
-        let wanted = self.trees[usize::from(tree)].deadline();
-        let alarm = &mut self.tree_alarm[usize::from(tree)];
-        if *alarm != wanted {
-            if let Some(old) = mem::replace(alarm, wanted) {
-                self.tree_alarms.remove(&(old, tree));
+            if self.trees.is_leaving(tree) {
+                self.see_off(now, tree, ops);
             }
-            self.tree_alarms.extend(wanted.map(|at| (at, tree)));
+            self.change(now, ops);
         }
     }
 
@@ -80,7 +74,7 @@ impl Node {
         match (kind, event.done) {
             (_, Done::Stop) => self.stop(now, ops),
             (_, Done::Parcel(parcel)) => self.receive(now, parcel, ops),
-            (tree, done) if usize::from(tree) < self.trees.len() => {
+            (tree, done) if self.trees.contains(tree) => {
                 self.messages.push_back(Message::Tree(tree, TreeInput::Done(event.id, done)));
             }
             (LISTENER, Done::Accepted(Ok((socket, peer)))) => {
@@ -97,6 +91,9 @@ impl Node {
                 let input = connection::Input::Sent(result);
                 self.messages.push_back(Message::Connection(index, input));
             }
+            (_, Done::Path(result)) if event.id == OPENING => {
+                self.messages.push_back(Message::Changes(changes::Input::Opened(result)));
+            }
             // The reactor completes every operation with its own shape.
             (kind, done) => unreachable!("{done:?} for {kind:#x}"),
         }
@@ -109,7 +106,7 @@ impl Node {
                 Message::Connection(slot, input) => self.step_connection(now, slot, input, ops),
                 Message::Names(input) => self.step_names(now, input, ops),
                 Message::Tree(tree, input) => self.step_tree(now, tree, input, ops),
-                Message::Changed(result) => self.changed(result),
+                Message::Changes(input) => self.step_changes(now, input, ops),
             }
         }
     }
@@ -123,7 +120,13 @@ impl Node {
         for output in out.drain(..) {
             let message = match output {
                 names::Output::Tell(tree, input) => Message::Tree(tree, input),
-                names::Output::Changed(_, result) => Message::Changed(result),
+                names::Output::Changed(_, result) => {
+                    Message::Changes(changes::Input::Changed(result))
+                }
+                names::Output::Left(tree) => {
+                    self.trees.leave(tree);
+                    continue;
+                }
                 names::Output::Reply(id, reply) => {
                     self.answer(id, reply, ops);
                     continue;
@@ -136,13 +139,13 @@ impl Node {
 
     fn step_tree(&mut self, now: Instant, tree: u16, input: TreeInput, ops: &mut Vec<Op>) {
         let mut out = mem::take(&mut self.scratch.trees);
-        self.trees[usize::from(tree)].step(now, input, &mut out);
-        self.busy_trees.insert(tree);
+        self.trees[tree].step(now, input, &mut out);
+        self.trees.mark(tree);
         self.deliver_tree(now, tree, &mut out, ops);
         self.scratch.trees = out;
     }
 
-    fn deliver_tree(
+    pub(crate) fn deliver_tree(
         &mut self,
         now: Instant,
         tree: u16,
@@ -155,7 +158,10 @@ impl Node {
                 TreeOutput::Reply(id, reply) => {
                     self.messages.push_back(Message::Names(names::Input::Answered(id, reply)));
                 }
-                TreeOutput::Command(ticket, text) => self.command(ticket, &text),
+                TreeOutput::Command(ticket, text) => {
+                    let input = changes::Input::Command(ticket, text);
+                    self.messages.push_back(Message::Changes(input));
+                }
                 TreeOutput::Render(ticket, topic) => {
                     let text = status::render(self, now, topic).into_bytes();
                     let input = TreeInput::Rendered(ticket, text);
@@ -305,15 +311,8 @@ impl Node {
             | Phase::Closing(_)
             | Phase::Over) => phase,
         };
-        while let Some(&(at, tree)) = self.tree_alarms.first().filter(|(at, _)| *at <= now) {
-            self.tree_alarms.remove(&(at, tree));
-            self.tree_alarm[usize::from(tree)] = None;
-            self.busy_trees.insert(tree);
-        }
-        for tree in &self.busy_trees {
-            let most = self.handles_max(&self.trees[usize::from(*tree)]);
-            self.trees[usize::from(*tree)].set_handles_max(most);
-        }
+        self.trees.wake(now);
+        self.trees.share_files(self.files_shared());
         self.route(now, ops);
     }
 
@@ -387,7 +386,8 @@ impl Node {
     /// When all connections have ended, closes the tree, and then ends.
     fn end(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let closed = self.listeners.iter().all(super::Listener::is_closed);
-        let alone = closed && self.connections.is_empty() && self.is_last();
+        let opening = self.changes.is_opening();
+        let alone = closed && !opening && self.connections.is_empty() && self.is_last();
         self.phase = match self.phase {
             Phase::Draining(_) | Phase::Cutting(_) if alone => {
                 self.close_trees(now, ops, &|_| true);
@@ -400,22 +400,8 @@ impl Node {
             | Phase::Closing(_)
             | Phase::Over) => phase,
         };
-        if matches!(self.phase, Phase::Closing(_)) && self.trees.iter().all(|tree| tree.is_closed())
-        {
+        if matches!(self.phase, Phase::Closing(_)) && self.trees.iter().all(Branch::is_closed) {
             self.phase = Phase::Over;
-        }
-    }
-
-    fn close_trees(&mut self, now: Instant, ops: &mut Vec<Op>, which: &dyn Fn(&Branch) -> bool) {
-        for tree in 0..self.trees.len() {
-            if self.trees[tree].is_closed() || !which(&self.trees[tree]) {
-                continue;
-            }
-            let mut out = mem::take(&mut self.scratch.trees);
-            self.trees[tree].close(now, &mut out);
-            self.set_tree_alarm(tree as u16);
-            self.deliver_tree(now, tree as u16, &mut out, ops);
-            self.scratch.trees = out;
         }
     }
 }

@@ -46,6 +46,7 @@ fn machines(node: &Node) -> Machines {
             store.machines.into_iter().for_each(|(kind, state)| add(kind, state, 1));
         }
     }
+    add("changes", node.changes.name(), 1);
     node.names.tasks().for_each(|(kind, state)| add(kind, state, 1));
     counts
 }
@@ -62,7 +63,7 @@ fn machines_text(node: &Node) -> String {
 fn queues(node: &Node) -> Vec<(&'static str, usize, usize)> {
     let counts: Vec<Counts> = node.trees.iter().map(Branch::counts).collect();
     let sum = |count: &dyn Fn(&Counts) -> usize| counts.iter().map(count).sum::<usize>();
-    let handles_max = node.trees.iter().map(|tree| node.handles_max(tree)).sum();
+    let handles_max = node.trees.handles_max(node.files_shared());
     let (places, unions) = node.names.counts();
     let mut queues = vec![
         ("connections", node.connections.len(), node.config.connections_max),

@@ -95,6 +95,16 @@ impl Host {
         NodeId::new(self.index, 0)
     }
 
+    /// The reactor's handle of the root.
+    pub fn root_file(&self) -> File {
+        self.nodes[0].file
+    }
+
+    /// How many nodes and open files there are; each is a file of the process.
+    pub fn handles(&self) -> usize {
+        self.nodes.len() - 1 + self.opens.len()
+    }
+
     /// How much of everything there is.
     pub fn counts(&self) -> Counts {
         let mut errands: Vec<(&'static str, usize)> = Vec::new();

@@ -248,12 +248,6 @@ impl Remote {
         reply
     }
 
-    /// Sets how many nodes and open files there may be, at most [`HANDLES_MAX`]. What is held
-    /// beyond stays.
-    pub fn set_handles_max(&mut self, most: usize) {
-        self.config.handles_max = most.min(HANDLES_MAX);
-    }
-
     /// How much of everything there is.
     pub fn counts(&self) -> Counts {
         let mut errands: Vec<(&'static str, usize)> = Vec::new();

@@ -198,6 +198,11 @@ impl Volume {
         sight::device(&self.store, View::Present)
     }
 
+    /// The file that it is in.
+    pub fn file(&self) -> File {
+        self.file
+    }
+
     /// The store.
     pub fn store(&self) -> &Store {
         &self.store

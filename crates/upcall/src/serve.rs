@@ -6,6 +6,7 @@ use crate::greeting::Greeting;
 use crate::place::{self, Bound, Place, What};
 use crate::rule::{self, Rule};
 use crate::space::{self, Joint, Jointed, Space};
+use crate::volume::file::CACHE_MIB;
 use base::Reactor;
 use node::{Config, Join, Joined, Limits, Node, Port, Protocol, Served};
 use reactor::{Address, World};
@@ -48,6 +49,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         connections_max: serve.connections_max.unwrap_or(16_384),
         bytes_max: serve.memory_max.unwrap_or(512) << 20,
         files_max,
+        volume_cache: serve.cache.unwrap_or(CACHE_MIB).saturating_mul(1 << 20),
     };
     let (connections_max, bytes_max) = (config.connections_max, config.bytes_max);
     let share = Config {

@@ -91,12 +91,7 @@ impl Joint {
 /// What to say if the node could not join something.
 pub(crate) fn explain(file: Option<&Path>, line: usize, said: &str, error: base::Error) -> String {
     let file = file.unwrap_or(Path::new("names"));
-    let known = [
-        (base::Error::NotFound, "there is no such directory in the name space so far"),
-        (base::Error::NotDirectory, "only directories can be joined, and only at directories"),
-    ];
-    let advice = known.iter().find(|(known, _)| *known == error);
-    let advice = advice.map_or("look at the server or file behind it", |(_, advice)| advice);
+    let advice = node::advice(error);
     format!("{}:{line}: {said}: {error}; {advice}", file.display())
 }
 

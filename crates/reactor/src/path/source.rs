@@ -42,10 +42,12 @@ pub(super) fn open_volume(path: &[u8], writable: bool, head: usize) -> Outcome<P
 
 /// Why a volume is not opened: another process having it is no failure.
 fn refusal(error: io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => Error::Busy,
-        io::ErrorKind::InvalidInput => Error::IsDirectory,
-        _other => failure(error),
+    if error.kind() == io::ErrorKind::WouldBlock {
+        Error::Busy
+    } else if error.kind() == io::ErrorKind::InvalidInput {
+        Error::IsDirectory
+    } else {
+        failure(error)
     }
 }
 

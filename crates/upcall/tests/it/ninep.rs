@@ -44,7 +44,7 @@ impl Client {
     }
 
     /// A new fid for a path.
-    fn walk(&mut self, path: &str) -> Result<[u8; 4], Refused> {
+    pub(crate) fn walk(&mut self, path: &str) -> Result<[u8; 4], Refused> {
         let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
         let fid = self.next.to_le_bytes();
         self.next += 1;

@@ -71,6 +71,10 @@ impl Server {
         Server { child, greeting, http, ninep, _output: output }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn ninep(&self) -> &str {
         &self.ninep
     }

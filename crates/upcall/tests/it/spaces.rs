@@ -1,5 +1,6 @@
 //! Name spaces, and servers of several threads.
 
+use super::ninep;
 use super::server::{BINARY, Scratch, Server, get};
 use std::path::Path;
 use std::process::Command;
@@ -127,11 +128,122 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
     assert_eq!(code, Some(1));
     assert!(said.contains("not changed: line 2: "), "{said}");
     assert_eq!(body(&server, "/far/two"), "404");
-    let (code, said) = names(&["mount /far host:/tmp"]);
-    assert!(code == Some(1) && said.contains("by a names file"), "{said}");
     // Over TCP nobody knows who asks.
     let (code, said) = client(&["names", server.ninep(), &line]);
     assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
+    assert_eq!(server.end(), Some(0));
+}
+
+/// Whether nobody has the volume.
+fn is_free(volume: &Path) -> bool {
+    client(&["volume", "info", volume.to_str().expect("UTF-8")]).0 == Some(0)
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn every_source_is_mounted_and_given_back_while_the_server_runs() {
+    let scratch = Scratch::new("sources");
+    let dir = scratch.path();
+    files(dir, &[("a/one", "a"), ("a/x/in", "in"), ("b/two", "b"), ("b/plain", "")]);
+    let volume = dir.join("v.volume");
+    let (shown, path) = (dir.display(), volume.to_str().expect("UTF-8"));
+    assert_eq!(client(&["volume", "create", path, "--size", "64M"]).0, Some(0));
+    let socket = format!("unix:{}", dir.join("socket").display());
+    let names = |lines: &[&str]| client(&[&["names", &socket][..], lines].concat());
+    let far = Server::start(&dir.join("b"), &[]);
+    let by_name = far.ninep().replace("127.0.0.1", "localhost");
+    for form in ["uring", "threads"] {
+        let words = format!("mount / host:{shown}/a\n");
+        let server = serve(&scratch, &words, &["--9p", &socket, "--reactor", form]);
+        let open = || std::fs::read_dir(format!("/proc/{}/fd", server.pid())).map(Iterator::count);
+        let before = open().expect("it runs");
+        let sources =
+            [format!("host:{shown}/b"), format!("volume:{path}"), format!("9p://{by_name}")];
+        for source in sources {
+            let mount = format!("mount -c /x {source}");
+            let (code, said) = names(&[&mount]);
+            assert!(code == Some(0) && said.contains(&mount), "{said}");
+            match source.starts_with("volume:") {
+                true => assert!(!is_free(&volume)),
+                false => assert_eq!(body(&server, "/x/two"), "b", "{source}"),
+            }
+            assert_eq!(names(&["unmount /x"]).0, Some(0));
+            assert_eq!(body(&server, "/x/in"), "in");
+            wait_until("the volume is given back", || is_free(&volume));
+        }
+        wait_until("files are closed", || open().expect("it runs") <= before);
+        assert_eq!(server.end(), Some(0));
+    }
+}
+
+#[test]
+fn what_is_unmounted_ends_when_nobody_is_in_it() {
+    let scratch = Scratch::new("inside");
+    let dir = scratch.path();
+    files(dir, &[("a/x/in", "in")]);
+    let volume = dir.join("v.volume");
+    let path = volume.to_str().expect("UTF-8");
+    assert_eq!(client(&["volume", "create", path, "--size", "64M"]).0, Some(0));
+    let socket = format!("unix:{}", dir.join("socket").display());
+    let names = |lines: &[&str]| client(&[&["names", &socket][..], lines].concat());
+    let root = format!("mount / host:{}/a\n", dir.display());
+    let server = serve(&scratch, &root, &["--9p", &socket]);
+    let (code, said) = names(&[&format!("mount /x volume:{path}")]);
+    assert_eq!(code, Some(0), "{said}");
+    let mut inside = ninep::Client::connect(server.ninep());
+    inside.walk("/x").expect("it is there");
+    assert_eq!(names(&["unmount /x"]).0, Some(0));
+    assert_eq!(body(&server, "/x/in"), "in");
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!is_free(&volume), "somebody is in it");
+    drop(inside);
+    wait_until("the volume is given back", || is_free(&volume));
+    // It can be mounted again, as often as anybody likes.
+    for _ in 0..20 {
+        let (code, said) = names(&[&format!("mount /x volume:{path}"), "unmount /x"]);
+        assert_eq!(code, Some(0), "{said}");
+    }
+    assert_eq!(server.end(), Some(0));
+    assert!(is_free(&volume));
+}
+
+#[test]
+fn what_cannot_be_mounted_is_refused_with_the_reason() {
+    let scratch = Scratch::new("refused");
+    let dir = scratch.path();
+    files(dir, &[("a/x/in", "in"), ("plain", "no volume")]);
+    let (shown, volume) = (dir.display(), dir.join("v.volume"));
+    let path = volume.to_str().expect("UTF-8");
+    assert_eq!(client(&["volume", "create", path, "--size", "64M"]).0, Some(0));
+    let socket = format!("unix:{}", dir.join("socket").display());
+    let root = format!("mount / host:{shown}/a\n");
+    let server = serve(&scratch, &root, &["--9p", &socket]);
+    let open = || std::fs::read_dir(format!("/proc/{}/fd", server.pid())).map(Iterator::count);
+    let before = open().expect("it runs");
+    let wrong = [
+        (format!("host:{shown}/nowhere"), "name a directory of the server's host"),
+        (format!("host:{shown}/plain"), "not a directory"),
+        (format!("volume:{shown}/nowhere"), "upcall volume create"),
+        (format!("volume:{shown}/plain"), "it is no volume of this version"),
+        (format!("volume:{shown}/a"), "name a file or a block device"),
+        ("9p://nobody.invalid:5640".into(), "no host of that name"),
+    ];
+    for (source, why) in wrong {
+        let (code, said) = client(&["names", &socket, &format!("mount /x {source}")]);
+        assert!(code == Some(1) && said.contains(why), "{source}: {said}");
+    }
+    let (code, said) = client(&["names", &socket, &format!("mount /nowhere volume:{path}")]);
+    assert!(code == Some(1) && said.contains("no such directory in the name space"), "{said}");
+    wait_until("the volume is given back", || is_free(&volume));
+    wait_until("files are closed", || open().expect("it runs") <= before);
+    assert_eq!(body(&server, "/x/in"), "in");
     assert_eq!(server.end(), Some(0));
 }
 

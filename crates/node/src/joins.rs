@@ -1,0 +1,119 @@
+//! Trees that come and go: what changes of the name space bring, and what nobody needs any more.
+
+use super::branch::Branch;
+use super::changes;
+use super::route::{Message, OPENING};
+use super::{Node, Phase, SERVICE, Served};
+use base::op::Op;
+use base::{Caller, Instant};
+use std::mem;
+use tree::{Input as TreeInput, RequestId};
+
+/// The id of changes of the name space; no connection has it.
+const CHANGE: RequestId = RequestId(u64::MAX);
+
+impl Node {
+    /// Goes on with changes of the name space as far as that takes no waiting.
+    pub(crate) fn change(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        loop {
+            if let Some(tree) = self.changes.recovering()
+                && let Some(result) = self.trees[tree].recovered()
+            {
+                let root = |()| (self.trees[tree].root(), self.trees[tree].root_stat());
+                let input = changes::Input::Recovered(result.map(root));
+                self.step_changes(now, input, ops);
+                self.route(now, ops);
+            }
+            let mut out = Vec::new();
+            self.changes.begin(&mut out);
+            if out.is_empty() {
+                break;
+            }
+            self.deliver_changes(now, out, ops);
+            self.route(now, ops);
+        }
+        if self.phase == Phase::Joining && self.changes.is_empty() {
+            self.phase = Phase::Running;
+        }
+    }
+
+    pub(crate) fn step_changes(&mut self, now: Instant, input: changes::Input, ops: &mut Vec<Op>) {
+        let mut out = Vec::new();
+        self.changes.step(input, &mut out);
+        self.deliver_changes(now, out, ops);
+    }
+
+    fn deliver_changes(&mut self, now: Instant, out: Vec<changes::Output>, ops: &mut Vec<Op>) {
+        use changes::Output;
+        for output in out {
+            let message = match output {
+                Output::Open(op) => {
+                    ops.push(Op::Path { id: OPENING, caller: Caller::Server, op });
+                    continue;
+                }
+                Output::Plant(served) => {
+                    let planted = self.plant(now, served, ops);
+                    Message::Changes(changes::Input::Planted(planted))
+                }
+                Output::Make(wish) => Message::Names(names::Input::Change(CHANGE, wish)),
+                Output::Leave(tree) => {
+                    self.trees.leave(tree);
+                    continue;
+                }
+                Output::Close(file) => {
+                    ops.push(Op::CloseFile { file, last: false });
+                    continue;
+                }
+                Output::Commanded(ticket, result) => {
+                    Message::Tree(SERVICE, TreeInput::Commanded(ticket, result))
+                }
+            };
+            self.messages.push_back(message);
+        }
+    }
+
+    fn plant(&mut self, now: Instant, served: Served, ops: &mut Vec<Op>) -> Option<u16> {
+        let mut out = Vec::new();
+        let make = |number| Branch::new(number, served, &self.config, now, &mut out);
+        let tree = self.trees.plant(make)?;
+        self.deliver_tree(now, tree, &mut out, ops);
+        Some(tree)
+    }
+
+    pub(crate) fn close_trees(
+        &mut self,
+        now: Instant,
+        ops: &mut Vec<Op>,
+        which: &dyn Fn(&Branch) -> bool,
+    ) {
+        for tree in self.trees.numbers() {
+            if which(&self.trees[tree]) {
+                self.close_tree(now, tree, ops);
+            }
+        }
+    }
+
+    fn close_tree(&mut self, now: Instant, tree: u16, ops: &mut Vec<Op>) {
+        if self.trees[tree].is_closed() || !self.trees.begin_to_close(tree) {
+            return;
+        }
+        let mut out = mem::take(&mut self.scratch.trees);
+        self.trees[tree].close(now, &mut out);
+        self.trees.set_alarm(tree);
+        self.deliver_tree(now, tree, &mut out, ops);
+        self.scratch.trees = out;
+    }
+
+    /// Closes a tree that is mounted nowhere as soon as nobody has anything of it, and takes it
+    /// away when it is closed.
+    pub(crate) fn see_off(&mut self, now: Instant, tree: u16, ops: &mut Vec<Op>) {
+        if !self.trees[tree].is_idle() {
+            return;
+        }
+        self.close_tree(now, tree, ops);
+        if self.trees[tree].is_closed() {
+            ops.extend(self.trees[tree].file().map(|file| Op::CloseFile { file, last: false }));
+            self.trees.remove(tree);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What is mounted while the node serves: how each source is opened, and the tree in it.
+
+use super::Served;
+use base::Error;
+use base::op::{Address, File, PathDone, PathOp};
+use names::script::{self, Source};
+use store::{HEAD_BYTES, Store, Superblock};
+
+/// What it takes to know what is served.
+pub(crate) enum Opening {
+    /// Nothing.
+    Known(Served),
+    /// This, of the reactor.
+    Ask(PathOp),
+}
+
+/// How sources are opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Nothing may be changed.
+    pub(crate) read_only: bool,
+    /// Memory for the blocks of each volume, bytes.
+    pub(crate) volume_cache: usize,
+}
+
+/// Why a change is not made.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) error: Error,
+    /// The same in words, and what to do.
+    pub(crate) why: String,
+}
+
+impl Refusal {
+    /// Why a source cannot be mounted.
+    pub(crate) fn new(source: &Source, error: Error, advice: &str) -> Refusal {
+        Refusal { error, why: format!("{source}: {error}; {advice}") }
+    }
+}
+
+/// How a source is opened.
+pub(crate) fn open(source: &Source, settings: Settings) -> Opening {
+    match source {
+        Source::Host(path) => Opening::Ask(PathOp::OpenRoot { path: path.as_bytes().to_vec() }),
+        Source::Volume(path) => {
+            let (path, writable) = (path.as_bytes().to_vec(), !settings.read_only);
+            Opening::Ask(PathOp::OpenVolume { path, writable, head: HEAD_BYTES as u32 })
+        }
+        Source::NineP { address, aname } => match address.parse() {
+            Ok(number) => Opening::Known(remote(source, Address::Tcp(number), aname)),
+            Err(_name) => Opening::Ask(PathOp::Resolve { address: address.clone() }),
+        },
+        Source::NinePUnix { path, aname } => {
+            Opening::Known(remote(source, Address::Unix(path.as_bytes().to_vec()), aname))
+        }
+    }
+}
+
+/// What is in what was opened; else why it cannot be mounted, and what is to be closed.
+pub(crate) fn opened(
+    source: &Source,
+    result: Result<PathDone, Error>,
+    settings: Settings,
+) -> Result<Served, (Refusal, Option<File>)> {
+    match (source, result) {
+        (_, Err(error)) => Err((Refusal::new(source, error, advice(source, error)), None)),
+        (Source::Host(path), Ok(PathDone::Root(root, stat))) => {
+            Ok(Served::Directory { root, stat, path: path.as_bytes().to_vec() })
+        }
+        (Source::Volume(path), Ok(PathDone::Volume(file, size, head))) => {
+            let refuse = |(error, what)| {
+                (Refusal::new(source, error, &format!("{what} {path}")), Some(file))
+            };
+            let (store, said) = store(&head, size, settings).map_err(refuse)?;
+            Ok(Served::Volume { file, store, said, path: path.as_bytes().to_vec() })
+        }
+        (Source::NineP { aname, .. }, Ok(PathDone::Address(number))) => {
+            Ok(remote(source, Address::Tcp(number), aname))
+        }
+        (source, Ok(done)) => unreachable!("{done:?} for {source}"),
+    }
+}
+
+fn remote(source: &Source, to: Address, aname: &str) -> Served {
+    let path = script::quoted(&source.to_string()).into_bytes();
+    Served::Remote { to, aname: aname.as_bytes().to_vec(), path }
+}
+
+/// A store, and what it said when it was opened.
+type Opened = (Box<Store>, Vec<store::Output>);
+
+/// The store in the file of a volume, or what is wrong with it and what looks at that.
+fn store(head: &[u8], size: u64, settings: Settings) -> Result<Opened, (Error, &'static str)> {
+    let no_volume = (Error::Invalid, "it is no volume of this version: upcall volume create");
+    let damaged = (Error::Io, "it is damaged: upcall volume check");
+    let wrong = |error| if error == store::Error::NotAVolume { no_volume } else { damaged };
+    let superblock = Superblock::newest(head).map_err(wrong)?;
+    if !superblock.fits(size) {
+        return Err((Error::Io, "it is shorter than it was; restore it from a copy:"));
+    }
+    let usual = store::Config::for_memory(settings.volume_cache, &superblock.layout);
+    let config = store::Config { read_only: settings.read_only, ..usual };
+    let mut said = Vec::new();
+    let store = Store::open(head, config, base::Instant(0), &mut said).map_err(wrong)?;
+    Ok((Box::new(store), said))
+}
+
+/// What to do about a source that cannot be opened.
+fn advice(source: &Source, error: Error) -> &'static str {
+    match (source, error) {
+        (Source::Host(_), Error::NotFound) => "name a directory of the server's host",
+        (Source::Volume(_), Error::NotFound) => "make it with 'upcall volume create'",
+        (Source::Volume(_), Error::Busy) => "another process, or another mount, has it",
+        (Source::Volume(_), Error::IsDirectory) => "name a file or a block device",
+        (Source::NineP { .. }, Error::NotFound) => "no host of that name is known here",
+        (_, Error::Denied | Error::NotPermitted) => "the server's user must be allowed to open it",
+        (_, _) => "look at what is behind it",
+    }
+}

@@ -1,0 +1,183 @@
+//! The trees of a node, each with its number, and when to look at which.
+
+use super::branch::Branch;
+use base::{Automaton, Instant};
+use std::collections::{BTreeSet, VecDeque};
+use std::mem;
+use std::ops::{Index, IndexMut};
+
+/// Most numbers of trees. Those of trees that have ended are used again when all others were, so
+/// that what a client remembers of one is not soon taken for another's.
+const NUMBERS: usize = 60_000;
+
+/// The trees.
+#[derive(Debug, Default)]
+pub(crate) struct Trees {
+    /// By number; `None`: it has ended.
+    slots: Vec<Option<Slot>>,
+    /// Numbers of trees that have ended, the first of them first.
+    free: VecDeque<u16>,
+    /// Those that may have something to do at the end of the turn.
+    busy: BTreeSet<u16>,
+    /// When to look at which.
+    alarms: BTreeSet<(Instant, u16)>,
+    /// Those whose nodes are files of the process.
+    hosts: BTreeSet<u16>,
+    /// Those that are mounted nowhere any more.
+    leaving: BTreeSet<u16>,
+    /// Those that were told to close.
+    closing: BTreeSet<u16>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Slot {
+    branch: Branch,
+    alarm: Option<Instant>,
+}
+
+impl Trees {
+    /// Adds what `make` makes for a number; gives the number, or `None` if there is no more.
+    pub(crate) fn plant(&mut self, make: impl FnOnce(u16) -> Branch) -> Option<u16> {
+        let number = match u16::try_from(self.slots.len()) {
+            Ok(next) if self.slots.len() < NUMBERS => {
+                self.slots.push(None);
+                next
+            }
+            Ok(_) | Err(_) => self.free.pop_front()?,
+        };
+        let branch = make(number);
+        if matches!(branch, Branch::Host(..)) {
+            self.hosts.insert(number);
+        }
+        self.slots[usize::from(number)] = Some(Slot { branch, alarm: None });
+        self.busy.insert(number);
+        Some(number)
+    }
+
+    /// Whether there is a tree with this number.
+    pub(crate) fn contains(&self, number: u16) -> bool {
+        self.slots.get(usize::from(number)).is_some_and(Option::is_some)
+    }
+
+    /// All trees.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Branch> {
+        self.slots.iter().flatten().map(|slot| &slot.branch)
+    }
+
+    /// The numbers of all trees.
+    pub(crate) fn numbers(&self) -> Vec<u16> {
+        (0..)
+            .zip(&self.slots)
+            .filter(|(_, slot)| slot.is_some())
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    /// Takes a tree away, which has nothing under way.
+    pub(crate) fn remove(&mut self, number: u16) {
+        let slot = self.slots[usize::from(number)].take().expect("a tree ends once");
+        if let Some(at) = slot.alarm {
+            self.alarms.remove(&(at, number));
+        }
+        self.busy.remove(&number);
+        self.hosts.remove(&number);
+        self.leaving.remove(&number);
+        self.closing.remove(&number);
+        self.free.push_back(number);
+    }
+
+    /// A tree is mounted nowhere any more: it ends when nobody has anything of it.
+    pub(crate) fn leave(&mut self, number: u16) {
+        self.leaving.insert(number);
+        self.busy.insert(number);
+    }
+
+    /// Whether a tree is mounted nowhere any more.
+    pub(crate) fn is_leaving(&self, number: u16) -> bool {
+        self.leaving.contains(&number)
+    }
+
+    /// A tree is about to be told to close; false if it was before.
+    pub(crate) fn begin_to_close(&mut self, number: u16) -> bool {
+        self.closing.insert(number)
+    }
+
+    /// A tree may have something to do at the end of the turn.
+    pub(crate) fn mark(&mut self, number: u16) {
+        self.busy.insert(number);
+    }
+
+    /// A tree that may have something to do, which is not marked any more.
+    pub(crate) fn pop_busy(&mut self) -> Option<u16> {
+        self.busy.pop_first()
+    }
+
+    /// When the first tree wants to be looked at.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.alarms.first().map(|(at, _)| *at)
+    }
+
+    /// Marks the trees whose time has come.
+    pub(crate) fn wake(&mut self, now: Instant) {
+        while let Some(&(at, number)) = self.alarms.first().filter(|(at, _)| *at <= now) {
+            self.alarms.remove(&(at, number));
+            self.slot(number).alarm = None;
+            self.busy.insert(number);
+        }
+    }
+
+    /// Makes sure that the tree is looked at when it wants to be.
+    pub(crate) fn set_alarm(&mut self, number: u16) {
+        let slot = self.slot(number);
+        let wanted = slot.branch.deadline();
+        let old = mem::replace(&mut slot.alarm, wanted);
+        if old != wanted {
+            old.map(|old| self.alarms.remove(&(old, number)));
+            self.alarms.extend(wanted.map(|at| (at, number)));
+        }
+    }
+
+    /// Lets directories of the host share so many files of the process: what the others do not
+    /// have open each of them may.
+    pub(crate) fn share_files(&mut self, files: usize) {
+        let held: usize = self.hosts.iter().map(|host| self[*host].handles()).sum();
+        let spare = files.saturating_sub(held);
+        for host in &self.hosts {
+            let slot = self.slots[usize::from(*host)].as_mut().expect("a tree that is there");
+            slot.branch.set_handles_max(slot.branch.handles() + spare);
+        }
+    }
+
+    /// How many nodes and open files there may be if there are files of the process for so many.
+    pub(crate) fn handles_max(&self, files: usize) -> usize {
+        let own = |branch: &Branch| branch.own_handles_max();
+        let hosts = if self.hosts.is_empty() { 0 } else { files };
+        self.iter().filter_map(own).sum::<usize>().saturating_add(hosts)
+    }
+
+    /// The same of the tree that has the fewest.
+    pub(crate) fn least_handles_max(&self, files: usize) -> usize {
+        let of = |branch: &Branch| branch.own_handles_max().unwrap_or(files);
+        self.iter().filter(|branch| branch.has_files()).map(of).min().unwrap_or(files)
+    }
+
+    fn slot(&mut self, number: u16) -> &mut Slot {
+        self.slots[usize::from(number)].as_mut().expect("a tree that is there")
+    }
+}
+
+impl Index<u16> for Trees {
+    type Output = Branch;
+
+    fn index(&self, number: u16) -> &Branch {
+        let slot = self.slots[usize::from(number)].as_ref();
+        &slot.expect("a tree that is there").branch
+    }
+}
+
+impl IndexMut<u16> for Trees {
+    fn index_mut(&mut self, number: u16) -> &mut Branch {
+        &mut self.slot(number).branch
+    }
+}
