@@ -1,15 +1,16 @@
 //! `upcall put`: a file or a tree of this host to a server.
 //!
 //! What is not complete has a temporary name, which goes when it is interrupted. What is there and
-//! is no plain file (a device, a file of a service, a link) is written as it is.
+//! is no plain file (a device, a link), or is in a directory that takes no new files (as those of
+//! services), is written as it is.
 
 use super::frame::{self, Frame};
 use super::list::unless_gone;
 use super::report::Shared;
 use super::{Outcome, Server, Trouble, temporary, trees};
 use clap::Args;
-use client::{Client, Dialect, OpenOptions};
-use std::fs::{self, File, FileType};
+use client::{Client, Dialect, File, OpenOptions};
+use std::fs::{self, FileType};
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -98,7 +99,7 @@ fn file(
     shared: &Shared,
     send: Send,
 ) -> Outcome<()> {
-    let mut source = File::open(from).map_err(unread(from))?;
+    let mut source = fs::File::open(from).map_err(unread(from))?;
     let metadata = source.metadata().map_err(unread(from))?;
     if frame.counts.files_all.load(Ordering::Relaxed) == 0 {
         frame.counts.bytes_all.store(metadata.len(), Ordering::Relaxed);
@@ -108,12 +109,21 @@ fn file(
 
 /// Sends what is the only one: what is there may be no plain file.
 fn one(frame: &Frame, put: &Put, source: Source<'_>, to: &Path, shared: &Shared) -> Outcome<()> {
-    match unless_gone(frame.client.symlink_metadata(to))? {
-        Some(there) if !there.is_file() => {
+    let there = unless_gone(frame.client.symlink_metadata(to))?;
+    let draft = match &there {
+        Some(there) if !there.is_file() => None,
+        Some(_) => match Draft::open(&frame.client, to, source.1) {
+            Err(error) if error.is_permission() => None,
+            draft => Some(draft?),
+        },
+        None => Some(Draft::open(&frame.client, to, source.1)?),
+    };
+    match draft {
+        Some(draft) => draft.fill(frame, put, source.0, shared),
+        None => {
             let options = OpenOptions::new().write(true).truncate(true);
-            write(frame, put, (source.0, to), options, shared)
+            pour(frame, put, source.0, frame.client.open_with(to, options)?, shared)
         }
-        Some(_) | None => replace(frame, put, source, to, shared),
     }
 }
 
@@ -125,23 +135,47 @@ fn replace(
     to: &Path,
     shared: &Shared,
 ) -> Outcome<()> {
-    let path = temporary(to);
-    let options = OpenOptions::new().write(true).create_new(true).mode(mode);
-    let done = write(frame, put, (source, &path), options, shared);
-    let done = done.and_then(|()| settle(&frame.client, &path, to));
-    let Err(trouble) = done else { return Ok(()) };
-    if trouble.is_fatal() {
-        frame.leave(path);
-    } else if let Err(error) = unless_gone(frame.client.remove(&path)) {
-        frame::note(&error.into());
+    Draft::open(&frame.client, to, mode)?.fill(frame, put, source, shared)
+}
+
+/// A file that has not its name yet.
+struct Draft<'a> {
+    file: File,
+    path: PathBuf,
+    to: &'a Path,
+}
+
+impl Draft<'_> {
+    fn open<'a>(client: &Client, to: &'a Path, mode: u32) -> Result<Draft<'a>, client::Error> {
+        let path = temporary(to);
+        let options = OpenOptions::new().write(true).create_new(true).mode(mode);
+        let file = client.open_with(&path, options).map_err(|error| named(error, to))?;
+        Ok(Draft { file, path, to })
     }
-    // Nobody knows the temporary name.
-    Err(match trouble {
-        Trouble::Server(client::Error::Refused { doing, refusal, .. }) => {
-            Trouble::Server(client::Error::Refused { doing, path: to.to_path_buf(), refusal })
+
+    fn fill(self, frame: &Frame, put: &Put, source: &mut dyn Read, shared: &Shared) -> Outcome<()> {
+        let Draft { file, path, to } = self;
+        let done = pour(frame, put, source, file, shared);
+        let done = done.and_then(|()| settle(&frame.client, &path, to));
+        let Err(trouble) = done else { return Ok(()) };
+        if trouble.is_fatal() {
+            frame.leave(path);
+        } else if let Err(error) = unless_gone(frame.client.remove(&path)) {
+            frame::note(&error.into());
         }
-        other @ (Trouble::Server(_) | Trouble::Host(_) | Trouble::Unheard) => other,
-    })
+        Err(match trouble {
+            Trouble::Server(error) => Trouble::Server(named(error, to)),
+            other @ (Trouble::Host(_) | Trouble::Unheard) => other,
+        })
+    }
+}
+
+/// A refusal under the name that people know: nobody knows the temporary one.
+fn named(mut error: client::Error, to: &Path) -> client::Error {
+    if let client::Error::Refused { path, .. } = &mut error {
+        *path = to.to_path_buf();
+    }
+    error
 }
 
 /// Gives a file its name, in place of another file. 9P2000 has no message that does both.
@@ -154,16 +188,15 @@ fn settle(client: &Client, path: &Path, to: &Path) -> Outcome<()> {
     Ok(client.rename(path, to)?)
 }
 
-fn write(
+/// Sends what there is to read.
+fn pour(
     frame: &Frame,
     put: &Put,
-    (source, to): (&mut dyn Read, &Path),
-    options: OpenOptions,
+    mut source: &mut dyn Read,
+    file: File,
     shared: &Shared,
 ) -> Outcome<()> {
-    let file = frame.client.open_with(to, options)?;
     let mut sink = file.sink(0);
-    let mut source = source;
     loop {
         let taken = sink.take_from(&mut source).map_err(unread(&put.from))??;
         if taken == 0 {

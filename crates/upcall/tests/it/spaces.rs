@@ -74,7 +74,11 @@ fn a_server_that_is_lost_takes_its_own_files_only_and_comes_back() {
     let scratch = Scratch::new("lost");
     let dir = scratch.path();
     files(dir, &[("far/file", "far"), ("near/file", "near")]);
-    let far = Server::start(&dir.join("far"), &[]);
+    // No connection begins at this address, so the port is there again when it is needed again.
+    let far = dir.join("far");
+    let far = far.to_str().expect("UTF-8");
+    let serve_far = |at: &str| Server::with(&[far, "--9p", at, "--http", "127.1.0.1:0"]);
+    let far = serve_far("127.1.0.1:0");
     let port = far.ninep().to_string();
     let near = dir.join("near");
     let lines = format!("mount /far 9p://{port}\nmount /near host:{}\n", near.display());
@@ -84,9 +88,7 @@ fn a_server_that_is_lost_takes_its_own_files_only_and_comes_back() {
     assert_eq!(body(&server, "/near/file"), "near");
     assert!(["502", "503", "504"].contains(&&*body(&server, "/far/file")));
     assert_eq!(body(&server, "/near/file"), "near");
-    let dir = dir.join("far");
-    let args = [dir.to_str().expect("UTF-8"), "--9p", &port, "--http", "127.0.0.1:0"];
-    let _again = Server::with(&args);
+    let _again = serve_far(&port);
     let start = Instant::now();
     while body(&server, "/far/file") != "far" {
         assert!(start.elapsed() < Duration::from_secs(20), "it does not come back");
@@ -128,6 +130,13 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
     assert_eq!(code, Some(1));
     assert!(said.contains("not changed: line 2: "), "{said}");
     assert_eq!(body(&server, "/far/two"), "404");
+    // The same as a file, like any other.
+    let file = dir.join("commands");
+    std::fs::write(&file, &line).expect("it is written");
+    let file = file.to_str().expect("UTF-8");
+    let (code, said) = client(&["put", &socket, file, "/.upcall/names"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(body(&server, "/far/two"), "b");
     // Over TCP nobody knows who asks.
     let (code, said) = client(&["names", server.ninep(), &line]);
     assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
