@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Which program serves.
@@ -272,9 +273,21 @@ fn nginx(dir: &Path, port: u16) -> Result<Command> {
     Ok(command)
 }
 
-/// A port of the loopback interface that was free a moment ago.
+/// A port of the loopback interface that was free a moment ago, and another one each time. It is
+/// below those that the kernel gives to connections, so that none of these takes it meanwhile.
 pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    const FIRST: u32 = 10_240;
+    const COUNT: u32 = 32_768 - FIRST;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id().wrapping_mul(97);
+    for _ in 0..COUNT {
+        let step = start.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(FIRST + step % COUNT)?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port between {FIRST} and {} of 127.0.0.1 is free", FIRST + COUNT)
 }
 
 fn family(pid: u32) -> Vec<u32> {
