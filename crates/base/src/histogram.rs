@@ -26,6 +26,15 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(ns);
     }
 
+    /// Counts all that another one has counted.
+    pub fn add(&mut self, other: &Histogram) {
+        for (here, there) in self.buckets.iter_mut().zip(other.buckets) {
+            *here += there;
+        }
+        self.count += other.count;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+    }
+
     /// How many were counted.
     pub fn count(&self) -> u64 {
         self.count
@@ -71,5 +80,9 @@ mod tests {
         assert_eq!(h.quantile(0.5), Duration::from_nanos(2048));
         assert_eq!(h.quantile(1.0), Duration::from_nanos(1 << 20));
         assert_eq!(Histogram::default().quantile(0.5), Duration::ZERO);
+        let mut twice = h.clone();
+        twice.add(&h);
+        assert_eq!((twice.count(), twice.sum()), (8, Duration::from_micros(2012)));
+        assert_eq!(twice.edges().map(|(_, n)| n).collect::<Vec<_>>(), [2, 2, 2, 2]);
     }
 }

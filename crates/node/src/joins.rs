@@ -76,7 +76,7 @@ impl Node {
         let mut out = Vec::new();
         let make = |number| Branch::new(number, served, &self.config, now, &mut out);
         let tree = self.trees.plant(make)?;
-        self.deliver_tree(now, tree, &mut out, ops);
+        self.deliver_trees(now, &mut out, ops);
         Some(tree)
     }
 
@@ -100,7 +100,7 @@ impl Node {
         let mut out = mem::take(&mut self.scratch.trees);
         self.trees[tree].close(now, &mut out);
         self.trees.set_alarm(tree);
-        self.deliver_tree(now, tree, &mut out, ops);
+        self.deliver_trees(now, &mut out, ops);
         self.scratch.trees = out;
     }
 

@@ -6,11 +6,13 @@
 //! and a front needs no lock and no copy of anything but the name of the root.
 
 use super::connection;
+use super::status::Report;
 use super::{Node, Phase};
 use crate::route::Message;
 use base::op::{Op, Parcel};
 use base::{Error, Instant};
 use front::CallId;
+use std::collections::BTreeSet;
 use tree::{NodeId, OpenId, Reply, Request, RequestId};
 
 /// The number of the node that has the name space.
@@ -35,22 +37,26 @@ pub(crate) enum Letter {
     Close(OpenId),
     /// Home answers a front.
     Reply(RequestId, Result<Reply, Error>),
+    /// Home asks for what a front counts; one [`Letter::Reported`] follows, unless the front ends.
+    Report(usize),
+    /// A front tells it.
+    Reported(usize, usize, Box<Report>),
     /// Home tells a front to end.
     Drain,
     /// A front has ended.
-    Over,
+    Over(usize),
 }
 
 /// What a node is among those of its process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It has the name space; so many fronts are there, of which so many have not ended.
-    Home(usize, usize),
+    /// It has the name space; these fronts have not ended.
+    Home(BTreeSet<usize>),
     /// It has connections only.
     Front(usize),
 }
 
-fn post(to: usize, letter: Letter, ops: &mut Vec<Op>) {
+pub(crate) fn post(to: usize, letter: Letter, ops: &mut Vec<Op>) {
     ops.push(Op::Post { to, parcel: Parcel(Box::new(letter)) });
 }
 
@@ -102,33 +108,52 @@ impl Node {
             Letter::Release(node) => names::Input::Release(node),
             Letter::Close(open) => names::Input::Close(open),
             Letter::Reply(id, reply) => return self.answer_here(id, reply),
+            Letter::Report(key) => return self.report(key, ops),
+            Letter::Reported(front, key, report) => {
+                return self.reported(now, front, key, *report);
+            }
             Letter::Drain => return self.stop(now, ops),
-            Letter::Over => {
-                if let Role::Home(fronts, alive) = self.role {
-                    self.role = Role::Home(fronts, alive - 1);
+            Letter::Over(front) => {
+                if let Role::Home(fronts) = &mut self.role {
+                    fronts.remove(&front);
                 }
-                return;
+                return self.survey_without(now, front);
             }
         };
         self.messages.push_back(Message::Names(input));
     }
 
+    /// Tells home what this front counts.
+    fn report(&self, key: usize, ops: &mut Vec<Op>) {
+        if let Role::Front(front) = self.role {
+            post(HOME, Letter::Reported(front, key, Box::new(Report::of(self))), ops);
+        }
+    }
+
     /// Tells the fronts to end.
     pub(crate) fn stop_fronts(&self, ops: &mut Vec<Op>) {
-        if let Role::Home(fronts, _) = self.role {
-            (1..=fronts).for_each(|front| post(front, Letter::Drain, ops));
+        if let Role::Home(fronts) = &self.role {
+            fronts.iter().for_each(|front| post(*front, Letter::Drain, ops));
         }
     }
 
     /// Whether no other node can ask for anything any more.
     pub(crate) fn is_last(&self) -> bool {
-        !matches!(self.role, Role::Home(_, 1..))
+        !matches!(&self.role, Role::Home(fronts) if !fronts.is_empty())
+    }
+
+    /// Whether this node has connections only.
+    pub(crate) fn is_front(&self) -> bool {
+        matches!(self.role, Role::Front(_))
     }
 
     /// Says that this front has ended, if it has.
     pub(crate) fn take_leave(&self, before: Phase, ops: &mut Vec<Op>) {
-        if matches!(self.role, Role::Front(_)) && before != Phase::Over && self.is_over() {
-            post(HOME, Letter::Over, ops);
+        match self.role {
+            Role::Front(front) if before != Phase::Over && self.is_over() => {
+                post(HOME, Letter::Over(front), ops);
+            }
+            Role::Front(_) | Role::Home(_) => {}
         }
     }
 }

@@ -27,6 +27,7 @@ mod shown;
 mod sources;
 pub mod stages;
 mod status;
+mod surveys;
 mod trees;
 
 pub use changes::advice;
@@ -48,6 +49,7 @@ use slab::Slab;
 use stages::Stages;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
+use surveys::Surveys;
 use tree::service::Service;
 use tree::volume::Volume;
 use trees::Trees;
@@ -109,6 +111,7 @@ pub struct Node {
     bytes: usize,
     stages: Stages,
     changes: Changes,
+    surveys: Surveys,
     scratch: Scratch,
 }
 
@@ -164,7 +167,7 @@ impl Node {
         };
         Node {
             phase,
-            role: Role::Home(0, 0),
+            role: Role::Home(BTreeSet::new()),
             config,
             export,
             listeners,
@@ -178,6 +181,7 @@ impl Node {
             bytes: 0,
             stages: Stages::default(),
             changes,
+            surveys: Surveys::new(),
             scratch: Scratch::default(),
         }
     }
@@ -201,7 +205,7 @@ impl Node {
 
     /// So many fronts send requests here from now on.
     pub fn set_fronts(&mut self, count: usize) {
-        self.role = Role::Home(count, count);
+        self.role = Role::Home((HOME + 1..=count).collect());
     }
 
     /// Whether clients are let in, and nobody has asked the node to end.

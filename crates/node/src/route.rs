@@ -8,9 +8,7 @@ use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
 use super::letters::Role;
-use super::{
-    CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, SERVICE, listener, status,
-};
+use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, SERVICE, listener};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Error, Instant};
 use front::{CallId, Identity, Session};
@@ -59,7 +57,7 @@ impl Node {
             let mut out = mem::take(&mut self.scratch.trees);
             self.trees[tree].tick(now, &mut out);
             self.trees.set_alarm(tree);
-            self.deliver_tree(now, tree, &mut out, ops);
+            self.deliver_trees(now, &mut out, ops);
             self.scratch.trees = out;
             self.route(now, ops);
             if self.trees.is_leaving(tree) {
@@ -141,14 +139,14 @@ impl Node {
         let mut out = mem::take(&mut self.scratch.trees);
         self.trees[tree].step(now, input, &mut out);
         self.trees.mark(tree);
-        self.deliver_tree(now, tree, &mut out, ops);
+        self.deliver_trees(now, &mut out, ops);
         self.scratch.trees = out;
     }
 
-    pub(crate) fn deliver_tree(
+    /// Delivers what trees have said.
+    pub(crate) fn deliver_trees(
         &mut self,
         now: Instant,
-        tree: u16,
         out: &mut Vec<TreeOutput>,
         ops: &mut Vec<Op>,
     ) {
@@ -162,11 +160,7 @@ impl Node {
                     let input = changes::Input::Command(ticket, text);
                     self.messages.push_back(Message::Changes(input));
                 }
-                TreeOutput::Render(ticket, topic) => {
-                    let text = status::render(self, now, topic).into_bytes();
-                    let input = TreeInput::Rendered(ticket, text);
-                    self.messages.push_back(Message::Tree(tree, input));
-                }
+                TreeOutput::Render(ticket, topic) => self.survey(now, ticket, topic, ops),
             }
         }
     }

@@ -58,6 +58,18 @@ impl Stages {
         self.record(Stage::Posted, now.since(span.finished));
     }
 
+    /// Counts all that another node has counted.
+    pub fn add(&mut self, other: &Stages) {
+        let Stages { made, started, finished, posted, answered, sent, accepted } = other;
+        self.made.add(made);
+        self.started.add(started);
+        self.finished.add(finished);
+        self.posted.add(posted);
+        self.answered.add(answered);
+        self.sent.add(sent);
+        self.accepted += accepted;
+    }
+
     /// Each stage with its name and histogram, in the order of a request's life.
     pub fn all(&self) -> [(&'static str, &Histogram); 6] {
         [

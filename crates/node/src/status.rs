@@ -1,99 +1,146 @@
-//! The node's own state as text: the files under `/.upcall/`.
+//! The state of the nodes of a process as text: the files under `/.upcall/`.
+//!
+//! Home asks its fronts for a [`Report`] each, and adds them to its own.
 
 use super::branch::{Branch, Counts};
+use super::stages::Stages;
 use super::{Node, Phase};
 use base::Instant;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use tree::Topic;
 
-/// Counts by machine and state.
-type Machines = BTreeMap<(&'static str, &'static str), usize>;
+/// What a node counts.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Automata by kind and state.
+    machines: BTreeMap<(&'static str, &'static str), usize>,
+    /// Every queue: its name, its length, its limit; those of several volumes are one.
+    queues: Vec<(&'static str, usize, usize)>,
+    stages: Stages,
+}
+
+impl Report {
+    /// What is so now.
+    pub(crate) fn of(node: &Node) -> Report {
+        let mut report =
+            Report { machines: BTreeMap::new(), queues: Vec::new(), stages: node.stages.clone() };
+        report.count_machines(node);
+        report.count_queues(node);
+        report
+    }
+
+    /// Adds what a front counts.
+    pub(crate) fn add(&mut self, front: Report) {
+        for ((kind, state), n) in front.machines {
+            self.count(kind, state, n);
+        }
+        front.queues.into_iter().for_each(|queue| self.add_queue(queue));
+        self.stages.add(&front.stages);
+    }
+
+    fn count(&mut self, kind: &'static str, state: &'static str, n: usize) {
+        *self.machines.entry((kind, state)).or_insert(0) += n;
+    }
+
+    fn add_queue(&mut self, (name, length, limit): (&'static str, usize, usize)) {
+        match self.queues.iter_mut().find(|(known, ..)| *known == name) {
+            Some(known) => {
+                (known.1, known.2) = (known.1 + length, known.2.saturating_add(limit));
+            }
+            None => self.queues.push((name, length, limit)),
+        }
+    }
+
+    fn count_machines(&mut self, node: &Node) {
+        for listener in &node.listeners {
+            self.count("listener", listener.state_name(), 1);
+        }
+        for (_, connection) in &node.connections {
+            let (kind, state) = connection.session().state_name();
+            self.count(kind, state, 1);
+            for call in connection.session().awaits() {
+                self.count("call", call, 1);
+            }
+        }
+        if node.is_front() {
+            return;
+        }
+        for tree in node.trees.iter().map(Branch::counts) {
+            for (errand, n) in tree.errands {
+                self.count("errand", errand, n);
+            }
+            if let Some(link) = tree.link {
+                self.count("link", link, 1);
+            }
+            if let Some((store, (reaper, _))) = tree.volume {
+                self.count("reaper", reaper, 1);
+                store.machines.into_iter().for_each(|(kind, state)| self.count(kind, state, 1));
+            }
+        }
+        self.count("changes", node.changes.name(), 1);
+        node.names.tasks().for_each(|(kind, state)| self.count(kind, state, 1));
+    }
+
+    fn count_queues(&mut self, node: &Node) {
+        self.queues.extend([
+            ("connections", node.connections.len(), node.config.connections_max),
+            ("bytes", node.bytes, node.config.bytes_max),
+            ("starved", node.starved.len(), node.config.connections_max),
+        ]);
+        if node.is_front() {
+            return;
+        }
+        let counts: Vec<Counts> = node.trees.iter().map(Branch::counts).collect();
+        let sum = |count: &dyn Fn(&Counts) -> usize| counts.iter().map(count).sum::<usize>();
+        let handles_max = node.trees.handles_max(node.files_shared());
+        let (places, unions) = node.names.counts();
+        self.queues.extend([
+            ("handles", sum(&|tree| tree.nodes + tree.opens), handles_max),
+            ("places", places, handles_max),
+            ("unions", unions, handles_max),
+            ("locks", sum(&|tree| tree.locks.0), tree::locks::RANGES_MAX * counts.len()),
+            ("lock_waits", sum(&|tree| tree.locks.1), tree::locks::WAITING_MAX * counts.len()),
+        ]);
+        for (store, _) in counts.into_iter().filter_map(|tree| tree.volume) {
+            let (journal, journal_max) = store.journal;
+            self.add_queue(("cache", store.cache.0, store.cache.1));
+            self.add_queue(("dirty", store.dirty.0, store.dirty.1));
+            self.add_queue(("journal", journal as usize, journal_max as usize));
+        }
+    }
+}
 
 /// The contents of a service file.
-pub(crate) fn render(node: &Node, now: Instant, topic: Topic) -> String {
+pub(crate) fn render(node: &Node, report: &Report, now: Instant, topic: Topic) -> String {
     match topic {
-        Topic::Machines => machines_text(node),
-        Topic::Queues => queues_text(node),
-        Topic::Stages => stages_text(node),
-        Topic::Metrics => metrics_text(node, now),
+        Topic::Machines => machines_text(report),
+        Topic::Queues => queues_text(report),
+        Topic::Stages => stages_text(&report.stages),
+        Topic::Metrics => metrics_text(node, report, now),
         Topic::Names => node.names_text(),
     }
 }
 
-fn machines(node: &Node) -> Machines {
-    let mut counts = Machines::new();
-    let mut add = |kind, state, n| *counts.entry((kind, state)).or_insert(0) += n;
-    for listener in &node.listeners {
-        add("listener", listener.state_name(), 1);
-    }
-    for (_, connection) in &node.connections {
-        let (kind, state) = connection.session().state_name();
-        add(kind, state, 1);
-        for call in connection.session().awaits() {
-            add("call", call, 1);
-        }
-    }
-    for tree in node.trees.iter().map(Branch::counts) {
-        for (errand, n) in tree.errands {
-            add("errand", errand, n);
-        }
-        if let Some(link) = tree.link {
-            add("link", link, 1);
-        }
-        if let Some((store, (reaper, _))) = tree.volume {
-            add("reaper", reaper, 1);
-            store.machines.into_iter().for_each(|(kind, state)| add(kind, state, 1));
-        }
-    }
-    add("changes", node.changes.name(), 1);
-    node.names.tasks().for_each(|(kind, state)| add(kind, state, 1));
-    counts
-}
-
-fn machines_text(node: &Node) -> String {
+fn machines_text(report: &Report) -> String {
     let mut text = String::from("machine     state       count\n");
-    for ((kind, state), count) in machines(node) {
+    for ((kind, state), count) in &report.machines {
         writeln!(text, "{kind:<11} {state:<11} {count}").expect("a string");
     }
     text
 }
 
-/// Every queue: its name, its length, its limit.
-fn queues(node: &Node) -> Vec<(&'static str, usize, usize)> {
-    let counts: Vec<Counts> = node.trees.iter().map(Branch::counts).collect();
-    let sum = |count: &dyn Fn(&Counts) -> usize| counts.iter().map(count).sum::<usize>();
-    let handles_max = node.trees.handles_max(node.files_shared());
-    let (places, unions) = node.names.counts();
-    let mut queues = vec![
-        ("connections", node.connections.len(), node.config.connections_max),
-        ("bytes", node.bytes, node.config.bytes_max),
-        ("starved", node.starved.len(), node.config.connections_max),
-        ("handles", sum(&|tree| tree.nodes + tree.opens), handles_max),
-        ("places", places, handles_max),
-        ("unions", unions, handles_max),
-        ("locks", sum(&|tree| tree.locks.0), tree::locks::RANGES_MAX * counts.len()),
-        ("lock_waits", sum(&|tree| tree.locks.1), tree::locks::WAITING_MAX * counts.len()),
-    ];
-    for (store, _) in counts.into_iter().filter_map(|tree| tree.volume) {
-        queues.push(("cache", store.cache.0, store.cache.1));
-        queues.push(("dirty", store.dirty.0, store.dirty.1));
-        queues.push(("journal", store.journal.0 as usize, store.journal.1 as usize));
-    }
-    queues
-}
-
-fn queues_text(node: &Node) -> String {
+fn queues_text(report: &Report) -> String {
     let mut text = String::from("queue         length      limit\n");
-    for (name, length, limit) in queues(node) {
+    for (name, length, limit) in &report.queues {
         writeln!(text, "{name:<13} {length:<11} {limit}").expect("a string");
     }
     text
 }
 
-fn stages_text(node: &Node) -> String {
+fn stages_text(stages: &Stages) -> String {
     let mut text = String::from("stage      count      mean us    p50 us     p99 us     max us\n");
-    for (name, histogram) in node.stages.all() {
+    for (name, histogram) in stages.all() {
         let count = histogram.count();
         let us = |span: std::time::Duration| span.as_nanos() as f64 / 1000.0;
         let mean = us(histogram.sum()) / count.max(1) as f64;
@@ -105,7 +152,7 @@ fn stages_text(node: &Node) -> String {
 }
 
 /// The Prometheus text format, version 0.0.4.
-fn metrics_text(node: &Node, now: Instant) -> String {
+fn metrics_text(node: &Node, report: &Report, now: Instant) -> String {
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, rows: &[(String, f64)]| {
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string");
@@ -115,29 +162,27 @@ fn metrics_text(node: &Node, now: Instant) -> String {
     };
     let one = |value: f64| vec![(String::new(), value)];
     family("upcall_uptime_seconds", "gauge", "Time since the start.", &one(now.0 as f64 / 1e9));
-    let accepted = node.stages.accepted as f64;
+    let accepted = report.stages.accepted as f64;
     family("upcall_accepted_total", "counter", "Connections accepted.", &one(accepted));
     let draining = f64::from(u8::from(node.phase != Phase::Running));
     family("upcall_draining", "gauge", "Whether the server is ending.", &one(draining));
-    let rows: Vec<_> = machines(node)
-        .into_iter()
-        .map(|((kind, state), n)| (format!("{{machine=\"{kind}\",state=\"{state}\"}}"), n as f64))
-        .collect();
+    let machine = |(kind, state)| format!("{{machine=\"{kind}\",state=\"{state}\"}}");
+    let rows: Vec<_> = report.machines.iter().map(|(of, n)| (machine(*of), *n as f64)).collect();
     family("upcall_machines", "gauge", "Machines by kind and state.", &rows);
     let label = |name: &str| format!("{{queue=\"{name}\"}}");
-    let lengths: Vec<_> = queues(node).iter().map(|(q, n, _)| (label(q), *n as f64)).collect();
+    let lengths: Vec<_> = report.queues.iter().map(|(q, n, _)| (label(q), *n as f64)).collect();
     family("upcall_queue_length", "gauge", "Length of each queue.", &lengths);
-    let limits: Vec<_> = queues(node).iter().map(|(q, _, n)| (label(q), *n as f64)).collect();
+    let limits: Vec<_> = report.queues.iter().map(|(q, _, n)| (label(q), *n as f64)).collect();
     family("upcall_queue_limit", "gauge", "Limit of each queue.", &limits);
-    stage_metrics(node, &mut text);
+    stage_metrics(&report.stages, &mut text);
     text
 }
 
-fn stage_metrics(node: &Node, text: &mut String) {
+fn stage_metrics(stages: &Stages, text: &mut String) {
     let name = "upcall_stage_seconds";
     writeln!(text, "# HELP {name} How long each stage of a request takes.").expect("a string");
     writeln!(text, "# TYPE {name} histogram").expect("a string");
-    for (stage, histogram) in node.stages.all() {
+    for (stage, histogram) in stages.all() {
         let mut below = 0;
         for (edge, count) in histogram.edges() {
             below += count;

@@ -106,6 +106,13 @@ fn connections_are_spread_over_threads_and_all_see_the_same() {
         let server = Server::start(scratch.path(), &args);
         let many: Vec<_> = (0..200).map(|_| body(&server, "/file")).collect();
         assert!(many.iter().all(|text| text == "text"));
+        // What is shown is of all threads.
+        let metrics = body(&server, "/.upcall/metrics");
+        assert!(metrics.contains("\nupcall_accepted_total 201\n"), "{metrics}");
+        let queues = body(&server, "/.upcall/queues");
+        let line = queues.lines().find(|line| line.starts_with("connections ")).expect("a line");
+        let numbers: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!((numbers[0], numbers[2]), ("connections", "16384"));
         assert_eq!(server.end(), Some(0));
     }
 }

@@ -1,0 +1,68 @@
+//! What `/.upcall/` shows of several nodes: home asks each front for a report, and waits for all.
+
+use super::letters::{Letter, Role, post};
+use super::status::{self, Report};
+use super::{Node, SERVICE};
+use crate::route::Message;
+use base::Instant;
+use base::op::Op;
+use slab::Slab;
+use std::collections::BTreeSet;
+use tree::{Input as TreeInput, Topic};
+
+/// A service file whose contents are being made.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    /// By which the tree of service files knows it.
+    ticket: u64,
+    topic: Topic,
+    /// Fronts that have not reported yet.
+    awaited: BTreeSet<usize>,
+    report: Report,
+}
+
+/// All of them. Bounded: the tree of service files has so many.
+pub(crate) type Surveys = Slab<Survey>;
+
+impl Node {
+    /// Begins to make the contents of a service file.
+    pub(crate) fn survey(&mut self, now: Instant, ticket: u64, topic: Topic, ops: &mut Vec<Op>) {
+        let awaited = match (&self.role, topic) {
+            // Fronts have no name space.
+            (_, Topic::Names) | (Role::Front(_), _) => BTreeSet::new(),
+            (Role::Home(fronts), _) => fronts.clone(),
+        };
+        let key = self.surveys.vacant_key();
+        for front in &awaited {
+            post(*front, Letter::Report(key), ops);
+        }
+        self.surveys.insert(Survey { ticket, topic, awaited, report: Report::of(self) });
+        self.finish_survey(now, key);
+    }
+
+    /// Takes a front's report.
+    pub(crate) fn reported(&mut self, now: Instant, front: usize, key: usize, report: Report) {
+        let survey = &mut self.surveys[key];
+        survey.awaited.remove(&front);
+        survey.report.add(report);
+        self.finish_survey(now, key);
+    }
+
+    /// Does not wait for a front that has ended.
+    pub(crate) fn survey_without(&mut self, now: Instant, front: usize) {
+        let keys: Vec<usize> = self.surveys.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.surveys[key].awaited.remove(&front);
+            self.finish_survey(now, key);
+        }
+    }
+
+    fn finish_survey(&mut self, now: Instant, key: usize) {
+        if self.surveys[key].awaited.is_empty() {
+            let Survey { ticket, topic, report, .. } = self.surveys.remove(key);
+            let text = status::render(self, &report, now, topic).into_bytes();
+            let input = TreeInput::Rendered(ticket, text);
+            self.messages.push_back(Message::Tree(SERVICE, input));
+        }
+    }
+}
