@@ -156,6 +156,16 @@ impl Names {
         self.root
     }
 
+    /// Hides one more.
+    pub fn hide(&mut self, mount: Mount) {
+        self.hidden.push(mount);
+    }
+
+    /// What the tree with this number has hidden is there no more, nor the tree.
+    pub fn unhide(&mut self, tree: u16) {
+        self.hidden.retain(|mount| mount.root.tree() != tree);
+    }
+
     /// How many requests take more than one request to a tree, by what they are doing.
     pub fn tasks(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.tasks.values().map(Task::name)
@@ -370,7 +380,7 @@ impl Names {
     fn subjects(&self, ask: &Ask) -> Result<Vec<(Place, Name)>, Error> {
         let entries = ask.entries();
         let entries = || entries.iter().flatten().map(|(dir, name)| (self.place(*dir), *name));
-        if entries().any(|(place, name)| self.hidden_at(self.tree_node(&place), name).is_some()) {
+        if entries().any(|(place, name)| self.hides(&place, name)) {
             return Err(Error::Busy);
         }
         let unsure = |(place, name): (Place, &Name)| {
@@ -398,6 +408,13 @@ impl Names {
         let last = place.trail.last().filter(|_| place.at_point);
         let is_root = last.is_some_and(|last| last.point.from.node == self.root);
         if is_root { self.root } else { place.node }
+    }
+
+    /// Whether something is hidden at a place behind this name.
+    fn hides(&self, place: &Place, name: &Name) -> bool {
+        let members = place.union().into_iter().flat_map(|union| &union.members);
+        let mut nodes = members.map(|member| member.root.node).chain([self.tree_node(place)]);
+        nodes.any(|at| self.hidden_at(at, name).is_some())
     }
 
     fn hidden_at(&self, at: NodeId, name: &Name) -> Option<&Mount> {

@@ -285,6 +285,30 @@ fn what_is_hidden_at_the_root_is_there_whatever_stands_in_its_place() {
 }
 
 #[test]
+fn what_is_hidden_in_a_mounted_tree_is_there_in_a_union_too_and_knows_the_way_back() {
+    let mut lab = Lab::new(&[&["x/own", "y/"], &["b"], &["state"]]);
+    let name = Name::new(b".snapshots").unwrap();
+    let (at, root) = (lab.fakes[1].root(), lab.fakes[2].root());
+    lab.names.hide(Mount { at, name: name.clone(), root });
+    lab.mount("/x", 1, Order::After).unwrap();
+    lab.bind("/x", "/y", Order::Replace).unwrap();
+    for place in ["x", "y"] {
+        assert_eq!(lab.at(&format!("{place}/.snapshots/state")).unwrap(), "2:/state");
+        assert_eq!(lab.at(&format!("{place}/.snapshots/../b")).unwrap(), "1:/b");
+        assert_eq!(lab.at(&format!("{place}/.snapshots/../../x/own")).unwrap(), "0:/x/own");
+        assert_eq!(lab.list(place).unwrap(), "own b");
+    }
+    let (_, dir) = lab.walk(lab.names.root(), &parts("x")).unwrap();
+    let dir = dir.unwrap();
+    let error = lab.ask(Ask::Remove { dir, name, directory: None }).unwrap_err();
+    assert_eq!(error, Error::Busy);
+    lab.step(Input::Release(dir));
+    lab.names.unhide(2);
+    assert_eq!(lab.at("x/.snapshots/state").unwrap_err(), Error::NotFound);
+    lab.check_held();
+}
+
+#[test]
 fn the_same_directory_in_two_places_knows_the_way_back_from_each() {
     let mut lab = Lab::new(&[&["p/", "q/", "src/deep/file"]]);
     lab.bind("/src", "/p", Order::Replace).unwrap();

@@ -163,19 +163,10 @@ impl Walk {
             let name = Name::new(name).expect("a plain name");
             (State::Aside(trail.clone()), Step::Ask(from, vec![name]))
         };
+        if let Some((trail, node)) = self.beside(first, map) {
+            return aside(&trail, node, b".");
+        }
         let trail = &self.place.trail;
-        let above = map.hidden.iter().find(|mount| first.is_parent() && mount.root == node);
-        if let Some(mount) = above {
-            return aside(trail, mount.at, b".");
-        }
-        // Whatever stands in the place of the root, what is hidden there is.
-        let at_root = self.place.trail.last().filter(|_| self.place.at_point);
-        let at_root = at_root.is_some_and(|last| map.root.is_some_and(|r| r.key == last.point.key));
-        let none = Trail::default();
-        let (here, trail_there) = if at_root { (map.top, &none) } else { (node, trail) };
-        if let Some(mount) = map.hidden.iter().find(|m| m.at == here && m.name == *first) {
-            return aside(trail_there, mount.root, b".");
-        }
         match trail.last().filter(|_| first.is_parent() && self.place.at_point) {
             Some(last) => aside(&last.before, last.point.from.node, b".."),
             None if !first.plain() => aside(trail, node, first.as_bytes()),
@@ -185,6 +176,30 @@ impl Walk {
                 (State::Down(run), Step::Ask(node, self.first_names(run)))
             }
         }
+    }
+
+    /// Where a name leads past the tree: into something hidden, or out of it.
+    fn beside(&self, name: &Name, map: Map<'_>) -> Option<(Trail, NodeId)> {
+        let Place { node, ref trail, at_point } = self.place;
+        let above = map.hidden.iter().find(|mount| name.is_parent() && mount.root == node);
+        if let Some(mount) = above {
+            return Some((trail.clone(), mount.at));
+        }
+        let hidden = |at| {
+            let mount = map.hidden.iter().find(|mount| mount.at == at && mount.name == *name);
+            mount.map(|mount| mount.root)
+        };
+        // Whatever stands in the place of the root, what is hidden there is.
+        let last = trail.last().filter(|_| at_point);
+        let at_root = last.is_some_and(|last| map.root.is_some_and(|r| r.key == last.point.key));
+        if at_root && let Some(root) = hidden(map.top) {
+            return Some((Trail::default(), root));
+        }
+        let members = self.place.union().into_iter().flat_map(|union| &union.members).enumerate();
+        let mut members = members.filter_map(|(number, member)| {
+            hidden(member.root.node).map(|root| (trail.by_member(number), root))
+        });
+        members.next().or_else(|| hidden(node).map(|root| (trail.clone(), root)))
     }
 
     fn try_member(&mut self, member: usize, failed: Option<Error>, map: Map<'_>) -> (State, Step) {

@@ -2,7 +2,8 @@
 
 use super::{Config, Served};
 use base::op::File;
-use base::{Automaton, Instant, Stat};
+use base::{Automaton, Instant, Name, Stat};
+use names::Mount;
 use tree::host::Host;
 use tree::remote::Remote;
 use tree::service::Service;
@@ -141,6 +142,12 @@ impl Branch {
     /// The directory of snapshots, if it has one.
     pub(crate) fn snapshots(&self) -> Option<NodeId> {
         self.volume().map(Volume::snapshots_root)
+    }
+
+    /// The directory of snapshots, as it is in the root if this is not the first tree.
+    pub(crate) fn hidden_snapshots(&self) -> Option<Mount> {
+        let name = Name::new(b".snapshots").expect("a plain name");
+        self.snapshots().map(|root| Mount { at: self.root(), name, root })
     }
 
     /// Whether it has files of people, and not only the server's own.

@@ -76,6 +76,10 @@ impl Node {
         let mut out = Vec::new();
         let make = |number| Branch::new(number, served, &self.config, now, &mut out);
         let tree = self.trees.plant(make)?;
+        if self.config.service {
+            let hidden = self.trees[tree].hidden_snapshots();
+            hidden.into_iter().for_each(|mount| self.names.hide(mount));
+        }
         self.deliver_trees(now, &mut out, ops);
         Some(tree)
     }
@@ -113,6 +117,7 @@ impl Node {
         self.close_tree(now, tree, ops);
         if self.trees[tree].is_closed() {
             ops.extend(self.trees[tree].file().map(|file| Op::CloseFile { file, last: false }));
+            self.names.unhide(tree);
             self.trees.remove(tree);
         }
     }

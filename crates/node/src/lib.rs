@@ -147,11 +147,15 @@ impl Node {
         let (root, root_stat) = (main.root(), main.root_stat());
         let device = root_stat.device;
         let identifier = if main.identifies() { MAIN } else { SERVICE };
-        let names = Names::new(root, root_stat, hidden, identifier);
+        let mut names = Names::new(root, root_stat, hidden, identifier);
         let mut trees = Trees::default();
         trees.plant(|_| main);
         trees.plant(|_| Branch::Service(Box::new(service)));
         let changes = begin(joins, &mut trees, &config);
+        if config.service {
+            let joined = trees.iter().skip(usize::from(SERVICE) + 1);
+            joined.filter_map(Branch::hidden_snapshots).for_each(|mount| names.hide(mount));
+        }
         // One client leaves some to the others.
         let share = trees.least_handles_max(config.files_max) / 8 * 5;
         let limits = Limits { fids: config.limits.fids.min(share), ..config.limits };

@@ -1,7 +1,7 @@
 //! Name spaces, and servers of several threads.
 
 use super::ninep;
-use super::server::{BINARY, Scratch, Server, get};
+use super::server::{BINARY, Scratch, Server, get, put};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -197,6 +197,35 @@ fn every_source_is_mounted_and_given_back_while_the_server_runs() {
         wait_until("files are closed", || open().expect("it runs") <= before);
         assert_eq!(server.end(), Some(0));
     }
+}
+
+#[test]
+fn a_volume_that_is_joined_has_its_snapshots_in_its_root() {
+    let scratch = Scratch::new("snapshots");
+    let dir = scratch.path();
+    files(dir, &[("a/x/in", "in")]);
+    let words = format!("mount / host:{0}/a\nmount -c /x volume:{0}/v.volume\n", dir.display());
+    let socket = format!("unix:{}", dir.join("socket").display());
+    let server = serve(&scratch, &words, &["--9p", &socket, "--http-write"]);
+    assert!(put(server.http(), "/x/file", b"old").is_some_and(|answer| answer.contains(" 201 ")));
+    let (code, said) = client(&["mkdir", &socket, "/x/.snapshots/monday"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(put(server.http(), "/x/file", b"new").is_some_and(|answer| answer.contains(" 204 ")));
+    assert_eq!(body(&server, "/x/.snapshots/monday/file"), "old");
+    assert_eq!(body(&server, "/x/file"), "new");
+    assert!(!body(&server, "/x/").contains("snapshots"));
+    assert_eq!(body(&server, "/.snapshots/monday/file"), "404");
+    // One that is mounted later too.
+    let lines = [&format!("mount -c /x volume:{}/w.volume", dir.display()), "unmount /x"];
+    let other = dir.join("w.volume");
+    let other = other.to_str().expect("UTF-8");
+    assert_eq!(client(&["volume", "create", other, "--size", "64M"]).0, Some(0));
+    let (code, said) = client(&["names", &socket, lines[1], lines[0]]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(client(&["mkdir", &socket, "/x/.snapshots/tuesday"]).0, Some(0));
+    let (_, said) = client(&["ls", &socket, "/x/.snapshots"]);
+    assert!(said.contains("tuesday") && !said.contains("monday"), "{said}");
+    assert_eq!(server.end(), Some(0));
 }
 
 #[test]
