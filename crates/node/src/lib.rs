@@ -96,6 +96,8 @@ pub struct Node {
     config: Config,
     export: Export,
     listeners: Vec<Listener>,
+    /// Those that wait for room, or for a better time.
+    waiting: BTreeSet<usize>,
     connections: Slab<Connection>,
     names: Names,
     trees: Trees,
@@ -160,7 +162,8 @@ impl Node {
         let share = trees.least_handles_max(config.files_max) / 8 * 5;
         let limits = Limits { fids: config.limits.fids.min(share), ..config.limits };
         let phase = if changes.is_empty() { Phase::Running } else { Phase::Joining };
-        let listeners = config.ports.iter().map(|port| Listener::new(port.listener)).collect();
+        let listeners = config.ports.iter().map(|port| Listener::new(port.listener));
+        let listeners: Vec<Listener> = listeners.collect();
         let export = Export {
             root: names.root(),
             device,
@@ -174,6 +177,7 @@ impl Node {
             role: Role::Home(BTreeSet::new()),
             config,
             export,
+            waiting: (0..listeners.len()).collect(),
             listeners,
             connections: Slab::new(),
             names,
@@ -262,7 +266,7 @@ impl Automaton for Node {
             Phase::Draining(until) | Phase::Cutting(until) | Phase::Closing(until) => Some(until),
             Phase::Joining | Phase::Running | Phase::Over => None,
         };
-        let listeners = self.listeners.iter().filter_map(Automaton::deadline);
+        let listeners = self.waiting.iter().filter_map(|index| self.listeners[*index].deadline());
         listeners.chain(alarm).chain(drain).chain(self.trees.deadline()).min()
     }
 
@@ -272,6 +276,8 @@ impl Automaton for Node {
         assert!(self.connections.len() < self.config.connections_max + self.listeners.len().max(1));
         let bytes: usize = self.connections.iter().map(|(_, connection)| connection.bytes()).sum();
         assert_eq!(bytes, self.bytes);
+        let mut listeners = self.listeners.iter().enumerate();
+        assert!(listeners.all(|(index, it)| it.is_waiting() == self.waiting.contains(&index)));
         self.names.check();
         self.trees.iter().for_each(Branch::check);
         self.listeners.iter().for_each(Automaton::check);

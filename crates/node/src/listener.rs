@@ -18,7 +18,7 @@ pub const PAUSE: Duration = Duration::from_millis(50);
 /// What can happen to a listener.
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
-    /// There is room for more connections; said every turn.
+    /// There is room for more connections; said every turn to those that wait for it.
     Room,
     /// There is no room.
     Full,
@@ -72,6 +72,11 @@ impl Listener {
     /// Whether it has ended.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
+    }
+
+    /// Whether it waits for room, or for a better time.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Idle | State::Pausing(_))
     }
 
     /// The state in one word.

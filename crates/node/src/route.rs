@@ -253,6 +253,10 @@ impl Node {
     fn listen(&mut self, now: Instant, index: usize, input: listener::Input, ops: &mut Vec<Op>) {
         let mut out = Vec::new();
         self.listeners[index].step(now, input, &mut out);
+        match self.listeners[index].is_waiting() {
+            true => self.waiting.insert(index),
+            false => self.waiting.remove(&index),
+        };
         let id = op_id(LISTENER, index);
         ops.extend(out.into_iter().map(|output| match output {
             listener::Output::Accept(listener) => Op::Accept { id, listener },
@@ -261,20 +265,20 @@ impl Node {
         }));
     }
 
-    /// Tells the listeners whether there is room; at the end of a turn, because a connection that
-    /// ends makes some.
+    /// Tells the listeners that wait for it whether there is room; at the end of a turn, because a
+    /// connection that ends makes some.
     fn listen_all(&mut self, now: Instant, ops: &mut Vec<Op>) {
         if self.phase == Phase::Joining {
             return;
         }
         let room = self.connections.len() < self.config.connections_max;
         let running = self.phase == Phase::Running;
-        for index in 0..self.listeners.len() {
-            let input = match (running, room) {
-                (true, true) => listener::Input::Room,
-                (true, false) => listener::Input::Full,
-                (false, _) => listener::Input::Close,
-            };
+        let (input, told): (_, Vec<usize>) = match (running, room) {
+            (true, true) => (listener::Input::Room, self.waiting.iter().copied().collect()),
+            (true, false) => (listener::Input::Full, self.waiting.iter().copied().collect()),
+            (false, _) => (listener::Input::Close, (0..self.listeners.len()).collect()),
+        };
+        for index in told {
             self.listen(now, index, input, ops);
         }
     }
