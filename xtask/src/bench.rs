@@ -23,7 +23,7 @@ mod http;
 mod ninep;
 pub(crate) mod record;
 mod store;
-mod table;
+pub(crate) mod table;
 
 pub(crate) use client::{Client, Message, ROOT, Slot, Work};
 pub(crate) use ninep::pin;

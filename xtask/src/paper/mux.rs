@@ -7,6 +7,7 @@
 use super::Plan;
 use super::crowd::{Crowd, Latency};
 use super::plot::{self, Figure};
+use crate::bench::table::median;
 use crate::bench::{self, Client, Message, ROOT, record};
 use crate::server::{self, Kind, Server};
 use crate::{sh, volume};
@@ -116,43 +117,43 @@ impl Page {
         let host = format!("mount /m host:{}\n", dir.display());
         let near = Space::start(base, &host)?;
         let remote = Space::start(base, &far.lines("/m"))?;
-        self.text += "\n## What it costs\n\n| work | clients | without | through the mux | to \
-        another server |\n\
-                      |---|--:|--:|--:|--:|\n";
+        self.text += "\n## What it costs\n\nThe same work in turn, five rounds: medians, and of \
+        the differences or ratios within a round the median and the range.\n\n\
+        | work | clients | without | through the mux | more | to another server | more |\n\
+        |---|--:|--:|--:|--:|--:|--:|\n";
+        let servers = [(&plain, ""), (&near.server, "m"), (&remote.server, "m")];
         for clients in [1, 32] {
-            let (mut rows, names) = ([Vec::new(), Vec::new(), Vec::new()], ["", "m", "m"]);
-            for _ in 0..3 {
-                let ports = [plain.ninep, near.server.ninep, remote.server.ninep];
-                for ((row, port), place) in rows.iter_mut().zip(ports).zip(names) {
-                    let mut crowd = Crowd::connect(port, clients)?;
-                    row.push(crowd.run(&[place.to_owned()], points.time)?.mean);
-                }
-            }
-            let [a, b, c] = rows.map(median);
-            let _ = writeln!(
-                self.text,
-                "| the suite, µs a message | {clients} | {a:.1} | {b:.1} ({:+.1}) | {c:.1} \
-                ({:+.1}) |",
-                b - a,
-                c - a
-            );
+            let rounds = in_turn(&servers, &|server, place| {
+                let mut crowd = Crowd::connect(server.ninep, clients)?;
+                Ok(crowd.run(&[place.to_owned()], points.time)?.mean)
+            })?;
+            self.costs("the suite, µs a message", clients, &rounds, &|own, other| other - own);
         }
-        let mut rates = [Vec::new(), Vec::new(), Vec::new()];
-        for _ in 0..3 {
-            let servers = [(&plain, ""), (&near.server, "m"), (&remote.server, "m")];
-            for (row, (server, place)) in rates.iter_mut().zip(servers) {
-                row.push(reads(server, place, points.time)?);
-            }
-        }
-        let [a, b, c] = rates.map(median);
-        let _ = writeln!(
-            self.text,
-            "| reads of 4 KiB a second, 32 under way | 1 | {a:.0} | {b:.0} ({:.2}) | {c:.0} \
-            ({:.2}) |",
-            b / a,
-            c / a
-        );
+        let rounds = in_turn(&servers, &|server, place| reads(server, place, points.time))?;
+        let work = "reads of 4 KiB a second, 32 under way";
+        self.costs(work, 1, &rounds, &|own, other| other / own);
         Ok(())
+    }
+
+    /// A line of that table.
+    fn costs(
+        &mut self,
+        work: &str,
+        clients: usize,
+        rounds: &[[f64; 3]],
+        compare: &dyn Fn(f64, f64) -> f64,
+    ) {
+        let middle = |of: usize| median(rounds.iter().map(|round| round[of]));
+        let more = |of: usize| {
+            let all = || rounds.iter().map(|round| compare(round[0], round[of]));
+            let (low, high) =
+                all().fold((f64::MAX, f64::MIN), |(low, high), one| (low.min(one), high.max(one)));
+            format!("{:.2} ({low:.2}..{high:.2})", median(all()))
+        };
+        let [a, b, c] = [0, 1, 2].map(middle);
+        let (near, far) = (more(1), more(2));
+        let line = format!("| {work} | {clients} | {a:.1} | {b:.1} | {near} | {c:.1} | {far} |\n");
+        self.text.push_str(&line);
     }
 
     fn clients(&mut self, base: &Path, points: &Points) -> Result<()> {
@@ -494,9 +495,20 @@ fn timed(time: Duration, once: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64() * 1e6 / count)
 }
 
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
+/// The same measured on each server and its place in turn, round by round.
+fn in_turn(
+    servers: &[(&Server, &str); 3],
+    measure: &dyn Fn(&Server, &str) -> Result<f64>,
+) -> Result<Vec<[f64; 3]>> {
+    let mut rounds = Vec::new();
+    for _ in 0..5 {
+        let mut round = [0.0; 3];
+        for (figure, (server, place)) in round.iter_mut().zip(servers) {
+            *figure = measure(server, place)?;
+        }
+        rounds.push(round);
+    }
+    Ok(rounds)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "small counts")]
