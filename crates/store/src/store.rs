@@ -168,6 +168,8 @@ pub struct Store {
     snapshots: Snapshots,
     snapshotting: snapshotting::Snapshotting,
     jobs: Slab<Job>,
+    /// Who closes the store and how that ended: to be said when nothing is under way any more.
+    farewell: Option<(Ticket, Result<(), Error>)>,
     fetching: fetching::Fetching,
     placing: Slab<committing::Placing>,
     /// Records to be applied again.
@@ -215,6 +217,7 @@ impl Store {
             snapshots: Snapshots::default(),
             snapshotting: snapshotting::Snapshotting::default(),
             jobs: Slab::new(),
+            farewell: None,
             fetching: fetching::Fetching::default(),
             placing: Slab::new(),
             replay: VecDeque::new(),
@@ -379,7 +382,12 @@ impl Store {
             }
             Phase::Recovering(_) => {
                 self.phase = Phase::Over(Error::ReadOnly);
-                out.push(Output::Closed(ticket, Ok(())));
+                self.farewell = Some((ticket, Ok(())));
+                self.end_closing(out);
+            }
+            Phase::Over(_) if self.farewell.is_none() => {
+                self.farewell = Some((ticket, Err(Error::ReadOnly)));
+                self.end_closing(out);
             }
             Phase::Closing(_) | Phase::Over(_) => {
                 out.push(Output::Closed(ticket, Err(Error::ReadOnly)));
@@ -387,14 +395,21 @@ impl Store {
         }
     }
 
-    /// Says that the volume is closed, when all is written.
+    /// Says that the volume is closed, when all is written and nothing is under way on the disk:
+    /// its file may be given back then.
     fn end_closing(&mut self, out: &mut Vec<Output>) {
-        let Phase::Closing(ticket) = self.phase else { return };
         let quiet = self.checkpoint.is_idle() && self.journal.is_quiet();
         let written = self.config.read_only || self.changed_since.is_none();
-        if self.broken || (quiet && written) {
+        if let Phase::Closing(ticket) = self.phase
+            && (self.broken || (quiet && written))
+        {
             let result = if self.broken { Err(Error::DiskFailed) } else { Ok(()) };
             self.phase = Phase::Over(Error::ReadOnly);
+            self.farewell = Some((ticket, result));
+        }
+        if self.jobs.is_empty()
+            && let Some((ticket, result)) = self.farewell.take()
+        {
             out.push(Output::Closed(ticket, result));
         }
     }

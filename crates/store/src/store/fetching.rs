@@ -1,6 +1,6 @@
 //! Brings into memory what plans need.
 
-use super::{Job, Map, Missing, Output, Store, Want};
+use super::{Job, Map, Missing, Output, Phase, Store, Want};
 use crate::page;
 use crate::sum::is_sum;
 use crate::{Error, Io, Ticket};
@@ -70,6 +70,9 @@ impl Store {
         missing: Missing,
         out: &mut Vec<Output>,
     ) {
+        if let Phase::Over(error) = self.phase {
+            return self.answer(ticket, Err(error), out);
+        }
         let mut waiter = Waiter::default();
         if missing.0.contains(&Want::Room) {
             if self.broken {
@@ -89,6 +92,9 @@ impl Store {
     /// Reads ahead: as fetch, but nobody waits.
     pub fn prefetch(&mut self, missing: Missing, out: &mut Vec<Output>) {
         let mut wanted = Vec::new();
+        if matches!(self.phase, Phase::Over(_)) {
+            return;
+        }
         for want in missing.0 {
             let Some(at) = block_of(&want) else { continue };
             if !self.present.cache.has(at) && !self.fetching.reading.contains_key(&at) {

@@ -34,7 +34,16 @@ impl Store {
     }
 
     pub(super) fn recovery_flushed(&mut self, well: bool, out: &mut Vec<Output>) {
-        if well { self.opened(out) } else { self.give_up(Error::DiskFailed, out) }
+        match well {
+            _ if !self.is_recovering() => {}
+            true => self.opened(out),
+            false => self.give_up(Error::DiskFailed, out),
+        }
+    }
+
+    /// Whether nobody has closed it before it was open.
+    fn is_recovering(&self) -> bool {
+        matches!(self.phase, Phase::Recovering(_))
     }
 
     fn opened(&mut self, out: &mut Vec<Output>) {
@@ -127,6 +136,7 @@ impl Store {
     pub(super) fn run_own(&mut self, now: Instant, out: &mut Vec<Output>) {
         for (ticket, result) in mem::take(&mut self.snapshotting.fetched) {
             match (ticket, result) {
+                (REPLAY | LOAD, _) if !self.is_recovering() => {}
                 (REPLAY | LOAD, Err(error)) => self.give_up(error, out),
                 (REPLAY, Ok(())) => self.replay(now, out),
                 (LOAD, Ok(())) => self.load(now, out),

@@ -299,12 +299,16 @@ impl Rig {
     }
 
     fn reopen(&mut self) {
+        self.begin_to_open();
+        self.opened();
+    }
+
+    fn begin_to_open(&mut self) {
         self.said.clear();
         self.under_way.clear();
         self.out.clear();
         let now = Instant(self.now);
         self.store = Store::open(&self.disk.head(), config(), now, &mut self.out).unwrap();
-        self.opened();
     }
 }
 
@@ -466,6 +470,39 @@ fn closing_leaves_nothing_to_replay() {
     assert_eq!((checked.journaled, &checked.findings[..]), (0, &[][..]));
     rig.reopen();
     assert_eq!(rig.look(), rig.model);
+}
+
+#[test]
+fn a_store_is_closed_when_nothing_is_under_way_on_the_disk() {
+    for seed in 0..60 {
+        let mut rig = Rig::new(seed);
+        for _ in 0..60 {
+            rig.random_commit();
+        }
+        let last = rig.random_change();
+        rig.commit(&[last], Durability::Durable);
+        while rig.durable + 1 < rig.history.len() {
+            rig.progress();
+        }
+        rig.begin_to_open();
+        rig.sort_out();
+        // Sometimes in the middle of recovery, sometimes in the middle of reads.
+        for _ in 0..seed {
+            rig.progress();
+        }
+        if let Err(missing) = look(&rig.store, View::Present) {
+            rig.store.prefetch(missing.clone(), &mut rig.out);
+            rig.store.fetch(Instant(rig.now), Ticket(7), missing, &mut rig.out);
+        }
+        let ticket = Ticket(1 << 40);
+        rig.store.close(Instant(rig.now), ticket, &mut rig.out);
+        rig.sort_out();
+        rig.until(|said| matches!(said, Output::Closed(found, Ok(())) if *found == ticket));
+        assert!(rig.under_way.is_empty(), "seed {seed}: {:?}", rig.under_way);
+        assert!(!rig.said.iter().any(|said| matches!(said, Output::Closed(..))));
+        rig.reopen();
+        assert!(rig.look() == rig.model, "seed {seed}: something else is there");
+    }
 }
 
 #[test]

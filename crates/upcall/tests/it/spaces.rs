@@ -236,6 +236,11 @@ fn what_is_unmounted_ends_when_nobody_is_in_it() {
     let volume = dir.join("v.volume");
     let path = volume.to_str().expect("UTF-8");
     assert_eq!(client(&["volume", "create", path, "--size", "64M"]).0, Some(0));
+    // With something that is read ahead, and looked at when the volume is opened.
+    std::fs::write(dir.join("large"), vec![7; 24 << 20]).expect("it is written");
+    let large = dir.join("large");
+    let to = format!("{path}:/large");
+    assert_eq!(client(&["volume", "copy", large.to_str().expect("UTF-8"), &to]).0, Some(0));
     let socket = format!("unix:{}", dir.join("socket").display());
     let names = |lines: &[&str]| client(&[&["names", &socket][..], lines].concat());
     let root = format!("mount / host:{}/a\n", dir.display());
