@@ -20,4 +20,7 @@ pub struct User {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
+    /// The kernel says who it is, and it asked to command the server: no server that only hands
+    /// on what others ask does that.
+    pub commands: bool,
 }

@@ -64,8 +64,8 @@ pub enum Output {
 pub enum Identity {
     /// As this user, whatever the client says.
     Fixed(Caller),
-    /// As whom the client claims to be (`--trust-clients`).
-    Claimed,
+    /// As whom the client claims to be; who claims nothing acts as this user, or not at all.
+    Claimed(Option<Caller>),
 }
 
 /// What a session needs to know of the server.

@@ -81,6 +81,8 @@ pub struct Session {
     state: State,
     export: Export,
     identity: Identity,
+    /// The kernel says who the client is.
+    may_command: bool,
     msize: u32,
     /// What has been received and not yet taken: whole messages only while no more can be parked,
     /// or as much is unsent as may be.
@@ -109,6 +111,11 @@ pub struct Session {
 }
 
 impl Session {
+    /// The kernel says who the client is: it may ask to command the server.
+    pub fn let_command(&mut self) {
+        self.may_command = true;
+    }
+
     /// A connection just accepted.
     pub fn new(export: Export, identity: Identity) -> Session {
         let fids = Fids::new(export.limits.fids);
@@ -118,6 +125,7 @@ impl Session {
             allowance: export.limits.bytes,
             export,
             identity,
+            may_command: false,
             input: Buf::default(),
             lent: 0,
             received: 0,

@@ -41,9 +41,18 @@ impl Session {
             (Protocol::Http, Identity::Fixed(caller)) => {
                 Session::Http(Box::new(http::Session::new(export, caller, local)))
             }
-            (Protocol::Http, Identity::Claimed) => {
+            (Protocol::Http, Identity::Claimed(_)) => {
                 unreachable!("HTTP has no word for a user that could be believed")
             }
+        }
+    }
+
+    /// The kernel says who the client is: it may ask to command the server. HTTP has no way to
+    /// ask, because what hands HTTP on to a unix socket does so for anybody.
+    pub fn let_command(&mut self) {
+        match self {
+            Session::NineP(session) => session.let_command(),
+            Session::Http(_) => {}
         }
     }
 

@@ -111,8 +111,6 @@ pub struct Connection {
     from_session: Vec<SessionOutput>,
     /// When the node is going to look at this connection.
     pub(crate) alarm: Option<Instant>,
-    /// The kernel told who is at its other end.
-    pub(crate) is_known: bool,
     /// The node has it on its list for the end of the turn.
     pub(crate) is_marked: bool,
 }
@@ -134,7 +132,6 @@ impl Connection {
             asked: Vec::new(),
             from_session: Vec::new(),
             alarm: None,
-            is_known: false,
             is_marked: false,
         }
     }

@@ -8,13 +8,13 @@ use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
 use super::letters::Role;
-use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, SERVICE, listener};
+use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
-use base::{Automaton, Caller, Error, Instant};
+use base::{Automaton, Caller, Instant};
 use front::{CallId, Identity, Session};
 use std::mem;
 use std::sync::Arc;
-use tree::{Ask, Id, Input as TreeInput, Output as TreeOutput, RequestId};
+use tree::{Input as TreeInput, Output as TreeOutput, RequestId};
 
 /// The upper bits of the ids of a listener's operations.
 const LISTENER: u16 = 0xfff0;
@@ -198,14 +198,6 @@ impl Node {
                     self.stages.record(stage, span);
                     continue;
                 }
-                Output::Ask(call, request)
-                    if is_command(&request.ask) && !self.connections[slot].is_known =>
-                {
-                    // Nobody has told who that is.
-                    let input = connection::Input::Answered(call, Err(Error::Denied));
-                    self.messages.push_back(Message::Connection(slot, input));
-                    continue;
-                }
                 Output::Ask(call, request) => names::Input::Ask(request_id(slot, call), request),
                 Output::Cancel(call) => names::Input::Cancel(request_id(slot, call)),
                 Output::Release(node) => names::Input::Release(node),
@@ -222,23 +214,20 @@ impl Node {
             return ops.push(Op::CloseSocket { socket });
         }
         let port = &self.config.ports[index];
-        let told = matches!(port.clients, Clients::Themselves | Clients::Spokesmen(_));
         let session = self.session(port, peer);
         let slot = self.connections.vacant_key();
         let id = op_id(CONNECTION, slot);
-        let is_known = told && !self.config.read_only;
-        let mut connection = Connection::new(id, socket, session);
-        connection.is_known = is_known;
-        self.connections.insert(connection);
+        self.connections.insert(Connection::new(id, socket, session));
         self.messages.push_back(Message::Connection(slot, connection::Input::Begin));
         self.stages.accepted += 1;
     }
 
     fn session(&self, port: &Port, peer: Peer) -> Session {
+        let told = matches!(port.clients, Clients::Themselves | Clients::Spokesmen(_));
         let identity = match (&port.clients, peer) {
             (Clients::All(identity), _) => identity.clone(),
             (Clients::Spokesmen(uids), Peer::Local(user)) if uids.contains(&user.uid) => {
-                Identity::Claimed
+                Identity::Claimed(Some(Caller::User(Arc::new(user))))
             }
             (Clients::Themselves | Clients::Spokesmen(_), Peer::Local(user)) => {
                 Identity::Fixed(Caller::User(Arc::new(user)))
@@ -247,7 +236,11 @@ impl Node {
                 unreachable!("the kernel says nothing about the network: {clients:?}")
             }
         };
-        Session::new(port.protocol, self.export.clone(), identity, port.local)
+        let mut session = Session::new(port.protocol, self.export.clone(), identity, port.local);
+        if told && !self.config.read_only {
+            session.let_command();
+        }
+        session
     }
 
     fn listen(&mut self, now: Instant, index: usize, input: listener::Input, ops: &mut Vec<Op>) {
@@ -402,12 +395,6 @@ impl Node {
             self.phase = Phase::Over;
         }
     }
-}
-
-/// Whether this would let somebody command the server: open or change a file of the service.
-fn is_command(ask: &Ask) -> bool {
-    let of_service = |id: &Id| id.tree() == SERVICE;
-    ask.changes() && ask.ids().iter().flatten().any(of_service)
 }
 
 /// The id of an operation of the `index`th automaton of a kind.

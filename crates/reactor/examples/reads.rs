@@ -35,7 +35,12 @@ fn main() {
         match World::new(form, &Config::default()) {
             Ok(world) => {
                 network(world, &dir);
-                let user = Caller::User(Arc::new(User { uid: 5000, gid: 5000, groups: vec![] }));
+                let user = Caller::User(Arc::new(User {
+                    uid: 5000,
+                    gid: 5000,
+                    groups: vec![],
+                    commands: false,
+                }));
                 writes(form, &dir, "server", Caller::Server);
                 writes(form, &dir, "user", user.clone());
                 paths(form, &dir, "server", Caller::Server);

@@ -175,6 +175,7 @@ fn local_peer(fd: BorrowedFd<'_>) -> rustix::io::Result<User> {
         uid: credentials.uid.as_raw(),
         gid: credentials.gid.as_raw(),
         groups: peer_groups(fd)?,
+        commands: false,
     })
 }
 

@@ -44,7 +44,7 @@ impl fmt::Display for Greeting<'_> {
                     writeln!(
                         f,
                         "         sudo mount -t 9p -o trans=unix,{} {path} /mnt",
-                        self.options()
+                        options("user")
                     )?;
                 }
                 (Protocol::Http, Address::Tcp(address)) => {
@@ -74,17 +74,17 @@ impl Greeting<'_> {
     fn ninep(&self, f: &mut fmt::Formatter<'_>, address: &SocketAddr) -> fmt::Result {
         let (host, port) = (reachable(address).ip(), address.port());
         writeln!(f, "9p       {address}")?;
-        let options = self.options();
+        let options = options(if self.serve.trust_clients { "user" } else { "any" });
         writeln!(f, "         sudo mount -t 9p -o trans=tcp,port={port},{options} {host} /mnt")?;
         let path = quoted(self.path);
         writeln!(f, "         diodls -s {} -a {path}", reachable(address))?;
         writeln!(f, "         9p -a 'tcp!{host}!{port}' ls /")
     }
+}
 
-    fn options(&self) -> String {
-        let access = if self.serve.trust_clients { "user" } else { "any" };
-        format!("version=9p2000.L,msize=1048576,access={access}")
-    }
+/// Options of a mount. `access`: whether the kernel says in whose name it asks.
+fn options(access: &str) -> String {
+    format!("version=9p2000.L,msize=1048576,access={access}")
 }
 
 /// Where this host reaches a listener: one on every interface is reached by loopback.

@@ -97,6 +97,12 @@ enum Protocol {
 }
 
 impl Server {
+    /// The same, attached to a directory of the tree.
+    fn inside(&self, dir: &str) -> Server {
+        let aname = format!("{}{dir}", self.aname.trim_end_matches('/'));
+        Server { aname, ..self.clone() }
+    }
+
     fn connect(&self) -> Result<Client, client::Error> {
         let options = Options {
             uid: self.uid,

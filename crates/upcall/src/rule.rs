@@ -1,6 +1,7 @@
 //! Who a client is.
 //!
-//! Over a unix socket the kernel says. Over the network nobody has proved anything, so every
+//! Over a unix socket the kernel says; root and the server's own user may say in whose name they
+//! ask. Over the network nobody has proved anything, so every
 //! client acts as one user. Of a directory that is the server's own, or where root runs the
 //! server, the user named by `--as`, the owner of the directory, or nobody. Of a volume, whose
 //! permissions have nothing to do with the process's, it is the user named by `--as`, the owner of
@@ -27,11 +28,13 @@ impl Rule {
     /// As whom the clients of a port act.
     pub(crate) fn clients(&self, (protocol, address): &Bound) -> Clients {
         match (protocol, address) {
-            (Protocol::NineP, Address::Tcp(_)) if self.trusting => Clients::All(Identity::Claimed),
-            (Protocol::NineP, Address::Unix(_)) if self.trusting => {
-                Clients::Spokesmen(vec![0, reactor::own_user()])
+            (Protocol::NineP, Address::Tcp(_)) if self.trusting => {
+                Clients::All(Identity::Claimed(None))
             }
-            (_, Address::Unix(_)) => Clients::Themselves,
+            // Whom they say they speak for has no more rights than they have: a mount by the
+            // kernel comes from root, and other servers have clients of their own.
+            (Protocol::NineP, Address::Unix(_)) => Clients::Spokesmen(vec![0, reactor::own_user()]),
+            (Protocol::Http, Address::Unix(_)) => Clients::Themselves,
             (_, Address::Tcp(_)) => Clients::All(Identity::Fixed(self.caller.clone())),
         }
     }
@@ -118,10 +121,15 @@ fn become_user(user: &User) -> Result<(), String> {
 /// The process's own user, as a user among others.
 fn own_caller() -> Caller {
     let uid = reactor::own_user();
-    let unknown = |_| User { uid, gid: uid, groups: Vec::new() };
+    let unknown = |_| User { uid, gid: uid, groups: Vec::new(), commands: false };
     Caller::User(Arc::new(reactor::find_user(&uid.to_string()).unwrap_or_else(unknown)))
 }
 
 fn nobody() -> User {
-    reactor::find_user("nobody").unwrap_or(User { uid: 65_534, gid: 65_534, groups: Vec::new() })
+    reactor::find_user("nobody").unwrap_or(User {
+        uid: 65_534,
+        gid: 65_534,
+        groups: Vec::new(),
+        commands: false,
+    })
 }

@@ -300,7 +300,7 @@ impl Session {
 
     /// The group a client chooses for a new file, if clients are believed.
     fn group(&self, gid: u32) -> Option<u32> {
-        (self.identity == Identity::Claimed && gid != u32::MAX).then_some(gid)
+        (matches!(self.identity, Identity::Claimed(_)) && gid != u32::MAX).then_some(gid)
     }
 }
 

@@ -10,7 +10,7 @@ use super::fid::{Fid, Openness};
 use super::{Dialect, Session, State, translate};
 use crate::{Identity, Output};
 use base::op::Who;
-use base::{Buf, Caller, Error, Kind, Name};
+use base::{Buf, Caller, Error, Kind, Name, User};
 use std::sync::Arc;
 use tree::{Ask, NodeId, Reply};
 use wire::ninep::{
@@ -19,6 +19,9 @@ use wire::ninep::{
 
 /// A message that begins a call, or is answered at once.
 pub(super) type Started = Result<Next, Error>;
+
+/// The directory to attach to for who wants to command the server: that of its service files.
+const COMMANDS: &[u8] = b".upcall";
 
 const READ_HEADROOM: u32 = READ_HEADER_SIZE as u32;
 
@@ -60,9 +63,7 @@ impl Session {
     ) -> Started {
         match (awaits, reply) {
             (Await::Identify { fid, path }, Ok(Reply::User(user))) => {
-                let (caller, from) = (Caller::User(Arc::new(user)), self.export.root);
-                let ask = Ask::Walk { from, names: path };
-                Ok(Next::Ask(Await::Attach { fid, caller: caller.clone() }, caller, ask))
+                Ok(self.attach_as(fid, Caller::User(Arc::new(user)), path))
             }
             (Await::Attach { fid, caller }, Ok(Reply::Walked(stats, node))) => {
                 let (Some(stat), Some(node)) = (stats.last(), node) else {
@@ -132,15 +133,29 @@ impl Session {
         let path = path.map(Name::new).collect::<Result<Vec<Name>, Error>>()?;
         let caller = match (&self.identity, uid) {
             (Identity::Fixed(caller), _) => caller.clone(),
-            (Identity::Claimed, Some(uid)) if uid != NO_UID => {
+            (Identity::Claimed(_), Some(uid)) if uid != NO_UID => {
                 return Ok(identify(fid, path, Who::Uid(uid)));
             }
-            (Identity::Claimed, _) => {
+            (Identity::Claimed(Some(caller)), _) if uname.is_empty() => caller.clone(),
+            (Identity::Claimed(_), _) => {
                 return Ok(identify(fid, path, Who::Name(uname.to_vec())));
             }
         };
+        Ok(self.attach_as(fid, caller, path))
+    }
+
+    /// Goes to where a client attaches. Who is known to the kernel and attaches to the service
+    /// files themselves may command.
+    fn attach_as(&self, fid: u32, caller: Caller, path: Vec<Name>) -> Next {
+        let asks = path.iter().find(|name| name.plain()).is_some_and(|n| n.as_bytes() == COMMANDS);
+        let caller = match caller {
+            Caller::User(user) if asks && self.may_command => {
+                Caller::User(Arc::new(User { commands: true, ..(*user).clone() }))
+            }
+            caller @ (Caller::Server | Caller::User(_)) => caller,
+        };
         let ask = Ask::Walk { from: self.export.root, names: path };
-        Ok(Next::Ask(Await::Attach { fid, caller: caller.clone() }, caller, ask))
+        Next::Ask(Await::Attach { fid, caller: caller.clone() }, caller, ask)
     }
 
     /// The path within the tree that a client means.

@@ -2,9 +2,11 @@
 
 use super::*;
 use base::drawing::{Drawing, variant};
+use base::op::Who;
 use base::rng::{Rng, seeded};
 use base::{Kind, Stat, User};
 use expect_test::expect;
+use std::sync::Arc;
 use tree::{Ask, NodeId, OpenId};
 use wire::ninep::{Data, NO_FID, Names, Stat as WireStat};
 
@@ -392,7 +394,7 @@ fn a_message_is_given_room_as_it_comes_and_the_room_counts() {
     }
     assert!(bytes_max > 100_000, "{bytes_max}");
     assert!(session.received == 0, "it has become a call");
-    let mut new = Lab::new(Identity::Claimed);
+    let mut new = Lab::new(Identity::Claimed(None));
     new.session.msize = 1 << 20;
     new.step("8193".to_string(), Input::Received(Buf::from(&8193u32.to_le_bytes()[..])));
     assert!(new.text.contains("hang up"), "{}", new.text);
@@ -521,12 +523,56 @@ fn a_fid_clunked_while_it_is_opened_keeps_nothing_open() {
 }
 
 #[test]
+fn who_is_known_and_attaches_to_the_service_files_may_command() {
+    let peer = User { uid: 0, gid: 0, groups: vec![], commands: false };
+    let identity = Identity::Claimed(Some(Caller::User(Arc::new(peer))));
+    let commands = |known: bool, aname: &[u8], uid: u32| {
+        let mut session = session(identity.clone());
+        if known {
+            session.let_command();
+        }
+        let mut say = |message: Tmessage<'_>| {
+            let (mut bytes, mut out) = (Vec::new(), Vec::new());
+            message.encode(1, &mut bytes);
+            session.step(Instant(0), Input::Received(Buf::from(bytes)), &mut out);
+            out
+        };
+        say(Tmessage::Version { msize: 8192, version: b"9P2000.L" });
+        let uname = b"";
+        let said = say(Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: Some(uid) });
+        let said = match &said[..] {
+            [Output::Ask(call, Request { ask: Ask::Identify { who: Who::Uid(uid) }, .. })] => {
+                let user = User { uid: *uid, gid: 0, groups: vec![], commands: false };
+                let mut out = Vec::new();
+                let input = Input::Answered(*call, Ok(Reply::User(user)));
+                session.step(Instant(0), input, &mut out);
+                out
+            }
+            _ => said,
+        };
+        match &said[..] {
+            [Output::Ask(_, Request { caller: Caller::User(user), .. })] => {
+                (user.uid, user.commands)
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    const NO_UID: u32 = wire::ninep::NO_UID;
+    assert_eq!(commands(true, b"/.upcall", NO_UID), (0, true));
+    assert_eq!(commands(true, b"//.upcall/names", 0), (0, true));
+    assert_eq!(commands(true, b"/srv/.upcall", 5), (5, true));
+    assert_eq!(commands(true, b"", NO_UID), (0, false));
+    assert_eq!(commands(true, b"/a/.upcall", 5), (5, false));
+    assert_eq!(commands(false, b"/.upcall", 0), (0, false));
+}
+
+#[test]
 fn plan9_makes_a_directory_in_four_steps_and_its_mode_is_no_wider() {
-    let mut lab = Lab::new(Identity::Claimed);
+    let mut lab = Lab::new(Identity::Claimed(None));
     lab.say(NO_TAG, Tmessage::Version { msize: 8192, version: b"9P2000.u" });
     lab.say(0, Tmessage::Auth { afid: 3, uname: b"me", aname: b"", uid: None });
     lab.say(1, Tmessage::Attach { fid: 1, afid: NO_FID, uname: b"me", aname: b"/srv", uid: None });
-    lab.answer(0, Ok(Reply::User(User { uid: 5, gid: 5, groups: vec![] })));
+    lab.answer(0, Ok(Reply::User(User { uid: 5, gid: 5, groups: vec![], commands: false })));
     lab.answer(0, walked(&[Kind::Directory], 0));
     let perm = WireStat::DIR | 0o777;
     lab.say(2, Tmessage::Create { fid: 1, name: b"d", perm, mode: 0 });
@@ -562,7 +608,7 @@ fn who_breaks_the_protocol_is_disconnected() {
     lab.answer(0, Ok(Reply::Stat(stat(Kind::File))));
     assert!(lab.session.is_over());
     for bytes in [&b"\x06\0\0\0\x64\0\0"[..], b"\xff\xff\xff\x7f\x64\0\0", b"\x07\0\0\0\x78\0\0"] {
-        let mut lab = Lab::new(Identity::Claimed);
+        let mut lab = Lab::new(Identity::Claimed(None));
         lab.step("bytes".to_string(), Input::Received(Buf::from(bytes)));
         assert!(lab.text.contains("hang up"), "{}", lab.text);
     }
@@ -676,7 +722,9 @@ impl Books {
             Ask::Stat { .. } | Ask::MakeDir { .. } => Reply::Stat(stat(kind)),
             Ask::GetAttr { .. } | Ask::ListAttrs { .. } => Reply::Bytes(vec![1, 2]),
             Ask::Lock { .. } => Reply::Locked,
-            Ask::Identify { .. } => Reply::User(User { uid: 1, gid: 1, groups: vec![] }),
+            Ask::Identify { .. } => {
+                Reply::User(User { uid: 1, gid: 1, groups: vec![], commands: false })
+            }
             _change => Reply::Done,
         })
     }
@@ -684,7 +732,7 @@ impl Books {
 
 fn schedule(seed: u64) {
     let mut rng = seeded(seed);
-    let mut session = session(Identity::Claimed);
+    let mut session = session(Identity::Claimed(None));
     let mut books = Books::default();
     let dialect: &[u8] = if rng.bool() { b"9P2000" } else { b"9P2000.L" };
     let mut inputs =

@@ -36,7 +36,9 @@ pub(crate) fn identify(who: &Who) -> Outcome<User> {
     };
     match (found, who) {
         (Some(user), _) => Ok(user),
-        (None, Who::Uid(uid)) => Ok(User { uid: *uid, gid: *uid, groups: Vec::new() }),
+        (None, Who::Uid(uid)) => {
+            Ok(User { uid: *uid, gid: *uid, groups: Vec::new(), commands: false })
+        }
         (None, Who::Name(_)) => Err(Error::NotFound.into()),
     }
 }
@@ -64,7 +66,7 @@ fn lookup(
                     unsafe { ((*found).pw_name, (*found).pw_uid, (*found).pw_gid) };
                 // SAFETY: see above.
                 let name = unsafe { CStr::from_ptr(name) };
-                return Ok(Some(User { uid, gid, groups: groups(name, gid) }));
+                return Ok(Some(User { uid, gid, groups: groups(name, gid), commands: false }));
             }
             code => return Err(Errno::from_raw_os_error(code).into()),
         }

@@ -205,7 +205,7 @@ pub(crate) fn name(text: &str) -> Name {
 }
 
 pub(crate) fn user(id: u32) -> Caller {
-    Caller::User(Arc::new(User { uid: id, gid: id, groups: vec![id + 1] }))
+    Caller::User(Arc::new(User { uid: id, gid: id, groups: vec![id + 1], commands: false }))
 }
 
 pub(crate) fn is_root() -> bool {

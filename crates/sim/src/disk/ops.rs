@@ -176,9 +176,12 @@ impl Disk {
                 found.map(|_| PathDone::Ok).ok_or(Error::NoAttribute)
             }
             PathOp::Identify { who } => match who {
-                Who::Uid(uid) => {
-                    Ok(PathDone::User(User { uid: *uid, gid: *uid, groups: Vec::new() }))
-                }
+                Who::Uid(uid) => Ok(PathDone::User(User {
+                    uid: *uid,
+                    gid: *uid,
+                    groups: Vec::new(),
+                    commands: false,
+                })),
                 Who::Name(_) => Err(Error::NotFound),
             },
             PathOp::OpenRoot { path } => self.open_named(path),

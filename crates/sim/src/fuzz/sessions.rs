@@ -74,7 +74,7 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
         http_write: true,
     };
     let claimed = protocol == Protocol::NineP && rng.bool();
-    let identity = if claimed { Identity::Claimed } else { Identity::Fixed(Caller::Server) };
+    let identity = if claimed { Identity::Claimed(None) } else { Identity::Fixed(Caller::Server) };
     let session = Session::new(protocol, export, identity, true);
     let mut rig = Rig {
         rng,

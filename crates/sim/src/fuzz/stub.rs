@@ -114,7 +114,9 @@ impl Stub {
                 last: number(rng),
                 owner: Owner { client: b"x".to_vec(), process: 1 },
             })),
-            Ask::Identify { .. } => Reply::User(User { uid: 1, gid: 1, groups: Vec::new() }),
+            Ask::Identify { .. } => {
+                Reply::User(User { uid: 1, gid: 1, groups: Vec::new(), commands: false })
+            }
             _ => Reply::Done,
         }
     }

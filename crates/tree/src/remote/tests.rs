@@ -486,7 +486,7 @@ fn fids_of_users_who_are_long_gone_are_given_back() {
     let mut lab = Lab::up(b"9P2000.L");
     let node = lab.remote.root();
     for uid in 1..200 {
-        let user = User { uid, gid: uid, groups: Vec::new() };
+        let user = User { uid, gid: uid, groups: Vec::new(), commands: false };
         let request = Request { caller: Caller::User(user.into()), ask: Ask::Stat { node } };
         lab.step(Input::Ask(RequestId(uid.into()), request));
         lab.say(&Rmessage::Attach { qid: qid(1, Qid::DIR) });

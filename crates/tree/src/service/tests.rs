@@ -38,7 +38,11 @@ fn nothing_in_it_can_be_changed() {
 }
 
 fn as_user(uid: u32) -> Caller {
-    let user = base::User { uid, gid: uid, groups: Vec::new() };
+    caller(uid, true)
+}
+
+fn caller(uid: u32, commands: bool) -> Caller {
+    let user = base::User { uid, gid: uid, groups: Vec::new(), commands };
     Caller::User(std::sync::Arc::new(user))
 }
 
@@ -59,10 +63,16 @@ fn open_to_write(service: &mut Service, caller: Caller, name: &str) -> Result<Re
 #[test]
 fn commands_are_taken_from_root_and_the_owner_only() {
     let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
-    for (caller, may) in
-        [(as_user(0), true), (as_user(7), true), (as_user(8), false), (Caller::Server, false)]
-    {
-        assert_eq!(open_to_write(&mut service, caller, "names").is_ok(), may);
+    for (who, may) in [
+        (as_user(0), true),
+        (as_user(7), true),
+        (as_user(8), false),
+        (Caller::Server, false),
+        // Who did not ask for it, or is not known.
+        (caller(0, false), false),
+        (caller(7, false), false),
+    ] {
+        assert_eq!(open_to_write(&mut service, who, "names").is_ok(), may);
     }
     assert_eq!(open_to_write(&mut service, as_user(0), "stages").unwrap_err(), Error::Denied);
     let opened = open_to_write(&mut service, as_user(0), "names");

@@ -141,7 +141,7 @@ mod tests {
     use std::sync::Arc;
 
     fn user(uid: u32, groups: &[u32]) -> Caller {
-        Caller::User(Arc::new(User { uid, gid: uid, groups: groups.to_vec() }))
+        Caller::User(Arc::new(User { uid, gid: uid, groups: groups.to_vec(), commands: false }))
     }
 
     fn file(mode: u32) -> Inode {

@@ -35,7 +35,7 @@ const NONE: Access =
     Access { read: false, write: false, append: false, truncate: false, sync: false };
 
 fn user(uid: u32, groups: &[u32]) -> Caller {
-    Caller::User(Arc::new(User { uid, gid: uid, groups: groups.to_vec() }))
+    Caller::User(Arc::new(User { uid, gid: uid, groups: groups.to_vec(), commands: false }))
 }
 
 fn root() -> Caller {
@@ -629,7 +629,9 @@ impl World {
             Op::Sync { id, .. } => (id, Done::Synced(self.disk.flush())),
             Op::Path { id, op: PathOp::Identify { who }, .. } => {
                 let found = match who {
-                    Who::Uid(uid) => Ok(User { uid, gid: uid, groups: Vec::new() }),
+                    Who::Uid(uid) => {
+                        Ok(User { uid, gid: uid, groups: Vec::new(), commands: false })
+                    }
                     Who::Name(_) => Err(Error::NotFound),
                 };
                 (id, Done::Path(found.map(PathDone::User)))

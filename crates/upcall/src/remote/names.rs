@@ -7,8 +7,9 @@ use client::OpenOptions;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Where a server shows its name space, and is told to change it.
-const FILE: &str = "/.upcall/names";
+/// Where a server shows its name space, and is told to change it, by those who attach there.
+const SERVICE: &str = "/.upcall";
+const FILE: &str = "/names";
 
 /// What is to be changed.
 #[derive(Args, Clone, Debug)]
@@ -25,7 +26,8 @@ pub(crate) struct Names {
 
 /// Does it.
 pub(crate) fn run(names: &Names) -> ExitCode {
-    frame::run(&names.server, false, |frame| {
+    let server = names.server.inside(SERVICE);
+    frame::run(&server, false, |frame| {
         if !names.lines.is_empty() {
             change(frame, &names.lines)?;
         }

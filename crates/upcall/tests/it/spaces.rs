@@ -141,13 +141,48 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
     let file = dir.join("commands");
     std::fs::write(&file, &line).expect("it is written");
     let file = file.to_str().expect("UTF-8");
-    let (code, said) = client(&["put", &socket, file, "/.upcall/names"]);
+    let (code, said) = client(&["put", "--aname", "/.upcall", &socket, file, "/names"]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(body(&server, "/far/two"), "b");
     // Over TCP nobody knows who asks.
     let (code, said) = client(&["names", server.ninep(), &line]);
     assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
     assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn nobody_commands_a_server_through_another_one() {
+    let scratch = Scratch::new("through");
+    let dir = scratch.path();
+    files(dir, &[("a/x/in", "in"), ("b/y/in", "in"), ("secret/file", "secret")]);
+    let socket = format!("unix:{}", dir.join("b.socket").display());
+    let ports = [&PORTS[..], &["--9p", &socket]].concat();
+    let behind = dir.join("b");
+    let behind = Server::with(&[&[behind.to_str().expect("UTF-8")][..], &ports].concat());
+    let source = format!("9p+{socket}");
+    let words = format!("mount / host:{0}/a\nmount /x {source}\n", dir.display());
+    // With a unix socket of its own a server of root's keeps its rights: a tempting deputy.
+    let own = format!("unix:{}", dir.join("a.socket").display());
+    let server = serve(&scratch, &words, &["--9p", &own]);
+    assert_eq!(body(&server, "/x/y/in"), "in");
+    let file = dir.join("b/private");
+    std::fs::write(&file, "private").expect("it is written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, mode).expect("it is the owner's");
+    // Who asks by way of the first server has no more rights at the second than at the first.
+    let direct = body(&behind, "/private");
+    assert_eq!(body(&server, "/x/private"), direct);
+    let line = format!("mount /y host:{}/secret", dir.display());
+    let (code, said) = client(&["names", "--aname", "/x", server.ninep(), &line]);
+    assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
+    assert_eq!(body(&behind, "/y/in"), "in");
+    // Nor does who is known and only passes by.
+    let write = ["put", &socket, "/dev/null", "/.upcall/names"];
+    let (code, said) = client(&write);
+    assert!(code == Some(1) && said.contains("denied"), "{said}");
+    let (code, said) = client(&["names", &socket, &line]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(body(&behind, "/y/file"), "secret");
 }
 
 /// Whether nobody has the volume.

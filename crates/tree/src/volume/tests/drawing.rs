@@ -59,7 +59,7 @@ fn states_md_is_fresh() {
     use store::Error::{Damaged, DiskFailed};
     let stat = || Ask::Stat { node: NodeId::new(3, 0) };
     let who = || Ask::Identify { who: Who::Uid(5) };
-    let user = || Ok(PathDone::User(User { uid: 5, gid: 5, groups: Vec::new() }));
+    let user = || Ok(PathDone::User(User { uid: 5, gid: 5, groups: Vec::new(), commands: false }));
     let snapshot = || {
         let dir = NodeId::new(3, 1);
         Ask::MakeDir { dir, name: name("s"), mode: 0o755, gid: None }
