@@ -4,9 +4,10 @@
 //!
 #![doc = include_str!("change/states.md")]
 
-use crate::table::{Held, Key, Member, Place, Point, Table};
+use crate::table::{Held, Key, MEMBERS_MAX, Member, Place, Point, Table};
 use crate::walk::{Map, Step as WalkStep, Walk};
 use base::{Caller, Error, Kind, Name, Stat};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tree::NodeId;
 
@@ -160,7 +161,7 @@ impl Change {
                     Err(error) => return Step::End(Err(error)),
                 },
                 State::ToPlace(_, members) => {
-                    let end = self.put(stat, place, spare, members, table, gone);
+                    let end = self.put(stat, place, spare, members, (table, hidden), gone);
                     return self.over(end, gone);
                 }
                 State::Over => unreachable!("it walked"),
@@ -215,7 +216,7 @@ impl Change {
         place: Place,
         spare: Option<NodeId>,
         members: Vec<Member>,
-        table: &mut Table,
+        (table, hidden): (&mut Table, &[crate::Mount]),
         gone: &mut Vec<NodeId>,
     ) -> Result<(), Error> {
         let last = place.trail.last().filter(|_| place.at_point);
@@ -223,7 +224,14 @@ impl Change {
         match (&self.wish, known) {
             (Wish::Part { said, .. }, Some(point)) => {
                 gone.extend(spare);
-                part(&point, said.as_ref(), table)
+                let rest = parted(&point, said.as_ref())?;
+                self.expect_none_stranded(&point, &rest, table, hidden)?;
+                if rest.is_empty() {
+                    table.remove(point.key);
+                } else {
+                    table.set(point.with(rest));
+                }
+                Ok(())
             }
             (Wish::Part { .. }, None) => {
                 gone.extend(spare);
@@ -231,10 +239,25 @@ impl Change {
             }
             (Wish::Join { order, .. }, Some(point)) => {
                 gone.extend(spare);
-                let members = ordered(*order, &point.members, members);
-                let (from, path) = (Arc::clone(&point.from), point.path.clone());
-                table.set(Point { from, key: point.key, path, members });
-                Ok(())
+                let all = ordered(*order, &point.members, members.clone());
+                let fits = match order {
+                    Order::Replace => self.expect_none_stranded(&point, &all, table, hidden),
+                    Order::Before | Order::After if all.len() > MEMBERS_MAX => {
+                        Err(Error::TooManyLinks)
+                    }
+                    Order::Before | Order::After => Ok(()),
+                };
+                match fits {
+                    Ok(()) => {
+                        table.set(point.with(all));
+                        Ok(())
+                    }
+                    Err(error) => {
+                        drop(all);
+                        gone.extend(members.into_iter().filter_map(given_back));
+                        Err(error)
+                    }
+                }
             }
             (Wish::Join { .. }, None) if stat.kind != Kind::Directory => {
                 gone.extend(spare);
@@ -253,6 +276,22 @@ impl Change {
                 table.set(Point { from, key, path, members });
                 Ok(())
             }
+        }
+    }
+
+    /// Nothing is taken away on whose files something else stands: nobody would get there, and it
+    /// could not be taken away any more.
+    fn expect_none_stranded(
+        &self,
+        point: &Point,
+        members: &[Member],
+        table: &Table,
+        hidden: &[crate::Mount],
+    ) -> Result<(), Error> {
+        let open = BTreeSet::from([self.top.node.tree()]);
+        match table.strands(point.key, members, open, hidden) {
+            true => Err(Error::Busy),
+            false => Ok(()),
         }
     }
 
@@ -284,22 +323,20 @@ fn ordered(order: Order, there: &[Member], new: Vec<Member>) -> Vec<Member> {
     }
 }
 
-/// Takes members out of a point; without any that were put there it is none any more.
-fn part(point: &Point, said: Option<&Arc<str>>, table: &mut Table) -> Result<(), Error> {
+/// The members that are left of a point when some are taken out; none, if only the directory itself
+/// would be.
+fn parted(point: &Point, said: Option<&Arc<str>>) -> Result<Vec<Member>, Error> {
     let goes = |member: &&Member| match (&member.what, said) {
         (Some(what), Some(said)) => what == said,
         (Some(_), None) => true,
         (None, _) => false,
     };
-    let rest: Vec<Member> = point.members.iter().filter(|m| !goes(m)).cloned().collect();
+    let mut rest: Vec<Member> = point.members.iter().filter(|m| !goes(m)).cloned().collect();
     if rest.len() == point.members.len() {
         return Err(Error::NotFound);
     }
     if rest.iter().all(|member| member.what.is_none()) {
-        table.remove(point.key);
-    } else {
-        let (from, path) = (Arc::clone(&point.from), point.path.clone());
-        table.set(Point { from, key: point.key, path, members: rest });
+        rest.clear();
     }
-    Ok(())
+    Ok(rest)
 }

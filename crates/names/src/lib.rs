@@ -209,6 +209,8 @@ impl Automaton for Names {
                         self.go_on(id, task, Some(reply), out);
                         if !self.tasks.contains_key(&id) {
                             self.cancelled.remove(&id);
+                            // It may have been the last one in a tree that is mounted no more.
+                            self.sweep(out);
                         }
                     }
                     None => out.push(Output::Reply(id, reply)),

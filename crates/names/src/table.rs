@@ -6,12 +6,15 @@
 //! through, so that `..` finds back (the thesis's `MheadHistory`).
 
 use base::{Name, Stat};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tree::NodeId;
 
 /// Most points on one trail: a bind into its own inside can be walked for ever.
 pub(crate) const DEPTH_MAX: usize = 256;
+
+/// Most members of a union: what is bound behind itself again and again doubles each time.
+pub(crate) const MEMBERS_MAX: usize = 4096;
 
 /// Which file it is, by whatever name and node it was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,6 +86,12 @@ pub(crate) struct Point {
 impl Point {
     pub(crate) fn is_union(&self) -> bool {
         self.members.len() > 1
+    }
+
+    /// The same place with other members.
+    pub(crate) fn with(&self, members: Vec<Member>) -> Point {
+        let (from, path) = (Arc::clone(&self.from), self.path.clone());
+        Point { from, key: self.key, path, members }
     }
 
     fn held(&self) -> impl Iterator<Item = &Arc<Held>> {
@@ -198,6 +207,35 @@ impl Table {
     pub(crate) fn remove(&mut self, key: Key) {
         let old = self.points.remove(&key);
         self.retire(old, None);
+    }
+
+    /// Whether a point would be where nobody gets to any more if another one had only these members,
+    /// or were none. Trees are got to from those in `open`, through points and hidden mounts.
+    pub(crate) fn strands(
+        &self,
+        key: Key,
+        members: &[Member],
+        mut open: BTreeSet<u16>,
+        hidden: &[crate::Mount],
+    ) -> bool {
+        let rest = || self.points().filter(|point| point.key != key);
+        let own = self.points.get(&key).map(|point| point.from.node.tree());
+        loop {
+            let before = open.len();
+            let through = rest().filter(|point| open.contains(&point.from.node.tree()));
+            let mut more: Vec<u16> = through
+                .flat_map(|point| point.members.iter().map(|member| member.root.node.tree()))
+                .collect();
+            if own.is_some_and(|own| open.contains(&own)) {
+                more.extend(members.iter().map(|member| member.root.node.tree()));
+            }
+            let behind = hidden.iter().filter(|mount| open.contains(&mount.at.tree()));
+            more.extend(behind.map(|mount| mount.root.tree()));
+            open.extend(more);
+            if open.len() == before {
+                return rest().any(|point| !open.contains(&point.from.node.tree()));
+            }
+        }
     }
 
     fn retire(&mut self, old: Option<Arc<Point>>, new: Option<&Arc<Point>>) {

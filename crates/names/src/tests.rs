@@ -322,6 +322,55 @@ fn the_same_directory_in_two_places_knows_the_way_back_from_each() {
 }
 
 #[test]
+fn nothing_is_taken_away_from_below_what_stands_on_it() {
+    let mut lab = Lab::new(&[&["x/", "y/"], &["sub/"], &["file"]]);
+    lab.mount("/x", 1, Order::Replace).unwrap();
+    lab.mount("/x/sub", 2, Order::Replace).unwrap();
+    assert_eq!(lab.part("/x").unwrap_err(), Error::Busy);
+    assert_eq!(lab.bind("/y", "/x", Order::Replace).unwrap_err(), Error::Busy);
+    assert_eq!(lab.at("x/sub/file").unwrap(), "2:/file");
+    // There is another way to it.
+    lab.bind("/x", "/y", Order::Replace).unwrap();
+    lab.part("/x").unwrap();
+    assert_eq!(lab.at("y/sub/file").unwrap(), "2:/file");
+    assert_eq!(lab.part("/y").unwrap_err(), Error::Busy);
+    lab.part("/y/sub").unwrap();
+    lab.part("/y").unwrap();
+    assert!(lab.mounts.values().all(|mounts| *mounts == 0), "{:?}", lab.mounts);
+    lab.check_held();
+}
+
+#[test]
+fn a_union_has_an_end() {
+    let mut lab = Lab::new(&[&["x/a", "y/"]]);
+    lab.bind("/x", "/y", Order::After).unwrap();
+    let error = (0..30).find_map(|_| lab.bind("/y", "/y", Order::After).err());
+    assert_eq!(error, Some(Error::TooManyLinks));
+    assert_eq!(lab.list("y").unwrap(), "a");
+    lab.part("/y").unwrap();
+    lab.check_held();
+}
+
+#[test]
+fn a_tree_whose_last_user_was_a_request_is_let_go_of() {
+    let mut lab = Lab::new(&[&["x/"], &["file"]]);
+    lab.mount("/x", 1, Order::Replace).unwrap();
+    let root = lab.names.root();
+    lab.begin(Ask::Walk { from: root, names: parts("x/nothing") });
+    lab.answer_one();
+    let part = Wish::Part { at: path("/x"), said: None };
+    lab.next += 1;
+    lab.step(Input::Change(RequestId(lab.next), part));
+    // The change is made first.
+    lab.asked.rotate_left(1);
+    while !lab.asked.is_empty() {
+        lab.answer_one();
+    }
+    assert_eq!((lab.changed.len(), lab.replies.len()), (1, 1));
+    assert_eq!(lab.mounts.get(&1), Some(&0), "{:?}", lab.names);
+}
+
+#[test]
 fn a_bind_into_its_own_inside_ends() {
     let mut lab = Lab::new(&[&["a/b/"]]);
     lab.bind("/a", "/a/b", Order::Replace).unwrap();

@@ -61,6 +61,22 @@ impl Model {
         names.iter().try_fold(root, |at, name| self.step(fakes, &at, name))
     }
 
+    /// Whether something stands where nobody gets to.
+    fn is_stranded(&self) -> bool {
+        let mut open = BTreeSet::from([0]);
+        loop {
+            let before = open.len();
+            for (from, members) in &self.points {
+                if open.contains(&from.0) {
+                    open.extend(members.iter().map(|member| member.0));
+                }
+            }
+            if open.len() == before {
+                return self.points.keys().any(|from| !open.contains(&from.0));
+            }
+        }
+    }
+
     /// What is there, if it is a directory: its members, or itself.
     fn source(&self, fakes: &[Fake], at: &At) -> Option<Vec<File>> {
         let (tree, inode) = at.file;
@@ -134,13 +150,18 @@ fn join(lab: &mut Lab, model: &mut Model, rng: &mut Rng) {
     if !place.here && !lab.fakes[from.0].is_directory(from.1) {
         return assert!(result.is_err());
     }
-    assert_eq!(result, Ok(()), "{old:?} {new:?}");
     let members = match order {
         Order::Replace => source,
         Order::Before => [source, there].concat(),
         Order::After => [there, source].concat(),
     };
+    let old_points = model.points.clone();
     model.points.insert(from, members);
+    if model.is_stranded() {
+        model.points = old_points;
+        return assert_eq!(result, Err(Error::Busy), "{old:?} {new:?}");
+    }
+    assert_eq!(result, Ok(()), "{old:?} {new:?}");
 }
 
 fn part(lab: &mut Lab, model: &mut Model, rng: &mut Rng) {
@@ -148,8 +169,13 @@ fn part(lab: &mut Lab, model: &mut Model, rng: &mut Rng) {
     let result = lab.part(&format!("/{}", old.join("/")));
     match model.walk(&lab.fakes, &old).filter(|at| at.here) {
         Some(at) => {
-            assert_eq!(result, Ok(()));
+            let old_points = model.points.clone();
             model.points.remove(&at.passed.last().unwrap().1);
+            if model.is_stranded() {
+                model.points = old_points;
+                return assert_eq!(result, Err(Error::Busy));
+            }
+            assert_eq!(result, Ok(()));
         }
         None => assert!(result.is_err()),
     }
