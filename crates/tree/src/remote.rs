@@ -42,7 +42,7 @@ pub use link::Dialect;
 use crate::request::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
 use base::op::{Address, Done, OpId, Socket};
 use base::{Automaton, Buf, Caller, Error, Instant, Kind, Stat};
-use calls::Calls;
+use calls::{Calls, Owner};
 use errand::{Errand, Step};
 use errands::Errands;
 use fids::Fids;
@@ -64,6 +64,9 @@ const ROOT_INODE: u64 = u64::MAX;
 const NEWS_MAX: usize = 16;
 /// How often a request is sent again on another connection.
 const ATTEMPTS_MAX: u8 = 3;
+/// How long messages stand in line while the server answers nothing at all. What it would take to
+/// answer may be asked of itself, by way of us: then everybody would wait for ever.
+const LINE_MAX: Duration = Duration::from_secs(10);
 /// The smallest message size with which a walk of sixteen long names still fits.
 const MSIZE_MIN: u32 = 4 + 4096 + wire::ninep::IO_HEADER_SIZE;
 
@@ -155,6 +158,8 @@ pub struct Remote {
     was_up: bool,
     /// Requests wait for a connection until then.
     patient_until: Option<Instant>,
+    /// Since when messages stand in line and nothing was answered.
+    stuck_since: Option<Instant>,
     /// The socket in use.
     socket: Option<Socket>,
     is_receiving: bool,
@@ -189,6 +194,7 @@ impl Remote {
             epoch: 0,
             was_up: false,
             patient_until: None,
+            stuck_since: None,
             socket: None,
             is_receiving: false,
             is_sending: false,
@@ -281,7 +287,33 @@ impl Remote {
         self.tell_link(link::Input::Tick, out);
         self.expire(out);
         self.settle(out);
+        self.clear_line(out);
         self.send(out);
+    }
+
+    /// Messages that have stood in line for long while nothing was answered are given up.
+    fn clear_line(&mut self, out: &mut Vec<Output>) {
+        let (_, waiting) = self.calls.counts();
+        if waiting == 0 {
+            self.stuck_since = None;
+            return;
+        }
+        let since = *self.stuck_since.get_or_insert(self.now);
+        if self.now < since + LINE_MAX {
+            return;
+        }
+        self.stuck_since = Some(self.now);
+        for _ in 0..waiting {
+            match self.calls.give_up_first() {
+                Some(Owner::Errand(errand, part)) => {
+                    self.answered(errand, part, Err(Error::Busy), out);
+                }
+                Some(Owner::Seek(target)) => self.sought(target, Err(Error::Busy), out),
+                Some(Owner::Clunk(fid)) => unreachable!("clunk {fid} stays in line"),
+                None => break,
+            }
+            self.settle(out);
+        }
     }
 
     /// Hangs up, for the end of the node; [`Remote::is_closed`] tells when that is done.
@@ -359,7 +391,8 @@ impl Automaton for Remote {
         let queued = self.patient_until.filter(|_| self.errands.is_any_queued());
         let waiting = queued.into_iter().chain(self.errands.paused_until());
         let unsent = (!self.outbox.is_empty() && !self.is_sending).then_some(self.now);
-        self.link.deadline().into_iter().chain(waiting).chain(unsent).min()
+        let stuck = self.stuck_since.map(|since| since + LINE_MAX);
+        self.link.deadline().into_iter().chain(waiting).chain(unsent).chain(stuck).min()
     }
 
     fn check(&self) {
@@ -369,7 +402,10 @@ impl Automaton for Remote {
         self.errands.check();
         assert!(self.blame.is_none() && self.news.len() <= NEWS_MAX);
         for (_, errand) in self.errands.iter() {
-            let is_idle = matches!(errand.step, Step::Queued | Step::Seeking(_) | Step::Paused(_));
+            let is_idle = matches!(
+                errand.step,
+                Step::Queued | Step::Seeking(_) | Step::Paused(_) | Step::Behind
+            );
             assert_eq!(is_idle, errand.outstanding == 0, "{:?}", errand.step);
             assert!(self.link.is_up() || matches!(errand.step, Step::Queued));
         }

@@ -17,6 +17,8 @@ use wire::ninep::{Rmessage, Tmessage};
 
 const LERROR: u8 = 7;
 const ERROR: u8 = 107;
+const CLUNK: u8 = 120;
+const REMOVE: u8 = 122;
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +124,14 @@ impl Calls {
             let tag = self.tags.insert(State::Sent(owner, message.code() + 1));
             message.send(tag, out);
         }
+    }
+
+    /// Takes the first message out of the line that does not give a fid back.
+    pub(super) fn give_up_first(&mut self) -> Option<Owner> {
+        let keeps_fid =
+            |(_, message): &(Owner, Message)| ![CLUNK, REMOVE].contains(&message.code());
+        let first = self.waiting.iter().position(keeps_fid)?;
+        self.waiting.remove(first).map(|(owner, _)| owner)
     }
 
     /// An answer has come.

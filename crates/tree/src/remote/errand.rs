@@ -52,6 +52,8 @@ pub(super) enum Step {
     Seeking(Target),
     /// A better time.
     Paused(Instant),
+    /// Those who read the same directory.
+    Behind,
     /// The qids along these names.
     Walk(Vec<Name>),
     /// What a link says on the way.
@@ -95,6 +97,7 @@ impl Step {
             Step::Queued => "queued",
             Step::Seeking(_) => "seeking",
             Step::Paused(_) => "paused",
+            Step::Behind => "behind",
             Step::Walk(_) => "walk",
             Step::Link => "link",
             Step::Look => "look",
@@ -125,6 +128,8 @@ pub(super) enum Next {
     Again,
     /// To be begun again at that time.
     Pause(Instant),
+    /// To be begun again when nobody reads the directory any more.
+    Behind,
     /// To answer.
     Reply(Reply),
 }
@@ -351,6 +356,7 @@ impl Remote {
             step @ (Step::Queued
             | Step::Seeking(_)
             | Step::Paused(_)
+            | Step::Behind
             | Step::Clone(_)
             | Step::Child(_)
             | Step::Free(_)
@@ -406,6 +412,9 @@ impl Remote {
             Ok(Next::Again) => self.advance(errand, out),
             Ok(Next::Pause(until)) => {
                 self.errands.wait(errand, Step::Paused(until));
+            }
+            Ok(Next::Behind) => {
+                self.errands.wait(errand, Step::Behind);
             }
             Ok(Next::Reply(Reply::Created(node, open, stat))) => {
                 let user = it.user;

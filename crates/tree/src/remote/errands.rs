@@ -23,6 +23,10 @@ pub(super) struct Errands {
     paused: BTreeSet<(Instant, usize)>,
     /// How many wait for entries of each open directory.
     readers: BTreeMap<OpenId, u32>,
+    /// Those that wait for these readers.
+    behind: BTreeMap<OpenId, BTreeSet<usize>>,
+    /// Those that did, and need not any more.
+    due: BTreeSet<usize>,
 }
 
 impl Errands {
@@ -82,12 +86,14 @@ impl Errands {
 
     /// When the first pause ends.
     pub(super) fn paused_until(&self) -> Option<Instant> {
-        self.paused.first().map(|(until, _)| *until)
+        let due = self.due.first().map(|_| Instant(0));
+        due.or_else(|| self.paused.first().map(|(until, _)| *until))
     }
 
-    /// One whose pause is over, and that waits for nothing then.
+    /// One whose pause is over, or who waited behind others, and that waits for nothing then.
     pub(super) fn wake(&mut self, now: Instant) -> Option<usize> {
-        let &(_, errand) = self.paused.first().filter(|(until, _)| now >= *until)?;
+        let paused = self.paused.first().filter(|(until, _)| now >= *until);
+        let errand = self.due.first().copied().or_else(|| paused.map(|(_, errand)| *errand))?;
         self.wait(errand, Step::Queued);
         Some(errand)
     }
@@ -106,6 +112,14 @@ impl Errands {
             Step::Paused(until) => {
                 self.paused.insert((until, errand));
             }
+            Step::Behind => match it.ask {
+                Ask::List { open, .. } if self.is_read(open) => {
+                    self.behind.entry(open).or_default().insert(errand);
+                }
+                _ => {
+                    self.due.insert(errand);
+                }
+            },
             Step::Entries(_) => {
                 if let Ask::List { open, .. } = it.ask {
                     *self.readers.entry(open).or_default() += 1;
@@ -135,19 +149,26 @@ impl Errands {
             self.paused.remove(&(until, errand));
         }
         self.queued.remove(&errand);
-        if let (Step::Entries(_), Ask::List { open, .. }) = (&it.step, &it.ask)
-            && let Some(readers) = self.readers.get_mut(open)
-        {
+        self.due.remove(&errand);
+        let Ask::List { open, .. } = it.ask else { return };
+        if let (Step::Behind, Some(behind)) = (&it.step, self.behind.get_mut(&open)) {
+            behind.remove(&errand);
+            if behind.is_empty() {
+                self.behind.remove(&open);
+            }
+        }
+        if let (Step::Entries(_), Some(readers)) = (&it.step, self.readers.get_mut(&open)) {
             *readers -= 1;
             if *readers == 0 {
-                self.readers.remove(open);
+                self.readers.remove(&open);
+                self.due.extend(self.behind.remove(&open).unwrap_or_default());
             }
         }
     }
 
     pub(super) fn check(&self) {
         assert_eq!(self.of.len(), self.slab.len());
-        let (mut queued, mut paused, mut reading) = (0, 0, 0);
+        let (mut queued, mut paused, mut reading, mut behind) = (0, 0, 0, 0);
         for (number, it) in &self.slab {
             assert_eq!(self.of(it.request), Some(number));
             let until = it.step.paused_until();
@@ -155,6 +176,7 @@ impl Errands {
             assert!(until.is_none_or(|until| self.paused.contains(&(until, number))));
             queued += usize::from(matches!(it.step, Step::Queued));
             paused += usize::from(until.is_some());
+            behind += usize::from(matches!(it.step, Step::Behind));
             if let (Step::Entries(_), Ask::List { open, .. }) = (&it.step, &it.ask) {
                 assert!(self.is_read(*open));
                 reading += 1;
@@ -162,6 +184,9 @@ impl Errands {
         }
         assert_eq!((self.queued.len(), self.paused.len()), (queued, paused));
         assert_eq!(self.readers.values().sum::<u32>(), reading);
+        let waiting = self.behind.values().map(BTreeSet::len).sum::<usize>() + self.due.len();
+        assert_eq!(waiting, behind);
+        assert!(self.behind.keys().all(|open| self.is_read(*open)));
     }
 }
 

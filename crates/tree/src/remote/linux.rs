@@ -224,6 +224,7 @@ impl Remote {
                 step @ (Step::Queued
                 | Step::Seeking(_)
                 | Step::Paused(_)
+                | Step::Behind
                 | Step::Walk(_)
                 | Step::Link
                 | Step::Look

@@ -8,14 +8,10 @@ use super::{Remote, words};
 use crate::request::{Ask, OpenId, Reply};
 use base::op::Entry;
 use base::{Access, Error, Kind, Name, SetStat, SetTime};
-use std::time::Duration;
 use wire::ninep::{Reader, Rmessage, Stat as WireStat, Tmessage};
 
 /// Most messages for one request for entries.
 const ROUNDS_MAX: u32 = 1 << 16;
-
-/// How long who reads a directory leaves it to another reader.
-const READ_PAUSE: Duration = Duration::from_millis(1);
 
 fn last(message: &Tmessage<'_>) -> Outcome {
     Ok(Next::Say(Step::Last, one(message)))
@@ -118,6 +114,7 @@ impl Remote {
                 step @ (Step::Queued
                 | Step::Seeking(_)
                 | Step::Paused(_)
+                | Step::Behind
                 | Step::Walk(_)
                 | Step::Link
                 | Step::Look
@@ -184,7 +181,7 @@ impl Remote {
         let cursor = &mut self.opens[open.local()].cursor;
         if cookie == 0 || cookie < cursor.before {
             if self.errands.is_read(open) {
-                return Ok(Next::Pause(self.now + READ_PAUSE));
+                return Ok(Next::Behind);
             }
             *cursor = super::open::Cursor::default();
         }
@@ -212,7 +209,7 @@ impl Remote {
         }
         // Somebody else moves the place where it is read.
         if self.errands.is_read(open) {
-            return Next::Pause(self.now + READ_PAUSE);
+            return Next::Behind;
         }
         let (fid, offset, count) = (it.fid, cursor.offset, self.piece_max(it.iounit));
         Next::Say(Step::Entries(round), vec![Message::new(&Tmessage::Read { fid, offset, count })])

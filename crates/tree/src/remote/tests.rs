@@ -361,9 +361,8 @@ fn who_begins_a_directory_anew_waits_for_who_reads_it() {
     lab.text.clear();
     lab.ask(4, list(1));
     lab.ask(5, list(0));
+    assert!(lab.remote.deadline().is_none_or(|at| at > lab.remote.now), "nobody polls");
     lab.say(&Rmessage::Read { data: Data(&entries(b"b")) });
-    lab.remote.now = lab.remote.now + Duration::from_millis(1);
-    lab.tick();
     expect![[r#"
         asks List
           hears Read { fid: 2, offset: 50, count: 8168 }
@@ -515,6 +514,45 @@ fn what_may_have_changed_something_is_not_asked_again() {
           reply 3 Disconnected
           Hangup
           CloseSocket
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+/// What stands in line behind requests that are never answered is not waited for for ever.
+#[test]
+fn a_line_that_does_not_move_is_cleared() {
+    let config = Config { calls_max: 2, ..Config::default() };
+    let mut lab = Lab::up_as(config, b"9P2000.L");
+    let (_, open) = lab.open();
+    let read = |offset| Ask::Read { open, offset, count: 3, headroom: 0 };
+    (3..7).for_each(|id| lab.ask(id, read(id)));
+    lab.text.clear();
+    let wait = |lab: &mut Lab, seconds| {
+        lab.remote.now = lab.remote.now + Duration::from_secs(seconds);
+        lab.tick();
+    };
+    wait(&mut lab, 9);
+    // As long as something is answered, the others wait.
+    lab.say(&Rmessage::Read { data: Data(b"abc") });
+    wait(&mut lab, 9);
+    assert!(!lab.text.contains("Busy"), "{}", lab.text);
+    lab.tick();
+    assert_eq!(lab.remote.deadline(), Some(lab.remote.now + Duration::from_secs(1)));
+    wait(&mut lab, 1);
+    lab.step(Input::Close(open));
+    wait(&mut lab, 30);
+    lab.say(&Rmessage::Read { data: Data(b"abc") });
+    lab.say(&Rmessage::Read { data: Data(b"abc") });
+    expect![[r#"
+        says Read
+          reply 3 Data
+          hears Read { fid: 2, offset: 5, count: 3 }
+          reply 6 Busy
+        says Read
+          reply 4 Data
+        says Read
+          reply 5 Data
+          hears Clunk { fid: 2 }
     "#]]
     .assert_eq(&lab.text);
 }

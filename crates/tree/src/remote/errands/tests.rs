@@ -19,11 +19,12 @@ fn who_waits_for_what_is_known_without_looking_through_all() {
         for _ in 0..rng.usize(..4) {
             let numbers = errands.numbers();
             let other = numbers[rng.usize(..numbers.len())];
-            match rng.u8(..6) {
+            match rng.u8(..8) {
                 0 => drop(errands.wait(other, Step::Queued)),
                 1 => drop(errands.wait(other, Step::Paused(Instant(rng.u64(..100))))),
                 2 | 3 => drop(errands.wait(other, Step::Entries(0))),
                 4 => drop(errands.wait(other, Step::Last)),
+                5 | 6 => drop(errands.wait(other, Step::Behind)),
                 _ if numbers.len() > 1 => drop(errands.remove(other)),
                 _ => {}
             }
