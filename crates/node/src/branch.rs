@@ -150,6 +150,11 @@ impl Branch {
         self.snapshots().map(|root| Mount { at: self.root(), name, root })
     }
 
+    /// Whether its nodes are files of the process.
+    pub(crate) fn is_host(&self) -> bool {
+        matches!(self, Branch::Host(..))
+    }
+
     /// Whether it has files of people, and not only the server's own.
     pub(crate) fn has_files(&self) -> bool {
         matches!(self, Branch::Host(..) | Branch::Volume(_) | Branch::Remote(_))

@@ -280,6 +280,7 @@ impl Automaton for Node {
         assert!(listeners.all(|(index, it)| it.is_waiting() == self.waiting.contains(&index)));
         self.names.check();
         self.trees.iter().for_each(Branch::check);
+        self.trees.check();
         self.listeners.iter().for_each(Automaton::check);
         self.connections.iter().for_each(|(_, connection)| connection.check());
     }

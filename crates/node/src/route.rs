@@ -137,8 +137,7 @@ impl Node {
 
     fn step_tree(&mut self, now: Instant, tree: u16, input: TreeInput, ops: &mut Vec<Op>) {
         let mut out = mem::take(&mut self.scratch.trees);
-        self.trees[tree].step(now, input, &mut out);
-        self.trees.mark(tree);
+        self.trees.step(tree, now, input, &mut out);
         self.deliver_trees(now, &mut out, ops);
         self.scratch.trees = out;
     }

@@ -5,6 +5,7 @@ use base::{Automaton, Instant};
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::ops::{Index, IndexMut};
+use tree::{Input as TreeInput, Output as TreeOutput};
 
 /// Most numbers of trees. Those of trees that have ended are used again when all others were, so
 /// that what a client remembers of one is not soon taken for another's.
@@ -21,8 +22,11 @@ pub(crate) struct Trees {
     busy: BTreeSet<u16>,
     /// When to look at which.
     alarms: BTreeSet<(Instant, u16)>,
-    /// Those whose nodes are files of the process.
-    hosts: BTreeSet<u16>,
+    /// How many trees there are whose nodes are files of the process, how many of these files they
+    /// have, and how many they may have altogether.
+    hosts: usize,
+    held: usize,
+    files: usize,
     /// Those that are mounted nowhere any more.
     leaving: BTreeSet<u16>,
     /// Those that were told to close.
@@ -47,8 +51,9 @@ impl Trees {
             Ok(_) | Err(_) => self.free.pop_front()?,
         };
         let branch = make(number);
-        if matches!(branch, Branch::Host(..)) {
-            self.hosts.insert(number);
+        if branch.is_host() {
+            self.hosts += 1;
+            self.held += branch.handles();
         }
         self.slots[usize::from(number)] = Some(Slot { branch, alarm: None });
         self.busy.insert(number);
@@ -81,7 +86,10 @@ impl Trees {
             self.alarms.remove(&(at, number));
         }
         self.busy.remove(&number);
-        self.hosts.remove(&number);
+        if slot.branch.is_host() {
+            self.hosts -= 1;
+            self.held -= slot.branch.handles();
+        }
         self.leaving.remove(&number);
         self.closing.remove(&number);
         self.free.push_back(number);
@@ -104,7 +112,7 @@ impl Trees {
     }
 
     /// A tree may have something to do at the end of the turn.
-    pub(crate) fn mark(&mut self, number: u16) {
+    fn mark(&mut self, number: u16) {
         self.busy.insert(number);
     }
 
@@ -141,18 +149,35 @@ impl Trees {
     /// Lets directories of the host share so many files of the process: what the others do not
     /// have open each of them may.
     pub(crate) fn share_files(&mut self, files: usize) {
-        let held: usize = self.hosts.iter().map(|host| self[*host].handles()).sum();
-        let spare = files.saturating_sub(held);
-        for host in &self.hosts {
-            let slot = self.slots[usize::from(*host)].as_mut().expect("a tree that is there");
-            slot.branch.set_handles_max(slot.branch.handles() + spare);
+        self.files = files;
+    }
+
+    /// Something happens to a tree.
+    pub(crate) fn step(
+        &mut self,
+        number: u16,
+        now: Instant,
+        input: TreeInput,
+        out: &mut Vec<TreeOutput>,
+    ) {
+        let spare = self.files.saturating_sub(self.held);
+        let branch = &mut self.slot(number).branch;
+        if branch.is_host() {
+            let before = branch.handles();
+            branch.set_handles_max(before + spare);
+            branch.step(now, input, out);
+            let after = branch.handles();
+            self.held = self.held - before + after;
+        } else {
+            branch.step(now, input, out);
         }
+        self.mark(number);
     }
 
     /// How many nodes and open files there may be if there are files of the process for so many.
     pub(crate) fn handles_max(&self, files: usize) -> usize {
         let own = |branch: &Branch| branch.own_handles_max();
-        let hosts = if self.hosts.is_empty() { 0 } else { files };
+        let hosts = if self.hosts == 0 { 0 } else { files };
         self.iter().filter_map(own).sum::<usize>().saturating_add(hosts)
     }
 
@@ -160,6 +185,12 @@ impl Trees {
     pub(crate) fn least_handles_max(&self, files: usize) -> usize {
         let of = |branch: &Branch| branch.own_handles_max().unwrap_or(files);
         self.iter().filter(|branch| branch.has_files()).map(of).min().unwrap_or(files)
+    }
+
+    pub(crate) fn check(&self) {
+        let hosts = || self.iter().filter(|branch| branch.is_host());
+        let held: usize = hosts().map(Branch::handles).sum();
+        assert_eq!((self.hosts, self.held), (hosts().count(), held));
     }
 
     fn slot(&mut self, number: u16) -> &mut Slot {
