@@ -535,8 +535,8 @@ pub enum PathDone {
     /// [`PathOp::OpenVolume`]: the file, its size in bytes, and its beginning; nothing of one that
     /// is shorter than what was to be read.
     Volume(File, u64, Vec<u8>),
-    /// [`PathOp::Resolve`].
-    Address(SocketAddr),
+    /// [`PathOp::Resolve`]: at least one.
+    Addresses(Vec<SocketAddr>),
 }
 
 impl OpId {

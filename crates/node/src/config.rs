@@ -49,7 +49,7 @@ pub enum Served {
     /// What another 9P server serves.
     Remote {
         /// Where it listens.
-        to: Address,
+        to: Vec<Address>,
         /// What is attached to there; may be empty.
         aname: Vec<u8>,
         /// What it is called here.

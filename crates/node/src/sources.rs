@@ -47,11 +47,12 @@ pub(crate) fn open(source: &Source, settings: Settings) -> Opening {
             Opening::Ask(PathOp::OpenVolume { path, writable, head: HEAD_BYTES as u32 })
         }
         Source::NineP { address, aname } => match address.parse() {
-            Ok(number) => Opening::Known(remote(source, Address::Tcp(number), aname)),
+            Ok(number) => Opening::Known(remote(source, vec![Address::Tcp(number)], aname)),
             Err(_name) => Opening::Ask(PathOp::Resolve { address: address.clone() }),
         },
         Source::NinePUnix { path, aname } => {
-            Opening::Known(remote(source, Address::Unix(path.as_bytes().to_vec()), aname))
+            let to = vec![Address::Unix(path.as_bytes().to_vec())];
+            Opening::Known(remote(source, to, aname))
         }
     }
 }
@@ -74,14 +75,15 @@ pub(crate) fn opened(
             let (store, said) = store(&head, size, settings).map_err(refuse)?;
             Ok(Served::Volume { file, store, said, path: path.as_bytes().to_vec() })
         }
-        (Source::NineP { aname, .. }, Ok(PathDone::Address(number))) => {
-            Ok(remote(source, Address::Tcp(number), aname))
+        (Source::NineP { aname, .. }, Ok(PathDone::Addresses(numbers))) => {
+            let to = numbers.into_iter().map(Address::Tcp).collect();
+            Ok(remote(source, to, aname))
         }
         (source, Ok(done)) => unreachable!("{done:?} for {source}"),
     }
 }
 
-fn remote(source: &Source, to: Address, aname: &str) -> Served {
+fn remote(source: &Source, to: Vec<Address>, aname: &str) -> Served {
     let path = script::quoted(&source.to_string()).into_bytes();
     Served::Remote { to, aname: aname.as_bytes().to_vec(), path }
 }

@@ -249,7 +249,7 @@ impl Common {
             | PathDone::StatFs(_)
             | PathDone::User(_)
             | PathDone::Volume(..)
-            | PathDone::Address(_) => {}
+            | PathDone::Addresses(_) => {}
         }
     }
 

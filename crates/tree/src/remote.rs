@@ -143,7 +143,10 @@ pub struct Counts {
 pub struct Remote {
     /// Set in the upper bits of every id, of nodes as of operations, so that they find this tree.
     index: u16,
-    to: Address,
+    /// Where the server may be: tried in turn.
+    to: Vec<Address>,
+    /// How often it was tried.
+    tries: usize,
     aname: Vec<u8>,
     config: Config,
     /// The time of the input that is being handled.
@@ -180,12 +183,17 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// The tree that the server at `to` calls `aname`, as number `index` among the node's trees.
-    /// It connects at the first [`Remote::tick`].
-    pub fn new(index: u16, to: Address, aname: Vec<u8>, config: Config) -> Remote {
+    /// The tree that the server at one of `to` calls `aname`, as number `index` among the node's
+    /// trees. It connects at the first [`Remote::tick`].
+    ///
+    /// # Panics
+    /// If `to` is empty.
+    pub fn new(index: u16, to: Vec<Address>, aname: Vec<u8>, config: Config) -> Remote {
+        assert!(!to.is_empty(), "a server is somewhere");
         Remote {
             index,
             to,
+            tries: 0,
             aname,
             now: Instant(0),
             link: Link::new(base::rng::seeded(config.seed)),

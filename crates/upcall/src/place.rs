@@ -35,7 +35,7 @@ pub(crate) enum What {
     /// Empty directories, for others to be mounted at.
     Skeleton(Vec<Vec<Name>>),
     /// What a 9P server serves by this name.
-    Remote(base::op::Address, String),
+    Remote(Vec<base::op::Address>, String),
 }
 
 /// A port that is listened on: for what, and where.
@@ -81,14 +81,17 @@ pub(crate) fn named(
 pub(crate) fn remote(source: &Source) -> Result<Place, String> {
     let (address, aname) = match source {
         Source::NineP { address, aname } => {
-            let mut found = address
+            let found = address
                 .to_socket_addrs()
                 .map_err(|error| format!("{address}: {error}; say HOST:PORT of a 9P server"))?;
-            let found = found.next().ok_or_else(|| format!("{address}: no such host"))?;
-            (base::op::Address::Tcp(found), aname)
+            let found: Vec<_> = found.map(base::op::Address::Tcp).collect();
+            if found.is_empty() {
+                return Err(format!("{address}: no such host"));
+            }
+            (found, aname)
         }
         Source::NinePUnix { path, aname } => {
-            (base::op::Address::Unix(path.as_bytes().to_vec()), aname)
+            (vec![base::op::Address::Unix(path.as_bytes().to_vec())], aname)
         }
         Source::Volume(_) | Source::Host(_) => unreachable!("{source} is no server"),
     };

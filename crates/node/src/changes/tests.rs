@@ -60,9 +60,9 @@ type Made = fn() -> Input;
 fn inputs(state: &str, source: &str) -> Vec<(&'static str, Made)> {
     let open: (&str, Made) = match source {
         "host" => ("Opened", || Input::Opened(Ok(PathDone::Root(File(3), root().1)))),
-        "9p" => {
-            ("Opened", || Input::Opened(Ok(PathDone::Address("192.0.2.7:564".parse().unwrap()))))
-        }
+        "9p" => ("Opened", || {
+            Input::Opened(Ok(PathDone::Addresses(vec!["192.0.2.7:564".parse().unwrap()])))
+        }),
         _volume => ("Opened, no volume", || {
             Input::Opened(Ok(PathDone::Volume(File(3), 1 << 30, vec![0; 100_000])))
         }),

@@ -57,6 +57,7 @@ fn failure(error: io::Error) -> Error {
 
 /// The first address of a server.
 pub(super) fn resolve(address: &str) -> Outcome<PathDone> {
-    let mut found = address.to_socket_addrs().map_err(|_| Error::NotFound)?;
-    Ok(PathDone::Address(found.next().ok_or(Error::NotFound)?))
+    let found = address.to_socket_addrs().map_err(|_| Error::NotFound)?;
+    let found: Vec<_> = found.collect();
+    if found.is_empty() { Err(Error::NotFound.into()) } else { Ok(PathDone::Addresses(found)) }
 }

@@ -189,7 +189,7 @@ impl Disk {
             PathOp::OpenVolume { .. } => Err(Error::NotFound),
             PathOp::Resolve { address } => {
                 let number = address.parse().map_err(|_| Error::NotFound);
-                number.map(PathDone::Address)
+                number.map(|number| PathDone::Addresses(vec![number]))
             }
             other => unreachable!("{other:?} is performed above"),
         }

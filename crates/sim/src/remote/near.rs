@@ -38,7 +38,7 @@ impl Near {
     pub fn new(rng: Rng, config: Config) -> Near {
         let address = Address::Unix(b"/far".to_vec());
         Near {
-            remote: Remote::new(7, address, Vec::new(), config),
+            remote: Remote::new(7, vec![address], Vec::new(), config),
             now: Instant(1),
             rng,
             socket: None,

@@ -109,7 +109,7 @@ fn finish_path(host: &mut Host, done: PathDone, out: &mut Vec<Output>) -> Result
         PathDone::Entries(entries) => Reply::Entries(entries),
         PathDone::StatFs(stat) => Reply::StatFs(stat),
         PathDone::User(user) => Reply::User(user),
-        PathDone::Root(..) | PathDone::Volume(..) | PathDone::Address(_) => {
+        PathDone::Root(..) | PathDone::Volume(..) | PathDone::Addresses(_) => {
             unreachable!("a tree mounts nothing: {done:?}")
         }
     })

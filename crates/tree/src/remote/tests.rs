@@ -51,7 +51,7 @@ fn name(text: &str) -> Name {
 
 impl Lab {
     fn new(config: Config) -> Lab {
-        let remote = Remote::new(3, Address::Unix(b"/s".to_vec()), b"here".to_vec(), config);
+        let remote = Remote::new(3, vec![Address::Unix(b"/s".to_vec())], b"here".to_vec(), config);
         let mut lab = Lab { remote, text: String::new(), tags: VecDeque::new() };
         lab.tick();
         lab
@@ -474,7 +474,7 @@ fn the_server_itself_is_nobody_unless_it_is_told_who_it_is() {
         (Config { server_uid: 1000, ..Config::default() }, 1000),
         (Config { server_uid: 1000, user: Some((b"u".to_vec(), 7)), ..Config::default() }, 7),
     ] {
-        let remote = Remote::new(3, Address::Unix(b"/s".to_vec()), Vec::new(), config);
+        let remote = Remote::new(3, vec![Address::Unix(b"/s".to_vec())], Vec::new(), config);
         assert_eq!(remote.user_of(&Caller::Server), uid);
     }
 }
@@ -516,6 +516,25 @@ fn what_may_have_changed_something_is_not_asked_again() {
           CloseSocket
     "#]]
     .assert_eq(&lab.text);
+}
+
+/// A name may stand for several addresses, of which the first may be of no use.
+#[test]
+fn all_addresses_of_a_server_are_tried_in_turn() {
+    let to = vec![Address::Unix(b"/a".to_vec()), Address::Unix(b"/b".to_vec())];
+    let mut remote = Remote::new(3, to, Vec::new(), Config::default());
+    let (mut now, mut tried) = (Instant(0), Vec::new());
+    while tried.len() < 4 {
+        let mut out = Vec::new();
+        remote.tick(now, &mut out);
+        if let Some(Output::Do(Op::Connect { id, to: Address::Unix(path) })) = out.pop() {
+            tried.push(path);
+            let done = Done::Connected(Err(Error::Disconnected));
+            remote.step(now, Input::Done(id, done), &mut out);
+        }
+        now = remote.deadline().expect("it tries again");
+    }
+    assert_eq!(tried, [b"/a", b"/b", b"/a", b"/b"]);
 }
 
 /// What stands in line behind requests that are never answered is not waited for for ever.

@@ -34,7 +34,8 @@ impl Remote {
         let id = self.op_id(CONNECT);
         match output {
             link::Output::Connect => {
-                let to = self.to.clone();
+                let to = self.to[self.tries % self.to.len()].clone();
+                self.tries = self.tries.wrapping_add(1);
                 out.push(Output::Do(Op::Connect { id, to }));
             }
             link::Output::Cancel => out.push(Output::Do(Op::Cancel { id })),
