@@ -114,6 +114,11 @@ impl Host {
         self.plain[hash as usize % PLAIN_PATHS].load(Ordering::Relaxed) == hash
     }
 
+    /// Forgets all: a root has got a number that another one may have had.
+    pub(crate) fn forget_plain(&self) {
+        self.plain.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+    }
+
     /// Remembers, or forgets, that this path leads to a plain file or directory.
     pub(crate) fn set_plain(&self, hash: u64, plain: bool) {
         let slot = &self.plain[hash as usize % PLAIN_PATHS];
