@@ -151,6 +151,34 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
 }
 
 #[test]
+fn each_user_is_told_to_the_server_behind() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
+    let scratch = Scratch::new("users");
+    let dir = scratch.path();
+    files(dir, &[("a/x/in", "in"), ("b/private", "private")]);
+    let file = dir.join("b/private");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("it is the owner's");
+    let own = file.metadata().expect("it is there").uid();
+    // Who is not root can only act for themselves.
+    let owner = if own == 0 { 1234 } else { own };
+    if own == 0 {
+        chown(&file, Some(owner), Some(owner)).expect("root may");
+    }
+    let behind = Server::start(&dir.join("b"), &["--trust-clients"]);
+    let source = format!("9p://{}", behind.ninep());
+    let words = format!("mount / host:{}/a\nmount /x {source}\n", dir.display());
+    let server = serve(&scratch, &words, &["--trust-clients"]);
+    for _ in 0..3 {
+        let cat =
+            |uid: u32| client(&["cat", "--as", &uid.to_string(), server.ninep(), "/x/private"]);
+        assert_eq!(cat(owner), (Some(0), "private".to_string()));
+        let (code, said) = cat(owner + 1);
+        assert_eq!(code, Some(1));
+        assert!(said.to_lowercase().contains("not permitted") || said.contains("denied"), "{said}");
+    }
+}
+
+#[test]
 fn nobody_commands_a_server_through_another_one() {
     let scratch = Scratch::new("through");
     let dir = scratch.path();
