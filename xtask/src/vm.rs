@@ -77,15 +77,40 @@ impl Job {
         self.run_watched(|_| ())
     }
 
-    /// The same; `watch` sees each line as it arrives, so that the host can answer.
+    /// The same; `watch` sees each line as it arrives, so that the host can answer. A guest that
+    /// does not even boot says nothing about a server: it is started once more.
     pub(crate) fn run_watched(&self, mut watch: impl FnMut(&str)) -> Result<String> {
         let image = image::image()?;
         let disk = self.dir.with_extension("tar");
         sh::read(sh::cmd("tar", &["-cf"]).arg(&disk).arg("-C").arg(&self.dir).arg("."))?;
         pad(&disk)?;
+        let first = self.boot(&image, &disk, &mut watch)?;
+        let text = match first {
+            Ok(text) => text,
+            Err(why) => {
+                eprintln!("   {why}; once more");
+                match self.boot(&image, &disk, &mut watch)? {
+                    Ok(text) => text,
+                    Err(why) => bail!("{why}, twice"),
+                }
+            }
+        };
+        std::fs::remove_file(&disk)?;
+        Ok(text)
+    }
+
+    /// What the guest printed, or why it did not boot.
+    fn boot(
+        &self,
+        image: &image::Image,
+        disk: &Path,
+        watch: &mut impl FnMut(&str),
+    ) -> Result<Result<String, String>> {
         std::fs::File::create(&self.results)?.set_len(4 << 30)?;
-        let mut child =
-            qemu(&image, &disk, &self.results).args(&self.more).spawn().context("start QEMU")?;
+        let complaints = self.dir.with_extension("err");
+        let mut qemu = qemu(image, disk, &self.results);
+        qemu.args(&self.more).stderr(std::fs::File::create(&complaints)?);
+        let mut child = qemu.spawn().context("start QEMU")?;
         let stdout = child.stdout.take().context("QEMU's output is a pipe")?;
         let watchdog = Watchdog::new(&child, self.limit);
         let mut text = String::new();
@@ -98,15 +123,18 @@ impl Job {
             text.push('\n');
         }
         let late = watchdog.stop();
-        child.wait()?;
-        std::fs::remove_file(&disk)?;
+        let status = child.wait()?;
         if late {
             bail!("the guest did not end in {:?}; it said: {}", self.limit, sh::tail(&text, 1500));
         }
         if !text.contains("@booted") {
-            bail!("the guest did not boot; it said: {}", sh::tail(&text, 1500));
+            let complaints = std::fs::read_to_string(&complaints)?;
+            let said = sh::tail(&text, 1500);
+            let why =
+                format!("the guest did not boot; it said: {said}; QEMU ({status}): {complaints}");
+            return Ok(Err(why));
         }
-        Ok(text)
+        Ok(Ok(text))
     }
 
     /// The tar with the files of `/results`, or what the job wrote to the disk itself.
@@ -161,7 +189,7 @@ fn qemu(image: &image::Image, disk: &Path, results: &Path) -> Command {
     let drive = |file: &Path, more| format!("file={},format=raw,if=virtio{more}", file.display());
     qemu.arg("-drive").arg(drive(disk, ",readonly=on"));
     qemu.arg("-drive").arg(drive(results, ""));
-    qemu.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    qemu.stdin(Stdio::null()).stdout(Stdio::piped());
     qemu
 }
 
