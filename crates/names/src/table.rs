@@ -209,8 +209,9 @@ impl Table {
         self.retire(old, None);
     }
 
-    /// Whether a point would be where nobody gets to any more if another one had only these members,
-    /// or were none. Trees are got to from those in `open`, through points and hidden mounts.
+    /// Whether a point would be where nobody gets to any more if another one had only these
+    /// members, or were none. Trees are got to from those in `open`, through points and hidden
+    /// mounts.
     pub(crate) fn strands(
         &self,
         key: Key,
