@@ -63,6 +63,8 @@ pub enum Error {
     NoDevice,
     /// The connection is gone.
     Disconnected,
+    /// Who was asked did not answer in time.
+    TimedOut,
     /// Memory is short.
     NoMemory,
     /// The disk or its driver failed.
@@ -71,7 +73,7 @@ pub enum Error {
 
 impl Error {
     /// Every error, for tables and tests.
-    pub const ALL: [Error; 30] = [
+    pub const ALL: [Error; 31] = [
         Error::NotFound,
         Error::Denied,
         Error::NotPermitted,
@@ -100,6 +102,7 @@ impl Error {
         Error::WouldBlock,
         Error::NoDevice,
         Error::Disconnected,
+        Error::TimedOut,
         Error::NoMemory,
         Error::Io,
     ];
@@ -135,6 +138,7 @@ impl Error {
             Error::WouldBlock => "resource temporarily unavailable",
             Error::NoDevice => "no such device or address",
             Error::Disconnected => "connection lost",
+            Error::TimedOut => "timed out",
             Error::NoMemory => "cannot allocate memory",
             Error::Io => "input/output error",
         }

@@ -80,6 +80,7 @@ pub(super) fn status(error: Error) -> Refusal {
         Error::TooManyOpen => refusal(503, "too many files are open; try again"),
         Error::NoMemory | Error::WouldBlock => refusal(503, "the server is busy; try again"),
         Error::Cancelled | Error::Disconnected => refusal(503, "interrupted; try again"),
+        Error::TimedOut => refusal(503, "what is behind the path does not answer; try again"),
         Error::NoAttribute
         | Error::AttributeTooLarge
         | Error::WouldDeadlock

@@ -34,6 +34,7 @@ pub(super) fn errno(error: Error) -> u32 {
         Error::NoAttribute => 61,
         Error::Unsupported => 95,
         Error::Disconnected => 104,
+        Error::TimedOut => 110,
         Error::Stale => 116,
         Error::QuotaExceeded => 122,
     }
