@@ -169,6 +169,17 @@ impl Change {
         }
     }
 
+    /// Stops in the middle; gives nodes that are done with.
+    pub(crate) fn abandon(self, gone: &mut Vec<NodeId>) {
+        let (mut walk, members) = match self.state {
+            State::ToSource(walk) => (walk, Vec::new()),
+            State::ToPlace(walk, members) => (walk, members),
+            State::Over => unreachable!("it walked"),
+        };
+        gone.extend(walk.abandon());
+        gone.extend(members.into_iter().filter_map(given_back));
+    }
+
     fn over(&mut self, end: Result<(), Error>, gone: &mut Vec<NodeId>) -> Step {
         // What was to be put somewhere and was not.
         if let State::ToPlace(_, members) = std::mem::replace(&mut self.state, State::Over) {

@@ -46,7 +46,7 @@ pub const NAMES: u16 = 0xffe0;
 pub enum Input {
     /// A client asks; exactly one [`Output::Reply`] follows.
     Ask(RequestId, Request),
-    /// The reply is no longer wanted.
+    /// The reply is no longer wanted. A change that is not made yet ends at once.
     Cancel(RequestId),
     /// A reference to a node is given back.
     Release(NodeId),
@@ -55,7 +55,7 @@ pub enum Input {
     /// A tree answered.
     Answered(RequestId, Result<Reply, Error>),
     /// The name space is to be changed; exactly one [`Output::Changed`] follows. The id must
-    /// differ from those of requests.
+    /// differ from those of requests and of other changes.
     Change(RequestId, Wish),
 }
 
@@ -474,8 +474,13 @@ impl Names {
                 return out.push(Output::Reply(id, Err(Error::Cancelled)));
             }
         }
-        if self.tasks.contains_key(&id) {
-            self.cancelled.insert(id);
+        match self.tasks.remove(&id) {
+            Some(Task::Change(change)) => self.give_up(id, *change, out),
+            Some(task) => {
+                self.tasks.insert(id, task);
+                self.cancelled.insert(id);
+            }
+            None => {}
         }
         let tree = self.elsewhere.get(&id).copied().unwrap_or(self.root.tree());
         out.push(Output::Tell(tree, TreeInput::Cancel(id)));

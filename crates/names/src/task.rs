@@ -29,6 +29,8 @@ pub(crate) enum Task {
     List(usize),
     /// The name space is changed.
     Change(Box<Change>),
+    /// A change was given up: what its last walk finds is given back.
+    GivenUp,
 }
 
 /// For what a union is opened.
@@ -83,6 +85,7 @@ impl Task {
             Task::Open(union, _) => ("union", union.name()),
             Task::List(_) => ("union", "listing"),
             Task::Change(change) => ("change", change.name()),
+            Task::GivenUp => ("change", "given up"),
         }
     }
 }
@@ -108,6 +111,11 @@ impl Names {
             Task::Open(union, opening) => self.open(id, union, opening, reply, out),
             Task::List(slot) => self.listed(id, slot, reply, out),
             Task::Change(change) => self.change(id, change, reply, out),
+            Task::GivenUp => {
+                if let Some(Ok(Reply::Walked(_, node))) = reply {
+                    self.give_back(node.into_iter().collect(), out);
+                }
+            }
         }
     }
 
@@ -400,6 +408,16 @@ impl Names {
                 self.sweep(out);
             }
         }
+        self.give_back(gone, out);
+    }
+
+    /// Ends a change that waits for a tree, which may answer whenever it likes.
+    pub(crate) fn give_up(&mut self, id: RequestId, change: Change, out: &mut Vec<Output>) {
+        let mut gone = Vec::new();
+        change.abandon(&mut gone);
+        self.tasks.insert(id, Task::GivenUp);
+        out.push(Output::Changed(id, Err(Error::Cancelled)));
+        self.sweep(out);
         self.give_back(gone, out);
     }
 

@@ -470,3 +470,52 @@ fn a_fetch_passes_points_and_follows_links() {
     assert_eq!(lab.ask(ask).unwrap_err(), Error::Disconnected);
     lab.check_held();
 }
+
+/// A server that does not answer holds no change up, and what it finds later is given back.
+#[test]
+fn a_change_that_is_given_up_ends_at_once() {
+    let wishes = [
+        (
+            "to what is bound",
+            Wish::Join {
+                at: path("/b"),
+                what: Source::Path(path("/far/sub")),
+                order: Order::Replace,
+                create: false,
+                said: "/far/sub".into(),
+            },
+        ),
+        (
+            "to where it is put",
+            Wish::Join {
+                at: path("/far/sub"),
+                what: Source::Path(path("/b")),
+                order: Order::Replace,
+                create: false,
+                said: "/b".into(),
+            },
+        ),
+    ];
+    for (which, wish) in wishes {
+        for answers in 0..3 {
+            let mut lab = Lab::new(&[&["far/", "b/"], &["sub/"]]);
+            lab.mount("/far", 1, Order::Replace).unwrap();
+            lab.slow = true;
+            let id = RequestId(7 | 1 << 63);
+            lab.step(Input::Change(id, wish.clone()));
+            (0..answers).for_each(|_| lab.answer_one());
+            assert_eq!(lab.asked.len(), 1, "{which}");
+            lab.step(Input::Cancel(id));
+            assert_eq!(lab.changed.pop(), Some((id, Err(Error::Cancelled))), "{which}");
+            // The next one is made before the answer comes.
+            let waiting = std::mem::take(&mut lab.asked);
+            lab.slow = false;
+            lab.part("/far").unwrap();
+            lab.asked = waiting;
+            lab.answer_one();
+            assert!(lab.changed.is_empty() && lab.names.tasks.is_empty());
+            assert_eq!(lab.mounts[&1], 0, "{which}");
+            lab.check_held();
+        }
+    }
+}

@@ -4,15 +4,20 @@
 //! of several lines ends with the first that fails. A mount opens its source first, which the
 //! reactor does; a volume recovers before anybody sees it; then the mux does the rest.
 //!
+//! A server or a host that does not answer delays the next change by [`PATIENCE`] at most: then
+//! the change has failed. What is opened later is closed again. A volume may recover as long as it
+//! takes.
+//!
 #![doc = include_str!("changes/states.md")]
 
 use super::sources::{self, Opening, Refusal, Settings};
 use super::{Order, Served};
 use base::op::{File, PathDone, PathOp};
-use base::{Error, Name, Stat};
+use base::{Error, Instant, Name, Stat};
 use names::script::{self, Line, Source as Said};
 use names::{Source, Wish};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 use tree::NodeId;
 
 #[cfg(test)]
@@ -21,13 +26,27 @@ mod tests;
 /// Most changes that wait.
 const WAITING_MAX: usize = 65_536;
 
+/// How long a change waits for those that it asks.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Most openings that nobody waits for any more and that have not ended; with so many nothing is
+/// opened.
+const LATE_MAX: usize = 64;
+
 /// What can happen to the changes.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// Somebody wrote this to the service file; [`Output::Commanded`] follows.
     Command(u64, Vec<u8>),
-    /// What was to be opened was, or could not be.
-    Opened(Result<PathDone, Error>),
+    /// Whoever wrote this does not wait for its end any more; that comes all the same. What waits
+    /// of it is dropped, what is under way ends at once.
+    Cancel(u64),
+    /// The node ends: the same for all changes, and for those that come.
+    Drain,
+    /// [`Changes::deadline`] has come.
+    Late,
+    /// What was to be opened for the change with this number was, or could not be.
+    Opened(u32, Result<PathDone, Error>),
     /// What was to be planted is a tree with this number now; `None`: there are too many.
     Planted(Option<u16>),
     /// The tree that was planted can be used, with this root, or never can.
@@ -36,15 +55,29 @@ pub(crate) enum Input {
     Changed(Result<(), Error>),
 }
 
+/// What the change under way hears.
+#[derive(Debug)]
+enum News {
+    Opened(Result<PathDone, Error>),
+    Planted(Option<u16>),
+    Recovered(Result<(NodeId, Stat), Error>),
+    Changed(Result<(), Error>),
+}
+
 /// What the changes can ask for.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Open a source; [`Input::Opened`] follows.
-    Open(PathOp),
-    /// Make a tree of it; [`Input::Planted`] follows, and then [`Input::Recovered`].
+    /// Open a source for the change with this number; [`Input::Opened`] with it follows.
+    Open(u32, PathOp),
+    /// Try to end that early; what it answers is not waited for.
+    CancelOpen(u32),
+    /// Make a tree of it; [`Input::Planted`] follows before anything else, and some time later
+    /// [`Input::Recovered`].
     Plant(Served),
-    /// Let the mux make it; [`Input::Changed`] follows.
-    Make(Wish),
+    /// Let the mux make the change with this number; [`Input::Changed`] follows.
+    Make(u32, Wish),
+    /// Let the mux give that up; [`Input::Changed`] follows soon.
+    CancelMake(u32),
     /// A tree was planted in vain.
     Leave(u16),
     /// A file was opened in vain.
@@ -89,8 +122,24 @@ enum Step {
     Planting(Mount, Option<File>),
     /// Its tree recovers.
     Recovering(Mount, u16),
+    /// The same, but it is not wanted any more, for this reason.
+    Leaving(Mount, u16, Error),
     /// The mux makes it; the tree that was planted for it.
     Making(Option<u16>),
+    /// The mux was told to end it, for this reason, and may have made it before.
+    Stopping(Option<u16>, Error),
+}
+
+/// What a change does next, nothing if it is made; or why it is not made.
+type Done = Result<Option<Step>, Refusal>;
+
+/// The change under way.
+#[derive(Debug)]
+struct Current {
+    cause: Cause,
+    step: Step,
+    /// So long it waits for others.
+    until: Instant,
 }
 
 /// What is still to be changed, and what could not be.
@@ -98,8 +147,13 @@ enum Step {
 pub(crate) struct Changes {
     settings: Settings,
     waiting: VecDeque<(Cause, Change)>,
-    /// The one under way.
-    current: Option<(Cause, Step)>,
+    current: Option<Current>,
+    /// The number of the one that was begun last.
+    number: u32,
+    /// Those for which something is still being opened that nobody waits for any more.
+    late: BTreeSet<u32>,
+    /// The node ends, and nothing is changed any more.
+    draining: bool,
     /// What the node was made with and could not be joined.
     failed: Vec<(usize, Error)>,
     /// What was wrong with the last command, if anything.
@@ -109,8 +163,16 @@ pub(crate) struct Changes {
 impl Changes {
     /// Nothing to change.
     pub(crate) fn new(settings: Settings) -> Changes {
-        let (waiting, failed) = (VecDeque::new(), Vec::new());
-        Changes { settings, waiting, current: None, failed, complaint: None }
+        Changes {
+            settings,
+            waiting: VecDeque::new(),
+            current: None,
+            number: 0,
+            late: BTreeSet::new(),
+            draining: false,
+            failed: Vec::new(),
+            complaint: None,
+        }
     }
 
     /// One of the changes that the node begins with, with its place among those.
@@ -135,24 +197,41 @@ impl Changes {
 
     /// Whether the reactor has something to do for a change.
     pub(crate) fn is_opening(&self) -> bool {
-        matches!(self.current, Some((_, Step::Opening(_))))
+        !self.late.is_empty() || matches!(self.step_now(), Some(Step::Opening(_)))
+    }
+
+    /// Until when the change under way waits for others.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let current = self.current.as_ref()?;
+        match current.step {
+            Step::Opening(_) | Step::Making(_) => Some(current.until),
+            Step::Planting(..) | Step::Recovering(..) | Step::Leaving(..) | Step::Stopping(..) => {
+                None
+            }
+        }
     }
 
     /// The tree that is recovering.
     pub(crate) fn recovering(&self) -> Option<u16> {
-        match self.current {
-            Some((_, Step::Recovering(_, tree))) => Some(tree),
-            Some((_, Step::Opening(_) | Step::Planting(..) | Step::Making(_))) | None => None,
+        match self.step_now()? {
+            Step::Recovering(_, tree) | Step::Leaving(_, tree, _) => Some(*tree),
+            Step::Opening(_) | Step::Planting(..) | Step::Making(_) | Step::Stopping(..) => None,
         }
+    }
+
+    fn step_now(&self) -> Option<&Step> {
+        self.current.as_ref().map(|current| &current.step)
     }
 
     /// One word for `/.upcall/`.
     pub(crate) fn name(&self) -> &'static str {
-        self.current.as_ref().map_or("idle", |(_, step)| match step {
+        self.step_now().map_or("idle", |step| match step {
             Step::Opening(_) => "opening",
             Step::Planting(..) => "planting",
             Step::Recovering(..) => "recovering",
+            Step::Leaving(..) => "leaving",
             Step::Making(_) => "making",
+            Step::Stopping(..) => "stopping",
         })
     }
 
@@ -162,51 +241,86 @@ impl Changes {
     }
 
     /// Begins the next change, if none is under way.
-    pub(crate) fn begin(&mut self, out: &mut Vec<Output>) {
+    pub(crate) fn begin(&mut self, now: Instant, out: &mut Vec<Output>) {
         if self.current.is_some() {
             return;
         }
         let Some((cause, change)) = self.waiting.pop_front() else { return };
-        let step = match change {
+        self.number = self.number.wrapping_add(1);
+        let begun = match change {
             Change::Ready(wish) => {
-                out.push(Output::Make(wish));
-                Step::Making(None)
+                out.push(Output::Make(self.number, wish));
+                Ok(Step::Making(None))
             }
-            Change::Mount(mount) => match sources::open(&mount.source, self.settings) {
-                Opening::Known(served) => plant(mount, served, out),
-                Opening::Ask(op) => {
-                    out.push(Output::Open(op));
-                    Step::Opening(mount)
-                }
-            },
+            Change::Mount(mount) => self.open(mount, out),
         };
-        self.current = Some((cause, step));
+        match begun {
+            Ok(step) => self.current = Some(Current { cause, step, until: now + PATIENCE }),
+            Err(refusal) => self.end(cause, Err(refusal), out),
+        }
+    }
+
+    fn open(&mut self, mount: Mount, out: &mut Vec<Output>) -> Result<Step, Refusal> {
+        match sources::open(&mount.source, self.settings) {
+            Opening::Known(served) => Ok(plant(mount, served, out)),
+            Opening::Ask(_) if self.late.len() >= LATE_MAX => {
+                let advice = "too many sources that do not answer are still being opened";
+                Err(Refusal::new(&mount.source, Error::Busy, advice))
+            }
+            Opening::Ask(op) => {
+                out.push(Output::Open(self.number, op));
+                Ok(Step::Opening(mount))
+            }
+        }
     }
 
     /// Takes what has happened.
-    pub(crate) fn step(&mut self, input: Input, out: &mut Vec<Output>) {
-        if let Input::Command(ticket, text) = input {
-            return self.command(ticket, &text, out);
+    pub(crate) fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Command(ticket, text) => self.command(ticket, &text, out),
+            Input::Cancel(ticket) => self.cancel(ticket, out),
+            Input::Drain => self.drain(out),
+            Input::Late => self.stop(Error::TimedOut, out),
+            Input::Opened(number, result) if self.late.remove(&number) => {
+                out.extend(result.ok().and_then(sources::file).map(Output::Close));
+            }
+            Input::Opened(_, result) => self.hear(now, News::Opened(result), out),
+            Input::Planted(tree) => self.hear(now, News::Planted(tree), out),
+            Input::Recovered(result) => self.hear(now, News::Recovered(result), out),
+            Input::Changed(result) => self.hear(now, News::Changed(result), out),
         }
-        let Some((cause, step)) = self.current.take() else {
-            unreachable!("nothing is under way: {input:?}")
+    }
+
+    /// Lets the change under way hear something.
+    fn hear(&mut self, now: Instant, news: News, out: &mut Vec<Output>) {
+        let Some(Current { cause, step, until }) = self.current.take() else {
+            unreachable!("nothing is under way: {news:?}")
         };
-        match self.advance(step, input, out) {
-            Ok(Some(step)) => self.current = Some((cause, step)),
+        // How long a volume recovers is not the fault of who is asked next.
+        let until = if matches!(news, News::Recovered(_)) { now + PATIENCE } else { until };
+        let done = self.advance(step, news, out);
+        self.go_on(cause, until, done, out);
+    }
+
+    /// Ends the change under way, for this reason, as soon as that can be.
+    fn stop(&mut self, error: Error, out: &mut Vec<Output>) {
+        let Current { cause, step, until } = self.current.take().expect("a change is under way");
+        let done = self.leave(step, error, out).map(Some);
+        self.go_on(cause, until, done, out);
+    }
+
+    fn go_on(&mut self, cause: Cause, until: Instant, done: Done, out: &mut Vec<Output>) {
+        match done {
+            Ok(Some(step)) => self.current = Some(Current { cause, step, until }),
             Ok(None) => self.end(cause, Ok(()), out),
             Err(refusal) => self.end(cause, Err(refusal), out),
         }
     }
 
     /// Takes the change under way one step further; `None`: it is made.
-    fn advance(
-        &self,
-        step: Step,
-        input: Input,
-        out: &mut Vec<Output>,
-    ) -> Result<Option<Step>, Refusal> {
-        match (step, input) {
-            (Step::Opening(mount), Input::Opened(result)) => {
+    fn advance(&self, step: Step, news: News, out: &mut Vec<Output>) -> Done {
+        match (step, news) {
+            (Step::Opening(mount), News::Opened(result)) => {
                 match sources::opened(&mount.source, result, self.settings) {
                     Ok(served) => Ok(Some(plant(mount, served, out))),
                     Err((refusal, file)) => {
@@ -215,33 +329,112 @@ impl Changes {
                     }
                 }
             }
-            (Step::Planting(mount, _), Input::Planted(Some(tree))) => {
+            (Step::Planting(mount, _), News::Planted(Some(tree))) => {
                 Ok(Some(Step::Recovering(mount, tree)))
             }
-            (Step::Planting(mount, file), Input::Planted(None)) => {
+            (Step::Planting(mount, file), News::Planted(None)) => {
                 out.extend(file.map(Output::Close));
                 let advice = "there are too many trees; unmount some";
                 Err(Refusal::new(&mount.source, Error::TooManyOpen, advice))
             }
-            (Step::Recovering(mount, tree), Input::Recovered(Ok((root, stat)))) => {
+            (Step::Recovering(mount, tree), News::Recovered(Ok((root, stat)))) => {
                 let Mount { at, source, order, create } = mount;
                 let said = script::quoted(&source.to_string()).into();
                 let what = Source::Tree(root, stat);
-                out.push(Output::Make(Wish::Join { at, what, order, create, said }));
+                out.push(Output::Make(self.number, Wish::Join { at, what, order, create, said }));
                 Ok(Some(Step::Making(Some(tree))))
             }
-            (Step::Recovering(mount, tree), Input::Recovered(Err(error))) => {
+            (Step::Recovering(mount, tree), News::Recovered(Err(error))) => {
                 out.push(Output::Leave(tree));
                 let advice = "see what 'upcall volume check' says of it";
                 Err(Refusal::new(&mount.source, error, advice))
             }
-            (Step::Making(_), Input::Changed(Ok(()))) => Ok(None),
-            (Step::Making(tree), Input::Changed(Err(error))) => {
+            (Step::Leaving(mount, tree, error), News::Recovered(_)) => {
+                out.push(Output::Leave(tree));
+                Err(Refusal::new(&mount.source, error, advice(error)))
+            }
+            (Step::Making(_) | Step::Stopping(_, Error::TimedOut), News::Changed(Ok(()))) => {
+                Ok(None)
+            }
+            (Step::Stopping(_, error), News::Changed(Ok(()))) => {
+                Err(Refusal { error, why: format!("{error}; it was made, but nothing behind it") })
+            }
+            (Step::Making(tree), News::Changed(Err(error)))
+            | (Step::Stopping(tree, error), News::Changed(Err(_))) => {
                 out.extend(tree.map(Output::Leave));
                 Err(Refusal { error, why: format!("{error}; {}", advice(error)) })
             }
-            (step, input) => unreachable!("{input:?} while {step:?}"),
+            // Nobody answers what he was not asked.
+            (
+                step @ Step::Opening(_),
+                news @ (News::Planted(_) | News::Recovered(_) | News::Changed(_)),
+            )
+            | (
+                step @ Step::Planting(..),
+                news @ (News::Opened(_) | News::Recovered(_) | News::Changed(_)),
+            )
+            | (
+                step @ (Step::Recovering(..) | Step::Leaving(..)),
+                news @ (News::Opened(_) | News::Planted(_) | News::Changed(_)),
+            )
+            | (
+                step @ (Step::Making(_) | Step::Stopping(..)),
+                news @ (News::Opened(_) | News::Planted(_) | News::Recovered(_)),
+            ) => unreachable!("{news:?} while {step:?}"),
         }
+    }
+
+    /// Takes the change under way to its end, for this reason.
+    fn leave(&mut self, step: Step, error: Error, out: &mut Vec<Output>) -> Result<Step, Refusal> {
+        match step {
+            Step::Opening(mount) => {
+                out.push(Output::CancelOpen(self.number));
+                self.late.insert(self.number);
+                Err(Refusal::new(&mount.source, error, advice(error)))
+            }
+            Step::Planting(..) => unreachable!("a tree is planted before anything else is heard"),
+            Step::Recovering(mount, tree) | Step::Leaving(mount, tree, _) => {
+                Ok(Step::Leaving(mount, tree, error))
+            }
+            Step::Making(tree) => {
+                out.push(Output::CancelMake(self.number));
+                Ok(Step::Stopping(tree, error))
+            }
+            Step::Stopping(tree, _) => Ok(Step::Stopping(tree, error)),
+        }
+    }
+
+    /// Drops what waits of a command, and ends what is under way of it.
+    fn cancel(&mut self, ticket: u64, out: &mut Vec<Output>) {
+        let waited = self.drop_rest(ticket);
+        if self.current.as_ref().is_some_and(|current| is_of(current.cause, ticket)) {
+            self.stop(Error::Cancelled, out);
+        } else if waited {
+            out.push(Output::Commanded(ticket, Err(Error::Cancelled)));
+        }
+    }
+
+    /// Drops what waits of a command; whether anything did.
+    fn drop_rest(&mut self, ticket: u64) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|(cause, _)| !is_of(*cause, ticket));
+        self.waiting.len() < before
+    }
+
+    /// Drops everything that waits, and ends what is under way.
+    fn drain(&mut self, out: &mut Vec<Output>) {
+        self.draining = true;
+        let tickets = self.waiting.drain(..).filter_map(|(cause, _)| match cause {
+            Cause::Command(ticket, _) => Some(ticket),
+            Cause::Start(_) => None,
+        });
+        let mut tickets: BTreeSet<u64> = tickets.collect();
+        if let Some(current) = &self.current {
+            tickets.retain(|ticket| !is_of(current.cause, *ticket));
+            self.stop(Error::Cancelled, out);
+        }
+        let commanded = |ticket| Output::Commanded(ticket, Err(Error::Cancelled));
+        out.extend(tickets.into_iter().map(commanded));
     }
 
     fn end(&mut self, cause: Cause, result: Result<(), Refusal>, out: &mut Vec<Output>) {
@@ -250,7 +443,7 @@ impl Changes {
             (Cause::Start(_), Ok(())) => {}
             (Cause::Command(ticket, line), Err(Refusal { error, why })) => {
                 self.complaint = Some(format!("line {line}: {why}"));
-                self.waiting.retain(|(cause, _)| !is_of(*cause, ticket));
+                self.drop_rest(ticket);
                 out.push(Output::Commanded(ticket, Err(error)));
             }
             (Cause::Command(ticket, _), Ok(())) => {
@@ -264,6 +457,9 @@ impl Changes {
 
     fn command(&mut self, ticket: u64, text: &[u8], out: &mut Vec<Output>) {
         self.complaint = None;
+        if self.draining {
+            return out.push(Output::Commanded(ticket, Err(Error::Cancelled)));
+        }
         match self.understand(text) {
             Ok(lines) if lines.is_empty() => out.push(Output::Commanded(ticket, Ok(()))),
             Ok(lines) => {
@@ -302,6 +498,10 @@ pub fn advice(error: Error) -> &'static str {
         "there is no such directory in the name space so far"
     } else if error == Error::NotDirectory {
         "only directories can be joined, and only at directories"
+    } else if error == Error::TimedOut {
+        "the server at that place does not answer; look whether it hangs"
+    } else if error == Error::Cancelled {
+        "nobody waits for it any more, or the server ends"
     } else {
         "look at the server or file behind it"
     }

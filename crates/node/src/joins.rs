@@ -4,13 +4,20 @@ use super::branch::Branch;
 use super::changes;
 use super::route::{Message, OPENING};
 use super::{Node, Phase, SERVICE, Served};
-use base::op::Op;
+use base::op::{Op, OpId};
 use base::{Caller, Instant};
 use std::mem;
 use tree::{Input as TreeInput, RequestId};
 
-/// The id of changes of the name space; no connection has it.
-const CHANGE: RequestId = RequestId(u64::MAX);
+/// The id of a change of the name space; no connection has it.
+fn change(number: u32) -> RequestId {
+    RequestId(1 << 63 | u64::from(number))
+}
+
+/// The id of the operation that opens what is to be mounted.
+fn opening(number: u32) -> OpId {
+    OpId(u64::from(OPENING) << 48 | u64::from(number))
+}
 
 impl Node {
     /// Goes on with changes of the name space as far as that takes no waiting.
@@ -25,7 +32,7 @@ impl Node {
                 self.route(now, ops);
             }
             let mut out = Vec::new();
-            self.changes.begin(&mut out);
+            self.changes.begin(now, &mut out);
             if out.is_empty() {
                 break;
             }
@@ -39,7 +46,7 @@ impl Node {
 
     pub(crate) fn step_changes(&mut self, now: Instant, input: changes::Input, ops: &mut Vec<Op>) {
         let mut out = Vec::new();
-        self.changes.step(input, &mut out);
+        self.changes.step(now, input, &mut out);
         self.deliver_changes(now, out, ops);
     }
 
@@ -47,15 +54,23 @@ impl Node {
         use changes::Output;
         for output in out {
             let message = match output {
-                Output::Open(op) => {
-                    ops.push(Op::Path { id: OPENING, caller: Caller::Server, op });
+                Output::Open(number, op) => {
+                    ops.push(Op::Path { id: opening(number), caller: Caller::Server, op });
+                    continue;
+                }
+                Output::CancelOpen(number) => {
+                    ops.push(Op::Cancel { id: opening(number) });
                     continue;
                 }
                 Output::Plant(served) => {
                     let planted = self.plant(now, served, ops);
-                    Message::Changes(changes::Input::Planted(planted))
+                    self.step_changes(now, changes::Input::Planted(planted), ops);
+                    continue;
                 }
-                Output::Make(wish) => Message::Names(names::Input::Change(CHANGE, wish)),
+                Output::Make(number, wish) => {
+                    Message::Names(names::Input::Change(change(number), wish))
+                }
+                Output::CancelMake(number) => Message::Names(names::Input::Cancel(change(number))),
                 Output::Leave(tree) => {
                     self.trees.leave(tree);
                     continue;

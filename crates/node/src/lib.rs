@@ -267,7 +267,8 @@ impl Automaton for Node {
             Phase::Joining | Phase::Running | Phase::Over => None,
         };
         let listeners = self.waiting.iter().filter_map(|index| self.listeners[*index].deadline());
-        listeners.chain(alarm).chain(drain).chain(self.trees.deadline()).min()
+        let others = [alarm, drain, self.changes.deadline(), self.trees.deadline()];
+        listeners.chain(others.into_iter().flatten()).min()
     }
 
     fn check(&self) {

@@ -21,8 +21,8 @@ const LISTENER: u16 = 0xfff0;
 /// The upper bits of the ids of a connection's operations.
 const CONNECTION: u16 = 0xfff1;
 
-/// The id of the operation that opens what is to be mounted.
-pub(crate) const OPENING: OpId = OpId(0xfff2 << 48);
+/// The upper bits of the ids of operations that open what is to be mounted.
+pub(crate) const OPENING: u16 = 0xfff2;
 
 /// Something on its way from one automaton to another.
 #[derive(Debug)]
@@ -89,8 +89,9 @@ impl Node {
                 let input = connection::Input::Sent(result);
                 self.messages.push_back(Message::Connection(index, input));
             }
-            (_, Done::Path(result)) if event.id == OPENING => {
-                self.messages.push_back(Message::Changes(changes::Input::Opened(result)));
+            (OPENING, Done::Path(result)) => {
+                let number = u32::try_from(index).expect("it was made of one");
+                self.messages.push_back(Message::Changes(changes::Input::Opened(number, result)));
             }
             // The reactor completes every operation with its own shape.
             (kind, done) => unreachable!("{done:?} for {kind:#x}"),
@@ -158,6 +159,9 @@ impl Node {
                 TreeOutput::Command(ticket, text) => {
                     let input = changes::Input::Command(ticket, text);
                     self.messages.push_back(Message::Changes(input));
+                }
+                TreeOutput::CancelCommand(ticket) => {
+                    self.messages.push_back(Message::Changes(changes::Input::Cancel(ticket)));
                 }
                 TreeOutput::Render(ticket, topic) => self.survey(now, ticket, topic, ops),
             }
@@ -301,6 +305,9 @@ impl Node {
             | Phase::Closing(_)
             | Phase::Over) => phase,
         };
+        if self.changes.deadline().is_some_and(|at| at <= now) {
+            self.step_changes(now, changes::Input::Late, ops);
+        }
         self.trees.wake(now);
         self.trees.share_files(self.files_shared());
         self.route(now, ops);
@@ -364,6 +371,7 @@ impl Node {
             Phase::Draining(_) | Phase::Cutting(_) | Phase::Closing(_) | Phase::Over => Phase::Over,
         };
         self.stop_fronts(ops);
+        self.messages.push_back(Message::Changes(changes::Input::Drain));
         self.tell_all(&|| connection::Input::Drain);
         self.route(now, ops);
     }

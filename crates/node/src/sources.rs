@@ -83,6 +83,11 @@ pub(crate) fn opened(
     }
 }
 
+/// The file in what was opened, if there is one.
+pub(crate) fn file(done: PathDone) -> Option<File> {
+    if let PathDone::Root(file, _) | PathDone::Volume(file, ..) = done { Some(file) } else { None }
+}
+
 fn remote(source: &Source, to: Vec<Address>, aname: &str) -> Served {
     let path = script::quoted(&source.to_string()).into_bytes();
     Served::Remote { to, aname: aname.as_bytes().to_vec(), path }

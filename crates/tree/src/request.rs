@@ -99,6 +99,8 @@ pub enum Output {
     Render(u64, Topic),
     /// Somebody who may wrote this to a service file; its end comes back with the same number.
     Command(u64, Vec<u8>),
+    /// Nobody waits for the end of this command any more; it comes all the same, and soon.
+    CancelCommand(u64),
 }
 
 /// What a service file is about.

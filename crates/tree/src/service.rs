@@ -110,8 +110,12 @@ impl Automaton for Service {
     fn step(&mut self, _now: Instant, input: Input, out: &mut Vec<Output>) {
         match input {
             Input::Ask(id, request) => self.ask(id, request, out),
-            // Contents are made at once: there is nothing to cut short.
-            Input::Cancel(_) => {}
+            Input::Cancel(id) => {
+                // Contents are made at once: there is nothing else to cut short.
+                let commands = self.commands.iter().filter(|(_, (request, _))| *request == id);
+                let cancel = |(ticket, _)| Output::CancelCommand(ticket as u64);
+                out.extend(commands.map(cancel));
+            }
             // Nodes are numbers here: there is nothing to free.
             Input::Release(_) => {}
             Input::Close(open) => drop(self.opens.remove(open.local())),

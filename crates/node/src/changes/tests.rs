@@ -1,22 +1,35 @@
 use super::*;
 use base::Kind;
 use base::drawing::Drawing;
+use std::sync::LazyLock;
+use store::Geometry;
+use store::drive::{Disk as _, Memory};
 
 const SETTINGS: Settings = Settings { read_only: false, volume_cache: 1 << 20 };
+
+/// How large the volume is that opens, bytes.
+const VOLUME: u64 = 64 << 20;
+
+/// Its beginning.
+static HEAD: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut volume = Memory::formatted(&Geometry::for_bytes(VOLUME)).unwrap();
+    volume.head().unwrap()
+});
 
 /// Changes, and what they asked for since somebody looked.
 struct Lab {
     changes: Changes,
+    now: Instant,
     out: Vec<Output>,
 }
 
 impl Lab {
     fn new() -> Lab {
-        Lab { changes: Changes::new(SETTINGS), out: Vec::new() }
+        Lab { changes: Changes::new(SETTINGS), now: Instant(0), out: Vec::new() }
     }
 
     fn step(&mut self, input: Input) {
-        self.changes.step(input, &mut self.out);
+        self.changes.step(self.now, input, &mut self.out);
     }
 
     fn command(&mut self, ticket: u64, text: &str) {
@@ -24,7 +37,17 @@ impl Lab {
     }
 
     fn begin(&mut self) {
-        self.changes.begin(&mut self.out);
+        self.changes.begin(self.now, &mut self.out);
+    }
+
+    /// Lets time pass until the change under way has waited long enough.
+    fn wait(&mut self) {
+        self.now = self.changes.deadline().expect("it waits");
+        self.step(Input::Late);
+    }
+
+    fn complaint(&self) -> &str {
+        self.changes.complaint().expect("something was wrong")
     }
 
     /// What was asked for, in words.
@@ -36,13 +59,15 @@ impl Lab {
 
 fn show(output: &Output) -> String {
     match output {
-        Output::Open(PathOp::OpenRoot { .. }) => "open root".into(),
-        Output::Open(PathOp::OpenVolume { .. }) => "open volume".into(),
-        Output::Open(PathOp::Resolve { .. }) => "resolve".into(),
-        Output::Open(other) => unreachable!("{other:?}"),
+        Output::Open(_, PathOp::OpenRoot { .. }) => "open root".into(),
+        Output::Open(_, PathOp::OpenVolume { .. }) => "open volume".into(),
+        Output::Open(_, PathOp::Resolve { .. }) => "resolve".into(),
+        Output::Open(_, other) => unreachable!("{other:?}"),
+        Output::CancelOpen(_) => "cancel open".into(),
         Output::Plant(_) => "plant".into(),
-        Output::Make(Wish::Join { .. }) => "join".into(),
-        Output::Make(Wish::Part { .. }) => "part".into(),
+        Output::Make(_, Wish::Join { .. }) => "join".into(),
+        Output::Make(_, Wish::Part { .. }) => "part".into(),
+        Output::CancelMake(_) => "cancel make".into(),
         Output::Leave(_) => "leave".into(),
         Output::Close(_) => "close".into(),
         Output::Commanded(_, Ok(())) => "done".into(),
@@ -58,28 +83,35 @@ type Made = fn() -> Input;
 
 /// Everything that may happen in each state, with a label.
 fn inputs(state: &str, source: &str) -> Vec<(&'static str, Made)> {
-    let open: (&str, Made) = match source {
-        "host" => ("Opened", || Input::Opened(Ok(PathDone::Root(File(3), root().1)))),
-        "9p" => ("Opened", || {
-            Input::Opened(Ok(PathDone::Addresses(vec!["192.0.2.7:564".parse().unwrap()])))
-        }),
-        _volume => ("Opened, no volume", || {
-            Input::Opened(Ok(PathDone::Volume(File(3), 1 << 30, vec![0; 100_000])))
-        }),
+    let open: Made = match source {
+        "host" => || Input::Opened(1, Ok(PathDone::Root(File(3), root().1))),
+        "9p" => {
+            || Input::Opened(1, Ok(PathDone::Addresses(vec!["192.0.2.7:564".parse().unwrap()])))
+        }
+        "volume" => || Input::Opened(1, Ok(PathDone::Volume(File(3), VOLUME, HEAD.clone()))),
+        _none => || Input::Opened(1, Ok(PathDone::Volume(File(3), 1 << 30, vec![0; 100_000]))),
     };
+    let stops: [(&str, Made); 2] = [("Cancel", || Input::Cancel(1)), ("Drain", || Input::Drain)];
+    let late: (&str, Made) = ("Late", || Input::Late);
+    let recovered: [(&str, Made); 2] = [
+        ("Recovered", || Input::Recovered(Ok(root()))),
+        ("Damaged", || Input::Recovered(Err(Error::Io))),
+    ];
+    let changed: [(&str, Made); 2] = [
+        ("Changed", || Input::Changed(Ok(()))),
+        ("Failed", || Input::Changed(Err(Error::NotFound))),
+    ];
     match state {
-        "opening" => vec![open, ("Failed", || Input::Opened(Err(Error::NotFound)))],
+        "opening" => {
+            let failed: (&str, Made) = ("Failed", || Input::Opened(1, Err(Error::NotFound)));
+            [vec![("Opened", open), failed, late], stops.to_vec()].concat()
+        }
         "planting" => {
             vec![("Planted", || Input::Planted(Some(7))), ("Too many", || Input::Planted(None))]
         }
-        "recovering" => vec![
-            ("Recovered", || Input::Recovered(Ok(root()))),
-            ("Damaged", || Input::Recovered(Err(Error::Io))),
-        ],
-        "making" => vec![
-            ("Changed", || Input::Changed(Ok(()))),
-            ("Failed", || Input::Changed(Err(Error::NotFound))),
-        ],
+        "recovering" | "leaving" => [recovered, stops].concat(),
+        "making" => [&changed[..], &[late], &stops].concat(),
+        "stopping" => [changed, stops].concat(),
         _idle => Vec::new(),
     }
 }
@@ -90,33 +122,159 @@ fn states_md_is_fresh() {
     let lines = [
         ("host", "mount /x host:/srv"),
         ("volume", "mount /x volume:v"),
+        ("no volume", "mount /x volume:v"),
         ("9p", "mount /x 9p://far"),
         ("9p+unix", "mount /x 9p+unix:/run/far"),
         ("bind", "bind /x /y"),
         ("unmount", "unmount /x"),
     ];
     for (source, line) in lines {
-        // Every way to answer four times.
-        for course in 0..16_u32 {
+        // Every way to answer five times.
+        for course in 0..5_usize.pow(5) {
             let mut lab = Lab::new();
             lab.command(1, line);
             lab.begin();
             drawing.row("idle", source, lab.changes.name(), &lab.asked());
-            for place in 0..4 {
+            for place in 0..5 {
                 let state = lab.changes.name();
                 let inputs = inputs(state, source);
-                if inputs.is_empty() {
+                let Some((label, make)) = inputs.get(course / 5_usize.pow(place) % 5) else {
                     break;
-                }
-                let (label, make) = inputs[(course >> place & 1) as usize];
+                };
                 lab.step(make());
                 let label = format!("{label} ({source})");
                 drawing.row(state, &label, lab.changes.name(), &lab.asked());
             }
-            assert!(lab.changes.is_empty());
         }
     }
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/changes/states.md"));
+}
+
+#[test]
+fn a_server_that_does_not_answer_delays_the_next_change_and_no_more() {
+    let mut lab = Lab::new();
+    lab.command(1, "bind /far/sub /y\nbind /a /b\n");
+    lab.command(2, "unmount /far\n");
+    lab.begin();
+    assert_eq!(lab.changes.deadline(), Some(Instant(0) + PATIENCE));
+    lab.wait();
+    assert_eq!(lab.asked(), "join, cancel make");
+    assert_eq!(lab.changes.deadline(), None);
+    lab.step(Input::Changed(Err(Error::Cancelled)));
+    assert_eq!(lab.asked(), "failed: timed out");
+    let complaint = "line 1: timed out; the server at that place does not answer; look whether it \
+                     hangs";
+    assert_eq!(lab.complaint(), complaint);
+    lab.begin();
+    assert_eq!(lab.asked(), "part");
+    assert_eq!(lab.changes.deadline(), Some(lab.now + PATIENCE));
+}
+
+#[test]
+fn what_the_mux_made_in_the_end_is_made() {
+    let mut lab = Lab::new();
+    lab.command(1, "bind /far/sub /y\nbind /a /b\n");
+    lab.begin();
+    lab.wait();
+    lab.step(Input::Changed(Ok(())));
+    lab.begin();
+    assert_eq!(lab.asked(), "join, cancel make, join");
+    lab.step(Input::Cancel(1));
+    lab.step(Input::Changed(Ok(())));
+    assert_eq!(lab.asked(), "cancel make, failed: interrupted");
+    assert!(lab.changes.is_empty());
+}
+
+#[test]
+fn what_is_opened_too_late_is_closed() {
+    let opened: [fn(u32) -> Input; 2] = [
+        |number| Input::Opened(number, Ok(PathDone::Root(File(3), root().1))),
+        |number| Input::Opened(number, Ok(PathDone::Volume(File(4), VOLUME, HEAD.clone()))),
+    ];
+    let mut lab = Lab::new();
+    lab.command(1, "mount /x host:/hangs\n");
+    lab.command(2, "mount /x volume:hangs\n");
+    lab.command(3, "mount /x 9p://hangs\n");
+    for what in ["open root", "open volume", "resolve"] {
+        lab.begin();
+        lab.wait();
+        assert_eq!(lab.asked(), format!("{what}, cancel open, failed: timed out"));
+    }
+    assert!(lab.changes.is_empty() && lab.changes.is_opening());
+    // The next one is under way when they are opened.
+    lab.command(4, "mount /x host:/here\n");
+    lab.begin();
+    assert_eq!(lab.asked(), "open root");
+    lab.step(opened[1](2));
+    lab.step(opened[0](1));
+    lab.step(Input::Opened(3, Err(Error::NotFound)));
+    assert_eq!(lab.asked(), "close, close");
+    lab.step(opened[0](4));
+    assert_eq!((lab.asked().as_str(), lab.changes.is_opening()), ("plant", false));
+}
+
+#[test]
+fn a_volume_recovers_as_long_as_it_takes() {
+    let mut lab = Lab::new();
+    lab.command(1, "mount /x volume:v\n");
+    lab.begin();
+    lab.step(Input::Opened(1, Ok(PathDone::Volume(File(4), VOLUME, HEAD.clone()))));
+    lab.step(Input::Planted(Some(7)));
+    assert_eq!(lab.changes.deadline(), None);
+    lab.now = lab.now + 3 * PATIENCE;
+    lab.step(Input::Recovered(Ok(root())));
+    assert_eq!(lab.changes.deadline(), Some(lab.now + PATIENCE));
+}
+
+#[test]
+fn sources_that_do_not_answer_are_not_opened_for_ever() {
+    let mut lab = Lab::new();
+    for ticket in 0..LATE_MAX as u64 {
+        lab.command(ticket, "mount /x host:/hangs\n");
+        lab.begin();
+        lab.wait();
+    }
+    lab.asked();
+    lab.command(100, "mount /x host:/hangs\n");
+    lab.begin();
+    assert_eq!(lab.asked(), "failed: device or resource busy");
+    lab.step(Input::Opened(1, Err(Error::NotFound)));
+    lab.command(101, "mount /x host:/hangs\n");
+    lab.begin();
+    assert_eq!(lab.asked(), "open root");
+}
+
+#[test]
+fn who_does_not_wait_for_a_command_takes_its_lines_along() {
+    let mut lab = Lab::new();
+    lab.command(1, "bind /a /b\nbind /c /d\n");
+    lab.command(2, "bind /e /f\nbind /g /h\n");
+    lab.command(3, "unmount /i\n");
+    lab.begin();
+    lab.step(Input::Cancel(2));
+    lab.step(Input::Cancel(2));
+    assert_eq!(lab.asked(), "join, failed: interrupted");
+    lab.step(Input::Cancel(1));
+    lab.step(Input::Changed(Err(Error::Cancelled)));
+    lab.begin();
+    assert_eq!(lab.asked(), "cancel make, failed: interrupted, part");
+    lab.step(Input::Changed(Ok(())));
+    assert!(lab.changes.is_empty());
+}
+
+#[test]
+fn the_end_of_the_node_waits_for_no_change() {
+    let mut lab = Lab::new();
+    lab.command(1, &"bind /a /b\n".repeat(1800));
+    lab.command(2, "unmount /c\nunmount /d\n");
+    lab.begin();
+    lab.step(Input::Drain);
+    assert_eq!(lab.asked(), "join, cancel make, failed: interrupted");
+    lab.step(Input::Changed(Err(Error::Cancelled)));
+    assert_eq!(lab.asked(), "failed: interrupted");
+    lab.command(3, "unmount /e\n");
+    assert_eq!(lab.asked(), "failed: interrupted");
+    assert!(lab.changes.is_empty());
 }
 
 #[test]

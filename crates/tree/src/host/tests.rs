@@ -53,6 +53,7 @@ fn show(output: &Output) -> String {
         Output::Do(other) => format!("do {}", variant(other)),
         Output::Render(ticket, topic) => format!("render {ticket} {topic:?}"),
         Output::Command(ticket, _) => format!("command {ticket}"),
+        Output::CancelCommand(ticket) => format!("cancel command {ticket}"),
     }
 }
 

@@ -90,3 +90,23 @@ fn commands_are_taken_from_root_and_the_owner_only() {
     service.step(Instant(0), Input::Commanded(ticket, Err(Error::Busy)), &mut out);
     assert!(matches!(out[..], [Output::Reply(_, Err(Error::Busy))]), "{out:?}");
 }
+
+#[test]
+fn who_gives_a_command_up_is_heard() {
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+    let opened = open_to_write(&mut service, as_user(7), "names");
+    let Ok(Reply::Opened(open, _)) = opened else { panic!("{opened:?}") };
+    let data = base::Buf::from(b"bind /a /b\n".to_vec());
+    let out = ask(&mut service, Ask::Write { open, offset: 0, data });
+    let [Output::Command(ticket, _)] = out[..] else { panic!("{out:?}") };
+    let mut out = Vec::new();
+    service.step(Instant(0), Input::Cancel(RequestId(9)), &mut out);
+    assert!(out.is_empty(), "{out:?}");
+    service.step(Instant(0), Input::Cancel(RequestId(1)), &mut out);
+    assert!(matches!(out[..], [Output::CancelCommand(it)] if it == ticket), "{out:?}");
+    out.clear();
+    service.step(Instant(0), Input::Commanded(ticket, Err(Error::Cancelled)), &mut out);
+    assert!(matches!(out[..], [Output::Reply(_, Err(Error::Cancelled))]), "{out:?}");
+    service.step(Instant(0), Input::Cancel(RequestId(1)), &mut out);
+    assert_eq!(out.len(), 1);
+}

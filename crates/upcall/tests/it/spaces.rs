@@ -3,7 +3,7 @@
 use super::ninep;
 use super::server::{BINARY, Scratch, Server, get, put};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const PORTS: [&str; 4] = ["--9p", "127.0.0.1:0", "--http", "127.0.0.1:0"];
@@ -211,6 +211,59 @@ fn nobody_commands_a_server_through_another_one() {
     let (code, said) = client(&["names", &socket, &line]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(body(&behind, "/y/file"), "secret");
+}
+
+/// Sends a server a signal, by its name.
+fn signal(server: &Server, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &server.pid().to_string()]).status();
+    assert!(sent.expect("it runs").success());
+}
+
+#[test]
+fn a_server_that_hangs_holds_no_change_up_for_long() {
+    let scratch = Scratch::new("hangs");
+    let dir = scratch.path();
+    files(dir, &[("a/y/in", "in"), ("a/far/in", "in"), ("b/sub/two", "b")]);
+    let far = Server::start(&dir.join("b"), &[]);
+    let socket = format!("unix:{}", dir.join("socket").display());
+    let names = |lines: &[&str]| client(&[&["names", &socket][..], lines].concat());
+    let root = format!("mount / host:{}/a\n", dir.display());
+    let server = serve(&scratch, &root, &["--9p", &socket]);
+    let mount = format!("mount /far 9p://{}", far.ninep());
+    assert_eq!(names(&[&mount]).0, Some(0));
+    assert_eq!(body(&server, "/far/sub/two"), "b");
+    signal(&far, "STOP");
+    let start = Instant::now();
+    let (code, said) = names(&["bind /far/sub /y"]);
+    assert!(code == Some(1) && said.contains("line 1: timed out; the server at"), "{said}");
+    assert!(start.elapsed() > Duration::from_secs(8), "{:?}", start.elapsed());
+    // Who is gone leaves nothing behind that others would have to wait for.
+    let lines = ["bind /far/sub /y"; 100];
+    let begin = || {
+        let args = [&["names", socket.as_str()], &lines[..]].concat();
+        let child = Command::new(BINARY).args(args).stderr(Stdio::null()).spawn();
+        std::thread::sleep(Duration::from_millis(500));
+        child.expect("it runs")
+    };
+    let mut child = begin();
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+    let start = Instant::now();
+    let (code, said) = names(&["unmount /far"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!(body(&server, "/far/in"), "in");
+    // The end of the server waits for no command either.
+    signal(&far, "CONT");
+    assert_eq!(names(&[&mount]).0, Some(0));
+    assert_eq!(body(&server, "/far/sub/two"), "b");
+    signal(&far, "STOP");
+    let mut child = begin();
+    let start = Instant::now();
+    assert_eq!(server.end(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!(child.wait().expect("it ended").code(), Some(1));
+    far.kill();
 }
 
 /// Whether nobody has the volume.
