@@ -182,11 +182,6 @@ impl Error {
         self.errno() == EEXIST
     }
 
-    /// It is not allowed.
-    pub fn is_permission(&self) -> bool {
-        [EACCES, EPERM, EROFS].contains(&self.errno())
-    }
-
     /// It is a directory, or on some servers just not to be removed like a file.
     pub(crate) fn may_be_directory(&self) -> bool {
         [EISDIR, EPERM].contains(&self.errno())

@@ -66,6 +66,8 @@ pub(crate) struct Frame {
     pub(crate) counts: Counts,
     /// Names on the server that nobody is to keep.
     leftovers: Mutex<Vec<std::path::PathBuf>>,
+    /// What is to be said of what is done when it is interrupted.
+    when_interrupted: Mutex<String>,
     /// Ctrl-C was said: every request ends as cancelled.
     interrupted: AtomicBool,
     started: crate::clock::Clock,
@@ -75,6 +77,11 @@ impl Frame {
     /// Puts down a name to be removed at the end.
     pub(crate) fn leave(&self, path: std::path::PathBuf) {
         self.leftovers.lock().expect("nobody panics with it").push(path);
+    }
+
+    /// Puts down what is true from now on if it is interrupted.
+    pub(crate) fn if_interrupted(&self, text: String) {
+        *self.when_interrupted.lock().expect("nobody panics with it") = text;
     }
 
     /// Since the start.
@@ -130,7 +137,8 @@ pub(crate) fn run(
     };
     let (counts, leftovers) = (Counts::default(), Mutex::default());
     let interrupted = AtomicBool::new(false);
-    let frame = Frame { client, counts, leftovers, interrupted, started };
+    let when_interrupted = Mutex::new("nothing half-done is left under its name".to_string());
+    let frame = Frame { client, counts, leftovers, when_interrupted, interrupted, started };
     let over = AtomicBool::new(false);
     let shown = shown && io::stderr().is_terminal();
     let (done, left) = thread::scope(|scope| {
@@ -146,7 +154,8 @@ pub(crate) fn run(
     }
     if frame.interrupted.load(Ordering::SeqCst) {
         if done.is_err() {
-            eprintln!("upcall: interrupted; nothing half-done is left under its name");
+            let so = frame.when_interrupted.lock().expect("nobody panicked with it");
+            eprintln!("upcall: interrupted; {so}");
         }
         return ExitCode::from(INTERRUPTED);
     }

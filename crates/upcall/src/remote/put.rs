@@ -1,8 +1,7 @@
 //! `upcall put`: a file or a tree of this host to a server.
 //!
-//! What is not complete has a temporary name, which goes when it is interrupted. What is there and
-//! is no plain file (a device, a link), or is in a directory that takes no new files (as those of
-//! services), is written as it is.
+//! What is not complete has a temporary name, which goes when it is interrupted. With `--in-place`,
+//! and always what is there and is no plain file (a device, a link), is written as it is.
 
 use super::frame::{self, Frame};
 use super::list::unless_gone;
@@ -35,6 +34,11 @@ pub(crate) struct Put {
     /// Send a directory with everything in it: files, links and permissions, not dates and owners
     #[arg(short, long)]
     recursive: bool,
+
+    /// Write into the file that is there, as devices and services need it; an interrupted one is
+    /// left as it is
+    #[arg(long, conflicts_with = "recursive")]
+    in_place: bool,
 
     /// Make each file durable before it gets its name
     #[arg(long)]
@@ -110,21 +114,13 @@ fn file(
 /// Sends what is the only one: what is there may be no plain file.
 fn one(frame: &Frame, put: &Put, source: Source<'_>, to: &Path, shared: &Shared) -> Outcome<()> {
     let there = unless_gone(frame.client.symlink_metadata(to))?;
-    let draft = match &there {
-        Some(there) if !there.is_file() => None,
-        Some(_) => match Draft::open(&frame.client, to, source.1) {
-            Err(error) if error.is_permission() => None,
-            draft => Some(draft?),
-        },
-        None => Some(Draft::open(&frame.client, to, source.1)?),
-    };
-    match draft {
-        Some(draft) => draft.fill(frame, put, source.0, shared),
-        None => {
-            let options = OpenOptions::new().write(true).truncate(true);
-            pour(frame, put, source.0, frame.client.open_with(to, options)?, shared)
-        }
+    if put.in_place || there.is_some_and(|there| !there.is_file()) {
+        let options = OpenOptions::new().write(true).truncate(true);
+        let so = format!("what was written of {} so far is left there", to.display());
+        frame.if_interrupted(so);
+        return pour(frame, put, source.0, frame.client.open_with(to, options)?, shared);
     }
+    replace(frame, put, source, to, shared)
 }
 
 /// Sends a file under a temporary name, and gives it its own.

@@ -273,6 +273,74 @@ fn what_is_interrupted_leaves_nothing_half_done() {
 }
 
 #[test]
+fn only_what_is_written_in_place_is_left_half_written() {
+    for dialect in DIALECTS {
+        let dir = Scratch::new("in-place");
+        let file = dir.path().join("file");
+        std::fs::write(&file, large()).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o666)).unwrap();
+        let inode = || std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&file).unwrap());
+        let before = inode();
+        let server = Server::start(dir.path(), &[]);
+        let begin = |options: &[&str]| {
+            let to = ["--protocol", dialect, server.ninep(), "-", "/file"];
+            let mut put = Command::new(BINARY)
+                .arg("put")
+                .args(options)
+                .args(to)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            put.stdin.as_mut().unwrap().write_all(&vec![b'x'; 1 << 20]).unwrap();
+            std::thread::sleep(Duration::from_millis(300));
+            put
+        };
+        let end = |mut put: std::process::Child| {
+            let input = put.stdin.take();
+            interrupt(&put);
+            assert_eq!(put.wait().unwrap().code(), Some(130));
+            drop(input);
+            let mut said = String::new();
+            put.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            said
+        };
+        let said = end(begin(&[]));
+        assert!(said.contains("nothing half-done is left"), "{said}");
+        assert!(std::fs::read(&file).unwrap() == large(), "it was destroyed");
+        let said = end(begin(&["--in-place"]));
+        assert!(said.contains("what was written of /file so far is left there"), "{said}");
+        let left = std::fs::read(&file).unwrap();
+        assert!(left.len() <= 1 << 20 && left.iter().all(|byte| *byte == b'x'));
+        let mut put = begin(&["--in-place"]);
+        drop(put.stdin.take());
+        assert!(put.wait().unwrap().success());
+        assert_eq!((std::fs::read(&file).unwrap().len(), inode()), (1 << 20, before));
+        assert_eq!(server.end(), Some(0));
+    }
+}
+
+/// A directory that takes no new files is no reason to write over what is in it.
+#[test]
+fn what_cannot_be_replaced_is_not_written_over() {
+    let dir = Scratch::new("no-room");
+    let file = dir.path().join("in/file");
+    std::fs::create_dir(dir.path().join("in")).unwrap();
+    std::fs::write(&file, "old").unwrap();
+    std::fs::write(dir.path().join("new"), "new").unwrap();
+    let server = Server::start(dir.path(), &["--read-only"]);
+    let new = dir.path().join("new");
+    fails(server.ninep(), "put", &[new.to_str().unwrap(), "/in/file"]);
+    assert_eq!(std::fs::read(&file).unwrap(), b"old");
+    let socket = format!("unix:{}", dir.path().join("socket").display());
+    let server =
+        Server::with(&[dir.path().to_str().unwrap(), "--9p", &socket, "--http", "127.0.0.1:0"]);
+    fails(&socket, "put", &[new.to_str().unwrap(), "/.upcall/names"]);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
 fn a_fetch_that_is_interrupted_leaves_nothing_here() {
     let (dir, server) = serve("fetch");
     // It takes longer than this test.
