@@ -10,7 +10,7 @@
 //!
 #![doc = include_str!("changes/states.md")]
 
-use super::sources::{self, Opening, Refusal, Settings};
+use super::sources::{self, Opening, Settings, refusal};
 use super::{Order, Served};
 use base::op::{File, PathDone, PathOp};
 use base::{Error, Instant, Name, Stat};
@@ -18,7 +18,7 @@ use names::script::{self, Line, Source as Said};
 use names::{Source, Wish};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
-use tree::NodeId;
+use tree::{NodeId, Refusal};
 
 #[cfg(test)]
 mod tests;
@@ -36,8 +36,9 @@ const LATE_MAX: usize = 64;
 /// What can happen to the changes.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// Somebody wrote this to the service file; [`Output::Commanded`] follows.
-    Command(u64, Vec<u8>),
+    /// Somebody wrote lines to the service file, the first of them with this number;
+    /// [`Output::Commanded`] follows.
+    Command(u64, usize, Vec<u8>),
     /// Whoever wrote this does not wait for its end any more; that comes all the same. What waits
     /// of it is dropped, what is under way ends at once.
     Cancel(u64),
@@ -83,7 +84,7 @@ pub(crate) enum Output {
     /// A file was opened in vain.
     Close(File),
     /// A command was carried out, or not.
-    Commanded(u64, Result<(), Error>),
+    Commanded(u64, Result<(), Refusal>),
 }
 
 /// Why a change is made.
@@ -265,7 +266,7 @@ impl Changes {
             Opening::Known(served) => Ok(plant(mount, served, out)),
             Opening::Ask(_) if self.late.len() >= LATE_MAX => {
                 let advice = "too many sources that do not answer are still being opened";
-                Err(Refusal::new(&mount.source, Error::Busy, advice))
+                Err(refusal(&mount.source, Error::Busy, advice))
             }
             Opening::Ask(op) => {
                 out.push(Output::Open(self.number, op));
@@ -277,7 +278,7 @@ impl Changes {
     /// Takes what has happened.
     pub(crate) fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match input {
-            Input::Command(ticket, text) => self.command(ticket, &text, out),
+            Input::Command(ticket, line, text) => self.command(ticket, line, &text, out),
             Input::Cancel(ticket) => self.cancel(ticket, out),
             Input::Drain => self.drain(out),
             Input::Late => self.stop(Error::TimedOut, out),
@@ -335,7 +336,7 @@ impl Changes {
             (Step::Planting(mount, file), News::Planted(None)) => {
                 out.extend(file.map(Output::Close));
                 let advice = "there are too many trees; unmount some";
-                Err(Refusal::new(&mount.source, Error::TooManyOpen, advice))
+                Err(refusal(&mount.source, Error::TooManyOpen, advice))
             }
             (Step::Recovering(mount, tree), News::Recovered(Ok((root, stat)))) => {
                 let Mount { at, source, order, create } = mount;
@@ -347,11 +348,11 @@ impl Changes {
             (Step::Recovering(mount, tree), News::Recovered(Err(error))) => {
                 out.push(Output::Leave(tree));
                 let advice = "see what 'upcall volume check' says of it";
-                Err(Refusal::new(&mount.source, error, advice))
+                Err(refusal(&mount.source, error, advice))
             }
             (Step::Leaving(mount, tree, error), News::Recovered(_)) => {
                 out.push(Output::Leave(tree));
-                Err(Refusal::new(&mount.source, error, advice(error)))
+                Err(refusal(&mount.source, error, advice(error)))
             }
             (Step::Making(_) | Step::Stopping(_, Error::TimedOut), News::Changed(Ok(()))) => {
                 Ok(None)
@@ -390,7 +391,7 @@ impl Changes {
             Step::Opening(mount) => {
                 out.push(Output::CancelOpen(self.number));
                 self.late.insert(self.number);
-                Err(Refusal::new(&mount.source, error, advice(error)))
+                Err(refusal(&mount.source, error, advice(error)))
             }
             Step::Planting(..) => unreachable!("a tree is planted before anything else is heard"),
             Step::Recovering(mount, tree) | Step::Leaving(mount, tree, _) => {
@@ -410,7 +411,7 @@ impl Changes {
         if self.current.as_ref().is_some_and(|current| is_of(current.cause, ticket)) {
             self.stop(Error::Cancelled, out);
         } else if waited {
-            out.push(Output::Commanded(ticket, Err(Error::Cancelled)));
+            out.push(given_up(ticket));
         }
     }
 
@@ -433,8 +434,7 @@ impl Changes {
             tickets.retain(|ticket| !is_of(current.cause, *ticket));
             self.stop(Error::Cancelled, out);
         }
-        let commanded = |ticket| Output::Commanded(ticket, Err(Error::Cancelled));
-        out.extend(tickets.into_iter().map(commanded));
+        out.extend(tickets.into_iter().map(given_up));
     }
 
     fn end(&mut self, cause: Cause, result: Result<(), Refusal>, out: &mut Vec<Output>) {
@@ -442,9 +442,10 @@ impl Changes {
             (Cause::Start(number), Err(refusal)) => self.failed.push((number, refusal.error)),
             (Cause::Start(_), Ok(())) => {}
             (Cause::Command(ticket, line), Err(Refusal { error, why })) => {
-                self.complaint = Some(format!("line {line}: {why}"));
+                let why = format!("line {line}: {why}");
+                self.complaint = Some(why.clone());
                 self.drop_rest(ticket);
-                out.push(Output::Commanded(ticket, Err(error)));
+                out.push(Output::Commanded(ticket, Err(Refusal { error, why })));
             }
             (Cause::Command(ticket, _), Ok(())) => {
                 let next = self.waiting.front();
@@ -455,34 +456,46 @@ impl Changes {
         }
     }
 
-    fn command(&mut self, ticket: u64, text: &[u8], out: &mut Vec<Output>) {
+    fn command(&mut self, ticket: u64, line: usize, text: &[u8], out: &mut Vec<Output>) {
         self.complaint = None;
         if self.draining {
-            return out.push(Output::Commanded(ticket, Err(Error::Cancelled)));
+            return out.push(given_up(ticket));
         }
-        match self.understand(text) {
+        match self.understand(line, text) {
             Ok(lines) if lines.is_empty() => out.push(Output::Commanded(ticket, Ok(()))),
             Ok(lines) => {
                 let caused = |(line, change)| (Cause::Command(ticket, line), wanted(change));
                 self.waiting.extend(lines.into_iter().map(caused));
             }
-            Err((complaint, error)) => {
-                self.complaint = Some(complaint);
-                out.push(Output::Commanded(ticket, Err(error)));
+            Err(refusal) => {
+                self.complaint = Some(refusal.why.clone());
+                out.push(Output::Commanded(ticket, Err(refusal)));
             }
         }
     }
 
-    /// The lines of a command; none of them, if one cannot be understood.
-    fn understand(&self, text: &[u8]) -> Result<Vec<(usize, Line)>, (String, Error)> {
+    /// The lines of a command, the first of which has this number; none of them, if one cannot be
+    /// understood.
+    fn understand(&self, first: usize, text: &[u8]) -> Result<Vec<(usize, Line)>, Refusal> {
+        let refusal = |error, why| Refusal { error, why };
         let text = std::str::from_utf8(text)
-            .map_err(|_| ("it is no UTF-8 text".to_string(), Error::Invalid))?;
-        let lines = script::parse(text).map_err(|it| (it.to_string(), Error::Invalid))?;
+            .map_err(|_| refusal(Error::Invalid, format!("line {first}: it is no UTF-8 text")))?;
+        let mut lines = script::parse(text).map_err(|mut mistake| {
+            mistake.line += first - 1;
+            refusal(Error::Invalid, mistake.to_string())
+        })?;
         if self.waiting.len() + lines.len() > WAITING_MAX {
-            return Err(("too many changes wait; try again".into(), Error::Busy));
+            return Err(refusal(Error::Busy, "too many changes wait; try again".into()));
         }
+        lines.iter_mut().for_each(|(number, _)| *number += first - 1);
         Ok(lines)
     }
+}
+
+/// The end of a command for which nobody waits.
+fn given_up(ticket: u64) -> Output {
+    let error = Error::Cancelled;
+    Output::Commanded(ticket, Err(Refusal { error, why: error.to_string() }))
 }
 
 /// Has a tree made of what is to be mounted.

@@ -156,8 +156,8 @@ impl Node {
                 TreeOutput::Reply(id, reply) => {
                     self.messages.push_back(Message::Names(names::Input::Answered(id, reply)));
                 }
-                TreeOutput::Command(ticket, text) => {
-                    let input = changes::Input::Command(ticket, text);
+                TreeOutput::Command { ticket, line, text } => {
+                    let input = changes::Input::Command(ticket, line, text);
                     self.messages.push_back(Message::Changes(input));
                 }
                 TreeOutput::CancelCommand(ticket) => {

@@ -5,6 +5,7 @@ use base::Error;
 use base::op::{Address, File, PathDone, PathOp};
 use names::script::{self, Source};
 use store::{HEAD_BYTES, Store, Superblock};
+use tree::Refusal;
 
 /// What it takes to know what is served.
 pub(crate) enum Opening {
@@ -23,19 +24,9 @@ pub(crate) struct Settings {
     pub(crate) volume_cache: usize,
 }
 
-/// Why a change is not made.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) error: Error,
-    /// The same in words, and what to do.
-    pub(crate) why: String,
-}
-
-impl Refusal {
-    /// Why a source cannot be mounted.
-    pub(crate) fn new(source: &Source, error: Error, advice: &str) -> Refusal {
-        Refusal { error, why: format!("{source}: {error}; {advice}") }
-    }
+/// Why a source cannot be mounted.
+pub(crate) fn refusal(source: &Source, error: Error, advice: &str) -> Refusal {
+    Refusal { error, why: format!("{source}: {error}; {advice}") }
 }
 
 /// How a source is opened.
@@ -64,14 +55,13 @@ pub(crate) fn opened(
     settings: Settings,
 ) -> Result<Served, (Refusal, Option<File>)> {
     match (source, result) {
-        (_, Err(error)) => Err((Refusal::new(source, error, advice(source, error)), None)),
+        (_, Err(error)) => Err((refusal(source, error, advice(source, error)), None)),
         (Source::Host(path), Ok(PathDone::Root(root, stat))) => {
             Ok(Served::Directory { root, stat, path: path.as_bytes().to_vec() })
         }
         (Source::Volume(path), Ok(PathDone::Volume(file, size, head))) => {
-            let refuse = |(error, what)| {
-                (Refusal::new(source, error, &format!("{what} {path}")), Some(file))
-            };
+            let refuse =
+                |(error, what)| (refusal(source, error, &format!("{what} {path}")), Some(file));
             let (store, said) = store(&head, size, settings).map_err(refuse)?;
             Ok(Served::Volume { file, store, said, path: path.as_bytes().to_vec() })
         }

@@ -18,4 +18,6 @@ pub mod service;
 pub mod skeleton;
 pub mod volume;
 
-pub use request::{Ask, Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId, Topic};
+pub use request::{
+    Ask, Id, Input, NodeId, OpenId, Output, Refusal, Reply, Request, RequestId, Topic,
+};

@@ -85,7 +85,7 @@ pub enum Input {
     /// The contents of a service file, as asked for by [`Output::Render`].
     Rendered(u64, Vec<u8>),
     /// What was written to a service file was done, or not: the end of [`Output::Command`].
-    Commanded(u64, Result<(), Error>),
+    Commanded(u64, Result<(), Refusal>),
 }
 
 /// What a tree can ask for.
@@ -97,10 +97,26 @@ pub enum Output {
     Do(Op),
     /// The contents of a service file; comes back with the same number.
     Render(u64, Topic),
-    /// Somebody who may wrote this to a service file; its end comes back with the same number.
-    Command(u64, Vec<u8>),
+    /// Somebody who may wrote lines to a service file; their end comes back with the same number.
+    Command {
+        /// The number.
+        ticket: u64,
+        /// Which line of all that was written the first one is, counted from one.
+        line: usize,
+        /// The lines.
+        text: Vec<u8>,
+    },
     /// Nobody waits for the end of this command any more; it comes all the same, and soon.
     CancelCommand(u64),
+}
+
+/// Why a command was not carried out, or not all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For programs.
+    pub error: Error,
+    /// For people: the line, what is wrong with it, and what to do.
+    pub why: String,
 }
 
 /// What a service file is about.

@@ -2,18 +2,22 @@
 //!
 //! `/.upcall/` is such a tree: a flat directory of read-only files, each about one [`Topic`].
 //! Opening (or fetching) one asks the node for its contents; reads are answered from what it said
-//! then, so a reader sees one moment and not a mixture.
+//! then, so a reader sees one moment and not a mixture. Who opens the one that can be written for
+//! reading too reads what was wrong with what he wrote.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "what is not a read of these files is not supported by them"
 )]
 
-use crate::request::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId, Topic};
+use crate::request::Topic;
+use crate::request::{Ask, Input, NodeId, OpenId, Output, Refusal, Reply, Request, RequestId};
 use base::op::{Done, Entry, Op, OpId, PathDone, PathOp, Who};
 use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, Stat, StatFs, Time};
+use control::{Control, Lines};
 use slab::Slab;
 
+mod control;
 #[cfg(test)]
 mod tests;
 
@@ -50,7 +54,21 @@ enum Opened {
     Directory,
     File(Vec<u8>),
     /// The file that can be written, by somebody who may.
-    Control,
+    Control(Box<Control>),
+}
+
+/// Lines that are carried out.
+#[derive(Debug)]
+struct Command {
+    /// Through which open file they came.
+    open: usize,
+    /// Who waits for their end, and what he hears if it is a good one. `None`: they came with the
+    /// close.
+    waits: Option<(RequestId, Reply)>,
+    /// Where they were written.
+    offset: Option<u64>,
+    /// Lines before them failed.
+    given_up: bool,
 }
 
 /// The tree automaton.
@@ -66,8 +84,8 @@ pub struct Service {
     renderings: Slab<Rendering>,
     /// Requests that wait for what the host knows about a user. Bounded: the node admits so many.
     identifying: Slab<RequestId>,
-    /// Requests that wait for what they wrote to be done, and how many bytes that was.
-    commands: Slab<(RequestId, u32)>,
+    /// Bounded: the node admits so many requests, and so many files are open.
+    commands: Slab<Command>,
 }
 
 impl Service {
@@ -112,18 +130,15 @@ impl Automaton for Service {
             Input::Ask(id, request) => self.ask(id, request, out),
             Input::Cancel(id) => {
                 // Contents are made at once: there is nothing else to cut short.
-                let commands = self.commands.iter().filter(|(_, (request, _))| *request == id);
-                let cancel = |(ticket, _)| Output::CancelCommand(ticket as u64);
-                out.extend(commands.map(cancel));
+                let waits = |command: &Command| command.waits.as_ref().is_some_and(|w| w.0 == id);
+                let commands = self.commands.iter().filter(|(_, command)| waits(command));
+                out.extend(commands.map(|(ticket, _)| Output::CancelCommand(ticket as u64)));
             }
             // Nodes are numbers here: there is nothing to free.
             Input::Release(_) => {}
-            Input::Close(open) => drop(self.opens.remove(open.local())),
+            Input::Close(open) => self.close(open, out),
             Input::Rendered(ticket, contents) => self.rendered(ticket, contents, out),
-            Input::Commanded(ticket, result) => {
-                let (id, count) = self.commands.remove(ticket as usize);
-                out.push(Output::Reply(id, result.map(|()| Reply::Written(count))));
-            }
+            Input::Commanded(ticket, result) => self.commanded(ticket, result, out),
             Input::Done(op, done) => self.identified(op, done, out),
         }
     }
@@ -139,10 +154,14 @@ impl Service {
             Ask::Open { node, access } if access.changes() => {
                 self.open_control(&request.caller, node)
             }
-            Ask::Write { open, data, .. } if self.is_control(open) => {
-                let count = u32::try_from(data.len()).expect("one message");
-                let ticket = self.commands.insert((id, count));
-                return out.push(Output::Command(ticket as u64, data.to_vec()));
+            Ask::Write { open, offset, data } if self.is_control(open) => {
+                let written = Reply::Written(u32::try_from(data.len()).expect("one message"));
+                let lines = self.control(open.local()).write(offset, &data);
+                return self.command(open, (id, written), Some(offset), lines, out);
+            }
+            Ask::Sync { open, .. } if self.is_control(open) => {
+                let rest = self.control(open.local()).rest();
+                return self.command(open, (id, Reply::Done), None, Ok(rest), out);
             }
             // Who writes a file anew makes it empty first.
             Ask::SetStat { node, set, .. } if node.local() == CONTROL && set.size.is_some() => {
@@ -196,7 +215,7 @@ impl Service {
         };
         match node.local() {
             CONTROL if may => {
-                let open = self.open(Opened::Control)?;
+                let open = self.open(Opened::Control(Box::default()))?;
                 Ok(Reply::Opened(open, self.stat(CONTROL)))
             }
             ROOT => Err(Error::IsDirectory),
@@ -205,7 +224,89 @@ impl Service {
     }
 
     fn is_control(&self, open: OpenId) -> bool {
-        matches!(self.opens[open.local()], Opened::Control)
+        matches!(self.opens[open.local()], Opened::Control(_))
+    }
+
+    fn control(&mut self, open: usize) -> &mut Control {
+        match &mut self.opens[open] {
+            Opened::Control(control) => control,
+            other @ (Opened::Directory | Opened::File(_)) => unreachable!("{other:?}"),
+        }
+    }
+
+    /// Has lines carried out before somebody is answered, if there are any.
+    fn command(
+        &mut self,
+        open: OpenId,
+        waits: (RequestId, Reply),
+        offset: Option<u64>,
+        lines: Result<Option<Lines>, Error>,
+        out: &mut Vec<Output>,
+    ) {
+        let (id, reply) = waits;
+        match lines {
+            Ok(Some(lines)) => self.carry_out(open.local(), Some((id, reply)), offset, lines, out),
+            Ok(None) => out.push(Output::Reply(id, Ok(reply))),
+            Err(error) => out.push(Output::Reply(id, Err(error))),
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        open: usize,
+        waits: Option<(RequestId, Reply)>,
+        offset: Option<u64>,
+        lines: Lines,
+        out: &mut Vec<Output>,
+    ) {
+        self.control(open).commands += 1;
+        let ticket = self.commands.insert(Command { open, waits, offset, given_up: false }) as u64;
+        out.push(Output::Command { ticket, line: lines.first, text: lines.text });
+    }
+
+    fn commanded(&mut self, ticket: u64, result: Result<(), Refusal>, out: &mut Vec<Output>) {
+        let Command { open, waits, offset, given_up } = self.commands.remove(ticket as usize);
+        if let Err(refusal) = result.as_ref()
+            && !given_up
+        {
+            self.control(open).fail(&refusal.why, offset);
+            self.give_up(open, out);
+        }
+        if let Some((id, reply)) = waits {
+            out.push(Output::Reply(id, result.map(|()| reply).map_err(|refusal| refusal.error)));
+        }
+        self.control(open).commands -= 1;
+        self.forget(open);
+    }
+
+    /// Has nothing carried out that was written behind what failed.
+    fn give_up(&mut self, open: usize, out: &mut Vec<Output>) {
+        for (ticket, command) in &mut self.commands {
+            if command.open == open && !command.given_up {
+                command.given_up = true;
+                out.push(Output::CancelCommand(ticket as u64));
+            }
+        }
+    }
+
+    fn close(&mut self, open: OpenId, out: &mut Vec<Output>) {
+        let open = open.local();
+        let Opened::Control(control) = &mut self.opens[open] else {
+            return drop(self.opens.remove(open));
+        };
+        control.closed = true;
+        if let Some(rest) = control.rest() {
+            self.carry_out(open, None, None, rest, out);
+        }
+        self.forget(open);
+    }
+
+    /// Forgets a control file that was given back, when nothing of it is under way.
+    fn forget(&mut self, open: usize) {
+        let control = self.control(open);
+        if control.closed && control.commands == 0 {
+            self.opens.remove(open);
+        }
     }
 
     fn render(&mut self, id: RequestId, file: usize, fetch: Option<u32>, out: &mut Vec<Output>) {
@@ -279,7 +380,7 @@ impl Service {
     fn read(&self, open: OpenId, offset: u64, count: usize, room: usize) -> Result<Reply, Error> {
         let contents = match &self.opens[open.local()] {
             Opened::File(contents) => contents.as_slice(),
-            Opened::Control => &[],
+            Opened::Control(control) => control.complaint(),
             Opened::Directory => return Err(Error::IsDirectory),
         };
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(contents.len());

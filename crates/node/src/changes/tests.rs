@@ -33,7 +33,7 @@ impl Lab {
     }
 
     fn command(&mut self, ticket: u64, text: &str) {
-        self.step(Input::Command(ticket, text.as_bytes().to_vec()));
+        self.step(Input::Command(ticket, 1, text.as_bytes().to_vec()));
     }
 
     fn begin(&mut self) {
@@ -71,7 +71,7 @@ fn show(output: &Output) -> String {
         Output::Leave(_) => "leave".into(),
         Output::Close(_) => "close".into(),
         Output::Commanded(_, Ok(())) => "done".into(),
-        Output::Commanded(_, Err(error)) => format!("failed: {error}"),
+        Output::Commanded(_, Err(refusal)) => format!("failed: {}", refusal.error),
     }
 }
 
@@ -307,7 +307,7 @@ fn what_cannot_be_understood_changes_nothing() {
         assert!(lab.changes.is_empty() && lab.changes.complaint().is_some());
     }
     let mut lab = Lab::new();
-    lab.step(Input::Command(1, vec![0xff]));
+    lab.step(Input::Command(1, 1, vec![0xff]));
     assert_eq!(lab.asked(), "failed: invalid argument");
     lab.command(2, "\n# nothing\n");
     assert_eq!(lab.asked(), "done");

@@ -176,7 +176,7 @@ impl Near {
                     assert!(self.replies.insert(id, reply).is_none(), "{id:?} is answered twice");
                 }
                 Output::Do(op) => self.do_op(far, op),
-                Output::Render(..) | Output::Command(..) | Output::CancelCommand(_) => {
+                Output::Render(..) | Output::Command { .. } | Output::CancelCommand(_) => {
                     panic!("no file here is rendered")
                 }
             }

@@ -52,7 +52,7 @@ fn show(output: &Output) -> String {
         Output::Do(Op::CloseFile { file, last }) => format!("close {} last={last}", file.0),
         Output::Do(other) => format!("do {}", variant(other)),
         Output::Render(ticket, topic) => format!("render {ticket} {topic:?}"),
-        Output::Command(ticket, _) => format!("command {ticket}"),
+        Output::Command { ticket, .. } => format!("command {ticket}"),
         Output::CancelCommand(ticket) => format!("cancel command {ticket}"),
     }
 }

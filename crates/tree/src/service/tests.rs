@@ -79,15 +79,15 @@ fn commands_are_taken_from_root_and_the_owner_only() {
     let Ok(Reply::Opened(open, _)) = opened else { panic!("{opened:?}") };
     let data = Buf::from(b"unmount /x\n".to_vec());
     let out = ask(&mut service, Ask::Write { open, offset: 0, data: data.clone() });
-    let [Output::Command(ticket, ref text)] = out[..] else { panic!("{out:?}") };
+    let [Output::Command { ticket, ref text, .. }] = out[..] else { panic!("{out:?}") };
     assert_eq!(text, b"unmount /x\n");
     let mut out = Vec::new();
     service.step(Instant(0), Input::Commanded(ticket, Ok(())), &mut out);
     assert!(matches!(out[..], [Output::Reply(_, Ok(Reply::Written(11)))]), "{out:?}");
     let out = ask(&mut service, Ask::Write { open, offset: 0, data });
-    let [Output::Command(ticket, _)] = out[..] else { panic!("{out:?}") };
+    let [Output::Command { ticket, .. }] = out[..] else { panic!("{out:?}") };
     let mut out = Vec::new();
-    service.step(Instant(0), Input::Commanded(ticket, Err(Error::Busy)), &mut out);
+    service.step(Instant(0), Input::Commanded(ticket, refused(Error::Busy)), &mut out);
     assert!(matches!(out[..], [Output::Reply(_, Err(Error::Busy))]), "{out:?}");
 }
 
@@ -98,15 +98,179 @@ fn who_gives_a_command_up_is_heard() {
     let Ok(Reply::Opened(open, _)) = opened else { panic!("{opened:?}") };
     let data = base::Buf::from(b"bind /a /b\n".to_vec());
     let out = ask(&mut service, Ask::Write { open, offset: 0, data });
-    let [Output::Command(ticket, _)] = out[..] else { panic!("{out:?}") };
+    let [Output::Command { ticket, .. }] = out[..] else { panic!("{out:?}") };
     let mut out = Vec::new();
     service.step(Instant(0), Input::Cancel(RequestId(9)), &mut out);
     assert!(out.is_empty(), "{out:?}");
     service.step(Instant(0), Input::Cancel(RequestId(1)), &mut out);
     assert!(matches!(out[..], [Output::CancelCommand(it)] if it == ticket), "{out:?}");
     out.clear();
-    service.step(Instant(0), Input::Commanded(ticket, Err(Error::Cancelled)), &mut out);
+    service.step(Instant(0), Input::Commanded(ticket, refused(Error::Cancelled)), &mut out);
     assert!(matches!(out[..], [Output::Reply(_, Err(Error::Cancelled))]), "{out:?}");
     service.step(Instant(0), Input::Cancel(RequestId(1)), &mut out);
     assert_eq!(out.len(), 1);
+}
+
+fn refused(error: Error) -> Result<(), Refusal> {
+    Err(Refusal { error, why: format!("line 1: {error}") })
+}
+
+/// A control file that somebody has opened.
+struct Desk {
+    service: Service,
+    open: OpenId,
+    /// How many requests there were.
+    asked: u64,
+    out: Vec<Output>,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new());
+        let opened = open_to_write(&mut service, as_user(7), "names");
+        let Ok(Reply::Opened(open, _)) = opened else { panic!("{opened:?}") };
+        Desk { service, open, asked: 0, out: Vec::new() }
+    }
+
+    fn step(&mut self, input: Input) {
+        self.service.step(Instant(0), input, &mut self.out);
+        self.service.check();
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        self.asked += 1;
+        let request = Request { caller: as_user(7), ask };
+        self.step(Input::Ask(RequestId(self.asked), request));
+    }
+
+    fn write(&mut self, offset: u64, text: &str) {
+        let data = Buf::from(text.as_bytes().to_vec());
+        self.ask(Ask::Write { open: self.open, offset, data });
+    }
+
+    fn read(&mut self) -> String {
+        self.ask(Ask::Read { open: self.open, offset: 0, count: 1000, headroom: 0 });
+        let Some(Output::Reply(_, Ok(Reply::Data(data)))) = self.out.pop() else { panic!() };
+        String::from_utf8(data.to_vec()).unwrap()
+    }
+
+    fn done(&mut self, ticket: u64) {
+        self.step(Input::Commanded(ticket, Ok(())));
+    }
+
+    fn failed(&mut self, ticket: u64, error: Error) {
+        self.step(Input::Commanded(ticket, refused(error)));
+    }
+
+    /// What it has said since somebody looked.
+    fn said(&mut self) -> String {
+        let words: Vec<String> = self.out.drain(..).map(|output| said(&output)).collect();
+        words.join(", ")
+    }
+}
+
+fn said(output: &Output) -> String {
+    match output {
+        Output::Command { ticket, line, text } => {
+            format!("{ticket} from line {line}: {:?}", String::from_utf8_lossy(text))
+        }
+        Output::CancelCommand(ticket) => format!("cancel {ticket}"),
+        Output::Reply(RequestId(id), Ok(Reply::Written(count))) => format!("{id} wrote {count}"),
+        Output::Reply(RequestId(id), Ok(_)) => format!("{id} done"),
+        Output::Reply(RequestId(id), Err(error)) => format!("{id} failed: {error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_text_is_the_same_however_it_is_cut() {
+    let mut desk = Desk::new();
+    desk.write(0, "bind /a /b\nunmount /fa");
+    assert_eq!(desk.said(), r#"0 from line 1: "bind /a /b\n""#);
+    desk.done(0);
+    assert_eq!(desk.said(), "1 wrote 22");
+    desk.write(22, "r");
+    assert_eq!(desk.said(), "2 wrote 1");
+    desk.write(23, "ther\nunmount /c\nunm");
+    assert_eq!(desk.said(), r#"0 from line 2: "unmount /farther\nunmount /c\n""#);
+    desk.done(0);
+    desk.write(42, "ount /d");
+    assert_eq!(desk.said(), "3 wrote 19, 4 wrote 7");
+    desk.ask(Ask::Sync { open: desk.open, data_only: false });
+    assert_eq!(desk.said(), r#"0 from line 4: "unmount /d""#);
+    desk.done(0);
+    assert_eq!(desk.said(), "5 done");
+    desk.write(49, "unmount /e");
+    desk.step(Input::Close(desk.open));
+    assert_eq!(desk.said(), r#"6 wrote 10, 0 from line 4: "unmount /e""#);
+    assert_eq!(desk.service.opens(), 1);
+    desk.failed(0, Error::NotFound);
+    assert_eq!((desk.said().as_str(), desk.service.opens()), ("", 0));
+}
+
+#[test]
+fn who_writes_at_the_beginning_begins_a_line() {
+    let mut desk = Desk::new();
+    desk.write(0, "unmount /a");
+    desk.write(0, "unmount /b\n");
+    assert_eq!(desk.said(), r#"1 wrote 10, 0 from line 1: "unmount /a\nunmount /b\n""#);
+}
+
+#[test]
+fn what_fails_takes_along_what_was_written_behind_it() {
+    let mut desk = Desk::new();
+    desk.write(0, "bind /a /b\n");
+    desk.write(11, "bind /c /d\nbi");
+    assert_eq!(desk.said(), r#"0 from line 1: "bind /a /b\n", 1 from line 2: "bind /c /d\n""#);
+    desk.failed(0, Error::NotFound);
+    assert_eq!(desk.said(), "cancel 1, 1 failed: file does not exist");
+    desk.failed(1, Error::Cancelled);
+    desk.write(24, "nd /e /f\n");
+    assert_eq!(desk.said(), "2 failed: interrupted, 3 failed: interrupted");
+    assert_eq!(desk.read(), "line 1: file does not exist\n");
+    // Who tries again begins where it failed, or at the beginning.
+    for offset in [11, 0] {
+        let mut desk = Desk::new();
+        desk.write(0, "#\n");
+        desk.done(0);
+        desk.write(11, "bind /a /b\n");
+        desk.failed(0, Error::NotFound);
+        desk.said();
+        desk.write(offset, "bind /c /d\n");
+        let line = if offset == 0 { 1 } else { 3 };
+        assert_eq!(desk.said(), format!("0 from line {line}: \"bind /c /d\\n\""));
+        desk.done(0);
+        assert_eq!(desk.read(), "");
+    }
+}
+
+#[test]
+fn everybody_reads_what_was_wrong_with_his_own() {
+    let mut desk = Desk::new();
+    let mine = desk.open;
+    desk.write(0, "bind /a /b\n");
+    desk.failed(0, Error::NotFound);
+    let opened = open_to_write(&mut desk.service, as_user(7), "names");
+    let Ok(Reply::Opened(other, _)) = opened else { panic!("{opened:?}") };
+    desk.open = other;
+    desk.write(0, "bind /c /d\n");
+    desk.failed(0, Error::Busy);
+    assert_eq!(desk.read(), "line 1: device or resource busy\n");
+    desk.open = mine;
+    assert_eq!(desk.read(), "line 1: file does not exist\n");
+}
+
+#[test]
+fn a_line_has_an_end() {
+    let mut desk = Desk::new();
+    let piece = "x".repeat(control::LINE_MAX);
+    desk.write(0, "\n");
+    desk.done(0);
+    desk.write(1, &piece);
+    desk.said();
+    desk.write(1 + piece.len() as u64, "x");
+    assert_eq!(desk.said(), "3 failed: file too large");
+    assert_eq!(desk.read(), "line 2 or one behind it is too long\n");
+    desk.step(Input::Close(desk.open));
+    assert_eq!((desk.said().as_str(), desk.service.opens()), ("", 0));
 }

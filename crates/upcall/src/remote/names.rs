@@ -3,7 +3,7 @@
 use super::frame::{self, Frame};
 use super::{Outcome, Server, Trouble};
 use clap::Args;
-use client::OpenOptions;
+use client::{File, OpenOptions};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -37,22 +37,38 @@ pub(crate) fn run(names: &Names) -> ExitCode {
     })
 }
 
-/// Writes the lines; what was wrong with them the server says in the file.
+/// Writes the lines; what was wrong with them the server says where they were written.
 fn change(frame: &Frame, lines: &[String]) -> Outcome<()> {
-    let file = frame.client.open_with(Path::new(FILE), OpenOptions::new().write(true))?;
+    let options = OpenOptions::new().read(true).write(true);
+    let file = frame.client.open_with(Path::new(FILE), options)?;
     let text = lines.join("\n") + "\n";
-    let written = file.write_at(text.as_bytes(), 0);
-    drop(file);
-    match written {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_fatal() => Err(error.into()),
-        Err(error) => {
-            let text = frame.client.read_file(FILE)?;
-            let text = String::from_utf8_lossy(&text);
-            let said =
-                text.lines().find_map(|line| line.strip_prefix("# the last change failed: "));
-            let said = said.map_or_else(|| error.to_string(), str::to_owned);
+    let so = "'upcall names' shows which lines were carried out";
+    frame.if_interrupted(so.to_string());
+    match write(&file, text.as_bytes()) {
+        Err(error) if !error.is_fatal() => {
+            let said = complaint(&file)?;
+            let said = if said.is_empty() { error.to_string() } else { said };
             Err(Trouble::Host(format!("the name space was not changed: {said}")))
+        }
+        done => Ok(done?),
+    }
+}
+
+fn write(file: &File, text: &[u8]) -> Result<(), client::Error> {
+    let mut at = 0;
+    while at < text.len() {
+        at += file.write_at(&text[at..], at as u64)?;
+    }
+    Ok(())
+}
+
+/// What is wrong with what was written to an open file.
+fn complaint(file: &File) -> Result<String, client::Error> {
+    let (mut said, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        match file.read_at(&mut piece, said.len() as u64)? {
+            0 => return Ok(String::from_utf8_lossy(&said).trim_end().to_string()),
+            count => said.extend_from_slice(&piece[..count]),
         }
     }
 }

@@ -71,7 +71,7 @@ impl Direct {
                 match output {
                     Output::Do(op) => self.ops.push_back(op),
                     Output::Reply(_, reply) => answer = Some(reply),
-                    Output::Render(..) | Output::Command(..) | Output::CancelCommand(_) => {
+                    Output::Render(..) | Output::Command { .. } | Output::CancelCommand(_) => {
                         unreachable!("no file of a volume is rendered")
                     }
                 }
@@ -108,7 +108,7 @@ impl Direct {
                 match output {
                     Output::Do(op) => self.ops.push_back(op),
                     Output::Reply(id, _) => unreachable!("{id:?} was answered long ago"),
-                    Output::Render(..) | Output::Command(..) | Output::CancelCommand(_) => {
+                    Output::Render(..) | Output::Command { .. } | Output::CancelCommand(_) => {
                         unreachable!("no file of a volume is rendered")
                     }
                 }

@@ -139,9 +139,10 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
     assert_eq!(body(&server, "/far/two"), "404");
     // The same as a file, like any other.
     let file = dir.join("commands");
-    std::fs::write(&file, &line).expect("it is written");
+    std::fs::write(&file, format!("{line}\n")).expect("it is written");
     let file = file.to_str().expect("UTF-8");
-    let (code, said) = client(&["put", "--aname", "/.upcall", &socket, file, "/names"]);
+    let put = ["put", "--in-place", "--aname", "/.upcall", &socket, file, "/names"];
+    let (code, said) = client(&put);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(body(&server, "/far/two"), "b");
     // Over TCP nobody knows who asks.
@@ -205,12 +206,49 @@ fn nobody_commands_a_server_through_another_one() {
     assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
     assert_eq!(body(&behind, "/y/in"), "in");
     // Nor does who is known and only passes by.
-    let write = ["put", &socket, "/dev/null", "/.upcall/names"];
+    let write = ["put", "--in-place", &socket, "/dev/null", "/.upcall/names"];
     let (code, said) = client(&write);
     assert!(code == Some(1) && said.contains("denied"), "{said}");
     let (code, said) = client(&["names", &socket, &line]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(body(&behind, "/y/file"), "secret");
+}
+
+#[test]
+fn commands_are_as_long_as_they_are() {
+    let scratch = Scratch::new("long");
+    let dir = scratch.path();
+    files(dir, &[("a/x/in", "in"), ("a/y/two", "two")]);
+    let socket = format!("unix:{}", dir.join("socket").display());
+    let server =
+        serve(&scratch, &format!("mount / host:{}/a\n", dir.display()), &["--9p", &socket]);
+    // More than goes into one message, of which each but the last ends in the middle of a line.
+    let comment = format!("#{}", "x".repeat(1000));
+    let mut lines = vec![comment.as_str(); 1100];
+    lines.push("bind /y /x");
+    let names = |lines: &[&str]| client(&[&["names", &socket][..], lines].concat());
+    let (code, said) = names(&lines);
+    assert!(code == Some(0) && said.contains("bind /y /x\n"), "{said}");
+    assert_eq!(body(&server, "/x/two"), "two");
+    lines.extend(["unmount /x", "bind /nowhere /y", "bind /y /x"]);
+    lines[1100] = &comment;
+    let (code, said) = names(&lines);
+    assert!(code == Some(1) && said.contains("not changed: line 1103: "), "{said}");
+    assert_eq!(body(&server, "/x/in"), "in");
+    // A line whose end does not come is carried out at the close.
+    let file = dir.join("commands");
+    std::fs::write(&file, "bind /y /x").expect("it is written");
+    let file = file.to_str().expect("UTF-8");
+    let put = ["put", "--in-place", "--aname", "/.upcall", &socket, file, "/names"];
+    let (code, said) = client(&put);
+    assert_eq!(code, Some(0), "{said}");
+    wait_until("it is bound", || body(&server, "/x/two") == "two");
+    std::fs::write(file, "bind /nowhere /x").expect("it is written");
+    let (code, said) = client(&[&put[..], &["--sync"]].concat());
+    assert_eq!(code, Some(1), "{said}");
+    let said = body(&server, "/.upcall/names");
+    assert!(said.contains("# the last change failed: line 1: file does not exist"), "{said}");
+    assert_eq!(server.end(), Some(0));
 }
 
 /// Sends a server a signal, by its name.
