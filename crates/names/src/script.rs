@@ -20,6 +20,15 @@ use std::fmt;
 #[cfg(test)]
 mod tests;
 
+/// The port of a 9P server that says none.
+const PORT: u16 = 564;
+
+/// The longest path of a unix socket, bytes (unix(7)).
+const SOCKET_MAX: usize = 107;
+
+/// The longest name of what is attached to, bytes.
+const ANAME_MAX: usize = 4096;
+
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
@@ -47,7 +56,7 @@ pub enum Line {
     },
     /// What was put at a place is taken away.
     Unmount {
-        /// Only this of it.
+        /// Only this of it: a source or a path, without quotes, as it is shown.
         what: Option<String>,
         /// Where.
         at: Vec<Name>,
@@ -124,9 +133,13 @@ pub fn parse(text: &str) -> Result<Vec<(usize, Line)>, Mistake> {
 
 /// A path in the words of a script: quoted if that is needed.
 pub fn path_text(path: &[Name]) -> String {
+    quoted(&unquoted(path))
+}
+
+fn unquoted(path: &[Name]) -> String {
     let mut text = String::new();
     path.iter().for_each(|name| text.push_str(&format!("/{name}")));
-    if path.is_empty() { "/".into() } else { quoted(&text) }
+    if path.is_empty() { "/".into() } else { text }
 }
 
 /// A word of a script: quoted if that is needed.
@@ -190,7 +203,11 @@ fn line(command: &str, rest: &[String]) -> Result<Line, String> {
         ("bind", [new, old]) => Ok(Line::Bind { new: path(new)?, old: path(old)?, order, create }),
         ("unmount", [at]) => Ok(Line::Unmount { what: None, at: path(at)? }),
         ("unmount", [what, at]) => {
-            Ok(Line::Unmount { what: Some((*what).to_string()), at: path(at)? })
+            let what = match what.starts_with('/') {
+                true => unquoted(&path(what)?),
+                false => self::source(what)?.to_string(),
+            };
+            Ok(Line::Unmount { what: Some(what), at: path(at)? })
         }
         ("mount", _) => Err("mount takes a place and a source: mount /logs host:/var/log".into()),
         ("bind", _) => Err("bind takes two places: bind -b /src/mine /src/all".into()),
@@ -221,6 +238,9 @@ fn source(text: &str) -> Result<Source, String> {
         Err(format!("`{text}` is no source; sources are {forms}"))
     };
     let Some((kind, rest)) = text.split_once(':') else { return wrong() };
+    if rest.contains('\0') {
+        return Err(format!("{text:?}: no path has a NUL"));
+    }
     match (kind, rest.strip_prefix("//")) {
         (_, _) if rest.is_empty() => wrong(),
         ("volume", _) => Ok(Source::Volume(rest.into())),
@@ -228,16 +248,58 @@ fn source(text: &str) -> Result<Source, String> {
         ("9p", Some(rest)) => {
             let (address, aname) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
             let aname = if aname == "/" { "" } else { aname };
-            let named = address
-                .rsplit_once(':')
-                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-            let address = if named { address.into() } else { format!("{address}:564") };
-            Ok(Source::NineP { address, aname: aname.into() })
+            Ok(Source::NineP { address: self::address(address)?, aname: self::aname(aname)? })
         }
         ("9p+unix", _) => {
             let (path, aname) = rest.split_once('!').unwrap_or((rest, ""));
-            Ok(Source::NinePUnix { path: path.into(), aname: aname.into() })
+            Ok(Source::NinePUnix { path: socket(path)?, aname: self::aname(aname)? })
         }
         (_, _) => wrong(),
     }
+}
+
+/// `HOST:PORT` of a server; the port is the usual one if none is said.
+fn address(text: &str) -> Result<String, String> {
+    let (host, port) = match text.rfind(']').filter(|_| text.starts_with('[')) {
+        Some(end) => {
+            let (host, rest) = text.split_at(end + 1);
+            (host, (!rest.is_empty()).then(|| rest.strip_prefix(':').unwrap_or(rest)))
+        }
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    if host.is_empty() {
+        return Err(format!("`{text}` has no host; say HOST or HOST:PORT"));
+    }
+    let port = match port {
+        None => PORT,
+        Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or_else(|| {
+            let brackets =
+                if port.contains(':') { "; IPv6 addresses stand in brackets" } else { "" };
+            format!("`{port}` in `{text}` is no port; ports are 1 to 65535{brackets}")
+        })?,
+    };
+    Ok(format!("{host}:{port}"))
+}
+
+/// The path of a unix socket.
+fn socket(path: &str) -> Result<String, String> {
+    match path.len() {
+        0 => Err("no path of a socket; say 9p+unix:PATH or 9p+unix:PATH!ANAME".into()),
+        length if length > SOCKET_MAX => {
+            Err(format!("`{path}`: the path of a socket has at most {SOCKET_MAX} bytes"))
+        }
+        _fits => Ok(path.into()),
+    }
+}
+
+/// What is attached to at a server.
+fn aname(text: &str) -> Result<String, String> {
+    if text.len() > ANAME_MAX {
+        return Err(format!("what is attached to has at most {ANAME_MAX} bytes"));
+    }
+    // Whoever is served acts there as this server's user, who may command it.
+    if text.split('/').any(|name| name == ".upcall") {
+        return Err("commands to a server are not for those whom this one serves".into());
+    }
+    Ok(text.into())
 }

@@ -108,7 +108,9 @@ fn advice(source: &Source, error: Error) -> &'static str {
         (Source::Host(_), Error::NotFound) => "name a directory of the server's host",
         (Source::Volume(_), Error::NotFound) => "make it with 'upcall volume create'",
         (Source::Volume(_), Error::Busy) => "another process, or another mount, has it",
-        (Source::Volume(_), Error::IsDirectory) => "name a file or a block device",
+        (Source::Volume(_), Error::IsDirectory | Error::Unsupported) => {
+            "name a file or a block device"
+        }
         (Source::NineP { .. }, Error::NotFound) => "no host of that name is known here",
         (_, Error::Denied | Error::NotPermitted) => "the server's user must be allowed to open it",
         (_, _) => "look at what is behind it",

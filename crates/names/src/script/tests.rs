@@ -38,7 +38,63 @@ fn sources_are_said_as_they_were_written() {
     for text in ["volume:a.volume", "host:/x", "9p://h:1/a/b", "9p+unix:/s", "9p+unix:/s!/a"] {
         assert_eq!(source(text).unwrap().to_string(), text);
     }
-    assert_eq!(source("9p://box/x").unwrap().to_string(), "9p://box:564/x");
+    for (text, shown) in [
+        ("9p://box/x", "9p://box:564/x"),
+        ("9p://box/", "9p://box:564"),
+        ("9p://box:0564", "9p://box:564"),
+        ("9p://[::1]", "9p://[::1]:564"),
+        ("9p://[::1]:7/a", "9p://[::1]:7/a"),
+    ] {
+        assert_eq!(source(text).unwrap().to_string(), shown);
+        assert_eq!(source(shown).unwrap().to_string(), shown);
+    }
+}
+
+#[test]
+fn what_is_unmounted_is_named_however_one_likes() {
+    let what = |text: &str| match one(&format!("unmount {text} /x")) {
+        Ok(Line::Unmount { what, .. }) => what.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(what("9p://127.0.0.1/"), "9p://127.0.0.1:564");
+    assert_eq!(what("//y/"), "/y");
+    assert_eq!(what("'/a b'"), "/a b");
+    assert_eq!(what("host:/x"), "host:/x");
+    assert!(one("unmount y /x").unwrap_err().contains("`y` is no source"));
+}
+
+#[test]
+fn servers_that_cannot_be_reached_are_refused() {
+    let long = "x".repeat(108);
+    let deep = "x".repeat(4097);
+    for (text, why) in [
+        ("9p://h:99999", "`99999` in `h:99999` is no port; ports are 1 to 65535"),
+        ("9p://h:port/x", "`port` in `h:port` is no port; ports are 1 to 65535"),
+        ("9p://h:", "`` in `h:` is no port; ports are 1 to 65535"),
+        ("9p://h:0", "`0` in `h:0` is no port; ports are 1 to 65535"),
+        (
+            "9p://fe80::1",
+            "`:1` in `fe80::1` is no port; ports are 1 to 65535; IPv6 addresses stand in brackets",
+        ),
+        ("9p://[::1]x", "`x` in `[::1]x` is no port; ports are 1 to 65535"),
+        ("9p:///x", "`` has no host; say HOST or HOST:PORT"),
+        ("9p://:564", "`:564` has no host; say HOST or HOST:PORT"),
+        ("9p+unix:!x", "no path of a socket; say 9p+unix:PATH or 9p+unix:PATH!ANAME"),
+        ("9p+unix:/a\0b", r#""9p+unix:/a\0b": no path has a NUL"#),
+        (
+            &format!("9p+unix:{long}"),
+            &format!("`{long}`: the path of a socket has at most 107 bytes"),
+        ),
+        (&format!("9p://h/{deep}"), "what is attached to has at most 4096 bytes"),
+        ("9p://h/.upcall", "commands to a server are not for those whom this one serves"),
+        ("9p://h//.upcall/", "commands to a server are not for those whom this one serves"),
+        ("9p+unix:/s!/a/../.upcall", "commands to a server are not for those whom this one serves"),
+        ("9p+unix:/s!.upcall", "commands to a server are not for those whom this one serves"),
+    ] {
+        assert_eq!(source(text).unwrap_err(), why, "{text}");
+    }
+    assert!(source(&format!("9p+unix:{}", &long[1..])).is_ok());
+    assert!(source("9p://h/x.upcall").is_ok());
 }
 
 #[test]
@@ -70,6 +126,10 @@ fn no_text_makes_it_panic() {
         let text: String = (0..rng.usize(..12)).map(|_| parts[rng.usize(..parts.len())]).collect();
         if let Ok(lines) = parse(&text) {
             assert!(lines.len() <= text.lines().count());
+            for (_, line) in lines {
+                let Line::Mount { source: it, .. } = line else { continue };
+                assert_eq!(source(&it.to_string()), Ok(it), "{text}");
+            }
         }
     }
 }

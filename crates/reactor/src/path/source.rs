@@ -30,7 +30,8 @@ pub(super) fn open_root(ground: &Ground<'_>, path: &[u8]) -> Outcome<PathDone> {
 /// Opens and locks a volume, and reads its first `head` bytes.
 pub(super) fn open_volume(path: &[u8], writable: bool, head: usize) -> Outcome<PathDone> {
     let path = Path::new(OsStr::from_bytes(path));
-    let volume = VolumeFile::open_patiently(path, writable).map_err(refusal)?;
+    let volume =
+        VolumeFile::open_patiently(path, writable).map_err(|error| refusal(path, error))?;
     let size = volume.size().map_err(failure)?;
     let mut bytes = Vec::new();
     if size >= head as u64 {
@@ -42,11 +43,12 @@ pub(super) fn open_volume(path: &[u8], writable: bool, head: usize) -> Outcome<P
 }
 
 /// Why a volume is not opened: another process having it is no failure.
-fn refusal(error: io::Error) -> Error {
+fn refusal(path: &Path, error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::WouldBlock {
         Error::Busy
     } else if error.kind() == io::ErrorKind::InvalidInput {
-        Error::IsDirectory
+        // Neither a file nor a block device.
+        if path.is_dir() { Error::IsDirectory } else { Error::Unsupported }
     } else {
         failure(error)
     }

@@ -133,6 +133,9 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains(&format!("{line}\n")), "{said}");
     assert_eq!(body(&server, "/far/two"), "b");
+    // What goes is named as one likes.
+    let (code, said) = names(&[&format!("unmount 9p://{}/ //far/", far.ninep()), &line]);
+    assert_eq!(code, Some(0), "{said}");
     let (code, said) = names(&["unmount /far", "bind /nowhere /far"]);
     assert_eq!(code, Some(1));
     assert!(said.contains("not changed: line 2: "), "{said}");
@@ -426,6 +429,7 @@ fn what_cannot_be_mounted_is_refused_with_the_reason() {
     let (shown, volume) = (dir.display(), dir.join("v.volume"));
     let path = volume.to_str().expect("UTF-8");
     assert_eq!(client(&["volume", "create", path, "--size", "64M"]).0, Some(0));
+    assert!(Command::new("mkfifo").arg(dir.join("pipe")).status().expect("it runs").success());
     let socket = format!("unix:{}", dir.join("socket").display());
     let root = format!("mount / host:{shown}/a\n");
     let server = serve(&scratch, &root, &["--9p", &socket]);
@@ -436,7 +440,11 @@ fn what_cannot_be_mounted_is_refused_with_the_reason() {
         (format!("host:{shown}/plain"), "not a directory"),
         (format!("volume:{shown}/nowhere"), "upcall volume create"),
         (format!("volume:{shown}/plain"), "it is no volume of this version"),
-        (format!("volume:{shown}/a"), "name a file or a block device"),
+        (format!("volume:{shown}/a"), "is a directory; name a file or a block device"),
+        ("volume:/dev/null".into(), "operation not supported; name a file or a block device"),
+        (format!("volume:{shown}/pipe"), "operation not supported; name a file or a block device"),
+        ("9p://127.0.0.1:99999".into(), "is no port"),
+        ("9p://127.0.0.1:564/.upcall".into(), "not for those whom this one serves"),
         ("9p://nobody.invalid:5640".into(), "no host of that name"),
     ];
     for (source, why) in wrong {
