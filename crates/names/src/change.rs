@@ -4,6 +4,7 @@
 //!
 #![doc = include_str!("change/states.md")]
 
+use crate::said::Number;
 use crate::table::{Held, Key, MEMBERS_MAX, Member, Place, Point, Table};
 use crate::walk::{Map, Step as WalkStep, Walk};
 use base::{Caller, Error, Kind, Name, Stat};
@@ -90,6 +91,8 @@ pub(crate) struct Change {
     root: Place,
     top: Top,
     wish: Wish,
+    /// The lines that put there what the way to what is to be bound leads through.
+    needs: Vec<Number>,
     state: State,
 }
 
@@ -114,7 +117,7 @@ impl Change {
             }
             Wish::Part { at, .. } => State::ToPlace(walk(at), Vec::new()),
         };
-        Change { root, top, wish, state }
+        Change { root, top, wish, needs: Vec::new(), state }
     }
 
     /// Takes the answer to a walk.
@@ -190,7 +193,7 @@ impl Change {
 
     /// What is at the place that is to be bound: all members, if that is a union.
     fn source(
-        &self,
+        &mut self,
         stat: Stat,
         place: &Place,
         spare: Option<NodeId>,
@@ -199,8 +202,10 @@ impl Change {
         let Wish::Join { create, said, .. } = &self.wish else {
             unreachable!("only a bind has a source");
         };
+        self.needs = place.trail.lines();
         if let Some(last) = place.trail.last().filter(|_| place.at_point) {
             gone.extend(spare);
+            self.needs.extend(last.point.lines());
             let with = |member: &Member| Member {
                 create: *create,
                 what: Some(Arc::clone(said)),
@@ -232,15 +237,18 @@ impl Change {
     ) -> Result<(), Error> {
         let last = place.trail.last().filter(|_| place.at_point);
         let known = last.and_then(|last| table.at(last.point.key).cloned());
+        let way = last.map_or(&place.trail, |last| &last.before);
+        let needs = [self.needs.as_slice(), &way.lines()].concat();
         match (&self.wish, known) {
             (Wish::Part { said, .. }, Some(point)) => {
                 gone.extend(spare);
                 let rest = parted(&point, said.as_ref())?;
                 self.expect_none_stranded(&point, &rest, table, hidden)?;
+                let line = table.say(&self.wish, point.key, false, needs);
                 if rest.is_empty() {
-                    table.remove(point.key);
+                    table.remove(point.key, line);
                 } else {
-                    table.set(point.with(rest));
+                    table.set(point.with(rest), line);
                 }
                 Ok(())
             }
@@ -248,27 +256,27 @@ impl Change {
                 gone.extend(spare);
                 Err(Error::NotFound)
             }
+            (Wish::Join { .. }, _) if !table.has_room() => {
+                gone.extend(spare);
+                gone.extend(members.into_iter().filter_map(given_back));
+                Err(Error::TooManyOpen)
+            }
             (Wish::Join { order, .. }, Some(point)) => {
                 gone.extend(spare);
-                let all = ordered(*order, &point.members, members.clone());
                 let fits = match order {
-                    Order::Replace => self.expect_none_stranded(&point, &all, table, hidden),
-                    Order::Before | Order::After if all.len() > MEMBERS_MAX => {
+                    Order::Replace => self.expect_none_stranded(&point, &members, table, hidden),
+                    Order::Before | Order::After
+                        if point.members.len() + members.len() > MEMBERS_MAX =>
+                    {
                         Err(Error::TooManyLinks)
                     }
                     Order::Before | Order::After => Ok(()),
                 };
                 match fits {
-                    Ok(()) => {
-                        table.set(point.with(all));
-                        Ok(())
-                    }
-                    Err(error) => {
-                        drop(all);
-                        gone.extend(members.into_iter().filter_map(given_back));
-                        Err(error)
-                    }
+                    Ok(()) => self.join(*order, &point, members, needs, table),
+                    Err(_) => gone.extend(members.into_iter().filter_map(given_back)),
                 }
+                fits
             }
             (Wish::Join { .. }, None) if stat.kind != Kind::Directory => {
                 gone.extend(spare);
@@ -283,8 +291,8 @@ impl Change {
             (Wish::Join { at, order, .. }, None) => {
                 let own = member(Held { node: place.node, owned: true }, &stat, false, None);
                 let (from, key, path) = (Arc::clone(&own.root), own.key, at.clone());
-                let members = ordered(*order, std::slice::from_ref(&own), members);
-                table.set(Point { from, key, path, members });
+                let bare = Point { from, key, path, members: vec![own] };
+                self.join(*order, &bare, members, needs, table);
                 Ok(())
             }
         }
@@ -306,6 +314,22 @@ impl Change {
         }
     }
 
+    /// Puts members in the place of a point, or among what is there.
+    fn join(
+        &self,
+        order: Order,
+        point: &Point,
+        mut members: Vec<Member>,
+        needs: Vec<Number>,
+        table: &mut Table,
+    ) {
+        let own = point.members.iter().any(|member| member.what.is_none());
+        let alone = order == Order::Replace || !own;
+        let line = table.say(&self.wish, point.key, alone, needs);
+        members.iter_mut().for_each(|member| member.line = Some(line));
+        table.set(point.with(ordered(order, &point.members, members)), line);
+    }
+
     /// One word for `/.upcall/`.
     pub(crate) fn name(&self) -> &'static str {
         match self.state {
@@ -318,7 +342,7 @@ impl Change {
 
 fn member(root: Held, stat: &Stat, create: bool, said: Option<&Arc<str>>) -> Member {
     let (key, stat, what) = (Key::new(root.node.tree(), stat), stat.clone(), said.cloned());
-    Member { root: Arc::new(root), key, stat, create, what }
+    Member { root: Arc::new(root), key, stat, create, what, line: None }
 }
 
 /// The node of a member that is nowhere else.

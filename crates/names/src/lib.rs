@@ -19,6 +19,7 @@ mod change;
 mod entry;
 mod fetch;
 mod list;
+mod said;
 pub mod script;
 mod table;
 mod task;
@@ -101,10 +102,6 @@ struct OpenUnion {
     waiting: VecDeque<Waiting>,
 }
 
-/// A point as it is shown: its path, and for each member its words (`None`: what was there before)
-/// and whether new files are made in it.
-pub type Shown<'a> = (Vec<Name>, Vec<(Option<&'a str>, bool)>);
-
 /// The mux.
 #[derive(Debug)]
 pub struct Names {
@@ -176,19 +173,10 @@ impl Names {
         (self.places.len(), self.unions.len())
     }
 
-    /// What was put where.
-    pub fn points(&self) -> Vec<Shown<'_>> {
-        let members = |point: &'_ std::sync::Arc<table::Point>| point.path.clone();
-        let mut points: Vec<_> = self
-            .table
-            .points()
-            .map(|point| {
-                let said = point.members.iter();
-                (members(point), said.map(|m| (m.what.as_deref(), m.create)).collect())
-            })
-            .collect();
-        points.sort();
-        points
+    /// Lines in the words of [`script`] that make the name space, in the order in which they have to
+    /// be said.
+    pub fn text(&self) -> Vec<String> {
+        self.table.text()
     }
 }
 

@@ -5,6 +5,8 @@
 //! *from* side in thesis 004, §3.4.4. A [`Trail`] is the stack of points that a walk has come
 //! through, so that `..` finds back (the thesis's `MheadHistory`).
 
+use crate::Wish;
+use crate::said::{Number, Said};
 use base::{Name, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -70,6 +72,8 @@ pub(crate) struct Member {
     pub(crate) create: bool,
     /// What it is, in the words of whoever put it here. `None`: the directory itself.
     pub(crate) what: Option<Arc<str>>,
+    /// The line that put it here. `None`: the directory itself.
+    pub(crate) line: Option<Number>,
 }
 
 /// A directory in whose place stand others.
@@ -92,6 +96,11 @@ impl Point {
     pub(crate) fn with(&self, members: Vec<Member>) -> Point {
         let (from, path) = (Arc::clone(&self.from), self.path.clone());
         Point { from, key: self.key, path, members }
+    }
+
+    /// The lines that put something here, the same perhaps several times.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Number> {
+        self.members.iter().filter_map(|member| member.line)
     }
 
     fn held(&self) -> impl Iterator<Item = &Arc<Held>> {
@@ -121,6 +130,18 @@ impl Trail {
     /// The last point.
     pub(crate) fn last(&self) -> Option<&Crossed> {
         self.0.as_deref()
+    }
+
+    /// The lines that put there what it leads through.
+    pub(crate) fn lines(&self) -> Vec<Number> {
+        let (mut lines, mut trail) = (Vec::new(), self);
+        while let Some(crossed) = trail.last() {
+            let members = &crossed.point.members;
+            let by = members.iter().find(|member| member.key == crossed.root);
+            lines.extend(by.and_then(|member| member.line));
+            trail = &crossed.before;
+        }
+        lines
     }
 
     /// The last point, if this is the root of the member through which it was passed.
@@ -171,6 +192,7 @@ pub(crate) struct Table {
     points: BTreeMap<Key, Arc<Point>>,
     /// References that are given back when the last place that needs them is left.
     retired: Vec<Arc<Held>>,
+    said: Said,
 }
 
 impl Table {
@@ -196,16 +218,38 @@ impl Table {
         self.points().filter(is).any(|point| point.path.last() == Some(name))
     }
 
-    /// Puts a point into the table, perhaps in the place of what it was before.
-    pub(crate) fn set(&mut self, point: Point) {
+    /// Whether one more line can be kept.
+    pub(crate) fn has_room(&mut self) -> bool {
+        let lines = self.points.values().flat_map(|point| point.lines());
+        self.said.has_room(lines)
+    }
+
+    /// What was said to make it, to be said again.
+    pub(crate) fn text(&self) -> Vec<String> {
+        self.said.text(self.lines())
+    }
+
+    fn lines(&self) -> impl Iterator<Item = Number> {
+        self.points().flat_map(|point| point.lines())
+    }
+
+    /// Notes what was said about a point before it is changed; gives the number of the line.
+    pub(crate) fn say(&mut self, wish: &Wish, key: Key, alone: bool, needs: Vec<Number>) -> Number {
+        self.said.say(wish, key, alone, needs)
+    }
+
+    /// Puts a point into the table, perhaps in the place of what it was before, because of a line.
+    pub(crate) fn set(&mut self, point: Point, by: Number) {
         let point = Arc::new(point);
         let old = self.points.insert(point.key, Arc::clone(&point));
+        self.take_away(old.as_deref(), Some(&point), by);
         self.retire(old, Some(&point));
     }
 
-    /// Takes a point out of the table.
-    pub(crate) fn remove(&mut self, key: Key) {
+    /// Takes a point out of the table, because of a line.
+    pub(crate) fn remove(&mut self, key: Key, by: Number) {
         let old = self.points.remove(&key);
+        self.take_away(old.as_deref(), None, by);
         self.retire(old, None);
     }
 
@@ -239,6 +283,12 @@ impl Table {
         }
     }
 
+    fn take_away(&mut self, old: Option<&Point>, new: Option<&Point>, by: Number) {
+        let kept: BTreeSet<Number> = new.into_iter().flat_map(Point::lines).collect();
+        let gone = old.into_iter().flat_map(Point::lines).filter(|line| !kept.contains(line));
+        self.said.take_away(gone, by);
+    }
+
     fn retire(&mut self, old: Option<Arc<Point>>, new: Option<&Arc<Point>>) {
         let Some(old) = old else { return };
         let kept = |held: &Arc<Held>| {
@@ -268,6 +318,12 @@ impl Table {
         free.into_iter().map(gone).collect()
     }
 
+    /// How many lines are kept.
+    #[cfg(test)]
+    pub(crate) fn lines_kept(&self) -> usize {
+        self.said.len()
+    }
+
     /// The tree of every mount.
     #[cfg(test)]
     pub(crate) fn mounted(&self) -> Vec<u16> {
@@ -290,5 +346,6 @@ impl Table {
         for (key, point) in &self.points {
             assert!(*key == point.key && !point.members.is_empty());
         }
+        self.said.check(self.lines());
     }
 }

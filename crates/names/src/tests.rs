@@ -1,6 +1,7 @@
 mod fake;
 mod hidden;
 mod model;
+mod replay;
 mod unions;
 
 use super::*;

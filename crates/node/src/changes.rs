@@ -511,6 +511,8 @@ pub fn advice(error: Error) -> &'static str {
         "there is no such directory in the name space so far"
     } else if error == Error::NotDirectory {
         "only directories can be joined, and only at directories"
+    } else if error == Error::TooManyOpen {
+        "the name space has too many lines; unmount some"
     } else if error == Error::TimedOut {
         "the server at that place does not answer; look whether it hangs"
     } else if error == Error::Cancelled {

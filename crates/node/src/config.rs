@@ -83,7 +83,7 @@ impl Served {
     }
 }
 
-/// Something that is put at a place of the name space before anybody is let in.
+/// Something that is put at a place of the name space, or taken away, before anybody is let in.
 #[derive(Debug)]
 pub struct Join {
     /// What.
@@ -105,6 +105,8 @@ pub enum Joined {
     Tree(Served),
     /// A directory of the name space: a bind.
     Path(Vec<Name>),
+    /// Nothing: what was put there goes, or only what was said so. An unmount.
+    Gone(Option<Arc<str>>),
 }
 
 /// As whom the clients of a port act.

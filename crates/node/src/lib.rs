@@ -295,6 +295,10 @@ fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
         let Join { what, at, order, create, said } = join;
         let what = match what {
             Joined::Path(path) => Source::Path(path),
+            Joined::Gone(said) => {
+                changes.add(number, Wish::Part { at, said });
+                continue;
+            }
             Joined::Tree(served) => {
                 let make = |number| Branch::opened(number, served, config);
                 let Some(tree) = trees.plant(make) else {

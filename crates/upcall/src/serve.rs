@@ -116,6 +116,7 @@ fn join(world: &mut World, joint: Joint) -> Result<Join, String> {
     let Joint { what, at, order, create, said, .. } = joint;
     let what = match what {
         Jointed::Path(path) => Joined::Path(path),
+        Jointed::Gone(said) => Joined::Gone(said),
         Jointed::Place(place) => Joined::Tree(open(world, place)?.0),
     };
     Ok(Join { what, at, order, create, said })

@@ -36,6 +36,8 @@ pub(crate) struct Joint {
 pub(crate) enum Jointed {
     Place(Place),
     Path(Vec<Name>),
+    /// Nothing: what was put there goes, or only this of it.
+    Gone(Option<Arc<str>>),
 }
 
 /// Finds what is to be served; makes and opens volumes. What is to be said about that goes to
@@ -70,7 +72,7 @@ impl Space {
     pub(crate) fn strictest(&self) -> &Place {
         let others = self.joints.iter().filter_map(|joint| match &joint.what {
             Jointed::Place(place) => Some(place),
-            Jointed::Path(_) => None,
+            Jointed::Path(_) | Jointed::Gone(_) => None,
         });
         let mut places = std::iter::once(&self.root).chain(others);
         places.find(|place| matches!(place.what, What::Directory)).unwrap_or(&self.root)
@@ -84,6 +86,8 @@ impl Joint {
         match &self.what {
             Jointed::Place(_) => format!("mount {at} {}", self.said),
             Jointed::Path(_) => format!("bind {} {at}", self.said),
+            Jointed::Gone(None) => format!("unmount {at}"),
+            Jointed::Gone(Some(what)) => format!("unmount {what} {at}"),
         }
     }
 }
@@ -107,8 +111,10 @@ fn joint(number: usize, line: Line, serve: &Serve, say: &dyn Fn(&str)) -> Result
             let what = Jointed::Path(new);
             Ok(Joint { line: number, what, at: old, order, create, said })
         }
-        Line::Unmount { .. } => {
-            Err("unmount is for name spaces that are served; leave the line out".into())
+        Line::Unmount { what, at } => {
+            let what = Jointed::Gone(what.map(|what| script::quoted(&what).into()));
+            let (order, create, said) = (Order::default(), false, "".into());
+            Ok(Joint { line: number, what, at, order, create, said })
         }
     }
 }

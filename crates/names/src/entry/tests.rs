@@ -15,6 +15,7 @@ fn union() -> Place {
         stat: stat(inode),
         create: true,
         what: None,
+        line: None,
     };
     let (from, key) =
         (Arc::new(Held { node: NodeId::new(1, 7), owned: true }), Key::new(1, &stat(7)));

@@ -194,7 +194,7 @@ fn look(lab: &mut Lab, model: &Model, rng: &mut Rng) {
             assert!(names.is_empty() || shown == found, "{names:?}: {shown} {found}")
         }
         (None, Err(Error::NotFound)) => {}
-        other => panic!("{names:?}: {other:?} {:?} {:?}", lab.names.points(), model.points),
+        other => panic!("{names:?}: {other:?} {:?} {:?}", lab.names.text(), model.points),
     }
     let Some(at) = expected else { return };
     let Some(members) = model.source(&lab.fakes, &at) else { return };

@@ -160,7 +160,7 @@ fn a_directory_joined_with_what_it_stands_for() {
     assert_eq!(lab.at("u/both").unwrap(), "0:/u/both");
     assert_eq!(lab.at("u/own/..").unwrap(), "0:/u");
     assert_eq!(lab.at("u/own/../a").unwrap(), "1:/a");
-    assert_eq!(lab.names.points().len(), 1);
+    assert_eq!(lab.names.text().len(), 1);
     lab.part("/u").unwrap();
     lab.check_held();
 }

@@ -14,14 +14,14 @@ fn node(local: usize) -> NodeId {
 fn member(inode: u64) -> Member {
     let (root, key) =
         (Arc::new(Held { node: node(inode as usize), owned: true }), Key::new(1, &stat(inode)));
-    Member { root, key, stat: stat(inode), create: false, what: None }
+    Member { root, key, stat: stat(inode), create: false, what: None, line: None }
 }
 
 fn table() -> Table {
     let mut table = Table::default();
     let (from, key, path) =
         (Arc::new(Held { node: node(7), owned: true }), Key::new(1, &stat(7)), Vec::new());
-    table.set(Point { from, key, path, members: vec![member(20), member(21)] });
+    table.set(Point { from, key, path, members: vec![member(20), member(21)] }, 1);
     table
 }
 

@@ -218,6 +218,43 @@ fn nobody_commands_a_server_through_another_one() {
 }
 
 #[test]
+fn what_is_shown_is_a_names_file() {
+    let scratch = Scratch::new("shown");
+    let dir = scratch.path();
+    files(
+        dir,
+        &[("a/zz/in", "in"), ("a/u/in", "in"), ("a/a0/in", "in"), ("b/sub/two", "b"), ("c/x", "c")],
+    );
+    let socket = format!("unix:{}", dir.join("socket").display());
+    let root = format!("mount / host:{}/a\n", dir.display());
+    let server = serve(&scratch, &root, &["--9p", &socket]);
+    let lines = [
+        &format!("mount /zz host:{}/b", dir.display()),
+        "bind /zz/sub /a0",
+        "bind -a /zz /u",
+        "unmount /zz",
+        &format!("mount -a /zz host:{}/c", dir.display()),
+        &format!("mount -b /zz host:{}/b", dir.display()),
+        "bind /zz /u",
+    ];
+    let (code, said) = client(&[&["names", &socket][..], &lines].concat());
+    assert_eq!(code, Some(0), "{said}");
+    // The third line is not seen any more.
+    let shown = [&lines[..2], &lines[3..]].concat().join("\n") + "\n";
+    let expected = format!("# at the root: {}/a\n{shown}", dir.display());
+    assert_eq!(said, expected);
+    let see =
+        |server: &Server| ["/zz/in", "/zz/x", "/a0/two", "/u/sub/two"].map(|it| body(server, it));
+    let seen = see(&server);
+    assert_eq!(seen, ["in", "c", "b", "b"]);
+    assert_eq!(server.end(), Some(0));
+    let server = serve(&scratch, &format!("{root}{said}"), &[]);
+    assert_eq!(body(&server, "/.upcall/names"), expected);
+    assert_eq!(see(&server), seen);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
 fn commands_are_as_long_as_they_are() {
     let scratch = Scratch::new("long");
     let dir = scratch.path();

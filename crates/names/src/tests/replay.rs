@@ -1,0 +1,142 @@
+//! What is shown makes the same name space when it is said again.
+
+use super::*;
+use crate::script::{Line, Source as Said};
+use fastrand::Rng;
+
+/// Trees in which there are enough directories to get lost.
+const TREES: [&[&str]; 3] = [&["a/b/", "b/a/c/", "c/"], &["a/", "b/c/a/"], &["c/b/", "a/b/c/"]];
+
+impl Lab {
+    /// Carries a line out, as a node does; `volume:N` is the tree with this number.
+    fn say(&mut self, text: &str) -> Result<(), Error> {
+        let mut lines = script::parse(text).expect("a line");
+        let wish = match lines.remove(0).1 {
+            Line::Mount { at, source, order, create } => {
+                let said = script::quoted(&source.to_string()).into();
+                let Said::Volume(number) = source else { panic!("{source}") };
+                let fake = &self.fakes[number.parse::<usize>().unwrap()];
+                let what = Source::Tree(fake.root(), fake.root_stat());
+                Wish::Join { at, what, order, create, said }
+            }
+            Line::Bind { new, old, order, create } => {
+                let said = script::path_text(&new).into();
+                Wish::Join { at: old, what: Source::Path(new), order, create, said }
+            }
+            Line::Unmount { what, at } => {
+                Wish::Part { at, said: what.map(|what| script::quoted(&what).into()) }
+            }
+        };
+        self.wish(wish)
+    }
+}
+
+fn shown(lines: &[&str]) -> Vec<String> {
+    let mut lab = Lab::new(&TREES);
+    lines.iter().for_each(|line| lab.say(line).expect("it can be made"));
+    lab.names.text()
+}
+
+#[test]
+fn what_needs_another_stands_behind_it() {
+    let lines = ["mount /c volume:1", "bind /c/b /a"];
+    assert_eq!(shown(&lines), lines);
+    // Also when that is not there any more.
+    let lines = ["mount /c volume:1", "bind /c/b /a", "mount /c volume:2"];
+    assert_eq!(shown(&lines), lines);
+    let lines = ["mount /c volume:1", "bind /c/b /a", "unmount /c"];
+    assert_eq!(shown(&lines), lines);
+    let lines = ["mount /c volume:1", "bind /c/b /a", "unmount /c", "unmount /a"];
+    assert_eq!(shown(&lines), [""; 0]);
+    assert_eq!(shown(&["mount /c volume:1", "mount /c volume:2"]), ["mount /c volume:2"]);
+}
+
+#[test]
+fn a_bind_of_a_union_is_one_line() {
+    let lines = ["mount /c volume:1", "mount -ac /c volume:2", "bind -b /c /a"];
+    assert_eq!(shown(&lines), lines);
+}
+
+#[test]
+fn what_is_left_of_a_union_stands_as_it_did() {
+    let lines = ["mount /c volume:1", "mount -a /c volume:2", "mount -bc /c volume:0"];
+    let taken = [&lines[..], &["unmount volume:1 /c"]].concat();
+    assert_eq!(shown(&taken), ["mount /c volume:2", "mount -bc /c volume:0"]);
+    let lines = ["mount -a /c volume:1", "mount -b /c volume:2"];
+    let taken = [&lines[..], &["unmount volume:1 /c"]].concat();
+    assert_eq!(shown(&taken), ["mount -b /c volume:2"]);
+}
+
+#[test]
+fn a_line_that_makes_itself_superfluous_is_forgotten() {
+    let mut lab = Lab::new(&TREES);
+    for _ in 0..2000 {
+        lab.say("mount /c volume:1").expect("it can be made");
+        lab.say("bind /c/b /a").expect("it can be made");
+        lab.say("unmount /a").expect("it is there");
+        lab.say("mount -a /c volume:2").expect("it can be made");
+        lab.say("unmount volume:1 /c").expect("it is there");
+        lab.say("unmount /c").expect("it is there");
+        assert!(lab.names.text().is_empty() && lab.names.table.lines_kept() < 200);
+    }
+    // What never ends has an end.
+    let made = (0..100_000).take_while(|_| lab.say("bind /c /c").is_ok()).count();
+    assert!((60_000..70_000).contains(&made), "{made}");
+    lab.say("unmount /c").expect("it is there");
+    lab.say("bind /c /c").expect("there is room again");
+}
+
+fn random_line(rng: &mut Rng) -> String {
+    let path = |rng: &mut Rng| {
+        let names: Vec<&str> =
+            (0..rng.usize(..4)).map(|_| ["a", "b", "c"][rng.usize(..3)]).collect();
+        format!("/{}", names.join("/"))
+    };
+    let flags = ["", "-a ", "-b ", "-c ", "-ac ", "-bc "][rng.usize(..6)];
+    let (new, old, tree) = (path(rng), path(rng), rng.usize(..3));
+    match rng.u8(..8) {
+        0..3 => format!("mount {flags}{old} volume:{tree}"),
+        3..6 => format!("bind {flags}{new} {old}"),
+        6 if rng.bool() => format!("unmount volume:{tree} {old}"),
+        6 => format!("unmount {new} {old}"),
+        _ => format!("unmount {old}"),
+    }
+}
+
+/// Where walks lead and what lists show.
+fn seen(lab: &mut Lab, rng: &mut Rng) -> Vec<String> {
+    (0..40)
+        .map(|_| {
+            let names: Vec<&str> =
+                (0..rng.usize(..6)).map(|_| ["a", "b", "c", ".."][rng.usize(..4)]).collect();
+            let path = names.join("/");
+            format!("{path}: {:?} {:?}", lab.at(&path), lab.list(&path))
+        })
+        .collect()
+}
+
+#[test]
+fn a_name_space_said_again_is_the_same() {
+    for seed in 0..1000 {
+        let mut rng = Rng::with_seed(seed);
+        let (mut lab, mut made) = (Lab::new(&TREES), Vec::new());
+        for _ in 0..rng.usize(1..30) {
+            let line = random_line(&mut rng);
+            if lab.say(&line).is_ok() {
+                made.push(line);
+            }
+        }
+        let text = lab.names.text();
+        let mut again = Lab::new(&TREES);
+        for line in &text {
+            let done = again.say(line);
+            assert_eq!(done, Ok(()), "seed {seed}: {line}\nsaid: {made:#?}\nshown: {text:#?}");
+        }
+        let said = format!("seed {seed}\nsaid: {made:#?}\nshown: {text:#?}");
+        assert_eq!(again.names.text(), text, "{said}");
+        assert!(text.len() <= made.len(), "{said}");
+        let look = rng.u64(..);
+        let before = seen(&mut lab, &mut Rng::with_seed(look));
+        assert_eq!(seen(&mut again, &mut Rng::with_seed(look)), before, "{said}");
+    }
+}
