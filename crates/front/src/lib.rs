@@ -51,6 +51,9 @@ pub enum Output {
     Release(NodeId),
     /// Give an open file back.
     Close(OpenId),
+    /// The same, because the client is gone or begins anew: what it began with the file is not
+    /// finished.
+    Abandon(OpenId),
     /// Say this to the client, in order.
     Send(Buf),
     /// Tell the client, when everything is said, that nothing more will be.

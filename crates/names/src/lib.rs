@@ -53,6 +53,8 @@ pub enum Input {
     Release(NodeId),
     /// An open file is given back.
     Close(OpenId),
+    /// The same, because whoever had it is gone: what was begun with it is not finished.
+    Abandon(OpenId),
     /// A tree answered.
     Answered(RequestId, Result<Reply, Error>),
     /// The name space is to be changed; exactly one [`Output::Changed`] follows. The id must
@@ -173,8 +175,8 @@ impl Names {
         (self.places.len(), self.unions.len())
     }
 
-    /// Lines in the words of [`script`] that make the name space, in the order in which they have to
-    /// be said.
+    /// Lines in the words of [`script`] that make the name space, in the order in which they have
+    /// to be said.
     pub fn text(&self) -> Vec<String> {
         self.table.text()
     }
@@ -190,6 +192,8 @@ impl Automaton for Names {
             Input::Cancel(id) => self.cancel(id, out),
             Input::Release(node) => self.release(node, out),
             Input::Close(open) => self.close(open, out),
+            Input::Abandon(open) if open.tree() == NAMES => self.close(open, out),
+            Input::Abandon(open) => out.push(Output::Tell(open.tree(), TreeInput::Abandon(open))),
             Input::Answered(id, reply) => {
                 self.elsewhere.remove(&id);
                 match self.tasks.remove(&id) {

@@ -511,6 +511,10 @@ pub fn advice(error: Error) -> &'static str {
         "there is no such directory in the name space so far"
     } else if error == Error::NotDirectory {
         "only directories can be joined, and only at directories"
+    } else if error == Error::Busy {
+        "something stands on what is in it; unmount that first"
+    } else if error == Error::TooManyLinks {
+        "the union has too many members; unmount some"
     } else if error == Error::TooManyOpen {
         "the name space has too many lines; unmount some"
     } else if error == Error::TimedOut {

@@ -60,6 +60,8 @@ pub enum Output {
     Release(NodeId),
     /// Give an open file back.
     Close(OpenId),
+    /// The same, and what was begun with it is not finished.
+    Abandon(OpenId),
     /// A stage of a request took so long.
     Staged(Stage, Duration),
 }
@@ -205,6 +207,7 @@ impl Connection {
                 SessionOutput::Cancel(call) => out.push(Output::Cancel(call)),
                 SessionOutput::Release(node) => out.push(Output::Release(node)),
                 SessionOutput::Close(open) => out.push(Output::Close(open)),
+                SessionOutput::Abandon(open) => out.push(Output::Abandon(open)),
                 SessionOutput::Send(_) if self.state == State::Ending => {}
                 SessionOutput::Send(buf) => self.unsent.push(buf),
                 SessionOutput::Finish => self.finish = Finish::Wanted,

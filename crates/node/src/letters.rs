@@ -35,6 +35,8 @@ pub(crate) enum Letter {
     Release(NodeId),
     /// A front gives an open file back.
     Close(OpenId),
+    /// The same, and what was begun with it is not finished.
+    Abandon(OpenId),
     /// Home answers a front.
     Reply(RequestId, Result<Reply, Error>),
     /// Home asks for what a front counts; one [`Letter::Reported`] follows, unless the front ends.
@@ -78,6 +80,7 @@ impl Node {
             names::Input::Cancel(id) => Letter::Cancel(front, id),
             names::Input::Release(node) => Letter::Release(node),
             names::Input::Close(open) => Letter::Close(open),
+            names::Input::Abandon(open) => Letter::Abandon(open),
             names::Input::Answered(..) | names::Input::Change(..) => {
                 unreachable!("a front has no trees")
             }
@@ -107,6 +110,7 @@ impl Node {
             Letter::Cancel(front, id) => names::Input::Cancel(at_home(front, id)),
             Letter::Release(node) => names::Input::Release(node),
             Letter::Close(open) => names::Input::Close(open),
+            Letter::Abandon(open) => names::Input::Abandon(open),
             Letter::Reply(id, reply) => return self.answer_here(id, reply),
             Letter::Report(key) => return self.report(key, ops),
             Letter::Reported(front, key, report) => {

@@ -205,6 +205,7 @@ impl Node {
                 Output::Cancel(call) => names::Input::Cancel(request_id(slot, call)),
                 Output::Release(node) => names::Input::Release(node),
                 Output::Close(open) => names::Input::Close(open),
+                Output::Abandon(open) => names::Input::Abandon(open),
             };
             self.messages.push_back(Message::Names(input));
         }

@@ -129,7 +129,7 @@ impl Automaton for Host {
             Input::Ask(id, request) => self.ask(id, request, out),
             Input::Cancel(id) => self.cancel(id, out),
             Input::Release(node) => self.unpin(Id::Node(node), out),
-            Input::Close(open) => self.close(open, out),
+            Input::Close(open) | Input::Abandon(open) => self.close(open, out),
             Input::Done(op, done) => self.done(op, done, out),
             Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
                 unreachable!("{ticket}: no file here is rendered")

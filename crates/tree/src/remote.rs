@@ -386,7 +386,7 @@ impl Automaton for Remote {
             Input::Ask(id, request) => self.ask(id, request, out),
             Input::Cancel(id) => self.cancel(id, out),
             Input::Release(node) => self.unpin_place(node.local()),
-            Input::Close(open) => self.unpin_open(open.local()),
+            Input::Close(open) | Input::Abandon(open) => self.unpin_open(open.local()),
             Input::Done(op, done) => self.done(op, done, out),
             Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
                 unreachable!("{ticket}: no file here is rendered")

@@ -80,6 +80,8 @@ pub enum Input {
     Release(NodeId),
     /// An open file is given back, and its locks with it.
     Close(OpenId),
+    /// The same, because whoever had it is gone: what was begun with it is not finished.
+    Abandon(OpenId),
     /// An operation ended.
     Done(OpId, Done),
     /// The contents of a service file, as asked for by [`Output::Render`].

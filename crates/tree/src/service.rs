@@ -136,7 +136,8 @@ impl Automaton for Service {
             }
             // Nodes are numbers here: there is nothing to free.
             Input::Release(_) => {}
-            Input::Close(open) => self.close(open, out),
+            Input::Close(open) => self.close(open, true, out),
+            Input::Abandon(open) => self.close(open, false, out),
             Input::Rendered(ticket, contents) => self.rendered(ticket, contents, out),
             Input::Commanded(ticket, result) => self.commanded(ticket, result, out),
             Input::Done(op, done) => self.identified(op, done, out),
@@ -289,13 +290,14 @@ impl Service {
         }
     }
 
-    fn close(&mut self, open: OpenId, out: &mut Vec<Output>) {
+    /// Takes an open file back; `finished`: whoever had it has written all that was to be written.
+    fn close(&mut self, open: OpenId, finished: bool, out: &mut Vec<Output>) {
         let open = open.local();
         let Opened::Control(control) = &mut self.opens[open] else {
             return drop(self.opens.remove(open));
         };
         control.closed = true;
-        if let Some(rest) = control.rest() {
+        if let Some(rest) = control.rest().filter(|_| finished) {
             self.carry_out(open, None, None, rest, out);
         }
         self.forget(open);

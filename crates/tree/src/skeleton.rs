@@ -174,7 +174,7 @@ impl Automaton for Skeleton {
             }
             // Everything is answered at once, and nodes are numbers.
             Input::Cancel(_) | Input::Release(_) => {}
-            Input::Close(open) => drop(self.opens.remove(open.local())),
+            Input::Close(open) | Input::Abandon(open) => drop(self.opens.remove(open.local())),
             Input::Done(op, done) => unreachable!("{op:?} {done:?}: no operation was asked for"),
             Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
                 unreachable!("{ticket}: no file here is rendered")

@@ -269,7 +269,7 @@ impl Automaton for Volume {
             Input::Ask(id, request) => self.ask(now, id, request, out),
             Input::Cancel(id) => self.cancel(id, out),
             Input::Release(node) => self.unpin(Id::Node(node)),
-            Input::Close(open) => self.close_file(open, out),
+            Input::Close(open) | Input::Abandon(open) => self.close_file(open, out),
             Input::Done(op, done) => self.done(now, op, done, out),
             Input::Rendered(ticket, _) | Input::Commanded(ticket, _) => {
                 unreachable!("{ticket}: no file here is rendered")

@@ -84,6 +84,7 @@ fn show(output: &Output) -> String {
         }
         Output::Release(node) => format!("release {}", node.0),
         Output::Close(open) => format!("close {}", open.0),
+        Output::Abandon(open) => format!("abandon {}", open.0),
         Output::Cancel(call) => format!("cancel {}", call.0),
         Output::Finish => "finish".to_string(),
         Output::Hangup(reason) => format!("hang up: {reason}"),
@@ -250,7 +251,7 @@ fn on_the_wire(
                 Output::Ask(_, TreeRequest { ask: Ask::Read { offset, count, .. }, .. }) => {
                     inputs.push(Input::Answered(CALL, Ok(read(offset, count as usize))));
                 }
-                Output::Close(_) | Output::Finish => {}
+                Output::Close(_) | Output::Abandon(_) | Output::Finish => {}
                 other => panic!("{other:?}"),
             }
         }

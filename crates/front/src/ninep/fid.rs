@@ -114,6 +114,12 @@ impl Fid {
         }
         out.push(Output::Release(self.node));
     }
+
+    /// Gives back what it holds, because the client is gone.
+    fn abandon(self, out: &mut Vec<Output>) {
+        out.extend(self.open().map(Output::Abandon));
+        out.push(Output::Release(self.node));
+    }
 }
 
 /// All fids of a connection.
@@ -240,7 +246,7 @@ impl Fids {
     pub(super) fn forget_all(&mut self, out: &mut Vec<Output>) {
         (self.attr_bytes, self.handles) = (0, 0);
         for (_, fid) in std::mem::take(&mut self.fids) {
-            fid.forget(out);
+            fid.abandon(out);
         }
     }
 }

@@ -90,6 +90,7 @@ fn show(output: &Output) -> String {
         Output::Cancel(call) => format!("cancel {}", call.0),
         Output::Release(node) => format!("release {}", node.0),
         Output::Close(open) => format!("close {}", open.0),
+        Output::Abandon(open) => format!("abandon {}", open.0),
         Output::Finish => "finish".to_string(),
         Output::Hangup(reason) => format!("hang up: {reason}"),
         Output::Send(bytes) => match wire::ninep::Rmessage::decode(bytes) {
@@ -684,7 +685,9 @@ impl Books {
                 Output::Ask(call, request) => {
                     assert!(self.asked.insert(call.0, request.ask).is_none());
                 }
-                Output::Release(NodeId(id)) | Output::Close(OpenId(id)) => {
+                Output::Release(NodeId(id))
+                | Output::Close(OpenId(id))
+                | Output::Abandon(OpenId(id)) => {
                     let index = self.held.iter().position(|held| *held == id);
                     self.held.swap_remove(index.expect("given back once, and only what was given"));
                 }

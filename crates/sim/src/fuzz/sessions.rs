@@ -170,7 +170,7 @@ impl Rig<'_> {
                 }
                 Output::Cancel(_) => {}
                 Output::Release(node) => self.stub.release(node),
-                Output::Close(open) => self.stub.close(open),
+                Output::Close(open) | Output::Abandon(open) => self.stub.close(open),
                 Output::Send(buf) => self.unsent.push_back(buf.len()),
                 Output::Finish => {}
                 Output::Hangup(_) => self.hung_up = true,

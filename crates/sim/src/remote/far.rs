@@ -176,6 +176,7 @@ impl Far {
                     front::Output::Cancel(CallId(id)) => tree::Input::Cancel(RequestId(id.into())),
                     front::Output::Release(node) => tree::Input::Release(node),
                     front::Output::Close(open) => tree::Input::Close(open),
+                    front::Output::Abandon(open) => tree::Input::Abandon(open),
                     front::Output::Send(bytes) => {
                         said.extend_from_slice(&bytes);
                         inputs.push_back(front::Input::Sent(bytes.len()));

@@ -1,7 +1,8 @@
 //! An open control file: what is written to it is a text of lines, however it is cut into writes.
 //!
 //! Whole lines are carried out when they have come. The beginning of a line waits for its end: for
-//! the next write, a sync, or the close. What fails ends the whole text: what was written behind
+//! the next write, a sync, or the close; who is gone without one may have wanted to write more, and
+//! half a line may mean something else. What fails ends the whole text: what was written behind
 //! it is not carried out.
 
 use base::Error;

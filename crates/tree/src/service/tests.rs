@@ -209,6 +209,16 @@ fn a_text_is_the_same_however_it_is_cut() {
 }
 
 #[test]
+fn half_a_line_of_who_is_gone_is_no_line() {
+    let mut desk = Desk::new();
+    desk.write(0, "bind /a /b\nunmount /far");
+    desk.step(Input::Abandon(desk.open));
+    assert_eq!(desk.said(), r#"0 from line 1: "bind /a /b\n""#);
+    desk.done(0);
+    assert_eq!((desk.said().as_str(), desk.service.opens()), ("1 wrote 23", 0));
+}
+
+#[test]
 fn who_writes_at_the_beginning_begins_a_line() {
     let mut desk = Desk::new();
     desk.write(0, "unmount /a");

@@ -3,24 +3,41 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 /// Something that the server refused: its number.
 pub(crate) type Refused = u32;
 
+/// What bytes go through, both ways.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 /// A connection with its root as fid 0.
 pub(crate) struct Client {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     next: u32,
 }
 
 impl Client {
     pub(crate) fn connect(address: &str) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
+        Client::attach(Box::new(TcpStream::connect(address).unwrap()), "test", "")
+    }
+
+    /// As who this process is, to a part of the tree.
+    pub(crate) fn connect_unix(socket: &Path, aname: &str) -> Client {
+        Client::attach(Box::new(UnixStream::connect(socket).unwrap()), "", aname)
+    }
+
+    fn attach(stream: Box<dyn Stream>, uname: &str, aname: &str) -> Client {
         let mut client = Client { stream, next: 1 };
         client.call(100, &[&(1u32 << 16).to_le_bytes(), &text(b"9P2000.L")]).unwrap();
         let no = u32::MAX.to_le_bytes();
         let root = 0u32.to_le_bytes();
-        client.call(104, &[&root, &no, &text(b"test"), &text(b""), &no]).unwrap();
+        client
+            .call(104, &[&root, &no, &text(uname.as_bytes()), &text(aname.as_bytes()), &no])
+            .unwrap();
         client
     }
 
@@ -63,6 +80,14 @@ impl Client {
     pub(crate) fn remove_dir(&mut self, above: &str, name: &str) -> Result<(), Refused> {
         let fid = self.walk(above)?;
         self.call(76, &[&fid, &text(name.as_bytes()), &0x200u32.to_le_bytes()]).map(|_| ())
+    }
+
+    /// Writes to the beginning of a file, which stays open.
+    pub(crate) fn write(&mut self, path: &str, data: &[u8]) -> Result<(), Refused> {
+        let fid = self.walk(path)?;
+        self.call(12, &[&fid, &1u32.to_le_bytes()])?;
+        let count = (data.len() as u32).to_le_bytes();
+        self.call(118, &[&fid, &[0; 8], &count, data]).map(|_| ())
     }
 
     /// The first bytes of a file.

@@ -275,6 +275,14 @@ fn commands_are_as_long_as_they_are() {
     let (code, said) = names(&lines);
     assert!(code == Some(1) && said.contains("not changed: line 1103: "), "{said}");
     assert_eq!(body(&server, "/x/in"), "in");
+    // Half a line of who is gone is no line.
+    let mut cut = ninep::Client::connect_unix(&dir.join("socket"), "/.upcall");
+    cut.write("/names", b"bind /y /x\nunmount /x").expect("it may");
+    wait_until("it is bound", || body(&server, "/x/two") == "two");
+    drop(cut);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(body(&server, "/x/two"), "two");
+    assert_eq!(names(&["unmount /x"]).0, Some(0));
     // A line whose end does not come is carried out at the close.
     let file = dir.join("commands");
     std::fs::write(&file, "bind /y /x").expect("it is written");
