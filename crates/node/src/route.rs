@@ -385,8 +385,7 @@ impl Node {
     /// When all connections have ended, closes the tree, and then ends.
     fn end(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let closed = self.listeners.iter().all(super::Listener::is_closed);
-        let opening = self.changes.is_opening();
-        let alone = closed && !opening && self.connections.is_empty() && self.is_last();
+        let alone = closed && self.connections.is_empty() && self.is_last();
         self.phase = match self.phase {
             Phase::Draining(_) | Phase::Cutting(_) if alone => {
                 self.close_trees(now, ops, &|_| true);

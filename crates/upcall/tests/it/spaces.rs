@@ -352,6 +352,32 @@ fn a_server_that_hangs_holds_no_change_up_for_long() {
     far.kill();
 }
 
+#[test]
+fn the_end_of_a_server_waits_for_nothing_that_is_being_opened() {
+    let scratch = Scratch::new("opening");
+    let dir = scratch.path();
+    files(dir, &[("a/x/in", "in")]);
+    let volume = dir.join("v.volume");
+    let path = volume.to_str().expect("UTF-8");
+    assert_eq!(client(&["volume", "create", path, "--size", "64M"]).0, Some(0));
+    let _has_it = Server::start(&volume, &[]);
+    let socket = format!("unix:{}", dir.join("socket").display());
+    let words = format!("mount / host:{}/a\n", dir.display());
+    for form in ["uring", "threads"] {
+        let server = serve(&scratch, &words, &["--9p", &socket, "--reactor", form]);
+        // It is tried for two seconds to open what another process has.
+        let line = format!("mount /x volume:{path}");
+        let mut names = Command::new(BINARY);
+        let names = names.args(["names", &socket, &line]).stderr(Stdio::null());
+        let mut child = names.spawn().expect("it runs");
+        std::thread::sleep(Duration::from_millis(150));
+        let start = Instant::now();
+        assert_eq!(server.end(), Some(0));
+        assert!(start.elapsed() < Duration::from_millis(1600), "{:?}", start.elapsed());
+        assert_eq!(child.wait().expect("it ended").code(), Some(1));
+    }
+}
+
 /// Whether nobody has the volume.
 fn is_free(volume: &Path) -> bool {
     client(&["volume", "info", volume.to_str().expect("UTF-8")]).0 == Some(0)
