@@ -5,6 +5,7 @@
 //! it shows that failures are noticed.
 
 mod images;
+mod scripts;
 mod sessions;
 mod streams;
 mod stub;
@@ -74,6 +75,12 @@ pub const FUZZERS: &[Fuzzer] = &[
         name: "remote",
         about: "servers that are away, break off or lie, to a remote tree",
         case: crate::remote::chaos::case,
+        must_fail: false,
+    },
+    Fuzzer {
+        name: "names",
+        about: "lines of names files, with bytes changed, to what understands them",
+        case: scripts::script,
         must_fail: false,
     },
     Fuzzer {
