@@ -86,7 +86,7 @@ fn run_on<R: Reactor + AsMut<World>>(
     let world = reactor.as_mut();
     // A node that gave up on what hangs leaves the rest to the end of its process.
     if node.is_quiet() {
-        world.finish(root);
+        world.finish(&[root]);
     }
     let took = world.now().since(base::Instant(0));
     let trace = std::mem::replace(&mut world.scene.trace, crate::trace::Trace::new(Show::Hash));

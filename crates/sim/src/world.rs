@@ -14,12 +14,13 @@ mod net;
 mod volume;
 
 pub use net::Link;
+pub use net::hosts::{Host, brought, host_of, name_op, own_op};
 
 use crate::client::{Client, Io};
 use crate::disk::{self, Disk};
 use crate::params::Params;
 use crate::trace::{Show, Trace, hash};
-use base::op::{Done, Event, File, Listener, Op, OpId, Socket};
+use base::op::{Address, Done, Event, File, Listener, Op, OpId, Socket};
 use base::rng::Rng;
 use base::{Error, Instant, Reactor, Time};
 use std::collections::BTreeMap;
@@ -59,6 +60,8 @@ enum Happening {
     Unstall(Socket),
     /// The client was turned away.
     Refused(usize),
+    /// Somebody wants to connect to a listener of this world.
+    Knock(OpId, Address),
     /// A client wanted to be woken.
     Wake(usize),
     /// Somebody on the host changes a directory.
@@ -184,11 +187,12 @@ impl World {
         }
     }
 
-    /// The node has ended: whatever the clients still expected is decided now.
+    /// All nodes have ended: whatever the clients still expected is decided now. These are the
+    /// roots of what they served.
     ///
     /// # Panics
-    /// If anything is left open.
-    pub fn finish(&mut self, root: File) {
+    /// If anything else is left open.
+    pub fn finish(&mut self, roots: &[File]) {
         let left: Vec<Socket> = self.scene.net.left_over();
         for socket in left {
             assert!(!self.scene.net.is_accepted(socket), "{socket:?} is open at the end");
@@ -209,12 +213,12 @@ impl World {
                 _ => {}
             }
         }
-        assert!(self.scene.disk.is_open(root), "the root was closed");
+        assert!(roots.iter().all(|root| self.scene.disk.is_open(*root)), "a root was closed");
         for socket in self.scene.net.untold() {
             self.over(socket);
         }
         let open = self.scene.disk.open_count();
-        assert_eq!(open, 1, "files were left open, besides the root");
+        assert_eq!(open, roots.len(), "files were left open, besides the roots");
         for index in 0..self.clients.len() {
             self.with(index, |client, io| client.finish(io));
         }
@@ -227,6 +231,7 @@ impl World {
     }
 
     fn happen(&mut self, happening: Happening, events: &mut Vec<Event>) {
+        let Some(happening) = self.scene.pass(happening) else { return };
         match happening {
             Happening::Apply(id) => self.scene.apply(id),
             Happening::Complete(event) => self.scene.complete(event, events),
@@ -264,6 +269,7 @@ impl World {
                     self.stop();
                 }
             }
+            Happening::Knock(id, to) => self.scene.knock(id, &to),
             Happening::Churn => self.scene.churn(),
             Happening::Stop => events.push(Event { id: OpId::UNASKED, done: Done::Stop }),
         }
@@ -430,15 +436,19 @@ impl Scene {
 
     fn complete(&mut self, event: Event, events: &mut Vec<Event>) {
         if let Some(pending) = self.pending.remove(&event.id) {
-            for file in files(&pending.op) {
-                let count = self.using.get_mut(&file).expect("counted when it began");
-                *count -= 1;
-                if *count == 0 {
-                    self.using.remove(&file);
-                }
-            }
+            self.stop_using(&pending.op);
         }
         self.give(event, events);
+    }
+
+    fn stop_using(&mut self, op: &Op) {
+        for file in files(op) {
+            let count = self.using.get_mut(&file).expect("counted when it began");
+            *count -= 1;
+            if *count == 0 {
+                self.using.remove(&file);
+            }
+        }
     }
 
     fn give(&mut self, event: Event, events: &mut Vec<Event>) {
@@ -457,6 +467,9 @@ impl Scene {
     fn cancel(&mut self, id: OpId) {
         if self.net.cancel_accept(id) {
             return self.complete_later(id, Done::Accepted(Err(Error::Cancelled)));
+        }
+        if self.net.cancel_knock(id) {
+            return self.complete_later(id, Done::Connected(Err(Error::Cancelled)));
         }
         let lucky = self.rng.u8(..5) > 0;
         let Some(pending) = self.pending.get_mut(&id) else { return };
@@ -518,7 +531,7 @@ impl Reactor for World {
         match op {
             Op::Accept { id, listener } => scene.accept(id, listener),
             Op::CloseListener { listener } => scene.close_listener(listener),
-            Op::Connect { id, to } => scene.connect_out(id, &to),
+            Op::Connect { id, to } => scene.connect_out(id, to),
             Op::Post { to, parcel } => unreachable!("one node is simulated: {to} {parcel:?}"),
             Op::Receive { id, socket, into } => scene.receive(id, socket, into),
             Op::Send { id, socket, data } => scene.send(id, socket, data),

@@ -1,8 +1,11 @@
 //! The simulated network: connections as pairs of byte streams, torn anywhere, slow, reset.
 
+pub(super) mod hosts;
+
 use super::{Happening, Scene};
 use base::op::{Address, Done, Event, Listener, OpId, Peer, Socket};
 use base::{Buf, Error, Instant};
+use hosts::{Host, host_of};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -18,6 +21,10 @@ pub struct Link {
     client: usize,
     /// The other end, if that is no client but another socket of this world's.
     peer: Option<Socket>,
+    /// The number of the listener that was connected to.
+    port: usize,
+    /// Whose it is, once somebody has it.
+    host: Host,
     /// The node has accepted it.
     accepted: bool,
     /// The node has given it back.
@@ -68,6 +75,8 @@ pub(super) struct Net {
     next: u32,
     /// The connection of each client.
     pub(super) clients: Vec<Option<Socket>>,
+    /// Listeners that nothing reaches at present, and what is on its way there or from there.
+    cuts: BTreeMap<usize, VecDeque<Happening>>,
 }
 
 impl Net {
@@ -133,6 +142,14 @@ impl Net {
     }
 }
 
+/// The number of the listener of this world that has this address.
+fn port_of(to: &Address) -> usize {
+    match to {
+        Address::Tcp(address) => usize::from(address.port()),
+        Address::Unix(_) => usize::MAX,
+    }
+}
+
 /// What clients do.
 impl Scene {
     /// Connects; false if the client is turned away, and learns of it later.
@@ -144,7 +161,7 @@ impl Scene {
             self.after(span, Happening::Refused(client));
             return false;
         }
-        let socket = self.new_link(client, None, false);
+        let socket = self.new_link(client, None, listener.0 as usize, Host::default());
         self.net.ports[listener.0 as usize].waiting.push_back(socket);
         self.net.clients[client] = Some(socket);
         let span = self.net_span();
@@ -152,13 +169,16 @@ impl Scene {
         true
     }
 
-    fn new_link(&mut self, client: usize, peer: Option<Socket>, accepted: bool) -> Socket {
+    /// A connection of a client's, or an end of one within this world, which a host may have.
+    fn new_link(&mut self, client: usize, peer: Option<Socket>, port: usize, host: Host) -> Socket {
         let socket = Socket(self.net.next + 1000);
         self.net.next += 1;
         let link = Link {
             client,
             peer,
-            accepted,
+            port,
+            host,
+            accepted: client == NOBODY && peer.is_none(),
             closed: false,
             inbox: VecDeque::new(),
             fin: false,
@@ -320,11 +340,14 @@ impl Scene {
     }
 
     /// Connects to a listener of this world, which has its number for its port.
-    pub(super) fn connect_out(&mut self, id: OpId, to: &Address) {
-        let number = match to {
-            Address::Tcp(address) => usize::from(address.port()),
-            Address::Unix(_) => usize::MAX,
-        };
+    pub(super) fn connect_out(&mut self, id: OpId, to: Address) {
+        if let Some(Happening::Knock(id, to)) = self.pass(Happening::Knock(id, to)) {
+            self.knock(id, &to);
+        }
+    }
+
+    pub(super) fn knock(&mut self, id: OpId, to: &Address) {
+        let number = port_of(to);
         let backlog = self.params.backlog;
         let port = self.net.ports.get(number);
         if port.is_none_or(|port| port.closed || port.waiting.len() >= backlog) {
@@ -332,8 +355,8 @@ impl Scene {
             self.after(span, Happening::Complete(Event { id, done }));
             return;
         }
-        let near = self.new_link(NOBODY, None, true);
-        let far = self.new_link(NOBODY, Some(near), false);
+        let near = self.new_link(NOBODY, None, number, host_of(id));
+        let far = self.new_link(NOBODY, Some(near), number, Host::default());
         self.net.link(near).peer = Some(far);
         self.net.ports[number].waiting.push_back(far);
         let (span, done) = (self.net_span(), Done::Connected(Ok(near)));
@@ -399,7 +422,7 @@ impl Scene {
         }
         let socket = port.waiting.pop_front().expect("looked at above");
         let link = self.net.links.get_mut(&socket).expect("what waits is there");
-        link.accepted = true;
+        (link.accepted, link.host) = (true, host_of(id));
         let peer = Peer::Network(format!("10.0.0.{}:{}", link.client, socket.0));
         self.complete_later(id, Done::Accepted(Ok((socket, peer))));
     }
