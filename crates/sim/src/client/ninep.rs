@@ -108,6 +108,8 @@ pub struct Ninep {
     setup: Setup,
     phase: Phase,
     shadow: Disk,
+    /// The root of what is served.
+    root: File,
     home: File,
     fids: BTreeMap<u32, Fid>,
     outstanding: BTreeMap<u16, Outstanding>,
@@ -149,6 +151,7 @@ impl Ninep {
             setup,
             phase: Phase::Away,
             shadow,
+            root,
             home,
             fids: BTreeMap::new(),
             outstanding: BTreeMap::new(),

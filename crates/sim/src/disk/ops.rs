@@ -82,7 +82,7 @@ impl Disk {
     /// As the system calls that it stands for.
     pub fn perform(&mut self, now: Time, op: &PathOp) -> Outcome {
         match op {
-            PathOp::Walk { from, names, .. } => self.walk(*from, names),
+            PathOp::Walk { root, from, names } => self.walk(*root, *from, names),
             PathOp::Fetch { root, path, read_max, headroom } => {
                 self.fetch(*root, path, *read_max, *headroom)
             }
@@ -225,12 +225,14 @@ impl Disk {
         Ok(PathDone::Root(self.hold(at, dentry, None), self.stat(at)))
     }
 
-    fn walk(&mut self, from: File, names: &[Name]) -> Outcome {
-        let mut at = self.held(from).inode;
+    /// Nothing above the root is walked to.
+    fn walk(&mut self, root: File, from: File, names: &[Name]) -> Outcome {
+        let (root, mut at) = (self.held(root).inode, self.held(from).inode);
         let mut dentry = 0;
         let mut stats = Vec::new();
         for name in names {
             match self.step(at, name) {
+                Ok(_) if name.is_parent() && at == root => dentry = self.node(root).dentry,
                 Ok(next) => (at, dentry) = next,
                 Err(error) => return Ok(PathDone::Walked(stats, Err(error))),
             }

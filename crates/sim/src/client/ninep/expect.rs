@@ -264,7 +264,7 @@ impl Ninep {
             Name::new(&names[0])?;
         }
         let whole = good.len() == names.len();
-        let root = self.home;
+        let root = self.root;
         match self.shadow.perform(UNKNOWN, &PathOp::Walk { root, from, names: good })? {
             PathDone::Walked(stats, Err(error)) if stats.is_empty() => Err(error),
             PathDone::Walked(stats, Ok(file)) if !whole => {
