@@ -240,14 +240,19 @@ impl Places {
         unneeded
     }
 
-    /// From where a user can find a place, by which fid, and along which names; `None`: the user
-    /// has nothing on the way, not even the root.
-    pub(super) fn way(&mut self, place: usize, user: u32, epoch: u32) -> Option<(u32, Vec<Name>)> {
+    /// From where a user can find a place, by which place and fid, and along which names; `None`:
+    /// the user has nothing on the way, not even the root.
+    pub(super) fn way(
+        &mut self,
+        place: usize,
+        user: u32,
+        epoch: u32,
+    ) -> Option<(usize, u32, Vec<Name>)> {
         let (mut at, mut names) = (place, Vec::new());
         loop {
             if let Some(fid) = self.use_tie(at, user, epoch) {
                 names.reverse();
-                return Some((fid, names));
+                return Some((at, fid, names));
             }
             let (parent, name) = self.slab[at].at.as_ref()?;
             names.push(name.clone());

@@ -65,6 +65,8 @@ struct Hike {
 pub(super) struct Seek {
     waiters: Vec<Waiter>,
     step: Step,
+    /// From where it walks: pinned, so that nobody gives that fid back before the answer.
+    base: Option<usize>,
 }
 
 impl Remote {
@@ -78,7 +80,7 @@ impl Remote {
             Target::Open(open) => self.opens[open].users += 1,
         }
         self.places.begin(self.sought_by(target));
-        self.seeks.insert(target, Seek { waiters: vec![waiter], step: Step::Base });
+        self.seeks.insert(target, Seek { waiters: vec![waiter], step: Step::Base, base: None });
         self.begin_seek(target, out);
     }
 
@@ -89,12 +91,16 @@ impl Remote {
             Target::Tie(place, user) => (place, user),
             Target::Open(open) => (self.opens[open].place, self.opens[open].user),
         };
-        let Some((base, names)) = self.places.way(place, user, self.epoch) else {
+        let Some((at, base, names)) = self.places.way(place, user, self.epoch) else {
             return self.seek(Target::Tie(ROOT, user), Waiter::Seek(target), out);
         };
         match target {
             Target::Tie(..) if names.is_empty() => self.end_seek(target, Ok(()), out),
-            Target::Tie(..) => self.seek_on(target, base, None, names),
+            Target::Tie(..) => {
+                self.places.pin(at);
+                self.seeks.get_mut(&target).expect("it is under way").base = Some(at);
+                self.seek_on(target, base, None, names);
+            }
             Target::Open(_) if !names.is_empty() => {
                 self.seek(Target::Tie(place, user), Waiter::Seek(target), out);
             }
@@ -136,6 +142,9 @@ impl Remote {
     ) {
         let seek = self.seeks.get_mut(&target).expect("its answer has come only now");
         let step = std::mem::replace(&mut seek.step, Step::Base);
+        if let Some(base) = seek.base.take() {
+            self.unpin_place(base);
+        }
         match (step, answer) {
             (Step::Attach(fid), Ok(Rmessage::Attach { qid })) => {
                 self.places.set_qid(ROOT, *qid);
@@ -236,7 +245,17 @@ impl Remote {
         }
     }
 
-    pub(super) fn unpin_target(&mut self, target: Target) {
+    /// Nothing is sought any more: the connection is lost.
+    pub(super) fn forget_seeks(&mut self) {
+        for (target, seek) in std::mem::take(&mut self.seeks) {
+            if let Some(base) = seek.base {
+                self.unpin_place(base);
+            }
+            self.unpin_target(target);
+        }
+    }
+
+    fn unpin_target(&mut self, target: Target) {
         self.places.done(self.sought_by(target));
         match target {
             Target::Tie(place, _) => self.unpin_place(place),

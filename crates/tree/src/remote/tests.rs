@@ -201,6 +201,32 @@ fn a_file_is_made_written_and_given_back() {
 }
 
 #[test]
+fn a_directory_that_is_walked_from_keeps_its_fid_until_that_is_answered() {
+    let mut lab = Lab::up(b"9P2000.L");
+    lab.ask(1, Ask::Walk { from: lab.remote.root(), names: vec![name("d")] });
+    lab.say(&Rmessage::Walk { qids: [qid(4, Qid::DIR)].into_iter().collect() });
+    let (dir, gid) = (NodeId::new(3, 1), None);
+    let access = Access { write: true, ..Access::default() };
+    let ask = Ask::Create { dir, name: name("f"), access, exclusive: true, mode: 0o644, gid };
+    lab.ask(2, ask);
+    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
+    lab.say(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
+    lab.text.clear();
+    lab.say(&getattr());
+    // As a session does whose fid of the directory is the new file's now.
+    lab.step(Input::Release(dir));
+    lab.say(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
+    expect![[r#"
+        says Getattr
+          reply 2 Created
+          hears Walk { fid: 1, newfid: 3, names: ["f"] }
+        says Walk
+          hears Clunk { fid: 1 }
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
 fn a_long_read_is_cut_into_pieces_and_ends_where_the_first_is_short() {
     let mut lab = Lab::up(b"9P2000.L");
     let (_, open) = lab.open();

@@ -96,9 +96,7 @@ impl Remote {
         self.outbox.clear();
         self.input = Buf::default();
         self.blame = None;
-        for target in mem::take(&mut self.seeks).into_keys() {
-            self.unpin_target(target);
-        }
+        self.forget_seeks();
         self.outbox.clear();
         self.requeue(out);
     }
