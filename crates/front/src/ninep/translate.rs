@@ -3,6 +3,9 @@
 use base::{Access, Caller, Error, Kind, Stat};
 use wire::ninep::Qid;
 
+#[cfg(test)]
+mod tests;
+
 /// The Linux `errno` of an error (9P2000.L sends it as it is).
 pub(super) fn errno(error: Error) -> u32 {
     match error {
@@ -41,15 +44,17 @@ pub(super) fn errno(error: Error) -> u32 {
 }
 
 /// What identifies a file to 9P clients. Inodes of the served directory's own device are shown as
-/// they are; those of others are moved out of their way.
+/// they are; those of others are moved out of their way. A file that comes through several servers
+/// is moved by each, perhaps each time for the same device: doing it twice must undo nothing.
 pub(super) fn qid(stat: &Stat, device: u64) -> Qid {
     let kind = match stat.kind {
         Kind::Directory => Qid::DIR,
         Kind::Symlink => Qid::SYMLINK,
         Kind::File | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => Qid::FILE,
     };
-    let mix = |other: u64| other.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 << 63;
-    let path = if stat.device == device { stat.inode } else { stat.inode ^ mix(stat.device) };
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let moved = (stat.inode ^ stat.device.wrapping_mul(SPREAD)).wrapping_mul(SPREAD) | 1 << 63;
+    let path = if stat.device == device { stat.inode } else { moved };
     let version = stat.version();
     Qid { kind, version: (version ^ version >> 32) as u32, path }
 }
