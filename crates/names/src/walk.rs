@@ -145,7 +145,8 @@ impl Walk {
         // Whatever members are missing, here is here.
         while self.place.at_point && self.names.front().is_some_and(|n| n.as_bytes() == b".") {
             self.names.pop_front();
-            self.stats.push(self.point().members[0].stat.clone());
+            let here = self.stats.last().unwrap_or(&self.point().members[0].stat).clone();
+            self.stats.push(here);
         }
         let node = self.place.node;
         let Some(first) = self.names.front() else {

@@ -27,6 +27,18 @@ fn the_first_member_that_has_a_name_has_it() {
 }
 
 #[test]
+fn a_dot_stays_in_the_member_where_a_walk_came_back() {
+    let mut lab = union();
+    let (stats, node) = lab.walk(lab.names.root(), &parts("u/d/.././b")).unwrap();
+    let shown: Vec<String> = stats.iter().map(|stat| lab.shown(stat)).collect();
+    assert_eq!(shown, ["3:/", "1:/d", "1:/", "1:/", "2:/b"]);
+    lab.step(Input::Release(node.unwrap()));
+    assert_eq!(lab.at("u/d/../.").unwrap(), "1:/");
+    assert_eq!(lab.at("u/.").unwrap(), "3:/");
+    lab.check_held();
+}
+
+#[test]
 fn a_list_joins_the_members_and_says_each_name_once() {
     let mut lab = union();
     assert_eq!(lab.list("u").unwrap(), "both c a d b");
