@@ -199,6 +199,17 @@ impl Branch {
         }
     }
 
+    /// The next thing that the operator may want to know.
+    pub(crate) fn next_news(&mut self) -> Option<String> {
+        match self {
+            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Volume(_) => None,
+            Branch::Remote(remote) => {
+                let news = remote.next_news()?;
+                Some(format!("{}: {news}", remote.name()))
+            }
+        }
+    }
+
     /// Makes everything durable, for the end of the node.
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {

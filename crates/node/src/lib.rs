@@ -63,6 +63,9 @@ pub const CUT_TIME: Duration = Duration::from_secs(2);
 /// Files that the process needs for itself: reactor, libraries, files fetched a moment ago.
 const FILES_KEPT: usize = 512;
 
+/// Most news that wait to be told; the oldest are dropped.
+const NEWS_MAX: usize = 256;
+
 /// How far the node's life is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -114,6 +117,8 @@ pub struct Node {
     stages: Stages,
     changes: Changes,
     surveys: Surveys,
+    /// What the operator may want to know. At most [`NEWS_MAX`].
+    news: VecDeque<String>,
     scratch: Scratch,
 }
 
@@ -190,6 +195,7 @@ impl Node {
             stages: Stages::default(),
             changes,
             surveys: Surveys::new(),
+            news: VecDeque::new(),
             scratch: Scratch::default(),
         }
     }
@@ -230,6 +236,11 @@ impl Node {
     /// its place among what the node was made with.
     pub fn joined(&self) -> Option<&[(usize, Error)]> {
         (self.phase != Phase::Joining).then_some(self.changes.failed())
+    }
+
+    /// The next thing that the operator may want to know: of servers that are lost, and come back.
+    pub fn next_news(&mut self) -> Option<String> {
+        self.news.pop_front()
     }
 
     /// Whether nothing is under way any more; false if the node was ended before.
@@ -318,12 +329,21 @@ pub fn set_up(node: &mut Node, reactor: &mut impl Reactor) {
     run_while(node, reactor, |node| node.phase == Phase::Joining);
 }
 
-/// The whole event loop of a server.
-pub fn run(node: &mut Node, reactor: &mut impl Reactor) {
-    run_while(node, reactor, |node| !node.is_over());
+/// The whole event loop of a server. What the operator may want to know is told, line by line.
+pub fn run(node: &mut Node, reactor: &mut impl Reactor, tell: &mut dyn FnMut(&str)) {
+    run_while(node, reactor, |node| {
+        while let Some(news) = node.next_news() {
+            tell(&news);
+        }
+        !node.is_over()
+    });
 }
 
-fn run_while(node: &mut Node, reactor: &mut impl Reactor, goes_on: fn(&Node) -> bool) {
+fn run_while(
+    node: &mut Node,
+    reactor: &mut impl Reactor,
+    mut goes_on: impl FnMut(&mut Node) -> bool,
+) {
     let (mut events, mut ops, mut spans) = (Vec::new(), Vec::new(), Vec::new());
     while goes_on(node) {
         let now = reactor.now();

@@ -8,7 +8,7 @@ use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
 use super::letters::Role;
-use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener};
+use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, NEWS_MAX, Node, Phase, Port, listener};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
 use front::{CallId, Identity, Session};
@@ -57,6 +57,7 @@ impl Node {
             let mut out = mem::take(&mut self.scratch.trees);
             self.trees[tree].tick(now, &mut out);
             self.trees.set_alarm(tree);
+            self.gather_news(tree);
             self.deliver_trees(now, &mut out, ops);
             self.scratch.trees = out;
             self.route(now, ops);
@@ -64,6 +65,19 @@ impl Node {
                 self.see_off(now, tree, ops);
             }
             self.change(now, ops);
+        }
+    }
+
+    /// What happens to servers while this one ends is not news.
+    fn gather_news(&mut self, tree: u16) {
+        while let Some(news) = self.trees[tree].next_news() {
+            if !matches!(self.phase, Phase::Joining | Phase::Running) {
+                continue;
+            }
+            if self.news.len() == NEWS_MAX {
+                self.news.pop_front();
+            }
+            self.news.push_back(news);
         }
     }
 

@@ -26,6 +26,7 @@ mod fids;
 pub(crate) mod link;
 mod linux;
 mod list;
+pub mod news;
 mod open;
 mod places;
 mod plan9;
@@ -47,6 +48,7 @@ use errand::{Errand, Step};
 use errands::Errands;
 use fids::Fids;
 use link::Link;
+use news::{News, Told};
 use open::Open;
 use places::{Places, ROOT};
 use seek::{Seek, Target};
@@ -110,15 +112,6 @@ impl Default for Config {
     }
 }
 
-/// What the operator may want to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
-    /// There is a connection, with this dialect and message size.
-    Up(Dialect, u32),
-    /// There is none any more, and why.
-    Down(&'static str),
-}
-
 /// How much of everything there is, for `/.upcall/`.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
@@ -179,6 +172,7 @@ pub struct Remote {
     errands: Errands,
     seeks: BTreeMap<Target, Seek>,
     connections: u64,
+    told: Told,
     news: VecDeque<News>,
 }
 
@@ -216,6 +210,7 @@ impl Remote {
             errands: Errands::default(),
             seeks: BTreeMap::new(),
             connections: 0,
+            told: Told::default(),
             news: VecDeque::new(),
             config,
         }
@@ -297,6 +292,7 @@ impl Remote {
         self.settle(out);
         self.clear_line(out);
         self.send(out);
+        self.say_news();
     }
 
     /// Messages that have stood in line for long while nothing was answered are given up.
@@ -346,11 +342,27 @@ impl Remote {
         }
     }
 
+    /// This is so from now on.
     fn tell_news(&mut self, news: News) {
+        let ends = matches!(self.link.state(), link::State::Leaving { .. } | link::State::Over);
+        if !ends {
+            self.told.note(news);
+            self.say_news();
+        }
+    }
+
+    fn say_news(&mut self) {
+        let Some(news) = self.told.next(self.now) else { return };
         if self.news.len() == NEWS_MAX {
             self.news.pop_front();
         }
         self.news.push_back(news);
+    }
+
+    /// What the server is called where its news are told.
+    pub fn name(&self) -> String {
+        let (to, aname) = (&self.to[0], String::from_utf8_lossy(&self.aname));
+        format!("{to} {aname}").trim_end().to_string()
     }
 
     fn is_linux(&self) -> bool {
@@ -400,7 +412,8 @@ impl Automaton for Remote {
         let waiting = queued.into_iter().chain(self.errands.paused_until());
         let unsent = (!self.outbox.is_empty() && !self.is_sending).then_some(self.now);
         let stuck = self.stuck_since.map(|since| since + LINE_MAX);
-        self.link.deadline().into_iter().chain(waiting).chain(unsent).chain(stuck).min()
+        let news = self.told.deadline().filter(|_| !self.link.is_over());
+        self.link.deadline().into_iter().chain(waiting).chain(unsent).chain(stuck).chain(news).min()
     }
 
     fn check(&self) {
@@ -474,7 +487,13 @@ impl Remote {
 
     fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {
         match done {
-            Done::Connected(connected) => self.tell_link(link::Input::Connected(connected), out),
+            Done::Connected(connected) => {
+                // All its addresses were tried.
+                if connected.is_err() && self.tries.is_multiple_of(self.to.len()) {
+                    self.tell_news(News::Down("nobody answers there"));
+                }
+                self.tell_link(link::Input::Connected(connected), out);
+            }
             Done::Received(received) => self.received(received, out),
             Done::Sent(sent) => self.sent(sent, out),
             // The reactor completes every operation with its own shape.

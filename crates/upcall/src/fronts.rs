@@ -94,6 +94,7 @@ fn one(
     let Ok(all) = mailboxes.recv() else { return Ok(()) };
     world.set_mailboxes(all);
     let mut node = Node::front(number, plan.config, plan.export);
-    node::run(&mut node, &mut world);
+    // A front has no servers to tell of.
+    node::run(&mut node, &mut world, &mut |_| {});
     Ok(())
 }

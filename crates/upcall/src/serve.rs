@@ -78,7 +78,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         rule: &rule.text,
         bound: &bound,
     });
-    node::run(&mut node, &mut world);
+    node::run(&mut node, &mut world, &mut log);
     say(&"upcall: ended\n");
     if !node.is_quiet() {
         // Something hangs, or a second signal came: what is under way is not waited for.
@@ -125,6 +125,11 @@ fn join(world: &mut World, joint: Joint) -> Result<Join, String> {
 /// Says something to whoever started the server; they need not be there any more.
 fn say(text: &dyn Display) {
     let _ = write!(io::stdout(), "{text}");
+}
+
+/// Tells the operator of something that happened while serving.
+fn log(line: &str) {
+    let _ = writeln!(io::stderr(), "upcall: {line}");
 }
 
 /// How many threads there are.

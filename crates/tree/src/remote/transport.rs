@@ -2,9 +2,10 @@
 
 use super::calls::{Answer, Message, Owner};
 use super::link::{self, Dialect};
+use super::news::News;
 use super::places::ROOT;
 use super::seek::{Target, Waiter};
-use super::{MSIZE_MIN, News, Remote, words};
+use super::{MSIZE_MIN, Remote, words};
 use crate::request::Output;
 use base::op::Op;
 use base::{Automaton, Buf, Caller, Error};

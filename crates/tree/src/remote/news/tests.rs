@@ -1,0 +1,57 @@
+use super::*;
+use expect_test::expect;
+
+const UP: News = News::Up(Dialect::Linux, 8192);
+const LOST: News = News::Down("the connection broke");
+const WRONG: News = News::Down("an answer of the wrong type");
+
+/// What is said when this happens at these seconds, second by second.
+fn play(happens: &[(u64, News)]) -> String {
+    let (mut told, mut text) = (Told::default(), String::new());
+    for second in 0..1000 {
+        for (_, news) in happens.iter().filter(|(at, _)| *at == second) {
+            told.note(*news);
+            let said = told.next(Instant(second * 1_000_000_000));
+            text.extend(said.map(|news| format!("{second} s: {news}\n")));
+        }
+        let said = told.next(Instant(second * 1_000_000_000));
+        text.extend(said.map(|news| format!("{second} s: {news}\n")));
+    }
+    assert_eq!(told.deadline(), None, "something is not said");
+    text
+}
+
+#[test]
+fn what_is_so_is_said_at_once() {
+    expect![[r#"
+        1 s: connected, 9P2000.L, 8192 bytes
+        100 s: not connected: the connection broke
+        300 s: connected, 9P2000.L, 8192 bytes
+    "#]]
+    .assert_eq(&play(&[(1, UP), (100, LOST), (300, UP)]));
+}
+
+#[test]
+fn a_server_that_is_left_for_the_same_mistake_every_second_is_named_once_a_minute() {
+    let flaps: Vec<(u64, News)> = (1..150).flat_map(|at| [(at, UP), (at, WRONG)]).collect();
+    expect![[r#"
+        1 s: connected, 9P2000.L, 8192 bytes
+        1 s: not connected: an answer of the wrong type
+        61 s: connected, 9P2000.L, 8192 bytes
+        61 s: not connected: an answer of the wrong type
+        121 s: connected, 9P2000.L, 8192 bytes
+        121 s: not connected: an answer of the wrong type
+    "#]]
+    .assert_eq(&play(&flaps));
+}
+
+#[test]
+fn what_is_so_in_the_end_is_said_and_every_mistake_is_named() {
+    expect![[r#"
+        1 s: connected, 9P2000.L, 8192 bytes
+        2 s: not connected: the connection broke
+        3 s: not connected: an answer of the wrong type
+        62 s: not connected: the connection broke
+    "#]]
+    .assert_eq(&play(&[(1, UP), (2, LOST), (2, UP), (3, WRONG), (4, UP), (5, LOST)]));
+}
