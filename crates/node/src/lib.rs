@@ -238,6 +238,14 @@ impl Node {
         (self.phase != Phase::Joining).then_some(self.changes.failed())
     }
 
+    /// How many nodes and open files of each tree somebody holds; last, of how many nodes the mux
+    /// keeps places, and how many unions are open.
+    pub fn held(&self) -> Vec<(usize, usize)> {
+        let counts = self.trees.iter().map(Branch::counts);
+        let trees = counts.map(|tree| (tree.nodes, tree.opens));
+        trees.chain([self.names.counts()]).collect()
+    }
+
     /// The next thing that the operator may want to know: of servers that are lost, and come back.
     pub fn next_news(&mut self) -> Option<String> {
         self.news.pop_front()

@@ -8,6 +8,7 @@
 //! - [`run`]: one run from beginning to end.
 //! - [`canary`]: planted mistakes, which must be found.
 //! - [`fuzz`]: fuzzers of every decoder, and of whole sessions.
+//! - [`joined`]: a name space of several servers, each with troubles of its own.
 //! - [`volume`]: a store on a disk that fails in every way, with crashes between all operations.
 
 #![allow(
@@ -19,6 +20,7 @@ pub mod canary;
 pub mod client;
 pub mod disk;
 pub mod fuzz;
+pub mod joined;
 pub mod params;
 pub mod remote;
 pub mod run;

@@ -6,6 +6,7 @@
 //! | `SEED` | the same as `run SEED` |
 //! | `determinism SEED` | runs a seed twice and compares the traces |
 //! | `volume [SEED] [--runs N] [--seconds N]` | runs a store on a failing disk, 300 seeds |
+//! | `joined [--seed SEED] [--runs N] [--seconds N] [--trace]` | runs a mux of servers, 40 seeds |
 //! | `canary` | plants mistakes and must find each |
 //! | `fuzz [NAME] [--seconds N] [--seed S]` | runs one fuzzer, or all |
 //! | `smoke`, `fuzz smoke` | all of it, for a moment |
@@ -14,10 +15,12 @@
 
 use sim::canary::{Mistake, hunt};
 use sim::fuzz::{FUZZERS, Fuzzer, fuzz};
+use sim::joined;
 use sim::params::Params;
 use sim::run::{attempt, run};
 use sim::trace::Show;
 use sim::volume;
+use sim::world::Totals;
 use std::panic::{set_hook, take_hook};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -26,6 +29,8 @@ use std::time::{Duration, Instant};
 const RUNS: u64 = 200;
 /// Seeds of a run of volumes that names none.
 const VOLUMES: u64 = 300;
+/// Seeds of a run of joined servers that names none.
+const JOINED: u64 = 40;
 /// Seeds within which a canary must be found.
 const CANARY_SEEDS: u64 = 20;
 /// The same, for canaries in the store.
@@ -83,6 +88,11 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
         ["run", first] => runs(options, seed(first)?, options.runs.unwrap_or(1)),
         ["volume"] => volumes(options, 1, options.runs.unwrap_or(VOLUMES)),
         ["volume", first] => volumes(options, seed(first)?, options.runs.unwrap_or(1)),
+        ["joined"] => {
+            let count = if options.seed.is_some() { 1 } else { JOINED };
+            joins(options, options.seed.unwrap_or(1), options.runs.unwrap_or(count))
+        }
+        ["joined", first] => joins(options, seed(first)?, options.runs.unwrap_or(1)),
         ["determinism", first] => determinism(seed(first)?),
         ["determinism"] => determinism(1),
         ["canary"] => canary(),
@@ -95,15 +105,19 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
         }
         ["smoke"] => {
             let limited = Options { seconds: Some(60), ..Options::default() };
-            let parts =
-                [runs(&limited, 1, RUNS), volumes(&limited, 1, VOLUMES), determinism(1), canary()];
+            let parts = [
+                runs(&limited, 1, RUNS),
+                volumes(&limited, 1, VOLUMES),
+                joins(&limited, 1, JOINED),
+                determinism(1),
+                canary(),
+            ];
             parts.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
         }
         [first] => runs(options, seed(first)?, options.runs.unwrap_or(1)),
         _ => {
-            return Err(
-                "run | volume | determinism | canary | fuzz | smoke; see main.rs".to_string()
-            );
+            return Err("run | volume | joined | determinism | canary | fuzz | smoke; see main.rs"
+                .to_string());
         }
     })
 }
@@ -187,6 +201,43 @@ fn volumes(options: &Options, first: u64, count: u64) -> (u64, u64) {
     (passed, failed)
 }
 
+fn joins(options: &Options, first: u64, count: u64) -> (u64, u64) {
+    let (mut passed, mut failed) = (0, 0);
+    let started = clock();
+    let show = if options.trace { Show::Print } else { Show::Hash };
+    let (mut sum, mut hash) = (Totals::default(), 0u64);
+    for seed in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
+        if !within(started, options.seconds) {
+            break;
+        }
+        let params = joined::Params::draw(seed);
+        if count == 1 || options.trace {
+            println!("joined {seed}: {params:?}");
+        }
+        match attempt(|| joined::run(&params, show)) {
+            Ok(outcome) => {
+                passed += 1;
+                sum.events += outcome.totals.events;
+                sum.requests += outcome.totals.requests;
+                sum.faults += outcome.totals.faults;
+                hash = hash.rotate_left(1) ^ outcome.hash;
+            }
+            Err(what) => {
+                println!("joined {seed}: {params:?}");
+                let what: String = what.chars().take(1000).collect();
+                println!("joined {seed} failed: {what}\ncargo xtask sim joined {seed}");
+                failed += 1;
+            }
+        }
+    }
+    let Totals { events, requests, faults, .. } = sum;
+    println!(
+        "joined: {passed} seeds from {first} on, {events} events, {requests} requests, \
+         {faults} faults, {hash:016x}"
+    );
+    (passed, failed)
+}
+
 fn determinism(seed: u64) -> (u64, u64) {
     let once = || attempt(|| run(Params::draw(seed), Show::Keep));
     match (once(), once()) {
@@ -231,8 +282,28 @@ fn canary() -> (u64, u64) {
             }
         }
     }
-    let volumes = volume_canaries();
-    (passed + volumes.0, failed + volumes.1)
+    for more in [volume_canaries(), joined_canaries()] {
+        (passed, failed) = (passed + more.0, failed + more.1);
+    }
+    (passed, failed)
+}
+
+fn joined_canaries() -> (u64, u64) {
+    let (mut passed, mut failed) = (0, 0);
+    for mistake in joined::canary::Mistake::ALL {
+        match quietly(|| joined::canary::hunt(mistake, CANARY_SEEDS)) {
+            Some((seed, what)) => {
+                let line: String = what.chars().take(100).collect();
+                println!("canary {mistake:?}: found by joined {seed}: {line}");
+                passed += 1;
+            }
+            None => {
+                println!("canary {mistake:?}: NOT found within {CANARY_SEEDS} seeds");
+                failed += 1;
+            }
+        }
+    }
+    (passed, failed)
 }
 
 fn volume_canaries() -> (u64, u64) {

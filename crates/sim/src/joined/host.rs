@@ -1,0 +1,93 @@
+//! One process in the world: a node, and what it holds of the world.
+
+use crate::world::{Host as Number, World, brought, name_op, own_op};
+use base::op::{Event, File, Listener, Op};
+use base::{Automaton, Instant, Reactor};
+use node::Node;
+use std::collections::BTreeSet;
+
+/// The process.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) node: Node,
+    pub(super) number: Number,
+    pub(super) listener: Listener,
+    /// Files and handles that it has open.
+    pub(super) files: BTreeSet<File>,
+    events: Vec<Event>,
+    is_new: bool,
+}
+
+impl Host {
+    /// A process that has not had a turn yet.
+    pub(super) fn new(node: Node, number: u16, listener: Listener) -> Host {
+        let (files, events) = (BTreeSet::new(), Vec::new());
+        Host { node, number: Number(number), listener, files, events, is_new: true }
+    }
+
+    /// Takes an event of its own.
+    pub(super) fn take(&mut self, event: Event) {
+        self.files.extend(brought(&event.done));
+        let id = if event.id == base::op::OpId::UNASKED { event.id } else { own_op(event.id) };
+        self.events.push(Event { id, ..event });
+    }
+
+    /// What it was told and has not looked at.
+    pub(super) fn untold(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Whether it has something to do.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let due = self.node.deadline().is_some_and(|at| at <= now);
+        !self.node.is_over() && (self.is_new || due || !self.events.is_empty())
+    }
+
+    /// When it is due if nothing happens.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.node.is_over() { None } else { self.node.deadline() }
+    }
+
+    /// One turn; `change` sees what it asks for, and may ask for something else, or nothing.
+    pub(super) fn turn(
+        &mut self,
+        world: &mut World,
+        change: &mut dyn FnMut(&mut World, Op) -> Option<Op>,
+    ) {
+        self.is_new = false;
+        let mut ops = Vec::new();
+        self.node.turn(world.now(), &mut self.events, &mut ops);
+        self.node.check();
+        for op in ops {
+            let Some(op) = change(world, op) else { continue };
+            if let Op::CloseFile { file, .. } = &op {
+                self.files.remove(file);
+            }
+            world.submit(self.named(op));
+        }
+    }
+
+    /// An operation with its id in the world.
+    fn named(&self, mut op: Op) -> Op {
+        match &mut op {
+            Op::Accept { id, .. }
+            | Op::Connect { id, .. }
+            | Op::Receive { id, .. }
+            | Op::Send { id, .. }
+            | Op::Read { id, .. }
+            | Op::Write { id, .. }
+            | Op::Sync { id, .. }
+            | Op::ReadBlocks { id, .. }
+            | Op::WriteBlocks { id, .. }
+            | Op::Path { id, .. }
+            | Op::Cancel { id } => *id = name_op(self.number, *id),
+            Op::CloseListener { .. }
+            | Op::Post { .. }
+            | Op::Finish { .. }
+            | Op::Hangup { .. }
+            | Op::CloseSocket { .. }
+            | Op::CloseFile { .. } => {}
+        }
+        op
+    }
+}

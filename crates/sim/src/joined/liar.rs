@@ -1,0 +1,70 @@
+//! Servers that say what is not true: their messages are changed before they leave.
+
+use base::Buf;
+use base::rng::Rng;
+use wire::ninep::{HEADER_SIZE, Rmessage, frame_size};
+
+/// Changes some of the messages that a server sends; whether it did.
+pub(super) fn lie(rng: &mut Rng, data: &mut Vec<Buf>) -> bool {
+    let bytes: Vec<u8> = data.iter().flat_map(|buf| buf.iter().copied()).collect();
+    let Some(messages) = split(&bytes) else { return false };
+    let mut said = Vec::new();
+    let mut lied = false;
+    for message in messages {
+        let before = said.len();
+        match rng.u8(..4) {
+            0 => twist(rng, message, &mut said),
+            _ => said.extend_from_slice(message),
+        }
+        lied |= said[before..] != *message;
+    }
+    if lied {
+        *data = vec![Buf::from(said)];
+    }
+    lied
+}
+
+/// Whole messages, if these are such.
+fn split(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut messages = Vec::new();
+    while !bytes.is_empty() {
+        let size = frame_size(bytes).filter(|size| (HEADER_SIZE..=bytes.len()).contains(size))?;
+        let (message, rest) = bytes.split_at(size);
+        messages.push(message);
+        bytes = rest;
+    }
+    Some(messages)
+}
+
+/// Says something else.
+fn twist(rng: &mut Rng, message: &[u8], said: &mut Vec<u8>) {
+    let tag = u16::from_le_bytes([message[5], message[6]]);
+    let start = said.len();
+    match rng.u8(..8) {
+        // Nobody asked this.
+        0 => {
+            Rmessage::Clunk {}.encode(rng.u16(..), said);
+            said.extend_from_slice(message);
+        }
+        // An answer to something else.
+        1 => Rmessage::Write { count: rng.u32(..100_000) }.encode(tag, said),
+        2 => Rmessage::Flush {}.encode(tag, said),
+        // The same once more.
+        3 => [(); 2].into_iter().for_each(|()| said.extend_from_slice(message)),
+        // Longer than it may be.
+        4 => {
+            said.extend_from_slice(message);
+            let size = [1 << 30, u32::MAX, 0, 6][rng.usize(..4)];
+            said[start..start + 4].copy_from_slice(&size.to_le_bytes());
+        }
+        5 => Rmessage::Lerror { ecode: [0, 2, 116, u32::MAX][rng.usize(..4)] }.encode(tag, said),
+        // Other numbers: of files, of bytes.
+        _ => {
+            said.extend_from_slice(message);
+            for _ in 0..rng.usize(1..4) {
+                let at = rng.usize(start + HEADER_SIZE.min(message.len() - 1)..said.len());
+                said[at] = rng.u8(..);
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What a run of the joined name space is made of, drawn from its seed.
+
+use base::rng::Rng;
+use std::time::Duration;
+
+/// How often each kind of trouble is chosen; zero: never.
+#[derive(Clone, Debug, Default)]
+pub struct Trouble {
+    /// A server dies and begins anew.
+    pub restart: u32,
+    /// Nothing passes between the mux and a server.
+    pub cut: u32,
+    /// A server stands still.
+    pub freeze: u32,
+    /// The connections to a server are reset.
+    pub reset: u32,
+    /// A server says what is not true.
+    pub lie: u32,
+}
+
+impl Trouble {
+    /// The sum of all.
+    pub fn sum(&self) -> u32 {
+        self.restart + self.cut + self.freeze + self.reset + self.lie
+    }
+}
+
+/// What is drawn.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// From this.
+    pub seed: u64,
+    /// Other servers.
+    pub servers: usize,
+    /// Clients of the mux.
+    pub visitors: usize,
+    /// How many requests of each are under way at once.
+    pub lanes: usize,
+    /// Requests of each lane.
+    pub requests: u32,
+    /// What goes wrong.
+    pub trouble: Trouble,
+    /// Pause between two troubles at most, milliseconds.
+    pub pause_ms: u64,
+    /// How long one lasts at most, milliseconds.
+    pub lasts_ms: u64,
+    /// Pause of a lane between two requests at most, milliseconds.
+    pub pace_ms: u64,
+    /// One in so many requests is flushed; zero: never.
+    pub flush: u32,
+    /// One in so many requests is followed by a disconnect; zero: never.
+    pub disconnect: u32,
+    /// The mux is mounted in itself, through the network.
+    pub again: bool,
+    /// Walks go deep into what leads back to itself.
+    pub deep: bool,
+    /// Servers that know no 9P2000.L; a bit for each.
+    pub plain: u32,
+    /// What the world is like.
+    pub world: crate::params::Params,
+}
+
+impl Params {
+    /// Draws the parameters of a run.
+    pub fn draw(seed: u64) -> Params {
+        let mut rng = base::rng::seeded(seed ^ 0x701_4ed);
+        let mut world = crate::params::Params::calm(seed);
+        let pick = |rng: &mut Rng, from: &[u64]| from[rng.usize(..from.len())];
+        let disk = pick(&mut rng, &[0, 20, 200, 2000]);
+        world.disk_us = (disk, disk * pick(&mut rng, &[1, 10]));
+        world.net_us = pick(&mut rng, &[1, 50, 2000]);
+        world.turn_us = pick(&mut rng, &[1, 10]);
+        world.piece_max = pick(&mut rng, &[100, 5000, 1 << 20]) as usize;
+        world.window = pick(&mut rng, &[9000, 1 << 18]) as usize;
+        (world.backlog, world.connections, world.volume) = (64, 1000, false);
+        (world.calls, world.bytes) = (1024, (64 << 20, 256 << 20));
+        world.msize = pick(&mut rng, &[8192, 65_536, 1 << 20]) as u32;
+        let mut weight = |most: u32| if rng.bool() { rng.u32(1..=most) } else { 0 };
+        let mut trouble = Trouble {
+            restart: weight(10),
+            cut: weight(10),
+            freeze: weight(10),
+            reset: weight(10),
+            lie: weight(5),
+        };
+        if rng.u8(..8) == 0 {
+            trouble = Trouble::default();
+        }
+        let pause_ms = pick(&mut rng, &[300, 3000, 30_000]);
+        Params {
+            seed,
+            servers: rng.usize(2..=5),
+            visitors: rng.usize(1..=3),
+            lanes: rng.usize(1..=4),
+            requests: rng.u32(80..600),
+            trouble,
+            pause_ms,
+            pace_ms: pause_ms / pick(&mut rng, &[1, 3, 10, 100]),
+            lasts_ms: pick(&mut rng, &[500, 8000, 60_000]),
+            flush: pick(&mut rng, &[0, 10, 40]) as u32,
+            disconnect: pick(&mut rng, &[0, 0, 80]) as u32,
+            again: rng.bool(),
+            deep: rng.u8(..4) == 0,
+            plain: if rng.bool() { rng.u32(..) } else { 0 },
+            world,
+        }
+    }
+
+    /// A light run, for tests.
+    pub fn light(seed: u64) -> Params {
+        let drawn = Params::draw(seed);
+        Params { requests: drawn.requests.min(120), ..drawn }
+    }
+
+    /// Whether a server knows no 9P2000.L.
+    pub fn is_plain(&self, server: usize) -> bool {
+        self.plain >> server & 1 == 1
+    }
+
+    /// How long a request may take that touches no server in trouble: some round trips to servers
+    /// and as many operations of their disks, one after the other.
+    pub fn prompt(&self) -> Duration {
+        let trip = 4 * self.world.net_us + self.world.disk_us.1 + 1000;
+        Duration::from_secs(3) + Duration::from_micros(100 * trip)
+    }
+}

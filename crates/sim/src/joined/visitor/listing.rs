@@ -1,0 +1,65 @@
+//! A directory that is being read, in many pieces.
+
+use crate::joined::chart::Chart;
+use crate::joined::space::Entries;
+use base::{Instant, Name};
+use std::collections::BTreeSet;
+use wire::ninep::Dirent;
+
+/// What was there when it began, and what has been listed.
+#[derive(Clone, Debug)]
+pub(super) struct Listing {
+    pub(super) since: Instant,
+    /// Where to go on.
+    pub(super) offset: u64,
+    there: Entries,
+    seen: BTreeSet<Name>,
+    /// A server that has some of it was in trouble meanwhile.
+    pub(super) is_doubtful: bool,
+    pub(super) is_over: bool,
+}
+
+impl Listing {
+    /// Nothing has been listed of what is there.
+    pub(super) fn new(since: Instant, there: Entries) -> Listing {
+        let (seen, is_doubtful, is_over) = (BTreeSet::new(), false, false);
+        Listing { since, offset: 0, there, seen, is_doubtful, is_over }
+    }
+
+    /// Takes entries; `there` is what is there now.
+    ///
+    /// # Panics
+    /// If one is listed twice, or is not there, or is missing in the end.
+    pub(super) fn take(&mut self, entries: &[Dirent<'_>], there: &Entries, chart: &Chart) {
+        for (qid, cookie, _, name) in entries {
+            self.offset = *cookie;
+            let name = Name::new(name).expect("names are names");
+            let replaced = chart.was_replaced(&name, self.since);
+            let new = self.seen.insert(name.clone());
+            // Directories of 9P2000 are counted through again after a connection was lost.
+            let excused = replaced || self.is_doubtful;
+            assert!(new || excused, "{name} is listed twice");
+            let (then, now) = (self.there.get(&name), there.get(&name));
+            let known = then.is_some() || now.is_some() || chart.is_name_vague(&name, self.since);
+            assert!(known, "{name} is listed, but is not there");
+            let mut numbers = then.into_iter().chain(now).flatten().peekable();
+            let right = numbers.peek().is_none() || numbers.any(|number| *number == qid.path);
+            assert!(right || replaced, "{name} is listed as {qid:?}, and not {then:?} or {now:?}");
+        }
+        if entries.is_empty() {
+            self.is_over = true;
+            self.expect_complete(there, chart);
+        }
+    }
+
+    fn expect_complete(&self, there: &Entries, chart: &Chart) {
+        let missing = self.there.keys().find(|name| {
+            let stays = there.contains_key(name) && !chart.is_name_vague(name, self.since);
+            stays && !self.seen.contains(*name)
+        });
+        assert!(
+            missing.is_none() || self.is_doubtful,
+            "{missing:?} was there all the time and is not listed"
+        );
+    }
+}
