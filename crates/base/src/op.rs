@@ -438,8 +438,10 @@ pub enum Who {
 pub struct Entry {
     /// Where to go on behind this entry. Stable while the directory changes.
     pub cookie: u64,
-    /// Which file on the directory's device.
+    /// Which file on its device.
     pub inode: u64,
+    /// The device. `None`: that of the directory when it was opened.
+    pub device: Option<u64>,
     /// What it is.
     pub kind: Kind,
     /// Its name, neither `.` nor `..`.

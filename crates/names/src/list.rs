@@ -210,7 +210,8 @@ impl Union {
                 return Err(Error::NoMemory);
             }
             self.places.push((member, entry.cookie));
-            fresh.push(Entry { cookie: self.places.len() as u64, ..entry });
+            let device = entry.device.or(Some(self.point.members[member].stat.device));
+            fresh.push(Entry { cookie: self.places.len() as u64, device, ..entry });
         }
         Ok(fresh)
     }

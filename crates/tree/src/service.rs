@@ -401,13 +401,20 @@ impl Service {
             let (name, _) = FILES[file - 1];
             let name = Name::new(name.as_bytes()).expect("a plain name");
             let stat = with_stat.then(|| self.stat(file));
-            Entry { cookie: file as u64, inode: file as u64, kind: Kind::File, name, stat }
+            Entry {
+                cookie: file as u64,
+                inode: file as u64,
+                device: None,
+                kind: Kind::File,
+                name,
+                stat,
+            }
         };
         let place = |index: usize| {
             let name = self.places[index - FILES.len() - 1].clone();
             let stat = with_stat.then(|| self.stat(ROOT));
             let number = index as u64;
-            Entry { cookie: number, inode: number, kind: Kind::Directory, name, stat }
+            Entry { cookie: number, inode: number, device: None, kind: Kind::Directory, name, stat }
         };
         let last = FILES.len() + self.places.len();
         let all = first..=last;

@@ -135,6 +135,7 @@ impl Skeleton {
         let entry = |(number, (name, child)): (u64, (&Name, &usize))| Entry {
             cookie: number,
             inode: *child as u64,
+            device: None,
             kind: Kind::Directory,
             name: name.clone(),
             stat: with_stat.then(|| self.stat(*child)),

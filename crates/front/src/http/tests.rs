@@ -490,8 +490,14 @@ fn what_is_gathered_is_counted() {
     lab.answer(Ok(Reply::Fetched(stat, Buf::default(), Some(OpenId(1)))));
     let asked = lab.session.bytes();
     let name = base::Name::new(b"name").unwrap();
-    let entry =
-        base::op::Entry { cookie: 1, inode: 1, kind: Kind::File, name, stat: Some(file(3)) };
+    let entry = base::op::Entry {
+        cookie: 1,
+        inode: 1,
+        device: None,
+        kind: Kind::File,
+        name,
+        stat: Some(file(3)),
+    };
     lab.answer(Ok(Reply::Entries(vec![entry; 100])));
     assert!(lab.session.bytes() > asked + 100 * (112 + 4), "{}", lab.session.bytes());
     lab.answer(Ok(Reply::Entries(Vec::new())));

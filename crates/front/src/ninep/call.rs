@@ -6,7 +6,7 @@
 use super::fid::{Claim, Fid, Fids, Openness};
 use super::linux::ATTR_SIZE_MAX;
 use crate::Output;
-use base::{Access, Buf, Caller, Kind, Name, SetStat};
+use base::{Access, Buf, Caller, Kind, Name, SetStat, Stat};
 use tree::{Ask, NodeId, OpenId};
 use wire::ninep::Rmessage;
 
@@ -61,7 +61,7 @@ pub(super) enum Await {
     /// Entries of a directory, for 9P2000.
     ReadEntries { fid: u32, count: u32 },
     /// Entries of a directory, for 9P2000.L.
-    Readdir { count: u32 },
+    Readdir { count: u32, device: u64 },
     /// The count of bytes written.
     Write,
     /// Attributes, for `Tgetattr`.
@@ -133,7 +133,7 @@ impl Await {
     /// How many bytes count against the limit while it waits.
     pub(super) fn bytes(&self, ask: &Ask) -> usize {
         let carried = match (self, ask) {
-            (Await::ReadEntries { count, .. } | Await::Readdir { count }, _) => *count as usize,
+            (Await::ReadEntries { count, .. } | Await::Readdir { count, .. }, _) => *count as usize,
             (_, Ask::Read { count, .. }) => *count as usize,
             (_, Ask::Write { data, .. }) => data.capacity(),
             (_, Ask::GetAttr { .. } | Ask::ListAttrs { .. }) => ATTR_SIZE_MAX as usize,
@@ -218,10 +218,11 @@ pub(super) fn encode(tag: u16, message: &Rmessage<'_>) -> Buf {
 }
 
 /// How an opened file or directory is kept in a fid.
-pub(super) fn opened(kind: Kind, open: OpenId, access: Access, remove: bool) -> Openness {
-    match kind {
+pub(super) fn opened(stat: &Stat, open: OpenId, access: Access, remove: bool) -> Openness {
+    match stat.kind {
         Kind::Directory => {
-            Openness::Directory { open, cursor: super::fid::Cursor::default(), remove }
+            let cursor = super::fid::Cursor::default();
+            Openness::Directory { open, device: stat.device, cursor, remove }
         }
         Kind::File
         | Kind::Symlink

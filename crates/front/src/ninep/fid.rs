@@ -43,7 +43,7 @@ pub(super) enum Openness {
         remove: bool,
     },
     /// Read a directory.
-    Directory { open: OpenId, cursor: Cursor, remove: bool },
+    Directory { open: OpenId, device: u64, cursor: Cursor, remove: bool },
     /// Read the value of an extended attribute, or the list of them.
     AttrRead { value: Vec<u8> },
     /// Write the value of an extended attribute, which is set when the fid is clunked.

@@ -51,11 +51,11 @@ impl Session {
             Tmessage::Readdir { fid, offset, count } => {
                 let count = count.min(self.msize - IO_HEADER_SIZE);
                 let file = self.fids.get(fid)?;
-                let Openness::Directory { open, .. } = file.openness else {
+                let Openness::Directory { open, device, .. } = file.openness else {
                     return Err(Error::NotDirectory);
                 };
                 let ask = Ask::List { open, cookie: offset, bytes_max: count, with_stat: false };
-                Ok(Next::Ask(Await::Readdir { count }, file.caller.clone(), ask))
+                Ok(Next::Ask(Await::Readdir { count, device }, file.caller.clone(), ask))
             }
             Tmessage::Fsync { fid, data_only } => {
                 let file = self.fids.get(fid)?;
@@ -193,7 +193,7 @@ impl Session {
                     out.push(Output::Close(open));
                     return Err(Error::Invalid);
                 };
-                fid.openness = opened(stat.kind, open, access, remove);
+                fid.openness = opened(&stat, open, access, remove);
                 let (qid, iounit) = (self.qid(&stat), self.iounit());
                 encode(tag, &Rmessage::Lopen { qid, iounit })
             }
@@ -205,8 +205,8 @@ impl Session {
             (Await::Getattr, Reply::Stat(stat)) => encode(tag, &getattr(&stat, self.qid(&stat))),
             (Await::Make { code }, Reply::Stat(stat)) => encode(tag, &made(code, self.qid(&stat))),
             (Await::Success { code }, Reply::Done | Reply::Stat(_)) => encode(tag, &bare(code)),
-            (Await::Readdir { count }, Reply::Entries(entries)) => {
-                let data = self.dirents(&entries, count as usize);
+            (Await::Readdir { count, device }, Reply::Entries(entries)) => {
+                let data = self.dirents(&entries, device, count as usize);
                 // Nothing would say that the directory ends here.
                 if data.is_empty() && !entries.is_empty() {
                     return Err(Error::Invalid);
@@ -255,7 +255,7 @@ impl Session {
         };
         out.push(Output::Release(fid.node));
         (fid.node, fid.kind, fid.name) = (node, stat.kind, name);
-        fid.openness = opened(stat.kind, open, access, remove);
+        fid.openness = opened(stat, open, access, remove);
         Ok(())
     }
 
@@ -279,16 +279,16 @@ impl Session {
         Ok(Next::Ask(Await::AttrValue { newfid, node, caller: caller.clone(), kind }, caller, ask))
     }
 
-    fn dirents(&self, entries: &[Entry], count: usize) -> Vec<u8> {
+    /// Entries of a directory on a device.
+    fn dirents(&self, entries: &[Entry], device: u64, count: usize) -> Vec<u8> {
         let mut data = Vec::with_capacity(count.min(64 << 10));
         for entry in entries {
             if data.len() + dirent_size(entry.name.as_bytes()) > count {
                 break;
             }
-            let device = self.export.device;
-            let (kind, inode) = (entry.kind, entry.inode);
+            let (kind, inode, device) = (entry.kind, entry.inode, entry.device.unwrap_or(device));
             let stat = Stat { kind, inode, device, ..Stat::default() };
-            let qid = Qid { version: 0, ..translate::qid(&stat, device) };
+            let qid = Qid { version: 0, ..translate::qid(&stat, self.export.device) };
             put_dirent(qid, entry.cookie, kind.dirent_type(), entry.name.as_bytes(), &mut data);
         }
         data

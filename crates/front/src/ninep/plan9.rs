@@ -62,7 +62,7 @@ impl Session {
                     out.push(Output::Close(open));
                     return Err(Error::Denied);
                 }
-                fid.openness = opened(stat.kind, open, access, remove);
+                fid.openness = opened(&stat, open, access, remove);
                 let (qid, iounit) = (self.qid(&stat), self.iounit());
                 encode(tag, &Rmessage::Open { qid, iounit })
             }

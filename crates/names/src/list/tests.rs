@@ -23,6 +23,7 @@ fn entries(names: &[&str]) -> Result<Reply, Error> {
     let entry = |name: &&str| Entry {
         cookie: 9,
         inode: 1,
+        device: None,
         kind: Kind::File,
         name: Name::new(name.as_bytes()).unwrap(),
         stat: None,

@@ -236,6 +236,7 @@ impl Fake {
         let entry = |(cookie, (name, node)): (u64, (&String, &usize))| Entry {
             cookie,
             inode: *node as u64,
+            device: None,
             kind: self.stat(*node).kind,
             name: Name::new(name.as_bytes()).unwrap(),
             stat: None,

@@ -67,7 +67,7 @@ fn convert(
     let kind = stat.as_ref().map(|stat| stat.kind).or(told).unwrap_or_default();
     let stat = stat.filter(|_| with_stat);
     let (cookie, inode) = (raw.next_entry_cookie(), raw.ino());
-    Ok(Some(Entry { cookie, inode, kind, name, stat }))
+    Ok(Some(Entry { cookie, inode, device: None, kind, name, stat }))
 }
 
 fn kind(file_type: FileType) -> Option<Kind> {

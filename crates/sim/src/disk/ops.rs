@@ -482,7 +482,7 @@ impl Disk {
             let inode = node.entries[name].inode;
             let (kind, name) = (self.node(inode).kind, name.clone());
             let stat = with_stat.then(|| self.stat(inode));
-            entries.push(Entry { cookie: *cookie, inode, kind, name, stat });
+            entries.push(Entry { cookie: *cookie, inode, device: None, kind, name, stat });
         }
         Ok(PathDone::Entries(entries))
     }

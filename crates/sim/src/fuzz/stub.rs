@@ -140,6 +140,7 @@ impl Stub {
         let entry = |number: u64| Entry {
             cookie: cookie.saturating_add(number + 1),
             inode: number,
+            device: None,
             kind: stat.kind,
             name: Name::new(&vec![b'<'; 1 + (number as usize * 90) % 255]).expect("plain"),
             stat: with_stat.then(|| stat.clone()),

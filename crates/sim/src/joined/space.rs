@@ -254,13 +254,16 @@ impl Space {
         match self.trees[*tree].source {
             // All directories of the host are on the device of the root.
             Source::Own | Source::Hidden => file.inode(),
-            Source::Server(_) | Source::Again => {
-                const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
-                let device = REMOTE_DEVICES | *tree as u64;
-                (inode ^ device.wrapping_mul(SPREAD)).wrapping_mul(SPREAD) | 1 << 63
-            }
+            Source::Server(_) | Source::Again => moved(*tree, inode),
         }
     }
+}
+
+/// The number of a file of another server, out of the way of those of the host.
+fn moved(tree: usize, number: u64) -> u64 {
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let device = REMOTE_DEVICES | tree as u64;
+    (number ^ device.wrapping_mul(SPREAD)).wrapping_mul(SPREAD) | 1 << 63
 }
 
 /// Somebody who looks: what they look at, and what they touch.
@@ -471,16 +474,18 @@ impl<'a> Look<'a> {
 
     fn entries_of(&mut self, file: &File) -> Vec<(Name, Vec<u64>)> {
         match file {
-            File::Plain((_, inode)) => {
+            File::Plain((tree, inode)) => {
                 let entries = self.disk.inode(*inode).map(|node| &node.entries);
                 let entries = entries.into_iter().flatten();
-                entries.map(|(name, place)| (name.clone(), vec![place.inode])).collect()
+                let number = |inode| vec![self.space.number(&File::Plain((*tree, inode)))];
+                entries.map(|(name, place)| (name.clone(), number(place.inode))).collect()
             }
-            // What is behind the network has numbers of its own; only the names are compared.
-            File::Again(_, way) => {
+            File::Again(tree, way) => {
                 let top = Rc::clone(way.last().expect("it has a root"));
-                let entries = self.entries(&top).into_keys();
-                entries.map(|name| (name, Vec::new())).collect()
+                let all =
+                    |numbers: Vec<u64>| numbers.into_iter().map(|it| moved(*tree, it)).collect();
+                let entries = self.entries(&top).into_iter();
+                entries.map(|(name, numbers)| (name, all(numbers))).collect()
             }
         }
     }

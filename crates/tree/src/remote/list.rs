@@ -72,7 +72,14 @@ impl Remote {
                 let name = Name::new(name).ok().filter(Name::plain)?;
                 let kind = Kind::ALL.into_iter().find(|known| known.dirent_type() == *kind);
                 let kind = kind.unwrap_or(words::kind(*qid));
-                Some(Entry { cookie: *cookie, inode: qid.path, kind, name, stat: None })
+                Some(Entry {
+                    cookie: *cookie,
+                    inode: qid.path,
+                    device: None,
+                    kind,
+                    name,
+                    stat: None,
+                })
             })
             .collect();
         match raw.last() {

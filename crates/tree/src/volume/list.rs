@@ -66,7 +66,7 @@ impl Scene<'_> {
                 false => None,
             };
             let kind = Kind::Directory;
-            entries.push(Entry { cookie: place, inode: ROOT, kind, name, stat });
+            entries.push(Entry { cookie: place, inode: ROOT, device: None, kind, name, stat });
         }
         answer(Reply::Entries(entries))
     }
@@ -84,7 +84,7 @@ fn entries(sight: &Sight<'_>, dir: u64, cookie: u64, bytes_max: usize) -> Result
         if bytes > bytes_max && !entries.is_empty() {
             return ControlFlow::Break(());
         }
-        entries.push(Entry { cookie, inode: ino, kind, name, stat: None });
+        entries.push(Entry { cookie, inode: ino, device: None, kind, name, stat: None });
         ControlFlow::Continue(())
     });
     match scanned {
