@@ -112,16 +112,21 @@ impl Page {
     /// What the mux costs: the same work without it, through it, and over another server.
     fn overhead(&mut self, base: &Path, points: &Points) -> Result<()> {
         let dir = tree(base, "overhead")?;
-        let far = Far::start(&dir, 1)?;
+        let (far, beside) = (Far::start(&dir, 1)?, Far::start_on(&dir, 1, bench::core(1))?);
         let plain = server_of(&dir)?;
         let host = format!("mount /m host:{}\n", dir.display());
         let near = Space::start(base, &host)?;
         let remote = Space::start(base, &far.lines("/m"))?;
+        let parted = Space::start(base, &beside.lines("/m"))?;
         self.text += "\n## What it costs\n\nThe same work in turn, five rounds: medians, and of \
-        the differences or ratios within a round the median and the range.\n\n\
-        | work | clients | without | through the mux | more | to another server | more |\n\
-        |---|--:|--:|--:|--:|--:|--:|\n";
-        let servers = [(&plain, ""), (&near.server, "m"), (&remote.server, "m")];
+        the differences or ratios within a round the median and the range. The other server \
+        runs on the clients' processor, or shares the mux's: then one is not awake \
+        while the other works, and each message takes two switches more.\n\n\
+        | work | clients | without | through the mux | more | to another server, \
+        beside the clients | more | beside the mux | more |\n\
+        |---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+        let servers =
+            [(&plain, ""), (&near.server, "m"), (&parted.server, "m"), (&remote.server, "m")];
         for clients in [1, 32] {
             let rounds = in_turn(&servers, &|server, place| {
                 let mut crowd = Crowd::connect(server.ninep, clients)?;
@@ -140,7 +145,7 @@ impl Page {
         &mut self,
         work: &str,
         clients: usize,
-        rounds: &[[f64; 3]],
+        rounds: &[[f64; 4]],
         compare: &dyn Fn(f64, f64) -> f64,
     ) {
         let middle = |of: usize| median(rounds.iter().map(|round| round[of]));
@@ -150,10 +155,11 @@ impl Page {
                 all().fold((f64::MAX, f64::MIN), |(low, high), one| (low.min(one), high.max(one)));
             format!("{:.2} ({low:.2}..{high:.2})", median(all()))
         };
-        let [a, b, c] = [0, 1, 2].map(middle);
-        let (near, far) = (more(1), more(2));
-        let line = format!("| {work} | {clients} | {a:.1} | {b:.1} | {near} | {c:.1} | {far} |\n");
-        self.text.push_str(&line);
+        let _ = write!(self.text, "| {work} | {clients} | {:.1} |", middle(0));
+        for of in 1..4 {
+            let _ = write!(self.text, " {:.1} | {} |", middle(of), more(of));
+        }
+        self.text.push('\n');
     }
 
     fn clients(&mut self, base: &Path, points: &Points) -> Result<()> {
@@ -350,6 +356,10 @@ struct Far {
 
 impl Far {
     fn start(dir: &Path, count: usize) -> Result<Far> {
+        Far::start_on(dir, count, bench::core(0))
+    }
+
+    fn start_on(dir: &Path, count: usize, core: Option<usize>) -> Result<Far> {
         let ports = (0..count).map(|_| server::free_port()).collect::<Result<Vec<u16>>>()?;
         let args: Vec<String> = ports
             .iter()
@@ -357,7 +367,7 @@ impl Far {
             .collect();
         let mut words = vec![dir.display().to_string()];
         words.extend(args);
-        let server = Server::start_words(Kind::Uring, &words, ports[0], bench::core(0))?;
+        let server = Server::start_words(Kind::Uring, &words, ports[0], core)?;
         Ok(Far { _server: server, ports })
     }
 
@@ -497,12 +507,12 @@ fn timed(time: Duration, once: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
 
 /// The same measured on each server and its place in turn, round by round.
 fn in_turn(
-    servers: &[(&Server, &str); 3],
+    servers: &[(&Server, &str); 4],
     measure: &dyn Fn(&Server, &str) -> Result<f64>,
-) -> Result<Vec<[f64; 3]>> {
+) -> Result<Vec<[f64; 4]>> {
     let mut rounds = Vec::new();
     for _ in 0..5 {
-        let mut round = [0.0; 3];
+        let mut round = [0.0; 4];
         for (figure, (server, place)) in round.iter_mut().zip(servers) {
             *figure = measure(server, place)?;
         }
