@@ -27,7 +27,11 @@ func step(name string, body func() error) bool {
 
 func walk(path string) (p9.File, error) {
 	names := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
-	_, file, err := root.Walk(names)
+	qids, file, err := root.Walk(names)
+	// The library takes a walk that ends on the way for one that arrives.
+	if err == nil && len(qids) < len(names) {
+		return nil, fmt.Errorf("%s: there is no %s", path, names[len(qids)])
+	}
 	return file, err
 }
 
