@@ -212,7 +212,7 @@ impl Remote {
             other => other,
         });
         if let (Target::Open(open), Err(error)) = (target, result)
-            && !matches!(error, Error::TooManyOpen | Error::NoMemory | Error::WouldBlock)
+            && !is_passing(error)
         {
             self.opens[open].stale = true;
         }
@@ -282,4 +282,18 @@ pub(super) fn walk<'a>(fid: u32, newfid: u32, names: &'a [Name]) -> Tmessage<'a>
     let names: Vec<&[u8]> = names.iter().map(Name::as_bytes).collect();
     let names = Names::new(&names).expect("no more than sixteen");
     Tmessage::Walk { fid, newfid, names }
+}
+
+/// Whether an error says nothing about the file, but about the moment.
+fn is_passing(error: Error) -> bool {
+    matches!(
+        error,
+        Error::TooManyOpen
+            | Error::NoMemory
+            | Error::WouldBlock
+            | Error::Busy
+            | Error::Disconnected
+            | Error::TimedOut
+            | Error::Cancelled
+    )
 }

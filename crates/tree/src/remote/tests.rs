@@ -76,6 +76,15 @@ impl Lab {
         self.step(Input::Done(id, Done::Connected(Ok(SOCKET))));
     }
 
+    /// The server ends the connection, and the pause before the next attempt is over.
+    fn hang_up(&mut self) {
+        let id = OpId(NodeId::new(3, 1).0);
+        self.step(Input::Done(id, Done::Received(Ok(Buf::default()))));
+        self.tags.clear();
+        self.remote.now = self.remote.now + Duration::from_secs(1);
+        self.tick();
+    }
+
     fn step(&mut self, input: Input) {
         let mut out = Vec::new();
         self.remote.step(self.remote.now, input, &mut out);
@@ -600,6 +609,25 @@ fn a_line_that_does_not_move_is_cleared() {
           hears Clunk { fid: 2 }
     "#]]
     .assert_eq(&lab.text);
+}
+
+/// An error of the moment does not part an open file from its client for good; one of the file does.
+#[test]
+fn an_open_file_survives_a_server_that_cannot_just_now() {
+    for (ecode, stale) in [(16, false), (104, false), (110, false), (116, true), (13, true)] {
+        let mut lab = Lab::up(b"9P2000.L");
+        let (_, open) = lab.open();
+        lab.hang_up();
+        lab.connect();
+        lab.say(&Rmessage::Version { msize: 8192, version: b"9P2000.L" });
+        lab.say(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
+        let read = || Ask::Read { open, offset: 0, count: 3, headroom: 0 };
+        lab.ask(3, read());
+        lab.say(&Rmessage::Lerror { ecode });
+        lab.text.clear();
+        lab.ask(4, read());
+        assert_eq!(lab.text.contains("reply 4 Stale"), stale, "{ecode}: {}", lab.text);
+    }
 }
 
 /// The errands: what each kind of answer leads to.

@@ -53,6 +53,8 @@ impl Remote {
             link::Output::Up => {
                 self.connections += 1;
                 self.was_up = true;
+                // Where it was found it is looked for first.
+                self.tries = self.tries.wrapping_sub(1);
                 self.tell_news(News::Up(self.dialect, self.msize));
                 self.resume_queued(out);
             }
