@@ -4,6 +4,7 @@
 //!
 #![doc = include_str!("change/states.md")]
 
+use crate::hidden::Hidden;
 use crate::said::Number;
 use crate::table::{Held, Key, MEMBERS_MAX, Member, Place, Point, Table};
 use crate::walk::{Map, Step as WalkStep, Walk};
@@ -137,7 +138,7 @@ impl Change {
     pub(crate) fn next(
         &mut self,
         table: &mut Table,
-        hidden: &[crate::Mount],
+        hidden: &Hidden,
         gone: &mut Vec<NodeId>,
     ) -> Step {
         loop {
@@ -232,7 +233,7 @@ impl Change {
         place: Place,
         spare: Option<NodeId>,
         members: Vec<Member>,
-        (table, hidden): (&mut Table, &[crate::Mount]),
+        (table, hidden): (&mut Table, &Hidden),
         gone: &mut Vec<NodeId>,
     ) -> Result<(), Error> {
         let last = place.trail.last().filter(|_| place.at_point);
@@ -305,7 +306,7 @@ impl Change {
         point: &Point,
         members: &[Member],
         table: &Table,
-        hidden: &[crate::Mount],
+        hidden: &Hidden,
     ) -> Result<(), Error> {
         let open = BTreeSet::from([self.top.node.tree()]);
         match table.strands(point.key, members, open, hidden) {

@@ -18,6 +18,7 @@
 mod change;
 mod entry;
 mod fetch;
+mod hidden;
 mod list;
 mod said;
 pub mod script;
@@ -31,6 +32,7 @@ pub use change::{Order, Source, Wish};
 
 use base::{Automaton, Caller, Error, Instant, Name, Stat};
 use change::Top;
+use hidden::Hidden;
 use list::Union;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -109,7 +111,7 @@ struct OpenUnion {
 pub struct Names {
     root: NodeId,
     root_stat: Stat,
-    hidden: Vec<Mount>,
+    hidden: Hidden,
     /// The number of the tree that knows who users are.
     identifier: u16,
     table: Table,
@@ -137,7 +139,7 @@ impl Names {
         Names {
             root,
             root_stat,
-            hidden,
+            hidden: Hidden::new(hidden),
             identifier,
             table: Table::default(),
             places: Slab::new(),
@@ -157,12 +159,12 @@ impl Names {
 
     /// Hides one more.
     pub fn hide(&mut self, mount: Mount) {
-        self.hidden.push(mount);
+        self.hidden.add(mount);
     }
 
     /// What the tree with this number has hidden is there no more, nor the tree.
     pub fn unhide(&mut self, tree: u16) {
-        self.hidden.retain(|mount| mount.root.tree() != tree);
+        self.hidden.forget(tree);
     }
 
     /// How many requests take more than one request to a tree, by what they are doing.
@@ -321,8 +323,8 @@ impl Names {
         out: &mut Vec<Output>,
     ) {
         let mut root = self.root;
-        while let Some(mount) = path.first().and_then(|first| self.hidden_at(root, first)) {
-            root = mount.root;
+        while let Some(behind) = path.first().and_then(|first| self.hidden.behind(root, first)) {
+            root = behind;
             path.remove(0);
         }
         let within = (root != self.root).then_some(root);
@@ -391,10 +393,8 @@ impl Names {
         if from.tree() == NAMES || !self.table.is_empty() {
             return true;
         }
-        let below = |mount: &Mount| mount.root.tree() == from.tree();
-        let mounted = self.hidden.iter().any(below);
-        let named = |name: &Name| self.hidden.iter().any(|mount| mount.name == *name);
-        names.iter().any(|name| (mounted && name.is_parent()) || named(name))
+        let mounted = || self.hidden.iter().any(|mount| mount.root.tree() == from.tree());
+        names.iter().any(|name| self.hidden.is_name(name) || (name.is_parent() && mounted()))
     }
 
     /// The node of a place, or the one that it stands for if that is the root of all.
@@ -408,11 +408,7 @@ impl Names {
     fn hides(&self, place: &Place, name: &Name) -> bool {
         let members = place.union().into_iter().flat_map(|union| &union.members);
         let mut nodes = members.map(|member| member.root.node).chain([self.tree_node(place)]);
-        nodes.any(|at| self.hidden_at(at, name).is_some())
-    }
-
-    fn hidden_at(&self, at: NodeId, name: &Name) -> Option<&Mount> {
-        self.hidden.iter().find(|mount| mount.at == at && mount.name == *name)
+        nodes.any(|at| self.hidden.behind(at, name).is_some())
     }
 
     /// Where a client is that knows a node by this id.

@@ -6,6 +6,7 @@
 //! through, so that `..` finds back (the thesis's `MheadHistory`).
 
 use crate::Wish;
+use crate::hidden::Hidden;
 use crate::said::{Number, Said};
 use base::{Name, Stat};
 use std::collections::{BTreeMap, BTreeSet};
@@ -261,7 +262,7 @@ impl Table {
         key: Key,
         members: &[Member],
         mut open: BTreeSet<u16>,
-        hidden: &[crate::Mount],
+        hidden: &Hidden,
     ) -> bool {
         let rest = || self.points().filter(|point| point.key != key);
         let own = self.points.get(&key).map(|point| point.from.node.tree());

@@ -276,7 +276,7 @@ fn what_is_hidden_at_the_root_is_there_whatever_stands_in_its_place() {
     let mut lab = Lab::new(&[&["a"], &["b"], &["state"]]);
     let name = Name::new(b".upcall").unwrap();
     let (at, root) = (lab.fakes[0].root(), lab.fakes[2].root());
-    lab.names.hidden.push(Mount { at, name, root });
+    lab.names.hide(Mount { at, name, root });
     assert_eq!(lab.at(".upcall/state").unwrap(), "2:/state");
     lab.mount("/", 1, Order::Replace).unwrap();
     assert_eq!(lab.at("b").unwrap(), "1:/b");

@@ -8,7 +8,7 @@
 //!
 #![doc = include_str!("walk/states.md")]
 
-use crate::Mount;
+use crate::hidden::Hidden;
 use crate::table::{Key, Place, Point, Table, Trail};
 use base::{Caller, Error, Name, Stat};
 use std::collections::VecDeque;
@@ -71,7 +71,7 @@ pub(crate) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Map<'a> {
     pub(crate) table: &'a Table,
-    pub(crate) hidden: &'a [Mount],
+    pub(crate) hidden: &'a Hidden,
     /// The root of the first tree.
     pub(crate) top: NodeId,
     /// What stands in the place of the root.
@@ -182,14 +182,14 @@ impl Walk {
     /// Where a name leads past the tree: into something hidden, or out of it.
     fn beside(&self, name: &Name, map: Map<'_>) -> Option<(Trail, NodeId)> {
         let Place { node, ref trail, at_point } = self.place;
-        let above = map.hidden.iter().find(|mount| name.is_parent() && mount.root == node);
-        if let Some(mount) = above {
-            return Some((trail.clone(), mount.at));
+        let above = map.hidden.above(node).filter(|_| name.is_parent());
+        if let Some(above) = above {
+            return Some((trail.clone(), above));
         }
-        let hidden = |at| {
-            let mount = map.hidden.iter().find(|mount| mount.at == at && mount.name == *name);
-            mount.map(|mount| mount.root)
-        };
+        if !map.hidden.is_name(name) {
+            return None;
+        }
+        let hidden = |at| map.hidden.behind(at, name);
         // Whatever stands in the place of the root, what is hidden there is.
         let last = trail.last().filter(|_| at_point);
         let at_root = last.is_some_and(|last| map.root.is_some_and(|r| r.key == last.point.key));
@@ -372,7 +372,7 @@ impl Walk {
 
     /// How many names from the first on stay in the tree, as far as names tell.
     fn run(&self, map: Map<'_>) -> usize {
-        let aside = |name: &Name| !name.plain() || map.hidden.iter().any(|m| m.name == *name);
+        let aside = |name: &Name| !name.plain() || map.hidden.is_name(name);
         self.names.iter().skip(1).take_while(|name| !aside(name)).count() + 1
     }
 

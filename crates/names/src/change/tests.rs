@@ -43,7 +43,8 @@ fn states_md_is_fresh() {
             let top = Top { node: NodeId::new(0, 0), stat: stat(Kind::Directory, 0) };
             let mut change = Change::new(root, top, wish.clone());
             drawing.row("begin", kind, change.name(), "Ask");
-            let mut step = change.next(&mut table, &[], &mut gone);
+            let hidden = Hidden::default();
+            let mut step = change.next(&mut table, &hidden, &mut gone);
             for place in 0..2 {
                 if !matches!(step, Step::Ask(..)) {
                     break;
@@ -52,10 +53,10 @@ fn states_md_is_fresh() {
                 let before = change.name();
                 change.arrive(
                     reply.clone(),
-                    Map { table: &table, hidden: &[], top: NodeId::new(9, 0), root: None },
+                    Map { table: &table, hidden: &hidden, top: NodeId::new(9, 0), root: None },
                     &mut gone,
                 );
-                step = change.next(&mut table, &[], &mut gone);
+                step = change.next(&mut table, &hidden, &mut gone);
                 let asks = match step {
                     Step::Ask(..) => "Ask",
                     Step::End(Ok(())) => "End: done",

@@ -1,4 +1,5 @@
 use super::*;
+use crate::hidden::Hidden;
 use crate::table::Table;
 use base::drawing::Drawing;
 
@@ -36,7 +37,8 @@ fn fits(fetch: &Fetch, label: &str) -> bool {
 #[test]
 fn states_md_is_fresh() {
     let table = Table::default();
-    let map = Map { table: &table, hidden: &[], top: NodeId::new(9, 0), root: None };
+    let hidden = Hidden::default();
+    let map = Map { table: &table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
     let mut drawing = Drawing::default();
     let path = vec![Name::new(b"a").unwrap()];
     let root = Place::plain(NodeId::new(0, 0));

@@ -31,7 +31,8 @@ fn names(text: &str) -> Vec<Name> {
 
 /// A walk that waits, in every way.
 fn waiting(table: &Table) -> Vec<Walk> {
-    let map = Map { table, hidden: &[], top: NodeId::new(9, 0), root: None };
+    let hidden = Hidden::default();
+    let map = Map { table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
     let point = table.at(Key::new(1, &stat(7))).unwrap();
     let trail = Trail::default().through(point, 0).unwrap();
     let union = Place { node: node(20), trail, at_point: true };
@@ -60,7 +61,8 @@ fn waiting(table: &Table) -> Vec<Walk> {
 #[test]
 fn states_md_is_fresh() {
     let table = table();
-    let map = Map { table: &table, hidden: &[], top: NodeId::new(9, 0), root: None };
+    let hidden = Hidden::default();
+    let map = Map { table: &table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
     let mut drawing = Drawing::default();
     let replies: [(&str, Result<Reply, Error>); 4] = [
         ("Found", Ok(Reply::Walked(vec![stat(3), stat(4)], Some(node(4))))),
