@@ -391,7 +391,9 @@ impl Changes {
             Step::Opening(mount) => {
                 out.push(Output::CancelOpen(self.number));
                 self.late.insert(self.number);
-                Err(refusal(&mount.source, error, advice(error)))
+                let late = "it was not opened in time; look whether what has it hangs";
+                let advice = if error == Error::TimedOut { late } else { advice(error) };
+                Err(refusal(&mount.source, error, advice))
             }
             Step::Planting(..) => unreachable!("a tree is planted before anything else is heard"),
             Step::Recovering(mount, tree) | Step::Leaving(mount, tree, _) => {
@@ -439,6 +441,8 @@ impl Changes {
 
     fn end(&mut self, cause: Cause, result: Result<(), Refusal>, out: &mut Vec<Output>) {
         match (cause, result) {
+            // Who was told to end has not failed.
+            (Cause::Start(_), Err(_)) if self.draining => {}
             (Cause::Start(number), Err(refusal)) => self.failed.push((number, refusal.error)),
             (Cause::Start(_), Ok(())) => {}
             (Cause::Command(ticket, line), Err(Refusal { error, why })) => {

@@ -27,10 +27,14 @@ pub(crate) type Surveys = Slab<Survey>;
 impl Node {
     /// Begins to make the contents of a service file.
     pub(crate) fn survey(&mut self, now: Instant, ticket: u64, topic: Topic, ops: &mut Vec<Op>) {
-        let awaited = match (&self.role, topic) {
-            // Fronts have no name space.
-            (_, Topic::Names) | (Role::Front(_), _) => BTreeSet::new(),
-            (Role::Home(fronts), _) => fronts.clone(),
+        if topic == Topic::Names {
+            let text = self.names_text().into_bytes();
+            let input = TreeInput::Rendered(ticket, text);
+            return self.messages.push_back(Message::Tree(SERVICE, input));
+        }
+        let awaited = match &self.role {
+            Role::Front(_) => BTreeSet::new(),
+            Role::Home(fronts) => fronts.clone(),
         };
         let key = self.surveys.vacant_key();
         for front in &awaited {
