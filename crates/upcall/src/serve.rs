@@ -78,7 +78,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         rule: &rule.text,
         bound: &bound,
     });
-    node::run(&mut node, &mut world, &mut log);
+    node::run(&mut node, &mut world, &mut log()?);
     say(&"upcall: ended\n");
     if !node.is_quiet() {
         // Something hangs, or a second signal came: what is under way is not waited for.
@@ -127,9 +127,23 @@ fn say(text: &dyn Display) {
     let _ = write!(io::stdout(), "{text}");
 }
 
-/// Tells the operator of something that happened while serving.
-fn log(line: &str) {
-    let _ = writeln!(io::stderr(), "upcall: {line}");
+/// Lines that wait for whoever reads standard error.
+const LOG_LINES: usize = 256;
+
+/// Tells the operator of what happens while serving. Whoever reads that may be slow, or not read at
+/// all: the server does not wait for them, and leaves out what they do not take.
+fn log() -> Result<impl FnMut(&str), String> {
+    let (lines, told) = std::sync::mpsc::sync_channel::<String>(LOG_LINES);
+    let tell = move || {
+        for line in told {
+            let _ = writeln!(io::stderr(), "upcall: {line}");
+        }
+    };
+    let thread = std::thread::Builder::new().name("log".to_string()).spawn(tell);
+    thread.map_err(|error| format!("no thread: {error}"))?;
+    Ok(move |line: &str| {
+        let _ = lines.try_send(line.to_string());
+    })
 }
 
 /// How many threads there are.

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_upcall");
 
@@ -14,7 +15,9 @@ pub(crate) struct Scratch(PathBuf);
 impl Scratch {
     pub(crate) fn new(name: &str) -> Scratch {
         use std::os::unix::fs::PermissionsExt;
-        let path = std::env::temp_dir().join(format!("upcall-it-{}-{name}", std::process::id()));
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("upcall-it-{pid}-{count}-{name}"));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();

@@ -364,17 +364,25 @@ fn the_end_of_a_server_waits_for_nothing_that_is_being_opened() {
     let socket = format!("unix:{}", dir.join("socket").display());
     let words = format!("mount / host:{}/a\n", dir.display());
     for form in ["uring", "threads"] {
-        let server = serve(&scratch, &words, &["--9p", &socket, "--reactor", form]);
-        // It is tried for two seconds to open what another process has.
-        let line = format!("mount /x volume:{path}");
-        let mut names = Command::new(BINARY);
-        let names = names.args(["names", &socket, &line]).stderr(Stdio::null());
-        let mut child = names.spawn().expect("it runs");
-        std::thread::sleep(Duration::from_millis(150));
-        let start = Instant::now();
-        assert_eq!(server.end(), Some(0));
-        assert!(start.elapsed() < Duration::from_millis(1600), "{:?}", start.elapsed());
-        assert_eq!(child.wait().expect("it ended").code(), Some(1));
+        // A machine may be slow once.
+        let took = (0..3).map(|_| {
+            let server = serve(&scratch, &words, &["--9p", &socket, "--reactor", form]);
+            // It is tried for two seconds to open what another process has.
+            let line = format!("mount /x volume:{path}");
+            let mut names = Command::new(BINARY);
+            let names = names.args(["names", &socket, &line]).stderr(Stdio::null());
+            let mut child = names.spawn().expect("it runs");
+            wait_until("it is being opened", || {
+                body(&server, "/.upcall/machines").contains("changes     opening")
+            });
+            let start = Instant::now();
+            assert_eq!(server.end(), Some(0));
+            let took = start.elapsed();
+            assert_eq!(child.wait().expect("it ended").code(), Some(1));
+            took
+        });
+        let took: Vec<Duration> = took.take(3).collect();
+        assert!(took.iter().min() < Some(&Duration::from_millis(1200)), "{took:?}");
     }
 }
 
@@ -516,7 +524,8 @@ fn what_cannot_be_mounted_is_refused_with_the_reason() {
         (format!("volume:{shown}/pipe"), "operation not supported; name a file or a block device"),
         ("9p://127.0.0.1:99999".into(), "is no port"),
         ("9p://127.0.0.1:564/.upcall".into(), "not for those whom this one serves"),
-        ("9p://nobody.invalid:5640".into(), "no host of that name"),
+        // No resolver asks anybody for a label of this length.
+        (format!("9p://{}:5640", "n".repeat(64)), "no host of that name"),
     ];
     for (source, why) in wrong {
         let (code, said) = client(&["names", &socket, &format!("mount /x {source}")]);
