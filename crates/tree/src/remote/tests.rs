@@ -611,7 +611,8 @@ fn a_line_that_does_not_move_is_cleared() {
     .assert_eq(&lab.text);
 }
 
-/// An error of the moment does not part an open file from its client for good; one of the file does.
+/// An error of the moment does not part an open file from its client for good; one of the file
+/// does.
 #[test]
 fn an_open_file_survives_a_server_that_cannot_just_now() {
     for (ecode, stale) in [(16, false), (104, false), (110, false), (116, true), (13, true)] {
