@@ -240,62 +240,62 @@ impl Change {
         let known = last.and_then(|last| table.at(last.point.key).cloned());
         let way = last.map_or(&place.trail, |last| &last.before);
         let needs = [self.needs.as_slice(), &way.lines()].concat();
-        match (&self.wish, known) {
-            (Wish::Part { said, .. }, Some(point)) => {
+        match &self.wish {
+            Wish::Part { said, .. } => {
                 gone.extend(spare);
+                let point = known.ok_or(Error::NotFound)?;
                 let rest = parted(&point, said.as_ref())?;
                 self.expect_none_stranded(&point, &rest, table, hidden)?;
                 let line = table.say(&self.wish, point.key, false, needs);
-                if rest.is_empty() {
-                    table.remove(point.key, line);
-                } else {
-                    table.set(point.with(rest), line);
+                match rest.is_empty() {
+                    true => table.remove(point.key, line),
+                    false => table.set(point.with(rest), line),
                 }
-                Ok(())
             }
-            (Wish::Part { .. }, None) => {
-                gone.extend(spare);
-                Err(Error::NotFound)
-            }
-            (Wish::Join { .. }, _) if !table.has_room() => {
-                gone.extend(spare);
-                gone.extend(members.into_iter().filter_map(given_back));
-                Err(Error::TooManyOpen)
-            }
-            (Wish::Join { order, .. }, Some(point)) => {
-                gone.extend(spare);
-                let fits = match order {
-                    Order::Replace => self.expect_none_stranded(&point, &members, table, hidden),
-                    Order::Before | Order::After
-                        if point.members.len() + members.len() > MEMBERS_MAX =>
-                    {
-                        Err(Error::TooManyLinks)
-                    }
-                    Order::Before | Order::After => Ok(()),
+            Wish::Join { at, order, .. } => {
+                let fits = match &known {
+                    _ if !table.has_room() => Err(Error::TooManyOpen),
+                    Some(point) => self.expect_fit(*order, point, &members, table, hidden),
+                    None if stat.kind != Kind::Directory => Err(Error::NotDirectory),
+                    // What stood there was taken away meanwhile.
+                    None if spare.is_none() => Err(Error::Stale),
+                    None => Ok(()),
                 };
-                match fits {
-                    Ok(()) => self.join(*order, &point, members, needs, table),
-                    Err(_) => gone.extend(members.into_iter().filter_map(given_back)),
+                if fits.is_err() || known.is_some() {
+                    gone.extend(spare);
                 }
-                fits
+                if let Err(error) = fits {
+                    gone.extend(members.into_iter().filter_map(given_back));
+                    return Err(error);
+                }
+                match known {
+                    Some(point) => self.join(*order, &point, members, needs, table),
+                    None => {
+                        let bare = bare(place.node, &stat, at);
+                        self.join(*order, &bare, members, needs, table);
+                    }
+                }
             }
-            (Wish::Join { .. }, None) if stat.kind != Kind::Directory => {
-                gone.extend(spare);
-                gone.extend(members.into_iter().filter_map(given_back));
-                Err(Error::NotDirectory)
+        }
+        Ok(())
+    }
+
+    /// What is to be put at a point must leave nothing behind where nobody gets to, and must not be
+    /// too much.
+    fn expect_fit(
+        &self,
+        order: Order,
+        point: &Point,
+        members: &[Member],
+        table: &Table,
+        hidden: &Hidden,
+    ) -> Result<(), Error> {
+        match order {
+            Order::Replace => self.expect_none_stranded(point, members, table, hidden),
+            Order::Before | Order::After if point.members.len() + members.len() > MEMBERS_MAX => {
+                Err(Error::TooManyLinks)
             }
-            // What stood there was taken away meanwhile.
-            (Wish::Join { .. }, None) if spare.is_none() => {
-                gone.extend(members.into_iter().filter_map(given_back));
-                Err(Error::Stale)
-            }
-            (Wish::Join { at, order, .. }, None) => {
-                let own = member(Held { node: place.node, owned: true }, &stat, false, None);
-                let (from, key, path) = (Arc::clone(&own.root), own.key, at.clone());
-                let bare = Point { from, key, path, members: vec![own] };
-                self.join(*order, &bare, members, needs, table);
-                Ok(())
-            }
+            Order::Before | Order::After => Ok(()),
         }
     }
 
@@ -344,6 +344,13 @@ impl Change {
 fn member(root: Held, stat: &Stat, create: bool, said: Option<&Arc<str>>) -> Member {
     let (key, stat, what) = (Key::new(root.node.tree(), stat), stat.clone(), said.cloned());
     Member { root: Arc::new(root), key, stat, create, what, line: None }
+}
+
+/// A directory as a point at which nothing stands yet but itself.
+fn bare(node: NodeId, stat: &Stat, at: &[Name]) -> Point {
+    let own = member(Held { node, owned: true }, stat, false, None);
+    let (from, key, path) = (Arc::clone(&own.root), own.key, at.to_vec());
+    Point { from, key, path, members: vec![own] }
 }
 
 /// The node of a member that is nowhere else.

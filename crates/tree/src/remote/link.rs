@@ -213,6 +213,35 @@ impl Link {
         self.part(now, socket, "the server does not answer", out)
     }
 
+    /// Does what it is time for.
+    fn tick(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
+        match state {
+            State::Down { until } if now >= until => {
+                out.push(Output::Connect);
+                State::Connecting { until: now + PATIENCE }
+            }
+            State::Connecting { until } if now >= until => {
+                out.push(Output::Cancel);
+                State::Abandoning
+            }
+            State::Version { socket, until, .. } | State::Attaching { socket, until }
+                if now >= until =>
+            {
+                self.unanswered(now, socket, out)
+            }
+            state @ (State::Down { .. }
+            | State::Connecting { .. }
+            | State::Abandoning
+            | State::Version { .. }
+            | State::Attaching { .. }
+            | State::Up { .. }
+            | State::Parting { .. }
+            | State::Ending
+            | State::Leaving { .. }
+            | State::Over) => state,
+        }
+    }
+
     fn patience(&self) -> Duration {
         if self.met { PATIENCE } else { FIRST_PATIENCE }
     }
@@ -231,18 +260,7 @@ impl Automaton for Link {
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         self.state = match (self.state, input) {
-            (State::Down { until }, Input::Tick) if now >= until => {
-                out.push(Output::Connect);
-                State::Connecting { until: now + PATIENCE }
-            }
-            (State::Connecting { until }, Input::Tick) if now >= until => {
-                out.push(Output::Cancel);
-                State::Abandoning
-            }
-            (
-                State::Version { socket, until, .. } | State::Attaching { socket, until },
-                Input::Tick,
-            ) if now >= until => self.unanswered(now, socket, out),
+            (state, Input::Tick) => self.tick(now, state, out),
             (State::Connecting { .. }, Input::Connected(Ok(socket))) => {
                 let offered = self.offer;
                 out.push(Output::Offer(socket, offered));
@@ -289,8 +307,8 @@ impl Automaton for Link {
                 out.push(Output::Release(socket));
                 State::Over
             }
-            // It is not time yet; or one more thing is wrong with a connection that is given up.
-            (state, Input::Tick | Input::Broken(_) | Input::Idle) => state,
+            // One more thing is wrong with a connection that is given up.
+            (state, Input::Broken(_) | Input::Idle) => state,
             // One connect at a time; and only who waits for a server's first words hears them.
             (
                 state,

@@ -173,6 +173,40 @@ impl Reaper {
         }
     }
 
+    /// Somebody's blocks are to be freed some time.
+    fn due(&mut self, state: State, ino: u64) -> State {
+        match state {
+            State::Idle => State::Working(Task::Cut(ino, 0)),
+            State::Over(error) => State::Over(error),
+            state @ (State::Working(_) | State::Waiting(_) | State::Resting(_)) => {
+                self.queue.push_back(Task::Cut(ino, 0));
+                state
+            }
+        }
+    }
+
+    /// The same, and somebody waits for it.
+    fn urgent(&mut self, state: State, ino: u64, out: &mut Vec<Output>) -> State {
+        match state {
+            // Nobody grows a file where nothing can be changed, so nobody waits long.
+            State::Over(error) => {
+                out.push(Output::Failed(ino, error));
+                State::Over(error)
+            }
+            // Somebody in a hurry does not wait until another's failure has passed.
+            State::Idle | State::Resting(_) => State::Working(Task::Cut(ino, 0)),
+            // The turn goes to whom somebody waits for; the other one begins again later.
+            State::Working(Task::Cut(other, _)) if other != ino => {
+                self.queue.push_front(Task::Cut(other, 0));
+                State::Working(Task::Cut(ino, 0))
+            }
+            state @ (State::Working(_) | State::Waiting(_)) => {
+                self.queue.push_front(Task::Cut(ino, 0));
+                state
+            }
+        }
+    }
+
     /// These wait too.
     fn line_up(&mut self, found: Vec<u64>) {
         self.failures = 0;
@@ -192,31 +226,8 @@ impl Automaton for Reaper {
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         self.state = match (mem::replace(&mut self.state, State::Idle), input) {
-            // Nobody grows a file where nothing can be changed, so nobody waits long.
-            (State::Over(error), Input::Urgent(ino)) => {
-                out.push(Output::Failed(ino, error));
-                State::Over(error)
-            }
-            (State::Over(error), Input::Due(_)) => State::Over(error),
-            // Somebody in a hurry does not wait until another's failure has passed.
-            (State::Idle, Input::Due(ino) | Input::Urgent(ino))
-            | (State::Resting(_), Input::Urgent(ino)) => State::Working(Task::Cut(ino, 0)),
-            // The turn goes to whom somebody waits for; the other one begins again later.
-            (State::Working(Task::Cut(other, _)), Input::Urgent(ino)) if other != ino => {
-                self.queue.push_front(Task::Cut(other, 0));
-                State::Working(Task::Cut(ino, 0))
-            }
-            (state @ (State::Working(_) | State::Waiting(_)), Input::Urgent(ino)) => {
-                self.queue.push_front(Task::Cut(ino, 0));
-                state
-            }
-            (
-                state @ (State::Working(_) | State::Waiting(_) | State::Resting(_)),
-                Input::Due(ino),
-            ) => {
-                self.queue.push_back(Task::Cut(ino, 0));
-                state
-            }
+            (state, Input::Due(ino)) => self.due(state, ino),
+            (state, Input::Urgent(ino)) => self.urgent(state, ino, out),
             (State::Working(Task::Look(_)), Input::Found(found, next)) => {
                 self.line_up(found);
                 next.map_or_else(|| self.next(), |from| State::Working(Task::Look(from)))
