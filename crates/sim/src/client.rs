@@ -29,6 +29,20 @@ pub trait Client: fmt::Debug {
     fn is_done(&self) -> bool;
 }
 
+/// Takes the whole 9P messages off what has come so far and comes now.
+pub(crate) fn whole_messages(input: &mut Vec<u8>, bytes: &[u8]) -> Vec<Vec<u8>> {
+    input.extend_from_slice(bytes);
+    let (mut messages, mut taken) = (Vec::new(), 0);
+    while let Some(size) = wire::ninep::frame_size(&input[taken..]) {
+        assert!(size >= 7, "an answer of {size} bytes");
+        let Some(message) = input.get(taken..taken + size) else { break };
+        messages.push(message.to_vec());
+        taken += size;
+    }
+    input.drain(..taken);
+    messages
+}
+
 /// What a client can do.
 #[derive(Debug)]
 pub struct Io<'a> {

@@ -14,7 +14,7 @@ mod judge;
 mod keys;
 mod request;
 
-use super::{Client, Io};
+use super::{Client, Io, whole_messages};
 use crate::disk::Disk;
 use base::op::{File, Listener};
 use base::{Access, Error, Instant, Kind, Name};
@@ -22,7 +22,7 @@ use keys::Keys;
 use request::Request;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use wire::ninep::{NO_FID, NO_TAG, Rmessage, Tmessage, frame_size};
+use wire::ninep::{NO_FID, NO_TAG, Rmessage, Tmessage};
 
 /// The fid of the client's directory.
 const HOME: u32 = 0;
@@ -434,18 +434,9 @@ impl Client for Ninep {
     }
 
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
-        self.input.extend_from_slice(bytes);
-        let mut input = std::mem::take(&mut self.input);
-        let mut taken = 0;
-        while let Some(size) = frame_size(&input[taken..]) {
-            assert!(size >= 7, "an answer of {size} bytes");
-            let Some(message) = input.get(taken..taken + size) else { break };
-            let message = message.to_vec();
+        for message in whole_messages(&mut self.input, bytes) {
             self.message(io, &message);
-            taken += size;
         }
-        input.drain(..taken);
-        self.input = input;
     }
 
     fn ended(&mut self, io: &mut Io<'_>) {

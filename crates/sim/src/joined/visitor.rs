@@ -13,14 +13,14 @@ mod listing;
 use super::chart::{Chart, PATIENCE};
 use super::params::Params;
 use super::space::Space;
-use crate::client::{Client, Io};
+use crate::client::{Client, Io, whole_messages};
 use base::Instant;
 use base::op::Listener;
 use lane::{Lane, Request};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use wire::ninep::{NO_FID, NO_TAG, Rmessage, Tmessage, frame_size};
+use wire::ninep::{NO_FID, NO_TAG, Rmessage, Tmessage};
 
 /// The fid of the root.
 const ROOT: u32 = 0;
@@ -300,18 +300,9 @@ impl Client for Visitor {
     }
 
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
-        self.input.extend_from_slice(bytes);
-        let mut input = std::mem::take(&mut self.input);
-        let mut taken = 0;
-        while let Some(size) = frame_size(&input[taken..]) {
-            assert!(size >= 7, "an answer of {size} bytes");
-            let Some(message) = input.get(taken..taken + size) else { break };
-            let message = message.to_vec();
+        for message in whole_messages(&mut self.input, bytes) {
             self.message(io, &message);
-            taken += size;
         }
-        input.drain(..taken);
-        self.input = input;
     }
 
     fn ended(&mut self, io: &mut Io<'_>) {
