@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use tree::Topic;
 
 /// What a node counts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Report {
     /// Automata by kind and state.
     machines: BTreeMap<(&'static str, &'static str), usize>,

@@ -27,20 +27,17 @@ pub(crate) type Surveys = Slab<Survey>;
 impl Node {
     /// Begins to make the contents of a service file.
     pub(crate) fn survey(&mut self, now: Instant, ticket: u64, topic: Topic, ops: &mut Vec<Op>) {
-        if topic == Topic::Names {
-            let text = self.names_text().into_bytes();
-            let input = TreeInput::Rendered(ticket, text);
-            return self.messages.push_back(Message::Tree(SERVICE, input));
-        }
-        let awaited = match &self.role {
-            Role::Front(_) => BTreeSet::new(),
-            Role::Home(fronts) => fronts.clone(),
+        let (report, awaited) = match (&self.role, topic) {
+            // Nothing is counted for it, and fronts have no name space.
+            (_, Topic::Names) => (Report::default(), BTreeSet::new()),
+            (Role::Front(_), _) => (Report::of(self), BTreeSet::new()),
+            (Role::Home(fronts), _) => (Report::of(self), fronts.clone()),
         };
         let key = self.surveys.vacant_key();
         for front in &awaited {
             post(*front, Letter::Report(key), ops);
         }
-        self.surveys.insert(Survey { ticket, topic, awaited, report: Report::of(self) });
+        self.surveys.insert(Survey { ticket, topic, awaited, report });
         self.finish_survey(now, key);
     }
 

@@ -38,25 +38,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let lines: Vec<(usize, String)> = joints.iter().map(|j| (j.line, j.text())).collect();
     let joins = joints.into_iter().map(|joint| join(&mut world, joint));
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
-    let config = Config {
-        read_only: serve.read_only,
-        service: !serve.no_status,
-        http_write: serve.http_write,
-        owner: reactor::own_user(),
-        ports,
-        wall: world.wall(),
-        limits,
-        connections_max: serve.connections_max.unwrap_or(16_384),
-        bytes_max: serve.memory_max.unwrap_or(512) << 20,
-        files_max,
-        volume_cache: serve.cache.unwrap_or(CACHE_MIB).saturating_mul(1 << 20),
-    };
-    let (connections_max, bytes_max) = (config.connections_max, config.bytes_max);
-    let share = Config {
-        connections_max: connections_max.div_ceil(threads),
-        bytes_max: bytes_max / threads,
-        ..config
-    };
+    let share = share(serve, threads, ports, &world, (limits, files_max));
     let mut node = Node::new(share.clone(), served, joins);
     node::set_up(&mut node, &mut world);
     if let Some((number, error)) = node.joined().and_then(|failed| failed.first()) {
@@ -85,6 +67,29 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         std::process::exit(0);
     }
     fronts.join()
+}
+
+/// What each of so many threads is made with: its part of what all may have.
+fn share(
+    serve: &Serve,
+    threads: usize,
+    ports: Vec<Port>,
+    world: &World,
+    (limits, files_max): (Limits, usize),
+) -> Config {
+    Config {
+        read_only: serve.read_only,
+        service: !serve.no_status,
+        http_write: serve.http_write,
+        owner: reactor::own_user(),
+        ports,
+        wall: world.wall(),
+        limits,
+        connections_max: serve.connections_max.unwrap_or(16_384).div_ceil(threads),
+        bytes_max: (serve.memory_max.unwrap_or(512) << 20) / threads,
+        files_max,
+        volume_cache: serve.cache.unwrap_or(CACHE_MIB).saturating_mul(1 << 20),
+    }
 }
 
 /// Gives what is served to the world; what there is to say of a volume.

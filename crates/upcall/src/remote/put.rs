@@ -131,39 +131,21 @@ fn replace(
     to: &Path,
     shared: &Shared,
 ) -> Outcome<()> {
-    Draft::open(&frame.client, to, mode)?.fill(frame, put, source, shared)
-}
-
-/// A file that has not its name yet.
-struct Draft<'a> {
-    file: File,
-    path: PathBuf,
-    to: &'a Path,
-}
-
-impl Draft<'_> {
-    fn open<'a>(client: &Client, to: &'a Path, mode: u32) -> Result<Draft<'a>, client::Error> {
-        let path = temporary(to);
-        let options = OpenOptions::new().write(true).create_new(true).mode(mode);
-        let file = client.open_with(&path, options).map_err(|error| named(error, to))?;
-        Ok(Draft { file, path, to })
+    let path = temporary(to);
+    let options = OpenOptions::new().write(true).create_new(true).mode(mode);
+    let file = frame.client.open_with(&path, options).map_err(|error| named(error, to))?;
+    let done = pour(frame, put, source, file, shared);
+    let done = done.and_then(|()| settle(&frame.client, &path, to));
+    let Err(trouble) = done else { return Ok(()) };
+    if trouble.is_fatal() {
+        frame.leave(path);
+    } else if let Err(error) = unless_gone(frame.client.remove(&path)) {
+        frame::note(&error.into());
     }
-
-    fn fill(self, frame: &Frame, put: &Put, source: &mut dyn Read, shared: &Shared) -> Outcome<()> {
-        let Draft { file, path, to } = self;
-        let done = pour(frame, put, source, file, shared);
-        let done = done.and_then(|()| settle(&frame.client, &path, to));
-        let Err(trouble) = done else { return Ok(()) };
-        if trouble.is_fatal() {
-            frame.leave(path);
-        } else if let Err(error) = unless_gone(frame.client.remove(&path)) {
-            frame::note(&error.into());
-        }
-        Err(match trouble {
-            Trouble::Server(error) => Trouble::Server(named(error, to)),
-            other @ (Trouble::Host(_) | Trouble::Unheard) => other,
-        })
-    }
+    Err(match trouble {
+        Trouble::Server(error) => Trouble::Server(named(error, to)),
+        other @ (Trouble::Host(_) | Trouble::Unheard) => other,
+    })
 }
 
 /// A refusal under the name that people know: nobody knows the temporary one.
