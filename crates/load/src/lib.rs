@@ -1,0 +1,8 @@
+//! The instrument: load and replay, accurate to microseconds, with a verdict.
+//!
+//! It is the toolkit of *Buttress: A toolkit for flexible and high fidelity I/O benchmarking*
+//! (FAST 2004) with today's means.
+
+pub mod io;
+
+pub use io::{Cause, Io, Kind, Outcome, Record};
