@@ -32,6 +32,7 @@ mod job;
 mod memory;
 mod path;
 mod pool;
+pub mod precise;
 mod privileges;
 mod probe;
 mod sending;

@@ -1,0 +1,373 @@
+//! A ring whose operations are handed over when its owner says, and looked at without a call.
+//!
+//! Reads and writes of files use memory that belongs to the lane: nobody looks at what was read,
+//! and what is written is random. So they own nothing, and cost little. Sends and receives own
+//! their buffer, and give it back.
+#![allow(unsafe_code)]
+
+use crate::uring::ring::Ring;
+use io_uring::{opcode, squeue, types};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use slab::Slab;
+use std::ffi::c_void;
+use std::io;
+use std::ptr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Most memory of one lane for reads, and as much again for writes, bytes.
+const MEMORY_MAX: usize = 16 << 20;
+
+/// Most pieces that the memory is cut into.
+const PIECES_MAX: usize = 1024;
+
+/// Operations on buffers of their own have this bit in their name, and the place of the buffer.
+const OWNED: u64 = 1 << 63;
+
+/// The name of the call to wake up.
+const WAKE: u64 = (1 << 63) - 1;
+
+/// Completions that are taken at once.
+const TAKE_MAX: usize = 1024;
+
+/// How long the end of a lane waits for what is under way.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// An operation has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Which; names are the caller's.
+    pub name: u64,
+    /// So many bytes; or an error number of Linux.
+    pub result: Result<u32, u16>,
+    /// What a send or receive owned; behind its contents is what was received.
+    pub buffer: Option<Vec<u8>>,
+}
+
+/// Wakes a lane that waits, from any thread.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// A waker for a lane that will be made.
+    ///
+    /// # Errors
+    /// If there are too many open files.
+    pub fn new() -> io::Result<Waker> {
+        Ok(Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?)))
+    }
+
+    /// Ends the present wait, or the next.
+    pub fn wake(&self) {
+        // It can fail only if it was called 2⁶⁴ times in vain.
+        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+/// A buffer that the kernel reads from or writes to.
+struct Owned {
+    name: u64,
+    buffer: Vec<u8>,
+    /// Receives append to the buffer.
+    receives: bool,
+}
+
+/// One io_uring of one thread.
+pub struct Lane {
+    ring: Ring,
+    region: Region,
+    waker: Waker,
+    /// Where the kernel puts what wakes.
+    woken: Box<[u8; 8]>,
+    owned: Slab<Owned>,
+    in_flight: usize,
+    taken: Vec<io_uring::cqueue::Entry>,
+    /// Files are known to the ring by their place, which spares the kernel a look-up.
+    registered: bool,
+    files: Vec<i32>,
+}
+
+impl Lane {
+    /// A lane for the current thread, for I/Os of at most `io_max` bytes to these files, which
+    /// stay open as long as it lives.
+    ///
+    /// # Errors
+    /// If the kernel refuses a ring, or there is no memory.
+    pub fn new(files: &[BorrowedFd<'_>], io_max: usize, waker: Waker) -> io::Result<Lane> {
+        let ring = Ring::new()?;
+        let files: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
+        let registered = !files.is_empty() && ring.submitter().register_files(&files).is_ok();
+        let mut region = Region::new(io_max)?;
+        region.register(&ring);
+        let mut lane = Lane {
+            ring,
+            region,
+            waker,
+            woken: Box::new([0; 8]),
+            owned: Slab::new(),
+            in_flight: 0,
+            taken: Vec::with_capacity(TAKE_MAX),
+            registered,
+            files,
+        };
+        lane.listen();
+        Ok(lane)
+    }
+
+    /// Queues a read of `len` bytes; `aside`: by a thread of the kernel's, so that this one does
+    /// not wait if the device's queue is full.
+    ///
+    /// # Panics
+    /// If the file does not exist, or the I/O is larger than was announced.
+    pub fn read(&mut self, name: u64, file: usize, offset: u64, len: u32, aside: bool) {
+        let memory = self.region.piece(len, false);
+        let entry = match (self.registered, self.region.registered) {
+            (true, true) => {
+                let read = opcode::ReadFixed::new(types::Fixed(file as u32), memory, len, 0);
+                read.offset(offset).build()
+            }
+            (true, false) => {
+                opcode::Read::new(types::Fixed(file as u32), memory, len).offset(offset).build()
+            }
+            (false, _) => {
+                opcode::Read::new(types::Fd(self.files[file]), memory, len).offset(offset).build()
+            }
+        };
+        self.start(name, entry, aside);
+    }
+
+    /// Queues a write of `len` random bytes, like [`Lane::read`].
+    ///
+    /// # Panics
+    /// As [`Lane::read`].
+    pub fn write(&mut self, name: u64, file: usize, offset: u64, len: u32, aside: bool) {
+        let memory = self.region.piece(len, true).cast_const();
+        let entry = match (self.registered, self.region.registered) {
+            (true, true) => {
+                let write = opcode::WriteFixed::new(types::Fixed(file as u32), memory, len, 0);
+                write.offset(offset).build()
+            }
+            (true, false) => {
+                opcode::Write::new(types::Fixed(file as u32), memory, len).offset(offset).build()
+            }
+            (false, _) => {
+                opcode::Write::new(types::Fd(self.files[file]), memory, len).offset(offset).build()
+            }
+        };
+        self.start(name, entry, aside);
+    }
+
+    /// Queues making what was written durable.
+    ///
+    /// # Panics
+    /// If the file does not exist.
+    pub fn sync(&mut self, name: u64, file: usize) {
+        let fd = types::Fd(self.files[file]);
+        let entry = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build();
+        self.start(name, entry, false);
+    }
+
+    /// Queues saying that bytes are not needed any more.
+    ///
+    /// # Panics
+    /// If the file does not exist.
+    pub fn trim(&mut self, name: u64, file: usize, offset: u64, len: u32) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let fd = types::Fd(self.files[file]);
+        let trim = opcode::Fallocate::new(fd, u64::from(len)).offset(offset).mode(mode);
+        self.start(name, trim.build(), false);
+    }
+
+    /// Queues sending all of this; it may be sent in part.
+    pub fn send(&mut self, name: u64, socket: BorrowedFd<'_>, buffer: Vec<u8>) {
+        let (memory, len) = (buffer.as_ptr(), buffer.len() as u32);
+        let send = opcode::Send::new(types::Fd(socket.as_raw_fd()), memory, len);
+        self.own(send.flags(libc::MSG_NOSIGNAL).build(), Owned { name, buffer, receives: false });
+    }
+
+    /// Queues receiving whatever comes next, behind the contents of this buffer.
+    pub fn receive(&mut self, name: u64, socket: BorrowedFd<'_>, mut buffer: Vec<u8>) {
+        let room = buffer.spare_capacity_mut();
+        let (memory, len) = (room.as_mut_ptr().cast(), room.len() as u32);
+        let receive = opcode::Recv::new(types::Fd(socket.as_raw_fd()), memory, len);
+        self.own(receive.build(), Owned { name, buffer, receives: true });
+    }
+
+    fn own(&mut self, entry: squeue::Entry, owned: Owned) {
+        let place = self.owned.insert(owned);
+        self.start(OWNED | place as u64, entry, false);
+    }
+
+    fn start(&mut self, name: u64, entry: squeue::Entry, aside: bool) {
+        let entry = if aside { entry.flags(squeue::Flags::ASYNC) } else { entry };
+        self.in_flight += 1;
+        self.ring.push(&entry.user_data(name));
+    }
+
+    fn listen(&mut self) {
+        let fd = types::Fd(self.waker.0.as_raw_fd());
+        let entry = opcode::Read::new(fd, self.woken.as_mut_ptr(), 8).build().user_data(WAKE);
+        self.ring.push(&entry);
+    }
+
+    /// Hands over all that is queued.
+    pub fn flush(&mut self) {
+        if self.ring.any_queued() {
+            self.ring.enter(0, None);
+        }
+    }
+
+    /// Whether [`Lane::take`] would bring something. Costs two looks at memory.
+    pub fn any_work(&mut self) -> bool {
+        self.ring.any_work()
+    }
+
+    /// Operations that have not been taken back.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Takes what has ended; enters the kernel only if that has something to do.
+    pub fn take(&mut self, into: &mut Vec<Finished>) {
+        if !self.ring.any_completion() && self.ring.any_work() {
+            self.ring.enter(0, None);
+        }
+        let mut taken = std::mem::take(&mut self.taken);
+        self.ring.take(&mut taken, TAKE_MAX);
+        let mut woken = false;
+        for entry in taken.drain(..) {
+            let (name, result) = (entry.user_data(), result_of(entry.result()));
+            if name == WAKE {
+                woken = true;
+                continue;
+            }
+            if name == crate::uring::ring::IGNORED {
+                continue;
+            }
+            self.in_flight -= 1;
+            into.push(self.finish(name, result));
+        }
+        self.taken = taken;
+        if woken {
+            self.listen();
+        }
+    }
+
+    fn finish(&mut self, name: u64, result: Result<u32, u16>) -> Finished {
+        if name & OWNED == 0 {
+            return Finished { name, result, buffer: None };
+        }
+        let Owned { name, mut buffer, receives } = self.owned.remove((name & !OWNED) as usize);
+        if let (true, Ok(count)) = (receives, result) {
+            let len = buffer.len() + count as usize;
+            assert!(len <= buffer.capacity(), "the kernel was told how much room there is");
+            // SAFETY: there is room for it, and the kernel has written these bytes.
+            unsafe { buffer.set_len(len) };
+        }
+        Finished { name, result, buffer: Some(buffer) }
+    }
+
+    /// Waits until something has ended, somebody wakes it, or the time is over.
+    pub fn wait(&mut self, timeout: Duration) {
+        if !self.ring.any_completion() {
+            self.ring.enter(1, Some(timeout));
+        }
+    }
+}
+
+impl Drop for Lane {
+    /// Waits for what is under way: the kernel writes into memory that is about to go.
+    #[allow(clippy::disallowed_methods, reason = "an end that must come")]
+    fn drop(&mut self) {
+        self.ring.push(&crate::uring::ring::cancel_all());
+        let (end, mut finished) = (Instant::now() + FAREWELL, Vec::new());
+        self.flush();
+        while self.in_flight > 0 && Instant::now() < end {
+            self.wait(Duration::from_millis(10));
+            self.take(&mut finished);
+        }
+        if self.in_flight > 0 {
+            // Then it is never given back.
+            self.region.memory = ptr::null_mut();
+            std::mem::forget(std::mem::take(&mut self.owned));
+        }
+        // The call to wake up is cancelled too; if the kernel has not said so, it may still write.
+        std::mem::forget(std::mem::replace(&mut self.woken, Box::new([0; 8])));
+    }
+}
+
+fn result_of(result: i32) -> Result<u32, u16> {
+    u32::try_from(result).map_err(|_| result.unsigned_abs() as u16)
+}
+
+/// Memory that reads go to and writes come from. Nobody else looks at it.
+struct Region {
+    memory: *mut c_void,
+    /// Of one half, bytes.
+    half: usize,
+    /// Of one piece, bytes.
+    piece: usize,
+    next: usize,
+    registered: bool,
+}
+
+impl Region {
+    fn new(io_max: usize) -> io::Result<Region> {
+        let piece = io_max.max(1).next_multiple_of(4096);
+        let pieces = (MEMORY_MAX / piece).clamp(1, PIECES_MAX);
+        let half = piece * pieces;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: fresh memory at an address of the kernel's choice.
+        let memory =
+            unsafe { mmap_anonymous(ptr::null_mut(), 2 * half, protection, MapFlags::PRIVATE)? };
+        let region = Region { memory, half, piece, next: 0, registered: false };
+        region.fill();
+        Ok(region)
+    }
+
+    /// Random bytes for writes, so that nothing can compress or join them; and every page is there.
+    fn fill(&self) {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for place in (0..2 * self.half).step_by(8) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            // SAFETY: within the mapping, aligned to 8, and no operation is under way yet.
+            unsafe { self.memory.byte_add(place).cast::<u64>().write(state) };
+        }
+    }
+
+    /// Pins the memory, which spares the kernel doing that for each I/O. Without permission (the
+    /// limit of locked memory) it works all the same.
+    fn register(&mut self, ring: &Ring) {
+        let slice = libc::iovec { iov_base: self.memory, iov_len: 2 * self.half };
+        // SAFETY: the mapping lives as long as the ring.
+        self.registered = unsafe { ring.submitter().register_buffers(&[slice]) }.is_ok();
+    }
+
+    fn piece(&mut self, len: u32, written: bool) -> *mut u8 {
+        assert!(len as usize <= self.piece, "an I/O of {len} bytes was not announced");
+        let place = self.next;
+        self.next += self.piece;
+        if self.next == self.half {
+            self.next = 0;
+        }
+        let half = if written { self.half } else { 0 };
+        // SAFETY: within the mapping: `next` is below `half`, of which there are two.
+        unsafe { self.memory.byte_add(half + place).cast() }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if !self.memory.is_null() {
+            // SAFETY: mapped by `new` with this size, and nothing is under way any more.
+            let _ = unsafe { munmap(self.memory, 2 * self.half) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
