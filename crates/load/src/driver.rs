@@ -1,0 +1,79 @@
+//! Targets as the core sees them: something that takes I/Os and ends them later.
+//!
+//! Each worker has a driver of its own. A driver is called by that worker only, on its thread, and
+//! must not wait, except in [`Driver::wait`] — and in [`Driver::flush`] if it says that it blocks.
+
+mod null;
+mod ring;
+
+pub use null::Null;
+pub use ring::{Opened, Ring};
+
+use crate::{Io, Outcome};
+use reactor::precise;
+use std::io;
+use std::thread::Thread;
+use std::time::Duration;
+
+/// The way to a target for one worker.
+pub trait Driver {
+    /// Takes an I/O; [`Driver::flush`] hands it over. `false`: there is no room; nothing was taken.
+    fn issue(&mut self, name: u64, io: &Io) -> bool;
+
+    /// Hands over all that was taken.
+    fn flush(&mut self);
+
+    /// Gives what has ended, with the names.
+    fn poll(&mut self, ended: &mut Vec<(u64, Outcome)>);
+
+    /// Whether [`Driver::poll`] would bring something; a look that costs nanoseconds.
+    fn any_work(&mut self) -> bool;
+
+    /// Waits until something ends, somebody wakes it, or the time is over.
+    fn wait(&mut self, timeout: Duration);
+
+    /// Ends a wait from another thread. Asked for on the worker's thread.
+    fn waker(&self) -> Waker;
+
+    /// Most I/Os that are handed over together. All of them have the same time of issue, so it is
+    /// small where handing over takes long, and 1 where it waits for the I/O.
+    fn batch_max(&self) -> usize {
+        16
+    }
+
+    /// Whether handing over waits for the I/O (as `pread` does).
+    fn blocks(&self) -> bool {
+        false
+    }
+}
+
+/// Makes the drivers of a target, one for each worker, on the worker's thread.
+pub trait Target: Sync {
+    /// A driver for worker `worker` of `workers`.
+    ///
+    /// # Errors
+    /// If the kernel or the target refuses.
+    fn driver(&self, worker: usize, workers: usize) -> io::Result<Box<dyn Driver>>;
+
+    /// What it is, for people.
+    fn name(&self) -> String;
+}
+
+/// Wakes a driver that waits.
+#[derive(Clone, Debug)]
+pub enum Waker {
+    /// One with a ring.
+    Ring(precise::Waker),
+    /// One that parks its thread.
+    Thread(Thread),
+}
+
+impl Waker {
+    /// Ends the present wait, or the next.
+    pub fn wake(&self) {
+        match self {
+            Waker::Ring(waker) => waker.wake(),
+            Waker::Thread(thread) => thread.unpark(),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Files and block devices through io_uring.
+
+use super::{Driver, Target, Waker};
+use crate::{Io, Kind, Outcome};
+use reactor::precise::{self, Finished, Lane};
+use rustix::fd::{AsFd, BorrowedFd};
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+/// Open files: the target of a trace's devices, in order.
+#[derive(Debug)]
+pub struct Opened {
+    /// The files.
+    pub files: Vec<File>,
+    /// What they are called, for people.
+    pub name: String,
+    /// The largest I/O, bytes.
+    pub io_max: usize,
+    /// From so many I/Os under way on, others are handed over by a thread of the kernel's: the
+    /// device's queue is full, and who hands over would wait. None: it never is.
+    pub aside_from: Option<usize>,
+}
+
+impl Opened {
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.files.iter().map(AsFd::as_fd).collect()
+    }
+}
+
+/// Open files through io_uring.
+#[derive(Debug)]
+pub struct Ring(pub Opened);
+
+impl Target for Ring {
+    fn driver(&self, _worker: usize, _workers: usize) -> io::Result<Box<dyn Driver>> {
+        let waker = precise::Waker::new()?;
+        let lane = Lane::new(&self.0.descriptors(), self.0.io_max, waker.clone())?;
+        let files = self.0.files.len();
+        let aside_from = self.0.aside_from.unwrap_or(usize::MAX);
+        Ok(Box::new(RingDriver { lane, waker, files, aside_from, finished: Vec::new() }))
+    }
+
+    fn name(&self) -> String {
+        self.0.name.clone()
+    }
+}
+
+struct RingDriver {
+    lane: Lane,
+    waker: precise::Waker,
+    files: usize,
+    aside_from: usize,
+    finished: Vec<Finished>,
+}
+
+impl Driver for RingDriver {
+    fn issue(&mut self, name: u64, io: &Io) -> bool {
+        let file = io.file as usize % self.files;
+        let aside = self.lane.in_flight() >= self.aside_from;
+        match io.kind {
+            Kind::Read => self.lane.read(name, file, io.offset, io.len, aside),
+            Kind::Write | Kind::Create => self.lane.write(name, file, io.offset, io.len, aside),
+            Kind::Sync => self.lane.sync(name, file),
+            Kind::Trim | Kind::Remove => self.lane.trim(name, file, io.offset, io.len),
+        }
+        true
+    }
+
+    fn flush(&mut self) {
+        self.lane.flush();
+    }
+
+    fn poll(&mut self, ended: &mut Vec<(u64, Outcome)>) {
+        self.lane.take(&mut self.finished);
+        ended.extend(self.finished.drain(..).map(|finished| (finished.name, outcome(&finished))));
+    }
+
+    fn any_work(&mut self) -> bool {
+        self.lane.any_work()
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        self.lane.wait(timeout);
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::Ring(self.waker.clone())
+    }
+}
+
+fn outcome(finished: &Finished) -> Outcome {
+    match finished.result {
+        Ok(bytes) => Outcome::Done(bytes),
+        Err(number) => Outcome::Failed(number),
+    }
+}
