@@ -3,9 +3,12 @@
 //! It is the toolkit of *Buttress: A toolkit for flexible and high fidelity I/O benchmarking*
 //! (FAST 2004) with today's means.
 
+pub mod core;
+pub mod driver;
 pub mod filament;
 pub mod io;
 pub mod simulated;
+pub mod statistics;
 
 pub use filament::{Ended, Event, Filament, FilamentId, Request};
 pub use io::{Cause, Io, Kind, Outcome, Record};
