@@ -7,8 +7,10 @@ pub mod core;
 pub mod driver;
 pub mod filament;
 pub mod io;
+pub mod script;
 pub mod simulated;
 pub mod statistics;
+pub mod workload;
 
 pub use filament::{Ended, Event, Filament, FilamentId, Request};
 pub use io::{Cause, Io, Kind, Outcome, Record};

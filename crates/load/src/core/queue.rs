@@ -121,13 +121,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes up to `max` that are due before `until`. What somebody else has locked is passed by.
-    pub(super) fn take(
-        &self,
-        order: &[usize],
-        until: u64,
-        max: usize,
-        into: &mut Vec<(u64, T)>,
-    ) {
+    pub(super) fn take(&self, order: &[usize], until: u64, max: usize, into: &mut Vec<(u64, T)>) {
         for place in order {
             let part = &self.parts[*place];
             if part.due.load(Ordering::Acquire) >= until || into.len() >= max {

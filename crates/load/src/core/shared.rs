@@ -1,0 +1,288 @@
+//! What all workers share.
+
+use super::depot::Depot;
+use super::policy::Policy;
+use super::queue::Queue;
+use super::{Calibration, Late, Options};
+use crate::driver::Waker;
+use crate::{Event, Filament, FilamentId, Io};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Parts of each queue, where there is more than one worker (paper, §5.1: two or three do).
+const PARTS: usize = 3;
+
+/// Nobody leads.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// An I/O that waits for its time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub(super) io: Io,
+    pub(super) filament: FilamentId,
+    pub(super) tell: Option<u64>,
+    /// The target had no room for it.
+    pub(super) refused: bool,
+}
+
+/// A filament, and what waits for it. The two locks are apart so that nobody waits for a filament
+/// to say something to it.
+pub(super) struct Place {
+    pub(super) filament: Mutex<Box<dyn Filament>>,
+    inbox: Mutex<Vec<(u64, Event)>>,
+}
+
+impl Place {
+    /// Says something that it will hear at `at`; somebody must also be hinted at it.
+    pub(super) fn say(&self, at: u64, event: Event) {
+        lock(&self.inbox).push((at, event));
+    }
+
+    /// Takes what it may hear by now, in the order of time.
+    pub(super) fn hear(&self, now: u64, into: &mut Vec<Event>) {
+        let mut inbox = lock(&self.inbox);
+        let mut due: Vec<_> = inbox.extract_if(.., |(at, _)| *at <= now).collect();
+        due.sort_by_key(|(at, _)| *at);
+        into.extend(due.into_iter().map(|(_, event)| event));
+    }
+}
+
+/// What all workers share.
+pub(super) struct Shared {
+    pub(super) filaments: Vec<Place>,
+    pub(super) ios: Queue<Pending>,
+    /// Who may have something to do, and when (the paper's *hints*).
+    pub(super) hints: Queue<FilamentId>,
+    /// Who watches the clock.
+    pub(super) leader: AtomicU32,
+    /// Who has been asked to take the lead, while the leader goes on watching.
+    pub(super) heir: AtomicU32,
+    /// Until when the leader sleeps, ns; 0: it does not.
+    pub(super) asleep_until: AtomicU64,
+    /// Workers that sleep, or are about to.
+    idle: Mutex<Vec<u32>>,
+    wakers: Vec<OnceLock<Waker>>,
+    /// I/Os and hints that are queued, and I/Os under way.
+    left: AtomicU64,
+    over: AtomicBool,
+    end: AtomicU64,
+    pub(super) origin_ns: AtomicU64,
+    /// By how much the schedule has been moved, ns.
+    pub(super) shift: AtomicU64,
+    policy: AtomicU8,
+    policies: Mutex<Vec<(u64, String)>>,
+    /// The last time the machine took the processor of whoever led.
+    gap: (AtomicU64, AtomicU64),
+    /// How long the clock was watched so far, and how much of that was lost, ns.
+    pub(super) watched: (AtomicU64, AtomicU64),
+    pub(super) hand_overs: AtomicU64,
+    stopped: Mutex<Option<String>>,
+    pub(super) late: Late,
+    pub(super) depot: Depot,
+    pub(super) workers: usize,
+    /// How long a wake-up takes, ns: half of them, and 99 of 100.
+    pub(super) wake_ns: (u64, u64),
+}
+
+impl Shared {
+    pub(super) fn new(
+        filaments: Vec<Box<dyn Filament>>,
+        options: &Options,
+        workers: usize,
+        calibration: &Calibration,
+    ) -> Shared {
+        let parts = if workers > 1 { PARTS } else { 1 };
+        let place = |filament| Place {
+            filament: Mutex::new(filament),
+            inbox: Mutex::new(vec![(0, Event::Started)]),
+        };
+        let shared = Shared {
+            filaments: filaments.into_iter().map(place).collect(),
+            ios: Queue::new(parts),
+            hints: Queue::new(parts),
+            leader: AtomicU32::new(NOBODY),
+            heir: AtomicU32::new(NOBODY),
+            asleep_until: AtomicU64::new(0),
+            idle: Mutex::default(),
+            wakers: (0..workers).map(|_| OnceLock::new()).collect(),
+            left: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            end: AtomicU64::new(u64::try_from(options.length.as_nanos()).unwrap_or(u64::MAX)),
+            origin_ns: AtomicU64::new(0),
+            shift: AtomicU64::new(0),
+            policy: AtomicU8::new(0),
+            policies: Mutex::default(),
+            gap: (AtomicU64::new(0), AtomicU64::new(0)),
+            watched: (AtomicU64::new(0), AtomicU64::new(0)),
+            hand_overs: AtomicU64::new(0),
+            stopped: Mutex::default(),
+            late: options.late,
+            depot: Depot::new(workers, options.named),
+            workers,
+            wake_ns: calibration.wake_ns,
+        };
+        let mut hints = (0..shared.filaments.len()).map(|id| (0, id as FilamentId)).collect();
+        shared.count(shared.filaments.len() as u64, 0);
+        shared.hints.add(&[0], &mut hints);
+        shared
+    }
+
+    // The end.
+
+    /// Notes that so much was added to what is left to do, and so much done.
+    pub(super) fn count(&self, added: u64, done: u64) {
+        if added >= done {
+            self.left.fetch_add(added - done, Ordering::AcqRel);
+        } else {
+            self.left.fetch_sub(done - added, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether nothing is left to do.
+    pub(super) fn is_done(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
+    }
+
+    /// How much is left to do.
+    pub(super) fn left(&self) -> u64 {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// When scheduling ends, ns since the start.
+    pub(super) fn end_ns(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Schedules nothing more.
+    pub(super) fn stop(&self, now: u64, reason: &str) {
+        let mut stopped = lock(&self.stopped);
+        if stopped.is_none() {
+            *stopped = Some(reason.to_string());
+            self.end.fetch_min(now, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn stopped(&self) -> Option<String> {
+        lock(&self.stopped).clone()
+    }
+
+    /// Ends all workers.
+    pub(super) fn finish(&self) {
+        self.over.store(true, Ordering::Release);
+        self.wakers.iter().filter_map(OnceLock::get).for_each(Waker::wake);
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    // Leading.
+
+    pub(super) fn set_waker(&self, worker: u32, waker: Waker) {
+        // Each worker sets its own, once.
+        let _ = self.wakers[worker as usize].set(waker);
+    }
+
+    /// Whether this worker leads, or can do so because nobody does.
+    pub(super) fn lead(&self, worker: u32) -> bool {
+        match self.leader.load(Ordering::Acquire) {
+            NOBODY => {
+                let taken = (Ordering::AcqRel, Ordering::Acquire);
+                self.leader.compare_exchange(NOBODY, worker, taken.0, taken.1).is_ok()
+            }
+            leader => leader == worker,
+        }
+    }
+
+    /// Gives the lead away: whoever sleeps is woken, or else the next that looks takes it.
+    pub(super) fn hand_over(&self) {
+        self.leader.store(NOBODY, Ordering::Release);
+        self.hand_overs.fetch_add(1, Ordering::Relaxed);
+        if let Some(next) = lock(&self.idle).pop() {
+            self.wake(next);
+        }
+    }
+
+    /// Asks somebody to take the lead, which the leader keeps until then. Whether there is anybody.
+    pub(super) fn offer_lead(&self) -> bool {
+        if self.heir.load(Ordering::Acquire) != NOBODY {
+            return true;
+        }
+        let Some(next) = lock(&self.idle).pop() else {
+            return false;
+        };
+        self.hand_overs.fetch_add(1, Ordering::Relaxed);
+        self.heir.store(next, Ordering::Release);
+        self.wake(next);
+        true
+    }
+
+    /// Takes the lead if it was offered to this worker.
+    pub(super) fn inherit(&self, worker: u32) {
+        let taken = (Ordering::AcqRel, Ordering::Acquire);
+        if self.heir.compare_exchange(worker, NOBODY, taken.0, taken.1).is_ok() {
+            self.leader.store(worker, Ordering::Release);
+        }
+    }
+
+    /// Says that this worker will sleep.
+    pub(super) fn lie_down(&self, worker: u32) {
+        lock(&self.idle).push(worker);
+    }
+
+    /// Says that it does not.
+    pub(super) fn get_up(&self, worker: u32) {
+        lock(&self.idle).retain(|idle| *idle != worker);
+    }
+
+    /// Whether anybody sleeps.
+    pub(super) fn anybody_idle(&self) -> bool {
+        !lock(&self.idle).is_empty()
+    }
+
+    /// Wakes the leader if it sleeps beyond this time.
+    pub(super) fn rouse(&self, due: u64) {
+        if self.asleep_until.load(Ordering::Acquire) > due {
+            self.wake(self.leader.load(Ordering::Acquire));
+        }
+    }
+
+    fn wake(&self, worker: u32) {
+        if let Some(waker) = self.wakers.get(worker as usize).and_then(OnceLock::get) {
+            waker.wake();
+        }
+    }
+
+    // How to wait.
+
+    pub(super) fn policy(&self) -> Policy {
+        Policy::from_number(self.policy.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_policy(&self, now: u64, policy: Policy, why: &str) {
+        self.policy.store(policy.number(), Ordering::Relaxed);
+        lock(&self.policies).push((now, format!("{policy}: {why}")));
+    }
+
+    pub(super) fn policies(&self) -> Vec<(u64, String)> {
+        lock(&self.policies).clone()
+    }
+
+    // What the machine took.
+
+    pub(super) fn note_gap(&self, start: u64, end: u64) {
+        self.gap.0.store(start, Ordering::Relaxed);
+        self.gap.1.store(end, Ordering::Relaxed);
+    }
+
+    /// Whether the machine had taken the leader's processor in this time, as far as is known.
+    pub(super) fn was_stolen(&self, from: u64, to: u64) -> bool {
+        self.gap.0.load(Ordering::Relaxed) < to && from < self.gap.1.load(Ordering::Relaxed)
+    }
+}
+
+/// Nothing is done under these locks that could end in between; a filament that panicked is not
+/// called again, because its worker is gone and with it the run.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

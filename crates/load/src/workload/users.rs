@@ -1,0 +1,162 @@
+//! Closed loop: users who wait for an answer, think, and ask again; and sessions of users who come
+//! by themselves (partly open; Schroeder et al., NSDI 2006).
+
+use super::arrival::{Arrivals, exponential};
+use super::{Arrival, Drawer, Mix};
+use crate::{Event, Request};
+use base::{Automaton, Instant};
+use std::time::Duration;
+
+/// How long somebody thinks between an answer and the next question.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Think {
+    /// Not at all.
+    #[default]
+    Not,
+    /// Always so long.
+    Fixed(Duration),
+    /// Exponential, with this mean.
+    Exponential(Duration),
+}
+
+impl Think {
+    /// The next one.
+    pub fn draw(&self, random: &mut fastrand::Rng) -> Duration {
+        match self {
+            Think::Not => Duration::ZERO,
+            Think::Fixed(span) => *span,
+            Think::Exponential(mean) => {
+                Duration::from_secs_f64(exponential(mean.as_secs_f64(), random))
+            }
+        }
+    }
+}
+
+/// So many users, each with one I/O at a time.
+#[derive(Clone, Debug)]
+pub struct Users {
+    count: u64,
+    think: Think,
+    drawer: Drawer,
+    begin: Duration,
+    left: u64,
+}
+
+impl Users {
+    /// `count` users, who begin at `begin` and ask `total` times all together.
+    pub fn new(
+        count: u64,
+        think: Think,
+        mix: Mix,
+        seed: u64,
+        begin: Duration,
+        total: u64,
+    ) -> Users {
+        Users { count, think, drawer: Drawer::new(mix, seed), begin, left: total }
+    }
+
+    fn ask(&mut self, at: Instant, out: &mut Vec<Request>) {
+        if self.left > 0 {
+            self.left -= 1;
+            out.push(Request::asked(at, self.drawer.draw(), 0));
+        }
+    }
+}
+
+impl Automaton for Users {
+    type Input = Event;
+    type Output = Request;
+
+    fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Request>) {
+        match event {
+            Event::Started => (0..self.count).for_each(|_| self.ask(now + self.begin, out)),
+            Event::Ended(_) => {
+                let at = now + self.think.draw(self.drawer.random());
+                self.ask(at, out);
+            }
+            Event::Timer(_) | Event::Message { .. } => {}
+        }
+    }
+}
+
+/// Sessions that come by themselves; each asks so many times, one after the other.
+#[derive(Clone, Debug)]
+pub struct Sessions {
+    arrivals: Arrivals,
+    each: u32,
+    think: Think,
+    drawer: Drawer,
+    begin: Duration,
+    left: u64,
+}
+
+impl Sessions {
+    /// `total` sessions from `begin` on, each with `each` I/Os.
+    pub fn new(
+        arrival: Arrival,
+        each: u32,
+        think: Think,
+        mix: Mix,
+        seed: u64,
+        begin: Duration,
+        total: u64,
+    ) -> Sessions {
+        let (arrivals, drawer) = (Arrivals::new(arrival), Drawer::new(mix, seed));
+        Sessions { arrivals, each, think, drawer, begin, left: total }
+    }
+
+    /// The next session's first I/O, and a call for the one behind it.
+    fn come(&mut self, out: &mut Vec<Request>) {
+        if self.left == 0 || self.each == 0 {
+            return;
+        }
+        self.left -= 1;
+        let at = Instant(self.arrivals.draw(self.drawer.random())) + self.begin;
+        out.push(Request::asked(at, self.drawer.draw(), u64::from(self.each - 1)));
+        out.push(Request::Timer { at, tag: 0 });
+    }
+}
+
+impl Automaton for Sessions {
+    type Input = Event;
+    type Output = Request;
+
+    fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Request>) {
+        match event {
+            Event::Started | Event::Timer(_) => self.come(out),
+            Event::Ended(ended) if ended.tag > 0 => {
+                let at = now + self.think.draw(self.drawer.random());
+                out.push(Request::asked(at, self.drawer.draw(), ended.tag - 1));
+            }
+            Event::Ended(_) | Event::Message { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::{Queueing, run};
+
+    #[test]
+    fn users_ask_again_when_they_were_answered_and_have_thought() {
+        let think = Think::Fixed(Duration::from_micros(90));
+        let users = Users::new(2, think, Mix::default(), 1, Duration::ZERO, 6);
+        let mut device = Queueing::new(2, Duration::from_micros(10), Duration::ZERO);
+        let run = run(vec![Box::new(users)], &mut device);
+        let times: Vec<u64> = run.records.iter().map(|r| r.scheduled_ns / 1000).collect();
+        assert_eq!(times, [0, 0, 100, 100, 200, 200]);
+    }
+
+    #[test]
+    fn sessions_come_by_themselves_and_are_closed_inside() {
+        let arrival = Arrival::Uniform { rate: 1000.0 };
+        let think = Think::Fixed(Duration::from_millis(2));
+        let mix = Mix::default();
+        let sessions = Sessions::new(arrival, 3, think, mix, 1, Duration::ZERO, 2);
+        let mut device = Queueing::new(1, Duration::from_millis(1), Duration::ZERO);
+        let run = run(vec![Box::new(sessions)], &mut device);
+        let times: Vec<u64> = run.records.iter().map(|r| r.scheduled_ns / 1_000_000).collect();
+        assert_eq!(times, [1, 2, 4, 5, 7, 8]);
+    }
+}
