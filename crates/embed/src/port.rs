@@ -3,6 +3,7 @@
 use crate::Error;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
 use store::Ticket;
 use store::transaction::Reply;
 
@@ -14,12 +15,22 @@ pub type Completion = (Ticket, Result<Reply, Error>);
 pub(crate) struct Port {
     arrived: Mutex<VecDeque<Completion>>,
     wake: Condvar,
+    /// Who is woken besides, if it parks instead of waiting here.
+    parked: Option<Thread>,
 }
 
 impl Port {
+    /// A port whose owner parks its thread, perhaps because it waits for other things too.
+    pub(crate) fn of(parked: Thread) -> Port {
+        Port { parked: Some(parked), ..Port::default() }
+    }
+
     pub(crate) fn push(&self, completion: Completion) {
         lock(&self.arrived).push_back(completion);
         self.wake.notify_one();
+        if let Some(parked) = &self.parked {
+            parked.unpark();
+        }
     }
 
     /// The next completion; sleeps until there is one.

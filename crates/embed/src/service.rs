@@ -69,6 +69,11 @@ impl Service {
         Client { queue: self.queue.clone(), port: Arc::default() }
     }
 
+    /// The same, for a thread that parks instead of waiting at the port: each completion unparks it.
+    pub fn parked_client(&self, thread: thread::Thread) -> Client {
+        Client { queue: self.queue.clone(), port: Arc::new(Port::of(thread)) }
+    }
+
     pub(crate) fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }

@@ -145,7 +145,8 @@ pub fn run(
     let calibration = Calibration::measure();
     let processors = precise::processors();
     let workers = match options.workers {
-        0 => processors.len().clamp(1, 2),
+        0 if processors.len() < 2 && target.workers() < 3 => 1,
+        0 => target.workers(),
         workers => workers.min(WORKERS_MAX),
     };
     let shared = Shared::new(filaments, options, workers, &calibration);

@@ -3,11 +3,21 @@
 //! Each worker has a driver of its own. A driver is called by that worker only, on its thread, and
 //! must not wait, except in [`Driver::wait`] — and in [`Driver::flush`] if it says that it blocks.
 
+mod blocking;
+mod http;
+mod ninep;
 mod null;
 mod ring;
+pub mod server;
+mod socket;
+mod volume;
 
+pub use blocking::Blocking;
+pub use http::{Http, Url};
+pub use ninep::{Greeted, NineP};
 pub use null::Null;
 pub use ring::{Opened, Ring};
+pub use volume::Store;
 
 use crate::{Io, Outcome};
 use reactor::precise;
@@ -57,6 +67,12 @@ pub trait Target: Sync {
 
     /// What it is, for people.
     fn name(&self) -> String;
+
+    /// How many workers are good for it, where nobody says: one that watches the clock, and one to
+    /// take over.
+    fn workers(&self) -> usize {
+        2
+    }
 }
 
 /// Wakes a driver that waits.

@@ -1,0 +1,118 @@
+//! Files through ordinary calls that wait, as the paper does it: each worker has one I/O at a time.
+
+use super::{Driver, Opened, Target, Waker};
+use crate::{Io, Kind, Outcome};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+/// Open files through `pread`, `pwrite`, `fdatasync`.
+#[derive(Debug)]
+pub struct Blocking(pub Opened);
+
+impl Target for Blocking {
+    fn driver(&self, _worker: usize, _workers: usize) -> io::Result<Box<dyn Driver>> {
+        let files = self.0.files.iter().map(File::try_clone).collect::<io::Result<Vec<File>>>()?;
+        let buffer = Aligned::new(self.0.io_max);
+        Ok(Box::new(BlockingDriver { files, buffer, taken: None, ended: None }))
+    }
+
+    fn name(&self) -> String {
+        self.0.name.clone()
+    }
+
+    fn workers(&self) -> usize {
+        16
+    }
+}
+
+struct BlockingDriver {
+    files: Vec<File>,
+    buffer: Aligned,
+    taken: Option<(u64, Io)>,
+    ended: Option<(u64, Outcome)>,
+}
+
+impl BlockingDriver {
+    fn perform(&mut self, io: &Io) -> Result<usize, Errno> {
+        let file = &self.files[io.file as usize % self.files.len()];
+        let buffer = self.buffer.piece(io.len as usize);
+        match io.kind {
+            Kind::Read => rustix::io::pread(file, buffer, io.offset),
+            Kind::Write | Kind::Create => rustix::io::pwrite(file, buffer, io.offset),
+            Kind::Sync => rustix::fs::fdatasync(file).map(|()| 0),
+            Kind::Trim | Kind::Remove => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(file, flags, io.offset, u64::from(io.len)).map(|()| 0)
+            }
+        }
+    }
+}
+
+impl Driver for BlockingDriver {
+    fn issue(&mut self, name: u64, io: &Io) -> bool {
+        if self.taken.is_some() || self.ended.is_some() {
+            return false;
+        }
+        self.taken = Some((name, *io));
+        true
+    }
+
+    fn flush(&mut self) {
+        if let Some((name, io)) = self.taken.take() {
+            let outcome = match self.perform(&io) {
+                Ok(bytes) => Outcome::Done(bytes as u32),
+                Err(error) => Outcome::Failed(error.raw_os_error() as u16),
+            };
+            self.ended = Some((name, outcome));
+        }
+    }
+
+    fn poll(&mut self, ended: &mut Vec<(u64, Outcome)>) {
+        ended.extend(self.ended.take());
+    }
+
+    fn any_work(&mut self) -> bool {
+        self.ended.is_some()
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        std::thread::park_timeout(timeout);
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::Thread(std::thread::current())
+    }
+
+    fn batch_max(&self) -> usize {
+        1
+    }
+
+    fn blocks(&self) -> bool {
+        true
+    }
+}
+
+/// Direct I/O wants memory at a multiple of this, bytes.
+const ALIGNMENT: usize = 4096;
+
+/// A buffer with random bytes in it that begins at a multiple of [`ALIGNMENT`].
+struct Aligned {
+    bytes: Vec<u8>,
+    begin: usize,
+}
+
+impl Aligned {
+    fn new(size: usize) -> Aligned {
+        let mut bytes = vec![0; size.max(1) + ALIGNMENT];
+        fastrand::Rng::with_seed(1).fill(&mut bytes);
+        let begin = bytes.as_ptr().align_offset(ALIGNMENT);
+        Aligned { bytes, begin }
+    }
+
+    fn piece(&mut self, len: usize) -> &mut [u8] {
+        &mut self.bytes[self.begin..self.begin + len]
+    }
+}

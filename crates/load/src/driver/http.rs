@@ -1,0 +1,249 @@
+//! Objects of an HTTP/1.1 server: one request at a time on each of many connections.
+
+use super::ninep::share;
+use super::server::{Server, numbered};
+use super::socket::{Session, Sockets};
+use super::{Driver, Target};
+use crate::{Io, Kind, Outcome};
+use std::io::{self, Write as _};
+use wire::http::{Chunks, Piece};
+
+/// Longest head of an answer, bytes, and most fields in it.
+const HEAD_MAX: usize = 64 << 10;
+const FIELDS_MAX: usize = 100;
+
+/// HTTP's number for what is not there to be asked for.
+const NOT_IMPLEMENTED: u16 = 501;
+
+/// Where an object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// The server.
+    pub server: Server,
+    /// What its name is, as the server is told.
+    pub host: String,
+    /// The path, encoded; `{}` in it is the file's number.
+    pub path: String,
+}
+
+/// Objects of a server, and how to talk to it. Reads are GETs (of a range, if they have a length),
+/// writes are PUTs of whole objects, and removals are DELETEs.
+#[derive(Clone, Debug)]
+pub struct Http {
+    /// Where the objects are.
+    pub url: Url,
+    /// Connections of all workers together.
+    pub connections: usize,
+    /// The largest I/O, bytes.
+    pub io_max: usize,
+}
+
+impl Target for Http {
+    fn driver(&self, worker: usize, workers: usize) -> io::Result<Box<dyn Driver>> {
+        let count = share(self.connections.max(1), worker, workers);
+        let mut lines = Vec::with_capacity(count);
+        for _ in 0..count {
+            let socket = self.url.server.connect()?.into_socket()?;
+            lines.push((socket, Talk::new(self.url.clone(), self.io_max)));
+        }
+        Ok(Box::new(Sockets::new(lines)?))
+    }
+
+    fn name(&self) -> String {
+        format!("http://{}{}", self.url.host, self.url.path)
+    }
+}
+
+/// Where in an answer the next byte is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Await {
+    /// Nothing was asked for.
+    Nothing,
+    /// In its head.
+    Head,
+    /// In its body, of which so much is left.
+    Body(u64),
+    /// In a body of chunks.
+    Chunked(Chunks),
+}
+
+/// A session.
+pub(super) struct Talk {
+    url: Url,
+    pattern: Vec<u8>,
+    name: u64,
+    kind: Kind,
+    status: u16,
+    bytes: u64,
+    awaited: Await,
+    /// The server ends the connection behind this answer.
+    last: bool,
+}
+
+impl Talk {
+    fn new(url: Url, io_max: usize) -> Talk {
+        let mut pattern = vec![0; io_max];
+        fastrand::Rng::with_seed(1).fill(&mut pattern);
+        Talk {
+            url,
+            pattern,
+            name: 0,
+            kind: Kind::Read,
+            status: 0,
+            bytes: 0,
+            awaited: Await::Nothing,
+            last: false,
+        }
+    }
+
+    /// Takes the head of the answer, if all of it is there; how long it is.
+    fn take_head(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+        let mut response = httparse::Response::new(&mut fields);
+        let length = match response.parse(bytes) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) if bytes.len() < HEAD_MAX => return Ok(0),
+            Ok(httparse::Status::Partial) => return Err("the head of an answer is too long"),
+            Err(_) => return Err("the head of an answer cannot be understood"),
+        };
+        let status = response.code.unwrap_or(0);
+        let field = |name: &str| {
+            let found = response.headers.iter().find(|f| f.name.eq_ignore_ascii_case(name));
+            found.and_then(|field| std::str::from_utf8(field.value).ok()).map(str::trim)
+        };
+        if (100..200).contains(&status) {
+            // There is another one behind it.
+            return Ok(length);
+        }
+        let is = |name, value: &str| {
+            field(name).is_some_and(|found: &str| found.to_ascii_lowercase().contains(value))
+        };
+        self.status = status;
+        self.last = is("connection", "close");
+        self.awaited = if is("transfer-encoding", "chunked") {
+            Await::Chunked(Chunks::default())
+        } else if matches!(status, 204 | 304) {
+            Await::Body(0)
+        } else {
+            let length = field("content-length").map(str::parse);
+            Await::Body(
+                length
+                    .ok_or("an answer does not say how long it is")?
+                    .map_err(|_| "an answer says that it is as long as no number is")?,
+            )
+        };
+        Ok(length)
+    }
+
+    /// Takes some of the body; how much.
+    fn take_body(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
+        match self.awaited {
+            Await::Nothing | Await::Head => Ok(0),
+            Await::Body(left) => {
+                let count = left.min(bytes.len() as u64);
+                self.bytes += count;
+                self.awaited = Await::Body(left - count);
+                Ok(count as usize)
+            }
+            Await::Chunked(chunks) => {
+                let (piece, next) = chunks.next(bytes).map_err(|_| "chunks are wrong")?;
+                self.awaited = Await::Chunked(next);
+                Ok(match piece {
+                    Piece::Framing(count) => count,
+                    Piece::Data(count) => {
+                        self.bytes += count as u64;
+                        count
+                    }
+                    Piece::Incomplete | Piece::End => 0,
+                })
+            }
+        }
+    }
+
+    /// The answer has ended, if it has.
+    fn end(&mut self) -> Option<(u64, Outcome)> {
+        if !matches!(self.awaited, Await::Body(0) | Await::Chunked(Chunks::Done)) {
+            return None;
+        }
+        self.awaited = Await::Nothing;
+        let outcome = match self.status {
+            200..400 => Outcome::Done(u32::try_from(self.bytes).unwrap_or(u32::MAX)),
+            status => Outcome::Failed(status),
+        };
+        Some((self.name, outcome))
+    }
+
+    fn say(&mut self, io: &Io, out: &mut Vec<u8>) -> io::Result<()> {
+        let (path, host) = (numbered(&self.url.path, io.file), &self.url.host);
+        match io.kind {
+            Kind::Read if io.len == 0 => write!(out, "GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            Kind::Read => {
+                let (first, last) = (io.offset, io.offset + u64::from(io.len) - 1);
+                write!(out, "GET {path} HTTP/1.1\r\nHost: {host}\r\n")?;
+                write!(out, "Range: bytes={first}-{last}\r\n\r\n")
+            }
+            Kind::Write | Kind::Create => {
+                let len = io.len.min(self.pattern.len() as u32);
+                write!(
+                    out,
+                    "PUT {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len}\r\n\r\n"
+                )?;
+                out.extend_from_slice(&self.pattern[..len as usize]);
+                Ok(())
+            }
+            Kind::Remove => write!(out, "DELETE {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+            // Asked for as something that is surely not done.
+            Kind::Sync | Kind::Trim => {
+                write!(out, "OPTIONS {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")
+            }
+        }
+    }
+}
+
+impl Session for Talk {
+    fn has_room(&self) -> bool {
+        self.awaited == Await::Nothing && !self.last
+    }
+
+    fn ask(&mut self, name: u64, io: &Io, out: &mut Vec<u8>) {
+        (self.name, self.kind, self.bytes, self.awaited) = (name, io.kind, 0, Await::Head);
+        self.say(io, out).expect("memory takes everything");
+    }
+
+    fn hear(
+        &mut self,
+        bytes: &[u8],
+        ended: &mut Vec<(u64, Outcome)>,
+    ) -> Result<usize, &'static str> {
+        let mut heard = 0;
+        loop {
+            let rest = &bytes[heard..];
+            let count = match self.awaited {
+                Await::Nothing if rest.is_empty() => return Ok(heard),
+                Await::Nothing => return Err("an answer to nothing that was asked"),
+                Await::Head => self.take_head(rest)?,
+                Await::Body(_) | Await::Chunked(_) => self.take_body(rest)?,
+            };
+            heard += count;
+            if let Some((name, outcome)) = self.end() {
+                let outcome = match self.kind {
+                    Kind::Sync | Kind::Trim => Outcome::Failed(NOT_IMPLEMENTED),
+                    Kind::Read | Kind::Write | Kind::Create | Kind::Remove => outcome,
+                };
+                ended.push((name, outcome));
+            } else if count == 0 {
+                return Ok(heard);
+            }
+        }
+    }
+
+    fn give_up(&mut self, ended: &mut Vec<(u64, Outcome)>, outcome: Outcome) {
+        if self.awaited != Await::Nothing {
+            self.awaited = Await::Nothing;
+            ended.push((self.name, outcome));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! Files of a 9P server: many requests on each of many connections.
+
+mod greeting;
+
+use super::server::Server;
+use super::socket::{Session, Sockets};
+use super::{Driver, Target};
+use crate::{Io, Kind, Outcome};
+use slab::Slab;
+use std::io;
+use wire::ninep::{Data, Rmessage, Tmessage, frame_size};
+
+pub use greeting::Greeted;
+
+/// Requests under way on one connection at most; tags are 16 bits.
+const UNDER_WAY_MAX: usize = 1024;
+
+/// Linux's numbers: an error of which the server only says a sentence (9P2000), and a thing that
+/// cannot be asked for.
+const EIO: u16 = 5;
+const ENOTSUP: u16 = 95;
+
+/// What stands around the data of a message at most, bytes.
+const OVERHEAD: u32 = 24;
+
+/// Files of a server, and how to talk to it.
+#[derive(Clone, Debug)]
+pub struct NineP {
+    /// Where it is.
+    pub server: Server,
+    /// The file; `{}` in it is the file's number.
+    pub path: String,
+    /// How many files.
+    pub files: u32,
+    /// Connections of all workers together.
+    pub connections: usize,
+    /// Whether files are opened for writing too, and made where they are missing.
+    pub writes: bool,
+}
+
+impl Target for NineP {
+    fn driver(&self, worker: usize, workers: usize) -> io::Result<Box<dyn Driver>> {
+        let count = share(self.connections.max(1), worker, workers);
+        let mut lines = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mut greeted = Greeted::greet(&self.server)?;
+            greeted.open(&self.path, self.files, self.writes)?;
+            let (stream, size_max, linux) = greeted.into_parts();
+            lines.push((stream.into_socket()?, Talk::new(size_max, linux, self.files)));
+        }
+        Ok(Box::new(Sockets::new(lines)?))
+    }
+
+    fn name(&self) -> String {
+        format!("9p {}{}", self.server, self.path)
+    }
+}
+
+/// How many of `all` things worker `worker` has; each has at least one.
+pub(super) fn share(all: usize, worker: usize, workers: usize) -> usize {
+    (all / workers + usize::from(worker < all % workers)).max(1)
+}
+
+/// The fid of a file.
+fn fid_of(file: u32) -> u32 {
+    file + 1
+}
+
+/// An I/O that may take several messages.
+struct Whole {
+    name: u64,
+    parts: u32,
+    bytes: u32,
+    failed: Option<u16>,
+}
+
+/// A session, from when all files are open.
+pub(super) struct Talk {
+    /// Most bytes of data in one message.
+    data_max: u32,
+    linux: bool,
+    files: u32,
+    wholes: Slab<Whole>,
+    /// By tag: a part of which whole.
+    parts: Slab<usize>,
+    pattern: Vec<u8>,
+}
+
+impl Talk {
+    fn new(size_max: u32, linux: bool, files: u32) -> Talk {
+        let data_max = size_max - OVERHEAD;
+        let mut pattern = vec![0; data_max as usize];
+        fastrand::Rng::with_seed(1).fill(&mut pattern);
+        let (wholes, parts) = (Slab::new(), Slab::new());
+        Talk { data_max, linux, files: files.max(1), wholes, parts, pattern }
+    }
+
+    fn say(&mut self, whole: usize, message: &Tmessage<'_>, out: &mut Vec<u8>) {
+        self.wholes[whole].parts += 1;
+        let tag = self.parts.insert(whole);
+        message.encode(u16::try_from(tag).expect("there are fewer parts than tags"), out);
+    }
+
+    /// An answer; what has ended with it.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "all others carry nothing that is counted")]
+    fn answer(&mut self, tag: u16, reply: &Rmessage<'_>) -> Option<(u64, Outcome)> {
+        let place = self.parts.try_remove(usize::from(tag))?;
+        let whole = &mut self.wholes[place];
+        whole.parts -= 1;
+        match reply {
+            Rmessage::Read { data } => whole.bytes += data.0.len() as u32,
+            Rmessage::Write { count } => whole.bytes += count,
+            Rmessage::Lerror { ecode } => whole.failed = Some(*ecode as u16),
+            Rmessage::Error { .. } => whole.failed = Some(EIO),
+            // An fsync, and what 9P2000 has instead.
+            _other => {}
+        }
+        if whole.parts > 0 {
+            return None;
+        }
+        let whole = self.wholes.remove(place);
+        let outcome = match whole.failed {
+            Some(number) => Outcome::Failed(number),
+            None => Outcome::Done(whole.bytes),
+        };
+        Some((whole.name, outcome))
+    }
+}
+
+impl Session for Talk {
+    fn has_room(&self) -> bool {
+        self.parts.len() < UNDER_WAY_MAX
+    }
+
+    fn ask(&mut self, name: u64, io: &Io, out: &mut Vec<u8>) {
+        let whole = Whole { name, parts: 0, bytes: 0, failed: None };
+        let whole = self.wholes.insert(whole);
+        let fid = fid_of(io.file % self.files);
+        match io.kind {
+            Kind::Read | Kind::Write | Kind::Create => {
+                let mut done = 0;
+                while done < io.len || done == 0 {
+                    let count = (io.len - done).min(self.data_max);
+                    let offset = io.offset + u64::from(done);
+                    if io.kind == Kind::Read {
+                        self.say(whole, &Tmessage::Read { fid, offset, count }, out);
+                    } else {
+                        let pattern = std::mem::take(&mut self.pattern);
+                        let data = Data(&pattern[..count as usize]);
+                        self.say(whole, &Tmessage::Write { fid, offset, data }, out);
+                        self.pattern = pattern;
+                    }
+                    done += count.max(1);
+                }
+            }
+            Kind::Sync if self.linux => {
+                self.say(whole, &Tmessage::Fsync { fid, data_only: Some(1) }, out);
+            }
+            Kind::Sync | Kind::Trim | Kind::Remove => {
+                // 9P has no word for it; the server is asked for nothing, and it is said so.
+                self.wholes[whole].failed = Some(ENOTSUP);
+                self.say(whole, &Tmessage::Read { fid, offset: 0, count: 0 }, out);
+            }
+        }
+    }
+
+    fn hear(
+        &mut self,
+        bytes: &[u8],
+        ended: &mut Vec<(u64, Outcome)>,
+    ) -> Result<usize, &'static str> {
+        let mut heard = 0;
+        while let Some(size) = frame_size(&bytes[heard..]) {
+            if size < 7 || size > (self.data_max + OVERHEAD) as usize {
+                return Err("a message has a size that was not agreed on");
+            }
+            let Some(message) = bytes.get(heard..heard + size) else {
+                break;
+            };
+            let (tag, reply) =
+                Rmessage::decode(message).map_err(|_| "a message cannot be understood")?;
+            if !self.parts.contains(usize::from(tag)) {
+                return Err("an answer to nothing that was asked");
+            }
+            ended.extend(self.answer(tag, &reply));
+            heard += size;
+        }
+        Ok(heard)
+    }
+
+    fn give_up(&mut self, ended: &mut Vec<(u64, Outcome)>, outcome: Outcome) {
+        self.parts.clear();
+        ended.extend(self.wholes.drain().map(|whole| (whole.name, outcome)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Before the run: version, attach, walks and opens, one after the other.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "straight-line talk: what is no answer to the question is an error, whatever it is"
+)]
+
+use super::fid_of;
+use crate::driver::server::{Server, Stream, numbered};
+use std::io::{self, Read, Write};
+use wire::ninep::{Data, NO_FID, NO_TAG, Names, Rmessage, Tmessage, frame_size};
+
+/// The size of messages that is asked for, bytes: 1 MiB of data and what stands around it.
+const SIZE: u32 = (1 << 20) + super::OVERHEAD;
+
+/// Most names of one walk.
+const NAMES_MAX: usize = 16;
+
+/// The root of the tree.
+const ROOT: u32 = 0;
+
+/// Linux's numbers.
+const ENOENT: u32 = 2;
+const O_RDWR: u32 = 2;
+const O_CREAT: u32 = 0o100;
+
+/// `OREAD` and `ORDWR` of 9P2000.
+const OREAD: u8 = 0;
+const ORDWR: u8 = 2;
+
+/// A connection on which both sides know of each other.
+pub struct Greeted {
+    stream: Stream,
+    size_max: u32,
+    linux: bool,
+    reply: Vec<u8>,
+}
+
+/// What a server said to a request.
+enum Said {
+    /// It refused: Linux's number, if it says one, and a sentence.
+    No(Option<u32>, String),
+    /// It did it; how many names a walk came.
+    Yes(usize),
+    /// The version: the size of messages, and its name.
+    Version(u32, String),
+    /// How large a file is, bytes.
+    Size(u64),
+    /// So many bytes were written.
+    Count(u32),
+}
+
+impl Greeted {
+    /// Connects and attaches, in 9P2000.L, or in 9P2000 if that is what the server knows.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or does not speak 9P.
+    pub fn greet(server: &Server) -> io::Result<Greeted> {
+        let stream = server.connect()?;
+        let mut greeted = Greeted { stream, size_max: SIZE, linux: true, reply: Vec::new() };
+        let version = Tmessage::Version { msize: SIZE, version: b"9P2000.L" };
+        match greeted.call(NO_TAG, &version)? {
+            Said::Version(size, version) if version == "9P2000.L" && size > 1024 => {
+                greeted.size_max = size.min(SIZE);
+            }
+            // A connection whose offer was not taken may be of no more use.
+            _other => greeted = Greeted::greet_plainly(server)?,
+        }
+        let uid = rustix::process::getuid().as_raw();
+        let name = uid.to_string();
+        let uname: &[u8] = if greeted.linux { b"" } else { name.as_bytes() };
+        let uid = greeted.linux.then_some(uid);
+        let attach = Tmessage::Attach { fid: ROOT, afid: NO_FID, uname, aname: b"", uid };
+        greeted.must("attach to", "/", &attach)?;
+        Ok(greeted)
+    }
+
+    fn greet_plainly(server: &Server) -> io::Result<Greeted> {
+        let stream = server.connect()?;
+        let mut greeted = Greeted { stream, size_max: SIZE, linux: false, reply: Vec::new() };
+        let version = Tmessage::Version { msize: SIZE, version: b"9P2000" };
+        match greeted.call(NO_TAG, &version)? {
+            Said::Version(size, version) if version == "9P2000" && size > 1024 => {
+                greeted.size_max = size.min(SIZE);
+                Ok(greeted)
+            }
+            _other => Err(io::Error::other(format!("{server} does not speak 9P"))),
+        }
+    }
+
+    /// Opens files 0 to `files` at a path with numbers in it.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn open(&mut self, path: &str, files: u32, writes: bool) -> io::Result<()> {
+        (0..files.max(1)).try_for_each(|file| self.open_one(&numbered(path, file), file, writes))
+    }
+
+    fn open_one(&mut self, path: &str, file: u32, writes: bool) -> io::Result<()> {
+        let fid = fid_of(file);
+        let names: Vec<&[u8]> = components(path).collect();
+        match self.walk(fid, &names)? {
+            Said::Yes(_) => {}
+            Said::No(Some(ENOENT) | None, _) if writes && self.linux => {
+                return self.create(fid, path, &names);
+            }
+            Said::No(_, why) => return Err(refused("walk to", path, &why)),
+            _other => return Err(refused("walk to", path, "an answer to another question")),
+        }
+        let open = match (self.linux, writes) {
+            (true, true) => Tmessage::Lopen { fid, flags: O_RDWR },
+            (true, false) => Tmessage::Lopen { fid, flags: 0 },
+            (false, true) => Tmessage::Open { fid, mode: ORDWR },
+            (false, false) => Tmessage::Open { fid, mode: OREAD },
+        };
+        self.must("open", path, &open)
+    }
+
+    fn create(&mut self, fid: u32, path: &str, names: &[&[u8]]) -> io::Result<()> {
+        let Some((name, parent)) = names.split_last() else {
+            return Err(refused("open", path, "it is the root"));
+        };
+        match self.walk(fid, parent)? {
+            Said::Yes(_) => {}
+            Said::No(_, why) => return Err(refused("walk to the directory of", path, &why)),
+            _other => return Err(refused("walk to", path, "an answer to another question")),
+        }
+        let flags = O_RDWR | O_CREAT;
+        let create = Tmessage::Lcreate { fid, name, flags, mode: 0o644, gid: 0 };
+        self.must("create", path, &create)
+    }
+
+    /// Walks from the root; a fid is there only if all of the walk is done.
+    fn walk(&mut self, fid: u32, names: &[&[u8]]) -> io::Result<Said> {
+        let mut from = ROOT;
+        let mut chunks: Vec<&[&[u8]]> = names.chunks(NAMES_MAX).collect();
+        if chunks.is_empty() {
+            chunks.push(&[]);
+        }
+        for names in chunks {
+            let list = Names::new(names).expect("there are few enough");
+            match self.call(0, &Tmessage::Walk { fid: from, newfid: fid, names: list })? {
+                Said::Yes(count) if count == names.len() => from = fid,
+                Said::Yes(_) => return Ok(Said::No(Some(ENOENT), "it does not exist".to_string())),
+                said => return Ok(said),
+            }
+        }
+        Ok(Said::Yes(names.len()))
+    }
+
+    /// How large an open file is, bytes; `None` if the server speaks a dialect that is not asked.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn size(&mut self, file: u32) -> io::Result<Option<u64>> {
+        const SIZE: u64 = 0x200;
+        if !self.linux {
+            return Ok(None);
+        }
+        match self.call(0, &Tmessage::Getattr { fid: fid_of(file), mask: SIZE })? {
+            Said::Size(size) => Ok(Some(size)),
+            Said::No(_, why) => Err(refused("ask for the size of", "the file", &why)),
+            _other => Ok(None),
+        }
+    }
+
+    /// Writes an open file's bytes from `offset` on, so that reads find something.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn fill(&mut self, file: u32, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let (fid, mut done) = (fid_of(file), 0);
+        while done < bytes.len() {
+            let end = bytes.len().min(done + (self.size_max - super::OVERHEAD) as usize);
+            let data = Data(&bytes[done..end]);
+            let write = Tmessage::Write { fid, offset: offset + done as u64, data };
+            match self.call(0, &write)? {
+                Said::Count(count) if count > 0 => done += count as usize,
+                Said::No(_, why) => return Err(refused("write to", "the file", &why)),
+                _other => return Err(refused("write to", "the file", "nothing was written")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The connection; how large messages may be, and whether it is 9P2000.L.
+    pub(super) fn into_parts(self) -> (Stream, u32, bool) {
+        (self.stream, self.size_max, self.linux)
+    }
+
+    fn must(&mut self, what: &str, path: &str, message: &Tmessage<'_>) -> io::Result<()> {
+        match self.call(0, message)? {
+            Said::No(_, why) => Err(refused(what, path, &why)),
+            _other => Ok(()),
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    fn call(&mut self, tag: u16, message: &Tmessage<'_>) -> io::Result<Said> {
+        let mut bytes = Vec::new();
+        message.encode(tag, &mut bytes);
+        self.stream.write_all(&bytes)?;
+        self.reply.resize(4, 0);
+        self.stream.read_exact(&mut self.reply)?;
+        let size = frame_size(&self.reply).unwrap_or(0);
+        if size < 7 || size > SIZE as usize {
+            return Err(io::Error::other("the server does not speak 9P"));
+        }
+        self.reply.resize(size, 0);
+        self.stream.read_exact(&mut self.reply[4..])?;
+        let (_, reply) = Rmessage::decode(&self.reply).map_err(|error| {
+            io::Error::other(format!("the server's answer cannot be understood: {error}"))
+        })?;
+        Ok(match reply {
+            Rmessage::Version { msize, version } => {
+                Said::Version(msize, String::from_utf8_lossy(version).into_owned())
+            }
+            Rmessage::Lerror { ecode } => {
+                let error = io::Error::from_raw_os_error(ecode.cast_signed());
+                Said::No(Some(ecode), error.to_string())
+            }
+            Rmessage::Error { ename } => {
+                Said::No(None, String::from_utf8_lossy(ename).into_owned())
+            }
+            Rmessage::Walk { qids } => Said::Yes(qids.as_slice().len()),
+            Rmessage::Getattr { size, .. } => Said::Size(size),
+            Rmessage::Write { count } => Said::Count(count),
+            _other => Said::Yes(0),
+        })
+    }
+}
+
+fn components(path: &str) -> impl Iterator<Item = &[u8]> {
+    path.split('/').filter(|name| !name.is_empty()).map(str::as_bytes)
+}
+
+fn refused(what: &str, path: &str, why: &str) -> io::Error {
+    io::Error::other(format!("the server refuses to {what} {path}: {why}"))
+}

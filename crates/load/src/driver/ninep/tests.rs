@@ -1,0 +1,89 @@
+//! A session, fed with what servers may say.
+
+use super::*;
+
+fn io(kind: Kind, offset: u64, len: u32) -> Io {
+    Io { kind, file: 0, offset, len }
+}
+
+fn reply(tag: u16, message: &Rmessage<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode(tag, &mut bytes);
+    bytes
+}
+
+/// The tags of what a session says.
+fn tags(mut bytes: &[u8]) -> Vec<u16> {
+    let mut tags = Vec::new();
+    while let Some(size) = frame_size(bytes) {
+        tags.push(Tmessage::decode(&bytes[..size]).expect("it is well-formed").0);
+        bytes = &bytes[size..];
+    }
+    tags
+}
+
+#[test]
+fn a_large_io_is_several_messages_and_ends_with_the_last() {
+    let mut talk = Talk::new(1024 + OVERHEAD, true, 1);
+    let mut out = Vec::new();
+    talk.ask(42, &io(Kind::Read, 0, 2500), &mut out);
+    let tags = tags(&out);
+    assert_eq!(tags.len(), 3);
+    let mut ended = Vec::new();
+    for (place, size) in [(2, 452), (0, 1024), (1, 1024)] {
+        assert_eq!(ended, []);
+        let data = vec![0; size];
+        let bytes = reply(tags[place], &Rmessage::Read { data: Data(&data) });
+        assert_eq!(talk.hear(&bytes, &mut ended), Ok(bytes.len()));
+    }
+    assert_eq!(ended, [(42, Outcome::Done(2500))]);
+}
+
+#[test]
+fn half_a_message_waits_for_the_rest() {
+    let mut talk = Talk::new(8192, true, 1);
+    let (mut out, mut ended) = (Vec::new(), Vec::new());
+    talk.ask(1, &io(Kind::Write, 0, 100), &mut out);
+    talk.ask(2, &io(Kind::Sync, 0, 0), &mut out);
+    let tags = tags(&out);
+    let mut bytes = reply(tags[0], &Rmessage::Write { count: 100 });
+    let first = bytes.len();
+    bytes.extend(reply(tags[1], &Rmessage::Lerror { ecode: 28 }));
+    assert_eq!(talk.hear(&bytes[..first + 3], &mut ended), Ok(first));
+    assert_eq!(talk.hear(&bytes[first..], &mut ended), Ok(bytes.len() - first));
+    assert_eq!(ended, [(1, Outcome::Done(100)), (2, Outcome::Failed(28))]);
+}
+
+#[test]
+fn what_nobody_asked_for_ends_the_connection() {
+    let mut talk = Talk::new(8192, true, 1);
+    let mut ended = Vec::new();
+    let bytes = reply(7, &Rmessage::Clunk {});
+    assert!(talk.hear(&bytes, &mut ended).is_err());
+    assert!(talk.hear(&[3, 0, 0, 0, 1], &mut ended).is_err());
+    assert!(talk.hear(&[0xff; 64], &mut ended).is_err());
+}
+
+#[test]
+fn whatever_comes_nothing_panics() {
+    let mut random = fastrand::Rng::with_seed(9);
+    for _ in 0..20_000 {
+        let mut talk = Talk::new(4096, true, 1);
+        let (mut out, mut ended) = (Vec::new(), Vec::new());
+        (0..4).for_each(|name| talk.ask(name, &io(Kind::Read, 0, 512), &mut out));
+        let mut bytes = Vec::new();
+        for tag in 0..random.u16(..6) {
+            bytes.extend(reply(tag, &Rmessage::Read { data: Data(&[1; 40]) }));
+        }
+        for _ in 0..random.usize(..4) {
+            if let Some(byte) = (!bytes.is_empty()).then(|| random.usize(..bytes.len())) {
+                bytes[byte] = random.u8(..);
+            }
+        }
+        bytes.truncate(random.usize(..=bytes.len()));
+        let heard = talk.hear(&bytes, &mut ended);
+        assert!(heard.is_err() || heard <= Ok(bytes.len()));
+        talk.give_up(&mut ended, Outcome::Failed(104));
+        assert_eq!(ended.len(), 4, "each ends once");
+    }
+}

@@ -1,0 +1,107 @@
+//! Servers: where they are, and straight-line talk with them before a run begins.
+
+use rustix::fd::OwnedFd;
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a server may take to answer before the run.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// Host (a name or a number) and port.
+    Tcp(String, u16),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Server::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Server::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Server::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A connection as long as it is talked on in straight line.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Server {
+    /// Connects.
+    pub(super) fn connect(&self) -> io::Result<Stream> {
+        let stream = match self {
+            Server::Tcp(host, port) => {
+                let stream = TcpStream::connect((host.as_str(), *port));
+                let stream = stream.map_err(|error| self.unreachable(&error))?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                Stream::Tcp(stream)
+            }
+            Server::Unix(path) => {
+                let stream = UnixStream::connect(path);
+                let stream = stream.map_err(|error| self.unreachable(&error))?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                Stream::Unix(stream)
+            }
+        };
+        Ok(stream)
+    }
+
+    fn unreachable(&self, error: &io::Error) -> io::Error {
+        let text = format!("cannot connect to {self}: {error}; is the server running there?");
+        io::Error::new(error.kind(), text)
+    }
+}
+
+impl Stream {
+    /// The socket, for a ring.
+    pub(super) fn into_socket(self) -> io::Result<OwnedFd> {
+        match self {
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(None)?;
+                Ok(stream.into())
+            }
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(None)?;
+                Ok(stream.into())
+            }
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The path of a file: `{}` is replaced by its number.
+pub fn numbered(path: &str, file: u32) -> String {
+    path.replace("{}", &file.to_string())
+}
