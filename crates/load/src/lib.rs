@@ -7,9 +7,12 @@ pub mod core;
 pub mod driver;
 pub mod filament;
 pub mod io;
+pub mod records;
+pub mod report;
 pub mod script;
 pub mod simulated;
 pub mod statistics;
+pub mod verdict;
 pub mod workload;
 
 pub use filament::{Ended, Event, Filament, FilamentId, Request};
