@@ -4,5 +4,6 @@
 //! (FAST 2004) with today's means.
 
 pub mod io;
+pub mod trace;
 
 pub use io::{Cause, Io, Kind, Outcome, Record};
