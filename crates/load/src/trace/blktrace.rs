@@ -80,6 +80,8 @@ pub(super) struct Events {
     /// The next event of each file.
     heads: Vec<Option<Event>>,
     begun: bool,
+    /// What is to be said after the event before it.
+    failed: Option<Error>,
 }
 
 impl Events {
@@ -88,12 +90,15 @@ impl Events {
             |(file, source): (String, Source)| Bytes::new(source, &file, Format::BlktraceBinary);
         let files: Vec<_> = sources.into_iter().map(open).collect();
         let heads = files.iter().map(|_| None).collect();
-        Events { files, heads, begun: false }
+        Events { files, heads, begun: false, failed: None }
     }
 }
 
 impl super::pair::Events for Events {
     fn next(&mut self, skipped: &mut u64) -> Result<Option<Event>, Error> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         if !self.begun {
             for (file, head) in self.files.iter_mut().zip(&mut self.heads) {
                 *head = event(file, skipped)?;
@@ -103,7 +108,10 @@ impl super::pair::Events for Events {
         let times = self.heads.iter().enumerate();
         let times = times.filter_map(|(index, head)| Some((head.as_ref()?.at_ns, index)));
         let Some((_, index)) = times.min() else { return Ok(None) };
-        let next = event(&mut self.files[index], skipped)?;
+        let next = event(&mut self.files[index], skipped).unwrap_or_else(|error| {
+            self.failed = Some(error);
+            None
+        });
         Ok(std::mem::replace(&mut self.heads[index], next))
     }
 }

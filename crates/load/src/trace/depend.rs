@@ -2,8 +2,8 @@
 //!
 //! An application that reads, thinks and writes issues the write because the read is complete. A
 //! trace does not say so, but whatever was complete before an I/O was issued may be what it waited
-//! for. As in HFPlayer (*HFPlayer: Scalable Replay for Intensive Block I/O Traces*, ACM TOS 2017),
-//! the *candidates* for parents of a record are those that were complete more than `distance_ns`
+//! for. As in HFPlayer (*On the Accuracy and Scalability of Intensive I/O Workload Replay*, FAST
+//! 2017), the *candidates* for parents of a record are those that were complete more than `distance_ns`
 //! before its issue and not longer than `window_ns` ago (the last one complete always is one).
 //! Candidates that are ancestors of other candidates are left out: they are implied. What is left,
 //! at most as many as there ever were in flight and one more, are the parents.
@@ -15,9 +15,9 @@
 //!   d                    ·──·├────      and its issue
 //! ```
 //!
-//! Where HFPlayer searches a graph two edges deep, this is exact, for "complete before the issue of"
-//! is an *interval order*: a candidate is an ancestor of another one exactly if it was complete
-//! before the latest issue of all candidates. So a walk from the last completion backwards that
+//! Where HFPlayer searches a graph two edges deep, this is exact, for "complete before the issue
+//! of" is an *interval order*: a candidate is an ancestor of another one exactly if it was
+//! complete before the latest issue of all candidates. So a walk from the last completion backwards that
 //! keeps the latest issue seen, and ends at the first candidate complete before it, finds the
 //! parents and looks at nothing else. (What is issued just before a candidate's completion, by less
 //! than the distance, is not its child, and neither here.)
@@ -130,7 +130,7 @@ impl<I: Iterator<Item = Result<Traced, Error>>> Dependencies<I> {
 
     fn depended(&mut self, traced: Traced) -> Depended {
         let at_ns = traced.at_ns;
-        while self.flying.peek().is_some_and(|Reverse(done_ns)| *done_ns <= at_ns) {
+        while self.flying.peek().is_some_and(|Reverse(done_ns)| *done_ns < at_ns) {
             self.flying.pop();
         }
         self.flying_max = self.flying_max.max(self.flying.len());

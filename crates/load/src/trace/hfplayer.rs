@@ -1,17 +1,17 @@
 //! HFPlayer's CSV: what a storage array logged, with a header of typed names.
 //!
 //! ```text
-//!   #DUMP_OFFSET.I,ELAPSED_USECS.D,…,CMD.S,…,LUN_SSID.I,…,LBA.I,NBLKS.I,…,HOST_ID.I,…,LATENCY_USECS.D
-//!   3610768,81442951.096,…,WR_IN,…,1,…,2254431928,8,…,6,…,56.910
+//!   #…,ELAPSED_USECS.D,…,CMD.S,…,LUN_SSID.I,…,LBA.I,NBLKS.I,…,HOST_ID.I,…,LATENCY_USECS.D
+//!   …,81442951.096,…,WR_IN,…,1,…,2254431928,8,…,6,…,56.910
 //! ```
 //!
-//! `.I` is an integer, `.D` a decimal number, `.S` a word. Columns are known by their names, so they
-//! may stand in any order and others beside them: `ELAPSED_USECS` is the time of issue,
+//! `.I` is an integer, `.D` a decimal number, `.S` a word. Columns are known by their names, so
+//! they may stand in any order and others beside them: `ELAPSED_USECS` is the time of issue,
 //! `LATENCY_USECS` how long it took (may be missing), `CMD` begins with `RD` or `WR` (others are
 //! skipped), `LBA` and `NBLKS` are blocks of 512 B, `LUN_SSID` is the device and `HOST_ID` the
 //! stream (both may be missing).
 //!
-//! Source: *HFPlayer: Scalable Replay for Intensive Block I/O Traces* (ACM TOS 13, 2017), and the
+//! Source: *On the Accuracy and Scalability of Intensive I/O Workload Replay* (FAST 2017), and the
 //! sample traces and `depAnalyser.cc` of umn-cris/hfplayer.
 
 use super::lines::Lines;

@@ -11,8 +11,9 @@
 //!   └ time of issue: Windows' FILETIME, 100 ns since 1601
 //! ```
 //!
-//! Source: *Write Off-Loading* (FAST 2008) and the `README` of the traces at SNIA's IOTTA. A file is
-//! called `host_disk`; the host is the stream. A heading that begins with `Timestamp` is passed over.
+//! Source: *Write Off-Loading* (FAST 2008) and the `README` of the traces at SNIA's IOTTA. A file
+//! is called `host_disk`; the host is the stream. A heading that begins with `Timestamp` is passed
+//! over.
 
 use super::lines::{Lines, fields, whole};
 use super::names::Names;

@@ -91,6 +91,9 @@ pub struct Reader {
     parse: Box<dyn Parse>,
     known: Known,
     order: Order,
+    /// The numbers of files in the order of issue, by those in the order of the file.
+    numbers: Vec<Option<u32>>,
+    names: Vec<String>,
     first_ns: Option<u64>,
     ended: bool,
     /// What is to be said after the records before it.
@@ -145,7 +148,8 @@ impl Reader {
     fn new(format: Format, options: Options, parse: Box<dyn Parse>) -> Reader {
         let order = Order::new(options.window);
         let (known, first_ns, failed) = (Known::default(), None, None);
-        Reader { format, parse, known, order, first_ns, ended: false, failed }
+        let (numbers, names) = (Vec::new(), Vec::new());
+        Reader { format, parse, known, order, numbers, names, first_ns, ended: false, failed }
     }
 
     /// How the trace is written down.
@@ -155,12 +159,27 @@ impl Reader {
 
     /// The names of the files seen so far, by their numbers.
     pub fn names(&self) -> &[String] {
-        self.known.names.list()
+        &self.names
     }
 
     /// What was not as it should be so far.
     pub fn notes(&self) -> Notes {
         Notes { late: self.order.late(), ..self.known.notes }
+    }
+
+    /// The number of a file that has this number in the order of the file.
+    fn number(&mut self, of_parser: u32) -> u32 {
+        let index = usize::try_from(of_parser).expect("it is below FILES_MAX");
+        if index >= self.numbers.len() {
+            self.numbers.resize(index + 1, None);
+        }
+        if let Some(number) = self.numbers[index] {
+            return number;
+        }
+        let number = u32::try_from(self.names.len()).expect("it is below FILES_MAX");
+        self.names.push(self.known.names.list()[index].clone());
+        self.numbers[index] = Some(number);
+        number
     }
 
     fn advance(&mut self) -> Option<Traced> {
@@ -188,6 +207,7 @@ impl Iterator for Reader {
             return self.failed.take().map(Err);
         };
         record.at_ns -= *self.first_ns.get_or_insert(record.at_ns);
+        record.io.file = self.number(record.io.file);
         Some(Ok(record))
     }
 }
