@@ -108,7 +108,7 @@ fn kind(word: &[u8], len: u32) -> Option<Kind> {
     match () {
         () if has(b'D') => Some(Kind::Trim),
         () if has(b'F') && len == 0 => Some(Kind::Sync),
-        () if has(b'W') => Some(Kind::Write),
+        () if has(b'W') && len > 0 => Some(Kind::Write),
         () if has(b'R') && len > 0 => Some(Kind::Read),
         () => None,
     }

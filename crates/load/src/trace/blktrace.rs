@@ -13,12 +13,13 @@
 //!   24      28       32      36       40      44   46  48
 //!
 //!   action, bits 0-7: 1 Q queued, 7 D given to the driver, 8 C complete, others; bit 8: cgroup
-//!           bits 16…: 1<<1 write, 1<<2 flush, 1<<10 notify, 1<<13 discard, …
+//!           bits 16…: 1<<1 write, 1<<2 flush, 1<<9 SCSI command, 1<<10 notify, 1<<13 discard, …
 //!   device: major << 20 | minor
 //! ```
 //!
-//! Q is the issue, or D if there is no Q ([`Issue`](super::Issue)); C completes it. Notes and all
-//! other events are skipped. A flush without data is a sync, a discard a trim.
+//! Q is the issue, or D if there is no Q ([`Issue`](super::Issue)); C completes it. Notes,
+//! commands of SCSI and all other events are skipped. A flush without data is a sync, a discard a
+//! trim.
 
 use super::bytes::{Bytes, Endian};
 use super::lines::Source;
@@ -35,6 +36,7 @@ const SECTOR: u64 = 512;
 const WRITE: u32 = 1 << 17;
 const FLUSH: u32 = 1 << 18;
 const READ: u32 = 1 << 16;
+const COMMAND: u32 = 1 << 25;
 const NOTIFY: u32 = 1 << 26;
 const DISCARD: u32 = 1 << 29;
 
@@ -140,7 +142,7 @@ fn event(file: &mut Bytes, skipped: &mut u64) -> Result<Option<Event>, Error> {
 fn decode(endian: Endian, record: &[u8; RECORD]) -> Option<Event> {
     let u32 = |at| endian.u32(record, at);
     let bits = u32(28);
-    if bits & NOTIFY != 0 {
+    if bits & (NOTIFY | COMMAND) != 0 {
         return None;
     }
     let action = match bits & 0xff {
@@ -153,7 +155,7 @@ fn decode(endian: Endian, record: &[u8; RECORD]) -> Option<Event> {
     let kind = match () {
         () if bits & DISCARD != 0 => Kind::Trim,
         () if bits & FLUSH != 0 && len == 0 => Kind::Sync,
-        () if bits & WRITE != 0 => Kind::Write,
+        () if bits & WRITE != 0 && len > 0 => Kind::Write,
         () if bits & READ != 0 && len > 0 => Kind::Read,
         () => return None,
     };

@@ -3,8 +3,8 @@
 //! An application that reads, thinks and writes issues the write because the read is complete. A
 //! trace does not say so, but whatever was complete before an I/O was issued may be what it waited
 //! for. As in HFPlayer (*On the Accuracy and Scalability of Intensive I/O Workload Replay*, FAST
-//! 2017), the *candidates* for parents of a record are those that were complete more than `distance_ns`
-//! before its issue and not longer than `window_ns` ago (the last one complete always is one).
+//! 2017), the *candidates* for parents of a record are those that were complete more than
+//! `distance_ns` before its issue and not longer than `window_ns` ago (the last one always is one).
 //! Candidates that are ancestors of other candidates are left out: they are implied. What is left,
 //! at most as many as there ever were in flight and one more, are the parents.
 //!
@@ -17,10 +17,9 @@
 //!
 //! Where HFPlayer searches a graph two edges deep, this is exact, for "complete before the issue
 //! of" is an *interval order*: a candidate is an ancestor of another one exactly if it was
-//! complete before the latest issue of all candidates. So a walk from the last completion backwards that
-//! keeps the latest issue seen, and ends at the first candidate complete before it, finds the
-//! parents and looks at nothing else. (What is issued just before a candidate's completion, by less
-//! than the distance, is not its child, and neither here.)
+//! complete before the latest issue of all candidates. So a walk from the last completion backwards
+//! that keeps the latest issue seen, and ends at the first candidate complete before it, finds the
+//! parents and looks at nothing else.
 //!
 //! Memory: the records complete within the window, and those in flight, at most
 //! [`Dependence::tracked`]; those complete first are forgotten first.

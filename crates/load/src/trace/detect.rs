@@ -63,7 +63,7 @@ fn fits(format: Format, head: &[u8]) -> bool {
         Format::Vscsi => vscsi::fits(head),
         Format::Mqsim => first_lines(head, mqsim::fits),
         Format::Hfplayer => first_lines(head, hfplayer::fits),
-        Format::Recording => head.starts_with(recording::HEADER),
+        Format::Recording => recording::fits(head),
     }
 }
 

@@ -58,6 +58,12 @@ const UNKNOWN: u64 = u64::MAX;
 
 type Slot = [u8; SLOT];
 
+/// Whether a file begins like this format; its header may be cut after its text.
+pub(super) fn fits(head: &[u8]) -> bool {
+    let (some, text) = (head.len().min(SLOT), b"upcall recording 1\n");
+    head.starts_with(text) && HEADER.starts_with(&head[..some])
+}
+
 /// Writes slots; whoever calls it writes them to a file.
 #[derive(Debug, Default)]
 pub struct Writer {
@@ -153,6 +159,8 @@ fn check(slot: &Slot) -> [u8; 2] {
 /// Reads slots.
 pub(super) struct Parser {
     bytes: Bytes,
+    /// How much of a header there is that is not complete, bytes.
+    cut: usize,
     first_start_ns: Option<u64>,
     /// What to add to the times since the last start.
     base_ns: u64,
@@ -167,11 +175,12 @@ impl Parser {
         let mut bytes = Bytes::new(source, file, Format::Recording);
         let mut header = [0; SLOT];
         let count = bytes.fill(&mut header)?;
-        if count < SLOT || header != *HEADER {
+        if !HEADER.starts_with(&header[..count]) {
             return Err(bytes.bad(count, "the header `upcall recording 1` is not here"));
         }
-        let name = (0, Vec::new(), 0);
-        Ok(Parser { bytes, first_start_ns: None, base_ns: 0, name, files: BTreeMap::new() })
+        let cut = if count < SLOT { count } else { 0 };
+        let (name, files) = ((0, Vec::new(), 0), BTreeMap::new());
+        Ok(Parser { bytes, cut, first_start_ns: None, base_ns: 0, name, files })
     }
 
     fn started(&mut self, unix_ns: u64) {
@@ -237,7 +246,7 @@ impl Parse for Parser {
         loop {
             let count = self.bytes.fill(&mut slot)?;
             if count < SLOT {
-                known.notes.cut_bytes += count as u64;
+                known.notes.cut_bytes = (self.cut + count) as u64;
                 return Ok(None);
             }
             if slot[CHECK..] != check(&slot) {

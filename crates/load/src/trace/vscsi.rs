@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Little-endian; blocks are of 512 B; `cmd` is the operation code of SCSI. Commands that are no
-//! I/O are skipped. Source: `vscsi.h` of libCacheSim, "Created by CloudPhysics"; nothing says the unit
-//! of version 2's last field, it is taken to be that of the time.
+//! I/O are skipped. Source: `vscsi.h` of libCacheSim, "Created by CloudPhysics"; nothing says the
+//! unit of version 2's last field, it is taken to be that of the time.
 
 use super::bytes::{Bytes, Endian};
 use super::lines::Source;
