@@ -12,6 +12,7 @@ pub mod report;
 pub mod script;
 pub mod simulated;
 pub mod statistics;
+pub mod trace;
 pub mod verdict;
 pub mod workload;
 

@@ -1,0 +1,153 @@
+//! Traces: I/O that somebody did once, read from the files in which it was written down.
+//!
+//! Ten formats are read, each in a module of its own with a drawing of it; whatever the format,
+//! what comes out is an iterator of [`Traced`], in the order of issue, with times from 0 on.
+//! Nothing here holds a trace in memory: what is kept is a window of records that may be out of
+//! order, the issues that wait for their completions, and the names of files.
+//!
+//! ```text
+//!  file ──> detect ──> Parse (one per format) ──> Order ──> Reader ──┬──> Summary
+//!                      blktrace and blkparse:     sorts a            ├──> adapt ──> depend
+//!                      events ──> Paired          window             └──> convert ──> Write
+//! ```
+//!
+//! **Invariants of a [`Reader`]**: `at_ns` of its first record is 0 and never falls; `io.file` is
+//! below `names().len()`; after an error or the end it gives nothing any more. Memory is bounded
+//! by [`Options`], [`FILES_MAX`] and [`LINE_MAX`], whatever the file holds.
+
+pub mod adapt;
+pub mod blkparse;
+pub mod blktrace;
+pub mod convert;
+pub mod depend;
+pub mod hfplayer;
+pub mod iolog;
+pub mod mqsim;
+pub mod msr;
+pub mod recording;
+pub mod spc;
+pub mod summary;
+pub mod vscsi;
+
+mod bytes;
+mod detect;
+mod error;
+mod lines;
+mod names;
+mod order;
+mod pair;
+mod reader;
+
+#[cfg(test)]
+mod fuzz;
+#[cfg(test)]
+mod tests;
+
+use crate::Io;
+use std::fmt;
+use std::str::FromStr;
+
+pub use adapt::{Adapted, Plan};
+pub use convert::{Anonymous, Converted, Write, anonymize, convert};
+pub use depend::{Depended, Dependence};
+pub use detect::detect;
+pub use error::{Error, Place};
+pub use lines::LINE_MAX;
+pub use names::FILES_MAX;
+pub use reader::{Issue, Notes, Options, Reader, Wait};
+pub use summary::Summary;
+
+/// One I/O of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traced {
+    /// When it was issued, ns since the first record of the trace.
+    pub at_ns: u64,
+    /// From issue to completion when it was traced, ns, if the trace says so.
+    pub took_ns: Option<u64>,
+    /// What it was. `io.file` numbers the devices or files of the trace as they first appear.
+    pub io: Io,
+    /// Whose it was: the process, host or application unit, if the trace says so, otherwise 0.
+    pub stream: u32,
+}
+
+impl Traced {
+    /// When it was complete, ns since the first record, if the trace says so.
+    pub fn completed_ns(&self) -> Option<u64> {
+        Some(self.at_ns.saturating_add(self.took_ns?))
+    }
+}
+
+/// How a trace is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Format {
+    /// What `blktrace` writes: [`blktrace`].
+    BlktraceBinary,
+    /// What `blkparse` prints: [`blkparse`].
+    BlkparseText,
+    /// fio's I/O log, version 2: [`iolog`].
+    Iolog2,
+    /// fio's I/O log, version 3, with times: [`iolog`].
+    Iolog3,
+    /// CSV of the MSR Cambridge traces: [`msr`].
+    Msr,
+    /// ASCII of the Storage Performance Council: [`spc`].
+    Spc,
+    /// CloudPhysics' VSCSI, versions 1 and 2: [`vscsi`].
+    Vscsi,
+    /// ASCII of the simulator MQSim: [`mqsim`].
+    Mqsim,
+    /// HFPlayer's CSV with a header of typed names: [`hfplayer`].
+    Hfplayer,
+    /// Upcall's own: [`recording`].
+    Recording,
+}
+
+impl Format {
+    /// All of them, in the order in which they are tried.
+    pub const ALL: [Format; 10] = [
+        Format::Recording,
+        Format::BlktraceBinary,
+        Format::Iolog2,
+        Format::Iolog3,
+        Format::Hfplayer,
+        Format::Vscsi,
+        Format::Msr,
+        Format::Spc,
+        Format::Mqsim,
+        Format::BlkparseText,
+    ];
+
+    /// The word that `--format` takes for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::BlktraceBinary => "blktrace",
+            Format::BlkparseText => "blkparse",
+            Format::Iolog2 => "iolog2",
+            Format::Iolog3 => "iolog3",
+            Format::Msr => "msr",
+            Format::Spc => "spc",
+            Format::Vscsi => "vscsi",
+            Format::Mqsim => "mqsim",
+            Format::Hfplayer => "hfplayer",
+            Format::Recording => "recording",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Format, String> {
+        let known = Format::ALL.into_iter().find(|format| format.name() == word);
+        known.ok_or_else(|| {
+            let names: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
+            format!("there is no format {word:?}; there are {}", names.join(", "))
+        })
+    }
+}

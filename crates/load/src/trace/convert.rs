@@ -1,0 +1,125 @@
+//! Writes traces: in another format, and without what should not be told.
+
+use super::{Error, Reader, Traced, recording};
+use std::collections::BTreeMap;
+use std::io;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// How much is collected before it is written, bytes.
+const CHUNK: usize = 1 << 16;
+
+/// Writes records in one format.
+pub trait Write {
+    /// Appends a record of the file `name` to `out`; false if the format cannot say it.
+    fn write(&mut self, record: &Traced, name: &str, out: &mut Vec<u8>) -> bool;
+
+    /// Appends what is still to be said after the last record.
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        let _ = out;
+    }
+}
+
+/// What became of a trace that was written in another format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Converted {
+    /// How many records were written.
+    pub written: u64,
+    /// How many the other format cannot say.
+    pub left_out: u64,
+}
+
+/// Writes all that a reader gives.
+pub fn convert(
+    reader: &mut Reader,
+    writer: &mut impl Write,
+    out: &mut impl io::Write,
+) -> Result<Converted, Error> {
+    let mut converted = Converted::default();
+    let mut chunk = Vec::with_capacity(2 * CHUNK);
+    while let Some(record) = reader.next() {
+        let record = record?;
+        let file = usize::try_from(record.io.file).expect("a usize has 32 bits");
+        let written = writer.write(&record, &reader.names()[file], &mut chunk);
+        converted.written += u64::from(written);
+        converted.left_out += u64::from(!written);
+        if chunk.len() >= CHUNK {
+            flush(out, &mut chunk)?;
+        }
+    }
+    writer.finish(&mut chunk);
+    flush(out, &mut chunk)?;
+    Ok(converted)
+}
+
+fn flush(out: &mut impl io::Write, chunk: &mut Vec<u8>) -> Result<(), Error> {
+    out.write_all(chunk).map_err(|error| Error::system("the output", &error))?;
+    chunk.clear();
+    Ok(())
+}
+
+/// Writes a recording of all that a reader gives, anonymous: see [`Anonymous`].
+pub fn anonymize(
+    reader: &mut Reader,
+    out: &mut impl io::Write,
+    seed: u64,
+) -> Result<Converted, Error> {
+    convert(reader, &mut Anonymous::new(recording::Writer::new(), seed), out)
+}
+
+/// A writer that leaves out who did it to what. Each part of a file's path becomes its hash with a
+/// seed, so that what is in one directory stays so; streams are numbered as they appear; times,
+/// offsets and lengths stay. The hash (XXH3) keeps no secret from those who know the seed and guess
+/// names: draw one, and forget it.
+#[derive(Debug)]
+pub struct Anonymous<W> {
+    inner: W,
+    seed: u64,
+    streams: BTreeMap<u32, u32>,
+    names: BTreeMap<u32, String>,
+}
+
+impl<W: Write> Anonymous<W> {
+    /// Writes to `inner`, names hashed with `seed`.
+    pub fn new(inner: W, seed: u64) -> Anonymous<W> {
+        Anonymous { inner, seed, streams: BTreeMap::new(), names: BTreeMap::new() }
+    }
+}
+
+impl<W: Write> Write for Anonymous<W> {
+    fn write(&mut self, record: &Traced, name: &str, out: &mut Vec<u8>) -> bool {
+        let next =
+            u32::try_from(self.streams.len()).expect("there are no more numbers than streams");
+        let stream = *self.streams.entry(record.stream).or_insert(next);
+        let seed = self.seed;
+        let name = self.names.entry(record.io.file).or_insert_with(|| hidden(name, seed));
+        self.inner.write(&Traced { stream, ..*record }, name, out)
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        self.inner.finish(out);
+    }
+}
+
+/// A path with every part hashed.
+fn hidden(path: &str, seed: u64) -> String {
+    let part = |part: &str| match part {
+        "" => String::new(),
+        part => format!("{:016x}", xxh3_64_with_seed(part.as_bytes(), seed)),
+    };
+    path.split('/').map(part).collect::<Vec<_>>().join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hidden_path_has_as_many_parts_and_the_same_directory() {
+        let (one, two) = (hidden("/home/a/x", 7), hidden("/home/a/y", 7));
+        let directory = |path: &str| path.rsplit_once('/').map(|(above, _)| above.to_string());
+        assert_eq!(directory(&one), directory(&two));
+        assert_ne!(one, two);
+        assert_ne!(one, hidden("/home/a/x", 8));
+        assert_eq!(one.matches('/').count(), 3);
+    }
+}

@@ -1,0 +1,200 @@
+//! Which I/O waited for which, inferred from when they were issued and complete.
+//!
+//! An application that reads, thinks and writes issues the write because the read is complete. A
+//! trace does not say so, but whatever was complete before an I/O was issued may be what it waited
+//! for. As in HFPlayer (*On the Accuracy and Scalability of Intensive I/O Workload Replay*, FAST
+//! 2017), the *candidates* for parents of a record are those that were complete more than
+//! `distance_ns` before its issue and not longer than `window_ns` ago (the last one always is one).
+//! Candidates that are ancestors of other candidates are left out: they are implied. What is left,
+//! at most as many as there ever were in flight and one more, are the parents.
+//!
+//! ```text
+//!   a ├──────┤            a is an ancestor of c, and so no parent of d;
+//!   b ├────────────┤      b and c are d's parents;
+//!   c          ├──────┤   d's think time is what lies between c's completion
+//!   d                    ·──·├────      and its issue
+//! ```
+//!
+//! Where HFPlayer searches a graph two edges deep, this is exact, for "complete before the issue
+//! of" is an *interval order*: a candidate is an ancestor of another one exactly if it was
+//! complete before the latest issue of all candidates. So a walk from the last completion backwards
+//! that keeps the latest issue seen, and ends at the first candidate complete before it, finds the
+//! parents and looks at nothing else.
+//!
+//! Memory: the records complete within the window, and those in flight, at most
+//! [`Dependence::tracked`]; those complete first are forgotten first.
+
+use super::{Error, Traced};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+/// How many records are looked at for one that says how long it took.
+const AHEAD: usize = 1024;
+
+/// How dependencies are inferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dependence {
+    /// How long before an issue a completion may be to matter, ns (HFPlayer's `-w`).
+    pub window_ns: u64,
+    /// How long before an issue a completion has to be to matter, ns (HFPlayer's `-m`).
+    pub distance_ns: u64,
+    /// How many records are remembered.
+    pub tracked: usize,
+}
+
+impl Default for Dependence {
+    fn default() -> Dependence {
+        Dependence { window_ns: 100_000_000, distance_ns: 0, tracked: 65_536 }
+    }
+}
+
+/// A record and what it waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Depended {
+    /// The record.
+    pub traced: Traced,
+    /// The numbers of the records it waited for (the first record of the trace is 0), that which
+    /// was complete last first.
+    pub parents: Vec<u64>,
+    /// From the completion of the first parent to the issue, ns; without parents, from the start of
+    /// the trace.
+    pub think_ns: u64,
+}
+
+/// Records with their parents.
+#[derive(Debug)]
+pub struct Dependencies<I> {
+    inner: I,
+    rule: Dependence,
+    /// The first records, until it is known that some say how long they took.
+    ahead: VecDeque<Traced>,
+    begun: bool,
+    ended: bool,
+    number: u64,
+    /// When the remembered records were issued, by completion and number.
+    issued: BTreeMap<(u64, u64), u64>,
+    flying: BinaryHeap<Reverse<u64>>,
+    flying_max: usize,
+}
+
+impl Dependence {
+    /// Infers the parents of records that come in the order of issue.
+    pub fn of<I>(self, inner: I) -> Dependencies<I>
+    where
+        I: Iterator<Item = Result<Traced, Error>>,
+    {
+        Dependencies {
+            inner,
+            rule: self,
+            ahead: VecDeque::new(),
+            begun: false,
+            ended: false,
+            number: 0,
+            issued: BTreeMap::new(),
+            flying: BinaryHeap::new(),
+            flying_max: 0,
+        }
+    }
+}
+
+impl<I: Iterator<Item = Result<Traced, Error>>> Dependencies<I> {
+    fn begin(&mut self) -> Result<(), Error> {
+        while self.ahead.len() < AHEAD {
+            let Some(record) = self.inner.next().transpose()? else { break };
+            self.ahead.push_back(record);
+            if record.took_ns.is_some() {
+                return Ok(());
+            }
+        }
+        if self.ahead.is_empty() {
+            return Ok(());
+        }
+        let what = "the trace does not say when its I/Os were complete, so which waited for which \
+            cannot be known. Replay it by its times (open), or replay it once by its times with a \
+            recording and infer from that; of a blktrace, complete (C) events are needed";
+        Err(Error::Lacking { what: what.to_string() })
+    }
+
+    fn advance(&mut self) -> Result<Option<Depended>, Error> {
+        if !self.begun {
+            self.begun = true;
+            self.begin()?;
+        }
+        let record = match self.ahead.pop_front() {
+            Some(record) => Some(record),
+            None => self.inner.next().transpose()?,
+        };
+        Ok(record.map(|record| self.depended(record)))
+    }
+
+    fn depended(&mut self, traced: Traced) -> Depended {
+        let at_ns = traced.at_ns;
+        while self.flying.peek().is_some_and(|Reverse(done_ns)| *done_ns < at_ns) {
+            self.flying.pop();
+        }
+        self.flying_max = self.flying_max.max(self.flying.len());
+        self.forget(at_ns);
+        let (parents, think_ns) = self.parents(at_ns);
+        if let Some(done_ns) = traced.completed_ns() {
+            self.issued.insert((done_ns, self.number), at_ns);
+            self.flying.push(Reverse(done_ns));
+        }
+        self.number += 1;
+        Depended { traced, parents, think_ns }
+    }
+
+    /// The parents of what is issued now, and the time since the completion of the last.
+    fn parents(&self, at_ns: u64) -> (Vec<u64>, u64) {
+        let Some(until_ns) = at_ns.checked_sub(self.rule.distance_ns) else {
+            return (Vec::new(), at_ns);
+        };
+        let mut parents = Vec::new();
+        let mut think_ns = at_ns;
+        let mut latest_issue_ns = 0;
+        for ((done_ns, number), issued_ns) in self.issued.range(..(until_ns, 0)).rev() {
+            let counts_ns = done_ns.saturating_add(self.rule.distance_ns);
+            let is_old = done_ns.saturating_add(self.rule.window_ns) < at_ns;
+            let is_ancestor = counts_ns < latest_issue_ns;
+            let are_enough = parents.len() > self.flying_max;
+            if !parents.is_empty() && (is_old || is_ancestor || are_enough) {
+                break;
+            }
+            if parents.is_empty() {
+                think_ns = at_ns - done_ns;
+            }
+            parents.push(*number);
+            latest_issue_ns = latest_issue_ns.max(*issued_ns);
+        }
+        (parents, think_ns)
+    }
+
+    /// Drops what is too old to be a parent, but for the last that is complete.
+    fn forget(&mut self, at_ns: u64) {
+        let horizon_ns = at_ns.saturating_sub(self.rule.window_ns.max(self.rule.distance_ns));
+        while let Some((first, _)) = self.issued.first_key_value() {
+            let is_old = first.0 < horizon_ns;
+            let mut next = self.issued.keys().skip(1);
+            let is_last = next.next().is_none_or(|next| next.0 >= horizon_ns);
+            if (!is_old || is_last) && self.issued.len() <= self.rule.tracked {
+                break;
+            }
+            self.issued.pop_first();
+        }
+        while self.flying.len() > self.rule.tracked {
+            self.flying.pop();
+        }
+    }
+}
+
+impl<I: Iterator<Item = Result<Traced, Error>>> Iterator for Dependencies<I> {
+    type Item = Result<Depended, Error>;
+
+    fn next(&mut self) -> Option<Result<Depended, Error>> {
+        if self.ended {
+            return None;
+        }
+        let next = self.advance().transpose();
+        self.ended = !matches!(next, Some(Ok(_)));
+        next
+    }
+}

@@ -1,0 +1,60 @@
+//! The devices and files of a trace, numbered as they appear.
+
+use std::collections::BTreeMap;
+
+/// How many files a trace may have.
+pub const FILES_MAX: usize = 1 << 20;
+
+/// Numbers for names. A name is bytes (a path) or a number (a device); a trace uses one kind.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    list: Vec<String>,
+    named: BTreeMap<Vec<u8>, u32>,
+    numbered: BTreeMap<u64, u32>,
+    last: Option<(u64, u32)>,
+}
+
+impl Names {
+    /// The number of a file with a name; none if there are too many files.
+    pub(super) fn named(&mut self, name: &[u8]) -> Option<u32> {
+        if let Some(number) = self.named.get(name) {
+            return Some(*number);
+        }
+        let number = self.push(String::from_utf8_lossy(name).into_owned())?;
+        self.named.insert(name.to_vec(), number);
+        Some(number)
+    }
+
+    /// The number of a device that the trace calls `id`, and that is named by `name` when it is
+    /// first seen; none if there are too many.
+    pub(super) fn numbered(&mut self, id: u64, name: impl FnOnce() -> String) -> Option<u32> {
+        if let Some((last, number)) = self.last
+            && last == id
+        {
+            return Some(number);
+        }
+        let number = match self.numbered.get(&id) {
+            Some(number) => *number,
+            None => {
+                let number = self.push(name())?;
+                self.numbered.insert(id, number);
+                number
+            }
+        };
+        self.last = Some((id, number));
+        Some(number)
+    }
+
+    /// All names, by number.
+    pub(super) fn list(&self) -> &[String] {
+        &self.list
+    }
+
+    fn push(&mut self, name: String) -> Option<u32> {
+        if self.list.len() == FILES_MAX {
+            return None;
+        }
+        self.list.push(name);
+        u32::try_from(self.list.len() - 1).ok()
+    }
+}

@@ -1,0 +1,69 @@
+//! Which format a file has.
+
+use super::super::{blkparse, detect, hfplayer, mqsim, msr, recording, spc};
+use super::*;
+use expect_test::expect;
+use std::path::Path;
+
+/// A small trace of each format.
+pub(in super::super) fn samples() -> Vec<(Format, Vec<u8>)> {
+    vec![
+        (Format::BlktraceBinary, blktrace(false)),
+        (Format::BlktraceBinary, blktrace(true)),
+        (Format::BlkparseText, BLKPARSE.into()),
+        (Format::Iolog2, IOLOG2.into()),
+        (Format::Iolog3, IOLOG3.into()),
+        (Format::Msr, MSR.into()),
+        (Format::Spc, SPC.into()),
+        (Format::Vscsi, vscsi(1)),
+        (Format::Vscsi, vscsi(2)),
+        (Format::Mqsim, MQSIM.into()),
+        (Format::Hfplayer, HFPLAYER.into()),
+        (Format::Recording, recordings::sample()),
+    ]
+}
+
+#[test]
+fn by_content() {
+    for (format, bytes) in samples() {
+        assert_eq!(detect(&bytes, Path::new("t.spc")), Ok(format));
+    }
+    let lines = [BLKPARSE, MSR, SPC, MQSIM, HFPLAYER].map(|text| {
+        let line = text.lines().next().expect("it has one").trim().as_bytes();
+        let fits = [blkparse::fits, msr::fits, spc::fits, mqsim::fits, hfplayer::fits];
+        fits.map(|fits| fits(line)).into_iter().filter(|fits| *fits).count()
+    });
+    assert_eq!(lines, [1; 5], "a line is of one format only");
+    assert!(recordings::sample().starts_with(recording::HEADER));
+}
+
+#[test]
+fn by_name_and_not_at_all() {
+    let said = |bytes: &[u8], name: &str| match detect(bytes, Path::new(name)) {
+        Ok(format) => format!("{name}: {format}\n"),
+        Err(error) => format!("{error}\n"),
+    };
+    let found = [
+        said(b"what", "Financial1.spc"),
+        said(b"what", "a.csv"),
+        said(b"\x1f\x8b\x08", "web_0.csv.gz"),
+        said(b"", "empty.spc"),
+    ];
+    expect![[r#"
+        Financial1.spc: spc
+        a.csv: no known format begins with "what"; tried recording, blktrace, iolog2, iolog3,
+            hfplayer, vscsi, msr, spc, mqsim, blkparse. Name the format with --format FORMAT
+        web_0.csv.gz: the file is compressed: pass what `zcat` makes of it; tried recording,
+            blktrace, iolog2, iolog3, hfplayer, vscsi, msr, spc, mqsim, blkparse. Name the format
+            with --format FORMAT
+        empty.spc: the file is empty; tried recording, blktrace, iolog2, iolog3, hfplayer, vscsi,
+            msr, spc, mqsim, blkparse. Name the format with --format FORMAT
+    "#]]
+    .assert_eq(&folded(&found.concat()));
+    let unknown = "pcap".parse::<Format>().expect_err("there is none");
+    expect![[r#"
+        there is no format "pcap"; there are recording, blktrace, iolog2, iolog3, hfplayer, vscsi,
+            msr, spc, mqsim, blkparse
+    "#]]
+    .assert_eq(&folded(&unknown));
+}
