@@ -8,12 +8,14 @@ pub mod driver;
 pub mod filament;
 pub mod io;
 pub mod records;
+pub mod replay;
 pub mod report;
 pub mod script;
 pub mod simulated;
 pub mod statistics;
 pub mod trace;
 pub mod verdict;
+pub mod witness;
 pub mod workload;
 
 pub use filament::{Ended, Event, Filament, FilamentId, Request};

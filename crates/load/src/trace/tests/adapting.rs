@@ -27,7 +27,7 @@ fn counts_then_times_choose_and_the_first_is_at_0() {
     assert_eq!(times(plan), [0, 100, 200]);
     let plan = Plan { from_ns: 650, until_ns: Some(900), ..Plan::default() };
     assert_eq!(times(plan), [0, 100]);
-    assert_eq!(times(Plan { take: Some(0), ..Plan::default() }), []);
+    assert!(times(Plan { take: Some(0), ..Plan::default() }).is_empty());
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn the_drawing_of_the_module() {
 fn a_completion_too_near_or_too_long_ago_does_not_matter_but_the_last_one() {
     let rule = Dependence { distance_ns: 10, window_ns: 100, ..Dependence::default() };
     let near = depended(rule, &[traced(0, 5, 0), traced(15, 5, 0)]);
-    assert_eq!(near[1].parents, []);
+    assert!(near[1].parents.is_empty());
     let far = depended(rule, &[traced(0, 5, 0), traced(1, 6, 0), traced(5000, 5, 0)]);
     assert_eq!((far[2].parents.clone(), far[2].think_ns), (vec![1], 4993));
 }

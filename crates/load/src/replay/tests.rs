@@ -1,0 +1,73 @@
+//! Each way of replaying, in virtual time.
+
+use super::*;
+use crate::simulated::{Device, Queueing, run};
+use crate::{Io, Record};
+
+/// At so many us, for so many us.
+fn trace(records: &[(u64, u64)]) -> Vec<Result<Traced, Error>> {
+    let traced = |(place, (at, took)): (usize, &(u64, u64))| {
+        let io = Io { offset: place as u64 * 4096, len: 4096, ..Io::default() };
+        Ok(Traced { at_ns: at * 1000, took_ns: Some(took * 1000), io, stream: 0 })
+    };
+    records.iter().enumerate().map(traced).collect()
+}
+
+fn play((filament, feed): (Box<dyn Filament>, Feed), device: &mut dyn Device) -> Vec<Record> {
+    let mut records = run(vec![filament], device).records;
+    assert!(feed.trouble().is_none());
+    records.sort_by_key(|record| record.scheduled_ns);
+    records
+}
+
+fn times(records: &[Record]) -> Vec<u64> {
+    records.iter().map(|record| record.scheduled_ns / 1000).collect()
+}
+
+fn device(us: u64) -> Queueing {
+    Queueing::new(4, Duration::from_micros(us), Duration::ZERO)
+}
+
+#[test]
+fn timed_it_keeps_the_times_however_many_there_are() {
+    let records: Vec<_> = (0..10_000).map(|i| (i * 37, 5)).collect();
+    let played = play(timed(trace(&records).into_iter()), &mut device(100_000));
+    assert_eq!(times(&played), records.iter().map(|(at, _)| *at).collect::<Vec<_>>());
+}
+
+#[test]
+fn fast_it_keeps_the_depth() {
+    let played = play(fast(trace(&[(0, 1), (500, 1), (900, 1)]).into_iter(), 2), &mut device(10));
+    assert_eq!(times(&played), [0, 0, 10]);
+}
+
+#[test]
+fn loaded_it_keeps_the_queue_of_the_trace() {
+    // Two at once, then one alone, then one more while that is under way.
+    let records = trace(&[(0, 50), (10, 50), (100, 50), (120, 50)]);
+    let played = play(loaded(records.into_iter()), &mut device(7));
+    assert_eq!(times(&played), [0, 0, 7, 7]);
+}
+
+#[test]
+fn dependent_it_thinks_as_long_as_the_trace() {
+    let parents: [&[u64]; 4] = [&[], &[0], &[0], &[2, 1]];
+    let think = [0, 20, 30, 5];
+    let records = trace(&[(0, 100), (120, 50), (130, 60), (195, 5)]);
+    let depended = records.into_iter().zip(parents).zip(think).map(|((traced, parents), us)| {
+        Ok(Depended { traced: traced?, parents: parents.to_vec(), think_ns: us * 1000 })
+    });
+    let depended: Vec<_> = depended.collect();
+    let played = play(dependent(depended.into_iter()), &mut device(10));
+    assert_eq!(times(&played), [0, 30, 40, 55]);
+}
+
+#[test]
+fn what_is_wrong_in_the_middle_is_told_and_what_stands_before_it_played() {
+    let mut records = trace(&[(0, 1), (10, 1)]);
+    let said = "the disk is broken".to_string();
+    records.push(Err(Error::System { file: "trace".to_string(), said }));
+    let (filament, feed) = timed(records.into_iter());
+    assert_eq!(run(vec![filament], &mut device(1)).records.len(), 2);
+    assert!(feed.trouble().is_some());
+}

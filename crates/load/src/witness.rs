@@ -1,0 +1,155 @@
+//! The witness: when the kernel itself saw each I/O, by its own trace.
+//!
+//! A tracing instance of its own is made (so that nobody else's is disturbed), with the time stamp
+//! counter as its clock, which is the clock of the core. The event is the kernel's first sight of
+//! the I/O: the submission of a request of an io_uring, with the name that the core gave it.
+//!
+//! ```text
+//! load-0-4711    [001] ...1. 987654321098765: io_uring_submit_req: ring …, user_data 0x1000007, …
+//! thread         processor   counter                                         name of the I/O
+//! ```
+
+use reactor::precise::Ticks;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+/// Where the kernel's trace is, as a rule.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Memory of one event in the kernel's buffer, bytes, with room to spare.
+const EVENT_BYTES: u64 = 96;
+
+/// Most memory for one processor's events, bytes.
+const BUFFER_MAX: u64 = 1 << 30;
+
+const EVENT: &str = "events/io_uring/io_uring_submit_req";
+
+/// A tracing instance; it goes when this does.
+#[derive(Debug)]
+pub struct Witness {
+    instance: PathBuf,
+}
+
+/// What the kernel saw.
+#[derive(Debug, Default)]
+pub struct Testimony {
+    /// When, by the name of the I/O: the counter.
+    seen: BTreeMap<u64, u64>,
+    /// Events that the kernel could not keep.
+    pub lost: u64,
+}
+
+impl Witness {
+    /// Calls the witness, with room for so many I/Os.
+    ///
+    /// # Errors
+    /// What is missing: root, the kernel's tracing, the counter as its clock.
+    pub fn call(ios: u64) -> io::Result<Witness> {
+        let place = PLACES.iter().map(Path::new).find(|place| place.join("instances").is_dir());
+        let place = place.ok_or_else(|| {
+            io::Error::other("the kernel's trace is not there: be root, mount -t tracefs none /sys/kernel/tracing")
+        })?;
+        let instance = place.join("instances").join(format!("upcall-{}", std::process::id()));
+        fs::create_dir(&instance).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("cannot make {}: {error}; be root", instance.display()),
+            )
+        })?;
+        let witness = Witness { instance };
+        witness.write("trace_clock", "x86-tsc")?;
+        let kib = (ios * EVENT_BYTES).clamp(1 << 20, BUFFER_MAX) >> 10;
+        witness.write("buffer_size_kb", &kib.to_string())?;
+        // What comes first is kept: the head of a run says as much as its end.
+        witness.write("options/overwrite", "0")?;
+        witness.write(&format!("{EVENT}/enable"), "1")?;
+        Ok(witness)
+    }
+
+    fn write(&self, file: &str, text: &str) -> io::Result<()> {
+        let path = self.instance.join(file);
+        fs::write(&path, text).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot write to {}: {error}", path.display()))
+        })
+    }
+
+    /// What it saw so far. It sees nothing from now on.
+    ///
+    /// # Errors
+    /// Those of reading the kernel's trace.
+    pub fn hear(&self) -> io::Result<Testimony> {
+        self.write("tracing_on", "0")?;
+        let mut testimony = Testimony { lost: self.lost(), ..Testimony::default() };
+        let trace = BufReader::new(fs::File::open(self.instance.join("trace"))?);
+        for line in trace.lines() {
+            testimony.seen.extend(event(&line?));
+        }
+        Ok(testimony)
+    }
+
+    /// Events that the kernel had no room for, on all processors.
+    fn lost(&self) -> u64 {
+        let cpus = fs::read_dir(self.instance.join("per_cpu"));
+        let stats = cpus.into_iter().flatten().flatten().map(|cpu| cpu.path().join("stats"));
+        let lost = |text: String| {
+            let counts = text.lines().filter_map(|line| {
+                let (name, count) = line.split_once(':')?;
+                let counts = matches!(name.trim(), "overrun" | "dropped events");
+                counts.then(|| count.trim().parse::<u64>().ok()).flatten()
+            });
+            counts.sum::<u64>()
+        };
+        stats.filter_map(|path| fs::read_to_string(path).ok()).map(lost).sum()
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        // If it stays, it costs memory until the next start of the machine; there is no more to do.
+        let _ = self.write("tracing_on", "0");
+        let _ = fs::remove_dir(&self.instance);
+    }
+}
+
+impl Testimony {
+    /// When it saw an I/O, ns on the clock.
+    pub fn saw(&self, name: u64, clock: &Ticks) -> Option<u64> {
+        self.seen.get(&name).map(|ticks| clock.ns_at(*ticks))
+    }
+
+    /// How many I/Os it saw.
+    pub fn len(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// Whether it saw none.
+    pub fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+}
+
+/// The name and the time of a line of the trace.
+fn event(line: &str) -> Option<(u64, u64)> {
+    let (head, rest) = line.split_once(": io_uring_submit_req: ")?;
+    let ticks = head.rsplit(' ').next()?.parse().ok()?;
+    let name = rest.split_once("user_data 0x")?.1;
+    let name = name.split(',').next()?;
+    Some((u64::from_str_radix(name.trim(), 16).ok()?, ticks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_trace_are_understood() {
+        let line = "          load-0-4711    [001] ...1. 98765432109: io_uring_submit_req: \
+                    ring 00000000c0ffee, req 000000001, user_data 0x1000007, opcode READ_FIXED, \
+                    flags 0x1, sq_thread 0";
+        assert_eq!(event(line), Some((0x100_0007, 98_765_432_109)));
+        assert_eq!(event("# tracer: nop"), None);
+        assert_eq!(event("x: io_uring_submit_req: user_data 0xzz,"), None);
+    }
+}
