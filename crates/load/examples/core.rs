@@ -63,7 +63,7 @@ fn main() {
     let gap_ns = 1_000_000_000_u64.checked_div(rate).unwrap_or(0);
     let steady: Box<dyn Filament> = Box::new(Steady { next: gap_ns, gap_ns });
     let mut statistics = Statistics::default();
-    let conduct = load::core::run(&*target, vec![steady], &options, &mut |batches| {
+    let conduct = load::core::run(&*target, vec![steady], &options, &mut |batches, _| {
         for batch in batches {
             statistics.add(&batch.records);
         }

@@ -131,8 +131,8 @@ pub struct Conduct {
 
 /// Runs filaments against a target until they have nothing left to do, or the time is over.
 ///
-/// `observe` is called on this thread about every 5 ms, with what has ended since; the workers do
-/// not wait for it.
+/// `observe` is called on this thread about every 5 ms, with what has ended since and the time since
+/// the start, ns; the workers do not wait for it.
 ///
 /// # Errors
 /// If the target cannot be reached, or threads cannot be started.
@@ -140,7 +140,7 @@ pub fn run(
     target: &dyn Target,
     filaments: Vec<Box<dyn Filament>>,
     options: &Options,
-    observe: &mut dyn FnMut(&mut Vec<Batch>),
+    observe: &mut dyn FnMut(&[Batch], u64),
 ) -> io::Result<Conduct> {
     let calibration = Calibration::measure();
     let processors = precise::processors();
@@ -172,7 +172,8 @@ pub fn run(
             let ended = thread.join().map_err(|_| io::Error::other("a worker has panicked"))?;
             found.extend(ended);
         }
-        shared.depot.drain(observe);
+        let end = clock.0.now_ns().saturating_sub(clock.1);
+        shared.depot.drain(end, observe);
         clock.0.calibrate();
         Ok(conclude(&shared, found, calibration, clock))
     })
@@ -198,12 +199,12 @@ fn follow(
     options: &Options,
     (clock, origin_ns): &(Ticks, u64),
     mut overseer: Overseer,
-    observe: &mut dyn FnMut(&mut Vec<Batch>),
+    observe: &mut dyn FnMut(&[Batch], u64),
 ) {
     while !shared.is_over() {
         precise::sleep(TICK);
-        shared.depot.drain(observe);
         let now = clock.now_ns().saturating_sub(*origin_ns);
+        shared.depot.drain(now, observe);
         if options.stop.load(Ordering::Relaxed) {
             shared.stop(now, "interrupted");
         }

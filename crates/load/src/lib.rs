@@ -7,6 +7,7 @@ pub mod core;
 pub mod driver;
 pub mod filament;
 pub mod io;
+pub mod measure;
 pub mod records;
 pub mod replay;
 pub mod report;

@@ -46,9 +46,9 @@ impl Depot {
     }
 
     /// Shows all full batches, and keeps their memory.
-    pub(super) fn drain(&self, observe: &mut dyn FnMut(&mut Vec<Batch>)) {
-        let mut full = std::mem::take(&mut *lock(&self.full));
-        observe(&mut full);
+    pub(super) fn drain(&self, now: u64, observe: &mut dyn FnMut(&[Batch], u64)) {
+        let full = std::mem::take(&mut *lock(&self.full));
+        observe(&full, now);
         let mut spare = lock(&self.spare);
         for mut batch in full {
             batch.records.clear();

@@ -1,0 +1,189 @@
+//! A whole measurement: a run, its statistics, the witness, the verdict.
+
+use crate::core::{self, Batch, Conduct, Options};
+use crate::driver::Target;
+use crate::records;
+use crate::report::{Run, Title};
+use crate::statistics::{Machine, Statistics};
+use crate::verdict::{Thresholds, Verdict};
+use crate::witness::{Testimony, Witness};
+use crate::{Filament, Record};
+use std::io::{self, Write};
+
+/// Most I/Os of a run with a witness; they are kept until the end.
+pub const WITNESSED_MAX: u64 = 20_000_000;
+
+/// What is to be measured, and how.
+pub struct Plan<'a> {
+    /// What is done to what, for the reports.
+    pub title: Title,
+    /// How the run is done.
+    pub options: Options,
+    /// What it has to hold to be valid.
+    pub thresholds: Thresholds,
+    /// Whether the kernel is asked too, and about how many I/Os there will be.
+    pub witness: Option<u64>,
+    /// Where each I/O is written down.
+    pub records: Option<Box<dyn Write + 'a>>,
+    /// Is shown what is known so far, about every 5 ms, and the time since the start, ns.
+    pub progress: &'a mut dyn FnMut(&Statistics, u64),
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Measured {
+    /// What was done to what.
+    pub title: Title,
+    /// What was measured.
+    pub statistics: Statistics,
+    /// What the machine did to the generator.
+    pub machine: Machine,
+    /// What the numbers are worth.
+    pub verdict: Verdict,
+    /// I/Os that were scheduled or under way when the run was given up.
+    pub abandoned: u64,
+    /// How many threads issued I/Os, and how often they handed over the lead.
+    pub workers: usize,
+    /// See `workers`.
+    pub hand_overs: u64,
+}
+
+impl Measured {
+    /// All of it, for reports.
+    pub fn run(&self) -> Run<'_> {
+        let Measured { title, statistics, machine, verdict, .. } = self;
+        Run { title, statistics, machine, verdict }
+    }
+}
+
+/// Keeps what ends.
+struct Ledger<'a> {
+    statistics: Statistics,
+    /// With a witness: what must wait for it, with the names.
+    waiting: Option<Vec<(Record, u64)>>,
+    records: Option<records::Writer<Box<dyn Write + 'a>>>,
+    trouble: Option<io::Error>,
+}
+
+impl Ledger<'_> {
+    fn take(&mut self, batches: &[Batch]) {
+        for batch in batches {
+            self.statistics.add(&batch.records);
+            if let Some(waiting) = &mut self.waiting {
+                waiting.extend(batch.records.iter().copied().zip(batch.names.iter().copied()));
+            } else {
+                self.write(&batch.records);
+            }
+        }
+    }
+
+    fn write(&mut self, records: &[Record]) {
+        if let Some(writer) = &mut self.records
+            && let Err(error) = writer.add(records)
+        {
+            self.records = None;
+            self.trouble = Some(error);
+        }
+    }
+
+    /// What the witness says is added to what waited for it.
+    fn confront(&mut self, testimony: &Testimony, conduct: &Conduct) {
+        self.statistics = Statistics::default();
+        for (mut record, name) in self.waiting.take().unwrap_or_default() {
+            let seen = testimony.saw(name, &conduct.clock);
+            record.witnessed_ns = seen.map(|at| at.saturating_sub(conduct.origin_ns));
+            self.statistics.add(&[record]);
+            self.write(&[record]);
+        }
+    }
+
+    fn end(self) -> io::Result<Statistics> {
+        if let Some(error) = self.trouble {
+            return Err(error);
+        }
+        if let Some(writer) = self.records {
+            writer.finish()?;
+        }
+        Ok(self.statistics)
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// If the target or the witness is not there, or the records cannot be written.
+pub fn measure(
+    target: &dyn Target,
+    filaments: Vec<Box<dyn Filament>>,
+    plan: Plan<'_>,
+) -> io::Result<Measured> {
+    let Plan { title, mut options, thresholds, witness, records, progress } = plan;
+    let witness = witness.map(|ios| Witness::call(ios.min(WITNESSED_MAX))).transpose()?;
+    options.named = witness.is_some();
+    let start = title.started_unix_ns;
+    let mut ledger = Ledger {
+        statistics: Statistics::default(),
+        waiting: witness.as_ref().map(|_| Vec::new()),
+        records: records.map(|to| records::Writer::new(to, start)).transpose()?,
+        trouble: None,
+    };
+    let conduct = core::run(target, filaments, &options, &mut |batches, now| {
+        ledger.take(batches);
+        progress(&ledger.statistics, now);
+    })?;
+    let mut notes = Vec::new();
+    if let Some(witness) = &witness {
+        let testimony = witness.hear()?;
+        if testimony.is_empty() {
+            notes
+                .push("the kernel's trace saw none of the I/Os: this target has no witness".into());
+        }
+        if testimony.lost > 0 {
+            notes.push(format!("the kernel's trace lost {} events", testimony.lost));
+        }
+        ledger.confront(&testimony, &conduct);
+    }
+    let statistics = ledger.end()?;
+    let Conduct { machine, abandoned, stopped, workers, hand_overs, .. } = conduct;
+    let mut verdict = Verdict::of(&statistics, &machine, title.asked_rate, &thresholds);
+    verdict.notes.extend(notes);
+    if let Some(why) = stopped {
+        verdict.notes.push(format!("the run ended early: {why}"));
+    }
+    if abandoned > 0 {
+        verdict.valid = false;
+        verdict.notes.push(format!("{abandoned} I/Os had not ended 30 s after the end of the run"));
+    }
+    Ok(Measured { title, statistics, machine, verdict, abandoned, workers, hand_overs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Null;
+    use crate::workload::{Arrival, Mix, stream::Stream};
+    use std::time::Duration;
+
+    #[test]
+    fn every_io_is_counted_and_written_down_once() {
+        let arrival = Arrival::Poisson { rate: 20_000.0 };
+        let stream = Stream::new(arrival, Mix::default(), 1, Duration::ZERO, 3000);
+        let (mut file, mut seen) = (Vec::new(), 0);
+        let plan = Plan {
+            title: Title::default(),
+            options: Options::default(),
+            thresholds: Thresholds::default(),
+            witness: None,
+            records: Some(Box::new(&mut file)),
+            progress: &mut |statistics, _| seen = statistics.issued_count(),
+        };
+        let measured = measure(&Null, vec![Box::new(stream)], plan).expect("it is measured");
+        assert_eq!((measured.statistics.issued_count(), seen, measured.abandoned), (3000, 3000, 0));
+        let records = records::Reader::new(file.as_slice()).expect("a file of records");
+        let records: Vec<Record> = records.map(|record| record.expect("it is whole")).collect();
+        assert_eq!(records.len(), 3000);
+        assert!(
+            records.iter().all(|r| r.scheduled_ns <= r.issued_ns && r.issued_ns <= r.completed_ns)
+        );
+    }
+}

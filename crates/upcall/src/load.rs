@@ -1,0 +1,52 @@
+//! `upcall load`: the instrument, from the command line.
+
+mod compare;
+mod flags;
+mod place;
+mod prepare;
+mod replay;
+mod run;
+mod say;
+mod trace;
+mod workload;
+
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+/// Make load on a target, at stated times, and say how well that was done.
+///
+/// The target is `null` (measures the instrument itself), a file or block device
+/// (`file:PATH`), a volume of Upcall (`volume:PATH`), a file of a 9P server
+/// (`9p://HOST:PORT/PATH`, `9p+unix:SOCKET:/PATH`), or an object of an HTTP server
+/// (`http://HOST:PORT/PATH`). What does not exist is made; what does is only read, unless
+/// --destroy is given.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Load {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    stream: workload::Load,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Issue the I/Os of a trace
+    Replay(replay::Replay),
+    /// Say how faithful one run is to another
+    Compare(compare::Compare),
+    /// Look at traces, and change them
+    #[command(subcommand)]
+    Trace(trace::Command),
+}
+
+/// Does it.
+pub(crate) fn run(load: Load) -> Result<ExitCode, String> {
+    match load.command {
+        None => workload::run(&load.stream),
+        Some(Command::Replay(replay)) => replay::run(&replay),
+        Some(Command::Compare(compare)) => compare::run(&compare),
+        Some(Command::Trace(command)) => trace::run(&command),
+    }
+}

@@ -1,0 +1,157 @@
+//! What can be chosen about every run.
+
+use super::place::Place;
+use crate::size;
+use clap::{Args, ValueEnum};
+use load::core::{Choice, Late, Policy};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What can be chosen about every run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Flags {
+    /// What the load goes to: null, file:PATH, volume:PATH, 9p://HOST:PORT/PATH, http://HOST/PATH
+    #[arg(long, value_name = "TARGET")]
+    pub(crate) target: Place,
+
+    /// How large a target is made that does not exist
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
+    pub(crate) file_size: u64,
+
+    /// Write to what exists already, whose contents are lost
+    #[arg(long)]
+    pub(crate) destroy: bool,
+
+    /// Go past the page cache of the host (O_DIRECT); for files and devices
+    #[arg(long)]
+    pub(crate) direct: bool,
+
+    /// How I/Os are handed to the kernel; for files and devices
+    #[arg(long, value_enum, default_value_t = Engine::Uring)]
+    pub(crate) engine: Engine,
+
+    /// Connections; for servers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) connections: u32,
+
+    /// Writes end when they survive power loss; for volumes
+    #[arg(long)]
+    pub(crate) durable: bool,
+
+    /// Threads that issue I/Os [default: 2, or 16 with --engine threads]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(crate) workers: usize,
+
+    /// How to wait for a time: auto (measure, then choose), spin, nap (real-time priority), sleep
+    #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = choice)]
+    pub(crate) policy: Choice,
+
+    /// What happens to an I/O that is late: catch-up, skip:TIME, shift:TIME, stop:TIME
+    #[arg(long, value_name = "WHAT", default_value = "catch-up", value_parser = late)]
+    pub(crate) late: Late,
+
+    /// Ask the kernel too when it saw each I/O (root; files and devices)
+    #[arg(long)]
+    pub(crate) witness: bool,
+
+    /// Where random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Say the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Write a page with pictures there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Write the result as fio's --output-format=json+ does there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) fio: Option<PathBuf>,
+
+    /// Write histograms as an HdrHistogram log there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hdr: Option<PathBuf>,
+
+    /// Write every I/O there, for `upcall load compare`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) records: Option<PathBuf>,
+}
+
+/// How I/Os are handed to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// io_uring
+    Uring,
+    /// Calls that wait, by as many threads as there are workers
+    Threads,
+}
+
+fn choice(text: &str) -> Result<Choice, String> {
+    Ok(match text {
+        "auto" => Choice::Auto,
+        "spin" => Choice::Fixed(Policy::Spin),
+        "nap" => Choice::Fixed(Policy::Nap),
+        "sleep" => Choice::Fixed(Policy::Sleep),
+        _ => return Err("write auto, spin, nap or sleep".to_string()),
+    })
+}
+
+fn late(text: &str) -> Result<Late, String> {
+    let wrong = || "write catch-up, or skip, shift or stop with a time: skip:1ms".to_string();
+    let Some((what, limit)) = text.split_once(':') else {
+        return if text == "catch-up" { Ok(Late::CatchUp) } else { Err(wrong()) };
+    };
+    let limit_ns = u64::try_from(span(limit)?.as_nanos()).map_err(|_| wrong())?;
+    match what {
+        "skip" => Ok(Late::Skip(limit_ns)),
+        "shift" => Ok(Late::Shift(limit_ns)),
+        "stop" => Ok(Late::Stop(limit_ns)),
+        _ => Err(wrong()),
+    }
+}
+
+/// Reads a time: `10us`, `2.5ms`, `3s`, `1m`.
+///
+/// # Errors
+/// What to write instead.
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a time like 10us, 2.5ms, 3s or 1m".to_string();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let second = match &text[digits.len()..] {
+        "ns" => 1e-9,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * second).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_unit() {
+        assert_eq!(span("10us"), Ok(Duration::from_micros(10)));
+        assert_eq!(span("2.5ms"), Ok(Duration::from_micros(2500)));
+        assert_eq!(span("3"), Ok(Duration::from_secs(3)));
+        assert_eq!(span("1m"), Ok(Duration::from_secs(60)));
+        for text in ["", "us", "3d", "-1s", "1e999s"] {
+            assert!(span(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_happens_to_late_ones_is_said_with_its_limit() {
+        assert_eq!(late("catch-up"), Ok(Late::CatchUp));
+        assert_eq!(late("skip:1ms"), Ok(Late::Skip(1_000_000)));
+        assert!(late("skip").is_err() && late("never:1s").is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! Targets, as people write them.
+
+use load::driver::Url;
+use load::driver::server::Server;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The ports that are used if none is said.
+const PORT_9P: u16 = 5640;
+const PORT_HTTP: u16 = 80;
+
+/// What load can go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nothing.
+    Null,
+    /// A file, a block device, or another device that can be read.
+    File(PathBuf),
+    /// A volume of Upcall.
+    Volume(PathBuf),
+    /// A file of a 9P server.
+    NineP(Server, String),
+    /// An object of an HTTP server.
+    Http(Url),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let wrong = || {
+            "write null, file:PATH, volume:PATH, 9p://HOST:PORT/PATH, 9p+unix:SOCKET:/PATH or \
+             http://HOST:PORT/PATH"
+                .to_string()
+        };
+        if text == "null" {
+            return Ok(Place::Null);
+        }
+        if let Some(rest) = text.strip_prefix("9p+unix:") {
+            let (socket, path) = rest.rsplit_once(":/").ok_or_else(wrong)?;
+            return Ok(Place::NineP(Server::Unix(socket.into()), format!("/{path}")));
+        }
+        if let Some(rest) = text.strip_prefix("9p://") {
+            let (host, path) = rest.split_once('/').ok_or_else(wrong)?;
+            return Ok(Place::NineP(server(host, PORT_9P).ok_or_else(wrong)?, format!("/{path}")));
+        }
+        if let Some(rest) = text.strip_prefix("http://") {
+            let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+            let server = server(host, PORT_HTTP).ok_or_else(wrong)?;
+            let strange = |c: char| c.is_whitespace() || c.is_control();
+            if host.contains(strange) || path.contains(strange) {
+                return Err("write the path of an object as it stands in a URL: %20 for a space".into());
+            }
+            return Ok(Place::Http(Url { server, host: host.into(), path: format!("/{path}") }));
+        }
+        if let Some(path) = text.strip_prefix("volume:").filter(|path| !path.is_empty()) {
+            return Ok(Place::Volume(path.into()));
+        }
+        let path = text.strip_prefix("file:");
+        let path = path.or_else(|| text.starts_with(['/', '.']).then_some(text));
+        path.filter(|path| !path.is_empty()).map(|path| Place::File(path.into())).ok_or_else(wrong)
+    }
+}
+
+fn server(text: &str, port: u16) -> Option<Server> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, digits)) if !digits.ends_with(']') => (host, digits.parse().ok()?),
+        Some(_) | None => (text, port),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let host = if host.is_empty() { "127.0.0.1" } else { host };
+    Some(Server::Tcp(host.to_string(), port))
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Null => f.write_str("null"),
+            Place::File(path) => write!(f, "file {}", path.display()),
+            Place::Volume(path) => write!(f, "volume {}", path.display()),
+            Place::NineP(server, path) => write!(f, "9p {server} {path}"),
+            Place::Http(url) => write!(f, "http://{}{}", url.host, url.path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read_as_people_write_them() {
+        for (text, shown) in [
+            ("null", "null"),
+            ("file:/a b", "file /a b"),
+            ("./x", "file ./x"),
+            ("volume:v", "volume v"),
+            ("9p://host/a/b", "9p host:5640 /a/b"),
+            ("9p://:99/a", "9p 127.0.0.1:99 /a"),
+            ("9p://[::1]:99/a", "9p [::1]:99 /a"),
+            ("9p+unix:/run/u:/a", "9p unix:/run/u /a"),
+            ("http://host:81/a%20b", "http://host:81/a%20b"),
+        ] {
+            assert_eq!(text.parse::<Place>().expect(text).to_string(), shown);
+        }
+        for text in ["", "x", "file:", "9p://host", "9p://host:x/a", "http://h/a b", "volume:"] {
+            assert!(text.parse::<Place>().is_err(), "{text}");
+        }
+    }
+}

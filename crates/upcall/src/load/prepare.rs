@@ -1,0 +1,339 @@
+//! Before a run: the target is opened, or made, and nothing is destroyed that nobody gave away.
+
+use super::flags::{Engine, Flags};
+use super::place::Place;
+use crate::progress::{self, Progress};
+use crate::size;
+use load::driver::{Blocking, Greeted, Http, NineP, Null, Opened, Ring, Store, Target, Url};
+use rustix::fs::OFlags;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, IoSliceMut, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What is written at once while something is made, bytes.
+const PIECE: usize = 1 << 20;
+
+/// A target that has no end offers so many bytes.
+const ENDLESS: u64 = 1 << 40;
+
+/// What a workload wants of its target.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wants {
+    /// Whether it writes, trims, makes or removes anything.
+    pub(crate) changes: bool,
+    /// Its largest I/O, bytes.
+    pub(crate) io_max: u32,
+    /// How many files it uses.
+    pub(crate) files: u32,
+}
+
+/// A target that is ready.
+pub(crate) struct Prepared {
+    pub(crate) target: Box<dyn Target>,
+    /// How large each of its files is, bytes.
+    pub(crate) span: u64,
+    /// What whoever reads the result should know of it.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Opens a target, or makes it.
+///
+/// # Errors
+/// What is in the way, and what to do.
+pub(crate) fn prepare(flags: &Flags, wants: Wants) -> Result<Prepared, String> {
+    match &flags.target {
+        Place::Null => {
+            let span = flags.file_size;
+            Ok(Prepared { target: Box::new(Null), span, notes: Vec::new() })
+        }
+        Place::File(path) => file(flags, path, wants),
+        Place::Volume(path) => volume(flags, path, wants),
+        Place::NineP(server, path) => {
+            let connections = flags.connections as usize;
+            let target = NineP {
+                server: server.clone(),
+                path: path.clone(),
+                files: wants.files,
+                connections,
+                writes: wants.changes,
+            };
+            ninep(flags, target)
+        }
+        Place::Http(url) => http(flags, url, wants),
+    }
+}
+
+/// Refuses to change what exists.
+fn refuse(what: &str) -> String {
+    format!(
+        "{what} exists, and this load writes to it: its contents would be lost. \
+         Give --destroy if that is meant, or another target"
+    )
+}
+
+// Files and devices.
+
+fn file(flags: &Flags, path: &Path, wants: Wants) -> Result<Prepared, String> {
+    let paths: Vec<PathBuf> = (0..wants.files.max(1)).map(|file| numbered(path, file)).collect();
+    let (mut files, mut span, mut notes) = (Vec::new(), u64::MAX, Vec::new());
+    for path in &paths {
+        let (file, size) = one_file(flags, path, wants, &mut notes)?;
+        span = span.min(size);
+        files.push(file);
+    }
+    notes.dedup();
+    let waits = files.iter().any(|file| !reads_without_waiting(file));
+    let engine = if waits { Engine::Threads } else { flags.engine };
+    if waits && flags.engine == Engine::Uring {
+        notes.push(
+            "this file system cannot be asked without waiting (tmpfs cannot): I/Os are done by \
+             threads that wait"
+                .to_string(),
+        );
+    }
+    let aside_from = files.first().and_then(queue_of);
+    let name = flags.target.to_string();
+    let opened = Opened { files, name, io_max: wants.io_max as usize, aside_from };
+    let target: Box<dyn Target> = match engine {
+        Engine::Uring => Box::new(Ring(opened)),
+        Engine::Threads => Box::new(Blocking(opened)),
+    };
+    Ok(Prepared { target, span, notes })
+}
+
+fn numbered(path: &Path, file: u32) -> PathBuf {
+    match path.to_str() {
+        Some(text) => load::driver::server::numbered(text, file).into(),
+        None => path.to_path_buf(),
+    }
+}
+
+fn one_file(
+    flags: &Flags,
+    path: &Path,
+    wants: Wants,
+    notes: &mut Vec<String>,
+) -> Result<(File, u64), String> {
+    let failed = |error: &io::Error| explain(path, error);
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            make_file(path, flags.file_size)?;
+        }
+        Err(error) => return Err(failed(&error)),
+        Ok(there) => {
+            let kind = there.file_type();
+            if kind.is_dir() {
+                return Err(format!(
+                    "{} is a directory: name a file in it, which is made if it does not exist",
+                    path.display()
+                ));
+            }
+            // A character device keeps nothing.
+            if wants.changes && !flags.destroy && !kind.is_char_device() {
+                return Err(refuse(&path.display().to_string()));
+            }
+            if is_sparse(&there) {
+                notes.push(format!(
+                    "parts of {} were never written: reading them costs next to nothing",
+                    path.display()
+                ));
+            }
+        }
+    }
+    let there = std::fs::metadata(path).map_err(|error| failed(&error))?;
+    let device = there.file_type().is_block_device();
+    let mut custom = OFlags::empty();
+    custom.set(OFlags::DIRECT, flags.direct);
+    // The kernel refuses a device that is mounted, or that somebody else has for himself.
+    custom.set(OFlags::EXCL, device && wants.changes);
+    let mut options = OpenOptions::new();
+    options.read(true).write(wants.changes).custom_flags(custom.bits().cast_signed());
+    let file = options.open(path).map_err(|error| failed(&error))?;
+    let size = size_of(&file, &there).map_err(|error| failed(&error))?;
+    if size < u64::from(wants.io_max) {
+        return Err(format!(
+            "{} has {}: too few for one I/O of {}",
+            path.display(),
+            size::show(size),
+            size::show(wants.io_max.into())
+        ));
+    }
+    Ok((file, size))
+}
+
+fn explain(path: &Path, error: &io::Error) -> String {
+    let step = match error.raw_os_error() {
+        Some(libc_errno::EBUSY) => ": it is mounted, or in use; nothing was written",
+        Some(libc_errno::EINVAL) => ": this file system has no direct I/O; leave --direct away",
+        _ => "",
+    };
+    format!("{}: {error}{step}", path.display())
+}
+
+/// The numbers of two errors.
+mod libc_errno {
+    pub(super) const EBUSY: i32 = 16;
+    pub(super) const EINVAL: i32 = 22;
+}
+
+fn is_sparse(there: &Metadata) -> bool {
+    there.is_file() && there.blocks().saturating_mul(512) < there.len()
+}
+
+fn size_of(file: &File, there: &Metadata) -> io::Result<u64> {
+    if there.file_type().is_char_device() {
+        return Ok(ENDLESS);
+    }
+    use std::io::{Seek, SeekFrom};
+    let mut file = file.try_clone()?;
+    file.seek(SeekFrom::End(0))
+}
+
+/// Makes a file of random bytes: what was never written is not read from the disk.
+fn make_file(path: &Path, bytes: u64) -> Result<(), String> {
+    let failed = |error: io::Error| format!("cannot make {}: {error}", path.display());
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
+    let made = fill(path, bytes, |_, piece| file.write_all(piece));
+    let made = made.and_then(|()| file.sync_all());
+    made.map_err(|error| {
+        // A part of it is of no use.
+        let _ = std::fs::remove_file(path);
+        failed(error)
+    })
+}
+
+/// Says random bytes, piece by piece, and shows how far it is.
+fn fill(
+    what: &(impl AsRef<Path> + ?Sized),
+    bytes: u64,
+    mut write: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let what = what.as_ref().display();
+    eprintln!("making {what}: {} of random bytes", size::show(bytes));
+    let mut shown = Progress::start();
+    let mut piece = vec![0; PIECE];
+    let mut random = fastrand::Rng::with_seed(bytes);
+    let mut done = 0;
+    while done < bytes {
+        let count = (bytes - done).min(PIECE as u64) as usize;
+        random.fill(&mut piece[..count]);
+        write(done, &piece[..count])?;
+        done += count as u64;
+        shown.show(|elapsed| {
+            format!("{} of {}, {}", size::show(done), size::show(bytes), progress::rate(done, elapsed))
+        });
+    }
+    Ok(())
+}
+
+/// Whether the kernel can read this file without waiting; where it cannot, a ring hands each read
+/// to a thread, and that of a real-time worker would never run.
+fn reads_without_waiting(file: &File) -> bool {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    let mut byte = vec![0; 4096];
+    let mut slices = [IoSliceMut::new(&mut byte)];
+    let read = preadv2(file, &mut slices, 0, ReadWriteFlags::NOWAIT);
+    !matches!(read, Err(Errno::OPNOTSUPP))
+}
+
+/// How many I/Os the device behind a file takes before it makes others wait, less a few.
+fn queue_of(file: &File) -> Option<usize> {
+    let there = file.metadata().ok()?;
+    let device = if there.file_type().is_block_device() { there.rdev() } else { there.dev() };
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let block = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    // A partition has the queue of its disk.
+    let queues = [block.join("queue/nr_requests"), block.join("../queue/nr_requests")];
+    let text = queues.iter().find_map(|queue| std::fs::read_to_string(queue).ok())?;
+    let depth: usize = text.trim().parse().ok()?;
+    Some((depth * 3 / 4).max(1))
+}
+
+// Volumes.
+
+fn volume(flags: &Flags, path: &Path, wants: Wants) -> Result<Prepared, String> {
+    let failed = |error: embed::Error| format!("{error}; {}", error.next_step());
+    let fresh = !path.exists();
+    if fresh {
+        // The store needs room for what replaces what is there.
+        let bytes = (flags.file_size * u64::from(wants.files.max(1))) * 2 + (256 << 20);
+        eprintln!("making the volume {}: {}", path.display(), size::show(bytes));
+        drop(embed::Volume::create(path, bytes).map_err(failed)?);
+    } else if !flags.destroy && wants.changes {
+        return Err(refuse(&path.display().to_string()));
+    }
+    let store = Store::open(path, flags.durable).map_err(failed)?;
+    let mut notes = Vec::new();
+    for number in 0..wants.files.max(1) {
+        let size = store.size(number).map_err(failed)?;
+        if size < flags.file_size && !fresh && !flags.destroy {
+            notes.push(format!(
+                "object {number} of the volume has {} and not {}: what was never written costs \
+                 next to nothing to read; --destroy fills it",
+                size::show(size),
+                size::show(flags.file_size)
+            ));
+        } else if size < flags.file_size {
+            let filled = fill(path, flags.file_size, |offset, piece| {
+                store.put(number, offset, piece.to_vec()).map_err(io::Error::other)
+            });
+            filled.map_err(|error| format!("cannot fill {}: {error}", path.display()))?;
+        }
+    }
+    Ok(Prepared { target: Box::new(store), span: flags.file_size, notes })
+}
+
+// Servers.
+
+fn ninep(flags: &Flags, target: NineP) -> Result<Prepared, String> {
+    let text = |error: io::Error| error.to_string();
+    let mut greeted = Greeted::greet(&target.server).map_err(text)?;
+    let mut span = u64::MAX;
+    let mut notes = Vec::new();
+    for file in 0..target.files.max(1) {
+        let path = load::driver::server::numbered(&target.path, file);
+        let there = greeted.open_one(&path, file, false).is_ok();
+        if there && target.writes && !flags.destroy {
+            return Err(refuse(&path));
+        }
+        if !there {
+            greeted.open_one(&path, file, true).map_err(text)?;
+            let filled = fill(&path, flags.file_size, |offset, piece| greeted.fill(file, offset, piece));
+            filled.map_err(|error| format!("cannot fill {path}: {error}"))?;
+        }
+        match greeted.size(file).map_err(text)? {
+            Some(size) => span = span.min(size),
+            None => notes.push("the server does not say how large the file is".to_string()),
+        }
+    }
+    if span == u64::MAX {
+        span = flags.file_size;
+    }
+    Ok(Prepared { target: Box::new(target), span, notes })
+}
+
+fn http(flags: &Flags, url: &Url, wants: Wants) -> Result<Prepared, String> {
+    let text = |error: io::Error| error.to_string();
+    let mut span = u64::MAX;
+    for file in 0..wants.files.max(1) {
+        let size = url.size(file).map_err(text)?;
+        if size.is_some() && wants.changes && !flags.destroy {
+            return Err(refuse(&load::driver::server::numbered(&url.path, file)));
+        }
+        let size = match size {
+            Some(size) => size,
+            None => {
+                let path = load::driver::server::numbered(&url.path, file);
+                let mut put = url.put(file, flags.file_size).map_err(text)?;
+                let filled = fill(&path, flags.file_size, |_, piece| put.write(piece));
+                filled.and_then(|()| put.end()).map_err(text)?;
+                flags.file_size
+            }
+        };
+        span = span.min(size);
+    }
+    let (url, connections) = (url.clone(), flags.connections as usize);
+    let target = Http { url, connections, io_max: wants.io_max as usize };
+    Ok(Prepared { target: Box::new(target), span, notes: Vec::new() })
+}
