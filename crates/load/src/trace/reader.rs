@@ -104,9 +104,12 @@ impl Reader {
     /// Opens a file; without a format, what it holds tells it. For blktrace, `path` is the name
     /// before `.blktrace.` or any of the files; all of them are read.
     pub fn open(path: &Path, format: Option<Format>, options: Options) -> Result<Reader, Error> {
-        let may_be_parts = format.is_none_or(|format| format == Format::BlktraceBinary);
-        let parts = if may_be_parts { blktrace::parts(path) } else { Vec::new() };
-        if parts.len() > 1 || (parts.len() == 1 && !path.is_file()) {
+        let parts = match format {
+            Some(Format::BlktraceBinary) => blktrace::parts(path),
+            None if !path.is_file() || blktrace::is_part(path) => blktrace::parts(path),
+            Some(_) | None => Vec::new(),
+        };
+        if !parts.is_empty() {
             return Reader::open_parts(&parts, options);
         }
         let file = path.display().to_string();
