@@ -47,9 +47,9 @@ use crate::Io;
 use std::fmt;
 use std::str::FromStr;
 
-pub use adapt::{Adapted, Plan};
-pub use convert::{Anonymous, Converted, Write, anonymize, convert};
-pub use depend::{Depended, Dependence};
+pub use adapt::{Adapted, Files, Fold, Plan, Ratio, Sample};
+pub use convert::{Anonymous, Converted, Records, Write, anonymize, convert, writer};
+pub use depend::{Depended, Dependence, Dependencies};
 pub use detect::detect;
 pub use error::{Error, Place};
 pub use lines::LINE_MAX;

@@ -216,6 +216,11 @@ impl<I> Adapted<I> {
     pub fn inner(&self) -> &I {
         &self.inner
     }
+
+    /// By what they are changed.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
 }
 
 impl<I: Iterator<Item = Result<Traced, Error>>> Iterator for Adapted<I> {

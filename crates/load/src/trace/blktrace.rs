@@ -53,15 +53,22 @@ fn endian(record: &[u8]) -> Option<Endian> {
     [Endian::Little, Endian::Big].into_iter().find(of)
 }
 
+/// The name of the device, if a file is called like that of a processor.
+fn base(name: &str) -> Option<&str> {
+    let (base, number) = name.rsplit_once(INFIX)?;
+    number.parse::<u32>().ok().map(|_| base)
+}
+
+/// Whether a file is called like that of a processor.
+pub(super) fn is_part(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| base(name).is_some())
+}
+
 /// The files of all processors, in the order of their numbers, given one of them or the name before
-/// [`INFIX`]. None if it is not a name of such files.
+/// [`INFIX`]. None if there are no such files.
 pub(super) fn parts(path: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
-    let base = match name.rsplit_once(INFIX) {
-        Some((base, number)) if number.parse::<u32>().is_ok() => base,
-        Some(_) | None if path.exists() => return Vec::new(),
-        Some(_) | None => name,
-    };
+    let base = base(name).unwrap_or(name);
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let Ok(list) = std::fs::read_dir(directory.unwrap_or(Path::new("."))) else {
         return Vec::new();

@@ -1,6 +1,9 @@
 //! Writes traces: in another format, and without what should not be told.
+//!
+//! What is written may be all of a trace, or what a [`Plan`](super::Plan) leaves of it:
+//! `convert(&mut plan.of(&mut reader), …)`.
 
-use super::{Error, Reader, Traced, recording};
+use super::{Adapted, Error, Files, Format, Reader, Traced, iolog, msr, recording};
 use std::collections::BTreeMap;
 use std::io;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -19,6 +22,63 @@ pub trait Write {
     }
 }
 
+impl<W: Write + ?Sized> Write for Box<W> {
+    fn write(&mut self, record: &Traced, name: &str, out: &mut Vec<u8>) -> bool {
+        (**self).write(record, name, out)
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        (**self).finish(out);
+    }
+}
+
+/// What writes a format, if it is one that is written.
+pub fn writer(format: Format) -> Result<Box<dyn Write>, Error> {
+    match format {
+        Format::Iolog3 => Ok(Box::new(iolog::Writer::new())),
+        Format::Msr => Ok(Box::new(msr::Writer::new())),
+        Format::Recording => Ok(Box::new(recording::Writer::new())),
+        Format::BlktraceBinary
+        | Format::BlkparseText
+        | Format::Iolog2
+        | Format::Spc
+        | Format::Vscsi
+        | Format::Mqsim
+        | Format::Hfplayer => {
+            let what = format!("{format} is read only; iolog3, msr and recording are written");
+            Err(Error::Lacking { what })
+        }
+    }
+}
+
+/// Records whose files have names.
+pub trait Records: Iterator<Item = Result<Traced, Error>> {
+    /// The name of a file of a record that was given, if it has one.
+    fn name(&self, file: u32) -> Option<&str>;
+}
+
+impl Records for Reader {
+    fn name(&self, file: u32) -> Option<&str> {
+        let name = self.names().get(usize::try_from(file).ok()?)?;
+        Some(name)
+    }
+}
+
+impl<R: Records + ?Sized> Records for &mut R {
+    fn name(&self, file: u32) -> Option<&str> {
+        (**self).name(file)
+    }
+}
+
+impl<R: Records> Records for Adapted<R> {
+    fn name(&self, file: u32) -> Option<&str> {
+        match self.plan().files {
+            Files::Keep => self.inner().name(file),
+            Files::One { .. } => None,
+        }
+    }
+}
+
 /// What became of a trace that was written in another format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
@@ -28,18 +88,21 @@ pub struct Converted {
     pub left_out: u64,
 }
 
-/// Writes all that a reader gives.
+/// Writes all records; a file without a name is called `file` and its number.
 pub fn convert(
-    reader: &mut Reader,
-    writer: &mut impl Write,
+    records: &mut impl Records,
+    writer: &mut (impl Write + ?Sized),
     out: &mut impl io::Write,
 ) -> Result<Converted, Error> {
     let mut converted = Converted::default();
     let mut chunk = Vec::with_capacity(2 * CHUNK);
-    while let Some(record) = reader.next() {
+    while let Some(record) = records.next() {
         let record = record?;
-        let file = usize::try_from(record.io.file).expect("a usize has 32 bits");
-        let written = writer.write(&record, &reader.names()[file], &mut chunk);
+        let file = record.io.file;
+        let written = match records.name(file) {
+            Some(name) => writer.write(&record, name, &mut chunk),
+            None => writer.write(&record, &format!("file{file}"), &mut chunk),
+        };
         converted.written += u64::from(written);
         converted.left_out += u64::from(!written);
         if chunk.len() >= CHUNK {
@@ -57,13 +120,13 @@ fn flush(out: &mut impl io::Write, chunk: &mut Vec<u8>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a recording of all that a reader gives, anonymous: see [`Anonymous`].
+/// Writes a recording of all records, anonymous: see [`Anonymous`].
 pub fn anonymize(
-    reader: &mut Reader,
+    records: &mut impl Records,
     out: &mut impl io::Write,
     seed: u64,
 ) -> Result<Converted, Error> {
-    convert(reader, &mut Anonymous::new(recording::Writer::new(), seed), out)
+    convert(records, &mut Anonymous::new(recording::Writer::new(), seed), out)
 }
 
 /// A writer that leaves out who did it to what. Each part of a file's path becomes its hash with a

@@ -19,7 +19,10 @@
 //! of" is an *interval order*: a candidate is an ancestor of another one exactly if it was
 //! complete before the latest issue of all candidates. So a walk from the last completion backwards
 //! that keeps the latest issue seen, and ends at the first candidate complete before it, finds the
-//! parents and looks at nothing else.
+//! parents and looks at nothing else. On HFPlayer's sample of TPC-H (780 I/Os)
+//! the edges are those that a transcription of `depAnalyser.cc` writes (the program itself was not
+//! run): 999, 1166 and 1174 of them with windows of 1, 10 and 100 ms. Of these, 91, 7 and 0 are to
+//! the last parent written, which HFPlayer repeats for a record that it found none for.
 //!
 //! Memory: the records complete within the window, and those in flight, at most
 //! [`Dependence::tracked`]; those complete first are forgotten first.

@@ -8,7 +8,7 @@ use super::{Error, Format, Traced, detect};
 use super::{blkparse, blktrace, hfplayer, iolog, mqsim, msr, recording, spc, vscsi};
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How much of a file is looked at to know its format, bytes.
 const HEAD: usize = 4096;
@@ -104,9 +104,13 @@ impl Reader {
     /// Opens a file; without a format, what it holds tells it. For blktrace, `path` is the name
     /// before `.blktrace.` or any of the files; all of them are read.
     pub fn open(path: &Path, format: Option<Format>, options: Options) -> Result<Reader, Error> {
-        let parts = blktrace::parts(path);
-        if parts.len() > 1 || (parts.len() == 1 && !path.is_file()) {
-            return Reader::open_parts(&parts, format, options);
+        let parts = match format {
+            Some(Format::BlktraceBinary) => blktrace::parts(path),
+            None if !path.is_file() || blktrace::is_part(path) => blktrace::parts(path),
+            Some(_) | None => Vec::new(),
+        };
+        if !parts.is_empty() {
+            return Reader::open_parts(&parts, options);
         }
         let file = path.display().to_string();
         let source = File::open(path).map_err(|error| Error::system(&file, &error))?;
@@ -129,12 +133,7 @@ impl Reader {
         Ok(Reader::new(format, options, parser(format, source, file, options)?))
     }
 
-    fn open_parts(
-        parts: &[std::path::PathBuf],
-        format: Option<Format>,
-        options: Options,
-    ) -> Result<Reader, Error> {
-        let format = format.unwrap_or(Format::BlktraceBinary);
+    fn open_parts(parts: &[PathBuf], options: Options) -> Result<Reader, Error> {
         let mut sources: Vec<(String, Source)> = Vec::new();
         for path in parts {
             let file = path.display().to_string();
@@ -142,7 +141,8 @@ impl Reader {
             sources.push((file, Box::new(BufReader::with_capacity(BUFFER, source))));
         }
         let events = blktrace::Events::new(sources);
-        Ok(Reader::new(format, options, Box::new(Paired::new(events, options))))
+        let parse = Box::new(Paired::new(events, options));
+        Ok(Reader::new(Format::BlktraceBinary, options, parse))
     }
 
     fn new(format: Format, options: Options, parse: Box<dyn Parse>) -> Reader {

@@ -58,6 +58,12 @@ const UNKNOWN: u64 = u64::MAX;
 
 type Slot = [u8; SLOT];
 
+/// How much of a recording of `len` bytes is whole slots: to this it is cut before it is gone on
+/// with. Below [`SLOT`] it is to be begun anew.
+pub fn whole_len(len: u64) -> u64 {
+    len - len % SLOT as u64
+}
+
 /// Whether a file begins like this format; its header may be cut after its text.
 pub(super) fn fits(head: &[u8]) -> bool {
     let (some, text) = (head.len().min(SLOT), b"upcall recording 1\n");

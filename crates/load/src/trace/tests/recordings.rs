@@ -1,6 +1,8 @@
 //! Recordings: written, cut, damaged, gone on with, converted and made anonymous.
 
-use super::super::{Converted, Write, anonymize, convert, iolog, msr, recording};
+use super::super::{
+    Converted, Files, Plan, Write, anonymize, convert, iolog, msr, recording, writer,
+};
 use super::*;
 use expect_test::expect;
 
@@ -107,6 +109,33 @@ fn msr_to_a_recording_and_back() {
         128166372000000071,hm,1,Write,8192,4096,100
     "#]]
     .assert_eq(&String::from_utf8_lossy(&text));
+}
+
+#[test]
+fn a_part_of_a_trace_is_written_in_any_format_that_is_written() {
+    let plan = Plan { skip: 1, files: Files::One { file: 0, apart: 0 }, ..Plan::default() };
+    let mut found = String::new();
+    for format in [Format::Msr, Format::Iolog3, Format::Spc] {
+        let mut reader = reader(MSR.as_bytes(), None).expect("its format is known");
+        let mut out = Vec::new();
+        let said = writer(format)
+            .and_then(|mut writer| convert(&mut plan.of(&mut reader), &mut writer, &mut out));
+        match said {
+            Ok(_) => found += &String::from_utf8_lossy(&out),
+            Err(error) => found += &format!("{error}\n"),
+        }
+    }
+    expect![[r#"
+        128166372000000000,file0,0,Read,0,512,0
+        128166372000000010,file0,0,Write,8192,4096,100
+        fio version 3 iolog
+        0 file0 add
+        0 file0 open
+        0 file0 read 0 512
+        1 file0 write 8192 4096
+        spc is read only; iolog3, msr and recording are written
+    "#]]
+    .assert_eq(&found);
 }
 
 #[test]
