@@ -13,7 +13,7 @@ mod socket;
 mod volume;
 
 pub use blocking::Blocking;
-pub use http::{Http, Url};
+pub use http::{Http, Put, Url};
 pub use ninep::{Greeted, NineP};
 pub use null::Null;
 pub use ring::{Opened, Ring};

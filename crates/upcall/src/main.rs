@@ -4,6 +4,7 @@ mod clock;
 mod config;
 mod fronts;
 mod greeting;
+mod load;
 mod place;
 mod progress;
 mod remote;
@@ -31,6 +32,7 @@ enum Command {
     /// Make, check and fill volumes, while nobody serves them.
     #[command(subcommand)]
     Volume(volume::Command),
+    Load(Box<load::Load>),
     #[command(flatten)]
     Remote(remote::Command),
 }
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
             done.map(|()| ExitCode::SUCCESS)
         }
         Command::Volume(command) => volume::run(&command),
+        Command::Load(command) => load::run(*command),
         Command::Remote(command) => Ok(remote::run(&command)),
     };
     match result {

@@ -1,11 +1,11 @@
 //! Objects of an HTTP/1.1 server: one request at a time on each of many connections.
 
 use super::ninep::share;
-use super::server::{Server, numbered};
+use super::server::{Server, Stream, numbered};
 use super::socket::{Session, Sockets};
 use super::{Driver, Target};
 use crate::{Io, Kind, Outcome};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use wire::http::{Chunks, Piece};
 
 /// Longest head of an answer, bytes, and most fields in it.
@@ -24,6 +24,91 @@ pub struct Url {
     pub host: String,
     /// The path, encoded; `{}` in it is the file's number.
     pub path: String,
+}
+
+/// A PUT that is under way.
+pub struct Put {
+    stream: Stream,
+}
+
+impl Url {
+    /// How large an object is, bytes; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or refuses.
+    pub fn size(&self, file: u32) -> io::Result<Option<u64>> {
+        let mut stream = self.server.connect()?;
+        let (path, host) = (numbered(&self.path, file), &self.host);
+        let close = "Connection: close";
+        write!(stream, "HEAD {path} HTTP/1.1\r\nHost: {host}\r\n{close}\r\n\r\n")?;
+        let (status, length) = head(&mut stream)?;
+        match status {
+            200..300 => Ok(Some(length.unwrap_or(0))),
+            404 | 410 => Ok(None),
+            status => Err(refused("asked for", &path, status)),
+        }
+    }
+
+    /// Begins to make an object of so many bytes.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub fn put(&self, file: u32, bytes: u64) -> io::Result<Put> {
+        let mut stream = self.server.connect()?;
+        let (path, host) = (numbered(&self.path, file), &self.host);
+        write!(stream, "PUT {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {bytes}\r\n")?;
+        write!(stream, "Connection: close\r\n\r\n")?;
+        Ok(Put { stream })
+    }
+}
+
+impl Put {
+    /// Says some more of the object.
+    ///
+    /// # Errors
+    /// If the server hangs up.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Waits until the server has it.
+    ///
+    /// # Errors
+    /// If it has not.
+    pub fn end(mut self) -> io::Result<()> {
+        match head(&mut self.stream)? {
+            (200..300, _) => Ok(()),
+            (status, _) => Err(refused("sent", "the object", status)),
+        }
+    }
+}
+
+fn refused(what: &str, path: &str, status: u16) -> io::Error {
+    let why = wire::http::status_text(status);
+    io::Error::other(format!("{what} {path}, the server answers {status} {why}"))
+}
+
+/// The status of an answer, and how long it says that its body is.
+fn head(stream: &mut Stream) -> io::Result<(u16, Option<u64>)> {
+    let mut bytes = Vec::new();
+    loop {
+        let mut piece = [0; 1024];
+        let count = stream.read(&mut piece)?;
+        bytes.extend_from_slice(&piece[..count]);
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+        let mut response = httparse::Response::new(&mut fields);
+        let wrong = || io::Error::other("the server does not speak HTTP/1.1");
+        if response.parse(&bytes).map_err(|_| wrong())?.is_complete() {
+            let length = response.headers.iter().find(|f| {
+                f.name.eq_ignore_ascii_case("content-length")
+            });
+            let length = length.and_then(|f| std::str::from_utf8(f.value).ok()?.parse().ok());
+            return Ok((response.code.unwrap_or(0), length));
+        }
+        if count == 0 || bytes.len() > HEAD_MAX {
+            return Err(wrong());
+        }
+    }
 }
 
 /// Objects of a server, and how to talk to it. Reads are GETs (of a range, if they have a length),

@@ -46,22 +46,24 @@ impl Store {
         Ok(Store { volume, table, name, durability })
     }
 
-    /// Writes a file's bytes, so that reads find something.
+    /// Writes some of a file's bytes, so that reads find something; they are durable soon.
     ///
     /// # Errors
     /// What the volume says.
-    pub fn fill(&self, file: u32, bytes: u64, mut progress: impl FnMut(u64)) -> io::Result<()> {
-        let soon = self.volume.soon();
-        let mut data = vec![0; 1 << 20];
-        let mut random = fastrand::Rng::with_seed(u64::from(file));
-        for offset in (0..bytes).step_by(data.len()) {
-            random.fill(&mut data);
-            let data = data[..(bytes - offset).min(1 << 20) as usize].to_vec();
-            let call = Call::RawWrite { table: self.table, object: file.into(), offset, data };
-            soon.call(call).map_err(io::Error::other)?;
-            progress(offset);
-        }
-        Ok(())
+    pub fn put(&self, file: u32, offset: u64, data: Vec<u8>) -> Result<(), embed::Error> {
+        let call = Call::RawWrite { table: self.table, object: file.into(), offset, data };
+        self.volume.soon().call(call).map(drop)
+    }
+
+    /// Whether something was written into the last page of a file of so many bytes.
+    ///
+    /// # Errors
+    /// What the volume says.
+    pub fn is_filled(&self, file: u32, bytes: u64) -> Result<bool, embed::Error> {
+        let (offset, count) = (bytes.saturating_sub(4096), 4096);
+        let call = Call::RawRead { table: self.table, object: file.into(), offset, count };
+        let reply = self.volume.call(call)?;
+        Ok(matches!(reply, Reply::Bytes(bytes) if bytes.iter().any(|byte| *byte != 0)))
     }
 }
 

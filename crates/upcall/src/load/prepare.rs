@@ -266,20 +266,21 @@ fn volume(flags: &Flags, path: &Path, wants: Wants) -> Result<Prepared, String> 
     let store = Store::open(path, flags.durable).map_err(failed)?;
     let mut notes = Vec::new();
     for number in 0..wants.files.max(1) {
-        let size = store.size(number).map_err(failed)?;
-        if size < flags.file_size && !fresh && !flags.destroy {
-            notes.push(format!(
-                "object {number} of the volume has {} and not {}: what was never written costs \
-                 next to nothing to read; --destroy fills it",
-                size::show(size),
-                size::show(flags.file_size)
-            ));
-        } else if size < flags.file_size {
-            let filled = fill(path, flags.file_size, |offset, piece| {
-                store.put(number, offset, piece.to_vec()).map_err(io::Error::other)
-            });
-            filled.map_err(|error| format!("cannot fill {}: {error}", path.display()))?;
+        if store.is_filled(number, flags.file_size).map_err(failed)? {
+            continue;
         }
+        if !fresh && !flags.destroy {
+            notes.push(
+                "the volume holds none of the bytes that are read: what was never written costs \
+                 next to nothing to read; --destroy fills it"
+                    .to_string(),
+            );
+            break;
+        }
+        let filled = fill(path, flags.file_size, |offset, piece| {
+            store.put(number, offset, piece.to_vec()).map_err(io::Error::other)
+        });
+        filled.map_err(|error| format!("cannot fill {}: {error}", path.display()))?;
     }
     Ok(Prepared { target: Box::new(store), span: flags.file_size, notes })
 }

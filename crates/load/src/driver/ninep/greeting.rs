@@ -95,7 +95,11 @@ impl Greeted {
         (0..files.max(1)).try_for_each(|file| self.open_one(&numbered(path, file), file, writes))
     }
 
-    fn open_one(&mut self, path: &str, file: u32, writes: bool) -> io::Result<()> {
+    /// Opens one file, as this number; with `writes` it is made if it does not exist.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn open_one(&mut self, path: &str, file: u32, writes: bool) -> io::Result<()> {
         let fid = fid_of(file);
         let names: Vec<&[u8]> = components(path).collect();
         match self.walk(fid, &names)? {

@@ -1,0 +1,193 @@
+//! `upcall load replay`: the I/Os of a trace on a target.
+
+use super::flags::{Flags, span};
+use super::prepare::{Prepared, Wants, prepare};
+use super::run::{Job, perform};
+use super::trace::Source;
+use crate::size;
+use clap::{Args, ValueEnum};
+use load::replay;
+use load::trace::adapt::{Files, Fold, Ratio, Sample};
+use load::trace::{Adapted, Dependence, Plan, Reader, Summary};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What can be chosen.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Replay {
+    #[command(flatten)]
+    source: Source,
+
+    #[command(flatten)]
+    flags: Flags,
+
+    /// When an I/O is issued
+    #[arg(long, value_enum, default_value_t = Way::Timed)]
+    way: Way,
+
+    /// I/Os under way with --way fast
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    depth: u32,
+
+    /// How many times as fast, like 4 or 0.5
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
+    speed: Ratio,
+
+    /// Offsets beyond the target are folded into it at multiples of this
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size::parse)]
+    block: u64,
+
+    /// Leave out so many I/Os at the beginning
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip: u64,
+
+    /// Take so many I/Os at most
+    #[arg(long, value_name = "N")]
+    take: Option<u64>,
+
+    /// Begin at this time of the trace
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = span)]
+    from: Duration,
+
+    /// End at this time of the trace
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    until: Option<Duration>,
+
+    /// Take one of so many I/Os at random
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    one_in: Option<u64>,
+
+    /// Read where the trace writes, so that nothing is changed
+    #[arg(long)]
+    read_only: bool,
+
+    /// I/Os wait for those that ended so long before them at most, with --way dependent
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span)]
+    window: Duration,
+}
+
+/// When an I/O is issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// At its time in the trace
+    Timed,
+    /// As soon as fewer than --depth are under way
+    Fast,
+    /// As soon as no more are under way than were in the trace
+    Loaded,
+    /// As long after the I/Os that it waited for as in the trace
+    Dependent,
+}
+
+/// The factor of the times: the inverse of the speed.
+fn speed(text: &str) -> Result<Ratio, String> {
+    let number: Option<f64> = text.parse().ok().filter(|speed| (1e-6..=1e6).contains(speed));
+    let scaled = number.map(|speed| (speed * 1e6).round() as u64).filter(|speed| *speed > 0);
+    let ratio = scaled.and_then(|speed| Ratio::new(1_000_000, speed));
+    ratio.ok_or_else(|| "write a factor from 0.000001 to 1000000, like 4".to_string())
+}
+
+/// Does it.
+pub(crate) fn run(replay: &Replay) -> Result<ExitCode, String> {
+    let text = |error: load::trace::Error| error.to_string();
+    eprintln!("load: looking through {}", replay.source.path.display());
+    let summary = Summary::of(replay.subset(replay.source.open()?)).map_err(text)?;
+    if summary.count() == 0 {
+        return Err("nothing is left of the trace: choose a larger part of it".to_string());
+    }
+    let wants = Wants {
+        changes: !replay.read_only && summary.changes(),
+        io_max: summary.len_max().max(1),
+        files: 1,
+    };
+    let prepared = prepare(&replay.flags, wants)?;
+    let job = replay.job(&summary, &prepared)?;
+    perform(&replay.flags, prepared, job)
+}
+
+impl Replay {
+    /// The part of the trace that is played, as it is written.
+    fn subset(&self, reader: Reader) -> Adapted<Reader> {
+        self.plan().of(reader)
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            skip: self.skip,
+            take: self.take,
+            from_ns: nanos(self.from),
+            until_ns: self.until.map(nanos),
+            sample: self.one_in.map(|one_in| Sample::Records { one_in, seed: self.flags.seed }),
+            read_only: self.read_only,
+            ..Plan::default()
+        }
+    }
+
+    fn job(&self, summary: &Summary, prepared: &Prepared) -> Result<Job, String> {
+        // The parts of a trace with several devices lie beside each other.
+        let files = summary.files().max(1);
+        let apart = prepared.span / u64::from(files) / self.block.max(1) * self.block.max(1);
+        let place = Plan {
+            files: Files::One { file: 0, apart },
+            fold: Some(Fold { size: prepared.span, block: self.block }),
+            len_max: Some(summary.len_max()),
+            ..Plan::default()
+        };
+        let reader = self.source.open()?;
+        let (filament, feed, open) = match self.way {
+            Way::Timed => {
+                let plan = Plan { time: self.speed, ..self.plan() };
+                let (filament, feed) = replay::timed(place.of(plan.of(reader)));
+                (filament, feed, true)
+            }
+            Way::Fast => {
+                let (filament, feed) = replay::fast(place.of(self.subset(reader)), self.depth);
+                (filament, feed, false)
+            }
+            Way::Loaded => {
+                let (filament, feed) = replay::loaded(place.of(self.subset(reader)));
+                (filament, feed, false)
+            }
+            Way::Dependent => {
+                let rule = Dependence { window_ns: nanos(self.window), ..Dependence::default() };
+                let records = rule.of(place.of(self.subset(reader)));
+                let time = self.speed;
+                let records = records.map(move |record| record.map(|record| record.scaled(time)));
+                let (filament, feed) = replay::dependent(records);
+                (filament, feed, false)
+            }
+        };
+        let seconds = self.speed.of(summary.duration_ns()) as f64 / 1e9;
+        let rate = summary.count() as f64 / seconds.max(1e-9);
+        Ok(Job {
+            workload: self.describe(summary),
+            asked_rate: (open && summary.count() > 1).then_some(rate),
+            filaments: vec![filament],
+            feeds: vec![feed],
+            length: Duration::MAX,
+            open,
+            expected: summary.count(),
+        })
+    }
+
+    fn describe(&self, summary: &Summary) -> String {
+        let how = match self.way {
+            Way::Timed => "at its times".to_string(),
+            Way::Fast => format!("{} at a time", self.depth),
+            Way::Loaded => "with its queue length".to_string(),
+            Way::Dependent => "with its dependencies".to_string(),
+        };
+        let faster = match (self.way, self.speed == Ratio::ONE) {
+            (Way::Timed | Way::Dependent, false) => ", at another speed",
+            (Way::Timed | Way::Dependent | Way::Fast | Way::Loaded, _) => "",
+        };
+        let name = self.source.path.file_name().unwrap_or_default().to_string_lossy();
+        format!("trace {name}, {} I/Os {how}{faster}", size::count(summary.count()))
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}

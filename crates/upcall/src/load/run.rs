@@ -1,0 +1,144 @@
+//! One run from its beginning to its reports.
+
+use super::flags::Flags;
+use super::prepare::Prepared;
+use super::say;
+use crate::clock;
+use load::Filament;
+use load::core::Options;
+use load::measure::{Plan, measure};
+use load::replay::Feed;
+use load::report::{Title, text};
+use load::verdict::Thresholds;
+use reactor::Signals;
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal as _, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What is to be done to a target.
+pub(crate) struct Job {
+    /// In a few words.
+    pub(crate) workload: String,
+    /// I/Os a second, if that was asked for.
+    pub(crate) asked_rate: Option<f64>,
+    pub(crate) filaments: Vec<Box<dyn Filament>>,
+    /// Traces that are read meanwhile.
+    pub(crate) feeds: Vec<Feed>,
+    /// For how long I/Os are scheduled.
+    pub(crate) length: Duration,
+    /// Whether I/Os have times of their own; else each comes when another one has ended.
+    pub(crate) open: bool,
+    /// How many I/Os there may be.
+    pub(crate) expected: u64,
+}
+
+/// Does it, and says how it was.
+///
+/// # Errors
+/// What is in the way.
+pub(crate) fn perform(flags: &Flags, prepared: Prepared, job: Job) -> Result<ExitCode, String> {
+    let signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let Prepared { target, notes, .. } = prepared;
+    let Job { workload, asked_rate, filaments, feeds, length, open, expected } = job;
+    eprintln!("load: {workload} on {}", target.name());
+    notes.iter().for_each(|note| eprintln!("load: {note}"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let options = Options {
+        workers: flags.workers,
+        policy: flags.policy,
+        late: flags.late,
+        length,
+        stop: stop.clone(),
+        named: false,
+    };
+    let mut shown = Shown::new(flags.json);
+    let plan = Plan {
+        title: title(target.name(), workload, asked_rate),
+        options,
+        thresholds: thresholds(open),
+        witness: flags.witness.then_some(expected),
+        records: records(flags)?,
+        progress: &mut |statistics, now_ns| {
+            if signals.take() > 0 {
+                stop.store(true, Ordering::Relaxed);
+            }
+            shown.show(now_ns, || text::progress(statistics, now_ns));
+        },
+    };
+    let measured = measure(&*target, filaments, plan);
+    shown.clear();
+    let mut measured = measured.map_err(|error| format!("{}: {error}", target.name()))?;
+    measured.verdict.notes.extend(notes);
+    for feed in &feeds {
+        if let Some(trouble) = feed.trouble() {
+            measured.verdict.valid = false;
+            measured.verdict.notes.push(format!("the trace was not read to its end: {trouble}"));
+        }
+    }
+    say::all(flags, &measured)?;
+    Ok(ExitCode::from(measured.verdict.exit_status()))
+}
+
+fn title(target: String, workload: String, asked_rate: Option<f64>) -> Title {
+    let wall = clock::wall();
+    let seconds = u64::try_from(wall.secs).unwrap_or(0);
+    Title {
+        target,
+        workload,
+        asked_rate,
+        started: clock::iso(wall),
+        started_unix_ns: seconds * 1_000_000_000 + u64::from(wall.nanos),
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+    }
+}
+
+/// What makes a run valid. Without times of their own, I/Os cannot be late by much.
+fn thresholds(open: bool) -> Thresholds {
+    let usual = Thresholds::default();
+    match open {
+        true => usual,
+        false => Thresholds { near_share: 0.0, p99_ns: u64::MAX, drift_ns: u64::MAX, ..usual },
+    }
+}
+
+fn records(flags: &Flags) -> Result<Option<Box<dyn Write>>, String> {
+    let Some(path) = &flags.records else {
+        return Ok(None);
+    };
+    let failed = |error| format!("cannot write {}: {error}", path.display());
+    let file = File::create(path).map_err(failed)?;
+    Ok(Some(Box::new(BufWriter::with_capacity(1 << 20, file))))
+}
+
+/// A line each second, for whoever looks.
+struct Shown {
+    wanted: bool,
+    terminal: bool,
+    next_ns: u64,
+}
+
+impl Shown {
+    fn new(json: bool) -> Shown {
+        let terminal = std::io::stderr().is_terminal();
+        Shown { wanted: terminal && !json, terminal, next_ns: 1_000_000_000 }
+    }
+
+    fn show(&mut self, now_ns: u64, line: impl FnOnce() -> String) {
+        if self.wanted && now_ns >= self.next_ns {
+            self.next_ns = now_ns + 1_000_000_000;
+            // If the terminal is gone there is nobody to tell.
+            let _ = write!(std::io::stderr(), "\r\x1b[K{}", line());
+        }
+    }
+
+    fn clear(&self) {
+        if self.terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+

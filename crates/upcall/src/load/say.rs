@@ -1,0 +1,49 @@
+//! The result, in every form that was asked for.
+
+use super::flags::Flags;
+use load::measure::Measured;
+use load::report::{fio, hdr, html, json, text};
+use std::io::Write as _;
+use std::path::Path;
+
+/// Says it on standard output, and writes the files that were asked for.
+///
+/// # Errors
+/// If a file cannot be written.
+pub(crate) fn all(flags: &Flags, measured: &Measured) -> Result<(), String> {
+    let run = measured.run();
+    let said = if flags.json { json::report(&run) } else { text::report(&run) };
+    print(&said)?;
+    if let Some(path) = &flags.html {
+        write(path, html::report(&run).as_bytes())?;
+    }
+    if let Some(path) = &flags.fio {
+        write(path, fio::report(&run).as_bytes())?;
+    }
+    if let Some(path) = &flags.hdr {
+        let mut log = Vec::new();
+        hdr::write(&run, &mut log).map_err(|error| failed(path, &error))?;
+        write(path, &log)?;
+    }
+    Ok(())
+}
+
+/// Writes to standard output; a reader that has gone away has read enough.
+pub(crate) fn print(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write the result: {error}"))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Writes a whole file.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    std::fs::write(path, bytes).map_err(|error| failed(path, &error))
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
+}

@@ -1,0 +1,138 @@
+//! `upcall load trace`: what is in a trace, and traces in other forms.
+
+use super::say;
+use clap::{Args, Subcommand};
+use load::trace::{self, Format, Issue, Options, Reader, Summary, Wait};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What can be done with traces.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Say what is in a trace
+    Info(Info),
+    /// Write a trace in another format
+    Convert(Convert),
+    /// Write a trace without the names that are in it
+    Anonymize(Anonymize),
+}
+
+/// A trace, and how it is read.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Source {
+    /// The trace; for blktrace the name before `.blktrace.`
+    #[arg(value_name = "TRACE")]
+    pub(crate) path: PathBuf,
+
+    /// What it is written in [default: what it looks like]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+
+    /// The issue of an I/O is when the driver got it (D), not when it was queued (Q); blktrace
+    #[arg(long)]
+    driver: bool,
+
+    /// `wait` counts milliseconds from the start, as fio 3.33 takes it; fio's log, version 2
+    #[arg(long)]
+    wait_millis: bool,
+}
+
+impl Source {
+    /// Opens it.
+    pub(crate) fn open(&self) -> Result<Reader, String> {
+        let options = Options {
+            issue: if self.driver { Issue::Driver } else { Issue::Any },
+            wait: if self.wait_millis { Wait::Millis } else { Wait::Micros },
+            ..Options::default()
+        };
+        Reader::open(&self.path, self.format, options).map_err(|error| error.to_string())
+    }
+}
+
+/// What can be chosen.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Info {
+    #[command(flatten)]
+    source: Source,
+}
+
+/// What can be chosen.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Convert {
+    #[command(flatten)]
+    source: Source,
+
+    /// The file to make
+    #[arg(value_name = "FILE")]
+    to: PathBuf,
+
+    /// Which format: recording, msr, iolog3
+    #[arg(long, value_name = "FORMAT", default_value = "recording")]
+    into: Format,
+}
+
+/// What can be chosen.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Anonymize {
+    #[command(flatten)]
+    source: Source,
+
+    /// The recording to make
+    #[arg(value_name = "FILE")]
+    to: PathBuf,
+
+    /// The key of the names that it gets: traces with the same key can be compared
+    #[arg(long, value_name = "N")]
+    key: Option<u64>,
+}
+
+/// Does it.
+pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
+    match command {
+        Command::Info(info) => {
+            let mut reader = info.source.open()?;
+            let summary = Summary::of(&mut reader).map_err(|error| error.to_string())?;
+            say::print(&format!("format    {}\n{summary}\n", reader.format()))?;
+        }
+        Command::Convert(convert) => {
+            let mut reader = convert.source.open()?;
+            let mut writer = trace::writer(convert.into).map_err(|error| error.to_string())?;
+            let done = into_file(&convert.to, |out| {
+                trace::convert(&mut reader, &mut writer, out).map_err(|error| error.to_string())
+            })?;
+            say::print(&format!("{done}\n"))?;
+        }
+        Command::Anonymize(anonymize) => {
+            let mut reader = anonymize.source.open()?;
+            let key = anonymize.key.map_or_else(crate::clock::random, Ok);
+            let key = key.map_err(|error| format!("cannot draw a number: {error}"))?;
+            let done = into_file(&anonymize.to, |out| {
+                trace::anonymize(&mut reader, out, key).map_err(|error| error.to_string())
+            })?;
+            say::print(&format!("{done}\n"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a file that is there as a whole or not at all.
+fn into_file<T>(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> Result<T, String>,
+) -> Result<T, String> {
+    let failed = |error: std::io::Error| format!("cannot make {}: {error}", path.display());
+    let file = File::create_new(path).map_err(failed)?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let done = write(&mut out).and_then(|done| {
+        out.flush().map_err(failed)?;
+        out.get_ref().sync_all().map_err(failed)?;
+        Ok(done)
+    });
+    if done.is_err() {
+        // Half of it is of no use.
+        let _ = std::fs::remove_file(path);
+    }
+    done
+}
