@@ -99,9 +99,8 @@ fn head(stream: &mut Stream) -> io::Result<(u16, Option<u64>)> {
         let mut response = httparse::Response::new(&mut fields);
         let wrong = || io::Error::other("the server does not speak HTTP/1.1");
         if response.parse(&bytes).map_err(|_| wrong())?.is_complete() {
-            let length = response.headers.iter().find(|f| {
-                f.name.eq_ignore_ascii_case("content-length")
-            });
+            let length =
+                response.headers.iter().find(|f| f.name.eq_ignore_ascii_case("content-length"));
             let length = length.and_then(|f| std::str::from_utf8(f.value).ok()?.parse().ok());
             return Ok((response.code.unwrap_or(0), length));
         }

@@ -182,13 +182,14 @@ h2{font-size:1.1em;margin:1.2em 0 .4em}
 .good{background:var(--good)}
 .bad{background:var(--bad)}
 .broken{font-weight:600}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr));gap:16px;margin-top:16px}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr));\
+gap:16px;margin-top:16px}
 figure{margin:0;border:1px solid var(--grid);border-radius:8px;padding:10px;min-width:0}
 figcaption{font-weight:600}
 .names{margin:.2em 0}
 .names span::before{content:\"\";display:inline-block;width:1.2em;height:.25em;\
 margin:0 .4em .25em 0;background:var(--c)}
-.names span{margin-right:1em}
+.names span{margin-right:1em;display:inline-block}
 .s0{--c:var(--s0)}
 .s1{--c:var(--s1)}
 .s2{--c:var(--s2)}

@@ -27,6 +27,7 @@
 //! Memory: the records complete within the window, and those in flight, at most
 //! [`Dependence::tracked`]; those complete first are forgotten first.
 
+use super::adapt::Ratio;
 use super::{Error, Traced};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -62,6 +63,16 @@ pub struct Depended {
     /// From the completion of the first parent to the issue, ns; without parents, from the start of
     /// the trace.
     pub think_ns: u64,
+}
+
+impl Depended {
+    /// The same with its times multiplied.
+    #[must_use]
+    pub fn scaled(self, time: Ratio) -> Depended {
+        let at_ns = time.of(self.traced.at_ns);
+        let traced = Traced { at_ns, ..self.traced };
+        Depended { traced, think_ns: time.of(self.think_ns), ..self }
+    }
 }
 
 /// Records with their parents.

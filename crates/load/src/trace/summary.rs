@@ -81,6 +81,8 @@ pub struct Summary {
     /// How many reads and writes there are of lengths from 2ⁿ up to 2ⁿ⁺¹, by n; of length 0 are
     /// with those of 1.
     pub lens: [u64; 32],
+    /// The length of the longest I/O, bytes.
+    pub len_max: u32,
     /// How many gaps between issues are shorter than [`SHORT_NS`].
     pub short_gaps: u64,
     /// How many I/Os say how long they took.
@@ -108,6 +110,11 @@ impl Summary {
     /// How many I/Os there are.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
+    }
+
+    /// Whether anything in it changes what a target holds.
+    pub fn changes(&self) -> bool {
+        Kind::ALL.iter().zip(&self.counts).any(|(kind, count)| kind.changes() && *count > 0)
     }
 
     /// How many bytes were read and written.
@@ -147,6 +154,7 @@ impl Count {
             duration_ns: 0,
             peaks: [SECOND / 1000, SECOND / 100, SECOND].map(Peak::new),
             lens: [0; 32],
+            len_max: 0,
             short_gaps: 0,
             completed: 0,
             took_ns: 0,
@@ -163,6 +171,7 @@ impl Count {
         sum.counts[io.kind as usize] += 1;
         let bytes = &mut sum.bytes[io.kind as usize];
         *bytes = bytes.saturating_add(io.len.into());
+        sum.len_max = sum.len_max.max(io.len);
         sum.duration_ns = record.at_ns;
         for peak in &mut sum.peaks {
             peak.add(record.at_ns);

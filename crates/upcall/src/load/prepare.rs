@@ -221,7 +221,12 @@ fn fill(
         write(done, &piece[..count])?;
         done += count as u64;
         shown.show(|elapsed| {
-            format!("{} of {}, {}", size::show(done), size::show(bytes), progress::rate(done, elapsed))
+            format!(
+                "{} of {}, {}",
+                size::show(done),
+                size::show(bytes),
+                progress::rate(done, elapsed)
+            )
         });
     }
     Ok(())
@@ -300,7 +305,8 @@ fn ninep(flags: &Flags, target: NineP) -> Result<Prepared, String> {
         }
         if !there {
             greeted.open_one(&path, file, true).map_err(text)?;
-            let filled = fill(&path, flags.file_size, |offset, piece| greeted.fill(file, offset, piece));
+            let filled =
+                fill(&path, flags.file_size, |offset, piece| greeted.fill(file, offset, piece));
             filled.map_err(|error| format!("cannot fill {path}: {error}"))?;
         }
         match greeted.size(file).map_err(text)? {

@@ -99,7 +99,7 @@ pub(crate) fn run(replay: &Replay) -> Result<ExitCode, String> {
     }
     let wants = Wants {
         changes: !replay.read_only && summary.changes(),
-        io_max: summary.len_max().max(1),
+        io_max: summary.len_max.max(1),
         files: 1,
     };
     let prepared = prepare(&replay.flags, wants)?;
@@ -127,12 +127,12 @@ impl Replay {
 
     fn job(&self, summary: &Summary, prepared: &Prepared) -> Result<Job, String> {
         // The parts of a trace with several devices lie beside each other.
-        let files = summary.files().max(1);
-        let apart = prepared.span / u64::from(files) / self.block.max(1) * self.block.max(1);
+        let files = summary.files.len().max(1) as u64;
+        let apart = prepared.span / files / self.block.max(1) * self.block.max(1);
         let place = Plan {
             files: Files::One { file: 0, apart },
             fold: Some(Fold { size: prepared.span, block: self.block }),
-            len_max: Some(summary.len_max()),
+            len_max: Some(summary.len_max),
             ..Plan::default()
         };
         let reader = self.source.open()?;
@@ -159,7 +159,7 @@ impl Replay {
                 (filament, feed, false)
             }
         };
-        let seconds = self.speed.of(summary.duration_ns()) as f64 / 1e9;
+        let seconds = self.speed.of(summary.duration_ns) as f64 / 1e9;
         let rate = summary.count() as f64 / seconds.max(1e-9);
         Ok(Job {
             workload: self.describe(summary),

@@ -1,8 +1,9 @@
 //! `upcall load trace`: what is in a trace, and traces in other forms.
 
 use super::say;
+use crate::size;
 use clap::{Args, Subcommand};
-use load::trace::{self, Format, Issue, Options, Reader, Summary, Wait};
+use load::trace::{self, Converted, Format, Issue, Options, Reader, Summary, Wait};
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -100,9 +101,9 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
             let mut reader = convert.source.open()?;
             let mut writer = trace::writer(convert.into).map_err(|error| error.to_string())?;
             let done = into_file(&convert.to, |out| {
-                trace::convert(&mut reader, &mut writer, out).map_err(|error| error.to_string())
+                trace::convert(&mut reader, &mut *writer, out).map_err(|error| error.to_string())
             })?;
-            say::print(&format!("{done}\n"))?;
+            tell(&convert.to, done)?;
         }
         Command::Anonymize(anonymize) => {
             let mut reader = anonymize.source.open()?;
@@ -111,10 +112,19 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
             let done = into_file(&anonymize.to, |out| {
                 trace::anonymize(&mut reader, out, key).map_err(|error| error.to_string())
             })?;
-            say::print(&format!("{done}\n"))?;
+            tell(&anonymize.to, done)?;
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn tell(to: &Path, done: Converted) -> Result<(), String> {
+    let left_out = match done.left_out {
+        0 => String::new(),
+        count => format!(", {} left out that it cannot say", size::count(count)),
+    };
+    let written = size::counted(done.written, "I/O", "I/Os");
+    say::print(&format!("{written} written to {}{left_out}\n", to.display()))
 }
 
 /// Makes a file that is there as a whole or not at all.

@@ -132,7 +132,8 @@ fn place(text: &str) -> Result<Place, String> {
         None if text == "uniform" => Ok(Place::Uniform),
         None if text == "sequential" => Ok(Place::Sequential),
         Some(("zipf", theta)) => {
-            let theta: Option<f64> = theta.parse().ok().filter(|theta| (0.0..=10.0).contains(theta));
+            let theta: Option<f64> =
+                theta.parse().ok().filter(|theta| (0.0..=10.0).contains(theta));
             Ok(Place::Zipf { theta: theta.ok_or_else(wrong)? })
         }
         Some(("stride", bytes)) => Ok(Place::Strided { stride: size::parse(bytes)?.max(1) }),
