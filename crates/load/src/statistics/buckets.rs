@@ -18,6 +18,7 @@ pub struct Buckets {
 
 impl Buckets {
     /// Counts a value.
+    #[inline]
     pub fn add(&mut self, value: u64) {
         let index = index(value);
         if index >= self.counts.len() {

@@ -111,7 +111,10 @@ impl Series {
             return;
         }
         // The latest time first: it may make the intervals wider, which changes all numbers.
-        self.tick_of(record.completed_ns.max(record.issued_ns).max(record.scheduled_ns));
+        let latest_ns = record.completed_ns.max(record.issued_ns).max(record.scheduled_ns);
+        if latest_ns / TICK_NS >= TICKS_MAX as u64 {
+            self.tick_of(latest_ns);
+        }
         let scheduled = self.tick_of(record.scheduled_ns);
         let start = self.tick_of(record.issued_ns);
         let end = self.tick_of(record.completed_ns);
@@ -144,12 +147,17 @@ impl Series {
     }
 
     /// The number of the interval that a time falls into; it is made if it is not there yet.
+    #[inline]
     fn tick_of(&mut self, time_ns: u64) -> usize {
-        let time_ns = time_ns.min(TIME_MAX);
         let (start, index) = self.last;
-        if time_ns >= start && time_ns - start < self.width_ns && index < self.ticks.len() {
+        if time_ns.wrapping_sub(start) < self.width_ns && index < self.ticks.len() {
             return index;
         }
+        self.look_up(time_ns.min(TIME_MAX))
+    }
+
+    #[cold]
+    fn look_up(&mut self, time_ns: u64) -> usize {
         while time_ns / self.width_ns >= TICKS_MAX as u64 {
             self.coarsen();
         }

@@ -47,12 +47,17 @@ impl Spans {
     }
 
     /// The span that a time falls into; it is made if it is not there yet.
+    #[inline]
     pub(super) fn at(&mut self, time_ns: u64) -> &mut Span {
-        let time_ns = time_ns.min(TIME_MAX);
         let (start, index) = self.last;
-        if time_ns >= start && time_ns - start < self.width_ns && index < self.spans.len() {
+        if time_ns.wrapping_sub(start) < self.width_ns && index < self.spans.len() {
             return &mut self.spans[index];
         }
+        self.look_up(time_ns.min(TIME_MAX))
+    }
+
+    #[cold]
+    fn look_up(&mut self, time_ns: u64) -> &mut Span {
         while time_ns / self.width_ns >= SPANS_MAX as u64 {
             self.coarsen();
         }
