@@ -4,6 +4,7 @@
 //! (FAST 2004) with today's means.
 
 pub mod io;
+pub mod records;
 pub mod statistics;
 
 pub use io::{Cause, Io, Kind, Outcome, Record};
