@@ -5,6 +5,8 @@
 
 pub mod io;
 pub mod records;
+pub mod report;
 pub mod statistics;
+pub mod verdict;
 
 pub use io::{Cause, Io, Kind, Outcome, Record};

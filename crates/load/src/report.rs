@@ -1,0 +1,3 @@
+//! What a run says: to people, to programs, and as pictures.
+
+pub mod units;

@@ -1,0 +1,345 @@
+//! Whether the numbers of a run can be believed.
+//!
+//! A generator that is late measures itself. So each run ends VALID or INVALID by a table of rules
+//! with limits that are stated, and says what made I/Os late: the machine that took the processor
+//! away, the kernel that kept the thread, a target with no place left, or the generator itself.
+
+#[cfg(test)]
+mod tests;
+
+use crate::io::Cause;
+use crate::report::units;
+use crate::statistics::{LATE_NS, Machine, Statistics};
+use serde::Serialize;
+
+/// What a run has to hold to be valid.
+///
+/// The two limits of lateness are those of *Buttress* (FAST 2004): its claim is that I/Os are
+/// issued within 100 µs, and 95 to 98 % of its I/Os came within 10 µs where it was good. They are
+/// apart because they find different things: many small delays change the shape of bursts, a few
+/// long ones make queues that the workload does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Thresholds {
+    /// At least this share of the I/Os is issued within 10 µs of its time.
+    pub near_share: f64,
+    /// At least 99 % are issued no later than this, ns.
+    pub p99_ns: u64,
+    /// The median lateness does not grow by more than this in the course of the run, ns.
+    pub drift_ns: u64,
+    /// The rate differs by no more than this share from what was asked.
+    pub rate_share: f64,
+    /// No more I/Os than this are skipped.
+    pub skipped: u64,
+    /// No more I/Os than this are refused by the target.
+    pub errors: u64,
+    /// With a witness: 99 % of the issue times differ by no more than this from the kernel's, ns.
+    pub witness_ns: u64,
+}
+
+impl Default for Thresholds {
+    fn default() -> Thresholds {
+        Thresholds {
+            near_share: 0.95,
+            p99_ns: 100_000,
+            drift_ns: 100_000,
+            rate_share: 0.01,
+            skipped: 0,
+            errors: 0,
+            witness_ns: 50_000,
+        }
+    }
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rule {
+    /// There is something to judge.
+    Measured,
+    /// Most I/Os are issued within 10 µs.
+    Near,
+    /// Nearly all are issued not much later.
+    Tail,
+    /// The generator does not fall behind.
+    Drift,
+    /// The rate is the one that was asked for.
+    AskedRate,
+    /// I/Os are issued at the rate at which they were to be issued.
+    KeptRate,
+    /// No I/O is left out.
+    Skipped,
+    /// The target does what it is asked.
+    Errors,
+    /// The kernel's trace has the same issue times.
+    Witness,
+    /// The kernel sees no I/O before it is issued.
+    WitnessOrder,
+}
+
+/// On which side of its limit a number has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Least,
+    Most,
+}
+
+/// One row of the table: a rule applied to a run.
+struct Row {
+    rule: Rule,
+    /// Nothing if the rule has no object in this run.
+    measured: Option<f64>,
+    side: Side,
+    limit: f64,
+    say: fn(f64, f64) -> String,
+}
+
+/// A rule, and whether it holds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reason {
+    /// Which.
+    pub rule: Rule,
+    /// What was measured: a share of one, nanoseconds, or a count, as the rule has it.
+    pub measured: f64,
+    /// What it is compared with.
+    pub limit: f64,
+    /// Whether it holds.
+    pub holds: bool,
+    /// All of it in words.
+    pub sentence: String,
+}
+
+/// What made I/Os later than 10 µs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Blame {
+    /// The cause, in words.
+    pub because: &'static str,
+    /// I/Os that were late for it.
+    pub late: u64,
+    /// Their share of all late ones.
+    pub share: f64,
+    /// What to do about it.
+    pub advice: &'static str,
+}
+
+/// What a run is worth.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// Whether every rule holds.
+    pub valid: bool,
+    /// Every rule that has an object in this run, in order.
+    pub reasons: Vec<Reason>,
+    /// What made I/Os late, the most important first.
+    pub blames: Vec<Blame>,
+    /// What else whoever reads the numbers should know.
+    pub notes: Vec<String>,
+}
+
+impl Verdict {
+    /// Judges a run; `asked_rate` is in I/Os a second, if a rate was asked for.
+    pub fn of(
+        statistics: &Statistics,
+        machine: &Machine,
+        asked_rate: Option<f64>,
+        thresholds: &Thresholds,
+    ) -> Verdict {
+        let rows = rows(statistics, asked_rate, thresholds);
+        let reasons: Vec<Reason> = rows.into_iter().filter_map(Row::judge).collect();
+        let valid = reasons.iter().all(|reason| reason.holds);
+        let blames = blames(statistics, machine);
+        Verdict { valid, reasons, blames, notes: notes(statistics, machine) }
+    }
+
+    /// `VALID` or `INVALID`.
+    pub fn word(&self) -> &'static str {
+        if self.valid { "VALID" } else { "INVALID" }
+    }
+
+    /// What a command ends with: 0 for a valid run, 3 for another.
+    pub fn exit_status(&self) -> u8 {
+        if self.valid { 0 } else { 3 }
+    }
+
+    /// The rules that do not hold.
+    pub fn broken(&self) -> impl Iterator<Item = &Reason> {
+        self.reasons.iter().filter(|reason| !reason.holds)
+    }
+}
+
+impl Row {
+    fn judge(self) -> Option<Reason> {
+        let Row { rule, measured, side, limit, say } = self;
+        let measured = measured?;
+        let holds = match side {
+            Side::Least => measured >= limit,
+            Side::Most => measured <= limit,
+        };
+        Some(Reason { rule, measured, limit, holds, sentence: say(measured, limit) })
+    }
+}
+
+/// The table. A run in which nothing was issued has the first row only.
+fn rows(statistics: &Statistics, asked_rate: Option<f64>, limits: &Thresholds) -> Vec<Row> {
+    let issued = statistics.issued_count();
+    let row = |rule, measured, side, limit, say| Row { rule, measured, side, limit, say };
+    let measured = row(Rule::Measured, Some(issued as f64), Side::Least, 1.0, say::MEASURED);
+    if issued == 0 {
+        return vec![measured];
+    }
+    let tail_ns = statistics.together().lateness.value_at_quantile(0.99) as f64;
+    let drift_ns = statistics.drift().map(|drift| drift.median_ns as f64);
+    let witness = statistics.witness();
+    let apart_ns = witness.map(|witness| witness.apart.value_at_quantile(0.99) as f64);
+    let before = witness.map(|w| w.before as f64 / w.lateness.len().max(1) as f64);
+    // A rate drawn by chance varies by the root of the number of I/Os.
+    let chance = limits.rate_share + 3.0 / (issued as f64).sqrt();
+    let asked = asked_rate.map(|asked| (statistics.rate() / asked - 1.0).abs());
+    let kept = (statistics.rate() / statistics.scheduled_rate() - 1.0).abs();
+    let kept = (issued > 1 && kept.is_finite()).then_some(kept);
+    let (skipped, errors) = (statistics.skipped() as f64, statistics.failed() as f64);
+    let near = Some(statistics.within_share(1));
+    let (skipped_most, errors_most) = (limits.skipped as f64, limits.errors as f64);
+    vec![
+        measured,
+        row(Rule::Near, near, Side::Least, limits.near_share, say::NEAR),
+        row(Rule::Tail, Some(tail_ns), Side::Most, limits.p99_ns as f64, say::TAIL),
+        row(Rule::Drift, drift_ns, Side::Most, limits.drift_ns as f64, say::DRIFT),
+        row(Rule::AskedRate, asked, Side::Most, chance, say::ASKED_RATE),
+        row(Rule::KeptRate, kept, Side::Most, limits.rate_share, say::KEPT_RATE),
+        row(Rule::Skipped, Some(skipped), Side::Most, skipped_most, say::SKIPPED),
+        row(Rule::Errors, Some(errors), Side::Most, errors_most, say::ERRORS),
+        row(Rule::Witness, apart_ns, Side::Most, limits.witness_ns as f64, say::WITNESS),
+        row(Rule::WitnessOrder, before, Side::Most, 0.001, say::WITNESS_ORDER),
+    ]
+}
+
+/// The sentence of each rule, from what was measured and its limit.
+mod say {
+    use super::units::{count, percent, time};
+
+    type Say = fn(f64, f64) -> String;
+
+    pub(super) const MEASURED: Say = |issued, _| format!("{} I/Os were issued", many(issued));
+    pub(super) const NEAR: Say = |share, least| {
+        let (share, least) = (percent(share), percent(least));
+        format!("{share} were issued within 10 µs of their time; at least {least} have to be")
+    };
+    pub(super) const TAIL: Say = |late, most| {
+        let (late, most) = (time(late), time(most));
+        format!(
+            "of a hundred I/Os all but the latest were late by up to {late}; the limit is {most}"
+        )
+    };
+    pub(super) const DRIFT: Say = |drift, most| {
+        let (drift, most) = (time(drift), time(most));
+        format!("lateness grew by {drift} from the start to the end; the limit is {most}")
+    };
+    pub(super) const ASKED_RATE: Say = |off, most| {
+        let (off, most) = (percent(off), percent(most));
+        format!("the rate was {off} off what was asked; chance and the limit allow {most}")
+    };
+    pub(super) const KEPT_RATE: Say = |off, most| {
+        let (off, most) = (percent(off), percent(most));
+        format!("the rate was {off} off that of the schedule; the limit is {most}")
+    };
+    pub(super) const SKIPPED: Say =
+        |skipped, most| format!("{} I/Os were skipped; {} may be", many(skipped), many(most));
+    pub(super) const ERRORS: Say =
+        |errors, most| format!("the target refused {} I/Os; {} may be", many(errors), many(most));
+    pub(super) const WITNESS: Say = |apart, most| {
+        let (apart, most) = (time(apart), time(most));
+        format!("99 % were seen by the kernel within {apart} of their issue; the limit is {most}")
+    };
+    pub(super) const WITNESS_ORDER: Say = |share, most| {
+        let (share, most) = (percent(share), percent(most));
+        format!("{share} were seen by the kernel before their issue, {most} may be: clocks differ")
+    };
+
+    fn many(number: f64) -> String {
+        count(number as u64)
+    }
+}
+
+/// What made I/Os late, the most important first.
+fn blames(statistics: &Statistics, machine: &Machine) -> Vec<Blame> {
+    let all = statistics.late().max(1) as f64;
+    let blame = |(cause, late): (Cause, u64)| {
+        let (because, advice) = words(cause, machine.realtime);
+        Blame { because, late, share: late as f64 / all, advice }
+    };
+    let late = statistics.causes().map(|(cause, late)| (cause, late.late));
+    let mut blames: Vec<Blame> = late.filter(|(_, late)| *late > 0).map(blame).collect();
+    blames.sort_by_key(|blame| std::cmp::Reverse(blame.late));
+    blames
+}
+
+/// What a cause is, and what helps.
+fn words(cause: Cause, realtime: bool) -> (&'static str, &'static str) {
+    match cause {
+        Cause::None => ("of something that was not found", "look at the records"),
+        Cause::Stolen if realtime => {
+            ("the machine took the processor away", "use a quieter machine")
+        }
+        Cause::Stolen => (
+            "the machine took the processor away",
+            "use a quieter machine, or allow real-time priority",
+        ),
+        Cause::Submission => (
+            "the kernel kept the thread that handed over an earlier I/O",
+            "hand I/Os over on a thread of their own",
+        ),
+        Cause::Full => (
+            "every connection or place in the target's queue was taken",
+            "allow more of them: the target does not keep up with this rate",
+        ),
+        Cause::Generator => ("the generator was busy", "lower the rate, or use more workers"),
+    }
+}
+
+/// What else is worth knowing.
+fn notes(statistics: &Statistics, machine: &Machine) -> Vec<String> {
+    let mut notes = late_sentences(statistics, machine);
+    if machine.watched_ns > 0 {
+        notes.push(stolen_sentence(machine));
+    }
+    if !machine.realtime {
+        notes.push("Real-time priority is not permitted here.".to_owned());
+    }
+    if let Some((_, last)) = machine.policies.get(1..).and_then(<[_]>::last) {
+        let changes = machine.policies.len() - 1;
+        notes
+            .push(format!("The way of waiting changed in the run ({changes}), at last to {last}."));
+    }
+    if statistics.issued_count() > 0 && statistics.drift().is_none() {
+        notes.push("The run is too short to tell whether it drifts.".to_owned());
+    }
+    notes
+}
+
+/// How many were late, and because of what.
+fn late_sentences(statistics: &Statistics, machine: &Machine) -> Vec<String> {
+    let blames = blames(statistics, machine);
+    if blames.is_empty() {
+        return Vec::new();
+    }
+    let share = statistics.late() as f64 / statistics.issued_count().max(1) as f64;
+    let (share, limit) = (units::percent(share), units::time(LATE_NS as f64));
+    let first = format!("{share} of the I/Os were more than {limit} late.");
+    let part = |blame: &Blame| {
+        let Blame { because, share, advice, .. } = blame;
+        format!("{} of these because {because} → {advice}.", units::percent(*share))
+    };
+    std::iter::once(first).chain(blames.iter().map(part)).collect()
+}
+
+/// What the machine took, beside what it takes from a bare loop.
+fn stolen_sentence(machine: &Machine) -> String {
+    let share = units::percent(machine.stolen_share());
+    let longest = units::time(machine.gap_ns_max() as f64);
+    let spins = [(machine.spin_before, "before"), (machine.spin_after, "after")];
+    let spins = spins.into_iter().filter_map(|(spin, when)| {
+        Some(format!("{} just {when} the run", units::percent(spin?.share())))
+    });
+    let bare = spins.collect::<Vec<_>>().join(" and ");
+    let bare = if bare.is_empty() { bare } else { format!(" A bare loop lost {bare}.") };
+    format!("The machine took {share} of the watched time away, {longest} at most at once.{bare}")
+}
