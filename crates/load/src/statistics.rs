@@ -37,7 +37,7 @@ pub const LATE_NS: u64 = 10_000;
 const TIME_NS_MAX: u64 = 3_600_000_000_000;
 
 /// A histogram of times up to an hour, with three digits.
-fn times() -> Histogram<u64> {
+pub(crate) fn times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, TIME_NS_MAX, 3).expect("the bounds are in order")
 }
 

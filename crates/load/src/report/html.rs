@@ -1,0 +1,219 @@
+//! The report as one page with pictures, which needs nothing else to be shown.
+
+use super::units::{bytes, count, digits, percent, rate, time};
+use super::{Axis, Line, Mark, Page, Plot, Run, Summary, Table, Unit, cdf, text, thin};
+use crate::io::Kind;
+use crate::statistics::{Statistics, Tick, Times, Within};
+use hdrhistogram::Histogram;
+
+/// So many points a series has at most.
+const POINTS: usize = 300;
+/// So many gaps are drawn, the longest.
+const GAPS: usize = 2_000;
+/// Times shorter than this are drawn as this, ns.
+const LEAST_NS: f64 = 10.0;
+
+/// Writes the page.
+pub fn report(run: &Run<'_>) -> String {
+    let mut page = Page::new(&format!("upcall load: {}", run.title.target));
+    page.say(&format!("{} · {} · {}", run.title.workload, run.title.started, run.title.host));
+    let reasons = run.verdict.reasons.iter();
+    let sentences = reasons.map(|reason| (reason.holds, reason.sentence.as_str()));
+    page.verdict(run.verdict.word(), run.verdict.valid, sentences);
+    run.verdict.notes.iter().for_each(|note| page.say(note));
+    page.table("Totals", &totals(run));
+    page.table("Times", &times(run.statistics));
+    page.begin_plots();
+    issue_error(&mut page, run.statistics);
+    latency(&mut page, run.statistics);
+    over_time(&mut page, run.statistics);
+    queue(&mut page, run.statistics);
+    burstiness(&mut page, run.statistics);
+    gaps(&mut page, run);
+    page.end_plots();
+    page.html()
+}
+
+fn totals(run: &Run<'_>) -> Table {
+    let statistics = run.statistics;
+    let moved: u64 = statistics.kinds().map(|(_, times)| times.bytes).sum();
+    let asked = run.title.asked_rate.map_or("-".to_owned(), rate);
+    let mut table =
+        Table::new(["run", "I/Os", "asked", "issued", "bytes", "refused", "skipped", "queue"]);
+    table.row([
+        time(statistics.run_ns() as f64),
+        count(statistics.issued_count()),
+        asked,
+        rate(statistics.rate()),
+        bytes(moved as f64),
+        count(statistics.failed()),
+        count(statistics.skipped()),
+        digits(statistics.queue_mean()),
+    ]);
+    table
+}
+
+fn times(statistics: &Statistics) -> Table {
+    let mut table = Table::new(["", "I/Os", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max"]);
+    let mut add = |name: String, times: &Histogram<u64>| {
+        let all = Summary::of(times);
+        let at = |ns: u64| time(ns as f64);
+        table.row([
+            name,
+            count(all.count),
+            time(all.mean),
+            at(all.p50),
+            at(all.p90),
+            at(all.p99),
+            at(all.p99_9),
+            at(all.p99_99),
+            at(all.max),
+        ]);
+    };
+    let mut three = |kind: Option<Kind>, times: &Times| {
+        let kind = text::kind_name(kind);
+        add(format!("{kind}: lateness"), &times.lateness);
+        add(format!("{kind}: service"), &times.service);
+        add(format!("{kind}: response"), &times.response);
+    };
+    three(None, &statistics.together());
+    let kinds: Vec<_> = statistics.kinds().collect();
+    if kinds.len() > 1 {
+        kinds.into_iter().for_each(|(kind, times)| three(Some(kind), times));
+    }
+    table
+}
+
+const SHARE: Axis<'static> = Axis { name: "share of I/Os", unit: Unit::Share, logarithmic: false };
+const SECONDS: Axis<'static> = Axis { name: "time", unit: Unit::Seconds, logarithmic: false };
+
+fn line(name: &str, points: Vec<(f64, f64)>) -> Line {
+    Line { name: name.to_owned(), points, mark: Mark::Line }
+}
+
+/// The distribution of issue errors: the paper's figures 4 to 6.
+fn issue_error(page: &mut Page, statistics: &Statistics) {
+    let together = statistics.together();
+    let mut lines = vec![line("by the generator", cdf(&together.lateness, LEAST_NS))];
+    let mut table = Table::new(["within", "1 µs", "10 µs", "100 µs", "1 ms"]);
+    let shares = |within: &Within, of: u64| {
+        within.counts().map(|count| percent(count as f64 / of.max(1) as f64))
+    };
+    let [a, b, c, d] = shares(statistics.within(), statistics.issued_count());
+    table.row(["generator".to_owned(), a, b, c, d]);
+    if let Some(witness) = statistics.witness() {
+        lines.push(line("by the kernel's trace", cdf(&witness.lateness, LEAST_NS)));
+        let [a, b, c, d] = shares(&witness.within, witness.lateness.len());
+        table.row(["kernel".to_owned(), a, b, c, d]);
+    }
+    let x = Axis { name: "issue error", unit: Unit::Time, logarithmic: true };
+    page.plot("How late I/Os were issued", &Plot { x, y: SHARE, lines }, Some(&table));
+}
+
+/// The distributions of service and response times, of the two kinds with the most I/Os.
+fn latency(page: &mut Page, statistics: &Statistics) {
+    let mut kinds: Vec<_> = statistics.kinds().collect();
+    kinds.sort_by_key(|(_, times)| std::cmp::Reverse(times.service.len()));
+    let lines = kinds.iter().take(2).flat_map(|(kind, times)| {
+        [
+            line(&format!("{kind}: response"), cdf(&times.response, LEAST_NS)),
+            line(&format!("{kind}: service"), cdf(&times.service, LEAST_NS)),
+        ]
+    });
+    let lines = lines.collect();
+    let x = Axis { name: "latency", unit: Unit::Time, logarithmic: true };
+    page.plot("How long I/Os took", &Plot { x, y: SHARE, lines }, None);
+}
+
+fn over_time(page: &mut Page, statistics: &Statistics) {
+    let spans = statistics.spans();
+    let width = spans.width_ns() as f64 / 1e9;
+    let full = spans.all().iter().enumerate().filter(|(_, span)| span.response.count() > 0);
+    let full: Vec<_> = full.collect();
+    let points = |at: fn(&crate::statistics::Buckets) -> u64| {
+        let point = |(index, span): &(usize, &crate::statistics::Span)| {
+            ((*index as f64 + 0.5) * width, at(&span.response) as f64)
+        };
+        full.iter().map(point).collect::<Vec<_>>()
+    };
+    let lines = vec![
+        line("p50", points(|times| times.quantile(0.5))),
+        line("p99", points(|times| times.quantile(0.99))),
+        line("max", points(|times| times.max())),
+    ];
+    let y = Axis { name: "response time", unit: Unit::Time, logarithmic: true };
+    let headline = format!("Response time in each {}", time(spans.width_ns() as f64));
+    page.plot(&headline, &Plot { x: SECONDS, y, lines }, None);
+}
+
+/// Values at the middle of intervals that are `width_s` wide.
+fn at_middles(values: Vec<f64>, width_s: f64) -> Vec<(f64, f64)> {
+    let points = values.into_iter().enumerate();
+    points.map(|(index, value)| ((index as f64 + 0.5) * width_s, value)).collect()
+}
+
+fn queue(page: &mut Page, statistics: &Statistics) {
+    let queue = statistics.series().queue();
+    let mean = |group: &[crate::statistics::Queue]| {
+        group.iter().map(|queue| queue.mean).sum::<f64>() / group.len() as f64
+    };
+    let max = |group: &[crate::statistics::Queue]| {
+        group.iter().map(|queue| queue.max).max().unwrap_or(0) as f64
+    };
+    let (group, means) = thin(&queue, POINTS, mean);
+    let (_, longest) = thin(&queue, POINTS, max);
+    let width = statistics.series().width_ns() as f64 / 1e9 * group as f64;
+    let lines = vec![
+        line("mean", at_middles(means, width)),
+        line("at least at most", at_middles(longest, width)),
+    ];
+    let mut table = Table::new(["whole run", "mean", "at least at most"]);
+    table.row([
+        "I/Os in flight".to_owned(),
+        digits(statistics.queue_mean()),
+        count(statistics.queue_max()),
+    ]);
+    let y = Axis { name: "I/Os in flight", unit: Unit::Count, logarithmic: false };
+    page.plot("Length of the queue", &Plot { x: SECONDS, y, lines }, Some(&table));
+}
+
+/// Requests in each interval: the paper's figure 10.
+fn burstiness(page: &mut Page, statistics: &Statistics) {
+    let ticks = statistics.series().ticks();
+    let sum = |of: fn(&Tick) -> u64| {
+        thin(ticks, POINTS, move |group: &[Tick]| group.iter().map(of).sum::<u64>() as f64)
+    };
+    let (group, scheduled) = sum(|tick| tick.scheduled);
+    let (_, issued) = sum(|tick| tick.issued);
+    let width_ns = statistics.series().width_ns() as f64 * group as f64;
+    let lines = vec![
+        line("to be issued", at_middles(scheduled, width_ns / 1e9)),
+        line("issued", at_middles(issued, width_ns / 1e9)),
+    ];
+    let y = Axis { name: "I/Os", unit: Unit::Count, logarithmic: false };
+    let headline = format!("I/Os in each {}", time(width_ns));
+    page.plot(&headline, &Plot { x: SECONDS, y, lines }, None);
+}
+
+/// When the machine took the processor away.
+fn gaps(page: &mut Page, run: &Run<'_>) {
+    let machine = run.machine;
+    let mut gaps = machine.gaps.clone();
+    gaps.sort_by_key(|gap| std::cmp::Reverse(gap.len_ns));
+    gaps.truncate(GAPS);
+    let point = |gap: &crate::statistics::Gap| (gap.start_ns as f64 / 1e9, gap.len_ns as f64);
+    let points = gaps.iter().map(point).collect();
+    let lines = vec![Line { name: "gaps".to_owned(), points, mark: Mark::Dot }];
+    let mut table = Table::new(["", "share of time", "longest gap"]);
+    let longest = time(machine.gap_ns_max() as f64);
+    table.row(["this run".to_owned(), percent(machine.stolen_share()), longest]);
+    for (name, spin) in [("before", machine.spin_before), ("after", machine.spin_after)] {
+        if let Some(spin) = spin {
+            let longest = time(spin.gap_ns_max as f64);
+            table.row([format!("bare loop {name}"), percent(spin.share()), longest]);
+        }
+    }
+    let y = Axis { name: "length", unit: Unit::Time, logarithmic: true };
+    let plot = Plot { x: SECONDS, y, lines };
+    page.plot("When the machine took the processor away", &plot, Some(&table));
+}
