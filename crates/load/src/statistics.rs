@@ -148,6 +148,15 @@ impl Extent {
     }
 }
 
+/// The bytes that went over with a record, if they did.
+fn moved(record: &Record) -> u64 {
+    match (record.outcome, record.io.kind) {
+        (Outcome::Done(bytes), Kind::Read | Kind::Write | Kind::Create) => u64::from(bytes),
+        (_, Kind::Sync | Kind::Trim | Kind::Remove)
+        | (Outcome::Failed(_) | Outcome::Skipped, _) => 0,
+    }
+}
+
 /// What is known about a run.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
@@ -206,9 +215,9 @@ impl Statistics {
         let times = self.kinds[record.io.kind as usize].get_or_insert_default();
         times.lateness.saturating_record(record.lateness_ns());
         match record.outcome {
-            Outcome::Done(bytes) => {
+            Outcome::Done(_) => {
                 let response_ns = record.response_ns();
-                times.bytes += u64::from(bytes);
+                times.bytes += moved(record);
                 times.service.saturating_record(record.service_ns());
                 times.response.saturating_record(response_ns);
                 self.spans.at(record.completed_ns).response.add(response_ns);
@@ -269,6 +278,17 @@ impl Statistics {
         let mut all = Times::default();
         self.kinds().for_each(|(_, times)| all.merge(times));
         all
+    }
+
+    /// Bytes that came from the target.
+    pub fn bytes_read(&self) -> u64 {
+        self.kind(Kind::Read).map_or(0, |times| times.bytes)
+    }
+
+    /// Bytes that went to the target.
+    pub fn bytes_written(&self) -> u64 {
+        let kinds = [self.kind(Kind::Write), self.kind(Kind::Create)];
+        kinds.into_iter().flatten().map(|times| times.bytes).sum()
     }
 
     /// I/Os that were issued: done or refused.

@@ -225,9 +225,7 @@ mod say {
     };
     pub(super) const TAIL: Say = |late, most| {
         let (late, most) = (time(late), time(most));
-        format!(
-            "of a hundred I/Os all but the latest were late by up to {late}; the limit is {most}"
-        )
+        format!("99 % were issued within {late} of their time; the limit is {most}")
     };
     pub(super) const DRIFT: Say = |drift, most| {
         let (drift, most) = (time(drift), time(most));

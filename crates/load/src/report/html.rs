@@ -36,16 +36,17 @@ pub fn report(run: &Run<'_>) -> String {
 
 fn totals(run: &Run<'_>) -> Table {
     let statistics = run.statistics;
-    let moved: u64 = statistics.kinds().map(|(_, times)| times.bytes).sum();
     let asked = run.title.asked_rate.map_or("-".to_owned(), rate);
-    let mut table =
-        Table::new(["run", "I/Os", "asked", "issued", "bytes", "refused", "skipped", "queue"]);
+    let mut table = Table::new([
+        "run", "I/Os", "asked", "issued", "read", "written", "refused", "skipped", "queue",
+    ]);
     table.row([
         time(statistics.run_ns() as f64),
         count(statistics.issued_count()),
         asked,
         rate(statistics.rate()),
-        bytes(moved as f64),
+        bytes(statistics.bytes_read() as f64),
+        bytes(statistics.bytes_written() as f64),
         count(statistics.failed()),
         count(statistics.skipped()),
         digits(statistics.queue_mean()),
@@ -91,6 +92,10 @@ fn line(name: &str, points: Vec<(f64, f64)>) -> Line {
     Line { name: name.to_owned(), points, mark: Mark::Line }
 }
 
+fn under(name: &str, points: Vec<(f64, f64)>) -> Line {
+    Line { mark: Mark::Under, ..line(name, points) }
+}
+
 /// The distribution of issue errors: the paper's figures 4 to 6.
 fn issue_error(page: &mut Page, statistics: &Statistics) {
     let together = statistics.together();
@@ -116,7 +121,7 @@ fn latency(page: &mut Page, statistics: &Statistics) {
     kinds.sort_by_key(|(_, times)| std::cmp::Reverse(times.service.len()));
     let lines = kinds.iter().take(2).flat_map(|(kind, times)| {
         [
-            line(&format!("{kind}: response"), cdf(&times.response, LEAST_NS)),
+            under(&format!("{kind}: response"), cdf(&times.response, LEAST_NS)),
             line(&format!("{kind}: service"), cdf(&times.service, LEAST_NS)),
         ]
     });
@@ -165,9 +170,9 @@ fn queue(page: &mut Page, statistics: &Statistics) {
     let width = statistics.series().width_ns() as f64 / 1e9 * group as f64;
     let lines = vec![
         line("mean", at_middles(means, width)),
-        line("at least at most", at_middles(longest, width)),
+        line("longest (at least)", at_middles(longest, width)),
     ];
-    let mut table = Table::new(["whole run", "mean", "at least at most"]);
+    let mut table = Table::new(["whole run", "mean", "longest (at least)"]);
     table.row([
         "I/Os in flight".to_owned(),
         digits(statistics.queue_mean()),
@@ -179,7 +184,10 @@ fn queue(page: &mut Page, statistics: &Statistics) {
 
 /// Requests in each interval: the paper's figure 10.
 fn burstiness(page: &mut Page, statistics: &Statistics) {
-    let ticks = statistics.series().ticks();
+    let series = statistics.series();
+    // The last interval is not whole, and would look like a pause.
+    let whole = (statistics.issued().last_ns / series.width_ns()) as usize;
+    let ticks = series.ticks().get(..whole.max(1)).unwrap_or_default();
     let sum = |of: fn(&Tick) -> u64| {
         thin(ticks, POINTS, move |group: &[Tick]| group.iter().map(of).sum::<u64>() as f64)
     };
@@ -187,7 +195,7 @@ fn burstiness(page: &mut Page, statistics: &Statistics) {
     let (_, issued) = sum(|tick| tick.issued);
     let width_ns = statistics.series().width_ns() as f64 * group as f64;
     let lines = vec![
-        line("to be issued", at_middles(scheduled, width_ns / 1e9)),
+        under("to be issued", at_middles(scheduled, width_ns / 1e9)),
         line("issued", at_middles(issued, width_ns / 1e9)),
     ];
     let y = Axis { name: "I/Os", unit: Unit::Count, logarithmic: false };

@@ -53,6 +53,8 @@ pub(crate) struct Axis<'a> {
 pub(crate) enum Mark {
     /// Joined by lines.
     Line,
+    /// Joined by a wide, pale line, so that another one on it is seen.
+    Under,
     /// Each by itself.
     Dot,
 }
@@ -129,12 +131,12 @@ impl Plot<'_> {
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error + '_>> {
         let (x, y) = (self.x.scale(self.values(|p| p.0)), self.y.scale(self.values(|p| p.1)));
         let root = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
-        let font = ("sans-serif", 13).into_font().color(&INK);
+        let font = ("sans-serif", 15).into_font().color(&INK);
         let mut chart = ChartBuilder::on(&root)
             .margin(6)
             .margin_right(22)
-            .x_label_area_size(38)
-            .y_label_area_size(62)
+            .x_label_area_size(42)
+            .y_label_area_size(68)
             .build_cartesian_2d(x, y)?;
         chart
             .configure_mesh()
@@ -154,9 +156,13 @@ impl Plot<'_> {
                 Mark::Line => {
                     chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
                 }
+                Mark::Under => {
+                    let pale = colour.mix(0.5).stroke_width(5);
+                    chart.draw_series(LineSeries::new(points, pale))?;
+                }
                 Mark::Dot => {
                     chart
-                        .draw_series(points.map(|point| Circle::new(point, 2, colour.filled())))?;
+                        .draw_series(points.map(|point| Circle::new(point, 3, colour.filled())))?;
                 }
             }
         }

@@ -40,15 +40,19 @@ fn plain(text: &str) -> String {
 
 fn totals(statistics: &Statistics) -> String {
     let seconds = statistics.run_ns() as f64 / 1e9;
-    let done: u64 = statistics.kinds().map(|(_, times)| times.bytes).sum();
+    let (read, written) = (statistics.bytes_read(), statistics.bytes_written());
     let issued = count(statistics.issued_count());
     let mut line = format!(
-        "run       {} · {issued} I/Os · {} · {} · {}/s",
+        "run       {} · {issued} I/Os · {}",
         time(statistics.run_ns() as f64),
         rate(statistics.rate()),
-        bytes(done as f64),
-        bytes(done as f64 / seconds.max(1e-9)),
     );
+    for (moved, way) in [(read, "read"), (written, "written")] {
+        if moved > 0 {
+            let each = moved as f64 / seconds.max(1e-9);
+            line += &format!(" · {} {way}, {}/s", bytes(moved as f64), bytes(each));
+        }
+    }
     for (number, what) in [(statistics.skipped(), "skipped"), (statistics.failed(), "refused")] {
         if number > 0 {
             line += &format!(" · {} {what}", count(number));
@@ -98,7 +102,7 @@ fn issue(run: &Run<'_>) -> Vec<String> {
     }
     if let Some(drift) = statistics.drift() {
         lines.push(format!(
-            "drift     {} from first to last tenth (median) · {} a second · last issue {}",
+            "drift     {} from the first tenth to the last · {} a second · run longer by {}",
             time(drift.median_ns as f64),
             time(drift.slope_ns_per_s),
             time(drift.stretch_ns as f64),

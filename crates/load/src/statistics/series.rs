@@ -219,12 +219,12 @@ impl Series {
 impl Tick {
     fn complete(&mut self, record: &Record) {
         self.completed += 1;
-        let Outcome::Done(bytes) = record.outcome else {
+        let Outcome::Done(_) = record.outcome else {
             self.failed += 1;
             return;
         };
         let response_ns = record.response_ns();
-        self.bytes += u64::from(bytes);
+        self.bytes += super::moved(record);
         self.response_sum_ns = self.response_sum_ns.saturating_add(response_ns);
         self.response_ns_max = self.response_ns_max.max(response_ns);
     }
