@@ -3,6 +3,7 @@
 //! It is the toolkit of *Buttress: A toolkit for flexible and high fidelity I/O benchmarking*
 //! (FAST 2004) with today's means.
 
+pub mod compare;
 pub mod io;
 pub mod records;
 pub mod report;

@@ -55,7 +55,7 @@ impl Within {
     /// The limits, ns: 1 µs, 10 µs, 100 µs and 1 ms.
     pub const LIMITS_NS: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 
-    fn add(&mut self, lateness_ns: u64) {
+    pub(crate) fn add(&mut self, lateness_ns: u64) {
         for (count, limit) in self.counts.iter_mut().zip(Within::LIMITS_NS) {
             *count += u64::from(lateness_ns <= limit);
         }

@@ -182,7 +182,8 @@ h2{font-size:1.1em;margin:1.2em 0 .4em}
 .good{background:var(--good)}
 .bad{background:var(--bad)}
 .broken{font-weight:600}
-.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr));gap:16px;margin-top:16px}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,480px),1fr));\
+gap:16px;margin-top:16px}
 figure{margin:0;border:1px solid var(--grid);border-radius:8px;padding:10px;min-width:0}
 figcaption{font-weight:600}
 .names{margin:.2em 0}

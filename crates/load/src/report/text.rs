@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The final report: about 25 lines of up to 100 columns; sentences may be longer.
+/// The final report: about 25 lines of up to 90 columns.
 pub fn report(run: &Run<'_>) -> String {
     let mut lines = title(run.title);
     lines.push(totals(run.statistics));
@@ -49,8 +49,7 @@ fn totals(statistics: &Statistics) -> String {
     );
     for (moved, way) in [(read, "read"), (written, "written")] {
         if moved > 0 {
-            let each = moved as f64 / seconds.max(1e-9);
-            line += &format!(" · {} {way}, {}/s", bytes(moved as f64), bytes(each));
+            line += &format!(" · {}/s {way}", bytes(moved as f64 / seconds.max(1e-9)));
         }
     }
     for (number, what) in [(statistics.skipped(), "skipped"), (statistics.failed(), "refused")] {
@@ -87,7 +86,7 @@ fn times_row(name: &str, times: &Histogram<u64>) -> String {
 }
 
 fn row(name: &str, cells: &[String]) -> String {
-    cells.iter().fold(format!("{name:<9}"), |line, cell| line + &format!(" {cell:>10}"))
+    cells.iter().fold(format!("{name:<8}"), |line, cell| line + &format!(" {cell:>9}"))
 }
 
 /// How good the issue times were.
@@ -102,7 +101,7 @@ fn issue(run: &Run<'_>) -> Vec<String> {
     }
     if let Some(drift) = statistics.drift() {
         lines.push(format!(
-            "drift     {} from the first tenth to the last · {} a second · run longer by {}",
+            "drift     {} from first tenth to last · {} a second · run longer by {}",
             time(drift.median_ns as f64),
             time(drift.slope_ns_per_s),
             time(drift.stretch_ns as f64),
@@ -114,7 +113,7 @@ fn issue(run: &Run<'_>) -> Vec<String> {
 fn within(name: &str, within: &Within, of: u64) -> String {
     let part = |(limit, count): (u64, u64)| {
         let share = count as f64 / of.max(1) as f64;
-        format!("{} within {}", percent(share), time(limit as f64))
+        format!("{} ≤ {}", percent(share), time(limit as f64))
     };
     let parts = Within::LIMITS_NS.into_iter().zip(within.counts()).map(part);
     format!("{name:<9} {}", parts.collect::<Vec<_>>().join(" · "))
@@ -153,8 +152,22 @@ fn machine(run: &Run<'_>) -> String {
 /// The verdict: its word, the rules that do not hold, and what else is to be known.
 pub fn verdict(verdict: &Verdict) -> Vec<String> {
     let mut lines = vec![verdict.word().to_owned()];
-    lines.extend(verdict.broken().map(|reason| format!("  ✗ {}", reason.sentence)));
-    lines.extend(verdict.notes.iter().map(|note| format!("  {note}")));
+    lines.extend(verdict.broken().flat_map(|reason| wrap("✗", &reason.sentence)));
+    lines.extend(verdict.notes.iter().flat_map(|note| wrap("·", note)));
+    lines
+}
+
+/// A sentence after a mark, in lines of up to 86 columns.
+pub(crate) fn wrap(mark: &str, sentence: &str) -> Vec<String> {
+    let mut lines = vec![format!("  {mark}")];
+    for word in sentence.split_whitespace() {
+        let last = lines.last_mut().expect("there is one from the start");
+        if last.chars().count() + 1 + word.chars().count() <= 86 {
+            *last += &format!(" {word}");
+        } else {
+            lines.push(format!("    {word}"));
+        }
+    }
     lines
 }
 

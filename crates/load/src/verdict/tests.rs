@@ -177,11 +177,18 @@ fn it_says_whose_fault_it_is() {
     let verdict = Verdict::of(&statistics, &machine, None, &Thresholds::default());
     assert!(!verdict.valid);
     expect![[r#"
-        2.12 % of the I/Os were more than 10 µs late.
-        94.33 % of these because the machine took the processor away → use a quieter machine, or allow real-time priority.
-        4.72 % of these because the generator was busy → lower the rate, or use more workers.
-        0.94 % of these because every connection or place in the target's queue was taken → allow more of them: the target does not keep up with this rate.
-        The machine took 2.08 % of the watched time away, 40 ms at most at once. A bare loop lost 2 % just before the run and 2.40 % just after the run.
-        Real-time priority is not permitted here.
-        The way of waiting changed in the run (1), at last to real-time, naps."#]].assert_eq(&verdict.notes.join("\n"));
+        INVALID
+          ✗ 99 % were issued within 900 µs of their time; the limit is 100 µs
+          · 2.12 % of the I/Os were more than 10 µs late.
+          · 94.33 % of these because the machine took the processor away → use a quieter
+            machine, or allow real-time priority.
+          · 4.72 % of these because the generator was busy → lower the rate, or use more
+            workers.
+          · 0.94 % of these because every connection or place in the target's queue was taken
+            → allow more of them: the target does not keep up with this rate.
+          · The machine took 2.08 % of the watched time away, 40 ms at most at once. A bare
+            loop lost 2 % just before the run and 2.40 % just after the run.
+          · Real-time priority is not permitted here.
+          · The way of waiting changed in the run (1), at last to real-time, naps."#]]
+    .assert_eq(&crate::report::text::verdict(&verdict).join("\n"));
 }

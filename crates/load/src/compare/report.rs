@@ -1,0 +1,160 @@
+//! A comparison in words, for programs, and as a page with pictures.
+
+use super::{Comparison, Part};
+use crate::report::units::{bytes, count, digits, percent, time};
+use crate::report::{Axis, Line, Mark, Page, Plot, Table, Unit, text};
+
+/// What a table of both runs has in a line: a name and how it is found.
+type Cell = (&'static str, fn(&Part) -> String);
+
+const CELLS: [Cell; 12] = [
+    ("I/Os", |part| count(part.issued)),
+    ("skipped", |part| count(part.skipped)),
+    ("refused", |part| count(part.failed)),
+    ("out of order", |part| count(part.displaced)),
+    ("length", |part| time(part.len_ns as f64)),
+    ("response, mean", |part| time(part.response.mean)),
+    ("response, max", |part| time(part.response.max as f64)),
+    ("service, mean", |part| time(part.service.mean)),
+    ("service, p99", |part| time(part.service.p99 as f64)),
+    ("queue, mean", |part| digits(part.queue_mean)),
+    ("queue, max", |part| count(part.queue_max)),
+    ("sequential", |part| percent(part.sequential)),
+];
+
+/// The comparison for people.
+pub fn text(comparison: &Comparison) -> String {
+    let mut lines = vec![format!("{:<18} {:>12} {:>12} {:>9}", "", "A", "B", "B/A")];
+    for table in [both(comparison), quantiles(comparison), bursts(comparison)] {
+        for row in table.rows {
+            let cells = row[1..].iter().zip([12, 12, 9]);
+            let cells = cells.map(|(cell, width)| format!(" {cell:>width$}")).collect::<String>();
+            lines.push(format!("{:<18}{cells}", row[0]).trim_end().to_owned());
+        }
+    }
+    lines.push(String::new());
+    lines.push(word(comparison).to_owned());
+    for finding in &comparison.findings {
+        let mark = if finding.holds { "✓" } else { "✗" };
+        lines.extend(text::wrap(mark, &finding.sentence));
+    }
+    lines.extend(text::wrap("·", &comparison.summary));
+    lines.join("\n") + "\n"
+}
+
+fn word(comparison: &Comparison) -> &'static str {
+    if comparison.faithful { "FAITHFUL" } else { "NOT FAITHFUL" }
+}
+
+/// The comparison for programs. Times are nanoseconds, shares are of one.
+pub fn json(comparison: &Comparison) -> String {
+    serde_json::to_string_pretty(comparison).expect("every key is a string and nothing fails")
+        + "\n"
+}
+
+fn both(comparison: &Comparison) -> Table {
+    let mut table = Table::new(["", "A", "B"]);
+    let runs = &comparison.runs;
+    for (name, cell) in CELLS {
+        table.row([name.to_owned(), cell(&runs.a), cell(&runs.b)]);
+    }
+    table
+}
+
+fn quantiles(comparison: &Comparison) -> Table {
+    let mut table = Table::new(["response", "A", "B", "B/A"]);
+    for ratio in &comparison.quantiles {
+        let name = format!("response, p{}", (ratio.quantile * 1000.0).round() / 10.0);
+        let (a, b) = (time(ratio.ns.a as f64), time(ratio.ns.b as f64));
+        table.row([name, a, b, format!("{:.3}", ratio.ratio)]);
+    }
+    table
+}
+
+/// The fourth column is how well the counts go together.
+fn bursts(comparison: &Comparison) -> Table {
+    let mut table = Table::new(["variance by mean", "A", "B", "together"]);
+    let number = |number: Option<f64>| number.map_or("-".to_owned(), |is| format!("{is:.3}"));
+    for burst in &comparison.bursts {
+        let name = format!("bursts in {}", time(burst.width_ns as f64));
+        let (a, b) = (number(burst.dispersion.a), number(burst.dispersion.b));
+        table.row([name, a, b, number(burst.correlation)]);
+    }
+    table
+}
+
+/// The comparison as one page; `names` says what A and B are.
+pub fn html(comparison: &Comparison, names: [&str; 2]) -> String {
+    let mut page = Page::new("upcall load: two runs compared");
+    page.say(&format!("A is {}, B is {}.", names[0], names[1]));
+    let findings = comparison.findings.iter();
+    let sentences = findings.map(|finding| (finding.holds, finding.sentence.as_str()));
+    page.verdict(word(comparison), comparison.faithful, sentences);
+    page.say(&comparison.summary);
+    page.begin_plots();
+    plots(&mut page, comparison);
+    page.end_plots();
+    page.table("Both runs", &both(comparison));
+    page.html()
+}
+
+fn plots(page: &mut Page, comparison: &Comparison) {
+    let share = |name| Axis { name, unit: Unit::Share, logarithmic: false };
+    let axis = |name, unit, logarithmic| Axis { name, unit, logarithmic };
+    let curves = &comparison.curves;
+    let x = axis("response time", Unit::Time, true);
+    let plot = Plot { x, y: share("share of I/Os"), lines: pair(&curves.response) };
+    page.plot("Response times (figures 8 and 11)", &plot, Some(&quantiles(comparison)));
+    let headline = format!("I/Os in each {} (figure 10)", time(curves.counts_width_ns as f64));
+    let (x, y) = (axis("time", Unit::Seconds, false), axis("I/Os", Unit::Count, false));
+    page.plot(&headline, &Plot { x, y, lines: pair(&curves.counts) }, Some(&bursts(comparison)));
+    let x = axis("I/Os in flight", Unit::Count, false);
+    let plot = Plot { x, y: share("share of time"), lines: pair(&curves.queue) };
+    page.plot("Length of the queue", &plot, None);
+    let points = curves.issue.clone();
+    let name = "A to B, either way".to_owned();
+    let lines = vec![Line { name, points, mark: Mark::Line }];
+    let x = axis("issue error", Unit::Time, true);
+    page.plot(
+        "Issue times",
+        &Plot { x, y: share("share of I/Os"), lines },
+        Some(&issue(comparison)),
+    );
+    let x = axis("distance from the I/O before", Unit::Bytes, true);
+    let plot = Plot { x, y: share("share of I/Os"), lines: pair(&curves.distances) };
+    page.plot("Seek distances", &plot, Some(&places(comparison)));
+}
+
+/// A wide and pale, B on it.
+fn pair(curves: &[Vec<(f64, f64)>; 2]) -> Vec<Line> {
+    let line = |(points, (name, mark)): (&Vec<(f64, f64)>, (&str, Mark))| Line {
+        name: name.to_owned(),
+        points: points.clone(),
+        mark,
+    };
+    curves.iter().zip([("A", Mark::Under), ("B", Mark::Line)]).map(line).collect()
+}
+
+fn issue(comparison: &Comparison) -> Table {
+    let issue = &comparison.issue;
+    let mut table = Table::new(["matched", "1 µs", "10 µs", "100 µs", "1 ms", "B earlier"]);
+    let of = issue.apart.count.max(1) as f64;
+    let [a, b, c, d] = issue.within.map(|count| percent(count as f64 / of));
+    let how = if issue.by_place { "by place" } else { "by number" };
+    table.row([format!("{how}: {}", count(issue.apart.count)), a, b, c, d, percent(issue.early)]);
+    table
+}
+
+fn places(comparison: &Comparison) -> Table {
+    let mut table = Table::new(["", "A", "B"]);
+    let median = |curve: &[(f64, f64)]| {
+        let half = curve.iter().find(|(_, share)| *share >= 0.5);
+        half.map_or("-".to_owned(), |(distance, _)| bytes(*distance))
+    };
+    let [a, b] = &comparison.curves.distances;
+    table.row(["median".to_owned(), median(a), median(b)]);
+    let runs = &comparison.runs;
+    let (a, b) = (percent(runs.a.sequential), percent(runs.b.sequential));
+    table.row(["sequential".to_owned(), a, b]);
+    table
+}
