@@ -3,13 +3,15 @@
 //! 200,000 I/Os at 20,000 a second, drawn from a seed; the machine steals the processor 40 times,
 //! and what was to be issued meanwhile is issued at once when it comes back.
 
+use load::compare::{Tolerance, compare};
 use load::io::{Cause, Io, Kind, Outcome, Record};
 use load::records::Writer;
 use load::report::{Run, Title, fio, hdr, html, json, text};
 use load::statistics::{Gap, Machine, Spin, Statistics};
 use load::verdict::{Thresholds, Verdict};
+use std::convert::Infallible;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const COUNT: u64 = 200_000;
 const RATE: f64 = 20_000.0;
@@ -47,7 +49,24 @@ fn main() -> std::io::Result<()> {
     let mut writer = Writer::new(fs::File::create(to.join("report.records"))?, 0)?;
     writer.add(&records)?;
     writer.finish()?;
-    Ok(())
+    compare_with_a_sleeper(&records, &to)
+}
+
+/// The run beside itself as a replayer would issue it that sleeps in steps of a millisecond.
+fn compare_with_a_sleeper(records: &[Record], to: &Path) -> std::io::Result<()> {
+    let sleeper = |record: &Record| {
+        let late_ns = 1_000_000 - record.scheduled_ns % 1_000_000;
+        let (issued_ns, service_ns) = (record.scheduled_ns + late_ns, record.service_ns());
+        let completed_ns = issued_ns + service_ns * 5 / 4;
+        Ok::<_, Infallible>(Record { issued_ns, completed_ns, ..*record })
+    };
+    let original = records.iter().map(|record| Ok(*record));
+    let Ok(comparison) = compare(original, records.iter().map(sleeper), &Tolerance::default());
+    println!("{}", load::compare::report::text(&comparison));
+    fs::write(to.join("compare.txt"), load::compare::report::text(&comparison))?;
+    fs::write(to.join("compare.json"), load::compare::report::json(&comparison))?;
+    let names = ["a made-up run", "the same, issued each millisecond"];
+    fs::write(to.join("compare.html"), load::compare::report::html(&comparison, names))
 }
 
 /// Forty gaps, a few of them long.

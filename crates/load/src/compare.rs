@@ -24,6 +24,7 @@ use crate::report::{Summary, cdf, units};
 use crate::statistics::Within;
 use bursts::{correlation, dispersion};
 use distance::{kolmogorov_smirnov, of_distances, of_times};
+use hdrhistogram::Histogram;
 use matching::{Errors, Matching};
 use order::Ordered;
 use serde::Serialize;
@@ -95,7 +96,7 @@ pub struct Pair<T> {
     pub b: T,
 }
 
-/// The response times at one quantile.
+/// The times at one quantile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
     /// The share of I/Os that took no longer.
@@ -104,6 +105,17 @@ pub struct Ratio {
     pub ns: Pair<u64>,
     /// The second by the first.
     pub ratio: f64,
+}
+
+/// What the target made of the load: one kind of time of all I/Os that were done.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Effect {
+    /// How far apart the two distributions are (Kolmogorov and Smirnov), 0 to 1.
+    pub distance: f64,
+    /// The mean of the second by that of the first.
+    pub mean_ratio: f64,
+    /// The times at [`QUANTILES`].
+    pub quantiles: Vec<Ratio>,
 }
 
 /// Bursts at one width of interval.
@@ -144,6 +156,7 @@ pub struct Finding {
 /// Points of the plots; not part of what is written for programs.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Curves {
+    service: [Vec<(f64, f64)>; 2],
     response: [Vec<(f64, f64)>; 2],
     queue: [Vec<(f64, f64)>; 2],
     counts: [Vec<(f64, f64)>; 2],
@@ -163,12 +176,10 @@ pub struct Comparison {
     pub findings: Vec<Finding>,
     /// The two.
     pub runs: Pair<Part>,
-    /// How far apart the distributions of response times are (Kolmogorov and Smirnov), 0 to 1.
-    pub response_distance: f64,
-    /// Mean response time of the second by that of the first.
-    pub response_mean_ratio: f64,
-    /// Response times at [`QUANTILES`].
-    pub quantiles: Vec<Ratio>,
+    /// Times from issue to completion, which is what a trace has: the paper's response time.
+    pub service: Effect,
+    /// Times from when I/Os were to be issued to completion.
+    pub response: Effect,
     /// How far apart the distributions of queue lengths over time are, 0 to 1.
     pub queue_distance: f64,
     /// Mean queue length of the second by that of the first.
@@ -241,9 +252,8 @@ fn conclude(
         faithful: false,
         summary: String::new(),
         findings: Vec::new(),
-        response_distance: kolmogorov_smirnov(&of_times(&a.response), &of_times(&b.response)),
-        response_mean_ratio: ratio(runs.b.response.mean, runs.a.response.mean),
-        quantiles: quantiles(a, b),
+        service: effect(&a.service, &b.service),
+        response: effect(&a.response, &b.response),
         queue_distance: kolmogorov_smirnov(&queue[0], &queue[1]),
         queue_mean_ratio: ratio(runs.b.queue_mean, runs.a.queue_mean),
         runs,
@@ -274,13 +284,16 @@ fn issue(matching: &Matching, longer: u64) -> (Issue, &Errors) {
     (issue, errors)
 }
 
-fn quantiles(a: &Side, b: &Side) -> Vec<Ratio> {
-    let at = |side: &Side, quantile| side.response.value_at_quantile(quantile);
-    let ratio = |quantile| {
-        let ns = Pair { a: at(a, quantile), b: at(b, quantile) };
+fn effect(a: &Histogram<u64>, b: &Histogram<u64>) -> Effect {
+    let at = |quantile| {
+        let ns = Pair { a: a.value_at_quantile(quantile), b: b.value_at_quantile(quantile) };
         Ratio { quantile, ns, ratio: ratio(ns.b as f64, ns.a as f64) }
     };
-    QUANTILES.into_iter().map(ratio).collect()
+    Effect {
+        distance: kolmogorov_smirnov(&of_times(a), &of_times(b)),
+        mean_ratio: ratio(b.mean(), a.mean()),
+        quantiles: QUANTILES.into_iter().map(at).collect(),
+    }
 }
 
 fn burst(a: &Side, b: &Side, width_ns: u64) -> Burst {
@@ -305,6 +318,7 @@ fn curves(a: &Side, b: &Side, errors: &Errors) -> Curves {
         counts.into_iter().enumerate().map(|(index, count)| (middle(index), count)).collect()
     };
     Curves {
+        service: [cdf(&a.service, LEAST_NS), cdf(&b.service, LEAST_NS)],
         response: [cdf(&a.response, LEAST_NS), cdf(&b.response, LEAST_NS)],
         counts: [counts(a), counts(b)],
         counts_width_ns: width_ns,
@@ -358,13 +372,16 @@ impl Comparison {
         let verdict = if self.faithful { "has the load of A" } else { "has another load than A" };
         let within = self.issue.within[Within::LIMITS_NS.len() - 2];
         let share = units::percent(within as f64 / self.issue.apart.count.max(1) as f64);
-        let tail = self.quantiles.iter().find(|ratio| ratio.quantile == 0.99);
+        let tail = self.service.quantiles.iter().find(|ratio| ratio.quantile == 0.99);
         format!(
-            "B {verdict}: {share} of the I/Os within 100 µs. Its response times are {:.3} apart \
-             from those of A (mean × {:.3}, p99 × {:.3}), its queue {:.3} (mean × {:.3}).",
-            self.response_distance,
-            self.response_mean_ratio,
+            "B {verdict}: {share} of the I/Os within 100 µs. Service times are {:.3} apart \
+             (mean × {:.3}, p99 × {:.3}), response times {:.3} (mean × {:.3}), queues {:.3} \
+             (mean × {:.3}).",
+            self.service.distance,
+            self.service.mean_ratio,
             tail.map_or(1.0, |ratio| ratio.ratio),
+            self.response.distance,
+            self.response.mean_ratio,
             self.queue_distance,
             self.queue_mean_ratio,
         )

@@ -1,6 +1,6 @@
 //! A comparison in words, for programs, and as a page with pictures.
 
-use super::{Comparison, Part};
+use super::{Comparison, Effect, Part};
 use crate::report::units::{bytes, count, digits, percent, time};
 use crate::report::{Axis, Line, Mark, Page, Plot, Table, Unit, text};
 
@@ -25,7 +25,7 @@ const CELLS: [Cell; 12] = [
 /// The comparison for people.
 pub fn text(comparison: &Comparison) -> String {
     let mut lines = vec![format!("{:<18} {:>12} {:>12} {:>9}", "", "A", "B", "B/A")];
-    for table in [both(comparison), quantiles(comparison), bursts(comparison)] {
+    for table in [both(comparison), quantiles("service", &comparison.service), bursts(comparison)] {
         for row in table.rows {
             let cells = row[1..].iter().zip([12, 12, 9]);
             let cells = cells.map(|(cell, width)| format!(" {cell:>width$}")).collect::<String>();
@@ -61,10 +61,10 @@ fn both(comparison: &Comparison) -> Table {
     table
 }
 
-fn quantiles(comparison: &Comparison) -> Table {
-    let mut table = Table::new(["response", "A", "B", "B/A"]);
-    for ratio in &comparison.quantiles {
-        let name = format!("response, p{}", (ratio.quantile * 1000.0).round() / 10.0);
+fn quantiles(what: &str, effect: &Effect) -> Table {
+    let mut table = Table::new(["", "A", "B", "B/A"]);
+    for ratio in &effect.quantiles {
+        let name = format!("{what}, p{}", (ratio.quantile * 1000.0).round() / 10.0);
         let (a, b) = (time(ratio.ns.a as f64), time(ratio.ns.b as f64));
         table.row([name, a, b, format!("{:.3}", ratio.ratio)]);
     }
@@ -74,7 +74,7 @@ fn quantiles(comparison: &Comparison) -> Table {
 /// The fourth column is how well the counts go together.
 fn bursts(comparison: &Comparison) -> Table {
     let mut table = Table::new(["variance by mean", "A", "B", "together"]);
-    let number = |number: Option<f64>| number.map_or("-".to_owned(), |is| format!("{is:.3}"));
+    let number = |number: Option<f64>| number.map_or("-".to_owned(), digits);
     for burst in &comparison.bursts {
         let name = format!("bursts in {}", time(burst.width_ns as f64));
         let (a, b) = (number(burst.dispersion.a), number(burst.dispersion.b));
@@ -102,12 +102,27 @@ fn plots(page: &mut Page, comparison: &Comparison) {
     let share = |name| Axis { name, unit: Unit::Share, logarithmic: false };
     let axis = |name, unit, logarithmic| Axis { name, unit, logarithmic };
     let curves = &comparison.curves;
-    let x = axis("response time", Unit::Time, true);
-    let plot = Plot { x, y: share("share of I/Os"), lines: pair(&curves.response) };
-    page.plot("Response times (figures 8 and 11)", &plot, Some(&quantiles(comparison)));
+    let effects = [&comparison.service, &comparison.response];
+    let times = [
+        ("service", "Service times, from issue (figures 8, 11)", &curves.service),
+        ("response", "Response times, from when I/Os were to be issued", &curves.response),
+    ];
+    for ((what, headline, curves), effect) in times.into_iter().zip(effects) {
+        let x = axis(what, Unit::Time, true);
+        let plot = Plot { x, y: share("share of I/Os"), lines: pair(curves) };
+        page.plot(headline, &plot, Some(&quantiles(what, effect)));
+    }
     let headline = format!("I/Os in each {} (figure 10)", time(curves.counts_width_ns as f64));
     let (x, y) = (axis("time", Unit::Seconds, false), axis("I/Os", Unit::Count, false));
     page.plot(&headline, &Plot { x, y, lines: pair(&curves.counts) }, Some(&bursts(comparison)));
+    shapes(page, comparison);
+}
+
+/// Queue, issue times and places.
+fn shapes(page: &mut Page, comparison: &Comparison) {
+    let share = |name| Axis { name, unit: Unit::Share, logarithmic: false };
+    let axis = |name, unit, logarithmic| Axis { name, unit, logarithmic };
+    let curves = &comparison.curves;
     let x = axis("I/Os in flight", Unit::Count, false);
     let plot = Plot { x, y: share("share of time"), lines: pair(&curves.queue) };
     page.plot("Length of the queue", &plot, None);

@@ -37,8 +37,8 @@ fn delayed(mut delay: impl FnMut(&Record) -> u64) -> Vec<Record> {
 }
 
 fn compared(a: &[Record], b: &[Record]) -> Comparison {
-    let stream = |records: &[Record]| records.to_vec().into_iter().map(Ok::<_, Infallible>);
-    compare(stream(a), stream(b), &Tolerance::default()).unwrap()
+    let stream = |record: &Record| Ok::<_, Infallible>(*record);
+    compare(a.iter().map(stream), b.iter().map(stream), &Tolerance::default()).unwrap()
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn a_run_is_faithful_to_itself() {
     assert!(comparison.faithful, "{}", report::text(&comparison));
     assert_eq!(comparison.issue.matched_share, 1.0);
     assert_eq!((comparison.issue.apart.max, comparison.issue.by_place), (0, true));
-    assert_eq!((comparison.response_distance, comparison.queue_distance), (0.0, 0.0));
-    assert_eq!((comparison.response_mean_ratio, comparison.queue_mean_ratio), (1.0, 1.0));
+    assert_eq!((comparison.response.distance, comparison.queue_distance), (0.0, 0.0));
+    assert_eq!((comparison.service.mean_ratio, comparison.queue_mean_ratio), (1.0, 1.0));
     assert!(comparison.bursts.iter().all(|burst| burst.correlation > Some(0.999_999)));
 }
 
@@ -87,28 +87,28 @@ fn a_replay_that_wakes_up_each_ten_milliseconds_is_not_faithful() {
         queue, mean                6.16         6.18
         queue, max                   27          223
         sequential                  0 %          0 %
-        response, p10            135 µs      1.43 ms    10.619
-        response, p25            261 µs      2.92 ms    11.179
-        response, p50            478 µs      5.51 ms    11.514
-        response, p75            691 µs      7.91 ms    11.437
-        response, p90            818 µs      9.36 ms    11.444
-        response, p95            859 µs      9.90 ms    11.518
-        response, p99            892 µs      10.5 ms    11.720
-        response, p99.5          896 µs      10.6 ms    11.840
-        response, p99.9          899 µs      10.8 ms    11.973
-        bursts in 1 ms            9.112      125.280     0.050
-        bursts in 10 ms           9.200        9.129     1.000
-        bursts in 100 ms         43.938       43.667     1.000
-        bursts in 1 s          1966.899     1966.899     1.000
+        service, p10             135 µs       135 µs     1.000
+        service, p25             261 µs       261 µs     1.000
+        service, p50             478 µs       478 µs     1.000
+        service, p75             691 µs       691 µs     1.000
+        service, p90             818 µs       818 µs     1.000
+        service, p95             859 µs       859 µs     1.000
+        service, p99             892 µs       892 µs     1.000
+        service, p99.5           896 µs       896 µs     1.000
+        service, p99.9           899 µs       899 µs     1.000
+        bursts in 1 ms             9.11          125      0.05
+        bursts in 10 ms            9.20         9.13         1
+        bursts in 100 ms           43.9         43.7         1
+        bursts in 1 s              1967         1967         1
 
         NOT FAITHFUL
           ✓ 100 % of the I/Os are in both; at least 99.90 %
           ✗ 99 % are issued within 5.21 ms of each other; at most 100 µs
           ✓ the counts of each 100 ms go together by 1.0000; at least 0.98
           ✓ the distributions of seek distances are 0.0000 apart; at most 0.02
-          · B has another load than A: 1.98 % of the I/Os within 100 µs. Its response times
-            are 0.955 apart from those of A (mean × 11.416, p99 × 11.720), its queue 0.644
-            (mean × 1.003).
+          · B has another load than A: 1.98 % of the I/Os within 100 µs. Service times are
+            0.000 apart (mean × 1.000, p99 × 1.000), response times 0.955 (mean × 11.416),
+            queues 0.644 (mean × 1.003).
     "#]]
     .assert_eq(&report::text(&comparison));
 }
