@@ -1,19 +1,42 @@
-//! What a record costs the statistics: `cargo run --release -p load --example statistics`.
+//! What a record costs: `cargo run --release -p load --example statistics`.
+//!
+//! In the statistics, written to a file of records in memory, read from it, and compared.
 
+use load::compare::{Tolerance, compare};
 use load::io::{Cause, Io, Kind, Outcome, Record};
+use load::records::{Reader, Writer};
 use load::statistics::Statistics;
+use std::convert::Infallible;
+
+const COUNT: u64 = 1_000_000;
 
 fn main() {
     let mut rng = fastrand::Rng::with_seed(1);
-    let records: Vec<Record> = (0..1_000_000u64).map(|number| record(number, &mut rng)).collect();
-    for _ in 0..5 {
+    let records: Vec<Record> = (0..COUNT).map(|number| record(number, &mut rng)).collect();
+    for _ in 0..3 {
         let mut statistics = Statistics::default();
-        #[expect(clippy::disallowed_methods, reason = "what is measured is this loop")]
-        let start = std::time::Instant::now();
-        records.chunks(1024).for_each(|batch| statistics.add(batch));
-        let each = start.elapsed().as_nanos() as f64 / records.len() as f64;
-        println!("{each:.1} ns a record ({} counted)", statistics.issued_count());
+        measure("counted", || records.chunks(1024).for_each(|batch| statistics.add(batch)));
+        let mut file = Vec::with_capacity((COUNT as usize + 2) * 64);
+        measure("written", || {
+            let mut writer = Writer::new(&mut file, 0).expect("memory takes it");
+            writer.add(&records).expect("memory takes it");
+            writer.finish().expect("memory takes it");
+        });
+        let mut read = 0;
+        measure("read", || read = Reader::new(&file[..]).expect("it is whole").count());
+        let one = |record: &Record| Ok::<_, Infallible>(*record);
+        let both =
+            || compare(records.iter().map(one), records.iter().map(one), &Tolerance::default());
+        measure("compared with itself", || assert!(both().is_ok_and(|both| both.faithful)));
+        assert_eq!((statistics.issued_count(), read as u64), (COUNT, COUNT));
     }
+}
+
+fn measure(what: &str, work: impl FnOnce()) {
+    #[expect(clippy::disallowed_methods, reason = "it is the clock that is asked")]
+    let start = std::time::Instant::now();
+    work();
+    println!("{:6.1} ns a record {what}", start.elapsed().as_nanos() as f64 / COUNT as f64);
 }
 
 /// One of 100,000 I/Os a second that take 100 µs on average.

@@ -313,7 +313,9 @@ fn curves(a: &Side, b: &Side, errors: &Errors) -> Curves {
     const LEAST_NS: f64 = 10.0;
     let width_ns = a.counts.width_for(POINTS).max(b.counts.width_for(POINTS));
     let counts = |side: &Side| {
-        let counts = side.counts.at(width_ns).unwrap_or_default();
+        let mut counts = side.counts.at(width_ns).unwrap_or_default();
+        // The last interval is not whole, and would look like a pause.
+        counts.truncate((counts.len() - counts.len().min(1)).max(1));
         let middle = |index: usize| (index as f64 + 0.5) * width_ns as f64 / 1e9;
         counts.into_iter().enumerate().map(|(index, count)| (middle(index), count)).collect()
     };

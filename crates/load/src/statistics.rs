@@ -11,6 +11,7 @@ mod buckets;
 mod distances;
 mod drift;
 mod machine;
+mod peak;
 mod series;
 mod spans;
 #[cfg(test)]
@@ -172,6 +173,7 @@ pub struct Statistics {
     completed: Extent,
     series: Series,
     spans: Spans,
+    peak: peak::Peak,
     distances: Distances,
     witness: Option<Box<Witness>>,
 }
@@ -212,6 +214,7 @@ impl Statistics {
 
     fn complete(&mut self, record: &Record) {
         self.completed.add(record.completed_ns);
+        self.peak.add(record.issued_ns, record.completed_ns);
         let times = self.kinds[record.io.kind as usize].get_or_insert_default();
         times.lateness.saturating_record(record.lateness_ns());
         match record.outcome {
@@ -253,6 +256,7 @@ impl Statistics {
         self.completed.merge(other.completed);
         self.series.merge(&other.series);
         self.spans.merge(&other.spans);
+        self.peak.merge(&other.peak);
         self.distances.merge(&other.distances);
         if let Some(witness) = &other.witness {
             self.witness.get_or_insert_default().merge(witness);
@@ -403,8 +407,10 @@ impl Statistics {
         area / self.run_ns().max(1) as f64
     }
 
-    /// The longest the queue is known to have been.
+    /// The longest the queue is known to have been: it may have been longer within 16 µs, or while
+    /// I/Os that took more than a quarter of a second were in it.
     pub fn queue_max(&self) -> u64 {
-        self.series.queue().iter().map(|queue| queue.max).max().unwrap_or(0)
+        let in_ticks = self.series.queue().iter().map(|queue| queue.max).max();
+        self.peak.max().max(in_ticks.unwrap_or(0))
     }
 }

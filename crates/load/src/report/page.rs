@@ -189,7 +189,7 @@ figcaption{font-weight:600}
 .names{margin:.2em 0}
 .names span::before{content:\"\";display:inline-block;width:1.2em;height:.25em;\
 margin:0 .4em .25em 0;background:var(--c)}
-.names span{margin-right:1em}
+.names span{margin-right:1em;display:inline-block}
 .s0{--c:var(--s0)}
 .s1{--c:var(--s1)}
 .s2{--c:var(--s2)}

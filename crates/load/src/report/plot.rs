@@ -186,6 +186,9 @@ impl Axis<'_> {
             .map(|value| self.drawn(value))
             .fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)));
         let (least, most) = if least > most { (0.0, 1.0) } else { (least, most) };
+        if self.logarithmic && self.unit == Unit::Bytes {
+            return self.of_bytes(least, most);
+        }
         if self.logarithmic {
             let (from, to) = (least.floor(), most.ceil().max(least.floor() + 1.0));
             let every = (((to - from) / 7.0).ceil() as usize).max(1);
@@ -200,6 +203,15 @@ impl Axis<'_> {
         let step = nice(to / 5.0);
         let marks = (0..=(to / step + 1e-9) as i64).map(|mark| mark as f64 * step);
         self.scaled(0.0, to, marks.collect())
+    }
+
+    /// A logarithmic scale of bytes has its marks at 1, 1 KiB, 1 MiB, ..., and between if those
+    /// are few.
+    fn of_bytes(&self, least: f64, most: f64) -> Scale {
+        let (from, to) = (least.floor(), most.ceil().max(least.floor() + 1.0));
+        let every = if to - from > 7.0 { 10 } else { 5 };
+        let marks = (0..=60).step_by(every).map(|power| f64::from(power) * 2f64.log10());
+        self.scaled(from, to, marks.filter(|mark| (from..=to).contains(mark)).collect())
     }
 
     fn scaled(&self, from: f64, to: f64, marks: Vec<f64>) -> Scale {
