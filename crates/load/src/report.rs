@@ -21,6 +21,7 @@ pub(crate) use page::{Page, Table};
 pub(crate) use plot::{Axis, Line, Mark, Plot, Unit};
 pub(crate) use points::{cdf, thin};
 
+use crate::io::Cause;
 use crate::statistics::{Machine, Statistics};
 use crate::verdict::Verdict;
 use serde::Serialize;
@@ -55,4 +56,15 @@ pub struct Run<'a> {
     pub machine: &'a Machine,
     /// What the numbers are worth.
     pub verdict: &'a Verdict,
+}
+
+/// A cause of lateness in a word.
+fn cause_name(cause: Cause) -> &'static str {
+    match cause {
+        Cause::None => "none",
+        Cause::Stolen => "stolen",
+        Cause::Submission => "submission",
+        Cause::Full => "full",
+        Cause::Generator => "generator",
+    }
 }

@@ -47,7 +47,8 @@ impl Counts {
     /// The narrowest width that gives no more than so many intervals, of 1 ms, 10 ms, ...
     pub(super) fn width_for(&self, at_most: usize) -> u64 {
         let mut width_ns = self.width_ns;
-        while self.counts.len() as u64 * self.width_ns / width_ns > at_most as u64 {
+        let all_ns = (self.counts.len() as u64).saturating_mul(self.width_ns);
+        while all_ns / width_ns > at_most as u64 {
             width_ns = width_ns.saturating_mul(10);
         }
         width_ns

@@ -140,6 +140,27 @@ fn half_a_run_and_none_at_all() {
 }
 
 #[test]
+fn nonsense_times_are_survived() {
+    for seed in 0..5 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut time = || rng.u64(..) >> rng.u32(..64);
+        let one = |_| Record {
+            scheduled_ns: time(),
+            issued_ns: time(),
+            completed_ns: time(),
+            io: Io { offset: time(), ..Io::default() },
+            outcome: Outcome::Done(1),
+            ..Record::default()
+        };
+        let records: Vec<Record> = (0..3_000).map(one).collect();
+        let comparison = compared(&records[..2_000], &records[1_000..]);
+        assert!(!comparison.faithful);
+        assert!(!report::text(&comparison).is_empty());
+        assert!(!report::html(&comparison, ["a", "b"]).is_empty());
+    }
+}
+
+#[test]
 fn an_error_of_a_stream_ends_the_comparison() {
     let bad = [Ok(original()[0]), Err("damaged")];
     let result = compare(bad.into_iter(), std::iter::empty(), &Tolerance::default());

@@ -31,7 +31,52 @@ pub fn report(run: &Run<'_>) -> String {
     burstiness(&mut page, run.statistics);
     gaps(&mut page, run);
     page.end_plots();
+    page.table("Late I/Os", &causes(run.statistics));
+    page.table("Facts", &facts(run));
     page.html()
+}
+
+/// What was late for each cause.
+fn causes(statistics: &Statistics) -> Table {
+    let mut table = Table::new(["cause", "I/Os", "later than 10 µs", "lateness", "skipped"]);
+    for (cause, late) in statistics.causes() {
+        let lateness = time(late.lateness_ns as f64);
+        let [all, later, skipped] = [late.count, late.late, late.skipped].map(count);
+        table.row([super::cause_name(cause).to_owned(), all, later, lateness, skipped]);
+    }
+    table
+}
+
+/// What has no picture.
+fn facts(run: &Run<'_>) -> Table {
+    let machine = run.machine;
+    let mut table = Table::new(["what", "is"]);
+    let mut fact = |name: &str, is: String| table.row([name.to_owned(), is]);
+    if let Some(drift) = run.statistics.drift() {
+        fact("drift, first tenth to last", time(drift.median_ns as f64));
+        fact("drift in a second", time(drift.slope_ns_per_s));
+        fact("run longer by", time(drift.stretch_ns as f64));
+    }
+    if let Some(witness) = run.statistics.witness() {
+        let apart = Summary::of(&witness.apart);
+        fact("issue to kernel, median", time(apart.p50 as f64));
+        fact("issue to kernel, p99", time(apart.p99 as f64));
+        fact("seen by the kernel before issue", count(witness.before));
+    }
+    let distances = run.statistics.distances();
+    fact("sequential", percent(distances.sequential_share()));
+    fact("median distance", bytes(distances.quantile(0.5) as f64));
+    fact("processors", machine.processors.to_string());
+    fact("clock", machine.clock.clone());
+    fact("calibrations of the clock", count(machine.recalibrations));
+    fact("real-time priority", if machine.realtime { "permitted" } else { "not permitted" }.into());
+    for (at_ns, policy) in machine.policies.iter().take(20) {
+        fact(&format!("waits from {}", time(*at_ns as f64)), policy.clone());
+    }
+    for (number, refused) in run.statistics.errors() {
+        fact(&format!("error {number}"), count(*refused));
+    }
+    table
 }
 
 fn totals(run: &Run<'_>) -> Table {

@@ -1,7 +1,6 @@
 //! The complete form for programs. Times are nanoseconds, shares are of one, series are columns.
 
 use super::{Run, Summary, Title};
-use crate::io::Cause;
 use crate::statistics::{Machine, Spin, Statistics, Times, Within, Witness};
 use crate::verdict::Verdict;
 use serde::Serialize;
@@ -196,15 +195,11 @@ fn near(within: &Within) -> Vec<Near> {
 
 fn causes(statistics: &Statistics) -> BTreeMap<&'static str, Cost> {
     let named = statistics.causes().map(|(cause, late)| {
-        let name = match cause {
-            Cause::None => "none",
-            Cause::Stolen => "stolen",
-            Cause::Submission => "submission",
-            Cause::Full => "full",
-            Cause::Generator => "generator",
-        };
         let (count, lateness_ns) = (late.count, late.lateness_ns);
-        (name, Cost { count, late: late.late, lateness_ns, skipped: late.skipped })
+        (
+            super::cause_name(cause),
+            Cost { count, late: late.late, lateness_ns, skipped: late.skipped },
+        )
     });
     named.collect()
 }

@@ -193,3 +193,30 @@ fn a_run_without_io_has_every_form_too() {
     assert!(serde_json::from_str::<Value>(&fio::report(&run)).is_ok());
     hdr::write(&run, &mut Vec::new()).unwrap();
 }
+
+#[test]
+fn nonsense_has_every_form_too() {
+    let mut rng = fastrand::Rng::with_seed(6);
+    let mut statistics = Statistics::default();
+    for _ in 0..3_000 {
+        let mut time = || rng.u64(..) >> rng.u32(..64);
+        statistics.add(&[Record {
+            scheduled_ns: time(),
+            issued_ns: time(),
+            completed_ns: time(),
+            witnessed_ns: Some(time()),
+            io: Io { offset: time(), len: u32::MAX, ..Io::default() },
+            outcome: Outcome::Done(u32::MAX),
+            ..Record::default()
+        }]);
+    }
+    let (title, mut machine) = (Title::default(), Machine::default());
+    machine.steal(Gap { start_ns: u64::MAX, len_ns: u64::MAX });
+    let verdict = Verdict::of(&statistics, &machine, Some(0.0), &Thresholds::default());
+    let run = Run { title: &title, statistics: &statistics, machine: &machine, verdict: &verdict };
+    assert!(text::report(&run).contains("INVALID"));
+    assert!(html::report(&run).contains("INVALID"));
+    assert!(serde_json::from_str::<Value>(&json::report(&run)).is_ok());
+    assert!(serde_json::from_str::<Value>(&fio::report(&run)).is_ok());
+    hdr::write(&run, &mut Vec::new()).unwrap();
+}
