@@ -215,7 +215,7 @@ impl Statistics {
 
     fn complete(&mut self, record: &Record) {
         self.completed.add(record.completed_ns);
-        self.peak.add(record.issued_ns, record.completed_ns);
+        self.peak.add(record.issued_ns, record.completed_ns, &mut self.series);
         let times = self.kinds[record.io.kind as usize].get_or_insert_default();
         times.lateness.saturating_record(record.lateness_ns());
         match record.outcome {
@@ -255,7 +255,7 @@ impl Statistics {
         self.scheduled.merge(other.scheduled);
         self.issued.merge(other.issued);
         self.completed.merge(other.completed);
-        self.series.merge(&other.series);
+        self.series.merge(&other.noted());
         self.spans.merge(&other.spans);
         self.peak.merge(&other.peak);
         self.distances.merge(&other.distances);

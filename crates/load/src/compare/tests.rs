@@ -141,7 +141,7 @@ fn half_a_run_and_none_at_all() {
 
 #[test]
 fn nonsense_times_are_survived() {
-    for seed in 0..5 {
+    for seed in 0..2 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut time = || rng.u64(..) >> rng.u32(..64);
         let one = |_| Record {

@@ -203,7 +203,7 @@ fn at_middles(values: Vec<f64>, width_s: f64) -> Vec<(f64, f64)> {
 }
 
 fn queue(page: &mut Page, statistics: &Statistics) {
-    let queue = statistics.series().queue();
+    let queue = statistics.queue();
     let mean = |group: &[crate::statistics::Queue]| {
         group.iter().map(|queue| queue.mean).sum::<f64>() / group.len() as f64
     };

@@ -240,7 +240,7 @@ fn host(machine: &Machine) -> Host {
 
 fn series(statistics: &Statistics) -> Series {
     let ticks = statistics.series().ticks();
-    let queue = statistics.series().queue();
+    let queue = statistics.queue();
     Series {
         width_ns: statistics.series().width_ns(),
         scheduled: ticks.iter().map(|tick| tick.scheduled).collect(),

@@ -187,7 +187,7 @@ pub fn progress(statistics: &Statistics, now_ns: u64) -> String {
         ticks_seen += 1;
     }
     let seconds = (ticks_seen * width).max(1) as f64 / 1e9;
-    let queue = series.queue().get(end.saturating_sub(1)).map_or(0, |queue| queue.max);
+    let queue = statistics.queue().get(end.saturating_sub(1)).map_or(0, |queue| queue.max);
     let (median, tail) = recent(statistics, now_ns);
     let mut line = format!(
         "{:>5} s {:>11} {:>12}/s  response {:>8} p99 {:>8}  late ≤ {:>8}  queue {queue}",

@@ -1,7 +1,7 @@
 //! What was counted of a run, and what follows from it.
 
 use super::{
-    Distances, Drift, Extent, Late, Series, Spans, Statistics, Times, Within, Witness, drift,
+    Distances, Drift, Extent, Late, Queue, Series, Spans, Statistics, Times, Within, Witness, drift,
 };
 use crate::io::{Cause, Kind};
 use std::collections::BTreeMap;
@@ -139,6 +139,18 @@ impl Statistics {
     pub fn drift(&self) -> Option<Drift> {
         let stretch = drift::signed_difference(self.issued.len_ns(), self.scheduled.len_ns());
         Drift::of(&self.spans, stretch)
+    }
+
+    /// The length of the queue in each interval of the series.
+    pub fn queue(&self) -> Vec<Queue> {
+        self.noted().queue()
+    }
+
+    /// The series with every length of the queue that is known.
+    pub(super) fn noted(&self) -> Series {
+        let mut series = self.series.clone();
+        self.peak.note_rest(&mut series);
+        series
     }
 
     /// The mean length of the queue from the first issue to the last completion, exact.

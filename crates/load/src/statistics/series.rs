@@ -45,7 +45,8 @@ pub struct Tick {
     /// The difference of the number in flight at the beginning of this interval and of the one
     /// before.
     step: i64,
-    /// The longest queue known from before the interval became part of a wider one.
+    /// The longest queue that is known otherwise: from within the interval, or from before it
+    /// became part of a wider one.
     queue_max: u64,
 }
 
@@ -56,8 +57,7 @@ pub struct Queue {
     pub mean: f64,
     /// How long it was at the beginning of the interval, exact.
     pub at_start: u64,
-    /// At least so long it became: the larger of its lengths at the boundaries of intervals and of
-    /// its mean.
+    /// At least so long it became.
     pub max: u64,
 }
 
@@ -89,7 +89,7 @@ impl Series {
     }
 
     /// The length of the queue in each interval.
-    pub fn queue(&self) -> Vec<Queue> {
+    pub(super) fn queue(&self) -> Vec<Queue> {
         let mut in_flight = 0i64;
         let widths = self.width_ns as f64;
         let length = |tick: &Tick| {
@@ -124,6 +124,14 @@ impl Series {
         issued.lateness_ns_max = issued.lateness_ns_max.max(record.lateness_ns());
         self.ticks[end].complete(record);
         self.occupy(start, end, record);
+    }
+
+    /// The queue is known to have had a length at a time in an interval that is there already.
+    pub(super) fn note_queue(&mut self, time_ns: u64, length: i64) {
+        let index = (time_ns / self.width_ns) as usize;
+        if let (Some(tick), Ok(length)) = (self.ticks.get_mut(index), u64::try_from(length)) {
+            tick.queue_max = tick.queue_max.max(length);
+        }
     }
 
     /// The I/O is in the queue from one interval to another.

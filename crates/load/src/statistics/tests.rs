@@ -72,7 +72,7 @@ fn the_length_of_the_queue_is_exact_also_when_intervals_become_wider() {
 fn the_queue_at_each_boundary_is_the_number_in_flight() {
     let records = run(3, 2_000);
     let statistics = of(&records);
-    for (index, queue) in statistics.series().queue().iter().enumerate() {
+    for (index, queue) in statistics.queue().iter().enumerate() {
         let at = index as u64 * series::TICK_NS;
         let in_flight = records.iter().filter(|r| r.issued_ns < at && at <= r.completed_ns);
         assert_eq!(queue.at_start, in_flight.count() as u64, "at {at}");
@@ -86,7 +86,7 @@ fn merged_halves_are_the_whole() {
     let whole = of(&records);
     let mut halves = of(&records[..3_000]);
     halves.merge(&of(&records[3_000..]));
-    let means = |of: &Statistics| of.series().queue().iter().map(|q| q.mean).collect::<Vec<_>>();
+    let means = |of: &Statistics| of.queue().iter().map(|q| q.mean).collect::<Vec<_>>();
     let counts = |of: &Statistics| of.series().ticks().iter().map(counts).collect::<Vec<_>>();
     let ticks = means(&halves).len().min(means(&whole).len());
     assert!(means(&halves)[..ticks] == means(&whole)[..ticks]);
