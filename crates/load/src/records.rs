@@ -85,7 +85,8 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Writes records, many at once.
+/// Writes records, many at once. Without [`Writer::finish`] up to 1024 of them are lost, and the
+/// file reads as cut off.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     to: W,

@@ -28,7 +28,7 @@ fn title(title: &Title) -> Vec<String> {
     let Title { target, workload, started, host, .. } = title;
     let asked = title.asked_rate.map(|asked| format!(", {} asked for", rate(asked)));
     vec![
-        format!("target    {}  ({started}, from {host})", plain(target)),
+        format!("target    {}  ({}, from {})", plain(target), plain(started), plain(host)),
         format!("workload  {}{}", plain(workload), asked.unwrap_or_default()),
     ]
 }

@@ -78,7 +78,7 @@ impl Statistics {
         Cause::ALL.into_iter().zip(&self.causes)
     }
 
-    /// I/Os that were later than [`LATE_NS`].
+    /// I/Os that were later than [`super::LATE_NS`].
     pub fn late(&self) -> u64 {
         self.causes.iter().map(|late| late.late).sum()
     }
