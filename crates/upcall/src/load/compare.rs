@@ -2,7 +2,7 @@
 
 use super::say;
 use clap::Args;
-use load::compare::{compare, report};
+use load::compare::{Tolerance, compare, report};
 use load::records;
 use load::trace::{self, Reader, Traced};
 use load::{Outcome, Record};
@@ -33,7 +33,7 @@ pub(crate) struct Compare {
 
 /// Does it. Ends with 0 if the load is the same, else with 3.
 pub(crate) fn run(args: &Compare) -> Result<ExitCode, String> {
-    let comparison = compare(open(&args.a)?, open(&args.b)?)?;
+    let comparison = compare(open(&args.a)?, open(&args.b)?, &Tolerance::default())?;
     let said = if args.json { report::json(&comparison) } else { report::text(&comparison) };
     say::print(&said)?;
     if let Some(path) = &args.html {
