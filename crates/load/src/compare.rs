@@ -103,7 +103,7 @@ pub struct Ratio {
     pub quantile: f64,
     /// How long, ns.
     pub ns: Pair<u64>,
-    /// The second by the first.
+    /// The second by the first; infinite (null in JSON) if the first is 0 alone.
     pub ratio: f64,
 }
 
@@ -136,6 +136,9 @@ pub struct Issue {
     pub by_place: bool,
     /// The matched share of the longer run, by what is done where.
     pub matched_share: f64,
+    /// The share of the longer run where the k-th of each does the same to as many bytes,
+    /// wherever: a replay on a smaller target has other places.
+    pub alike_share: f64,
     /// How far apart, either way, after the starts are aligned, ns.
     pub apart: Summary,
     /// How many within 1, 10, 100 and 1000 µs.
@@ -267,7 +270,7 @@ fn conclude(
 }
 
 fn ratio(of: f64, to: f64) -> f64 {
-    if to == 0.0 { if of == 0.0 { 1.0 } else { f64::MAX } } else { of / to }
+    if to == 0.0 { if of == 0.0 { 1.0 } else { f64::INFINITY } } else { of / to }
 }
 
 fn issue(matching: &Matching, longer: u64) -> (Issue, &Errors) {
@@ -277,6 +280,7 @@ fn issue(matching: &Matching, longer: u64) -> (Issue, &Errors) {
     let issue = Issue {
         by_place,
         matched_share,
+        alike_share: matching.alike as f64 / longer.max(1) as f64,
         apart: Summary::of(&errors.apart),
         within: errors.within.counts(),
         early: errors.early as f64 / errors.apart.len().max(1) as f64,
@@ -329,21 +333,31 @@ fn curves(a: &Side, b: &Side, errors: &Errors) -> Curves {
     }
 }
 
+/// A ratio in words; there is none to something that took no time, or whose time is not known.
+fn times(ratio: f64) -> String {
+    if ratio.is_finite() { format!("× {ratio:.3}") } else { "not comparable".to_owned() }
+}
+
 impl Comparison {
     fn judge(&mut self, tolerance: &Tolerance) {
         let mut findings = vec![self.matched(tolerance), self.issued(tolerance)];
         findings.extend(self.burst(tolerance));
-        findings.push(self.places(tolerance));
+        if self.issue.by_place {
+            findings.push(self.places(tolerance));
+        }
         self.faithful = findings.iter().all(|finding| finding.holds);
         self.findings = findings;
         self.summary = self.sentence();
     }
 
     fn matched(&self, tolerance: &Tolerance) -> Finding {
-        let share = self.issue.matched_share;
+        let (matched, alike) = (self.issue.matched_share, self.issue.alike_share);
+        // A few places in common are by chance, where all places were changed.
+        let moved = !self.issue.by_place && alike > matched;
+        let (share, how) = if moved { (alike, ", at other places") } else { (matched, "") };
         let (is, least) = (units::percent(share), units::percent(tolerance.matched_share));
         let holds = self.runs.a.issued > 0 && share >= tolerance.matched_share;
-        Finding { holds, sentence: format!("{is} of the I/Os are in both; at least {least}") }
+        Finding { holds, sentence: format!("{is} of the I/Os are in both{how}; at least {least}") }
     }
 
     fn issued(&self, tolerance: &Tolerance) -> Finding {
@@ -377,15 +391,14 @@ impl Comparison {
         let tail = self.service.quantiles.iter().find(|ratio| ratio.quantile == 0.99);
         format!(
             "B {verdict}: {share} of the I/Os within 100 µs. Service times are {:.3} apart \
-             (mean × {:.3}, p99 × {:.3}), response times {:.3} (mean × {:.3}), queues {:.3} \
-             (mean × {:.3}).",
+             (mean {}, p99 {}), response times {:.3} (mean {}), queues {:.3} (mean {}).",
             self.service.distance,
-            self.service.mean_ratio,
-            tail.map_or(1.0, |ratio| ratio.ratio),
+            times(self.service.mean_ratio),
+            times(tail.map_or(1.0, |ratio| ratio.ratio)),
             self.response.distance,
-            self.response.mean_ratio,
+            times(self.response.mean_ratio),
             self.queue_distance,
-            self.queue_mean_ratio,
+            times(self.queue_mean_ratio),
         )
     }
 }

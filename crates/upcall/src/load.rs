@@ -21,19 +21,19 @@ use std::process::ExitCode;
 /// (`http://HOST:PORT/PATH`). What does not exist is made; what does is only read, unless
 /// --destroy is given.
 #[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Load {
     #[command(subcommand)]
     command: Option<Command>,
 
     #[command(flatten)]
-    stream: workload::Load,
+    stream: workload::Asked,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Issue the I/Os of a trace
-    Replay(replay::Replay),
+    Replay(Box<replay::Replay>),
     /// Say how faithful one run is to another
     Compare(compare::Compare),
     /// Look at traces, and change them

@@ -114,13 +114,16 @@ pub(super) struct Matching {
     pub(super) by_place: Errors,
     /// Of the k-th of one and the k-th of the other.
     pub(super) by_number: Errors,
+    /// Of the latter those that do the same to as many bytes, wherever.
+    pub(super) alike: u64,
 }
 
 impl Matching {
     /// The next I/O of each run, if there is one, with the time of its issue.
     pub(super) fn add(&mut self, a: Option<(&Record, u64)>, b: Option<(&Record, u64)>) {
-        if let (Some((_, a_ns)), Some((_, b_ns))) = (a, b) {
+        if let (Some((a, a_ns)), Some((b, b_ns))) = (a, b) {
             self.by_number.add(a_ns, b_ns);
+            self.alike += u64::from((a.io.kind, a.io.len) == (b.io.kind, b.io.len));
         }
         if let Some((record, a_ns)) = a {
             match self.b.take(&key(record)) {

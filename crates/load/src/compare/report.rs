@@ -66,7 +66,9 @@ fn quantiles(what: &str, effect: &Effect) -> Table {
     for ratio in &effect.quantiles {
         let name = format!("{what}, p{}", (ratio.quantile * 1000.0).round() / 10.0);
         let (a, b) = (time(ratio.ns.a as f64), time(ratio.ns.b as f64));
-        table.row([name, a, b, format!("{:.3}", ratio.ratio)]);
+        let ratio = ratio.ratio;
+        let shown = if ratio.is_finite() { format!("{ratio:.3}") } else { "-".to_owned() };
+        table.row([name, a, b, shown]);
     }
     table
 }

@@ -5,11 +5,12 @@
 use super::{Driver, Target, Waker};
 use crate::{Io, Kind, Outcome};
 use embed::{Ask, Call, Client, Durability, Reply, Request, Ticket, Volume};
+use slab::Slab;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 use store::access::Kind as TableKind;
-use store::transaction::{ANSWER_MAX, On};
+use store::transaction::On;
 use store::{Table, View};
 
 /// The table that load goes to.
@@ -18,6 +19,9 @@ const TABLE: &str = "upcall-load";
 /// Most I/Os under way in all workers together; the volume's queue takes 1,024, and would make a
 /// worker wait.
 const UNDER_WAY_MAX: usize = 1000;
+
+/// Most bytes of one request; a small volume takes 512 KiB.
+const PART: u32 = 256 << 10;
 
 /// Linux's number for an error of the device.
 const EIO: u16 = 5;
@@ -70,7 +74,7 @@ impl Store {
 impl Target for Store {
     fn driver(&self, _worker: usize, workers: usize) -> io::Result<Box<dyn Driver>> {
         let client = self.volume.service().parked_client(std::thread::current());
-        let mut pattern = vec![0; 1 << 20];
+        let mut pattern = vec![0; PART as usize];
         fastrand::Rng::with_seed(1).fill(&mut pattern);
         Ok(Box::new(StoreDriver {
             client,
@@ -78,6 +82,7 @@ impl Target for Store {
             durability: self.durability,
             room: UNDER_WAY_MAX / workers.max(1),
             under_way: 0,
+            wholes: Slab::new(),
             taken: Vec::new(),
             early: Vec::new(),
             pattern,
@@ -89,66 +94,117 @@ impl Target for Store {
     }
 }
 
+/// An I/O that may take several requests.
+struct Whole {
+    name: u64,
+    parts: u32,
+    bytes: u32,
+    failed: bool,
+}
+
 struct StoreDriver {
     client: Client,
     table: Table,
     durability: Durability,
     room: usize,
+    /// Requests that are not answered.
     under_way: usize,
-    taken: Vec<(u64, Request)>,
+    wholes: Slab<Whole>,
+    /// Requests that are not handed over, each with its whole.
+    taken: Vec<(usize, Request)>,
     /// Completions that were seen while somebody only wanted to know whether there are any.
     early: Vec<(u64, Outcome)>,
     pattern: Vec<u8>,
 }
 
 impl StoreDriver {
-    fn request(&self, io: &Io) -> Request {
-        let (table, object, offset) = (self.table, u64::from(io.file), io.offset);
+    /// Puts the requests of an I/O aside until they are handed over.
+    fn take(&mut self, whole: usize, io: &Io) {
+        let (table, object) = (self.table, u64::from(io.file));
         let call = match io.kind {
-            Kind::Read => {
-                Call::RawRead { table, object, offset, count: (io.len as usize).min(ANSWER_MAX) }
-            }
-            Kind::Write | Kind::Create => {
-                let len = (io.len as usize).min(self.pattern.len());
-                Call::RawWrite { table, object, offset, data: self.pattern[..len].to_vec() }
+            Kind::Read | Kind::Write | Kind::Create => {
+                let mut done = 0;
+                while done < io.len || done == 0 {
+                    let len = (io.len - done).min(PART);
+                    let offset = io.offset + u64::from(done);
+                    let call = self.part(io.kind, object, offset, len as usize);
+                    self.push(whole, self.request(call));
+                    done += len.max(1);
+                }
+                return;
             }
             Kind::Trim => {
-                Call::RawCut { table, object, from: offset, to: offset + u64::from(io.len) }
+                let to = io.offset + u64::from(io.len);
+                Call::RawCut { table, object, from: io.offset, to }
             }
             Kind::Remove => Call::RawCut { table, object, from: 0, to: u64::MAX },
-            Kind::Sync => return Request::Sync,
+            Kind::Sync => return self.push(whole, Request::Sync),
         };
+        self.push(whole, self.request(call));
+    }
+
+    fn part(&self, kind: Kind, object: u64, offset: u64, len: usize) -> Call {
+        let table = self.table;
+        if kind == Kind::Read {
+            return Call::RawRead { table, object, offset, count: len };
+        }
+        Call::RawWrite { table, object, offset, data: self.pattern[..len].to_vec() }
+    }
+
+    fn request(&self, call: Call) -> Request {
         Request::Call(On::Once(View::Present, self.durability), call)
+    }
+
+    fn push(&mut self, whole: usize, request: Request) {
+        self.wholes[whole].parts += 1;
+        self.taken.push((whole, request));
+    }
+
+    /// A part has ended.
+    fn end(&mut self, whole: usize, bytes: Option<u32>) {
+        let state = &mut self.wholes[whole];
+        state.parts -= 1;
+        match bytes {
+            Some(bytes) => state.bytes += bytes,
+            None => state.failed = true,
+        }
+        if state.parts == 0 {
+            let Whole { name, bytes, failed, .. } = self.wholes.remove(whole);
+            let outcome = if failed { Outcome::Failed(EIO) } else { Outcome::Done(bytes) };
+            self.early.push((name, outcome));
+        }
     }
 
     fn look(&mut self) {
         while let Some((ticket, result)) = self.client.try_next() {
             self.under_way -= 1;
-            let outcome = match result {
-                Ok(Reply::Bytes(bytes)) => Outcome::Done(bytes.len() as u32),
-                Ok(_) => Outcome::Done(0),
-                Err(_) => Outcome::Failed(EIO),
+            let bytes = match result {
+                Ok(Reply::Bytes(bytes)) => Some(bytes.len() as u32),
+                Ok(_) => Some(0),
+                Err(_) => None,
             };
-            self.early.push((ticket.0, outcome));
+            self.end(ticket.0 as usize, bytes);
         }
     }
 }
 
 impl Driver for StoreDriver {
     fn issue(&mut self, name: u64, io: &Io) -> bool {
+        // A large one may go beyond it: the queue takes that, and more than it takes waits.
         if self.under_way + self.taken.len() >= self.room {
             return false;
         }
-        let request = self.request(io);
-        self.taken.push((name, request));
+        let whole = Whole { name, parts: 0, bytes: 0, failed: false };
+        let whole = self.wholes.insert(whole);
+        self.take(whole, io);
         true
     }
 
     fn flush(&mut self) {
-        for (name, request) in self.taken.drain(..) {
-            match self.client.submit(Ticket(name), request) {
+        for (whole, request) in std::mem::take(&mut self.taken) {
+            match self.client.submit(Ticket(whole as u64), request) {
                 Ok(()) => self.under_way += 1,
-                Err(_) => self.early.push((name, Outcome::Failed(EIO))),
+                Err(_) => self.end(whole, None),
             }
         }
     }
@@ -171,5 +227,40 @@ impl Driver for StoreDriver {
 
     fn waker(&self) -> Waker {
         Waker::Thread(std::thread::current())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_ios_are_several_requests_and_what_was_put_is_read() {
+        let path = std::env::temp_dir().join(format!("upcall-load-v-{}", std::process::id()));
+        drop(Volume::create(&path, 64 << 20).expect("a volume"));
+        let store = Store::open(&path, false).expect("it opens");
+        store.put(0, 0, vec![7; 1000]).expect("it is written");
+        assert!(!store.is_filled(0, 1 << 20).expect("it is read"));
+        let mut driver = store.driver(0, 1).expect("a driver");
+        let mut ended = Vec::new();
+        for (name, kind, len) in [
+            (1, Kind::Write, 1 << 20),
+            (2, Kind::Sync, 0),
+            (3, Kind::Read, 1_000_000),
+            (4, Kind::Trim, 4096),
+        ] {
+            assert!(driver.issue(name, &Io { kind, file: 0, offset: 0, len }));
+            driver.flush();
+            while !driver.any_work() {
+                driver.wait(Duration::from_millis(100));
+            }
+            driver.poll(&mut ended);
+        }
+        assert!(store.is_filled(0, 1 << 20).expect("it is read"));
+        drop((driver, store));
+        std::fs::remove_file(&path).expect("it was made");
+        let read = (3, Outcome::Done(1_000_000));
+        let others = |name| (name, Outcome::Done(0));
+        assert_eq!(ended, [others(1), others(2), read, others(4)]);
     }
 }

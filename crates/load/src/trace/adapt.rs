@@ -26,9 +26,13 @@ impl Ratio {
     /// Changes nothing.
     pub const ONE: Ratio = Ratio { num: 1, den: 1 };
 
-    /// `num / den`; none if `den` is 0.
+    /// `num / den`, in lowest terms; none if `den` is 0.
     pub fn new(num: u64, den: u64) -> Option<Ratio> {
-        (den != 0).then_some(Ratio { num, den })
+        let (mut a, mut b) = (num, den);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        (den != 0).then(|| Ratio { num: num / a, den: den / a })
     }
 
     /// The product, rounded down; the largest number there is if it is too large.

@@ -101,6 +101,7 @@ impl Lane {
         let registered = !files.is_empty() && ring.submitter().register_files(&files).is_ok();
         let mut region = Region::new(io_max)?;
         region.register(&ring);
+        spread(&ring);
         let mut lane = Lane {
             ring,
             region,
@@ -296,6 +297,20 @@ impl Drop for Lane {
         // The call to wake up is cancelled too; if the kernel has not said so, it may still write.
         std::mem::forget(std::mem::replace(&mut self.woken, Box::new([0; 8])));
     }
+}
+
+/// Lets the kernel's threads for this ring run wherever the process may: they would stay where
+/// this thread is pinned, and wait for it as long as it spins.
+fn spread(ring: &Ring) {
+    let mut words = [0_u64; 16];
+    // The first thread of the process is not pinned.
+    for cpu in super::thread::processors_of(Some(rustix::process::getpid())) {
+        words[cpu / 64] |= 1 << (cpu % 64);
+    }
+    // SAFETY: a set of processors is an array of 1,024 bits, in the same order.
+    let set = unsafe { &*(&raw const words).cast::<libc::cpu_set_t>() };
+    // Where the kernel does not know it, such I/Os are slower, which is measured.
+    let _ = ring.submitter().register_iowq_aff(set);
 }
 
 fn result_of(result: i32) -> Result<u32, u16> {

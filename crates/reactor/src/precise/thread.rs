@@ -1,6 +1,7 @@
 //! Control over the calling thread: where it runs, how urgent it is, how precisely it sleeps.
 #![allow(unsafe_code)]
 
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use std::io;
 use std::num::NonZeroU64;
@@ -29,7 +30,8 @@ pub enum Priority {
 pub fn set_priority(priority: Priority) -> io::Result<()> {
     let (policy, level) = match priority {
         Priority::Ordinary => (libc::SCHED_OTHER, 0),
-        Priority::RealTime => (libc::SCHED_FIFO, REAL_TIME),
+        // Threads that the kernel makes for its rings would be as urgent, and never run.
+        Priority::RealTime => (libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, REAL_TIME),
         Priority::Idle => (libc::SCHED_IDLE, 0),
     };
     let parameters = libc::sched_param { sched_priority: level };
@@ -42,10 +44,15 @@ pub fn set_priority(priority: Priority) -> io::Result<()> {
 
 /// The processors that this thread may use, ascending.
 pub fn processors() -> Vec<usize> {
-    let Ok(set) = sched_getaffinity(None) else {
+    processors_of(None)
+}
+
+/// Those that another thread may use, ascending.
+pub(super) fn processors_of(thread: Option<Pid>) -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(thread) else {
         return vec![0];
     };
-    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+    (0..CpuSet::MAX_CPU.min(1024)).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
 /// Keeps the calling thread on these processors.

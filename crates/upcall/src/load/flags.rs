@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) struct Flags {
     /// What the load goes to: null, file:PATH, volume:PATH, 9p://HOST:PORT/PATH, http://HOST/PATH
     #[arg(long, value_name = "TARGET")]
-    pub(crate) target: Place,
+    target: Option<Place>,
 
     /// How large a target is made that does not exist
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
@@ -78,6 +78,20 @@ pub(crate) struct Flags {
     /// Write every I/O there, for `upcall load compare`
     #[arg(long, value_name = "FILE")]
     pub(crate) records: Option<PathBuf>,
+}
+
+impl Flags {
+    /// What the load goes to.
+    ///
+    /// # Errors
+    /// If nobody said so: commands with commands beneath them cannot demand it earlier.
+    pub(crate) fn target(&self) -> Result<&Place, String> {
+        self.target.as_ref().ok_or_else(|| {
+            "say what the load goes to: --target null measures the instrument itself, \
+             --target file:PATH a file; --help has more"
+                .to_string()
+        })
+    }
 }
 
 /// How I/Os are handed to the kernel.

@@ -11,8 +11,8 @@ use std::io::{self, IoSliceMut, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What is written at once while something is made, bytes.
-const PIECE: usize = 1 << 20;
+/// What is written at once while something is made, bytes. Small volumes take no more.
+const PIECE: usize = 256 << 10;
 
 /// A target that has no end offers so many bytes.
 const ENDLESS: u64 = 1 << 40;
@@ -42,7 +42,7 @@ pub(crate) struct Prepared {
 /// # Errors
 /// What is in the way, and what to do.
 pub(crate) fn prepare(flags: &Flags, wants: Wants) -> Result<Prepared, String> {
-    match &flags.target {
+    match flags.target()? {
         Place::Null => {
             let span = flags.file_size;
             Ok(Prepared { target: Box::new(Null), span, notes: Vec::new() })
@@ -93,7 +93,7 @@ fn file(flags: &Flags, path: &Path, wants: Wants) -> Result<Prepared, String> {
         );
     }
     let aside_from = files.first().and_then(queue_of);
-    let name = flags.target.to_string();
+    let name = flags.target()?.to_string();
     let opened = Opened { files, name, io_max: wants.io_max as usize, aside_from };
     let target: Box<dyn Target> = match engine {
         Engine::Uring => Box::new(Ring(opened)),

@@ -32,7 +32,7 @@ pub(crate) struct Replay {
 
     /// How many times as fast, like 4 or 0.5
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
-    speed: Ratio,
+    speed: Speed,
 
     /// Offsets beyond the target are folded into it at multiples of this
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size::parse)]
@@ -81,17 +81,24 @@ enum Way {
     Dependent,
 }
 
-/// The factor of the times: the inverse of the speed.
-fn speed(text: &str) -> Result<Ratio, String> {
+/// By what times are multiplied, and how many times as fast that is.
+#[derive(Clone, Copy, Debug)]
+struct Speed(Ratio, f64);
+
+fn speed(text: &str) -> Result<Speed, String> {
     let number: Option<f64> = text.parse().ok().filter(|speed| (1e-6..=1e6).contains(speed));
     let scaled = number.map(|speed| (speed * 1e6).round() as u64).filter(|speed| *speed > 0);
     let ratio = scaled.and_then(|speed| Ratio::new(1_000_000, speed));
-    ratio.ok_or_else(|| "write a factor from 0.000001 to 1000000, like 4".to_string())
+    ratio
+        .zip(number)
+        .map(|(ratio, number)| Speed(ratio, number))
+        .ok_or_else(|| "write a factor from 0.000001 to 1000000, like 4".to_string())
 }
 
 /// Does it.
 pub(crate) fn run(replay: &Replay) -> Result<ExitCode, String> {
     let text = |error: load::trace::Error| error.to_string();
+    replay.flags.target()?;
     eprintln!("load: looking through {}", replay.source.path.display());
     let summary = Summary::of(replay.subset(replay.source.open()?)).map_err(text)?;
     if summary.count() == 0 {
@@ -138,7 +145,7 @@ impl Replay {
         let reader = self.source.open()?;
         let (filament, feed, open) = match self.way {
             Way::Timed => {
-                let plan = Plan { time: self.speed, ..self.plan() };
+                let plan = Plan { time: self.speed.0, ..self.plan() };
                 let (filament, feed) = replay::timed(place.of(plan.of(reader)));
                 (filament, feed, true)
             }
@@ -153,13 +160,13 @@ impl Replay {
             Way::Dependent => {
                 let rule = Dependence { window_ns: nanos(self.window), ..Dependence::default() };
                 let records = rule.of(place.of(self.subset(reader)));
-                let time = self.speed;
+                let time = self.speed.0;
                 let records = records.map(move |record| record.map(|record| record.scaled(time)));
                 let (filament, feed) = replay::dependent(records);
                 (filament, feed, false)
             }
         };
-        let seconds = self.speed.of(summary.duration_ns) as f64 / 1e9;
+        let seconds = self.speed.0.of(summary.duration_ns) as f64 / 1e9;
         let rate = summary.count() as f64 / seconds.max(1e-9);
         Ok(Job {
             workload: self.describe(summary),
@@ -179,10 +186,9 @@ impl Replay {
             Way::Loaded => "with its queue length".to_string(),
             Way::Dependent => "with its dependencies".to_string(),
         };
-        let faster = match (self.way, self.speed == Ratio::ONE) {
-            (Way::Timed | Way::Dependent, false) => ", at another speed",
-            (Way::Timed | Way::Dependent | Way::Fast | Way::Loaded, _) => "",
-        };
+        let timed = matches!(self.way, Way::Timed | Way::Dependent) && self.speed.0 != Ratio::ONE;
+        let faster =
+            if timed { format!(", {} times as fast", self.speed.1) } else { String::new() };
         let name = self.source.path.file_name().unwrap_or_default().to_string_lossy();
         format!("trace {name}, {} I/Os {how}{faster}", size::count(summary.count()))
     }

@@ -17,7 +17,7 @@ const RATE: f64 = 1000.0;
 
 /// What can be chosen.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Load {
+pub(crate) struct Asked {
     #[command(flatten)]
     flags: Flags,
 
@@ -142,7 +142,7 @@ fn place(text: &str) -> Result<Place, String> {
 }
 
 /// Does it.
-pub(crate) fn run(load: &Load) -> Result<ExitCode, String> {
+pub(crate) fn run(load: &Asked) -> Result<ExitCode, String> {
     let wants = Wants {
         changes: load.mix.0.iter().any(|(kind, _)| kind.changes()),
         io_max: load.size.0.max(),
@@ -165,7 +165,7 @@ pub(crate) fn run(load: &Load) -> Result<ExitCode, String> {
     perform(&load.flags, prepared, job)
 }
 
-fn open(load: &Load, rate: f64, mix: Mix) -> Job {
+fn open(load: &Asked, rate: f64, mix: Mix) -> Job {
     let (arrival, how) = match load.arrival {
         Coming::Uniform => (Arrival::Uniform { rate }, "at equal times"),
         Coming::Poisson => (Arrival::Poisson { rate }, "Poisson"),
@@ -184,7 +184,7 @@ fn open(load: &Load, rate: f64, mix: Mix) -> Job {
     }
 }
 
-fn closed(load: &Load, users: u32, mix: Mix) -> Job {
+fn closed(load: &Asked, users: u32, mix: Mix) -> Job {
     let think = load.think.map_or(Think::Not, Think::Exponential);
     let (seed, users) = (load.flags.seed, u64::from(users));
     // A filament is called by one worker at a time: with several, workers share the work.
@@ -213,7 +213,7 @@ fn seconds(length: Duration) -> String {
 }
 
 /// What is done, in words.
-fn what(load: &Load) -> String {
+fn what(load: &Asked) -> String {
     let total: f64 = load.mix.0.iter().map(|(_, weight)| weight).sum();
     let part = |(kind, weight): &(Kind, f64)| match load.mix.0.len() {
         1 => format!("{kind}s"),
@@ -222,7 +222,9 @@ fn what(load: &Load) -> String {
     let kinds: Vec<String> = load.mix.0.iter().map(part).collect();
     let size = match &load.size.0 {
         Size::Fixed(bytes) => size::show((*bytes).into()),
-        other => format!("up to {}", size::show(other.max().into())),
+        several @ (Size::Choice(_) | Size::Range { .. }) => {
+            format!("up to {}", size::show(several.max().into()))
+        }
     };
     format!("{} of {size}", kinds.join(", "))
 }
