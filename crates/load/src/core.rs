@@ -157,7 +157,9 @@ pub fn run(
         for id in 0..workers {
             let (start, wait) = channel();
             let cpu = processors[id % processors.len()];
-            let setup = Setup { id, cpu, shared: &shared, target, told: told.clone(), wait };
+            let told = told.clone();
+            let processors = processors.len();
+            let setup = Setup { id, cpu, processors, shared: &shared, target, told, wait };
             let builder = std::thread::Builder::new().name(format!("load-{id}"));
             threads.push(builder.spawn_scoped(scope, move || setup.run())?);
             starts.push(start);

@@ -45,15 +45,16 @@ pub trait Driver {
     /// Ends a wait from another thread. Asked for on the worker's thread.
     fn waker(&self) -> Waker;
 
+    /// Whether nobody else on this machine works for the target, so that a second worker may watch
+    /// the clock while the first hands over; a server here would want that processor.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     /// Most I/Os that are handed over together. All of them have the same time of issue, so it is
     /// small where handing over takes long, and 1 where it waits for the I/O.
     fn batch_max(&self) -> usize {
         16
-    }
-
-    /// Whether handing over waits for the I/O (as `pread` does).
-    fn blocks(&self) -> bool {
-        false
     }
 }
 

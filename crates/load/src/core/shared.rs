@@ -57,6 +57,8 @@ pub(super) struct Shared {
     pub(super) leader: AtomicU32,
     /// Who has been asked to take the lead, while the leader goes on watching.
     pub(super) heir: AtomicU32,
+    /// Who watches the leader without sleeping, to take the lead at once.
+    standby: AtomicU32,
     /// Until when the leader sleeps, ns; 0: it does not.
     pub(super) asleep_until: AtomicU64,
     /// Workers that sleep, or are about to.
@@ -102,6 +104,7 @@ impl Shared {
             hints: Queue::new(parts),
             leader: AtomicU32::new(NOBODY),
             heir: AtomicU32::new(NOBODY),
+            standby: AtomicU32::new(NOBODY),
             asleep_until: AtomicU64::new(0),
             idle: Mutex::default(),
             wakers: (0..workers).map(|_| OnceLock::new()).collect(),
@@ -198,9 +201,28 @@ impl Shared {
     pub(super) fn hand_over(&self) {
         self.leader.store(NOBODY, Ordering::Release);
         self.hand_overs.fetch_add(1, Ordering::Relaxed);
+        if self.anybody_ready() {
+            return;
+        }
         if let Some(next) = lock(&self.idle).pop() {
             self.wake(next);
         }
+    }
+
+    /// Begins to stand by, if nobody does.
+    pub(super) fn stand_by(&self, worker: u32) -> bool {
+        let taken = (Ordering::AcqRel, Ordering::Acquire);
+        self.standby.compare_exchange(NOBODY, worker, taken.0, taken.1).is_ok()
+    }
+
+    /// Stands by no more.
+    pub(super) fn stand_down(&self) {
+        self.standby.store(NOBODY, Ordering::Release);
+    }
+
+    /// Whether somebody stands by.
+    pub(super) fn anybody_ready(&self) -> bool {
+        self.standby.load(Ordering::Acquire) != NOBODY
     }
 
     /// Asks somebody to take the lead, which the leader keeps until then. Whether there is anybody.

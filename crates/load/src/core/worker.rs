@@ -28,6 +28,9 @@ const LATE_NS: u64 = 1_000;
 /// Handing over takes long from here on, ns.
 const LONG_NS: u64 = 5_000;
 
+/// Giving the lead to somebody who stands by costs a fraction of this, ns.
+const READY_NS: u64 = 1_000;
+
 /// Work of the worker's own is done when there is so much time until the next event, ns.
 const QUIET_NS: u64 = 20_000;
 
@@ -41,6 +44,9 @@ const LEAD_NS: u64 = 400_000;
 const PERIOD_NS: u64 = 950_000;
 const NAP_NS: u64 = 75_000;
 
+/// How long a worker stands by in vain until it looks again whether it should, ns.
+const STAND_BY_NS: u64 = 10_000_000;
+
 /// How long a worker sleeps that has nothing to do; it is woken if it has.
 const SLEEP: Duration = Duration::from_millis(100);
 
@@ -51,6 +57,7 @@ const CALLS_MAX: usize = 32;
 pub(super) struct Setup<'a> {
     pub(super) id: usize,
     pub(super) cpu: usize,
+    pub(super) processors: usize,
     pub(super) shared: &'a Shared,
     pub(super) target: &'a dyn Target,
     pub(super) told: Sender<io::Result<()>>,
@@ -119,6 +126,7 @@ struct Flight {
 struct Worker<'a> {
     id: u32,
     shared: &'a Shared,
+    processors: usize,
     driver: Box<dyn Driver>,
     clock: Ticks,
     origin: u64,
@@ -149,6 +157,8 @@ struct Worker<'a> {
     submission: (u64, u64),
     /// How long calling filaments takes, ns, smoothed.
     call_ns: u64,
+    /// How long handing over takes, ns: the longest of late.
+    flush_ns: u64,
     policy: Option<Policy>,
     /// Whether it led when it last looked, and since when.
     leads: bool,
@@ -164,6 +174,7 @@ impl<'a> Worker<'a> {
         Worker {
             id: setup.id as u32,
             shared: setup.shared,
+            processors: setup.processors,
             driver,
             clock,
             origin,
@@ -187,6 +198,7 @@ impl<'a> Worker<'a> {
             watch: Watch::new(),
             submission: (0, 0),
             call_ns: 0,
+            flush_ns: 0,
             policy: None,
             leads: false,
             lead_since: 0,
@@ -419,9 +431,7 @@ impl<'a> Worker<'a> {
         if !carried.is_sorted_by_key(|(at, _)| *at) {
             carried.sort_by_key(|(at, _)| *at);
         }
-        if self.driver.blocks() {
-            self.hand_over_before(u64::MAX);
-        }
+        self.hand_over_before(self.flush_ns);
         let mut rest = carried.as_slice();
         while let Some((first, _)) = rest.first() {
             let now = self.pre_spin(*first);
@@ -522,15 +532,20 @@ impl<'a> Worker<'a> {
         self.issued = issued;
         self.driver.flush();
         let after = self.now();
-        if after - now > LONG_NS {
+        let took = after - now;
+        if took > LONG_NS {
             self.submission = (now, after);
         }
+        // What took long may do so again: it is forgotten slowly.
+        self.flush_ns = took.max((self.flush_ns * 31 + took) / 32);
     }
 
     /// Gives the lead away before something that takes so long, if that is worth it.
     fn hand_over_before(&self, busy_ns: u64) {
         let leads = self.shared.leader.load(Ordering::Relaxed) == self.id;
-        if leads && busy_ns > 2 * self.shared.wake_ns.0 && self.shared.anybody_idle() {
+        let ready = self.shared.anybody_ready() && busy_ns > READY_NS;
+        let worth = busy_ns > 2 * self.shared.wake_ns.0;
+        if leads && (ready || (worth && self.shared.anybody_idle())) {
             self.shared.hand_over();
         }
     }
@@ -637,6 +652,11 @@ impl<'a> Worker<'a> {
 
     fn sleep(&mut self) -> State {
         self.keep_house(self.now());
+        if self.should_stand_by() && self.shared.stand_by(self.id) {
+            self.watch_leader();
+            self.shared.stand_down();
+            return State::Check;
+        }
         self.shared.lie_down(self.id);
         let leader = self.shared.leader.load(Ordering::Acquire);
         if leader != NOBODY && !self.shared.is_over() {
@@ -645,6 +665,26 @@ impl<'a> Worker<'a> {
         self.shared.get_up(self.id);
         self.shared.inherit(self.id);
         State::Check
+    }
+
+    /// Whether it is worth a processor to take the lead at once: handing over takes long here, and
+    /// nobody else needs it.
+    fn should_stand_by(&self) -> bool {
+        let long = self.flush_ns > READY_NS && self.driver.is_alone();
+        // Two of them on one processor would be in each other's way.
+        long && self.policy == Some(Policy::Spin) && self.shared.workers <= self.processors
+    }
+
+    /// Spins until nobody leads.
+    fn watch_leader(&mut self) {
+        let begin = self.now();
+        while self.shared.leader.load(Ordering::Acquire) != NOBODY {
+            let weary = self.now() - begin > STAND_BY_NS;
+            if weary || self.driver.any_work() || self.shared.is_over() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
     }
 
     fn end(mut self) -> Found {

@@ -23,8 +23,9 @@ impl Target for Blocking {
         self.0.name.clone()
     }
 
+    /// A device makes threads wait, so that there must be others; the page cache hardly does.
     fn workers(&self) -> usize {
-        16
+        if self.0.aside_from.is_some() { 16 } else { 2 }
     }
 }
 
@@ -82,16 +83,16 @@ impl Driver for BlockingDriver {
         std::thread::park_timeout(timeout);
     }
 
+    fn is_alone(&self) -> bool {
+        true
+    }
+
     fn waker(&self) -> Waker {
         Waker::Thread(std::thread::current())
     }
 
     fn batch_max(&self) -> usize {
         1
-    }
-
-    fn blocks(&self) -> bool {
-        true
     }
 }
 

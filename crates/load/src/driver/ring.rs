@@ -84,6 +84,10 @@ impl Driver for RingDriver {
         self.lane.wait(timeout);
     }
 
+    fn is_alone(&self) -> bool {
+        true
+    }
+
     fn waker(&self) -> Waker {
         Waker::Ring(self.waker.clone())
     }

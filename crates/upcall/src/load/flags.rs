@@ -26,9 +26,10 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) direct: bool,
 
-    /// How I/Os are handed to the kernel; for files and devices
-    #[arg(long, value_enum, default_value_t = Engine::Uring)]
-    pub(crate) engine: Engine,
+    /// How I/Os are handed to the kernel; for files and devices [default: uring; threads where a
+    /// ring would make the kernel start threads: writes through the page cache, tmpfs]
+    #[arg(long, value_enum)]
+    pub(crate) engine: Option<Engine>,
 
     /// Connections; for servers
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -39,7 +40,7 @@ pub(crate) struct Flags {
     #[arg(long)]
     pub(crate) durable: bool,
 
-    /// Threads that issue I/Os [default: 2, or 16 with --engine threads]
+    /// Threads that issue I/Os [default: 2, or 16 with --engine threads --direct]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(crate) workers: usize,
 

@@ -83,16 +83,16 @@ fn file(flags: &Flags, path: &Path, wants: Wants) -> Result<Prepared, String> {
         files.push(file);
     }
     notes.dedup();
-    let waits = files.iter().any(|file| !reads_without_waiting(file));
-    let engine = if waits { Engine::Threads } else { flags.engine };
-    if waits && flags.engine == Engine::Uring {
-        notes.push(
-            "this file system cannot be asked without waiting (tmpfs cannot): I/Os are done by \
-             threads that wait"
-                .to_string(),
-        );
+    let engine = match flags.engine {
+        Some(chosen) => chosen,
+        None => engine(flags, &files, wants),
+    };
+    if engine == Engine::Uring && files.iter().any(|file| !reads_without_waiting(file)) {
+        notes.push("the kernel starts a thread for each I/O: this file system waits".to_string());
     }
-    let aside_from = files.first().and_then(queue_of);
+    // Through the page cache nobody waits for the device's queue.
+    let aside_from = files.first().filter(|file| flags.direct || is_device(file));
+    let aside_from = aside_from.and_then(queue_of);
     let name = flags.target()?.to_string();
     let opened = Opened { files, name, io_max: wants.io_max as usize, aside_from };
     let target: Box<dyn Target> = match engine {
@@ -100,6 +100,19 @@ fn file(flags: &Flags, path: &Path, wants: Wants) -> Result<Prepared, String> {
         Engine::Threads => Box::new(Blocking(opened)),
     };
     Ok(Prepared { target, span, notes })
+}
+
+/// Which engine is best. A ring is, unless the kernel would start a thread for each I/O: those are
+/// slower than threads that are there, and write to a file one after the other.
+fn engine(flags: &Flags, files: &[File], wants: Wants) -> Engine {
+    let cached_writes = wants.changes && !flags.direct && !files.iter().any(is_device);
+    let waits = || files.iter().any(|file| !reads_without_waiting(file));
+    if cached_writes || waits() { Engine::Threads } else { Engine::Uring }
+}
+
+/// Whether it is no plain file.
+fn is_device(file: &File) -> bool {
+    file.metadata().is_ok_and(|there| !there.is_file())
 }
 
 fn numbered(path: &Path, file: u32) -> PathBuf {
