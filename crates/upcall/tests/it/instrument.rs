@@ -1,0 +1,229 @@
+//! `upcall load` as a person meets it. What the machine does to its times is not judged here.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+#![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
+
+use crate::server::{BINARY, Scratch, Server};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs `upcall load …`, leaving the processor to others.
+fn load(words: &[&str]) -> Output {
+    Command::new(BINARY).arg("load").args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs it, and it measures: its report as JSON. It ends with 0 or, where the machine was busy, 3.
+fn measures(words: &[&str]) -> Value {
+    let output = load(&[words, &["--policy", "sleep", "--json"]].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let report: Value = serde_json::from_slice(&output.stdout).expect(&errors);
+    let valid = report["verdict"]["valid"].as_bool().unwrap();
+    assert_eq!(output.status.code(), Some(if valid { 0 } else { 3 }), "{words:?}: {errors}");
+    report
+}
+
+/// Runs it, and it refuses: why.
+fn refuses(words: &[&str]) -> String {
+    let output = load(words);
+    assert_eq!(output.status.code(), Some(2), "{words:?}");
+    assert!(output.stdout.is_empty(), "nothing was measured");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// How many I/Os there were of a kind, and that all were done.
+fn count(report: &Value, kind: &str) -> u64 {
+    assert_eq!(report["failed"], 0, "{report}");
+    report["times"][kind]["service"]["count"].as_u64().unwrap_or(0)
+}
+
+fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_string()
+}
+
+#[test]
+fn null_says_how_well_the_instrument_keeps_time() {
+    let report = measures(&["--target", "null", "--rate", "2000", "--seconds", "1"]);
+    assert!((1700..2300).contains(&count(&report, "read")), "{report}");
+    let output = load(&["--target", "null", "--rate", "500", "--seconds", "0.5"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    for part in ["lateness", "issued", "≤ 10 µs", "VALID"] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn a_file_is_made_and_not_written_again_without_leave() {
+    let dir = Scratch::new("load-file");
+    let path = dir.path().join("data");
+    let target = format!("file:{}", path.display());
+    let target = ["--target", &target, "--file-size", "4M", "--rate", "500", "--seconds", "0.5"];
+    let report = measures(&[&target[..], &["--mix", "read=1,write=1"]].concat());
+    assert!(count(&report, "read") > 50 && count(&report, "write") > 50);
+    let before = std::fs::read(&path).unwrap();
+    assert_eq!(before.len(), 4 << 20);
+    assert!(before.chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)));
+
+    let why = refuses(&[&target[..], &["--mix", "write"]].concat());
+    assert!(why.contains("exists") && why.contains("--destroy"), "{why}");
+    measures(&target);
+    assert!(std::fs::read(&path).unwrap() == before, "reading changed it");
+    measures(&[&target[..], &["--mix", "write,sync", "--destroy"]].concat());
+    assert!(std::fs::read(&path).unwrap() != before, "leave was given");
+    for engine in ["uring", "threads"] {
+        let users = &target[..4];
+        let closed = ["--users", "4", "--seconds", "0.2", "--engine", engine];
+        assert!(count(&measures(&[users, &closed].concat()), "read") > 4, "{engine}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_the_next_step() {
+    let dir = Scratch::new("load-refusals");
+    let path = text(dir.path());
+    std::fs::write(dir.path().join("trace"), "what is this\n").unwrap();
+    let trace = format!("{path}/trace");
+    for (words, advice) in [
+        (vec![], "--target null"),
+        (vec!["--target", "nowhere"], "write null, file:PATH"),
+        (vec!["--target", &path], "name a file in it"),
+        (vec!["--target", "9p://127.0.0.1:1/x"], "is the server running there?"),
+        (vec!["--target", "null", "--late", "never"], "skip:1ms"),
+        (vec!["replay", &trace, "--target", "null"], "--format FORMAT"),
+        (vec!["compare", &trace, &trace], "--format FORMAT"),
+        (vec!["trace", "info", "/no/such/trace"], "No such file"),
+    ] {
+        let why = refuses(&words);
+        assert!(why.contains(advice), "{words:?}: {why}");
+    }
+}
+
+/// A trace of 300 I/Os, 1 ms apart, in the form of MSR Cambridge.
+fn trace(path: &Path) {
+    let mut text = String::new();
+    for number in 0_u64..300 {
+        let (time, offset) = (128_166_372_003_061_629 + number * 10_000, number * 8192);
+        let kind = if number % 3 == 0 { "Write" } else { "Read" };
+        writeln!(text, "{time},host,0,{kind},{offset},4096,2500").unwrap();
+    }
+    std::fs::write(path, text).unwrap();
+}
+
+#[test]
+fn a_trace_is_replayed_and_compared_with_what_became_of_it() {
+    let dir = Scratch::new("load-replay");
+    let file = |name: &str| text(&dir.path().join(name));
+    trace(&dir.path().join("trace"));
+    let (target, records) = (format!("file:{}", file("data")), file("records"));
+    let replay = ["replay", &file("trace"), "--target", &target, "--file-size", "4M"];
+    let report = measures(&[&replay[..], &["--records", &records]].concat());
+    assert_eq!((count(&report, "read"), count(&report, "write")), (200, 100));
+
+    let output = load(&["compare", &file("trace"), &records, "--json"]);
+    let comparison: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(comparison["issue"]["matched_share"], 1.0);
+    let faithful = comparison["faithful"].as_bool().unwrap();
+    assert_eq!(output.status.code(), Some(if faithful { 0 } else { 3 }));
+    let output = load(&["compare", &records, &records]);
+    assert_eq!(output.status.code(), Some(0), "a run has its own load");
+
+    for way in ["fast", "loaded", "dependent"] {
+        let report = measures(&[&replay[..], &["--destroy", "--way", way]].concat());
+        assert_eq!((count(&report, "read"), count(&report, "write")), (200, 100), "{way}");
+    }
+    let part = ["--read-only", "--skip", "10", "--take", "50", "--speed", "4"];
+    let report = measures(&[&replay[..], &part].concat());
+    assert_eq!((count(&report, "read"), count(&report, "write")), (50, 0));
+}
+
+#[test]
+fn traces_are_described_converted_and_made_anonymous() {
+    let dir = Scratch::new("load-traces");
+    let file = |name: &str| text(&dir.path().join(name));
+    trace(&dir.path().join("trace"));
+    let says = |words: &[&str]| {
+        let output = load(&[&["trace"], words].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {errors}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(says(&["info", &file("trace")]).contains("300 I/Os"));
+    assert!(says(&["convert", &file("trace"), &file("recording")]).contains("300 I/Os written"));
+    let again = ["convert", &file("recording"), &file("msr"), "--into", "msr"];
+    assert!(says(&again).contains("300 I/Os written"));
+    says(&["anonymize", &file("recording"), &file("hidden"), "--key", "7"]);
+    let hidden = std::fs::read(dir.path().join("hidden")).unwrap();
+    assert!(!hidden.windows(4).any(|bytes| bytes == b"host"), "the name is not there");
+    let output = load(&["compare", &file("trace"), &file("hidden")]);
+    assert_eq!(output.status.code(), Some(0), "its times and places are the same");
+}
+
+#[test]
+fn every_report_is_written_where_it_was_asked_for() {
+    let dir = Scratch::new("load-reports");
+    let file = |name: &str| text(&dir.path().join(name));
+    let names = [file("page"), file("fio"), file("log"), file("records")];
+    let [page, fio, log, records] = &names;
+    let run = ["--target", "null", "--rate", "1000", "--seconds", "0.3"];
+    let files = ["--html", page, "--fio", fio, "--hdr", log, "--records", records];
+    measures(&[&run[..], &files].concat());
+    let read = |name: &String| std::fs::read_to_string(name).unwrap();
+    assert!(read(page).contains("<svg") && !read(page).contains("<script"));
+    let fio: Value = serde_json::from_str(&read(fio)).unwrap();
+    assert!(fio["jobs"][0]["read"]["total_ios"].as_u64().unwrap() > 200);
+    assert!(read(log).starts_with("#["), "an HdrHistogram log");
+    assert!(std::fs::metadata(records).unwrap().len() > 64 * 200);
+}
+
+#[test]
+fn an_interrupt_ends_it_with_the_report_of_what_was_measured() {
+    let words = ["load", "--target", "null", "--rate", "1000", "--seconds", "60"];
+    let mut child = Command::new(BINARY);
+    child.args(words).args(["--policy", "sleep", "--json"]).stdin(Stdio::null());
+    let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let begun = Instant::now();
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10), "it ends soon");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(count(&report, "read") > 100, "{report}");
+    assert!(report["verdict"]["notes"].to_string().contains("interrupted"), "{report}");
+}
+
+#[test]
+fn servers_and_volumes_are_loaded_as_files_are() {
+    let dir = Scratch::new("load-servers");
+    std::fs::write(dir.path().join("data"), vec![7; 4 << 20]).unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let ninep = format!("9p://{}/data", server.ninep());
+    let http = format!("http://{}/data", server.http());
+    let volume = format!("volume:{}", text(&dir.path().join("volume")));
+    for target in [&ninep, &http, &volume] {
+        let run = ["--target", target, "--rate", "300", "--seconds", "0.5"];
+        let more = ["--connections", "3", "--file-size", "4M"];
+        let report = measures(&[&run[..], &more].concat());
+        assert!(count(&report, "read") > 80, "{target}: {report}");
+    }
+    assert!(refuses(&["--target", &ninep, "--mix", "write"]).contains("--destroy"));
+    assert!(refuses(&["--target", &http, "--mix", "write"]).contains("--destroy"));
+    assert!(refuses(&["--target", &volume, "--mix", "write"]).contains("--destroy"));
+    let report = measures(&[
+        "--target",
+        &volume,
+        "--mix",
+        "write,sync",
+        "--destroy",
+        "--durable",
+        "--file-size",
+        "4M",
+        "--users",
+        "3",
+        "--seconds",
+        "0.3",
+    ]);
+    assert!(count(&report, "write") > 5, "{report}");
+    assert_eq!(server.end(), Some(0));
+}
