@@ -6,12 +6,12 @@
 //! | [`place`] | where: uniform, Zipf, sequential, strided, or a mixture |
 //! | [`size`] | how much: one size, a choice, a range |
 //! | [`stream`] | open loop: at their times, whatever the target does |
-//! | [`users`] | closed loop: the next one when the last has ended, after a time to think; and sessions, which come by themselves and are closed inside (partly open) |
+//! | [`users`] | closed loop: the next one when the last has ended; sessions, partly open |
 //! | [`transactions`] | TPC-B-like transactions |
 //! | [`spc1`] | the eight streams of an SPC-1-like business scaling unit |
 //! | [`postmark`] | small files that come and go |
 //! | [`specweb`] | the files that web servers are asked for |
-//! | [`file`] | a file (TOML) that combines them |
+//! | [`mod@file`] | a file (TOML) that combines them |
 //!
 //! What is drawn is drawn cheaply (tens of ns): [`weighted`] sums its weights once. [`pace`] says
 //! whether a mix is open or closed.
@@ -19,7 +19,7 @@
 //! Everything is drawn from a seed: the same seed gives the same requests.
 
 pub mod arrival;
-// pub mod file;
+pub mod file;
 pub mod pace;
 pub mod place;
 pub mod postmark;
@@ -32,7 +32,7 @@ pub mod users;
 pub mod weighted;
 
 pub use arrival::Arrival;
-// pub use file::Workload;
+pub use file::Workload;
 pub use pace::Pace;
 pub use place::{Ground, Place, Placer};
 pub use size::{Size, Sizer};

@@ -41,7 +41,7 @@ pub struct Ground {
 impl Ground {
     /// So many places there are; at each, the longest fits.
     fn places(&self) -> u64 {
-        self.span.saturating_sub(self.longest) / self.align.max(1) + 1
+        (self.span.saturating_sub(self.longest) / self.align.max(1)).saturating_add(1)
     }
 }
 
@@ -93,7 +93,8 @@ impl Placer {
             Way::Sequential(next) => {
                 let fits = next.checked_add(len).is_some_and(|end| end <= span);
                 let here = if fits { *next } else { 0 };
-                *next = here + len.max(1).next_multiple_of(grain);
+                let taken = len.max(1).checked_next_multiple_of(grain).unwrap_or(u64::MAX);
+                *next = here.saturating_add(taken);
                 here
             }
             Way::Strided { stride, next } => {

@@ -4,14 +4,14 @@
 //! | phase | what is done |
 //! |---|---|
 //! | making | a pool of files is made, with sizes drawn uniformly from a range |
-//! | changing | so many transactions: a file is read as a whole or appended to, and then a file is made or removed |
+//! | changing | so many transactions: a file is read or appended to, then one made or removed |
 //! | removing | what is left is removed |
 //!
 //! A phase begins when the one before has ended; within a phase, each of so many users does one
-//! thing after the other (PostMark has one). A file is held by the user who does something with it,
-//! and nobody else chooses it until that has ended: so nothing is read that was removed, and nothing
-//! is removed that is read, however many are under way. If all files are held, a file is made; if
-//! the pool has grown to twice its size, one is removed.
+//! thing after the other (PostMark has one). A file is held by the user who does something with
+//! it, and nobody else chooses it until that has ended: so nothing is read that was removed, and
+//! nothing is removed that is read, however many are under way. If all files are held, a file is
+//! made; if the pool has grown to twice its size, one is removed.
 //!
 //! Differences from the original: a file is made by one I/O that carries its size; the block size
 //! for reads is 4 KiB by default, not 512 bytes; there are no directories here (a target may map

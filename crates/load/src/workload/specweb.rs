@@ -11,9 +11,11 @@
 //!
 //! | | SPECweb96 | SPECweb99 |
 //! |---|---|---|
-//! | directories, for a load | 10 · √(requests a second / 5) | 25 + connections · (400,000 / 122,000) / 5 |
-//! | which directory | each as likely as any other | Zipf's distribution, exponent 1 |
-//! | which size of a class | Poisson around the middle of the nine | Zipf's distribution: sizes 5, 6, 4, 3, 7, 2, 8, 9, 1 in the order of their likelihood |
+//! | directories | 10 · √(requests a second / 5) | 25 + connections · (400,000 / 122,000) / 5 |
+//! | which one | each as likely as any other | Zipf's distribution, exponent 1 |
+//! | which size | Poisson around the middle | Zipf's distribution over a fixed order |
+//!
+//! That order, from the most to the least likely: sizes 5, 6, 4, 3, 7, 2, 8, 9, 1.
 //!
 //! Where the numbers are from: classes, shares, sizes and the Poisson distribution are in SPEC's
 //! public description of the SPECweb96 workload (its mean there is "the midpoint"; here it is 4

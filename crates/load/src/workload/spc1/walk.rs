@@ -5,9 +5,9 @@
 //! last step, a walk climbs at least six levels, and one more each time with a likelihood of 0.44;
 //! then it goes down to any leaf below where it is. So most steps are short, and a few go far.
 //!
-//! A read takes the leaf's blocks in turn. A write goes to the first leaf of eight, half of the time
-//! to the block that was read last there, otherwise to any; and the next write of 15 in 100 goes to
-//! the same block again.
+//! A read takes the leaf's blocks in turn. A write goes to the first leaf of eight, half of the
+//! time to the block that was read last there, otherwise to any; and the next write of 15 in 100
+//! goes to the same block again.
 
 use crate::Kind;
 
