@@ -6,24 +6,37 @@
 //! | [`place`] | where: uniform, Zipf, sequential, strided, or a mixture |
 //! | [`size`] | how much: one size, a choice, a range |
 //! | [`stream`] | open loop: at their times, whatever the target does |
-//! | [`users`] | closed loop: the next one when the last has ended, after a time to think; and sessions, which come by themselves and are closed inside (partly open) |
+//! | [`users`] | closed loop: the next one when the last has ended; sessions, partly open |
 //! | [`transactions`] | TPC-B-like transactions |
 //! | [`spc1`] | the eight streams of an SPC-1-like business scaling unit |
 //! | [`postmark`] | small files that come and go |
 //! | [`specweb`] | the files that web servers are asked for |
-//! | [`file`] | a file (TOML) that combines them |
+//! | [`mod@file`] | a file (TOML) that combines them |
+//!
+//! What is drawn is drawn cheaply (tens of ns): [`weighted`] sums its weights once. [`pace`] says
+//! whether a mix is open or closed.
 //!
 //! Everything is drawn from a seed: the same seed gives the same requests.
 
 pub mod arrival;
+pub mod file;
+pub mod pace;
 pub mod place;
+pub mod postmark;
 pub mod size;
+pub mod spc1;
+pub mod specweb;
 pub mod stream;
+pub mod transactions;
 pub mod users;
+pub mod weighted;
 
 pub use arrival::Arrival;
-pub use place::{Place, Placer};
-pub use size::Size;
+pub use file::Workload;
+pub use pace::Pace;
+pub use place::{Ground, Place, Placer};
+pub use size::{Size, Sizer};
+pub use weighted::Weighted;
 
 use crate::{Io, Kind};
 
@@ -60,34 +73,61 @@ impl Default for Mix {
     }
 }
 
-/// Draws I/Os of a mix.
+/// Where I/Os come from.
+pub trait Draw: Send {
+    /// The next one.
+    fn draw(&mut self) -> Io;
+
+    /// Where the numbers come from.
+    fn random(&mut self) -> &mut fastrand::Rng;
+}
+
+/// Draws I/Os of a mix. Each ends within the span: one that is longer than it is cut.
 #[derive(Clone, Debug)]
 pub struct Drawer {
-    mix: Mix,
+    kinds: Weighted<Kind>,
+    sizer: Sizer,
     placer: Placer,
+    begin: u64,
+    span: u64,
+    files: u32,
     random: fastrand::Rng,
 }
 
 impl Drawer {
     /// Draws from this seed on.
+    ///
+    /// # Panics
+    /// Without kinds.
     pub fn new(mix: Mix, seed: u64) -> Drawer {
-        let align = if mix.align == 0 { u64::from(mix.size.max()) } else { mix.align };
-        let align = align.max(1);
-        let room = mix.span.saturating_sub(u64::from(mix.size.max()));
-        let placer = Placer::new(&mix.place, room / align + 1, align);
-        Drawer { mix, placer, random: fastrand::Rng::with_seed(seed) }
+        let longest = u64::from(mix.size.max());
+        let (align, grain) = match mix.align {
+            0 => (longest, u64::from(mix.size.grain())),
+            align => (align, align),
+        };
+        let ground = Ground { span: mix.span, longest, align, grain };
+        Drawer {
+            kinds: Weighted::new(mix.kinds),
+            sizer: Sizer::new(&mix.size),
+            placer: Placer::new(&mix.place, ground),
+            begin: mix.begin,
+            span: mix.span,
+            files: mix.files,
+            random: fastrand::Rng::with_seed(seed),
+        }
     }
 
     /// The next one.
     pub fn draw(&mut self) -> Io {
-        let kind = *choose(&self.mix.kinds, &mut self.random);
-        let len = self.mix.size.draw(&mut self.random);
-        let offset = self.mix.begin + self.placer.draw(u64::from(len), &mut self.random);
-        let file = if self.mix.files > 1 { self.random.u32(..self.mix.files) } else { 0 };
+        let kind = *self.kinds.draw(&mut self.random);
+        let file = if self.files > 1 { self.random.u32(..self.files) } else { 0 };
+        // A sync has no place: it does not move a sequential stream on.
         match kind {
             Kind::Sync => Io { kind, file, offset: 0, len: 0 },
             Kind::Read | Kind::Write | Kind::Trim | Kind::Create | Kind::Remove => {
-                Io { kind, file, offset, len }
+                let len = u64::from(self.sizer.draw(&mut self.random)).min(self.span);
+                let offset = self.begin + self.placer.draw(len, &mut self.random);
+                Io { kind, file, offset, len: len as u32 }
             }
         }
     }
@@ -98,22 +138,24 @@ impl Drawer {
     }
 }
 
-/// One of these, by weight.
-///
-/// # Panics
-/// If there are none.
-pub fn choose<'a, T>(among: &'a [(T, f64)], random: &mut fastrand::Rng) -> &'a T {
-    let (last, most) = among.split_last().expect("there is something to choose from");
-    if most.is_empty() {
-        return &last.0;
+impl Draw for Drawer {
+    fn draw(&mut self) -> Io {
+        Drawer::draw(self)
     }
-    let total: f64 = among.iter().map(|(_, weight)| weight).sum();
-    let mut left = random.f64() * total;
-    for (what, weight) in most {
-        left -= weight;
-        if left < 0.0 {
-            return what;
-        }
+
+    fn random(&mut self) -> &mut fastrand::Rng {
+        Drawer::random(self)
     }
-    &last.0
 }
+
+/// A seed of its own for each part of a workload: neighbours have nothing in common (the last step
+/// of SplitMix64).
+pub fn seed(seed: u64, part: u64) -> u64 {
+    let mut mixed = seed ^ part.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests;

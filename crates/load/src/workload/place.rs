@@ -1,5 +1,7 @@
 //! Where the next one goes.
 
+use super::Weighted;
+
 /// How places are chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Place {
@@ -22,68 +24,86 @@ pub enum Place {
     Mixed(Vec<(Place, f64)>),
 }
 
-/// Draws places: multiples of an alignment.
+/// What places are drawn in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ground {
+    /// So many bytes there are.
+    pub span: u64,
+    /// The longest of what is to be placed, bytes.
+    pub longest: u64,
+    /// Places are multiples of this, bytes.
+    pub align: u64,
+    /// Sequential places are multiples of this, bytes: what goes into all sizes, so that one
+    /// stands directly behind the other.
+    pub grain: u64,
+}
+
+impl Ground {
+    /// So many places there are; at each, the longest fits.
+    fn places(&self) -> u64 {
+        (self.span.saturating_sub(self.longest) / self.align.max(1)).saturating_add(1)
+    }
+}
+
+/// Draws places: what is placed ends within the span, if it fits into it at all.
 #[derive(Clone, Debug)]
 pub struct Placer {
     way: Way,
-    /// So many places there are.
     places: u64,
-    align: u64,
+    ground: Ground,
 }
 
 #[derive(Clone, Debug)]
 enum Way {
     Uniform,
     Zipf(Zipf),
+    /// Where the last one ended.
     Sequential(u64),
-    Strided { stride: u64, next: u64 },
-    Mixed(Vec<(Placer, f64)>),
+    Strided {
+        stride: u64,
+        next: u64,
+    },
+    Mixed(Weighted<Placer>),
 }
 
 impl Placer {
-    /// Draws among so many places, `align` bytes apart.
-    pub fn new(place: &Place, places: u64, align: u64) -> Placer {
-        let places = places.max(1);
+    /// Draws places in this ground.
+    pub fn new(place: &Place, ground: Ground) -> Placer {
+        let ground = Ground { align: ground.align.max(1), grain: ground.grain.max(1), ..ground };
+        let places = ground.places();
         let way = match place {
             Place::Uniform => Way::Uniform,
             Place::Zipf { theta } => Way::Zipf(Zipf::new(places, *theta)),
             Place::Sequential => Way::Sequential(0),
             Place::Strided { stride } => Way::Strided { stride: *stride, next: 0 },
             Place::Mixed(among) => {
-                let inner =
-                    |(place, weight): &(Place, f64)| (Placer::new(place, places, align), *weight);
-                Way::Mixed(among.iter().map(inner).collect())
+                let inner = |(place, weight): &(Place, f64)| (Placer::new(place, ground), *weight);
+                Way::Mixed(Weighted::new(among.iter().map(inner).collect()))
             }
         };
-        Placer { way, places, align }
+        Placer { way, places, ground }
     }
 
     /// The offset of the next one, bytes; it has `len` bytes.
     pub fn draw(&mut self, len: u64, random: &mut fastrand::Rng) -> u64 {
-        let end = self.places * self.align;
+        let Ground { span, align, grain, .. } = self.ground;
         match &mut self.way {
-            Way::Uniform => random.u64(..self.places) * self.align,
-            Way::Zipf(zipf) => spread(zipf.draw(random), self.places) * self.align,
+            Way::Uniform => random.u64(..self.places) * align,
+            Way::Zipf(zipf) => spread(zipf.draw(random), self.places) * align,
             Way::Sequential(next) => {
-                let here = if *next >= end { 0 } else { *next };
-                *next = here + len.max(1).next_multiple_of(self.align);
+                let fits = next.checked_add(len).is_some_and(|end| end <= span);
+                let here = if fits { *next } else { 0 };
+                let taken = len.max(1).checked_next_multiple_of(grain).unwrap_or(u64::MAX);
+                *next = here.saturating_add(taken);
                 here
             }
             Way::Strided { stride, next } => {
-                let here = *next / self.align * self.align;
-                *next = (*next + *stride) % end;
+                let here = *next / align * align;
+                let round = u128::from(self.places) * u128::from(align);
+                *next = ((u128::from(*next) + u128::from(*stride)) % round) as u64;
                 here
             }
-            Way::Mixed(among) => {
-                let total: f64 = among.iter().map(|(_, weight)| weight).sum();
-                let mut left = random.f64() * total;
-                let last = among.len() - 1;
-                let chosen = among.iter().position(|(_, weight)| {
-                    left -= weight;
-                    left < 0.0
-                });
-                among[chosen.unwrap_or(last)].0.draw(len, random)
-            }
+            Way::Mixed(among) => among.draw_mut(random).draw(len, random),
         }
     }
 }
@@ -99,7 +119,7 @@ fn spread(rank: u64, places: u64) -> u64 {
 /// Zipf's distribution by rejection and inversion (Hörmann and Derflinger 1996): no table, a
 /// constant time for a draw, whatever the number of places.
 #[derive(Clone, Copy, Debug)]
-struct Zipf {
+pub(super) struct Zipf {
     count: f64,
     exponent: f64,
     integral_first: f64,
@@ -108,7 +128,8 @@ struct Zipf {
 }
 
 impl Zipf {
-    fn new(count: u64, theta: f64) -> Zipf {
+    /// Ranks below `count`, with this exponent.
+    pub(super) fn new(count: u64, theta: f64) -> Zipf {
         let exponent = if (theta - 1.0).abs() < 1e-6 { 1.0 + 1e-6 } else { theta };
         let mut zipf = Zipf {
             count: count as f64,
@@ -132,7 +153,7 @@ impl Zipf {
     }
 
     /// A rank, 0 the most popular.
-    fn draw(&self, random: &mut fastrand::Rng) -> u64 {
+    pub(super) fn draw(&self, random: &mut fastrand::Rng) -> u64 {
         loop {
             let u = self.integral_last + random.f64() * (self.integral_first - self.integral_last);
             let x = self.inverse(u);
@@ -149,7 +170,8 @@ mod tests {
     use super::*;
 
     fn draw(place: &Place, places: u64, count: usize) -> Vec<u64> {
-        let mut placer = Placer::new(place, places, 4096);
+        let ground = Ground { span: places * 4096, longest: 4096, align: 4096, grain: 4096 };
+        let mut placer = Placer::new(place, ground);
         let mut random = fastrand::Rng::with_seed(3);
         (0..count).map(|_| placer.draw(4096, &mut random) / 4096).collect()
     }
@@ -161,13 +183,29 @@ mod tests {
     }
 
     #[test]
+    fn sequential_places_of_several_sizes_touch_and_end_within_the_span() {
+        let ground = Ground { span: 1_000_000, longest: 65536, align: 65536, grain: 4096 };
+        let mut placer = Placer::new(&Place::Sequential, ground);
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut expected = 0;
+        for _ in 0..10_000 {
+            let len = 4096 * random.u64(1..=16);
+            let here = placer.draw(len, &mut random);
+            let rounds = expected + len > ground.span;
+            assert_eq!(here, if rounds { 0 } else { expected });
+            expected = here + len;
+            assert!(expected <= ground.span);
+        }
+    }
+
+    #[test]
     fn zipf_ranks_have_the_likelihoods_of_its_formula() {
-        for theta in [0.5, 0.99, 1.2] {
+        for theta in [0.5, 0.99, 1.0, 1.2] {
             let (zipf, mut random) = (Zipf::new(1000, theta), fastrand::Rng::with_seed(1));
             let mut counts = vec![0_u32; 1000];
             (0..400_000).for_each(|_| counts[zipf.draw(&mut random) as usize] += 1);
             let total: f64 = (1..=1000).map(|k| f64::from(k).powf(-theta)).sum();
-            for rank in [0, 1, 4, 50] {
+            for rank in [0, 1, 4, 50, 999] {
                 let expected = f64::from(rank + 1).powf(-theta) / total * 400_000.0;
                 let found = f64::from(counts[rank as usize]);
                 let slack = 5.0 * expected.sqrt();

@@ -1,7 +1,7 @@
 //! Open loop: I/Os come at their times, whatever the target does with those before.
 
 use super::arrival::Arrivals;
-use super::{Arrival, Drawer, Mix};
+use super::{Arrival, Draw, Drawer, Mix};
 use crate::{Event, Request};
 use base::{Automaton, Instant};
 use std::time::Duration;
@@ -15,25 +15,39 @@ const ONCE_MAX: usize = 4096;
 
 /// A stream of I/Os.
 #[derive(Clone, Debug)]
-pub struct Stream {
+pub struct Stream<D = Drawer> {
     arrivals: Arrivals,
-    drawer: Drawer,
+    drawer: D,
     /// Drawn, and not said yet.
     next: Option<u64>,
     begin: u64,
+    end: u64,
     left: u64,
 }
 
 impl Stream {
     /// A stream that begins at `begin` and has so many I/Os.
     pub fn new(arrival: Arrival, mix: Mix, seed: u64, begin: Duration, count: u64) -> Stream {
-        let begin = u64::try_from(begin.as_nanos()).unwrap_or(u64::MAX);
-        let (arrivals, drawer) = (Arrivals::new(arrival), Drawer::new(mix, seed));
-        Stream { arrivals, drawer, next: None, begin, left: count }
+        Stream::of(arrival, Drawer::new(mix, seed), begin, count)
     }
 }
 
-impl Automaton for Stream {
+impl<D: Draw> Stream<D> {
+    /// The same with I/Os from elsewhere.
+    pub fn of(arrival: Arrival, drawer: D, begin: Duration, count: u64) -> Stream<D> {
+        let begin = u64::try_from(begin.as_nanos()).unwrap_or(u64::MAX);
+        let arrivals = Arrivals::new(arrival);
+        Stream { arrivals, drawer, next: None, begin, end: u64::MAX, left: count }
+    }
+
+    /// The same, and nothing from `end` on.
+    pub fn until(mut self, end: Duration) -> Stream<D> {
+        self.end = u64::try_from(end.as_nanos()).unwrap_or(u64::MAX);
+        self
+    }
+}
+
+impl<D: Draw> Automaton for Stream<D> {
     type Input = Event;
     type Output = Request;
 
@@ -46,6 +60,10 @@ impl Automaton for Stream {
                 Some(drawn) => drawn,
                 None => self.begin.saturating_add(self.arrivals.draw(self.drawer.random())),
             };
+            if drawn >= self.end {
+                self.left = 0;
+                return;
+            }
             if drawn > now.0 + AHEAD_NS {
                 self.next = Some(drawn);
                 let wake = Instant(drawn - AHEAD_NS).max(now + EVERY);

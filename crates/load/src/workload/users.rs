@@ -2,7 +2,7 @@
 //! by themselves (partly open; Schroeder et al., NSDI 2006).
 
 use super::arrival::{Arrivals, exponential};
-use super::{Arrival, Drawer, Mix};
+use super::{Arrival, Draw, Drawer, Mix};
 use crate::{Event, Request};
 use base::{Automaton, Instant};
 use std::time::Duration;
@@ -34,11 +34,12 @@ impl Think {
 
 /// So many users, each with one I/O at a time.
 #[derive(Clone, Debug)]
-pub struct Users {
+pub struct Users<D = Drawer> {
     count: u64,
     think: Think,
-    drawer: Drawer,
+    drawer: D,
     begin: Duration,
+    end: Instant,
     left: u64,
 }
 
@@ -52,18 +53,31 @@ impl Users {
         begin: Duration,
         total: u64,
     ) -> Users {
-        Users { count, think, drawer: Drawer::new(mix, seed), begin, left: total }
+        Users::of(count, think, Drawer::new(mix, seed), begin, total)
+    }
+}
+
+impl<D: Draw> Users<D> {
+    /// The same with I/Os from elsewhere.
+    pub fn of(count: u64, think: Think, drawer: D, begin: Duration, total: u64) -> Users<D> {
+        Users { count, think, drawer, begin, end: Instant(u64::MAX), left: total }
+    }
+
+    /// The same, and nobody asks from `end` on.
+    pub fn until(mut self, end: Duration) -> Users<D> {
+        self.end = Instant::default() + end;
+        self
     }
 
     fn ask(&mut self, at: Instant, out: &mut Vec<Request>) {
-        if self.left > 0 {
+        if self.left > 0 && at < self.end {
             self.left -= 1;
             out.push(Request::asked(at, self.drawer.draw(), 0));
         }
     }
 }
 
-impl Automaton for Users {
+impl<D: Draw> Automaton for Users<D> {
     type Input = Event;
     type Output = Request;
 
@@ -87,6 +101,7 @@ pub struct Sessions {
     think: Think,
     drawer: Drawer,
     begin: Duration,
+    end: Instant,
     left: u64,
 }
 
@@ -102,7 +117,13 @@ impl Sessions {
         total: u64,
     ) -> Sessions {
         let (arrivals, drawer) = (Arrivals::new(arrival), Drawer::new(mix, seed));
-        Sessions { arrivals, each, think, drawer, begin, left: total }
+        Sessions { arrivals, each, think, drawer, begin, end: Instant(u64::MAX), left: total }
+    }
+
+    /// The same, and nobody comes or asks from `end` on.
+    pub fn until(mut self, end: Duration) -> Sessions {
+        self.end = Instant::default() + end;
+        self
     }
 
     /// The next session's first I/O, and a call for the one behind it.
@@ -112,8 +133,18 @@ impl Sessions {
         }
         self.left -= 1;
         let at = Instant(self.arrivals.draw(self.drawer.random())) + self.begin;
-        out.push(Request::asked(at, self.drawer.draw(), u64::from(self.each - 1)));
-        out.push(Request::Timer { at, tag: 0 });
+        if at < self.end {
+            out.push(Request::asked(at, self.drawer.draw(), u64::from(self.each - 1)));
+            out.push(Request::Timer { at, tag: 0 });
+        }
+    }
+
+    /// The next I/O of a session that has so many before it.
+    fn go_on(&mut self, now: Instant, left: u64, out: &mut Vec<Request>) {
+        let at = now + self.think.draw(self.drawer.random());
+        if at < self.end {
+            out.push(Request::asked(at, self.drawer.draw(), left - 1));
+        }
     }
 }
 
@@ -124,10 +155,7 @@ impl Automaton for Sessions {
     fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Request>) {
         match event {
             Event::Started | Event::Timer(_) => self.come(out),
-            Event::Ended(ended) if ended.tag > 0 => {
-                let at = now + self.think.draw(self.drawer.random());
-                out.push(Request::asked(at, self.drawer.draw(), ended.tag - 1));
-            }
+            Event::Ended(ended) if ended.tag > 0 => self.go_on(now, ended.tag, out),
             Event::Ended(_) | Event::Message { .. } => {}
         }
     }
