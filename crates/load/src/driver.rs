@@ -4,6 +4,7 @@
 //! must not wait, except in [`Driver::wait`] — and in [`Driver::flush`] if it says that it blocks.
 
 mod blocking;
+mod directory;
 mod http;
 mod ninep;
 mod null;
@@ -13,6 +14,7 @@ mod socket;
 mod volume;
 
 pub use blocking::Blocking;
+pub use directory::Directory;
 pub use http::{Http, Put, Url};
 pub use ninep::{Greeted, NineP};
 pub use null::Null;

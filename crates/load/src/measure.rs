@@ -21,6 +21,8 @@ pub struct Plan<'a> {
     pub options: Options,
     /// What it has to hold to be valid.
     pub thresholds: Thresholds,
+    /// I/Os that are scheduled before this are done and written down, and not counted, ns.
+    pub warm_up_ns: u64,
     /// Whether the kernel is asked too, and about how many I/Os there will be.
     pub witness: Option<u64>,
     /// Where each I/O is written down.
@@ -59,6 +61,9 @@ impl Measured {
 /// Keeps what ends.
 struct Ledger<'a> {
     statistics: Statistics,
+    warm_up_ns: u64,
+    /// Records that count, where not all of a batch do.
+    counted: Vec<Record>,
     /// With a witness: what must wait for it, with the names.
     waiting: Option<Vec<(Record, u64)>>,
     records: Option<records::Writer<Box<dyn Write + 'a>>>,
@@ -68,13 +73,23 @@ struct Ledger<'a> {
 impl Ledger<'_> {
     fn take(&mut self, batches: &[Batch]) {
         for batch in batches {
-            self.statistics.add(&batch.records);
+            self.count(&batch.records);
             if let Some(waiting) = &mut self.waiting {
                 waiting.extend(batch.records.iter().copied().zip(batch.names.iter().copied()));
             } else {
                 self.write(&batch.records);
             }
         }
+    }
+
+    fn count(&mut self, records: &[Record]) {
+        let from_ns = self.warm_up_ns;
+        if records.iter().all(|record| record.scheduled_ns >= from_ns) {
+            return self.statistics.add(records);
+        }
+        self.counted.clear();
+        self.counted.extend(records.iter().filter(|record| record.scheduled_ns >= from_ns));
+        self.statistics.add(&self.counted);
     }
 
     fn write(&mut self, records: &[Record]) {
@@ -92,7 +107,7 @@ impl Ledger<'_> {
         for (mut record, name) in self.waiting.take().unwrap_or_default() {
             let seen = testimony.saw(name, &conduct.clock);
             record.witnessed_ns = seen.map(|at| at.saturating_sub(conduct.origin_ns));
-            self.statistics.add(&[record]);
+            self.count(&[record]);
             self.write(&[record]);
         }
     }
@@ -117,12 +132,14 @@ pub fn measure(
     filaments: Vec<Box<dyn Filament>>,
     plan: Plan<'_>,
 ) -> io::Result<Measured> {
-    let Plan { title, mut options, thresholds, witness, records, progress } = plan;
+    let Plan { title, mut options, thresholds, warm_up_ns, witness, records, progress } = plan;
     let witness = witness.map(|ios| Witness::call(ios.min(WITNESSED_MAX))).transpose()?;
     options.named = witness.is_some();
     let start = title.started_unix_ns;
     let mut ledger = Ledger {
         statistics: Statistics::default(),
+        warm_up_ns,
+        counted: Vec::new(),
         waiting: witness.as_ref().map(|_| Vec::new()),
         records: records.map(|to| records::Writer::new(to, start)).transpose()?,
         trouble: None,
@@ -173,6 +190,7 @@ mod tests {
             title: Title::default(),
             options: Options::default(),
             thresholds: Thresholds::default(),
+            warm_up_ns: 0,
             witness: None,
             records: Some(Box::new(&mut file)),
             progress: &mut |statistics, _| seen = statistics.issued_count(),

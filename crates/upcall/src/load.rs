@@ -1,6 +1,7 @@
 //! `upcall load`: the instrument, from the command line.
 
 mod compare;
+mod file;
 mod flags;
 mod place;
 mod prepare;
@@ -32,6 +33,8 @@ pub(crate) struct Load {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the workload of a file (TOML), which may combine many
+    Run(Box<file::Run>),
     /// Issue the I/Os of a trace
     Replay(Box<replay::Replay>),
     /// Say how faithful one run is to another
@@ -45,6 +48,7 @@ enum Command {
 pub(crate) fn run(load: Load) -> Result<ExitCode, String> {
     match load.command {
         None => workload::run(&load.stream),
+        Some(Command::Run(run)) => file::run(&run),
         Some(Command::Replay(replay)) => replay::run(&replay),
         Some(Command::Compare(compare)) => compare::run(&compare),
         Some(Command::Trace(command)) => trace::run(&command),

@@ -59,6 +59,8 @@ pub(super) struct Shared {
     pub(super) heir: AtomicU32,
     /// Who watches the leader without sleeping, to take the lead at once.
     standby: AtomicU32,
+    /// The leader is doing something that may take long, and has not given the lead away.
+    neglected: AtomicBool,
     /// Until when the leader sleeps, ns; 0: it does not.
     pub(super) asleep_until: AtomicU64,
     /// Workers that sleep, or are about to.
@@ -105,6 +107,7 @@ impl Shared {
             leader: AtomicU32::new(NOBODY),
             heir: AtomicU32::new(NOBODY),
             standby: AtomicU32::new(NOBODY),
+            neglected: AtomicBool::new(false),
             asleep_until: AtomicU64::new(0),
             idle: Mutex::default(),
             wakers: (0..workers).map(|_| OnceLock::new()).collect(),
@@ -207,6 +210,28 @@ impl Shared {
         if let Some(next) = lock(&self.idle).pop() {
             self.wake(next);
         }
+    }
+
+    /// Says whether the leader watches the clock; only the leader says so.
+    pub(super) fn neglect(&self, neglected: bool) {
+        if self.neglected.load(Ordering::Relaxed) != neglected {
+            self.neglected.store(neglected, Ordering::Release);
+        }
+    }
+
+    /// Takes the lead from a leader that does not watch the clock.
+    pub(super) fn take_over(&self, worker: u32) -> bool {
+        if !self.neglected.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        self.hand_overs.fetch_add(1, Ordering::Relaxed);
+        self.leader.store(worker, Ordering::Release);
+        true
+    }
+
+    /// When something is due; [`super::queue::NEVER`] if nothing is.
+    pub(super) fn due(&self) -> u64 {
+        self.ios.due().min(self.hints.due())
     }
 
     /// Begins to stand by, if nobody does.

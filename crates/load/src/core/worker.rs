@@ -259,7 +259,8 @@ impl<'a> Worker<'a> {
             self.shared.finish();
             return State::Over;
         }
-        let led = std::mem::replace(&mut self.leads, self.shared.lead(self.id));
+        let leads = self.shared.lead(self.id) || self.shared.take_over(self.id);
+        let led = std::mem::replace(&mut self.leads, leads);
         if self.leads && !led {
             self.lead_since = self.now();
         }
@@ -346,6 +347,7 @@ impl<'a> Worker<'a> {
         }
         self.hinted = hinted;
         self.note_call(begin);
+        self.mind();
         State::Queue
     }
 
@@ -451,7 +453,15 @@ impl<'a> Worker<'a> {
         carried.append(&mut self.carried);
         self.carried = carried;
         self.shared.count(0, std::mem::take(&mut self.done));
+        self.mind();
         State::Check
+    }
+
+    /// Watches the clock again, if this worker leads.
+    fn mind(&self) {
+        if self.shared.leader.load(Ordering::Relaxed) == self.id {
+            self.shared.neglect(false);
+        }
     }
 
     /// Spins until the time has come; the time by the schedule.
@@ -540,13 +550,21 @@ impl<'a> Worker<'a> {
         self.flush_ns = took.max((self.flush_ns * 31 + took) / 32);
     }
 
-    /// Gives the lead away before something that takes so long, if that is worth it.
+    /// Gives the lead away before something that takes so long, if that is worth it: to who stands
+    /// by always; somebody must be woken for it only if that is sooner, and something is due before.
     fn hand_over_before(&self, busy_ns: u64) {
-        let leads = self.shared.leader.load(Ordering::Relaxed) == self.id;
+        if self.shared.leader.load(Ordering::Relaxed) != self.id {
+            return;
+        }
         let ready = self.shared.anybody_ready() && busy_ns > READY_NS;
-        let worth = busy_ns > 2 * self.shared.wake_ns.0;
-        if leads && (ready || (worth && self.shared.anybody_idle())) {
+        let worth = busy_ns > 2 * self.shared.wake_ns.0
+            && self.shared.due() < self.schedule_now() + busy_ns
+            && self.shared.anybody_idle();
+        if ready || worth {
             self.shared.hand_over();
+        } else {
+            // Whoever comes by meanwhile, with something to wait for, takes it.
+            self.shared.neglect(busy_ns > self.shared.wake_ns.0);
         }
     }
 
@@ -564,8 +582,7 @@ impl<'a> Worker<'a> {
                 break;
             }
             let scheduled = now.saturating_sub(self.shared.shift.load(Ordering::Relaxed));
-            let due = self.shared.ios.due().saturating_sub(PRE_SPIN_NS);
-            let due = due.min(self.shared.hints.due());
+            let due = self.shared.due().saturating_sub(PRE_SPIN_NS);
             if due <= scheduled || self.shared.is_done() {
                 break;
             }

@@ -36,6 +36,16 @@ struct BlockingDriver {
     ended: Option<(u64, Outcome)>,
 }
 
+impl Outcome {
+    /// What a system call says.
+    pub(super) fn of(result: Result<usize, Errno>) -> Outcome {
+        match result {
+            Ok(bytes) => Outcome::Done(bytes as u32),
+            Err(error) => Outcome::Failed(error.raw_os_error() as u16),
+        }
+    }
+}
+
 impl BlockingDriver {
     fn perform(&mut self, io: &Io) -> Result<usize, Errno> {
         let file = &self.files[io.file as usize % self.files.len()];
@@ -63,11 +73,7 @@ impl Driver for BlockingDriver {
 
     fn flush(&mut self) {
         if let Some((name, io)) = self.taken.take() {
-            let outcome = match self.perform(&io) {
-                Ok(bytes) => Outcome::Done(bytes as u32),
-                Err(error) => Outcome::Failed(error.raw_os_error() as u16),
-            };
-            self.ended = Some((name, outcome));
+            self.ended = Some((name, Outcome::of(self.perform(&io))));
         }
     }
 
@@ -100,20 +106,20 @@ impl Driver for BlockingDriver {
 const ALIGNMENT: usize = 4096;
 
 /// A buffer with random bytes in it that begins at a multiple of [`ALIGNMENT`].
-struct Aligned {
+pub(super) struct Aligned {
     bytes: Vec<u8>,
     begin: usize,
 }
 
 impl Aligned {
-    fn new(size: usize) -> Aligned {
+    pub(super) fn new(size: usize) -> Aligned {
         let mut bytes = vec![0; size.max(1) + ALIGNMENT];
         fastrand::Rng::with_seed(1).fill(&mut bytes);
         let begin = bytes.as_ptr().align_offset(ALIGNMENT);
         Aligned { bytes, begin }
     }
 
-    fn piece(&mut self, len: usize) -> &mut [u8] {
+    pub(super) fn piece(&mut self, len: usize) -> &mut [u8] {
         &mut self.bytes[self.begin..self.begin + len]
     }
 }

@@ -271,8 +271,9 @@ impl Workload {
         format!("{name}{seconds}, seed {}: {}", self.run.seed, parts.join("; "))
     }
 
-    /// Numbers of files that mixes, transactions and SPC-1 share.
-    fn shared_files(&self) -> u32 {
+    /// How many files mixes, transactions and SPC-1 share: those with the lowest numbers, each as
+    /// large as the span.
+    pub fn shared_files(&self) -> u32 {
         self.parts.iter().map(Part::shared_files).max().unwrap_or(0)
     }
 

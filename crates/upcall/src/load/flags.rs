@@ -10,7 +10,8 @@ use std::time::Duration;
 /// What can be chosen about every run.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Flags {
-    /// What the load goes to: null, file:PATH, volume:PATH, 9p://HOST:PORT/PATH, http://HOST/PATH
+    /// What the load goes to: null, file:PATH, dir:PATH, volume:PATH, 9p://HOST:PORT/PATH,
+    /// http://HOST/PATH
     #[arg(long, value_name = "TARGET")]
     target: Option<Place>,
 
@@ -82,6 +83,23 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
+    /// Takes from a workload file what the command line does not say.
+    ///
+    /// # Errors
+    /// If the file says something that makes no sense.
+    pub(crate) fn complete(&mut self, run: &load::workload::file::Run) -> Result<(), String> {
+        if let (None, Some(text)) = (&self.target, &run.target) {
+            self.target = Some(text.parse().map_err(|error| format!("target: {error}"))?);
+        }
+        if let (Choice::Auto, Some(text)) = (self.policy, &run.policy) {
+            self.policy = choice(text).map_err(|error| format!("policy: {error}"))?;
+        }
+        if let (Late::CatchUp, Some(text)) = (self.late, &run.late) {
+            self.late = late(text).map_err(|error| format!("late: {error}"))?;
+        }
+        Ok(())
+    }
+
     /// What the load goes to.
     ///
     /// # Errors

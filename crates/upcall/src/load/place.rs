@@ -17,6 +17,8 @@ pub(crate) enum Place {
     Null,
     /// A file, a block device, or another device that can be read.
     File(PathBuf),
+    /// Numbered files in a directory.
+    Directory(PathBuf),
     /// A volume of Upcall.
     Volume(PathBuf),
     /// A file of a 9P server.
@@ -30,7 +32,7 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Place, String> {
         let wrong = || {
-            "write null, file:PATH, volume:PATH, 9p://HOST:PORT/PATH, 9p+unix:SOCKET:/PATH or \
+            "write null, file:PATH, dir:PATH, volume:PATH, 9p://HOST:PORT/PATH, 9p+unix:SOCKET:/PATH or \
              http://HOST:PORT/PATH"
                 .to_string()
         };
@@ -59,6 +61,9 @@ impl FromStr for Place {
         if let Some(path) = text.strip_prefix("volume:").filter(|path| !path.is_empty()) {
             return Ok(Place::Volume(path.into()));
         }
+        if let Some(path) = text.strip_prefix("dir:").filter(|path| !path.is_empty()) {
+            return Ok(Place::Directory(path.into()));
+        }
         let path = text.strip_prefix("file:");
         let path = path.or_else(|| text.starts_with(['/', '.']).then_some(text));
         path.filter(|path| !path.is_empty()).map(|path| Place::File(path.into())).ok_or_else(wrong)
@@ -80,6 +85,7 @@ impl fmt::Display for Place {
         match self {
             Place::Null => f.write_str("null"),
             Place::File(path) => write!(f, "file {}", path.display()),
+            Place::Directory(path) => write!(f, "directory {}", path.display()),
             Place::Volume(path) => write!(f, "volume {}", path.display()),
             Place::NineP(server, path) => write!(f, "9p {server} {path}"),
             Place::Http(url) => write!(f, "http://{}{}", url.host, url.path),
@@ -97,6 +103,7 @@ mod tests {
             ("null", "null"),
             ("file:/a b", "file /a b"),
             ("./x", "file ./x"),
+            ("dir:d", "directory d"),
             ("volume:v", "volume v"),
             ("9p://host/a/b", "9p host:5640 /a/b"),
             ("9p://:99/a", "9p 127.0.0.1:99 /a"),

@@ -4,7 +4,9 @@ use super::flags::{Engine, Flags};
 use super::place::Place;
 use crate::progress::{self, Progress};
 use crate::size;
-use load::driver::{Blocking, Greeted, Http, NineP, Null, Opened, Ring, Store, Target, Url};
+use load::driver::{
+    Blocking, Directory, Greeted, Http, NineP, Null, Opened, Ring, Store, Target, Url,
+};
 use rustix::fs::OFlags;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut, Write};
@@ -18,7 +20,7 @@ const PIECE: usize = 256 << 10;
 const ENDLESS: u64 = 1 << 40;
 
 /// What a workload wants of its target.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Wants {
     /// Whether it writes, trims, makes or removes anything.
     pub(crate) changes: bool,
@@ -26,6 +28,24 @@ pub(crate) struct Wants {
     pub(crate) io_max: u32,
     /// How many files it uses.
     pub(crate) files: u32,
+    /// How many of them, from the first on, are as large as the target is made.
+    pub(crate) plain: u32,
+    /// Those of them that have a size of their own, by number; bytes.
+    pub(crate) sizes: Vec<(u32, u32)>,
+    /// Whether it makes and removes files itself.
+    pub(crate) comes_and_goes: bool,
+}
+
+impl Wants {
+    /// Why a target that is one file, or several of one size, is not enough.
+    fn expect_one_size(&self) -> Result<(), String> {
+        match self.sizes.is_empty() && !self.comes_and_goes {
+            true => Ok(()),
+            false => Err("this workload has files that come and go, or of many sizes: its target \
+                          is dir:PATH, or http://HOST/PATH/{}"
+                .to_string()),
+        }
+    }
 }
 
 /// A target that is ready.
@@ -41,13 +61,18 @@ pub(crate) struct Prepared {
 ///
 /// # Errors
 /// What is in the way, and what to do.
-pub(crate) fn prepare(flags: &Flags, wants: Wants) -> Result<Prepared, String> {
-    match flags.target()? {
+pub(crate) fn prepare(flags: &Flags, wants: &Wants) -> Result<Prepared, String> {
+    let place = flags.target()?;
+    if !matches!(place, Place::Null | Place::Directory(_) | Place::Http(_)) {
+        wants.expect_one_size()?;
+    }
+    match place {
         Place::Null => {
             let span = flags.file_size;
             Ok(Prepared { target: Box::new(Null), span, notes: Vec::new() })
         }
         Place::File(path) => file(flags, path, wants),
+        Place::Directory(path) => directory(flags, path, wants),
         Place::Volume(path) => volume(flags, path, wants),
         Place::NineP(server, path) => {
             let connections = flags.connections as usize;
@@ -74,7 +99,7 @@ fn refuse(what: &str) -> String {
 
 // Files and devices.
 
-fn file(flags: &Flags, path: &Path, wants: Wants) -> Result<Prepared, String> {
+fn file(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String> {
     let paths: Vec<PathBuf> = (0..wants.files.max(1)).map(|file| numbered(path, file)).collect();
     let (mut files, mut span, mut notes) = (Vec::new(), u64::MAX, Vec::new());
     for path in &paths {
@@ -104,7 +129,7 @@ fn file(flags: &Flags, path: &Path, wants: Wants) -> Result<Prepared, String> {
 
 /// Which engine is best. A ring is, unless the kernel would start a thread for each I/O: those are
 /// slower than threads that are there, and write to a file one after the other.
-fn engine(flags: &Flags, files: &[File], wants: Wants) -> Engine {
+fn engine(flags: &Flags, files: &[File], wants: &Wants) -> Engine {
     let cached_writes = wants.changes && !flags.direct && !files.iter().any(is_device);
     let waits = || files.iter().any(|file| !reads_without_waiting(file));
     if cached_writes || waits() { Engine::Threads } else { Engine::Uring }
@@ -125,7 +150,7 @@ fn numbered(path: &Path, file: u32) -> PathBuf {
 fn one_file(
     flags: &Flags,
     path: &Path,
-    wants: Wants,
+    wants: &Wants,
     notes: &mut Vec<String>,
 ) -> Result<(File, u64), String> {
     let failed = |error: &io::Error| explain(path, error);
@@ -222,6 +247,9 @@ fn fill(
     bytes: u64,
     mut write: impl FnMut(u64, &[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
     let what = what.as_ref().display();
     eprintln!("making {what}: {} of random bytes", size::show(bytes));
     let mut shown = Progress::start();
@@ -268,9 +296,48 @@ fn queue_of(file: &File) -> Option<usize> {
     Some((depth * 3 / 4).max(1))
 }
 
+// Directories.
+
+/// A directory of numbered files. What is not there is made; what is made by the workload is not.
+fn directory(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String> {
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let fresh = !path.exists();
+    if !fresh && wants.changes && !flags.destroy {
+        return Err(refuse(&path.display().to_string()));
+    }
+    let target = Directory { path: path.to_path_buf(), io_max: wants.io_max as usize };
+    target.make(wants.files).map_err(failed)?;
+    let size = u32::try_from(flags.file_size).unwrap_or(u32::MAX);
+    let plain = (0..wants.plain).map(|number| (number, size));
+    let missing = |(number, _): &(u32, u32)| !target.file(*number).exists();
+    let missing: Vec<_> = wants.sizes.iter().copied().chain(plain).filter(missing).collect();
+    let total = missing.iter().map(|(_, size)| u64::from(*size)).sum();
+    let mut left = missing.into_iter();
+    let mut file: Option<(File, u32)> = None;
+    fill(path, total, |_, mut piece| {
+        while !piece.is_empty() {
+            let (out, rest) = match &mut file {
+                Some((out, rest)) if *rest > 0 => (out, rest),
+                _ => {
+                    let Some((number, size)) = left.next() else { return Ok(()) };
+                    let (out, rest) = file.insert((File::create(target.file(number))?, size));
+                    (out, rest)
+                }
+            };
+            let count = piece.len().min(*rest as usize);
+            out.write_all(&piece[..count])?;
+            *rest -= count as u32;
+            piece = &piece[count..];
+        }
+        Ok(())
+    })
+    .map_err(failed)?;
+    Ok(Prepared { target: Box::new(target), span: flags.file_size, notes: Vec::new() })
+}
+
 // Volumes.
 
-fn volume(flags: &Flags, path: &Path, wants: Wants) -> Result<Prepared, String> {
+fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String> {
     let failed = |error: embed::Error| format!("{error}; {}", error.next_step());
     let fresh = !path.exists();
     if fresh {
@@ -333,25 +400,24 @@ fn ninep(flags: &Flags, target: NineP) -> Result<Prepared, String> {
     Ok(Prepared { target: Box::new(target), span, notes })
 }
 
-fn http(flags: &Flags, url: &Url, wants: Wants) -> Result<Prepared, String> {
+fn http(flags: &Flags, url: &Url, wants: &Wants) -> Result<Prepared, String> {
     let text = |error: io::Error| error.to_string();
     let mut span = u64::MAX;
-    for file in 0..wants.files.max(1) {
+    let sized = wants.sizes.iter().map(|(number, _)| *number);
+    for file in (0..wants.plain).chain(sized) {
         let size = url.size(file).map_err(text)?;
         if size.is_some() && wants.changes && !flags.destroy {
             return Err(refuse(&load::driver::server::numbered(&url.path, file)));
         }
-        let size = match size {
-            Some(size) => size,
-            None => {
-                let path = load::driver::server::numbered(&url.path, file);
-                let mut put = url.put(file, flags.file_size).map_err(text)?;
-                let filled = fill(&path, flags.file_size, |_, piece| put.write(piece));
-                filled.and_then(|()| put.end()).map_err(text)?;
-                flags.file_size
-            }
-        };
-        span = span.min(size);
+        let own = wants.sizes.iter().find(|(number, _)| *number == file);
+        let wanted = own.map_or(flags.file_size, |(_, size)| u64::from(*size));
+        if size.is_none() {
+            let path = load::driver::server::numbered(&url.path, file);
+            let mut put = url.put(file, wanted).map_err(text)?;
+            let filled = fill(&path, wanted, |_, piece| put.write(piece));
+            filled.and_then(|()| put.end()).map_err(text)?;
+        }
+        span = span.min(size.unwrap_or(wanted));
     }
     let (url, connections) = (url.clone(), flags.connections as usize);
     let target = Http { url, connections, io_max: wants.io_max as usize };

@@ -108,8 +108,11 @@ pub(crate) fn run(replay: &Replay) -> Result<ExitCode, String> {
         changes: !replay.read_only && summary.changes(),
         io_max: summary.len_max.max(1),
         files: 1,
+        plain: 1,
+        sizes: Vec::new(),
+        comes_and_goes: false,
     };
-    let prepared = prepare(&replay.flags, wants)?;
+    let prepared = prepare(&replay.flags, &wants)?;
     let job = replay.job(&summary, &prepared)?;
     perform(&replay.flags, prepared, job)
 }
@@ -174,6 +177,7 @@ impl Replay {
             filaments: vec![filament],
             feeds: vec![feed],
             length: Duration::MAX,
+            warm_up: Duration::ZERO,
             open,
             expected: summary.count(),
         })

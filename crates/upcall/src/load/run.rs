@@ -29,6 +29,8 @@ pub(crate) struct Job {
     pub(crate) feeds: Vec<Feed>,
     /// For how long I/Os are scheduled.
     pub(crate) length: Duration,
+    /// I/Os that are scheduled before this do not count.
+    pub(crate) warm_up: Duration,
     /// Whether I/Os have times of their own; else each comes when another one has ended.
     pub(crate) open: bool,
     /// How many I/Os there may be.
@@ -42,7 +44,7 @@ pub(crate) struct Job {
 pub(crate) fn perform(flags: &Flags, prepared: Prepared, job: Job) -> Result<ExitCode, String> {
     let signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let Prepared { target, notes, .. } = prepared;
-    let Job { workload, asked_rate, filaments, feeds, length, open, expected } = job;
+    let Job { workload, asked_rate, filaments, feeds, length, warm_up, open, expected } = job;
     eprintln!("load: {workload} on {}", target.name());
     notes.iter().for_each(|note| eprintln!("load: {note}"));
     let stop = Arc::new(AtomicBool::new(false));
@@ -59,6 +61,7 @@ pub(crate) fn perform(flags: &Flags, prepared: Prepared, job: Job) -> Result<Exi
         title: title(target.name(), workload, asked_rate),
         options,
         thresholds: thresholds(open),
+        warm_up_ns: u64::try_from(warm_up.as_nanos()).unwrap_or(u64::MAX),
         witness: flags.witness.then_some(expected),
         records: records(flags)?,
         progress: &mut |statistics, now_ns| {

@@ -147,8 +147,11 @@ pub(crate) fn run(load: &Asked) -> Result<ExitCode, String> {
         changes: load.mix.0.iter().any(|(kind, _)| kind.changes()),
         io_max: load.size.0.max(),
         files: load.files,
+        plain: load.files,
+        sizes: Vec::new(),
+        comes_and_goes: load.mix.0.iter().any(|(kind, _)| comes_and_goes(*kind)),
     };
-    let prepared = prepare(&load.flags, wants)?;
+    let prepared = prepare(&load.flags, &wants)?;
     let span = load.span.unwrap_or(prepared.span).min(prepared.span);
     let mix = Mix {
         kinds: load.mix.0.clone(),
@@ -165,6 +168,11 @@ pub(crate) fn run(load: &Asked) -> Result<ExitCode, String> {
     perform(&load.flags, prepared, job)
 }
 
+/// Whether it makes files, or removes them.
+pub(crate) fn comes_and_goes(kind: Kind) -> bool {
+    matches!(kind, Kind::Create | Kind::Remove)
+}
+
 fn open(load: &Asked, rate: f64, mix: Mix) -> Job {
     let (arrival, how) = match load.arrival {
         Coming::Uniform => (Arrival::Uniform { rate }, "at equal times"),
@@ -179,6 +187,7 @@ fn open(load: &Asked, rate: f64, mix: Mix) -> Job {
         filaments: vec![Box::new(stream)],
         feeds: Vec::new(),
         length: load.seconds,
+        warm_up: Duration::ZERO,
         open: true,
         expected: (rate * load.seconds.as_secs_f64() * 1.2) as u64 + 10_000,
     }
@@ -203,6 +212,7 @@ fn closed(load: &Asked, users: u32, mix: Mix) -> Job {
         filaments: (0..count).map(filament).collect(),
         feeds: Vec::new(),
         length: load.seconds,
+        warm_up: Duration::ZERO,
         open: false,
         expected: load::measure::WITNESSED_MAX,
     }

@@ -227,3 +227,50 @@ fn servers_and_volumes_are_loaded_as_files_are() {
     assert!(count(&report, "write") > 5, "{report}");
     assert_eq!(server.end(), Some(0));
 }
+
+/// A bit of everything that a workload file can say, on files that come and go.
+const MAIL: &str = "
+[run]
+name = \"small\"
+seconds = \"0.5s\"
+
+[[stream]]
+name = \"pages\"
+rate = 200
+span = \"1MiB\"
+
+[[users]]
+name = \"thinkers\"
+users = 3
+think = \"2ms\"
+span = \"1MiB\"
+
+[[postmark]]
+name = \"boxes\"
+files = 40
+transactions = 60
+";
+
+#[test]
+fn a_file_combines_workloads_without_programming() {
+    let dir = Scratch::new("load-run");
+    let file = |name: &str| text(&dir.path().join(name));
+    std::fs::write(dir.path().join("mail.toml"), MAIL).unwrap();
+    let target = format!("dir:{}", file("tree"));
+    let run = ["run", &file("mail.toml"), "--target", &target, "--file-size", "1M"];
+    let report = measures(&run);
+    for kind in ["read", "create", "remove"] {
+        assert!(count(&report, kind) >= 40, "{kind}: {report}");
+    }
+    assert!(report["title"]["workload"].as_str().unwrap().contains("`boxes` PostMark-like"));
+    let left: Vec<_> = std::fs::read_dir(dir.path().join("tree/0")).unwrap().collect();
+    assert_eq!(left.len(), 1, "what it made it has removed, but for the shared file");
+
+    let why = refuses(&run);
+    assert!(why.contains("--destroy"), "{why}");
+    let why = refuses(&["run", &file("mail.toml"), "--target", &format!("file:{}", file("x"))]);
+    assert!(why.contains("dir:PATH"), "{why}");
+    std::fs::write(dir.path().join("bad.toml"), "[[stream]]\nrate = 5\ncolour = 1\n").unwrap();
+    let why = refuses(&["run", &file("bad.toml"), "--target", "null"]);
+    assert!(why.contains("bad.toml") && why.contains("`colour`"), "{why}");
+}

@@ -1,0 +1,103 @@
+//! `upcall load run`: a workload that a file describes.
+
+use super::flags::Flags;
+use super::prepare::{Wants, prepare};
+use super::run::{Job, perform};
+use super::workload::comes_and_goes;
+use clap::Args;
+use load::replay::{self, Feed};
+use load::trace::adapt::{Files, Fold, Ratio};
+use load::trace::{Options, Plan, Reader};
+use load::workload::Workload;
+use load::workload::file::{Replay, Way};
+use load::{Filament, measure};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What can be chosen.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Run {
+    /// The workload
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// Offsets of traces are folded into the target at multiples of this, bytes.
+const BLOCK: u64 = 4096;
+
+/// I/Os of a trace in a workload are cut to this length, bytes: nobody looks through it before.
+const TRACED_MAX: u32 = 1 << 20;
+
+/// Does it.
+pub(crate) fn run(run: &Run) -> Result<ExitCode, String> {
+    let shown = run.file.display();
+    let text = std::fs::read_to_string(&run.file).map_err(|error| format!("{shown}: {error}"))?;
+    let workload = Workload::parse(&text).map_err(|error| format!("{shown}: {error}"))?;
+    let mut flags = run.flags.clone();
+    flags.complete(&workload.run).map_err(|error| format!("{shown}: {error}"))?;
+    let (asked, replays) = (workload.wants(), workload.replays());
+    let sizes: Vec<(u32, u32)> = workload.files().map(|file| (file.number, file.size)).collect();
+    let wants = Wants {
+        changes: asked.changes,
+        io_max: asked.io_max.max(if replays.is_empty() { 1 } else { TRACED_MAX }),
+        files: asked.files,
+        plain: workload.shared_files(),
+        sizes,
+        comes_and_goes: asked.kinds.iter().any(|kind| comes_and_goes(*kind)),
+    };
+    let prepared = prepare(&flags, &wants)?;
+    let filaments = workload.filaments(prepared.span).map_err(|error| format!("{shown}: {error}"));
+    let (mut filaments, mut feeds) = (filaments?, Vec::new());
+    for replay in replays {
+        let (filament, feed) = trace(&run.file, &replay, prepared.span)?;
+        filaments.push(filament);
+        feeds.push(feed);
+    }
+    let length = workload.run.seconds.unwrap_or(Duration::MAX);
+    let open = asked.rate.filter(|_| feeds.is_empty());
+    let job = Job {
+        workload: workload.describe(),
+        // A part that begins later or ends earlier has no rate of the whole run.
+        asked_rate: None,
+        filaments,
+        feeds,
+        length,
+        warm_up: workload.run.warm_up,
+        open: open.is_some(),
+        expected: open.map_or(measure::WITNESSED_MAX, |rate| {
+            (rate * length.as_secs_f64().min(1e6) * 1.2) as u64 + 10_000
+        }),
+    };
+    perform(&flags, prepared, job)
+}
+
+/// A trace beside the rest. Its path is seen from the workload's file.
+fn trace(file: &Path, replay: &Replay, span: u64) -> Result<(Box<dyn Filament>, Feed), String> {
+    let path = file.parent().unwrap_or(Path::new("")).join(&replay.trace);
+    let reader = Reader::open(&path, None, Options::default());
+    let reader = reader.map_err(|error| format!("{}: {error}", replay.name))?;
+    let ratio = Ratio::new(1_000_000, (replay.speed * 1e6).round() as u64);
+    let time = ratio.ok_or_else(|| format!("{}: this is no speed", replay.name))?;
+    let plan = Plan {
+        files: Files::One { file: 0, apart: 0 },
+        fold: Some(Fold { size: span, block: BLOCK }),
+        len_max: Some(TRACED_MAX),
+        take: Some(replay.life.count),
+        time,
+        ..Plan::default()
+    };
+    let begin_ns = u64::try_from(replay.life.begin.as_nanos()).unwrap_or(u64::MAX);
+    let records = plan.of(reader).map(move |record| {
+        record.map(|traced| load::trace::Traced { at_ns: traced.at_ns + begin_ns, ..traced })
+    });
+    Ok(match replay.way {
+        Way::Timed => replay::timed(records),
+        Way::Fast => replay::fast(records, replay.depth),
+        Way::Loaded => replay::loaded(records),
+        Way::Dependent => replay::dependent(load::trace::Dependence::default().of(records)),
+    })
+}
