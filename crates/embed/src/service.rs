@@ -69,7 +69,7 @@ impl Service {
         Client { queue: self.queue.clone(), port: Arc::default() }
     }
 
-    /// The same, for a thread that parks instead of waiting at the port: each completion unparks it.
+    /// The same, for a thread that parks instead of waiting at the port: completions unpark it.
     pub fn parked_client(&self, thread: thread::Thread) -> Client {
         Client { queue: self.queue.clone(), port: Arc::new(Port::of(thread)) }
     }

@@ -131,8 +131,8 @@ pub struct Conduct {
 
 /// Runs filaments against a target until they have nothing left to do, or the time is over.
 ///
-/// `observe` is called on this thread about every 5 ms, with what has ended since and the time since
-/// the start, ns; the workers do not wait for it.
+/// `observe` is called on this thread about every 5 ms, with what has ended since and the time
+/// since the start, ns; the workers do not wait for it.
 ///
 /// # Errors
 /// If the target cannot be reached, or threads cannot be started.

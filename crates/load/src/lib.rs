@@ -2,6 +2,45 @@
 //!
 //! It is the toolkit of *Buttress: A toolkit for flexible and high fidelity I/O benchmarking*
 //! (FAST 2004) with today's means.
+//!
+//! ```text
+//!  trace ──▶ replay ──┐                          ┌──▶ statistics ──▶ verdict ──▶ report
+//!  workload ──────────┼─▶ filaments ─▶ core ─────┤
+//!  script ────────────┘                │         └──▶ records ──▶ compare
+//!                                   driver ─▶ null, files, volumes, 9P, HTTP
+//! ```
+//!
+//! - A *filament* says what is to be done, and when ([`filament`]). Those of the library are in
+//!   [`workload`], those of traces in [`replay`]; a [`script`](mod@script) is an `async` one.
+//! - The *core* calls filaments and issues their I/Os at their time ([`core`]); or virtual time
+//!   does ([`simulated`]), for the same filaments.
+//! - A *driver* is the way to a target ([`driver`]).
+//! - What ends becomes [`statistics`], and those a [`verdict`] and a [`report`]; [`measure`] puts
+//!   all of it together.
+//!
+//! Invariants: only `core`, `driver` and `witness` read a clock, wait, or touch the kernel. No byte
+//! of a trace, a workload file or a server can make it panic. Everything random comes from a seed.
+//!
+//! ```no_run
+//! use load::measure::{Plan, measure};
+//! use load::workload::{Arrival, Mix, stream::Stream};
+//! use std::time::Duration;
+//!
+//! let arrival = Arrival::Poisson { rate: 10_000.0 };
+//! let stream = Stream::new(arrival, Mix::default(), 1, Duration::ZERO, 100_000);
+//! let plan = Plan {
+//!     title: load::report::Title::default(),
+//!     options: load::core::Options::default(),
+//!     thresholds: load::verdict::Thresholds::default(),
+//!     warm_up_ns: 0,
+//!     witness: None,
+//!     records: None,
+//!     progress: &mut |_, _| {},
+//! };
+//! let measured = measure(&load::driver::Null, vec![Box::new(stream)], plan)?;
+//! print!("{}", load::report::text::report(&measured.run()));
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 pub mod compare;
 pub mod core;

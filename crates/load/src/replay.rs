@@ -5,7 +5,7 @@
 //! | [`timed`] | at its time in the trace |
 //! | [`fast`] | as soon as one of so many places is free |
 //! | [`loaded`] | as soon as no more I/Os are under way than were in the trace when it was issued |
-//! | [`dependent`] | so long after the I/Os that it waited for as in the trace; the others at their time |
+//! | [`dependent`] | so long after what it waited for as in the trace; the others at their time |
 //!
 //! A trace is read by a thread of its own, ahead of time, and in pieces: it may be larger than
 //! memory. What is wrong in the middle of it ends the replay there, and [`Feed::trouble`] says so.

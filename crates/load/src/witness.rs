@@ -49,7 +49,10 @@ impl Witness {
     pub fn call(ios: u64) -> io::Result<Witness> {
         let place = PLACES.iter().map(Path::new).find(|place| place.join("instances").is_dir());
         let place = place.ok_or_else(|| {
-            io::Error::other("the kernel's trace is not there: be root, mount -t tracefs none /sys/kernel/tracing")
+            io::Error::other(
+                "the kernel's trace is not there: be root, and \
+                 mount -t tracefs none /sys/kernel/tracing",
+            )
         })?;
         let instance = place.join("instances").join(format!("upcall-{}", std::process::id()));
         fs::create_dir(&instance).map_err(|error| {

@@ -3,7 +3,7 @@
 //! | the machine | best | because |
 //! |---|---|---|
 //! | quiet | spin at ordinary priority | nobody else wants the processor |
-//! | busy, real time permitted | nap | the kernel gives it precedence, as long as it sleeps enough |
+//! | busy, real time permitted | nap | the kernel prefers it, as long as it sleeps enough |
 //! | busy, else | sleep, then spin | who sleeps much is woken soon |
 
 use super::calibrate::Calibration;

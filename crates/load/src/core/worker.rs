@@ -551,7 +551,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Gives the lead away before something that takes so long, if that is worth it: to who stands
-    /// by always; somebody must be woken for it only if that is sooner, and something is due before.
+    /// by always; somebody is woken for it only if that is sooner, and something is due before.
     fn hand_over_before(&self, busy_ns: u64) {
         if self.shared.leader.load(Ordering::Relaxed) != self.id {
             return;

@@ -109,33 +109,3 @@ fn parts_have_seeds_of_their_own() {
     let seeds: std::collections::BTreeSet<u64> = (0..1000).map(|part| seed(7, part)).collect();
     assert_eq!(seeds.len(), 1000);
 }
-
-/// Run in release to see what a draw costs: `cargo test --release -p load draws_cost -- --ignored
-/// --nocapture`. Measured there; not asserted, since the machine may be busy.
-#[test]
-#[ignore = "a measurement"]
-#[allow(clippy::disallowed_methods, reason = "measures the machine that it runs on")]
-fn draws_cost() {
-    const DRAWS: u32 = 5_000_000;
-    for mix in mixes() {
-        let mut drawer = Drawer::new(mix.clone(), 9);
-        let begin = std::time::Instant::now();
-        let sum = (0..DRAWS).fold(0, |sum: u64, _| sum.wrapping_add(drawer.draw().offset));
-        let each = begin.elapsed().as_nanos() as f64 / f64::from(DRAWS);
-        println!("{each:5.1} ns {:?} {:?} ({sum})", mix.place, mix.size);
-    }
-    let mut drawers: Vec<(&str, Box<dyn Draw>)> = vec![
-        ("SPC-1", Box::new(spc1::Drawer::new(100, 0, 1 << 40, 1))),
-        ("SPECweb", Box::new(specweb_drawer())),
-    ];
-    for (name, drawer) in &mut drawers {
-        let begin = std::time::Instant::now();
-        let sum = (0..DRAWS).fold(0, |sum: u64, _| sum.wrapping_add(drawer.draw().offset));
-        let each = begin.elapsed().as_nanos() as f64 / f64::from(DRAWS);
-        println!("{each:5.1} ns {name} ({sum})");
-    }
-}
-
-fn specweb_drawer() -> specweb::Drawer {
-    specweb::Drawer::new(specweb::FileSet::new(specweb::Year::Y99, 3000), 1)
-}

@@ -32,8 +32,8 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Place, String> {
         let wrong = || {
-            "write null, file:PATH, dir:PATH, volume:PATH, 9p://HOST:PORT/PATH, 9p+unix:SOCKET:/PATH or \
-             http://HOST:PORT/PATH"
+            "write null, file:PATH, dir:PATH, volume:PATH, 9p://HOST:PORT/PATH, \
+             9p+unix:SOCKET:/PATH or http://HOST:PORT/PATH"
                 .to_string()
         };
         if text == "null" {
