@@ -224,8 +224,8 @@ impl Books {
 
     /// Whether it is one of the server's own files. Snapshots, which are below them, are not.
     fn is_own(&self, path: &str) -> bool {
-        let below = self.service.then(|| path.strip_prefix("/.upcall")).flatten();
-        below.is_some_and(|below| !below.starts_with("/snapshots/"))
+        let below = self.service.then(|| path.strip_prefix("/.upcall/")).flatten();
+        below.is_some_and(|below| !below.starts_with("snapshots/"))
     }
 
     /// The path of a node; what is not known, or too long, is called by the node's number.

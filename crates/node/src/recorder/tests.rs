@@ -157,11 +157,13 @@ fn a_fetch_is_the_read_of_what_it_brought() {
     lab.call(fetch(&["d"], 100), listed);
     lab.call(fetch(&[".upcall", "queues"], 100), fetched(3, 3, None));
     lab.call(fetch(&[".upcall", "snapshots", "one", "f"], 100), fetched(3, 3, None));
+    lab.call(fetch(&[".upcall-7"], 100), fetched(3, 3, None));
     expect![[r#"
         0-20 Read 0:/small 0+3 by 3
         20-40 Read 1:/large 0+100 by 3
         40-60 Read 1:/large 100+200 by 3
         120-140 Read 3:/.upcall/snapshots/one/f 0+3 by 3
+        140-160 Read 4:/.upcall-7 0+3 by 3
     "#]]
     .assert_eq(&lab.text());
 }

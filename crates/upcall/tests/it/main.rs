@@ -4,6 +4,7 @@
 mod copying;
 mod library;
 mod ninep;
+mod recording;
 mod remote;
 mod server;
 mod spaces;
