@@ -22,6 +22,8 @@ pub mod connection;
 mod joins;
 mod letters;
 pub mod listener;
+mod recorder;
+mod recording;
 mod route;
 mod shown;
 mod sources;
@@ -35,6 +37,7 @@ pub use config::{Clients, Config, Join, Joined, Port, Served};
 pub use front::{Export, Identity, Limits, Protocol};
 pub use letters::{HOME, NODES_MAX};
 pub use names::{Order, script};
+pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
 
 use base::op::{Event, Op};
 use base::{Automaton, Error, Instant, Name, Reactor};
@@ -44,6 +47,7 @@ use connection::Connection;
 use letters::Role;
 use listener::Listener;
 use names::{Mount, Names, Source, Wish};
+use recorder::Recorder;
 use route::Message;
 use slab::Slab;
 use stages::Stages;
@@ -117,6 +121,8 @@ pub struct Node {
     stages: Stages,
     changes: Changes,
     surveys: Surveys,
+    /// If what clients ask of files is to be written down.
+    recorder: Option<Box<Recorder>>,
     /// What the operator may want to know. At most [`NEWS_MAX`].
     news: VecDeque<String>,
     scratch: Scratch,
@@ -195,6 +201,7 @@ impl Node {
             stages: Stages::default(),
             changes,
             surveys: Surveys::new(),
+            recorder: None,
             news: VecDeque::new(),
             scratch: Scratch::default(),
         }
@@ -286,7 +293,8 @@ impl Automaton for Node {
             Phase::Joining | Phase::Running | Phase::Over => None,
         };
         let listeners = self.waiting.iter().filter_map(|index| self.listeners[*index].deadline());
-        let others = [alarm, drain, self.changes.deadline(), self.trees.deadline()];
+        let recorder = self.recorder.as_ref().and_then(|recorder| recorder.deadline());
+        let others = [alarm, drain, self.changes.deadline(), self.trees.deadline(), recorder];
         listeners.chain(others.into_iter().flatten()).min()
     }
 
@@ -301,6 +309,10 @@ impl Automaton for Node {
         self.names.check();
         self.trees.iter().for_each(Branch::check);
         self.trees.check();
+        if let Some(recorder) = &self.recorder {
+            recorder.check();
+            assert!(recorder.is_idle() || !self.is_over() || !self.is_quiet());
+        }
         self.listeners.iter().for_each(Automaton::check);
         self.connections.iter().for_each(|(_, connection)| connection.check());
     }
@@ -337,12 +349,19 @@ pub fn set_up(node: &mut Node, reactor: &mut impl Reactor) {
     run_while(node, reactor, |node| node.phase == Phase::Joining);
 }
 
-/// The whole event loop of a server. What the operator may want to know is told, line by line.
-pub fn run(node: &mut Node, reactor: &mut impl Reactor, tell: &mut dyn FnMut(&str)) {
+/// The whole event loop of a server. What the operator may want to know is told, line by line;
+/// what is recorded is given to `keep`. Neither may wait for anything.
+pub fn run(
+    node: &mut Node,
+    reactor: &mut impl Reactor,
+    tell: &mut dyn FnMut(&str),
+    keep: &mut dyn FnMut(Vec<Recorded>) -> Kept,
+) {
     run_while(node, reactor, |node| {
         while let Some(news) = node.next_news() {
             tell(&news);
         }
+        node.hand_out(keep);
         !node.is_over()
     });
 }
@@ -359,6 +378,9 @@ fn run_while(
         spans.drain(..).for_each(|span| node.stages.record_span(now, span));
         node.turn(now, &mut events, &mut ops);
         ops.drain(..).for_each(|op| reactor.submit(op));
+        if node.is_recording() {
+            node.end_turn(reactor.now());
+        }
         if goes_on(node) {
             reactor.wait(node.deadline(), &mut events);
         }

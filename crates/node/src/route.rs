@@ -128,6 +128,9 @@ impl Node {
         if let Role::Front(front) = self.role {
             return Node::send_home(front, input, ops);
         }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.see(now, &input);
+        }
         let mut out = mem::take(&mut self.scratch.names);
         self.names.step(now, input, &mut out);
         for output in out.drain(..) {
@@ -141,6 +144,9 @@ impl Node {
                     continue;
                 }
                 names::Output::Reply(id, reply) => {
+                    if let Some(recorder) = &mut self.recorder {
+                        recorder.answered(id, &reply);
+                    }
                     self.answer(id, reply, ops);
                     continue;
                 }

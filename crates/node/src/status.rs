@@ -79,6 +79,7 @@ impl Report {
             }
         }
         self.count("changes", node.changes.name(), 1);
+        node.recorder.iter().for_each(|it| self.count("recorder", it.state_name(), 1));
         node.names.tasks().for_each(|(kind, state)| self.count(kind, state, 1));
     }
 
@@ -174,6 +175,12 @@ fn metrics_text(node: &Node, report: &Report, now: Instant) -> String {
     family("upcall_queue_length", "gauge", "Length of each queue.", &lengths);
     let limits: Vec<_> = report.queues.iter().map(|(q, _, n)| (label(q), *n as f64)).collect();
     family("upcall_queue_limit", "gauge", "Limit of each queue.", &limits);
+    if let Some(tally) = node.tally() {
+        let help = "I/Os of files given to be written down.";
+        family("upcall_recorded_total", "counter", help, &one(tally.taken as f64));
+        let help = "I/Os of files not written down, for want of room.";
+        family("upcall_recording_lost_total", "counter", help, &one(tally.lost as f64));
+    }
     stage_metrics(&report.stages, &mut text);
     text
 }

@@ -11,7 +11,7 @@ use crate::trace::Show;
 use crate::world::{Totals, WALL, World};
 use base::op::Listener;
 use base::{Automaton, Caller, Kind, Reactor, Stat};
-use node::{Clients, Config, Identity, Limits, Node, Port, Protocol, Served};
+use node::{Clients, Config, Identity, Kept, Limits, Node, Port, Protocol, Served};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -81,6 +81,8 @@ fn run_on<R: Reactor + AsMut<World>>(
     stage(&mut world, ports);
     let served = if params.volume { copy_to_volume(&mut world) } else { directory(root) };
     let mut node = Node::new(config(&params, ports), served, Vec::new());
+    // Its books are compared with what the trees hand out, and they must be empty at the end.
+    node.start_recording();
     let mut reactor = wrap(world);
     live(&mut node, &mut reactor, params.stop_after);
     let world = reactor.as_mut();
@@ -149,6 +151,8 @@ fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_after:
     let mut turns = 0u64;
     while !node.is_over() {
         node.turn(reactor.now(), &mut events, &mut ops);
+        node.end_turn(reactor.now());
+        node.hand_out(&mut |_| Kept::Taken);
         node.check();
         ops.drain(..).for_each(|op| reactor.submit(op));
         turns += 1;

@@ -75,6 +75,12 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<usize>,
 
+    /// Write every I/O that clients ask of files into this file, which 'upcall load replay' takes:
+    /// when, how long, which file, offset and length, no contents; a recording that is there is
+    /// gone on with
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+
     /// Do not show the server's own state under /.upcall/
     #[arg(long)]
     pub(crate) no_status: bool,
@@ -145,6 +151,7 @@ impl Serve {
             accept_loss: self.accept_loss || file.accept_loss,
             reactor: self.reactor.or(file.reactor),
             threads: self.threads.or(file.threads),
+            record: self.record.or(file.record),
             no_status: self.no_status || file.no_status,
             connections_max: self.connections_max.or(file.connections_max),
             memory_max: self.memory_max.or(file.memory_max),

@@ -1,7 +1,7 @@
 //! The other nodes of the process: threads with connections of their own, which send what is asked
 //! of them to the node that has the name space.
 
-use node::{Config, Export, HOME, Node, Port};
+use node::{Config, Export, HOME, Kept, Node, Port};
 use reactor::{Form, Mailbox, World};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -94,7 +94,7 @@ fn one(
     let Ok(all) = mailboxes.recv() else { return Ok(()) };
     world.set_mailboxes(all);
     let mut node = Node::front(number, plan.config, plan.export);
-    // A front has no servers to tell of.
-    node::run(&mut node, &mut world, &mut |_| {});
+    // A front has no servers to tell of, and what its clients ask is recorded at home.
+    node::run(&mut node, &mut world, &mut |_| {}, &mut |_| Kept::Ended);
     Ok(())
 }

@@ -34,6 +34,9 @@ impl fmt::Display for Greeting<'_> {
             writeln!(f, "names    {}, {count} {lines} joined", file.display())?;
         }
         writeln!(f, "reactor  {}", self.form)?;
+        if let Some(record) = &self.serve.record {
+            writeln!(f, "record   every I/O of files into {}", record.display())?;
+        }
         writeln!(f, "users    {}", self.rule)?;
         for (protocol, address) in self.bound {
             match (protocol, address) {

@@ -7,6 +7,7 @@ mod greeting;
 mod load;
 mod place;
 mod progress;
+mod record;
 mod remote;
 mod rule;
 mod serve;

@@ -4,11 +4,12 @@ use crate::config::{Form, Serve};
 use crate::fronts::{Fronts, Plan};
 use crate::greeting::Greeting;
 use crate::place::{self, Bound, Place, What};
+use crate::record::{Recording, Sheet};
 use crate::rule::{self, Rule};
 use crate::space::{self, Joint, Jointed, Space};
 use crate::volume::file::CACHE_MIB;
 use base::Reactor;
-use node::{Config, Join, Joined, Limits, Node, Port, Protocol, Served};
+use node::{Config, Join, Joined, Kept, Limits, Node, Port, Protocol, Served};
 use reactor::{Address, World};
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -20,6 +21,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let limits = limits(serve)?;
     let (form, form_reason) = choose_form(serve.reactor)?;
     let threads = threads(serve)?;
+    let sheet = serve.record.as_deref().map(Sheet::open).transpose()?;
     let space = space::find(serve, &|text| say(&text))?;
     reactor::hold_signals();
     let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
@@ -40,6 +42,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
     let share = share(serve, threads, ports, &world, (limits, files_max));
     let mut node = Node::new(share.clone(), served, joins);
+    let recording = record(sheet, &mut node, &world)?;
     node::set_up(&mut node, &mut world);
     if let Some((number, error)) = node.joined().and_then(|failed| failed.first()) {
         let (line, said) = &lines[*number];
@@ -60,7 +63,11 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         rule: &rule.text,
         bound: &bound,
     });
-    node::run(&mut node, &mut world, &mut log()?);
+    let keep = |batch| recording.as_ref().map_or(Kept::Ended, |it| it.keep(batch));
+    node::run(&mut node, &mut world, &mut log()?, &mut { keep });
+    if let Some(recording) = recording {
+        say(&recording.end(node.tally().unwrap_or_default()));
+    }
     say(&"upcall: ended\n");
     if !node.is_quiet() {
         // Something hangs, or a second signal came: what is under way is not waited for.
@@ -114,6 +121,17 @@ fn open(world: &mut World, place: Place) -> Result<(Served, Option<String>), Str
             Ok((Served::Volume { file, store, said, path: bytes }, Some(facts.line())))
         }
     }
+}
+
+/// Begins to record, if that is wanted: before anybody is let in.
+fn record(
+    sheet: Option<Sheet>,
+    node: &mut Node,
+    world: &World,
+) -> Result<Option<Recording>, String> {
+    let Some(sheet) = sheet else { return Ok(None) };
+    node.start_recording();
+    Recording::begin(sheet, world.wall()).map(Some)
 }
 
 /// Gives what is joined to the world.

@@ -3,7 +3,7 @@
 use crate::world::{Host as Number, World, brought, name_op, own_op};
 use base::op::{Event, File, Listener, Op};
 use base::{Automaton, Instant, Reactor};
-use node::Node;
+use node::{Kept, Node};
 use std::collections::BTreeSet;
 
 /// The process.
@@ -57,6 +57,8 @@ impl Host {
         self.is_new = false;
         let mut ops = Vec::new();
         self.node.turn(world.now(), &mut self.events, &mut ops);
+        self.node.end_turn(world.now());
+        self.node.hand_out(&mut |_| Kept::Taken);
         self.node.check();
         for op in ops {
             let Some(op) = change(world, op) else { continue };

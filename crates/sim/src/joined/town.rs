@@ -134,7 +134,8 @@ impl Town {
         mistake: Option<Mistake>,
     ) -> Town {
         let served: Served = mux.served();
-        let node = Node::new(config(params, listeners[0], true), served, joins);
+        let mut node = Node::new(config(params, listeners[0], true), served, joins);
+        node.start_recording();
         let place = |(number, root): (usize, Root)| Place {
             host: None,
             listener: listeners[number + 1],

@@ -5,6 +5,7 @@ mod copying;
 mod instrument;
 mod library;
 mod ninep;
+mod recording;
 mod remote;
 mod server;
 mod spaces;

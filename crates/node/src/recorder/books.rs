@@ -1,0 +1,278 @@
+//! What the recorder knows of the name space: the paths of nodes as they were walked to, and the
+//! files behind them.
+
+use super::Asked;
+use base::{Kind, Name, Stat};
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use tree::{Ask, NodeId, OpenId};
+
+/// The longest path that is kept, bytes; what is deeper is called by its node's number.
+pub(super) const PATH_MAX: usize = 1024;
+
+/// How many files are remembered that nobody has: their numbers stay theirs.
+pub(super) const FILES_KEPT: usize = 1 << 14;
+
+/// A plain file.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) number: u32,
+    pub(super) path: Arc<str>,
+    /// As far as it is known.
+    size: Cell<u64>,
+}
+
+impl File {
+    pub(super) fn size(&self) -> u64 {
+        self.size.get()
+    }
+
+    pub(super) fn set_size(&self, size: u64) {
+        self.size.set(size);
+    }
+}
+
+/// An open file.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    pub(super) file: Rc<File>,
+    /// Writes go to its end.
+    pub(super) append: bool,
+}
+
+/// A node that sessions hold so many references to.
+#[derive(Debug)]
+struct Node {
+    path: Arc<str>,
+    file: Option<Rc<File>>,
+    references: usize,
+}
+
+/// All of it. Nodes and open files are bounded as those of the trees are.
+#[derive(Debug)]
+pub(super) struct Books {
+    root: NodeId,
+    /// The server's own files are below `/.upcall`.
+    service: bool,
+    nodes: BTreeMap<NodeId, Node>,
+    /// Open files; no directories.
+    opens: BTreeMap<OpenId, Open>,
+    files: BTreeMap<Arc<str>, Rc<File>>,
+    /// Files in the order in which they are looked at when there are too many.
+    queue: VecDeque<Rc<File>>,
+    next: u32,
+}
+
+impl Books {
+    pub(super) fn new(root: NodeId, service: bool) -> Books {
+        let path: Arc<str> = Arc::from("");
+        Books {
+            root,
+            service,
+            nodes: BTreeMap::from([(root, Node { path, file: None, references: 1 })]),
+            opens: BTreeMap::new(),
+            files: BTreeMap::new(),
+            queue: VecDeque::new(),
+            next: 0,
+        }
+    }
+
+    /// What a request is, if it may become an I/O or leads to one.
+    pub(super) fn understand(&mut self, ask: &Ask) -> Option<Asked> {
+        match ask {
+            Ask::Walk { from, names } => Some(Asked::Walk(self.below(*from, names))),
+            Ask::Fetch { root, path, .. } => {
+                Some(Asked::Fetch(self.below(root.unwrap_or(self.root), path)))
+            }
+            Ask::Open { node, access } => Some(Asked::Open(self.path(*node), *access)),
+            Ask::Create { dir, name, access, .. } => {
+                Some(Asked::Create(self.entry(*dir, name), *access))
+            }
+            Ask::MakeNode { dir, name, kind: Kind::File, .. } => {
+                Some(Asked::Make(self.entry(*dir, name)))
+            }
+            Ask::Read { open, offset, .. } => {
+                self.opens.get(open).map(|open| Asked::Read(open.file.clone(), *offset))
+            }
+            Ask::Write { open, offset, .. } => {
+                self.opens.get(open).map(|open| Asked::Write(open.clone(), *offset))
+            }
+            Ask::Sync { open, .. } => {
+                self.opens.get(open).map(|open| Asked::Sync(open.file.clone()))
+            }
+            Ask::SetStat { node, set, .. } => {
+                let file = self.nodes.get(node).and_then(|node| node.file.clone());
+                file.zip(set.size).map(|(file, size)| Asked::Size(file, size))
+            }
+            Ask::Remove { dir, name, directory } => self.removed(*dir, name, *directory),
+            Ask::RemoveNode { node } => {
+                let file = self.nodes.get(node).and_then(|node| node.file.clone());
+                file.map(Asked::Remove)
+            }
+            Ask::Stat { .. }
+            | Ask::List { .. }
+            | Ask::MakeDir { .. }
+            | Ask::Symlink { .. }
+            | Ask::MakeNode { .. }
+            | Ask::ReadLink { .. }
+            | Ask::Link { .. }
+            | Ask::Rename { .. }
+            | Ask::RenameNode { .. }
+            | Ask::StatFs { .. }
+            | Ask::GetAttr { .. }
+            | Ask::SetAttr { .. }
+            | Ask::ListAttrs { .. }
+            | Ask::RemoveAttr { .. }
+            | Ask::Lock { .. }
+            | Ask::GetLock { .. }
+            | Ask::Identify { .. } => None,
+        }
+    }
+
+    /// A removal, unless it is of a directory. Who does not say which has looked before.
+    fn removed(&mut self, dir: NodeId, name: &Name, directory: Option<bool>) -> Option<Asked> {
+        let path = self.entry(dir, name);
+        match directory {
+            Some(true) => None,
+            Some(false) => {
+                let stat = Stat { kind: Kind::File, ..Stat::default() };
+                let known = self.known(&path).cloned();
+                known.or_else(|| self.file(path, &stat)).map(Asked::Remove)
+            }
+            None => self.known(&path).cloned().map(Asked::Remove),
+        }
+    }
+
+    /// A session got a reference to a node, and the attributes of what it is.
+    pub(super) fn hold(&mut self, node: NodeId, path: Arc<str>, stat: Option<&Stat>) {
+        let file = match stat {
+            Some(stat) => self.file(path.clone(), stat),
+            None => self.known(&path).cloned(),
+        };
+        let known = self.nodes.entry(node).or_insert(Node { path, file: None, references: 0 });
+        known.references += 1;
+        known.file = known.file.take().or(file);
+    }
+
+    /// It gave one back.
+    pub(super) fn release(&mut self, node: NodeId) {
+        let Some(known) = self.nodes.get_mut(&node) else { return };
+        known.references -= 1;
+        if known.references == 0 {
+            self.nodes.remove(&node);
+        }
+    }
+
+    /// A session has a file open.
+    pub(super) fn open(&mut self, open: OpenId, file: Open) {
+        self.opens.insert(open, file);
+    }
+
+    /// It has it open no more.
+    pub(super) fn close(&mut self, open: OpenId) {
+        self.opens.remove(&open);
+    }
+
+    /// The file at a path, if it is one that is recorded; its size is in its attributes.
+    pub(super) fn file(&mut self, path: Arc<str>, stat: &Stat) -> Option<Rc<File>> {
+        if stat.kind != Kind::File || self.is_own(&path) {
+            return None;
+        }
+        if let Some(file) = self.files.get(&path) {
+            file.set_size(stat.size);
+            return Some(file.clone());
+        }
+        let size = Cell::new(stat.size);
+        let file = Rc::new(File { number: self.next, path: path.clone(), size });
+        self.next = self.next.wrapping_add(1);
+        self.files.insert(path, file.clone());
+        self.queue.push_back(file.clone());
+        self.tidy();
+        Some(file)
+    }
+
+    /// The file that was last known to be at a path.
+    pub(super) fn known(&self, path: &str) -> Option<&Rc<File>> {
+        self.files.get(path)
+    }
+
+    /// What is at its path from now on is another file.
+    pub(super) fn forget(&mut self, file: &Rc<File>) {
+        if self.known(&file.path).is_some_and(|known| Rc::ptr_eq(known, file)) {
+            self.files.remove(&file.path);
+        }
+    }
+
+    /// For each file that is new, looks at the two that were not looked at for longest: who is
+    /// not in use any more is forgotten.
+    fn tidy(&mut self) {
+        for _ in 0..2 {
+            if self.queue.len() <= FILES_KEPT {
+                return;
+            }
+            let Some(file) = self.queue.pop_front() else { return };
+            // Here, and perhaps at its path; whoever else has it uses it.
+            let at_path = self.known(&file.path).is_some_and(|known| Rc::ptr_eq(known, &file));
+            match Rc::strong_count(&file) > 1 + usize::from(at_path) {
+                true => self.queue.push_back(file),
+                false => self.forget(&file),
+            }
+        }
+    }
+
+    /// Whether it is one of the server's own files. Snapshots, which are below them, are not.
+    fn is_own(&self, path: &str) -> bool {
+        let below = self.service.then(|| path.strip_prefix("/.upcall/")).flatten();
+        below.is_some_and(|below| !below.starts_with("snapshots/"))
+    }
+
+    /// The path of a node; what is not known, or too long, is called by the node's number.
+    fn path(&self, node: NodeId) -> Arc<str> {
+        let known = self.nodes.get(&node).map(|node| node.path.clone());
+        known.filter(|path| path.len() <= PATH_MAX).unwrap_or_else(|| number(node))
+    }
+
+    fn entry(&self, dir: NodeId, name: &Name) -> Arc<str> {
+        Arc::from(format!("{}/{name}", self.path(dir)))
+    }
+
+    /// Where names lead to from a node.
+    fn below(&self, from: NodeId, names: &[Name]) -> Arc<str> {
+        let path = self.path(from);
+        if names.is_empty() {
+            return path;
+        }
+        let mut below = path.to_string();
+        for name in names {
+            if name.is_parent() {
+                below.truncate(below.rfind('/').unwrap_or(0));
+            } else if name.plain() {
+                below.push('/');
+                below.push_str(&String::from_utf8_lossy(name.as_bytes()));
+            }
+        }
+        Arc::from(below)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Books::new(self.root, self.service);
+    }
+
+    /// Whether nobody has a node but the root, or an open file.
+    pub(super) fn is_idle(&self) -> bool {
+        self.opens.is_empty() && self.nodes.values().map(|node| node.references).eq([1])
+    }
+
+    pub(super) fn check(&self) {
+        assert!(self.nodes.values().all(|node| node.references > 0));
+        assert!(self.nodes.contains_key(&self.root), "the root is never given back for good");
+        assert!(self.files.len() <= self.queue.len());
+    }
+}
+
+/// What a node is called whose path is not known.
+fn number(node: NodeId) -> Arc<str> {
+    Arc::from(format!("/#{:x}", node.0))
+}
