@@ -41,6 +41,7 @@ use std::time::Duration;
 use worker::{Found, Setup};
 
 pub use calibrate::Calibration;
+pub(crate) use calibrate::bare_spin;
 pub use policy::{Choice, Policy};
 
 /// Most workers.

@@ -42,6 +42,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+pub mod baseline;
 pub mod compare;
 pub mod core;
 pub mod driver;

@@ -1,10 +1,12 @@
 //! A whole measurement: a run, its statistics, the witness, the verdict.
 
+use crate::baseline::{self, Scheme};
 use crate::core::{self, Batch, Conduct, Options};
 use crate::driver::Target;
 use crate::records;
 use crate::report::{Run, Title};
 use crate::statistics::{Machine, Statistics};
+use crate::trace::Traced;
 use crate::verdict::{Thresholds, Verdict};
 use crate::witness::{Testimony, Witness};
 use crate::{Filament, Record};
@@ -132,6 +134,30 @@ pub fn measure(
     filaments: Vec<Box<dyn Filament>>,
     plan: Plan<'_>,
 ) -> io::Result<Measured> {
+    account(plan, |options, observe| core::run(target, filaments, options, observe))
+}
+
+/// Measures a naive replayer.
+///
+/// # Errors
+/// If the target is not there, or the records cannot be written.
+pub fn measure_naive(
+    target: &dyn Target,
+    ios: &[Traced],
+    scheme: Scheme,
+    plan: Plan<'_>,
+) -> io::Result<Measured> {
+    account(plan, |options, observe| baseline::run(target, ios, scheme, options, observe))
+}
+
+/// What a run gives to, while it runs.
+type Observer<'a> = &'a mut dyn FnMut(&[Batch], u64);
+
+/// Keeps the books of a run.
+fn account(
+    plan: Plan<'_>,
+    run: impl FnOnce(&Options, Observer<'_>) -> io::Result<Conduct>,
+) -> io::Result<Measured> {
     let Plan { title, mut options, thresholds, warm_up_ns, witness, records, progress } = plan;
     let witness = witness.map(|ios| Witness::call(ios.min(WITNESSED_MAX))).transpose()?;
     options.named = witness.is_some();
@@ -144,7 +170,7 @@ pub fn measure(
         records: records.map(|to| records::Writer::new(to, start)).transpose()?,
         trouble: None,
     };
-    let conduct = core::run(target, filaments, &options, &mut |batches, now| {
+    let conduct = run(&options, &mut |batches, now| {
         ledger.take(batches);
         progress(&ledger.statistics, now);
     })?;

@@ -42,7 +42,7 @@ impl Calibration {
 }
 
 /// What a bare loop loses now.
-pub(super) fn bare_spin() -> Spin {
+pub(crate) fn bare_spin() -> Spin {
     spin(&Ticks::start())
 }
 

@@ -85,6 +85,18 @@ pub fn sleep(span: Duration) {
     crate::clock::pause(span);
 }
 
+/// The same in `select(2)` without any file, to the microsecond below, as programs did that wanted
+/// finer sleeps than `sleep(3)` has. A signal ends it early.
+pub fn select(span: Duration) {
+    let mut left = libc::timeval {
+        tv_sec: libc::time_t::try_from(span.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_usec: libc::suseconds_t::from(span.subsec_micros().cast_signed()),
+    };
+    let none = std::ptr::null_mut();
+    // SAFETY: there are no sets of files, and the time lives during the call.
+    unsafe { libc::select(0, none, none, none, &raw mut left) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
