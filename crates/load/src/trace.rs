@@ -1,6 +1,6 @@
 //! Traces: I/O that somebody did once, read from the files in which it was written down.
 //!
-//! Ten formats are read, each in a module of its own with a drawing of it; whatever the format,
+//! Eleven formats are read, each in a module of its own with a drawing of it; whatever the format,
 //! what comes out is an iterator of [`Traced`], in the order of issue, with times from 0 on.
 //! Nothing here holds a trace in memory: what is kept is a window of records that may be out of
 //! order, the issues that wait for their completions, and the names of files.
@@ -20,11 +20,13 @@ pub mod blkparse;
 pub mod blktrace;
 pub mod convert;
 pub mod depend;
+pub mod distort;
 pub mod hfplayer;
 pub mod iolog;
 pub mod mqsim;
 pub mod msr;
 pub mod recording;
+pub mod run;
 pub mod spc;
 pub mod summary;
 pub mod vscsi;
@@ -51,6 +53,7 @@ pub use adapt::{Adapted, Files, Fold, Plan, Ratio, Sample};
 pub use convert::{Anonymous, Converted, Records, Write, anonymize, convert, writer};
 pub use depend::{Depended, Dependence, Dependencies};
 pub use detect::detect;
+pub use distort::{Distorted, Distortion};
 pub use error::{Error, Place};
 pub use lines::LINE_MAX;
 pub use names::FILES_MAX;
@@ -100,12 +103,15 @@ pub enum Format {
     Hfplayer,
     /// Upcall's own: [`recording`].
     Recording,
+    /// The I/Os of a run, as `upcall load --records` wrote them: [`run`].
+    Run,
 }
 
 impl Format {
     /// All of them, in the order in which they are tried.
-    pub const ALL: [Format; 10] = [
+    pub const ALL: [Format; 11] = [
         Format::Recording,
+        Format::Run,
         Format::BlktraceBinary,
         Format::Iolog2,
         Format::Iolog3,
@@ -130,6 +136,7 @@ impl Format {
             Format::Mqsim => "mqsim",
             Format::Hfplayer => "hfplayer",
             Format::Recording => "recording",
+            Format::Run => "records",
         }
     }
 }

@@ -44,7 +44,8 @@ pub fn writer(format: Format) -> Result<Box<dyn Write>, Error> {
         | Format::Spc
         | Format::Vscsi
         | Format::Mqsim
-        | Format::Hfplayer => {
+        | Format::Hfplayer
+        | Format::Run => {
             let what = format!("{format} is read only; iolog3, msr and recording are written");
             Err(Error::Lacking { what })
         }

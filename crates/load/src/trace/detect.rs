@@ -2,7 +2,7 @@
 
 use super::error::shown;
 use super::{Error, Format};
-use super::{blkparse, blktrace, hfplayer, iolog, mqsim, msr, recording, spc, vscsi};
+use super::{blkparse, blktrace, hfplayer, iolog, mqsim, msr, recording, run, spc, vscsi};
 use std::path::Path;
 
 /// How compressed files begin, and what unpacks them.
@@ -64,6 +64,7 @@ fn fits(format: Format, head: &[u8]) -> bool {
         Format::Mqsim => first_lines(head, mqsim::fits),
         Format::Hfplayer => first_lines(head, hfplayer::fits),
         Format::Recording => recording::fits(head),
+        Format::Run => run::fits(head),
     }
 }
 

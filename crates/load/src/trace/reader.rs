@@ -5,7 +5,7 @@ use super::names::Names;
 use super::order::Order;
 use super::pair::Paired;
 use super::{Error, Format, Traced, detect};
-use super::{blkparse, blktrace, hfplayer, iolog, mqsim, msr, recording, spc, vscsi};
+use super::{blkparse, blktrace, hfplayer, iolog, mqsim, msr, recording, run, spc, vscsi};
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -235,5 +235,6 @@ fn parser(
         Format::Mqsim => Box::new(mqsim::Parser::new(lines(source))),
         Format::Hfplayer => Box::new(hfplayer::Parser::new(lines(source))?),
         Format::Recording => Box::new(recording::Parser::new(source, file)?),
+        Format::Run => Box::new(run::Parser::new(source, file)?),
     })
 }

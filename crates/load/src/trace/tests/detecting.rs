@@ -2,6 +2,7 @@
 
 use super::super::{blkparse, detect, hfplayer, mqsim, msr, recording, spc};
 use super::*;
+use crate::{Outcome, Record, records};
 use expect_test::expect;
 use std::path::Path;
 
@@ -20,7 +21,28 @@ pub(in super::super) fn samples() -> Vec<(Format, Vec<u8>)> {
         (Format::Mqsim, MQSIM.into()),
         (Format::Hfplayer, HFPLAYER.into()),
         (Format::Recording, recordings::sample()),
+        (Format::Run, run()),
     ]
+}
+
+/// What a run writes down, with an I/O that was skipped.
+pub(super) fn run() -> Vec<u8> {
+    let record = |issued_ns, outcome| Record {
+        issued_ns,
+        completed_ns: issued_ns + 700,
+        io: Io { kind: Kind::Write, file: 3, offset: 4096, len: 512 },
+        outcome,
+        filament: 2,
+        ..Record::default()
+    };
+    let records = [
+        record(2000, Outcome::Done(512)),
+        record(1500, Outcome::Failed(5)),
+        record(1800, Outcome::Skipped),
+    ];
+    let mut writer = records::Writer::new(Vec::new(), 1).expect("memory takes all");
+    writer.add(&records).expect("memory takes all");
+    writer.finish().expect("memory takes all")
 }
 
 #[test]
@@ -51,19 +73,20 @@ fn by_name_and_not_at_all() {
     ];
     expect![[r#"
         Financial1.spc: spc
-        a.csv: no known format begins with "what"; tried recording, blktrace, iolog2, iolog3,
-            hfplayer, vscsi, msr, spc, mqsim, blkparse. Name the format with --format FORMAT
+        a.csv: no known format begins with "what"; tried recording, records, blktrace, iolog2,
+            iolog3, hfplayer, vscsi, msr, spc, mqsim, blkparse. Name the format with --format
+            FORMAT
         web_0.csv.gz: the file is compressed: pass what `zcat` makes of it; tried recording,
-            blktrace, iolog2, iolog3, hfplayer, vscsi, msr, spc, mqsim, blkparse. Name the format
-            with --format FORMAT
-        empty.spc: the file is empty; tried recording, blktrace, iolog2, iolog3, hfplayer, vscsi,
-            msr, spc, mqsim, blkparse. Name the format with --format FORMAT
+            records, blktrace, iolog2, iolog3, hfplayer, vscsi, msr, spc, mqsim, blkparse. Name the
+            format with --format FORMAT
+        empty.spc: the file is empty; tried recording, records, blktrace, iolog2, iolog3,
+            hfplayer, vscsi, msr, spc, mqsim, blkparse. Name the format with --format FORMAT
     "#]]
     .assert_eq(&folded(&found.concat()));
     let unknown = "pcap".parse::<Format>().expect_err("there is none");
     expect![[r#"
-        there is no format "pcap"; there are recording, blktrace, iolog2, iolog3, hfplayer, vscsi,
-            msr, spc, mqsim, blkparse
+        there is no format "pcap"; there are recording, records, blktrace, iolog2, iolog3,
+            hfplayer, vscsi, msr, spc, mqsim, blkparse
     "#]]
     .assert_eq(&folded(&unknown));
 }

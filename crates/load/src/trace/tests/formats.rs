@@ -238,3 +238,26 @@ fn files_of_several_processors_are_one_trace() {
     }
     std::fs::remove_dir_all(&directory).expect("it is ours");
 }
+
+#[test]
+fn run() {
+    check(
+        &detecting::run(),
+        expect![[r#"
+        records
+        0 +700 write 0:4096+512 by 2
+        500 +700 write 0:4096+512 by 2
+        file3
+        Notes { late: 0, skipped: 1, unmatched: 0, damaged: 0, cut_bytes: 0 }
+    "#]],
+    );
+    check(
+        &detecting::run()[..150],
+        expect![[r#"
+        records
+        0 +700 write 0:4096+512 by 2
+        t, byte 128: the file was cut off at byte 150 (read as records). Repair the file, or name another format with --format FORMAT
+        file3
+    "#]],
+    );
+}
