@@ -1,14 +1,15 @@
 //! `upcall load replay`: the I/Os of a trace on a target.
 
-use super::flags::{Flags, span};
+use super::flags::{Engine, Flags, span};
 use super::prepare::{Prepared, Wants, prepare};
-use super::run::{Job, perform};
+use super::run::{Job, perform, perform_naive};
 use super::trace::Source;
 use crate::size;
 use clap::{Args, ValueEnum};
+use load::baseline::Scheme;
 use load::replay;
 use load::trace::adapt::{Files, Fold, Ratio, Sample};
-use load::trace::{Adapted, Dependence, Plan, Reader, Summary};
+use load::trace::{Adapted, Dependence, Distortion, Error, Plan, Reader, Summary, Traced};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -66,6 +67,42 @@ pub(crate) struct Replay {
     /// I/Os wait for those that ended so long before them at most, with --way dependent
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = span)]
     window: Duration,
+
+    /// Spoil the times: each is rounded down to a multiple of this, with --way timed. Lateness and
+    /// response are measured from the spoilt times
+    #[arg(long, value_name = "TIME", default_value = "0", hide_default_value = true)]
+    #[arg(value_parser = span)]
+    quantize: Duration,
+
+    /// Spoil the times: each is later by a random time with this mean, from none to twice as much
+    #[arg(long, value_name = "TIME", default_value = "0", hide_default_value = true)]
+    #[arg(value_parser = span)]
+    delay: Duration,
+
+    /// Replay as naive programs do, to compare: through threads that wait for each I/O
+    #[arg(long, value_enum, conflicts_with_all = ["witness", "engine", "policy", "late"])]
+    scheme: Option<Naive>,
+}
+
+/// How a naive program waits for the time of an I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Naive {
+    /// Each of 64 threads in select(2)
+    Select,
+    /// Each of 64 threads in nanosleep(2)
+    Sleep,
+    /// A thread that spins on the clock wakes one of 8
+    Clock,
+}
+
+impl Naive {
+    fn scheme(self) -> Scheme {
+        match self {
+            Naive::Select => Scheme::Select,
+            Naive::Sleep => Scheme::Sleep,
+            Naive::Clock => Scheme::Clock,
+        }
+    }
 }
 
 /// When an I/O is issued.
@@ -99,6 +136,7 @@ fn speed(text: &str) -> Result<Speed, String> {
 pub(crate) fn run(replay: &Replay) -> Result<ExitCode, String> {
     let text = |error: load::trace::Error| error.to_string();
     replay.flags.target()?;
+    replay.agrees()?;
     eprintln!("load: looking through {}", replay.source.path.display());
     let summary = Summary::of(replay.subset(replay.source.open()?)).map_err(text)?;
     if summary.count() == 0 {
@@ -112,9 +150,17 @@ pub(crate) fn run(replay: &Replay) -> Result<ExitCode, String> {
         sizes: Vec::new(),
         comes_and_goes: false,
     };
-    let prepared = prepare(&replay.flags, &wants)?;
-    let job = replay.job(&summary, &prepared)?;
-    perform(&replay.flags, prepared, job)
+    let Some(naive) = replay.scheme else {
+        let prepared = prepare(&replay.flags, &wants)?;
+        let job = replay.job(&summary, &prepared)?;
+        return perform(&replay.flags, prepared, job);
+    };
+    let mut flags = replay.flags.clone();
+    flags.engine = Some(Engine::Threads);
+    let prepared = prepare(&flags, &wants)?;
+    let ios = replay.timed(&summary, &prepared)?.collect::<Result<Vec<_>, _>>().map_err(text)?;
+    let job = Job { filaments: Vec::new(), feeds: Vec::new(), ..replay.job(&summary, &prepared)? };
+    perform_naive(&flags, prepared, job, &ios, naive.scheme())
 }
 
 impl Replay {
@@ -135,21 +181,51 @@ impl Replay {
         }
     }
 
-    fn job(&self, summary: &Summary, prepared: &Prepared) -> Result<Job, String> {
+    /// Whether what was asked for goes together.
+    fn agrees(&self) -> Result<(), String> {
+        let spoilt = !self.quantize.is_zero() || !self.delay.is_zero();
+        let asked = if spoilt { "--quantize and --delay" } else { "--scheme" };
+        match (spoilt || self.scheme.is_some()) && self.way != Way::Timed {
+            true => Err(format!("{asked} are about times: leave --way away, or write --way timed")),
+            false => Ok(()),
+        }
+    }
+
+    /// Where the I/Os of the trace go.
+    fn place(&self, summary: &Summary, prepared: &Prepared) -> Plan {
         // The parts of a trace with several devices lie beside each other.
         let files = summary.files.len().max(1) as u64;
         let apart = prepared.span / files / self.block.max(1) * self.block.max(1);
-        let place = Plan {
+        Plan {
             files: Files::One { file: 0, apart },
             fold: Some(Fold { size: prepared.span, block: self.block }),
             len_max: Some(summary.len_max),
             ..Plan::default()
+        }
+    }
+
+    /// The I/Os at the times at which they are to be issued.
+    fn timed(
+        &self,
+        summary: &Summary,
+        prepared: &Prepared,
+    ) -> Result<impl Iterator<Item = Result<Traced, Error>> + Send + 'static, String> {
+        let plan = Plan { time: self.speed.0, ..self.plan() };
+        let distortion = Distortion {
+            quantum_ns: nanos(self.quantize),
+            delay_ns_mean: nanos(self.delay),
+            seed: self.flags.seed,
         };
+        let place = self.place(summary, prepared);
+        Ok(distortion.of(place.of(plan.of(self.source.open()?))))
+    }
+
+    fn job(&self, summary: &Summary, prepared: &Prepared) -> Result<Job, String> {
+        let place = self.place(summary, prepared);
         let reader = self.source.open()?;
         let (filament, feed, open) = match self.way {
             Way::Timed => {
-                let plan = Plan { time: self.speed.0, ..self.plan() };
-                let (filament, feed) = replay::timed(place.of(plan.of(reader)));
+                let (filament, feed) = replay::timed(self.timed(summary, prepared)?);
                 (filament, feed, true)
             }
             Way::Fast => {
@@ -185,7 +261,7 @@ impl Replay {
 
     fn describe(&self, summary: &Summary) -> String {
         let how = match self.way {
-            Way::Timed => "at its times".to_string(),
+            Way::Timed => self.spoilt().unwrap_or("at its times".to_string()),
             Way::Fast => format!("{} at a time", self.depth),
             Way::Loaded => "with its queue length".to_string(),
             Way::Dependent => "with its dependencies".to_string(),
@@ -194,7 +270,19 @@ impl Replay {
         let faster =
             if timed { format!(", {} times as fast", self.speed.1) } else { String::new() };
         let name = self.source.path.file_name().unwrap_or_default().to_string_lossy();
-        format!("trace {name}, {} I/Os {how}{faster}", size::count(summary.count()))
+        let naive = self.scheme.map(|naive| format!(" by {}", naive.scheme().name()));
+        let naive = naive.unwrap_or_default();
+        format!("trace {name}, {} I/Os {how}{faster}{naive}", size::count(summary.count()))
+    }
+
+    /// What was done to its times.
+    fn spoilt(&self) -> Option<String> {
+        let delay = (!self.delay.is_zero()).then(|| format!("delayed by {:?}", self.delay));
+        let quanta = (!self.quantize.is_zero()).then(|| format!("every {:?}", self.quantize));
+        match (delay, quanta) {
+            (Some(delay), Some(quanta)) => Some(format!("{delay}, {quanta}")),
+            (delay, quanta) => delay.or(quanta),
+        }
     }
 }
 

@@ -5,14 +5,17 @@ use super::prepare::Prepared;
 use super::say;
 use crate::clock;
 use load::Filament;
+use load::baseline::Scheme;
 use load::core::Options;
-use load::measure::{Plan, measure};
+use load::driver::Target;
+use load::measure::{Measured, Plan, measure, measure_naive};
 use load::replay::Feed;
 use load::report::{Title, text};
+use load::trace::Traced;
 use load::verdict::Thresholds;
 use reactor::Signals;
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal as _, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +45,29 @@ pub(crate) struct Job {
 /// # Errors
 /// What is in the way.
 pub(crate) fn perform(flags: &Flags, prepared: Prepared, job: Job) -> Result<ExitCode, String> {
+    account(flags, prepared, job, |target, filaments, plan| measure(target, filaments, plan))
+}
+
+/// The same by a naive replayer; the job has no filaments.
+///
+/// # Errors
+/// What is in the way.
+pub(crate) fn perform_naive(
+    flags: &Flags,
+    prepared: Prepared,
+    job: Job,
+    ios: &[Traced],
+    scheme: Scheme,
+) -> Result<ExitCode, String> {
+    account(flags, prepared, job, |target, _, plan| measure_naive(target, ios, scheme, plan))
+}
+
+fn account(
+    flags: &Flags,
+    prepared: Prepared,
+    job: Job,
+    measure: impl FnOnce(&dyn Target, Vec<Box<dyn Filament>>, Plan<'_>) -> io::Result<Measured>,
+) -> Result<ExitCode, String> {
     let signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let Prepared { target, notes, .. } = prepared;
     let Job { workload, asked_rate, filaments, feeds, length, warm_up, open, expected } = job;
