@@ -70,6 +70,9 @@ pub(crate) const BENCH_STORE: &[Package] = &[
     package("gcc", "cc", "builds SQLite, and what slows flushes"),
 ];
 
+/// What the evaluation of the load generator takes.
+pub(crate) const LOAD: &[Package] = &[package("fio", "fio", "replays beside ours")];
+
 /// Makes sure that all of these packages are there.
 pub(crate) fn need(groups: &[&[Package]]) -> Result<()> {
     let missing: Vec<_> =

@@ -9,7 +9,7 @@
 //! | `fuzz NAME [SEED]`, `fuzz smoke` | one fuzzer, or all for a moment |
 //! | `conformance [SUITE …]` | clients that nobody here wrote, against a running server |
 //! | `bench [9p] [http] [store] [files] [cold] [--record]` | against peers, in turn in one run |
-//! | `paper mux [--quick] [--record]` | a paper's evaluation made again, with plots |
+//! | `paper mux`, `paper load --traces DIR` | a paper's evaluation made again, with plots |
 //!
 //! `.ci/run` calls `test` and nothing else.
 

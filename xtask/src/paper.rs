@@ -1,20 +1,26 @@
-//! `cargo xtask paper mux [--quick] [--record]`: a paper's evaluation made again with our server,
-//! beside what the paper says of its own.
+//! `cargo xtask paper mux [--quick] [--record]`, `cargo xtask paper load --traces DIR [--quick]
+//! [--record]`: a paper's evaluation made again with our server, beside what the paper says of its
+//! own.
 //!
 //! *mux* is thesis 004, §6.1: latency per message as clients and servers grow in number, walks
-//! over mount points, reads of unions. The figures go to `docs/paper/` with `--record`, else they
+//! over mount points, reads of unions. *load* is paper 003, §6: how far from their times I/Os are
+//! issued, and what that does; `--traces` says where the traces are that it replays. The figures go to `docs/paper/` with `--record`, else they
 //! are only printed. `--quick` takes fewer points and less time, to see that it runs.
 
 mod crowd;
+mod load;
 mod mux;
 mod plot;
 
 use anyhow::{Result, bail};
+use std::path::PathBuf;
 
 /// What the command line asks for.
 pub(crate) struct Plan {
     pub(crate) quick: bool,
     pub(crate) record: bool,
+    /// Where the traces are that are replayed.
+    pub(crate) traces: Option<PathBuf>,
 }
 
 /// The command. The client must not be the slow part, so it runs in a release build.
@@ -23,18 +29,24 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
         let words = ["run", "--quiet", "--release", "-p", "xtask", "--", "paper"];
         return crate::sh::run(crate::sh::cargo(&words).args(args));
     }
-    let mut plan = Plan { quick: false, record: false };
-    let mut name = None;
-    for word in args {
+    let mut plan = Plan { quick: false, record: false, traces: None };
+    let mut paper: Option<fn(&Plan) -> Result<()>> = None;
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
         match word.as_str() {
             "--quick" => plan.quick = true,
             "--record" => plan.record = true,
-            "mux" => name = Some("mux"),
-            other => bail!("no paper or option {other}: there is mux, with --quick and --record"),
+            "--traces" => plan.traces = words.next().map(PathBuf::from),
+            "mux" => paper = Some(mux::run),
+            "load" => paper = Some(load::run),
+            other => bail!(
+                "no paper or option {other}: there are mux and load, with --quick and --record, \
+                 and for load --traces DIR"
+            ),
         }
     }
-    match name {
-        Some(_) => mux::run(&plan),
-        None => bail!("which paper? there is mux"),
+    match paper {
+        Some(run) => run(&plan),
+        None => bail!("which paper? there are mux and load"),
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Plan;
 use super::crowd::{Crowd, Latency};
-use super::plot::{self, Figure};
+use super::plot::{self, Axes, Figure};
 use crate::bench::table::median;
 use crate::bench::{self, Client, Message, ROOT, record};
 use crate::server::{self, Kind, Server};
@@ -183,7 +183,8 @@ impl Page {
         );
         let lines = vec![("mean", means(&rows)), ("99 of 100", p99s(&rows))];
         let title = "Latency of a message, by clients of one server";
-        let figure = Figure { title, x: "clients", y: "microseconds", lines, logarithmic: true };
+        let figure =
+            Figure { title, x: "clients", y: "microseconds", lines, axes: Axes::Logarithmic };
         self.figure("mux-clients", &figure)
     }
 
@@ -199,7 +200,8 @@ impl Page {
         );
         let lines = vec![("mean", means(&rows)), ("99 of 100", p99s(&rows))];
         let title = "Latency of a message, by servers, one client";
-        let figure = Figure { title, x: "servers", y: "microseconds", lines, logarithmic: true };
+        let figure =
+            Figure { title, x: "servers", y: "microseconds", lines, axes: Axes::Logarithmic };
         self.figure("mux-servers", &figure)
     }
 
@@ -216,8 +218,13 @@ impl Page {
         );
         let lines = vec![("mean", means(&rows)), ("99 of 100", p99s(&rows))];
         let title = "Latency of a message, by clients and servers";
-        let figure =
-            Figure { title, x: "clients and servers", y: "microseconds", lines, logarithmic: true };
+        let figure = Figure {
+            title,
+            x: "clients and servers",
+            y: "microseconds",
+            lines,
+            axes: Axes::Logarithmic,
+        };
         self.figure("mux-both", &figure)
     }
 
@@ -288,7 +295,7 @@ impl Page {
             ("the same names without mounts", line(&|row| row.2)),
         ];
         let title = "Latency of a walk, by mount points on its way";
-        let figure = Figure { title, x: "names", y: "microseconds", lines, logarithmic: false };
+        let figure = Figure { title, x: "names", y: "microseconds", lines, axes: Axes::Linear };
         self.figure("mux-walk", &figure)
     }
 
@@ -322,7 +329,8 @@ impl Page {
         );
         let lines = vec![("open, read to the end, clunk", line)];
         let title = "Latency of reading a union, by members";
-        let figure = Figure { title, x: "members", y: "microseconds", lines, logarithmic: true };
+        let figure =
+            Figure { title, x: "members", y: "microseconds", lines, axes: Axes::Logarithmic };
         self.figure("mux-union", &figure)
     }
 

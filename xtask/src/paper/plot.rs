@@ -11,12 +11,32 @@ pub(crate) struct Figure<'a> {
     pub(crate) y: &'a str,
     /// Each with its name and its points.
     pub(crate) lines: Vec<(&'a str, Vec<(f64, f64)>)>,
-    /// Both axes are logarithmic, so that what is linear is a line of slope one.
-    pub(crate) logarithmic: bool,
+    pub(crate) axes: Axes,
 }
 
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(0x1f, 0x5f, 0xa8), RGBColor(0xc0, 0x5a, 0x1c), RGBColor(0x3c, 0x82, 0x46), BLACK];
+/// How the axes are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Axes {
+    /// Both evenly, from zero on.
+    Linear,
+    /// Both logarithmically, so that what is linear is a line of slope one.
+    Logarithmic,
+    /// Logarithmically from left to right: for shares of times, in percent.
+    LogarithmicX,
+}
+
+/// From so many points of a line on, they are not drawn as dots.
+const DOTS_MAX: usize = 30;
+
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0x1f, 0x5f, 0xa8),
+    RGBColor(0xc0, 0x5a, 0x1c),
+    RGBColor(0x3c, 0x82, 0x46),
+    BLACK,
+    RGBColor(0x8a, 0x4f, 0x9e),
+    RGBColor(0xa8, 0x8b, 0x1f),
+    RGBColor(0x7a, 0x7a, 0x7a),
+];
 
 /// Draws it.
 pub(crate) fn draw(figure: &Figure<'_>, path: &Path) -> Result<()> {
@@ -29,6 +49,10 @@ pub(crate) fn draw(figure: &Figure<'_>, path: &Path) -> Result<()> {
     let mut builder = ChartBuilder::on(&root);
     builder.caption(figure.title, ("sans-serif", 18)).margin(12);
     builder.x_label_area_size(40).y_label_area_size(64);
+    let place = match figure.axes {
+        Axes::LogarithmicX => SeriesLabelPosition::LowerRight,
+        Axes::Linear | Axes::Logarithmic => SeriesLabelPosition::UpperLeft,
+    };
     macro_rules! lines {
         ($chart:expr) => {{
             let mut chart = $chart.map_err(|error| failed(&error))?;
@@ -41,20 +65,28 @@ pub(crate) fn draw(figure: &Figure<'_>, path: &Path) -> Result<()> {
                 series.label(*name).legend(move |(x, y)| {
                     PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
                 });
-                let dots = points.iter().map(|point| Circle::new(*point, 3, colour.filled()));
+                let dots = points.iter().filter(|_| points.len() < DOTS_MAX);
+                let dots = dots.map(|point| Circle::new(*point, 3, colour.filled()));
                 chart.draw_series(dots).map_err(|error| failed(&error))?;
             }
             let mut labels = chart.configure_series_labels();
-            labels.position(SeriesLabelPosition::UpperLeft).border_style(BLACK.mix(0.2));
+            labels.position(place.clone()).border_style(BLACK.mix(0.2));
             labels.draw().map_err(|error| failed(&error))?;
         }};
     }
-    if figure.logarithmic {
-        let x = (x_min..x_max * 1.2).log_scale();
-        let y = (y_min * 0.8..y_max * 1.5).log_scale();
-        lines!(builder.build_cartesian_2d(x, y));
-    } else {
-        lines!(builder.build_cartesian_2d(0.0..x_max * 1.05, 0.0..y_max * 1.2));
+    match figure.axes {
+        Axes::Logarithmic => {
+            let x = (x_min..x_max * 1.2).log_scale();
+            let y = (y_min * 0.8..y_max * 1.5).log_scale();
+            lines!(builder.build_cartesian_2d(x, y));
+        }
+        Axes::LogarithmicX => {
+            let x = (x_min..x_max * 1.2).log_scale();
+            lines!(builder.build_cartesian_2d(x, 0.0..102.0));
+        }
+        Axes::Linear => {
+            lines!(builder.build_cartesian_2d(0.0..x_max * 1.05, 0.0..y_max * 1.2));
+        }
     }
     root.present().map_err(|error| failed(&error))
 }

@@ -1,0 +1,95 @@
+//! `upcall load`, run and understood.
+
+use super::kernel::Seen;
+use crate::{server, sh};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::path::Path;
+
+/// Bytes of a block of a file of records; `crates/load/src/records.rs` draws it.
+const BLOCK: usize = 64;
+const END: u8 = 255;
+const SKIPPED: u8 = 2;
+
+/// What is needed here of an I/O; times are ns since the start of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) scheduled: u64,
+    pub(super) issued: u64,
+    pub(super) completed: u64,
+    /// By the kernel's trace.
+    pub(super) witnessed: Option<u64>,
+    pub(super) place: Seen,
+}
+
+/// Runs `upcall load` with `--json`. A run that is INVALID is a result too.
+pub(super) fn load(words: &[&str]) -> Result<Value> {
+    let mut command = sh::cmd(&server::binary().display().to_string(), &["load"]);
+    command.args(words);
+    if words.first() != Some(&"trace") {
+        command.arg("--json");
+    }
+    let output = command.output().context("start upcall load")?;
+    if !matches!(output.status.code(), Some(0 | 3)) {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("upcall load {}: {}", words.join(" "), sh::tail(&said, 600));
+    }
+    serde_json::from_slice(&output.stdout).context("what upcall load said")
+}
+
+/// A number in what it said; NaN if it is not there.
+pub(super) fn number(said: &Value, path: &str) -> f64 {
+    said.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
+}
+
+/// What a bare loop lost just before and just after a run, as a share: the mean.
+pub(super) fn bare(said: &Value) -> f64 {
+    let share = |when: &str| {
+        let of = |what: &str| number(said, &format!("/machine/spin_{when}/{what}"));
+        of("lost_ns") / of("watched_ns")
+    };
+    f64::midpoint(share("before"), share("after"))
+}
+
+/// The I/Os of a run, in the order of their times.
+pub(super) fn records(path: &Path) -> Result<Vec<Record>> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let mut records: Vec<_> = bytes.chunks_exact(BLOCK).skip(1).filter_map(record).collect();
+    records.sort_by_key(|record| (record.scheduled, record.issued));
+    Ok(records)
+}
+
+/// An I/O that was issued; nothing else.
+fn record(block: &[u8]) -> Option<Record> {
+    let long = |index: usize| {
+        u64::from_le_bytes(block[index * 8..][..8].try_into().expect("it has eight bytes"))
+    };
+    let word = u32::from_le_bytes(block[40..44].try_into().expect("it has four bytes"));
+    let issued = block[56] != END && block[57] != SKIPPED;
+    issued.then(|| Record {
+        scheduled: long(0),
+        issued: long(1),
+        completed: long(2),
+        witnessed: Some(long(3)).filter(|time| *time != u64::MAX),
+        place: Seen { offset: long(4), len: word.into() },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_issued_is_read_from_its_block() {
+        let mut block = [0; BLOCK];
+        for (index, value) in [10_u64, 12, 30, u64::MAX, 4096].iter().enumerate() {
+            block[index * 8..][..8].copy_from_slice(&value.to_le_bytes());
+        }
+        block[40..44].copy_from_slice(&512_u32.to_le_bytes());
+        let read = record(&block).expect("it was issued");
+        assert_eq!((read.scheduled, read.issued, read.completed), (10, 12, 30));
+        assert_eq!((read.witnessed, read.place), (None, Seen { offset: 4096, len: 512 }));
+        block[57] = SKIPPED;
+        assert_eq!(record(&block), None);
+    }
+}
