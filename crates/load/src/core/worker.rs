@@ -614,7 +614,8 @@ impl<'a> Worker<'a> {
     /// Somebody else is to lead; or this worker sleeps a little itself.
     fn nap(&mut self, now: u64, spare: u64) {
         let led = now - self.lead_since;
-        if self.shared.workers > 1 && self.shared.offer_lead() {
+        // An heir that does not come may wait for somebody who is less urgent than this worker.
+        if self.shared.workers > 1 && self.shared.offer_lead() && led <= PERIOD_NS {
             return std::hint::spin_loop();
         }
         if led > PERIOD_NS || (led > PERIOD_NS / 2 && spare > NAP_NS) {
