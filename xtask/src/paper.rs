@@ -4,8 +4,9 @@
 //!
 //! *mux* is thesis 004, §6.1: latency per message as clients and servers grow in number, walks
 //! over mount points, reads of unions. *load* is paper 003, §6: how far from their times I/Os are
-//! issued, and what that does; `--traces` says where the traces are that it replays. The figures go to `docs/paper/` with `--record`, else they
-//! are only printed. `--quick` takes fewer points and less time, to see that it runs.
+//! issued, and what that does; `--traces` says where the traces are that it replays. The figures
+//! go to `docs/paper/` with `--record`, else they are only printed. `--quick` takes fewer points
+//! and less time, to see that it runs.
 
 mod crowd;
 mod load;

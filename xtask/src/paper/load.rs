@@ -1,5 +1,5 @@
-//! Paper 003 (*Buttress*, FAST 2004), §6 and Figure 2: how far from their times I/Os are issued, how
-//! many there can be, and what that does to what is measured.
+//! Paper 003 (*Buttress*, FAST 2004), §6 and Figure 2: how far from their times I/Os are issued,
+//! how many there can be, and what that does to what is measured.
 //!
 //! Everything is read from a file in the page cache where issue times are the question, so that
 //! nobody measures the disk, and from the device (`--direct`) where response times are. The naive
@@ -71,7 +71,6 @@ pub(super) struct Lab {
 }
 
 impl Lab {
-    #[expect(clippy::disallowed_methods, reason = "a tool says how long it took")]
     fn new(plan: &Plan, traces: PathBuf) -> Result<Lab> {
         if !traces.is_dir() {
             bail!("{} is no directory with traces", traces.display());

@@ -1,8 +1,8 @@
 //! Makes the times of a trace worse in a known way, to see what errors of issue times do to what is
 //! measured (*Buttress*, §6.4 and Figure 9).
 //!
-//! *Quantized* times are rounded down to multiples of a span, as if a scheduler looked for work only
-//! then (`Q-X`). *Delayed* ones are later by a random time, uniform from 0 to twice the mean
+//! *Quantized* times are rounded down to multiples of a span, as if a scheduler looked for work
+//! only then (`Q-X`). *Delayed* ones are later by a random time, uniform from 0 to twice the mean
 //! (`UD-X`); I/Os overtake each other then, and are put into order again by a window of what may
 //! still be overtaken, at most [`WINDOW_MAX`] I/Os.
 //!

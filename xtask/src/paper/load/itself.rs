@@ -67,7 +67,7 @@ pub(super) fn measure(lab: &mut Lab) -> Result<()> {
 /// Runs it; every I/O is in a file then.
 fn benchmark(lab: &mut Lab, seed: &str, records: &str) -> Result<String> {
     let target = lab.direct.display().to_string();
-    let seconds = lab.of("5", "1");
+    let seconds = lab.of("5", "0.5");
     let words = [
         "--target",
         &target,
@@ -108,7 +108,8 @@ fn table(lab: &mut Lab, compared: &[(&str, Value)]) {
         };
         let _ = writeln!(
             lab.text,
-            "| {name} | {} | {within} | {:.3} | {:.2} | {:.2} | {:.3} | {:.2} | {:.3} | {:.2} | {} |",
+            "| {name} | {} | {within} | {:.3} | {:.2} | {:.2} | {:.3} | {:.2} | {:.3} | {:.2} \
+             | {} |",
             of("/runs/b/issued"),
             of("/service/distance"),
             of("/service/mean_ratio"),

@@ -251,13 +251,13 @@ fn run() {
         Notes { late: 0, skipped: 1, unmatched: 0, damaged: 0, cut_bytes: 0 }
     "#]],
     );
-    check(
-        &detecting::run()[..150],
-        expect![[r#"
+    let cut = drawn(&detecting::run()[..150], Options::default());
+    expect![[r#"
         records
         0 +700 write 0:4096+512 by 2
-        t, byte 128: the file was cut off at byte 150 (read as records). Repair the file, or name another format with --format FORMAT
+        t, byte 128: the file was cut off at byte 150 (read as records). Repair the file, or name
+            another format with --format FORMAT
         file3
-    "#]],
-    );
+    "#]]
+    .assert_eq(&folded(&cut));
 }
