@@ -115,6 +115,30 @@ enum State {
     Over,
 }
 
+/// What a worker's time went to, ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    stolen_ns: u64,
+    submission_ns: u64,
+    call_ns: u64,
+}
+
+impl Spent {
+    /// What most of it went to since then.
+    fn cause(&self, then: &Spent) -> Cause {
+        let stolen = self.stolen_ns - then.stolen_ns;
+        let submission = self.submission_ns - then.submission_ns;
+        let call = self.call_ns - then.call_ns;
+        if stolen > submission.max(call) {
+            Cause::Stolen
+        } else if submission > call {
+            Cause::Submission
+        } else {
+            Cause::Generator
+        }
+    }
+}
+
 /// An I/O under way.
 struct Flight {
     at: u64,
@@ -153,8 +177,9 @@ struct Worker<'a> {
     batch: Batch,
     batch_since: u64,
     watch: Watch,
-    /// The last time handing over took long.
-    submission: (u64, u64),
+    /// What the worker's time went to so far, and when it last had nothing to do.
+    spent: Spent,
+    spent_when_idle: Spent,
     /// How long calling filaments takes, ns, smoothed.
     call_ns: u64,
     /// How long handing over takes, ns: the longest of late.
@@ -196,7 +221,8 @@ impl<'a> Worker<'a> {
             batch: Batch::default(),
             batch_since: 0,
             watch: Watch::new(),
-            submission: (0, 0),
+            spent: Spent::default(),
+            spent_when_idle: Spent::default(),
             call_ns: 0,
             flush_ns: 0,
             policy: None,
@@ -359,6 +385,9 @@ impl<'a> Worker<'a> {
         if took > LONG_NS && took > 8 * self.call_ns {
             self.watch.note(begin, now);
             self.shared.note_gap(begin, now);
+            self.spent.stolen_ns += took;
+        } else {
+            self.spent.call_ns += took;
         }
         self.call_ns = (self.call_ns * 7 + took) / 8;
     }
@@ -477,6 +506,7 @@ impl<'a> Worker<'a> {
             let time = self.now();
             if let Some((start, end)) = self.watch.look(time) {
                 self.shared.note_gap(start, end);
+                self.spent.stolen_ns += end - start;
             }
             now = time.saturating_sub(shift);
         }
@@ -528,14 +558,12 @@ impl<'a> Worker<'a> {
             flight.issued = now;
             let due = flight.at + shift;
             if now > due + LATE_NS {
-                flight.cause = if self.shared.was_stolen(due, now) {
-                    Cause::Stolen
-                } else if self.submission.0 < now && due < self.submission.1 {
-                    Cause::Submission
-                } else if flight.pending.refused {
+                flight.cause = if flight.pending.refused {
                     Cause::Full
+                } else if 2 * self.shared.stolen_within(due, now) >= now - due {
+                    Cause::Stolen
                 } else {
-                    Cause::Generator
+                    self.spent.cause(&self.spent_when_idle)
                 };
             }
         }
@@ -543,9 +571,7 @@ impl<'a> Worker<'a> {
         self.driver.flush();
         let after = self.now();
         let took = after - now;
-        if took > LONG_NS {
-            self.submission = (now, after);
-        }
+        self.spent.submission_ns += took;
         // What took long may do so again: it is forgotten slowly.
         self.flush_ns = took.max((self.flush_ns * 31 + took) / 32);
     }
@@ -575,8 +601,12 @@ impl<'a> Worker<'a> {
         self.take_policy();
         loop {
             let now = self.now();
-            if let Some((start, end)) = self.watch.look(now) {
-                self.shared.note_gap(start, end);
+            match self.watch.look(now) {
+                Some((start, end)) => {
+                    self.shared.note_gap(start, end);
+                    self.spent.stolen_ns += end - start;
+                }
+                None => self.spent_when_idle = self.spent,
             }
             if self.driver.any_work() || self.shared.is_over() {
                 break;
@@ -631,6 +661,7 @@ impl<'a> Worker<'a> {
         let woken = self.now();
         if woken > now + span + self.shared.wake_ns.1 {
             self.watch.overslept(now + span, woken);
+            self.spent.stolen_ns += woken - (now + span);
             self.shared.note_gap(now + span, woken);
         }
         self.watch.begin(woken);
