@@ -252,3 +252,6 @@ fn conclude(
         hand_overs: shared.hand_overs.load(Ordering::Relaxed),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,6 +142,8 @@ impl Spent {
 /// An I/O under way.
 struct Flight {
     at: u64,
+    /// By how much the schedule had been moved when its time came.
+    shift: u64,
     issued: u64,
     pending: Pending,
     cause: Cause,
@@ -326,7 +328,7 @@ impl<'a> Worker<'a> {
     fn record(&mut self, flight: &Flight, now: u64, outcome: Outcome, name: u64) {
         let shift = self.shared.shift.load(Ordering::Relaxed);
         self.batch.records.push(Record {
-            scheduled_ns: flight.at + shift,
+            scheduled_ns: flight.at + flight.shift,
             issued_ns: flight.issued,
             completed_ns: now,
             witnessed_ns: None,
@@ -438,9 +440,10 @@ impl<'a> Worker<'a> {
             }
         }
         self.asked = asked;
+        // Counted before anybody can see and do it: else nothing would seem to be left.
+        self.shared.count(added, std::mem::take(&mut self.done));
         self.shared.ios.add(&self.order, &mut self.ios);
         self.shared.hints.add(&self.order, &mut self.hints);
-        self.shared.count(added, std::mem::take(&mut self.done));
         self.shared.rouse(earliest);
         if self.carried.is_empty() { State::Check } else { State::Execute }
     }
@@ -466,13 +469,18 @@ impl<'a> Worker<'a> {
         let mut rest = carried.as_slice();
         while let Some((first, _)) = rest.first() {
             let now = self.pre_spin(*first);
-            let max = self.driver.batch_max();
+            let max = match self.shared.late {
+                // Each may move those behind it.
+                Late::Shift(_) => 1,
+                Late::CatchUp | Late::Skip(_) | Late::Stop(_) => self.driver.batch_max(),
+            };
             let count = rest.iter().take(max).take_while(|(at, _)| *at <= now).count();
             let (due, later) = rest.split_at(count);
             rest = later;
             for (at, pending) in due {
+                let shift = self.shared.shift.load(Ordering::Relaxed);
                 if self.is_in_time(*at, now, pending) {
-                    self.issue(*at, *pending);
+                    self.issue(*at, shift, *pending);
                 }
             }
             self.flush();
@@ -527,7 +535,8 @@ impl<'a> Worker<'a> {
                 true
             }
             Late::Skip(limit) if late > limit => {
-                let flight = Flight { at, issued: now, pending: *pending, cause: Cause::None };
+                let (pending, cause) = (*pending, Cause::None);
+                let flight = Flight { at, shift: 0, issued: now, pending, cause };
                 self.record(&flight, now, Outcome::Skipped, 0);
                 false
             }
@@ -535,8 +544,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn issue(&mut self, at: u64, pending: Pending) {
-        let slot = self.flights.insert(Flight { at, issued: 0, pending, cause: Cause::None });
+    fn issue(&mut self, at: u64, shift: u64, pending: Pending) {
+        let flight = Flight { at, shift, issued: 0, pending, cause: Cause::None };
+        let slot = self.flights.insert(flight);
         self.sequence += 1;
         let name = (u64::from(self.id) << WORKER_SHIFT)
             | ((self.sequence & SEQUENCE) << SEQUENCE_SHIFT)
@@ -550,13 +560,12 @@ impl<'a> Worker<'a> {
     }
 
     fn flush(&mut self) {
-        let shift = self.shared.shift.load(Ordering::Relaxed);
         let now = self.now();
         let mut issued = std::mem::take(&mut self.issued);
         for slot in issued.drain(..) {
             let flight = &mut self.flights[slot];
             flight.issued = now;
-            let due = flight.at + shift;
+            let due = flight.at + flight.shift;
             if now > due + LATE_NS {
                 flight.cause = if flight.pending.refused {
                     Cause::Full
