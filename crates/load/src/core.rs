@@ -253,3 +253,6 @@ fn conclude(
         hand_overs: shared.hand_overs.load(Ordering::Relaxed),
     }
 }
+
+#[cfg(test)]
+mod tests;

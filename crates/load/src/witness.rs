@@ -65,6 +65,9 @@ impl Witness {
         witness.write("trace_clock", "x86-tsc")?;
         let kib = (ios * EVENT_BYTES).clamp(1 << 20, BUFFER_MAX) >> 10;
         witness.write("buffer_size_kb", &kib.to_string())?;
+        // This process and the threads that it will start: others have names of the same kind.
+        witness.write("options/event-fork", "1")?;
+        witness.write("set_event_pid", &std::process::id().to_string())?;
         // What comes first is kept: the head of a run says as much as its end.
         witness.write("options/overwrite", "0")?;
         witness.write(&format!("{EVENT}/enable"), "1")?;

@@ -322,9 +322,11 @@ impl Shared {
         self.gap.1.store(end, Ordering::Relaxed);
     }
 
-    /// Whether the machine had taken the leader's processor in this time, as far as is known.
-    pub(super) fn was_stolen(&self, from: u64, to: u64) -> bool {
-        self.gap.0.load(Ordering::Relaxed) < to && from < self.gap.1.load(Ordering::Relaxed)
+    /// For how long the machine had the leader's processor in this time, as far as is known, ns.
+    pub(super) fn stolen_within(&self, from: u64, to: u64) -> u64 {
+        let start = self.gap.0.load(Ordering::Relaxed).max(from);
+        let end = self.gap.1.load(Ordering::Relaxed).min(to);
+        end.saturating_sub(start)
     }
 }
 

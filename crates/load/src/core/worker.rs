@@ -115,9 +115,35 @@ enum State {
     Over,
 }
 
+/// What a worker's time went to, ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    stolen_ns: u64,
+    submission_ns: u64,
+    call_ns: u64,
+}
+
+impl Spent {
+    /// What most of it went to since then.
+    fn cause(&self, then: &Spent) -> Cause {
+        let stolen = self.stolen_ns - then.stolen_ns;
+        let submission = self.submission_ns - then.submission_ns;
+        let call = self.call_ns - then.call_ns;
+        if stolen > submission.max(call) {
+            Cause::Stolen
+        } else if submission > call {
+            Cause::Submission
+        } else {
+            Cause::Generator
+        }
+    }
+}
+
 /// An I/O under way.
 struct Flight {
     at: u64,
+    /// By how much the schedule had been moved when its time came.
+    shift: u64,
     issued: u64,
     pending: Pending,
     cause: Cause,
@@ -153,8 +179,9 @@ struct Worker<'a> {
     batch: Batch,
     batch_since: u64,
     watch: Watch,
-    /// The last time handing over took long.
-    submission: (u64, u64),
+    /// What the worker's time went to so far, and when it last had nothing to do.
+    spent: Spent,
+    spent_when_idle: Spent,
     /// How long calling filaments takes, ns, smoothed.
     call_ns: u64,
     /// How long handing over takes, ns: the longest of late.
@@ -196,7 +223,8 @@ impl<'a> Worker<'a> {
             batch: Batch::default(),
             batch_since: 0,
             watch: Watch::new(),
-            submission: (0, 0),
+            spent: Spent::default(),
+            spent_when_idle: Spent::default(),
             call_ns: 0,
             flush_ns: 0,
             policy: None,
@@ -300,7 +328,7 @@ impl<'a> Worker<'a> {
     fn record(&mut self, flight: &Flight, now: u64, outcome: Outcome, name: u64) {
         let shift = self.shared.shift.load(Ordering::Relaxed);
         self.batch.records.push(Record {
-            scheduled_ns: flight.at + shift,
+            scheduled_ns: flight.at + flight.shift,
             issued_ns: flight.issued,
             completed_ns: now,
             witnessed_ns: None,
@@ -359,6 +387,9 @@ impl<'a> Worker<'a> {
         if took > LONG_NS && took > 8 * self.call_ns {
             self.watch.note(begin, now);
             self.shared.note_gap(begin, now);
+            self.spent.stolen_ns += took;
+        } else {
+            self.spent.call_ns += took;
         }
         self.call_ns = (self.call_ns * 7 + took) / 8;
     }
@@ -409,9 +440,10 @@ impl<'a> Worker<'a> {
             }
         }
         self.asked = asked;
+        // Counted before anybody can see and do it: else nothing would seem to be left.
+        self.shared.count(added, std::mem::take(&mut self.done));
         self.shared.ios.add(&self.order, &mut self.ios);
         self.shared.hints.add(&self.order, &mut self.hints);
-        self.shared.count(added, std::mem::take(&mut self.done));
         self.shared.rouse(earliest);
         if self.carried.is_empty() { State::Check } else { State::Execute }
     }
@@ -437,13 +469,18 @@ impl<'a> Worker<'a> {
         let mut rest = carried.as_slice();
         while let Some((first, _)) = rest.first() {
             let now = self.pre_spin(*first);
-            let max = self.driver.batch_max();
+            let max = match self.shared.late {
+                // Each may move those behind it.
+                Late::Shift(_) => 1,
+                Late::CatchUp | Late::Skip(_) | Late::Stop(_) => self.driver.batch_max(),
+            };
             let count = rest.iter().take(max).take_while(|(at, _)| *at <= now).count();
             let (due, later) = rest.split_at(count);
             rest = later;
             for (at, pending) in due {
+                let shift = self.shared.shift.load(Ordering::Relaxed);
                 if self.is_in_time(*at, now, pending) {
-                    self.issue(*at, *pending);
+                    self.issue(*at, shift, *pending);
                 }
             }
             self.flush();
@@ -477,6 +514,7 @@ impl<'a> Worker<'a> {
             let time = self.now();
             if let Some((start, end)) = self.watch.look(time) {
                 self.shared.note_gap(start, end);
+                self.spent.stolen_ns += end - start;
             }
             now = time.saturating_sub(shift);
         }
@@ -497,7 +535,8 @@ impl<'a> Worker<'a> {
                 true
             }
             Late::Skip(limit) if late > limit => {
-                let flight = Flight { at, issued: now, pending: *pending, cause: Cause::None };
+                let (pending, cause) = (*pending, Cause::None);
+                let flight = Flight { at, shift: 0, issued: now, pending, cause };
                 self.record(&flight, now, Outcome::Skipped, 0);
                 false
             }
@@ -505,8 +544,9 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn issue(&mut self, at: u64, pending: Pending) {
-        let slot = self.flights.insert(Flight { at, issued: 0, pending, cause: Cause::None });
+    fn issue(&mut self, at: u64, shift: u64, pending: Pending) {
+        let flight = Flight { at, shift, issued: 0, pending, cause: Cause::None };
+        let slot = self.flights.insert(flight);
         self.sequence += 1;
         let name = (u64::from(self.id) << WORKER_SHIFT)
             | ((self.sequence & SEQUENCE) << SEQUENCE_SHIFT)
@@ -520,22 +560,19 @@ impl<'a> Worker<'a> {
     }
 
     fn flush(&mut self) {
-        let shift = self.shared.shift.load(Ordering::Relaxed);
         let now = self.now();
         let mut issued = std::mem::take(&mut self.issued);
         for slot in issued.drain(..) {
             let flight = &mut self.flights[slot];
             flight.issued = now;
-            let due = flight.at + shift;
+            let due = flight.at + flight.shift;
             if now > due + LATE_NS {
-                flight.cause = if self.shared.was_stolen(due, now) {
-                    Cause::Stolen
-                } else if self.submission.0 < now && due < self.submission.1 {
-                    Cause::Submission
-                } else if flight.pending.refused {
+                flight.cause = if flight.pending.refused {
                     Cause::Full
+                } else if 2 * self.shared.stolen_within(due, now) >= now - due {
+                    Cause::Stolen
                 } else {
-                    Cause::Generator
+                    self.spent.cause(&self.spent_when_idle)
                 };
             }
         }
@@ -543,9 +580,7 @@ impl<'a> Worker<'a> {
         self.driver.flush();
         let after = self.now();
         let took = after - now;
-        if took > LONG_NS {
-            self.submission = (now, after);
-        }
+        self.spent.submission_ns += took;
         // What took long may do so again: it is forgotten slowly.
         self.flush_ns = took.max((self.flush_ns * 31 + took) / 32);
     }
@@ -575,8 +610,12 @@ impl<'a> Worker<'a> {
         self.take_policy();
         loop {
             let now = self.now();
-            if let Some((start, end)) = self.watch.look(now) {
-                self.shared.note_gap(start, end);
+            match self.watch.look(now) {
+                Some((start, end)) => {
+                    self.shared.note_gap(start, end);
+                    self.spent.stolen_ns += end - start;
+                }
+                None => self.spent_when_idle = self.spent,
             }
             if self.driver.any_work() || self.shared.is_over() {
                 break;
@@ -632,6 +671,7 @@ impl<'a> Worker<'a> {
         let woken = self.now();
         if woken > now + span + self.shared.wake_ns.1 {
             self.watch.overslept(now + span, woken);
+            self.spent.stolen_ns += woken - (now + span);
             self.shared.note_gap(now + span, woken);
         }
         self.watch.begin(woken);

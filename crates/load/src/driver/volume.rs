@@ -6,6 +6,7 @@ use super::{Driver, Target, Waker};
 use crate::{Io, Kind, Outcome};
 use embed::{Ask, Call, Client, Durability, Reply, Request, Ticket, Volume};
 use slab::Slab;
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -16,8 +17,8 @@ use store::{Table, View};
 /// The table that load goes to.
 const TABLE: &str = "upcall-load";
 
-/// Most I/Os under way in all workers together; the volume's queue takes 1,024, and would make a
-/// worker wait.
+/// Most requests in the volume's queue of all workers together; it takes 1,024, and would make a
+/// worker wait. What is beyond waits in front of it, which is the target's time.
 const UNDER_WAY_MAX: usize = 1000;
 
 /// Most bytes of one request; a small volume takes 512 KiB.
@@ -83,7 +84,7 @@ impl Target for Store {
             room: UNDER_WAY_MAX / workers.max(1),
             under_way: 0,
             wholes: Slab::new(),
-            taken: Vec::new(),
+            taken: VecDeque::new(),
             early: Vec::new(),
             pattern,
         }))
@@ -110,8 +111,8 @@ struct StoreDriver {
     /// Requests that are not answered.
     under_way: usize,
     wholes: Slab<Whole>,
-    /// Requests that are not handed over, each with its whole.
-    taken: Vec<(usize, Request)>,
+    /// Requests that wait for room in the queue, each with its whole.
+    taken: VecDeque<(usize, Request)>,
     /// Completions that were seen while somebody only wanted to know whether there are any.
     early: Vec<(u64, Outcome)>,
     pattern: Vec<u8>,
@@ -157,7 +158,7 @@ impl StoreDriver {
 
     fn push(&mut self, whole: usize, request: Request) {
         self.wholes[whole].parts += 1;
-        self.taken.push((whole, request));
+        self.taken.push_back((whole, request));
     }
 
     /// A part has ended.
@@ -190,10 +191,6 @@ impl StoreDriver {
 
 impl Driver for StoreDriver {
     fn issue(&mut self, name: u64, io: &Io) -> bool {
-        // A large one may go beyond it: the queue takes that, and more than it takes waits.
-        if self.under_way + self.taken.len() >= self.room {
-            return false;
-        }
         let whole = Whole { name, parts: 0, bytes: 0, failed: false };
         let whole = self.wholes.insert(whole);
         self.take(whole, io);
@@ -201,7 +198,10 @@ impl Driver for StoreDriver {
     }
 
     fn flush(&mut self) {
-        for (whole, request) in std::mem::take(&mut self.taken) {
+        while self.under_way < self.room {
+            let Some((whole, request)) = self.taken.pop_front() else {
+                return;
+            };
             match self.client.submit(Ticket(whole as u64), request) {
                 Ok(()) => self.under_way += 1,
                 Err(_) => self.end(whole, None),
@@ -211,6 +211,7 @@ impl Driver for StoreDriver {
 
     fn poll(&mut self, ended: &mut Vec<(u64, Outcome)>) {
         self.look();
+        self.flush();
         ended.append(&mut self.early);
     }
 

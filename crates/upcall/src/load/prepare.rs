@@ -167,8 +167,7 @@ fn one_file(
                     path.display()
                 ));
             }
-            // A character device keeps nothing.
-            if wants.changes && !flags.destroy && !kind.is_char_device() {
+            if wants.changes && !flags.destroy {
                 return Err(refuse(&path.display().to_string()));
             }
             if is_sparse(&there) {
@@ -228,15 +227,18 @@ fn size_of(file: &File, there: &Metadata) -> io::Result<u64> {
     file.seek(SeekFrom::End(0))
 }
 
-/// Makes a file of random bytes: what was never written is not read from the disk.
+/// Makes a file of random bytes: what was never written is not read from the disk. It is there as
+/// a whole or not at all; what an interrupt leaves has another name, and is used the next time.
 fn make_file(path: &Path, bytes: u64) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot make {}: {error}", path.display());
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
+    let mut part = path.as_os_str().to_os_string();
+    part.push(".part");
+    let mut file = File::create(&part).map_err(failed)?;
     let made = fill(path, bytes, |_, piece| file.write_all(piece));
-    let made = made.and_then(|()| file.sync_all());
+    let made = made.and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&part, path));
     made.map_err(|error| {
-        // A part of it is of no use.
-        let _ = std::fs::remove_file(path);
+        // If it cannot be removed it stays; nobody takes it for the whole.
+        let _ = std::fs::remove_file(&part);
         failed(error)
     })
 }

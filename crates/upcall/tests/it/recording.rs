@@ -48,7 +48,8 @@ fn client(server: &Server) -> Client {
 fn get_range(address: &str, path: &str, range: &str) {
     let mut client = TcpStream::connect(address).unwrap();
     let head = format!(
-        "GET {path} HTTP/1.1\r\nHost: localhost\r\nRange: bytes={range}\r\nConnection: close\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nRange: bytes={range}\r\n\
+         Connection: close\r\n\r\n"
     );
     client.write_all(head.as_bytes()).unwrap();
     let mut answer = String::new();

@@ -1,0 +1,209 @@
+//! The core on targets that take no time: nothing is lost, nothing early, and the end comes.
+#![allow(clippy::disallowed_methods, reason = "a filament that is slow has to be slow")]
+
+use super::*;
+use crate::driver::{Blocking, Null, Opened, Ring};
+use crate::workload::{Arrival, Mix, stream::Stream, users::Think, users::Users};
+use crate::{Event, Io, Outcome, Request};
+use base::op::Parcel;
+use base::{Automaton, Instant};
+
+/// What a run was: all records, and how it went.
+fn played(
+    target: &dyn Target,
+    filaments: Vec<Box<dyn Filament>>,
+    options: &Options,
+) -> (Vec<Record>, Conduct) {
+    let mut records = Vec::new();
+    let conduct = run(target, filaments, options, &mut |batches, _| {
+        batches.iter().for_each(|batch| records.extend(&batch.records));
+    });
+    (records, conduct.expect("it runs"))
+}
+
+fn gently(workers: usize) -> Options {
+    Options { workers, policy: Choice::Fixed(Policy::Sleep), ..Options::default() }
+}
+
+fn stream(rate: f64, count: u64) -> Box<dyn Filament> {
+    let arrival = Arrival::Poisson { rate };
+    Box::new(Stream::new(arrival, Mix::default(), 3, Duration::ZERO, count))
+}
+
+#[test]
+fn each_io_is_issued_once_and_never_early_with_any_number_of_workers() {
+    for (workers, policy) in [(1, Policy::Spin), (2, Policy::Nap), (3, Policy::Sleep)] {
+        let options = Options { policy: Choice::Fixed(policy), ..gently(workers) };
+        let filaments = vec![stream(20_000.0, 2000), stream(3000.0, 300)];
+        let (records, conduct) = played(&Null, filaments, &options);
+        assert_eq!((records.len(), conduct.abandoned, conduct.workers), (2300, 0, workers));
+        let early = records.iter().filter(|record| record.issued_ns < record.scheduled_ns);
+        assert_eq!(early.count(), 0, "{policy}");
+        let mut first: Vec<u64> =
+            records.iter().filter(|r| r.filament == 1).map(|r| r.scheduled_ns).collect();
+        first.sort_unstable();
+        let mut wanted = Vec::new();
+        let simulated = crate::simulated::run(
+            vec![stream(20_000.0, 2000), stream(3000.0, 300)],
+            &mut crate::simulated::Instantly,
+        );
+        wanted.extend(simulated.records.iter().filter(|r| r.filament == 1).map(|r| r.scheduled_ns));
+        assert_eq!(first, wanted, "the times are those of virtual time");
+    }
+}
+
+#[test]
+fn closed_loops_of_several_filaments_end_with_their_count() {
+    let users = |seed| -> Box<dyn Filament> {
+        let think = Think::Exponential(Duration::from_micros(50));
+        Box::new(Users::new(5, think, Mix::default(), seed, Duration::ZERO, 1000))
+    };
+    let (records, conduct) = played(&Null, vec![users(1), users(2), users(3)], &gently(3));
+    assert_eq!((records.len(), conduct.abandoned), (3000, 0));
+}
+
+#[test]
+fn files_are_read_by_a_ring_and_by_threads() {
+    let path = std::env::temp_dir().join(format!("upcall-load-core-{}", std::process::id()));
+    std::fs::write(&path, vec![7; 1 << 20]).expect("a file");
+    let opened = || Opened {
+        files: vec![std::fs::File::open(&path).expect("it is there")],
+        name: "file".to_string(),
+        io_max: 4096,
+        aside_from: Some(8),
+    };
+    let (ring, threads) = (Ring(opened()), Blocking(opened()));
+    for target in [&ring as &dyn Target, &threads] {
+        let mix = Mix { span: 1 << 20, ..Mix::default() };
+        let users = Users::new(20, Think::Not, mix, 1, Duration::ZERO, 3000);
+        let (records, conduct) = played(target, vec![Box::new(users)], &gently(2));
+        assert_eq!((records.len(), conduct.abandoned), (3000, 0));
+        assert!(records.iter().all(|record| record.outcome == Outcome::Done(4096)));
+    }
+    std::fs::remove_file(&path).expect("it was made");
+}
+
+/// Is slow once, while ten I/Os are due, and tells another filament of it.
+struct Slow;
+
+impl Automaton for Slow {
+    type Input = Event;
+    type Output = Request;
+
+    fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Request>) {
+        match event {
+            Event::Started => {
+                out.push(Request::Timer { at: now + Duration::from_millis(10), tag: 1 });
+                for number in 1..=10 {
+                    let at = now + Duration::from_millis(10 + number);
+                    out.push(Request::io(at, Io::default()));
+                }
+            }
+            Event::Timer(_) => std::thread::sleep(Duration::from_millis(60)),
+            Event::Message { parcel, .. } => {
+                let io = parcel.0.downcast::<Io>().expect("an I/O");
+                out.push(Request::io(now, *io));
+            }
+            Event::Ended(_) => {}
+        }
+    }
+}
+
+#[test]
+fn what_happens_to_late_ones_is_as_was_said() {
+    let limit = 5_000_000;
+    let late = |late| {
+        let options = Options { late, ..gently(1) };
+        let (mut records, conduct) = played(&Null, vec![Box::new(Slow)], &options);
+        records.sort_by_key(|record| record.scheduled_ns);
+        (records, conduct)
+    };
+    let lateness =
+        |records: &[Record]| records.iter().map(Record::lateness_ns).max().expect("there are some");
+    let (records, _) = late(Late::CatchUp);
+    assert_eq!(records.len(), 10);
+    assert!(lateness(&records) > 40_000_000, "the worker was away for 60 ms");
+
+    let (records, _) = late(Late::Skip(limit));
+    let (skipped, issued): (Vec<_>, Vec<_>) =
+        records.into_iter().partition(|record| record.outcome == Outcome::Skipped);
+    assert!(!skipped.is_empty() && skipped.len() + issued.len() == 10, "{}", skipped.len());
+    // What was late is judged just before it is issued.
+    assert!(issued.iter().all(|record| record.lateness_ns() < limit + 5_000_000));
+
+    let (records, _) = late(Late::Shift(limit));
+    // Some may have been issued before the filament was slow; one is late, and moves the others.
+    let late_ones = records.iter().filter(|record| record.lateness_ns() > 40_000_000);
+    let apart = records[9].scheduled_ns - records[0].scheduled_ns;
+    assert!(late_ones.count() == 1 && apart > 40_000_000, "{apart}");
+
+    let (records, conduct) = late(Late::Stop(limit));
+    assert!(records.len() <= 10);
+    assert!(conduct.stopped.expect("it stopped").contains("us late"));
+}
+
+/// Sends an I/O to the filament behind it.
+struct Sender;
+
+impl Automaton for Sender {
+    type Input = Event;
+    type Output = Request;
+
+    fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Request>) {
+        if let Event::Started = event {
+            for number in 0..100 {
+                let io = Io { offset: number, ..Io::default() };
+                let at = now + Duration::from_micros(100 * number);
+                out.push(Request::Send { to: 1, at, parcel: Parcel(Box::new(io)) });
+            }
+            out.push(Request::Send { to: 99, at: now, parcel: Parcel(Box::new(())) });
+        }
+    }
+}
+
+/// Issues what it is sent.
+struct Hears;
+
+impl Automaton for Hears {
+    type Input = Event;
+    type Output = Request;
+
+    fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Request>) {
+        if let Event::Message { from: 0, parcel } = event {
+            let io = parcel.0.downcast::<Io>().expect("an I/O");
+            out.push(Request::io(now, *io));
+        }
+    }
+}
+
+#[test]
+fn messages_arrive_at_their_time_and_in_order() {
+    let filaments: Vec<Box<dyn Filament>> = vec![Box::new(Sender), Box::new(Hears)];
+    let (mut records, conduct) = played(&Null, filaments, &gently(2));
+    assert_eq!((records.len(), conduct.abandoned), (100, 0));
+    records.sort_by_key(|record| (record.scheduled_ns, record.io.offset));
+    assert!(records.iter().map(|record| record.io.offset).eq(0..100));
+    let late = |record: &&Record| record.scheduled_ns < record.io.offset * 100_000;
+    assert_eq!(records.iter().filter(late).count(), 0, "none came before its time");
+}
+
+#[test]
+fn the_end_comes_when_the_time_is_over_or_somebody_says_so() {
+    let length = Duration::from_millis(100);
+    let options = Options { length, ..gently(2) };
+    let (records, conduct) = played(&Null, vec![stream(1000.0, u64::MAX)], &options);
+    assert!((50..200).contains(&records.len()), "{}", records.len());
+    assert!(records.iter().all(|record| record.scheduled_ns <= 100_000_000));
+    assert_eq!((conduct.abandoned, conduct.stopped), (0, None));
+
+    let options = gently(2);
+    let stop = options.stop.clone();
+    let (records, conduct) = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(600));
+            stop.store(true, Ordering::Relaxed);
+        });
+        played(&Null, vec![stream(1000.0, u64::MAX)], &options)
+    });
+    assert!(!records.is_empty() && conduct.stopped.as_deref() == Some("interrupted"));
+}
