@@ -42,7 +42,8 @@ const COLOURS: [RGBColor; 7] = [
 pub(crate) fn draw(figure: &Figure<'_>, path: &Path) -> Result<()> {
     let failed = |error: &dyn std::fmt::Display| anyhow!("draw {}: {error}", path.display());
     let all = || figure.lines.iter().flat_map(|(_, points)| points);
-    let (x_max, y_max) = all().fold((1.0_f64, 0.0_f64), |(x, y), p| (x.max(p.0), y.max(p.1)));
+    let (x_max, y_max) =
+        all().fold((f64::MIN_POSITIVE, 0.0_f64), |(x, y), p| (x.max(p.0), y.max(p.1)));
     let (x_min, y_min) = all().fold((f64::MAX, f64::MAX), |(x, y), p| (x.min(p.0), y.min(p.1)));
     let root = SVGBackend::new(path, (640, 400)).into_drawing_area();
     root.fill(&WHITE).map_err(|error| failed(&error))?;
@@ -70,7 +71,10 @@ pub(crate) fn draw(figure: &Figure<'_>, path: &Path) -> Result<()> {
                 chart.draw_series(dots).map_err(|error| failed(&error))?;
             }
             let mut labels = chart.configure_series_labels();
-            labels.position(place.clone()).border_style(BLACK.mix(0.2));
+            labels
+                .position(place.clone())
+                .border_style(BLACK.mix(0.2))
+                .background_style(WHITE.mix(0.8));
             labels.draw().map_err(|error| failed(&error))?;
         }};
     }
