@@ -335,7 +335,7 @@ impl Shared<'_> {
 /// One I/O from beginning to end.
 fn perform(driver: &mut dyn Driver, name: u64, io: &Io) -> Outcome {
     let mut ended = Vec::new();
-    assert!(driver.issue(name, io), "nothing is under way, so there is room");
+    driver.issue(name, io);
     driver.flush();
     loop {
         driver.poll(&mut ended);

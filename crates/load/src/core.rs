@@ -209,10 +209,12 @@ fn follow(
         let now = clock.now_ns().saturating_sub(*origin_ns);
         shared.depot.drain(now, observe);
         if options.stop.load(Ordering::Relaxed) {
-            shared.stop(now, "interrupted");
+            // By the schedule, which may have been moved.
+            shared.stop(now.saturating_sub(shared.shift_ns()), "interrupted");
         }
         overseer.look(now, shared);
-        if now > shared.end_ns().saturating_add(GRACE.as_nanos() as u64) {
+        let last = shared.end_ns().saturating_add(shared.shift_ns());
+        if now > last.saturating_add(GRACE.as_nanos() as u64) {
             shared.finish();
         }
     }

@@ -29,8 +29,13 @@ use std::time::Duration;
 
 /// The way to a target for one worker.
 pub trait Driver {
-    /// Takes an I/O; [`Driver::flush`] hands it over. `false`: there is no room; nothing was taken.
-    fn issue(&mut self, name: u64, io: &Io) -> bool;
+    /// Takes an I/O, for which there is room; [`Driver::flush`] hands it over.
+    fn issue(&mut self, name: u64, io: &Io);
+
+    /// How many I/Os it has room for now; what is due beyond stays for other workers.
+    fn room(&self) -> usize {
+        usize::MAX
+    }
 
     /// Hands over all that was taken.
     fn flush(&mut self);

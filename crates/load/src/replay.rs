@@ -46,7 +46,8 @@ where
     I: Iterator<Item = Result<Traced, Error>> + Send + 'static,
 {
     let (supply, feed) = feed::start(records);
-    let flood = Flood { supply, next: None, under_way: 0, limit: Limit::Depth(depth.max(1)) };
+    let flood =
+        Flood { supply, next: None, under_way: 0, limit: Limit::Depth(depth.max(1)), waits: false };
     (Box::new(flood), feed)
 }
 
@@ -57,7 +58,7 @@ where
 {
     let (supply, feed) = feed::start(records);
     let limit = Limit::Traced(Vec::new());
-    (Box::new(Flood { supply, next: None, under_way: 0, limit }), feed)
+    (Box::new(Flood { supply, next: None, under_way: 0, limit, waits: false }), feed)
 }
 
 /// Each I/O after those that it waited for.
@@ -141,6 +142,8 @@ struct Flood {
     next: Option<(Traced, u32)>,
     under_way: u32,
     limit: Limit,
+    /// A timer is under way, because the trace was not read far enough.
+    waits: bool,
 }
 
 impl Automaton for Flood {
@@ -148,8 +151,10 @@ impl Automaton for Flood {
     type Output = Request;
 
     fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Request>) {
-        if let Event::Ended(_) = event {
-            self.under_way -= 1;
+        match event {
+            Event::Ended(_) => self.under_way -= 1,
+            Event::Timer(_) => self.waits = false,
+            Event::Started | Event::Message { .. } => {}
         }
         loop {
             if self.next.is_none() {
@@ -157,7 +162,8 @@ impl Automaton for Flood {
                 self.next = record.map(|record| (record, self.limit.of(&record)));
             }
             let Some((record, room)) = self.next else {
-                if !self.supply.is_over() {
+                if !self.waits && !self.supply.is_over() {
+                    self.waits = true;
                     out.push(Request::Timer { at: now + AGAIN, tag: 0 });
                 }
                 return;
@@ -258,7 +264,7 @@ impl Dependent {
 }
 
 fn issue(now: Instant, waits: &Waits, number: u64, out: &mut Vec<Request>) {
-    let at = Instant(waits.last_ns + waits.think_ns).max(now);
+    let at = Instant(waits.last_ns.saturating_add(waits.think_ns)).max(now);
     out.push(Request::asked(at, waits.record.io, number));
 }
 

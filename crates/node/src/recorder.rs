@@ -156,6 +156,10 @@ impl Recorder {
     /// Something goes into the name space.
     pub(crate) fn see(&mut self, now: Instant, input: &names::Input) {
         use names::Input;
+        if self.ended {
+            // The books are closed, also for what is given back that stood in them.
+            return;
+        }
         match input {
             Input::Ask(id, request) => self.asked(now, *id, &request.ask),
             Input::Release(node) => self.books.release(*node),
@@ -166,9 +170,6 @@ impl Recorder {
 
     /// A client asks.
     fn asked(&mut self, now: Instant, id: RequestId, ask: &Ask) {
-        if self.ended {
-            return;
-        }
         if let Some(asked) = self.books.understand(ask) {
             self.pending.insert(id, (now, asked));
         }
@@ -326,7 +327,7 @@ impl Recorder {
 
     /// Whether nobody has anything of what it knows, as is so when all sessions have ended.
     pub(crate) fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.books.is_idle()
+        self.ended || (self.pending.is_empty() && self.books.is_idle())
     }
 
     pub(crate) fn check(&self) {

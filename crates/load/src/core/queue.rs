@@ -135,6 +135,20 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Drops what is due after `end`; how much that was.
+    pub(super) fn cut(&self, end: u64) -> u64 {
+        let mut count = 0;
+        for part in &self.parts {
+            let mut inner = part.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = inner.heap.len() + inner.ready.len();
+            inner.heap.retain(|entry| entry.at <= end);
+            inner.ready.retain(|entry| entry.at <= end);
+            count += before - inner.heap.len() - inner.ready.len();
+            part.due.store(inner.earliest(), Ordering::Release);
+        }
+        count as u64
+    }
+
     /// When the earliest is due; [`NEVER`] if there is none.
     pub(super) fn due(&self) -> u64 {
         let due = self.parts.iter().map(|part| part.due.load(Ordering::Acquire));

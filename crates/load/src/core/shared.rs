@@ -21,8 +21,6 @@ pub(super) struct Pending {
     pub(super) io: Io,
     pub(super) filament: FilamentId,
     pub(super) tell: Option<u64>,
-    /// The target had no room for it.
-    pub(super) refused: bool,
 }
 
 /// A filament, and what waits for it. The two locks are apart so that nobody waits for a filament
@@ -81,6 +79,8 @@ pub(super) struct Shared {
     pub(super) watched: (AtomicU64, AtomicU64),
     pub(super) hand_overs: AtomicU64,
     stopped: Mutex<Option<String>>,
+    /// Somebody has said that it should end.
+    halted: AtomicBool,
     pub(super) late: Late,
     pub(super) depot: Depot,
     pub(super) workers: usize,
@@ -122,6 +122,7 @@ impl Shared {
             watched: (AtomicU64::new(0), AtomicU64::new(0)),
             hand_overs: AtomicU64::new(0),
             stopped: Mutex::default(),
+            halted: AtomicBool::new(false),
             late: options.late,
             depot: Depot::new(workers, options.named),
             workers,
@@ -149,6 +150,11 @@ impl Shared {
         self.left.load(Ordering::Acquire) == 0
     }
 
+    /// By how much the schedule has been moved, ns.
+    pub(super) fn shift_ns(&self) -> u64 {
+        self.shift.load(Ordering::Relaxed)
+    }
+
     /// How much is left to do.
     pub(super) fn left(&self) -> u64 {
         self.left.load(Ordering::Acquire)
@@ -165,6 +171,18 @@ impl Shared {
         if stopped.is_none() {
             *stopped = Some(reason.to_string());
             self.end.fetch_min(now, Ordering::Relaxed);
+            self.halted.store(true, Ordering::Release);
+            self.wake_all();
+        }
+    }
+
+    /// Drops what is to happen behind the end; if the run was stopped, all that is not issued.
+    pub(super) fn cut(&self) {
+        let end = self.end_ns();
+        let ios = if self.halted.load(Ordering::Acquire) { 0 } else { end };
+        if self.due() != super::queue::NEVER {
+            let dropped = self.ios.cut(ios) + self.hints.cut(end);
+            self.count(0, dropped);
         }
     }
 
@@ -175,7 +193,18 @@ impl Shared {
     /// Ends all workers.
     pub(super) fn finish(&self) {
         self.over.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
         self.wakers.iter().filter_map(OnceLock::get).for_each(Waker::wake);
+    }
+
+    /// Wakes somebody who sleeps, if anybody does.
+    pub(super) fn wake_one(&self) {
+        if let Some(next) = lock(&self.idle).pop() {
+            self.wake(next);
+        }
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -194,7 +223,9 @@ impl Shared {
         match self.leader.load(Ordering::Acquire) {
             NOBODY => {
                 let taken = (Ordering::AcqRel, Ordering::Acquire);
-                self.leader.compare_exchange(NOBODY, worker, taken.0, taken.1).is_ok()
+                let leads = self.leader.compare_exchange(NOBODY, worker, taken.0, taken.1);
+                self.disinherit(worker);
+                leads.is_ok()
             }
             leader => leader == worker,
         }
@@ -226,7 +257,14 @@ impl Shared {
         }
         self.hand_overs.fetch_add(1, Ordering::Relaxed);
         self.leader.store(worker, Ordering::Release);
+        self.disinherit(worker);
         true
+    }
+
+    /// Who has the lead is nobody's heir.
+    fn disinherit(&self, worker: u32) {
+        let taken = (Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.heir.compare_exchange(worker, NOBODY, taken.0, taken.1);
     }
 
     /// When something is due; [`super::queue::NEVER`] if nothing is.
@@ -289,7 +327,7 @@ impl Shared {
 
     /// Wakes the leader if it sleeps beyond this time.
     pub(super) fn rouse(&self, due: u64) {
-        if self.asleep_until.load(Ordering::Acquire) > due {
+        if self.asleep_until.load(Ordering::SeqCst) > due {
             self.wake(self.leader.load(Ordering::Acquire));
         }
     }

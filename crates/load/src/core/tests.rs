@@ -7,6 +7,7 @@ use crate::workload::{Arrival, Mix, stream::Stream, users::Think, users::Users};
 use crate::{Event, Io, Outcome, Request};
 use base::op::Parcel;
 use base::{Automaton, Instant};
+use std::sync::atomic::AtomicUsize;
 
 /// What a run was: all records, and how it went.
 fn played(
@@ -206,4 +207,71 @@ fn the_end_comes_when_the_time_is_over_or_somebody_says_so() {
         played(&Null, vec![stream(1000.0, u64::MAX)], &options)
     });
     assert!(!records.is_empty() && conduct.stopped.as_deref() == Some("interrupted"));
+}
+
+/// Waits for each I/O, as `pread` does for a disk, and counts how many wait at once.
+#[derive(Default)]
+struct Waits {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+struct WaitsDriver {
+    waits: &'static Waits,
+    taken: Option<(u64, Outcome)>,
+    ended: Option<(u64, Outcome)>,
+}
+
+impl Target for &'static Waits {
+    fn driver(&self, _: usize, _: usize) -> io::Result<Box<dyn crate::driver::Driver>> {
+        Ok(Box::new(WaitsDriver { waits: self, taken: None, ended: None }))
+    }
+
+    fn name(&self) -> String {
+        "waits".to_string()
+    }
+}
+
+impl crate::driver::Driver for WaitsDriver {
+    fn issue(&mut self, name: u64, io: &Io) {
+        assert!(self.taken.is_none() && self.ended.is_none(), "there is no room");
+        self.taken = Some((name, Outcome::Done(io.len)));
+    }
+
+    fn room(&self) -> usize {
+        usize::from(self.taken.is_none() && self.ended.is_none())
+    }
+
+    fn flush(&mut self) {
+        let now = self.waits.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.waits.most.fetch_max(now, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(3));
+        self.waits.now.fetch_sub(1, Ordering::SeqCst);
+        self.ended = self.taken.take();
+    }
+
+    fn poll(&mut self, ended: &mut Vec<(u64, Outcome)>) {
+        ended.extend(self.ended.take());
+    }
+
+    fn any_work(&mut self) -> bool {
+        self.ended.is_some()
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        std::thread::park_timeout(timeout);
+    }
+
+    fn waker(&self) -> crate::driver::Waker {
+        crate::driver::Waker::Thread(std::thread::current())
+    }
+}
+
+#[test]
+fn where_calls_wait_as_many_are_under_way_as_there_are_workers() {
+    let waits: &'static Waits = Box::leak(Box::default());
+    let users = Users::new(8, Think::Not, Mix::default(), 1, Duration::ZERO, 200);
+    let (records, conduct) = played(&waits, vec![Box::new(users)], &gently(4));
+    assert_eq!((records.len(), conduct.abandoned), (200, 0));
+    assert!(waits.most.load(Ordering::SeqCst) >= 3, "one worker must not keep what others can do");
 }

@@ -11,7 +11,6 @@ use crate::{Cause, Ended, Event, FilamentId, Outcome, Record, Request};
 use base::Instant;
 use reactor::precise::{self, Priority, Ticks};
 use slab::Slab;
-use std::collections::VecDeque;
 use std::io;
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
@@ -46,6 +45,9 @@ const NAP_NS: u64 = 75_000;
 
 /// How long a worker stands by in vain until it looks again whether it should, ns.
 const STAND_BY_NS: u64 = 10_000_000;
+
+/// The longest sleep of a worker that leads, ns.
+const DOZE_NS_MAX: u64 = 100_000_000;
 
 /// How long a worker sleeps that has nothing to do; it is woken if it has.
 const SLEEP: Duration = Duration::from_millis(100);
@@ -83,6 +85,7 @@ impl Setup<'_> {
                 return None;
             }
         };
+        let _guard = Guard(self.shared);
         self.shared.set_waker(self.id as u32, driver.waker());
         let clock = Ticks::start();
         let _ = self.told.send(Ok(()));
@@ -93,6 +96,17 @@ impl Setup<'_> {
             state = worker.step(state);
         }
         Some(worker.end())
+    }
+}
+
+/// A worker that panics ends the run: nobody else would take its part.
+struct Guard<'a>(&'a Shared);
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.finish();
+        }
     }
 }
 
@@ -121,6 +135,8 @@ struct Spent {
     stolen_ns: u64,
     submission_ns: u64,
     call_ns: u64,
+    /// Waiting for room in the target.
+    full_ns: u64,
 }
 
 impl Spent {
@@ -129,7 +145,10 @@ impl Spent {
         let stolen = self.stolen_ns - then.stolen_ns;
         let submission = self.submission_ns - then.submission_ns;
         let call = self.call_ns - then.call_ns;
-        if stolen > submission.max(call) {
+        let full = self.full_ns - then.full_ns;
+        if full > stolen.max(submission).max(call) {
+            Cause::Full
+        } else if stolen > submission.max(call) {
             Cause::Stolen
         } else if submission > call {
             Cause::Submission
@@ -162,8 +181,6 @@ struct Worker<'a> {
     sequence: u64,
     /// I/Os that are due, in the order of time.
     carried: Vec<(u64, Pending)>,
-    /// I/Os that the target had no room for.
-    refused: VecDeque<(u64, Pending)>,
     /// Events that are due.
     ready: Vec<(FilamentId, Event)>,
     hinted: Vec<(u64, FilamentId)>,
@@ -209,7 +226,6 @@ impl<'a> Worker<'a> {
             flights: Slab::with_capacity(4096),
             sequence: 0,
             carried: Vec::with_capacity(256),
-            refused: VecDeque::new(),
             ready: Vec::with_capacity(256),
             hinted: Vec::with_capacity(256),
             asked: Vec::with_capacity(256),
@@ -272,10 +288,12 @@ impl<'a> Worker<'a> {
         }
         let now = self.schedule_now();
         if now > self.shared.end_ns() {
-            self.discard();
+            self.shared.cut();
         }
-        let batch = self.driver.batch_max();
-        self.shared.ios.take(&self.order, now + PRE_SPIN_NS, batch, &mut self.carried);
+        let room = self.driver.room().min(self.driver.batch_max());
+        if room > 0 {
+            self.shared.ios.take(&self.order, now + PRE_SPIN_NS, room, &mut self.carried);
+        }
         if !self.carried.is_empty() {
             return State::Execute;
         }
@@ -295,18 +313,6 @@ impl<'a> Worker<'a> {
         if self.leads { State::Spin } else { State::Sleep }
     }
 
-    /// Drops what was to happen behind the end, which may have been moved.
-    fn discard(&mut self) {
-        let end = self.shared.end_ns();
-        self.shared.ios.take(&self.order, NEVER, usize::MAX, &mut self.carried);
-        self.shared.hints.take(&self.order, NEVER, usize::MAX, &mut self.hinted);
-        let before = self.carried.len() + self.hinted.len();
-        self.carried.retain(|(at, _)| *at <= end);
-        self.hinted.retain(|(at, _)| *at <= end);
-        let dropped = before - self.carried.len() - self.hinted.len();
-        self.shared.count(0, dropped as u64);
-    }
-
     /// Notes what has ended.
     fn retire(&mut self) {
         let now = self.now();
@@ -316,9 +322,6 @@ impl<'a> Worker<'a> {
             self.record(&flight, now, outcome, name);
         }
         self.ended = ended;
-        if !self.refused.is_empty() {
-            self.carried.extend(self.refused.drain(..));
-        }
         if self.batch.records.len() >= BATCH {
             self.shared.depot.leave(&mut self.batch);
             self.batch_since = now;
@@ -366,7 +369,9 @@ impl<'a> Worker<'a> {
         }
         self.ready = ready;
         let mut hinted = std::mem::take(&mut self.hinted);
-        for (_, filament) in hinted.drain(..) {
+        for (at, filament) in hinted.drain(..) {
+            // The schedule may have been moved since the hint was taken.
+            let now = now.max(at);
             self.done += 1;
             self.shared.filaments[filament as usize].hear(now, &mut self.heard);
             if !self.heard.is_empty() {
@@ -383,7 +388,7 @@ impl<'a> Worker<'a> {
     /// most likely: the machine was elsewhere.
     fn note_call(&mut self, begin: u64) {
         let now = self.now();
-        let took = now - begin;
+        let took = now.saturating_sub(begin);
         if took > LONG_NS && took > 8 * self.call_ns {
             self.watch.note(begin, now);
             self.shared.note_gap(begin, now);
@@ -418,6 +423,8 @@ impl<'a> Worker<'a> {
     fn queue(&mut self) -> State {
         let soon = self.schedule_now() + PRE_SPIN_NS;
         let end = self.shared.end_ns();
+        let room = self.driver.room().min(4 * self.driver.batch_max());
+        let mut crowded = false;
         let mut asked = std::mem::take(&mut self.asked);
         let (mut added, mut earliest) = (self.hints.len() as u64, NEVER);
         for (filament, request) in asked.drain(..) {
@@ -429,9 +436,11 @@ impl<'a> Worker<'a> {
             earliest = earliest.min(at);
             match request {
                 Request::Io { io, tell, .. } => {
-                    let pending = Pending { io, filament, tell, refused: false };
-                    let now_or_later = if at <= soon { &mut self.carried } else { &mut self.ios };
-                    now_or_later.push((at, pending));
+                    let pending = Pending { io, filament, tell };
+                    let carries = at <= soon && self.carried.len() < room;
+                    crowded |= at <= soon && !carries;
+                    let place = if carries { &mut self.carried } else { &mut self.ios };
+                    place.push((at, pending));
                 }
                 Request::Timer { tag, .. } => self.say(filament, at, Event::Timer(tag)),
                 Request::Send { to, parcel, .. } => {
@@ -445,6 +454,10 @@ impl<'a> Worker<'a> {
         self.shared.ios.add(&self.order, &mut self.ios);
         self.shared.hints.add(&self.order, &mut self.hints);
         self.shared.rouse(earliest);
+        if crowded && self.driver.room() <= self.carried.len() {
+            // Others may have room for what is left.
+            self.shared.wake_one();
+        }
         if self.carried.is_empty() { State::Check } else { State::Execute }
     }
 
@@ -486,11 +499,13 @@ impl<'a> Worker<'a> {
             self.flush();
         }
         carried.clear();
-        // What was refused may have been put there meanwhile.
-        carried.append(&mut self.carried);
         self.carried = carried;
-        self.shared.count(0, std::mem::take(&mut self.done));
         self.mind();
+        if !self.ready.is_empty() {
+            // Of those that were skipped.
+            return State::Call;
+        }
+        self.shared.count(0, std::mem::take(&mut self.done));
         State::Check
     }
 
@@ -551,12 +566,8 @@ impl<'a> Worker<'a> {
         let name = (u64::from(self.id) << WORKER_SHIFT)
             | ((self.sequence & SEQUENCE) << SEQUENCE_SHIFT)
             | slot as u64;
-        if self.driver.issue(name, &pending.io) {
-            self.issued.push(slot);
-        } else {
-            self.flights.remove(slot);
-            self.refused.push_back((at, Pending { refused: true, ..pending }));
-        }
+        self.driver.issue(name, &pending.io);
+        self.issued.push(slot);
     }
 
     fn flush(&mut self) {
@@ -567,9 +578,7 @@ impl<'a> Worker<'a> {
             flight.issued = now;
             let due = flight.at + flight.shift;
             if now > due + LATE_NS {
-                flight.cause = if flight.pending.refused {
-                    Cause::Full
-                } else if 2 * self.shared.stolen_within(due, now) >= now - due {
+                flight.cause = if 2 * self.shared.stolen_within(due, now) >= now - due {
                     Cause::Stolen
                 } else {
                     self.spent.cause(&self.spent_when_idle)
@@ -579,7 +588,7 @@ impl<'a> Worker<'a> {
         self.issued = issued;
         self.driver.flush();
         let after = self.now();
-        let took = after - now;
+        let took = after.saturating_sub(now);
         self.spent.submission_ns += took;
         // What took long may do so again: it is forgotten slowly.
         self.flush_ns = took.max((self.flush_ns * 31 + took) / 32);
@@ -608,21 +617,29 @@ impl<'a> Worker<'a> {
     fn spin(&mut self) -> State {
         self.watch.begin(self.now());
         self.take_policy();
+        let room = self.driver.room() > 0;
+        let mut last = self.now();
         loop {
             let now = self.now();
+            let scheduled = now.saturating_sub(self.shared.shift.load(Ordering::Relaxed));
+            let ios = self.shared.ios.due().saturating_sub(PRE_SPIN_NS);
+            let full = !room && ios <= scheduled;
             match self.watch.look(now) {
                 Some((start, end)) => {
                     self.shared.note_gap(start, end);
                     self.spent.stolen_ns += end - start;
                 }
+                None if full => self.spent.full_ns += now.saturating_sub(last),
                 None => self.spent_when_idle = self.spent,
             }
+            last = now;
             if self.driver.any_work() || self.shared.is_over() {
                 break;
             }
-            let scheduled = now.saturating_sub(self.shared.shift.load(Ordering::Relaxed));
-            let due = self.shared.due().saturating_sub(PRE_SPIN_NS);
-            if due <= scheduled || self.shared.is_done() {
+            // What there is no room for is not waited for: an I/O that ends makes room.
+            let due = self.shared.hints.due().min(if full { NEVER } else { ios });
+            let stopped = scheduled > self.shared.end_ns() && self.shared.due() != NEVER;
+            if due <= scheduled || self.shared.is_done() || (stopped && !full) {
                 break;
             }
             if self.shared.leader.load(Ordering::Acquire) != self.id {
@@ -642,7 +659,9 @@ impl<'a> Worker<'a> {
             self.keep_house(now);
         }
         match self.policy {
-            Some(Policy::Nap) if now - self.lead_since > LEAD_NS => self.nap(now, spare),
+            Some(Policy::Nap) if now.saturating_sub(self.lead_since) > LEAD_NS => {
+                self.nap(now, spare)
+            }
             Some(Policy::Sleep) if spare > 2 * self.shared.wake_ns.1 => {
                 self.doze(now, spare - self.shared.wake_ns.1);
             }
@@ -652,7 +671,8 @@ impl<'a> Worker<'a> {
 
     /// Somebody else is to lead; or this worker sleeps a little itself.
     fn nap(&mut self, now: u64, spare: u64) {
-        let led = now - self.lead_since;
+        // The clock may have been set back a little.
+        let led = now.saturating_sub(self.lead_since);
         // An heir that does not come may wait for somebody who is less urgent than this worker.
         if self.shared.workers > 1 && self.shared.offer_lead() && led <= PERIOD_NS {
             return std::hint::spin_loop();
@@ -665,8 +685,13 @@ impl<'a> Worker<'a> {
 
     /// Sleeps for so long; what it sleeps longer is lost.
     fn doze(&mut self, now: u64, span: u64) {
-        self.shared.asleep_until.store(now + span, Ordering::Release);
-        self.driver.wait(Duration::from_nanos(span));
+        let span = span.min(DOZE_NS_MAX);
+        let due = self.shared.due();
+        self.shared.asleep_until.store(now + span, Ordering::SeqCst);
+        // Who adds something from here on wakes this worker.
+        if self.shared.due() >= due.min(now + span) && !self.shared.is_over() {
+            self.driver.wait(Duration::from_nanos(span));
+        }
         self.shared.asleep_until.store(0, Ordering::Release);
         let woken = self.now();
         if woken > now + span + self.shared.wake_ns.1 {

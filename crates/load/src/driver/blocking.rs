@@ -63,12 +63,12 @@ impl BlockingDriver {
 }
 
 impl Driver for BlockingDriver {
-    fn issue(&mut self, name: u64, io: &Io) -> bool {
-        if self.taken.is_some() || self.ended.is_some() {
-            return false;
-        }
+    fn issue(&mut self, name: u64, io: &Io) {
         self.taken = Some((name, *io));
-        true
+    }
+
+    fn room(&self) -> usize {
+        usize::from(self.taken.is_none() && self.ended.is_none())
     }
 
     fn flush(&mut self) {

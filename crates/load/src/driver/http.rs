@@ -158,7 +158,10 @@ pub(super) struct Talk {
     name: u64,
     kind: Kind,
     status: u16,
+    /// Of the answer's body.
     bytes: u64,
+    /// Of the request's.
+    sent: u64,
     awaited: Await,
     /// The server ends the connection behind this answer.
     last: bool,
@@ -175,6 +178,7 @@ impl Talk {
             kind: Kind::Read,
             status: 0,
             bytes: 0,
+            sent: 0,
             awaited: Await::Nothing,
             last: false,
         }
@@ -251,7 +255,11 @@ impl Talk {
         }
         self.awaited = Await::Nothing;
         let outcome = match self.status {
-            200..400 => Outcome::Done(u32::try_from(self.bytes).unwrap_or(u32::MAX)),
+            200..400 => {
+                let reads = self.kind == Kind::Read;
+                let moved = if reads { self.bytes } else { self.sent };
+                Outcome::Done(u32::try_from(moved).unwrap_or(u32::MAX))
+            }
             status => Outcome::Failed(status),
         };
         Some((self.name, outcome))
@@ -286,11 +294,13 @@ impl Talk {
 
 impl Session for Talk {
     fn has_room(&self) -> bool {
-        self.awaited == Await::Nothing && !self.last
+        self.awaited == Await::Nothing
     }
 
     fn ask(&mut self, name: u64, io: &Io, out: &mut Vec<u8>) {
         (self.name, self.kind, self.bytes, self.awaited) = (name, io.kind, 0, Await::Head);
+        let sends = matches!(io.kind, Kind::Write | Kind::Create);
+        self.sent = if sends { u64::from(io.len).min(self.pattern.len() as u64) } else { 0 };
         self.say(io, out).expect("memory takes everything");
     }
 
@@ -315,6 +325,9 @@ impl Session for Talk {
                     Kind::Read | Kind::Write | Kind::Create | Kind::Remove => outcome,
                 };
                 ended.push((name, outcome));
+                if self.last {
+                    return Err("the server ends the connection");
+                }
             } else if count == 0 {
                 return Ok(heard);
             }

@@ -19,6 +19,10 @@ const UNDER_WAY_MAX: usize = 1024;
 /// cannot be asked for.
 const EIO: u16 = 5;
 const ENOTSUP: u16 = 95;
+const EFBIG: u16 = 27;
+
+/// Most messages of one I/O. With those of others under way there are fewer than tags.
+const PARTS_MAX: u32 = 32_768;
 
 /// What stands around the data of a message at most, bytes.
 const OVERHEAD: u32 = 24;
@@ -108,8 +112,10 @@ impl Talk {
         let whole = &mut self.wholes[place];
         whole.parts -= 1;
         match reply {
-            Rmessage::Read { data } => whole.bytes += data.0.len() as u32,
-            Rmessage::Write { count } => whole.bytes += count,
+            Rmessage::Read { data } => {
+                whole.bytes = whole.bytes.saturating_add(data.0.len() as u32);
+            }
+            Rmessage::Write { count } => whole.bytes = whole.bytes.saturating_add(*count),
             Rmessage::Lerror { ecode } => whole.failed = Some(*ecode as u16),
             Rmessage::Error { .. } => whole.failed = Some(EIO),
             // An fsync, and what 9P2000 has instead.
@@ -136,6 +142,10 @@ impl Session for Talk {
         let whole = Whole { name, parts: 0, bytes: 0, failed: None };
         let whole = self.wholes.insert(whole);
         let fid = fid_of(io.file % self.files);
+        if io.len.div_ceil(self.data_max) > PARTS_MAX {
+            self.wholes[whole].failed = Some(EFBIG);
+            return self.say(whole, &Tmessage::Read { fid, offset: 0, count: 0 }, out);
+        }
         match io.kind {
             Kind::Read | Kind::Write | Kind::Create => {
                 let mut done = 0;

@@ -55,7 +55,7 @@ struct RingDriver {
 }
 
 impl Driver for RingDriver {
-    fn issue(&mut self, name: u64, io: &Io) -> bool {
+    fn issue(&mut self, name: u64, io: &Io) {
         let file = io.file as usize % self.files;
         let aside = self.lane.in_flight() >= self.aside_from;
         match io.kind {
@@ -64,7 +64,6 @@ impl Driver for RingDriver {
             Kind::Sync => self.lane.sync(name, file),
             Kind::Trim | Kind::Remove => self.lane.trim(name, file, io.offset, io.len),
         }
-        true
     }
 
     fn flush(&mut self) {

@@ -8,6 +8,7 @@ use super::{Driver, Waker};
 use crate::{Io, Outcome};
 use reactor::precise::{self, Finished, Lane};
 use rustix::fd::{AsFd, OwnedFd};
+use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ struct Line<S> {
     /// To be sent when the send under way has ended.
     out: Vec<u8>,
     sending: bool,
+    /// It stands among those with room.
+    free: bool,
 }
 
 /// Connections of one worker.
@@ -55,8 +58,10 @@ pub(super) struct Sockets<S> {
     lane: Lane,
     waker: precise::Waker,
     lines: Vec<Line<S>>,
-    /// Whose turn it is.
-    next: usize,
+    /// Connections with room, those first whose turn it is.
+    free: VecDeque<usize>,
+    /// How many are not lost.
+    alive: usize,
     ended: Vec<(u64, Outcome)>,
     finished: Vec<Finished>,
     /// Lines with something to send.
@@ -76,6 +81,7 @@ impl<S: Session> Sockets<S> {
             session,
             out: Vec::new(),
             sending: false,
+            free: true,
         };
         let lines: Vec<Line<S>> = lines.into_iter().map(line).collect();
         for (place, line) in lines.iter().enumerate() {
@@ -86,29 +92,22 @@ impl<S: Session> Sockets<S> {
         Ok(Sockets {
             lane,
             waker,
+            free: (0..lines.len()).collect(),
+            alive: lines.len(),
             lines,
-            next: 0,
             ended: Vec::new(),
             finished: Vec::new(),
             dirty: Vec::new(),
         })
     }
 
-    /// A connection that has room, beginning with the one whose turn it is.
-    fn choose(&mut self) -> Option<usize> {
-        let count = self.lines.len();
-        let mut alive = false;
-        for step in 0..count {
-            let place = (self.next + step) % count;
-            let line = &self.lines[place];
-            alive |= line.socket.is_some();
-            if line.socket.is_some() && line.session.has_room() {
-                self.next = (place + 1) % count;
-                return Some(place);
-            }
+    /// Puts a connection among those with room, if it has and does not stand there.
+    fn offer(&mut self, place: usize) {
+        let line = &mut self.lines[place];
+        if !line.free && line.socket.is_some() && line.session.has_room() {
+            line.free = true;
+            self.free.push_back(place);
         }
-        // With all connections lost, any will do to say so.
-        (!alive).then_some(0)
     }
 
     fn send(&mut self, place: usize) {
@@ -159,13 +158,19 @@ impl<S: Session> Sockets<S> {
             self.lane.receive(place as u64, socket.as_fd(), buffer);
             self.dirty.push(place);
         }
+        self.offer(place);
     }
 
     fn lose(&mut self, place: usize, number: u16) {
         let line = &mut self.lines[place];
-        line.socket = None;
+        if line.socket.take().is_some() {
+            self.alive -= 1;
+        }
         line.out.clear();
         line.session.give_up(&mut self.ended, Outcome::Failed(number));
+        if std::mem::take(&mut line.free) {
+            self.free.retain(|free| *free != place);
+        }
     }
 
     fn look(&mut self) {
@@ -186,18 +191,20 @@ impl<S: Session> Sockets<S> {
 }
 
 impl<S: Session> Driver for Sockets<S> {
-    fn issue(&mut self, name: u64, io: &Io) -> bool {
-        let Some(place) = self.choose() else {
-            return false;
+    fn issue(&mut self, name: u64, io: &Io) {
+        let Some(place) = self.free.pop_front() else {
+            // All connections are lost.
+            return self.ended.push((name, Outcome::Failed(ECONNRESET)));
         };
         let line = &mut self.lines[place];
-        if line.socket.is_none() {
-            self.ended.push((name, Outcome::Failed(ECONNRESET)));
-            return true;
-        }
+        line.free = false;
         line.session.ask(name, io, &mut line.out);
         self.dirty.push(place);
-        true
+        self.offer(place);
+    }
+
+    fn room(&self) -> usize {
+        if self.alive == 0 { usize::MAX } else { self.free.len() }
     }
 
     fn flush(&mut self) {

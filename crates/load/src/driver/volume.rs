@@ -99,6 +99,7 @@ impl Target for Store {
 struct Whole {
     name: u64,
     parts: u32,
+    /// What was read, or is written.
     bytes: u32,
     failed: bool,
 }
@@ -190,11 +191,12 @@ impl StoreDriver {
 }
 
 impl Driver for StoreDriver {
-    fn issue(&mut self, name: u64, io: &Io) -> bool {
-        let whole = Whole { name, parts: 0, bytes: 0, failed: false };
+    fn issue(&mut self, name: u64, io: &Io) {
+        let writes = matches!(io.kind, Kind::Write | Kind::Create);
+        let bytes = if writes { io.len } else { 0 };
+        let whole = Whole { name, parts: 0, bytes, failed: false };
         let whole = self.wholes.insert(whole);
         self.take(whole, io);
-        true
     }
 
     fn flush(&mut self) {
@@ -250,7 +252,7 @@ mod tests {
             (3, Kind::Read, 1_000_000),
             (4, Kind::Trim, 4096),
         ] {
-            assert!(driver.issue(name, &Io { kind, file: 0, offset: 0, len }));
+            driver.issue(name, &Io { kind, file: 0, offset: 0, len });
             driver.flush();
             while !driver.any_work() {
                 driver.wait(Duration::from_millis(100));
@@ -262,6 +264,7 @@ mod tests {
         std::fs::remove_file(&path).expect("it was made");
         let read = (3, Outcome::Done(1_000_000));
         let others = |name| (name, Outcome::Done(0));
-        assert_eq!(ended, [others(1), others(2), read, others(4)]);
+        let written = (1, Outcome::Done(1 << 20));
+        assert_eq!(ended, [written, others(2), read, others(4)]);
     }
 }

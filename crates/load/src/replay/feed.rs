@@ -17,12 +17,17 @@ type Trouble = Arc<Mutex<Option<Error>>>;
 #[derive(Debug)]
 pub struct Feed {
     trouble: Trouble,
+    thread: thread::JoinHandle<()>,
 }
 
 impl Feed {
-    /// Why the trace was not read to its end.
-    pub fn trouble(&self) -> Option<Error> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Why the trace was not read to its end, in words.
+    pub fn trouble(self) -> Option<String> {
+        let told = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // One that still reads has only been stopped.
+        let panicked = self.thread.is_finished() && self.thread.join().is_err();
+        told.map(|error| error.to_string())
+            .or_else(|| panicked.then(|| "its reader has panicked".to_string()))
     }
 }
 
@@ -63,14 +68,16 @@ where
     let told = trouble.clone();
     let (ready, wait) = sync_channel(1);
     #[allow(clippy::disallowed_methods, reason = "a file is read while others watch the clock")]
-    thread::spawn(move || {
+    let thread = thread::spawn(move || {
+        // A signal is for whoever made the run; this thread would end the process.
+        reactor::hold_signals();
         if let Err(error) = read(records, &sender, &ready) {
             *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     });
     // It ends by itself when there is nothing to wait for.
     let _ = wait.recv();
-    (Supply { pieces, here: VecDeque::new(), over: false }, Feed { trouble })
+    (Supply { pieces, here: VecDeque::new(), over: false }, Feed { trouble, thread })
 }
 
 fn read<T>(

@@ -1,4 +1,4 @@
-//! What a run wrote down of itself, as a trace: [`records`](crate::records) gives the layout.
+//! What a run wrote down of itself, as a trace: [`records`] gives the layout.
 //!
 //! An I/O is issued again when it was issued in the run, not when it was to be; it took from then
 //! to its completion. Those that were skipped are left out. Whose an I/O was is its filament.

@@ -125,7 +125,12 @@ impl Ring {
 
     /// Whether a completion can be taken, or could be if the kernel were asked.
     pub(crate) fn any_work(&mut self) -> bool {
-        self.any_completion() || self.ring.submission().taskrun()
+        if self.any_completion() {
+            return true;
+        }
+        let submission = self.ring.submission();
+        // What overflowed the queue of completions comes when the kernel is entered.
+        submission.taskrun() || submission.cq_overflow()
     }
 
     /// Whether anything waits to be handed over.

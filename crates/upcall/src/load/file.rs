@@ -92,7 +92,10 @@ fn trace(file: &Path, replay: &Replay, span: u64) -> Result<(Box<dyn Filament>, 
     };
     let begin_ns = u64::try_from(replay.life.begin.as_nanos()).unwrap_or(u64::MAX);
     let records = plan.of(reader).map(move |record| {
-        record.map(|traced| load::trace::Traced { at_ns: traced.at_ns + begin_ns, ..traced })
+        record.map(|traced| load::trace::Traced {
+            at_ns: traced.at_ns.saturating_add(begin_ns),
+            ..traced
+        })
     });
     Ok(match replay.way {
         Way::Timed => replay::timed(records),

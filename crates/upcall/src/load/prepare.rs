@@ -7,7 +7,7 @@ use crate::size;
 use load::driver::{
     Blocking, Directory, Greeted, Http, NineP, Null, Opened, Ring, Store, Target, Url,
 };
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, OFlags};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -89,6 +89,11 @@ pub(crate) fn prepare(flags: &Flags, wants: &Wants) -> Result<Prepared, String> 
     }
 }
 
+/// One path is not several files.
+fn several(what: &str) -> String {
+    format!("this load uses several files: write {{}} into the path {what}, for their numbers")
+}
+
 /// Refuses to change what exists.
 fn refuse(what: &str) -> String {
     format!(
@@ -100,6 +105,9 @@ fn refuse(what: &str) -> String {
 // Files and devices.
 
 fn file(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String> {
+    if wants.files > 1 && !path.to_string_lossy().contains("{}") {
+        return Err(several(&path.display().to_string()));
+    }
     let paths: Vec<PathBuf> = (0..wants.files.max(1)).map(|file| numbered(path, file)).collect();
     let (mut files, mut span, mut notes) = (Vec::new(), u64::MAX, Vec::new());
     for path in &paths {
@@ -228,14 +236,22 @@ fn size_of(file: &File, there: &Metadata) -> io::Result<u64> {
 }
 
 /// Makes a file of random bytes: what was never written is not read from the disk. It is there as
-/// a whole or not at all; what an interrupt leaves has another name, and is used the next time.
+/// a whole or not at all; what an interrupt leaves has another name.
 fn make_file(path: &Path, bytes: u64) -> Result<(), String> {
     let failed = |error: io::Error| format!("cannot make {}: {error}", path.display());
+    if path.starts_with("/dev") {
+        return Err(format!("{} does not exist, and files are not made there", path.display()));
+    }
     let mut part = path.as_os_str().to_os_string();
-    part.push(".part");
-    let mut file = File::create(&part).map_err(failed)?;
+    part.push(format!(".upcall-{}", std::process::id()));
+    let mut file = File::create_new(&part).map_err(failed)?;
     let made = fill(path, bytes, |_, piece| file.write_all(piece));
-    let made = made.and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&part, path));
+    let made = made.and_then(|()| file.sync_all());
+    // Nothing that came there meanwhile is replaced.
+    let made = made.and_then(|()| {
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        Ok(rustix::fs::renameat_with(CWD, &part, CWD, path, flags)?)
+    });
     made.map_err(|error| {
         // If it cannot be removed it stays; nobody takes it for the whole.
         let _ = std::fs::remove_file(&part);
@@ -344,13 +360,19 @@ fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String>
     let fresh = !path.exists();
     if fresh {
         // The store needs room for what replaces what is there.
-        let bytes = (flags.file_size * u64::from(wants.files.max(1))) * 2 + (256 << 20);
+        let bytes = flags.file_size.checked_mul(2 * u64::from(wants.files.max(1)));
+        let bytes = bytes.and_then(|bytes| bytes.checked_add(256 << 20));
+        let bytes = bytes.ok_or("a volume cannot be so large; choose a smaller --file-size")?;
         eprintln!("making the volume {}: {}", path.display(), size::show(bytes));
         drop(embed::Volume::create(path, bytes).map_err(failed)?);
     } else if !flags.destroy && wants.changes {
         return Err(refuse(&path.display().to_string()));
     }
-    let store = Store::open(path, flags.durable).map_err(failed)?;
+    // The volume's threads leave signals to whoever makes the run.
+    reactor::hold_signals();
+    let store = Store::open(path, flags.durable);
+    reactor::let_signals_through();
+    let store = store.map_err(failed)?;
     let mut notes = Vec::new();
     for number in 0..wants.files.max(1) {
         if store.is_filled(number, flags.file_size).map_err(failed)? {
@@ -376,6 +398,9 @@ fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String>
 
 fn ninep(flags: &Flags, target: NineP) -> Result<Prepared, String> {
     let text = |error: io::Error| error.to_string();
+    if target.files > 1 && !target.path.contains("{}") {
+        return Err(several(&target.path));
+    }
     let mut greeted = Greeted::greet(&target.server).map_err(text)?;
     let mut span = u64::MAX;
     let mut notes = Vec::new();
@@ -405,6 +430,16 @@ fn ninep(flags: &Flags, target: NineP) -> Result<Prepared, String> {
 fn http(flags: &Flags, url: &Url, wants: &Wants) -> Result<Prepared, String> {
     let text = |error: io::Error| error.to_string();
     let mut span = u64::MAX;
+    if wants.files > 1 && !url.path.contains("{}") {
+        return Err(several(&format!("http://{}{}", url.host, url.path)));
+    }
+    if wants.comes_and_goes && !flags.destroy {
+        for file in 0..wants.files {
+            if url.size(file).map_err(text)?.is_some() {
+                return Err(refuse(&load::driver::server::numbered(&url.path, file)));
+            }
+        }
+    }
     let sized = wants.sizes.iter().map(|(number, _)| *number);
     for file in (0..wants.plain).chain(sized) {
         let size = url.size(file).map_err(text)?;

@@ -232,6 +232,11 @@ impl Replay {
                 let (filament, feed) = replay::fast(place.of(self.subset(reader)), self.depth);
                 (filament, feed, false)
             }
+            Way::Loaded if summary.completed == 0 => {
+                return Err("the trace does not say when its I/Os were complete, so that nobody \
+                            knows how many were under way: choose --way timed or fast"
+                    .to_string());
+            }
             Way::Loaded => {
                 let (filament, feed) = replay::loaded(place.of(self.subset(reader)));
                 (filament, feed, false)

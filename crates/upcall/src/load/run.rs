@@ -101,7 +101,7 @@ fn account(
     shown.clear();
     let mut measured = measured.map_err(|error| format!("{}: {error}", target.name()))?;
     measured.verdict.notes.extend(notes);
-    for feed in &feeds {
+    for feed in feeds {
         if let Some(trouble) = feed.trouble() {
             measured.verdict.valid = false;
             measured.verdict.notes.push(format!("the trace was not read to its end: {trouble}"));

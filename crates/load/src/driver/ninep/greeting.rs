@@ -22,6 +22,7 @@ const ROOT: u32 = 0;
 const ENOENT: u32 = 2;
 const O_RDWR: u32 = 2;
 const O_CREAT: u32 = 0o100;
+const O_EXCL: u32 = 0o200;
 
 /// `OREAD` and `ORDWR` of 9P2000.
 const OREAD: u8 = 0;
@@ -104,7 +105,7 @@ impl Greeted {
         let names: Vec<&[u8]> = components(path).collect();
         match self.walk(fid, &names)? {
             Said::Yes(_) => {}
-            Said::No(Some(ENOENT) | None, _) if writes && self.linux => {
+            Said::No(Some(ENOENT), _) if writes && self.linux => {
                 return self.create(fid, path, &names);
             }
             Said::No(_, why) => return Err(refused("walk to", path, &why)),
@@ -128,7 +129,7 @@ impl Greeted {
             Said::No(_, why) => return Err(refused("walk to the directory of", path, &why)),
             _other => return Err(refused("walk to", path, "an answer to another question")),
         }
-        let flags = O_RDWR | O_CREAT;
+        let flags = O_RDWR | O_CREAT | O_EXCL;
         let create = Tmessage::Lcreate { fid, name, flags, mode: 0o644, gid: 0 };
         self.must("create", path, &create)
     }
