@@ -4,21 +4,25 @@
 //! must not wait, except in [`Driver::wait`] — and in [`Driver::flush`] if it says that it blocks.
 
 mod blocking;
+mod dialer;
 mod directory;
 mod http;
 mod ninep;
 mod null;
+pub(crate) mod one;
 mod ring;
 pub mod server;
 mod socket;
+mod troubles;
 mod volume;
 
 pub use blocking::Blocking;
 pub use directory::Directory;
 pub use http::{Http, Put, Url};
-pub use ninep::{Greeted, NineP};
+pub use ninep::NineP;
 pub use null::Null;
 pub use ring::{Opened, Ring};
+pub use troubles::Troubles;
 pub use volume::Store;
 
 use crate::{Io, Outcome};
@@ -80,6 +84,11 @@ pub trait Target: Sync {
     /// take over.
     fn workers(&self) -> usize {
         2
+    }
+
+    /// What went wrong besides single I/Os so far: sentences for people.
+    fn troubles(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

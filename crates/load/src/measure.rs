@@ -11,8 +11,9 @@ use crate::verdict::{Thresholds, Verdict};
 use crate::witness::{Testimony, Witness};
 use crate::{Filament, Record};
 use std::io::{self, Write};
+use std::sync::atomic::Ordering;
 
-/// Most I/Os of a run with a witness; they are kept until the end.
+/// Most I/Os of a run with a witness, which ends then: they are kept in memory until its end.
 pub const WITNESSED_MAX: u64 = 20_000_000;
 
 /// What is to be measured, and how.
@@ -84,6 +85,11 @@ impl Ledger<'_> {
         }
     }
 
+    /// Whether no more can be kept for the witness.
+    fn is_full(&self) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| waiting.len() as u64 >= WITNESSED_MAX)
+    }
+
     fn count(&mut self, records: &[Record]) {
         let from_ns = self.warm_up_ns;
         if records.iter().all(|record| record.scheduled_ns >= from_ns) {
@@ -134,7 +140,11 @@ pub fn measure(
     filaments: Vec<Box<dyn Filament>>,
     plan: Plan<'_>,
 ) -> io::Result<Measured> {
-    account(plan, |options, observe| core::run(target, filaments, options, observe))
+    let run =
+        |options: &Options, observe: Observer<'_>| core::run(target, filaments, options, observe);
+    let mut measured = account(plan, run)?;
+    measured.verdict.notes.extend(target.troubles());
+    Ok(measured)
 }
 
 /// Measures a naive replayer.
@@ -172,9 +182,15 @@ fn account(
     };
     let conduct = run(&options, &mut |batches, now| {
         ledger.take(batches);
+        if ledger.is_full() {
+            options.stop.store(true, Ordering::Relaxed);
+        }
         progress(&ledger.statistics, now);
     })?;
     let mut notes = Vec::new();
+    if ledger.is_full() {
+        notes.push(format!("a run with a witness has {WITNESSED_MAX} I/Os at most"));
+    }
     if let Some(witness) = &witness {
         let testimony = witness.hear()?;
         if testimony.is_empty() {

@@ -283,7 +283,7 @@ fn words(cause: Cause, realtime: bool) -> (&'static str, &'static str) {
         ),
         Cause::Submission => (
             "the kernel kept the thread that handed over an earlier I/O",
-            "hand I/Os over on a thread of their own",
+            "use direct I/O, or more workers and calls that wait",
         ),
         Cause::Full => (
             "every connection or place in the target's queue was taken",

@@ -10,7 +10,5 @@ mod thread;
 mod ticks;
 
 pub use lane::{Finished, Lane, Waker};
-pub use thread::{
-    Priority, lock_memory, pin, processors, select, set_fine_timers, set_priority, sleep,
-};
+pub use thread::{Priority, pin, processors, select, set_fine_timers, set_priority, sleep, unpin};
 pub use ticks::Ticks;

@@ -60,17 +60,22 @@ impl Sheet {
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(path).map_err(failed)?;
         let meta = file.metadata().map_err(failed)?;
-        let mut head = Vec::with_capacity(SLOT);
-        if meta.is_file() {
-            (&file).take(SLOT as u64).read_to_end(&mut head).map_err(failed)?;
-        }
-        if !meta.is_file() || !HEADER.starts_with(&head) {
+        let strange = || {
             let path = path.display();
-            return Err(format!("{path} is no recording: name one to go on with, or a new file"));
+            format!("{path} is no recording: name one to go on with, or a new file")
+        };
+        if !meta.is_file() {
+            return Err(strange());
         }
+        // From here on nobody else changes it.
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             format!("somebody else records into {}: name another file", path.display())
         })?;
+        let mut head = Vec::with_capacity(SLOT);
+        (&file).take(SLOT as u64).read_to_end(&mut head).map_err(failed)?;
+        if !HEADER.starts_with(&head) {
+            return Err(strange());
+        }
         let is_new = head.len() < SLOT;
         let len = if is_new { 0 } else { whole_len(file.metadata().map_err(failed)?.len()) };
         file.set_len(len).map_err(failed)?;

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a filament that is slow has to be slow")]
 
 use super::*;
+use crate::driver::one::{OneByOne, Perform};
 use crate::driver::{Blocking, Null, Opened, Ring};
 use crate::workload::{Arrival, Mix, stream::Stream, users::Think, users::Users};
 use crate::{Event, Io, Outcome, Request};
@@ -216,15 +217,9 @@ struct Waits {
     most: AtomicUsize,
 }
 
-struct WaitsDriver {
-    waits: &'static Waits,
-    taken: Option<(u64, Outcome)>,
-    ended: Option<(u64, Outcome)>,
-}
-
 impl Target for &'static Waits {
     fn driver(&self, _: usize, _: usize) -> io::Result<Box<dyn crate::driver::Driver>> {
-        Ok(Box::new(WaitsDriver { waits: self, taken: None, ended: None }))
+        Ok(Box::new(OneByOne::new(*self)))
     }
 
     fn name(&self) -> String {
@@ -232,38 +227,13 @@ impl Target for &'static Waits {
     }
 }
 
-impl crate::driver::Driver for WaitsDriver {
-    fn issue(&mut self, name: u64, io: &Io) {
-        assert!(self.taken.is_none() && self.ended.is_none(), "there is no room");
-        self.taken = Some((name, Outcome::Done(io.len)));
-    }
-
-    fn room(&self) -> usize {
-        usize::from(self.taken.is_none() && self.ended.is_none())
-    }
-
-    fn flush(&mut self) {
-        let now = self.waits.now.fetch_add(1, Ordering::SeqCst) + 1;
-        self.waits.most.fetch_max(now, Ordering::SeqCst);
+impl Perform for &'static Waits {
+    fn perform(&mut self, io: &Io) -> Outcome {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(3));
-        self.waits.now.fetch_sub(1, Ordering::SeqCst);
-        self.ended = self.taken.take();
-    }
-
-    fn poll(&mut self, ended: &mut Vec<(u64, Outcome)>) {
-        ended.extend(self.ended.take());
-    }
-
-    fn any_work(&mut self) -> bool {
-        self.ended.is_some()
-    }
-
-    fn wait(&mut self, timeout: Duration) {
-        std::thread::park_timeout(timeout);
-    }
-
-    fn waker(&self) -> crate::driver::Waker {
-        crate::driver::Waker::Thread(std::thread::current())
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        Outcome::Done(io.len)
     }
 }
 

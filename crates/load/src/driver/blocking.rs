@@ -1,12 +1,12 @@
 //! Files through ordinary calls that wait, as the paper does it: each worker has one I/O at a time.
 
-use super::{Driver, Opened, Target, Waker};
+use super::one::{OneByOne, Perform};
+use super::{Driver, Opened, Target};
 use crate::{Io, Kind, Outcome};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::time::Duration;
 
 /// Open files through `pread`, `pwrite`, `fdatasync`.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl Target for Blocking {
     fn driver(&self, _worker: usize, _workers: usize) -> io::Result<Box<dyn Driver>> {
         let files = self.0.files.iter().map(File::try_clone).collect::<io::Result<Vec<File>>>()?;
         let buffer = Aligned::new(self.0.io_max);
-        Ok(Box::new(BlockingDriver { files, buffer, taken: None, ended: None }))
+        Ok(Box::new(OneByOne::new(Calls { files, buffer })))
     }
 
     fn name(&self) -> String {
@@ -29,11 +29,9 @@ impl Target for Blocking {
     }
 }
 
-struct BlockingDriver {
+struct Calls {
     files: Vec<File>,
     buffer: Aligned,
-    taken: Option<(u64, Io)>,
-    ended: Option<(u64, Outcome)>,
 }
 
 impl Outcome {
@@ -46,8 +44,8 @@ impl Outcome {
     }
 }
 
-impl BlockingDriver {
-    fn perform(&mut self, io: &Io) -> Result<usize, Errno> {
+impl Calls {
+    fn call(&mut self, io: &Io) -> Result<usize, Errno> {
         let file = &self.files[io.file as usize % self.files.len()];
         let buffer = self.buffer.piece(io.len as usize);
         match io.kind {
@@ -62,43 +60,9 @@ impl BlockingDriver {
     }
 }
 
-impl Driver for BlockingDriver {
-    fn issue(&mut self, name: u64, io: &Io) {
-        self.taken = Some((name, *io));
-    }
-
-    fn room(&self) -> usize {
-        usize::from(self.taken.is_none() && self.ended.is_none())
-    }
-
-    fn flush(&mut self) {
-        if let Some((name, io)) = self.taken.take() {
-            self.ended = Some((name, Outcome::of(self.perform(&io))));
-        }
-    }
-
-    fn poll(&mut self, ended: &mut Vec<(u64, Outcome)>) {
-        ended.extend(self.ended.take());
-    }
-
-    fn any_work(&mut self) -> bool {
-        self.ended.is_some()
-    }
-
-    fn wait(&mut self, timeout: Duration) {
-        std::thread::park_timeout(timeout);
-    }
-
-    fn is_alone(&self) -> bool {
-        true
-    }
-
-    fn waker(&self) -> Waker {
-        Waker::Thread(std::thread::current())
-    }
-
-    fn batch_max(&self) -> usize {
-        1
+impl Perform for Calls {
+    fn perform(&mut self, io: &Io) -> Outcome {
+        Outcome::of(self.call(io))
     }
 }
 

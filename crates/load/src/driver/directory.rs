@@ -1,13 +1,13 @@
 //! Files of a directory by their names: each I/O opens its file, as a web or mail server does.
 
 use super::blocking::Aligned;
-use super::{Driver, Target, Waker};
+use super::one::{OneByOne, Perform};
+use super::{Driver, Target};
 use crate::{Io, Kind, Outcome};
 use rustix::fs::{Mode, OFlags, unlink};
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Files of one directory below the top; more make directories slow on some file systems.
 const TOGETHER: u32 = 1000;
@@ -40,7 +40,7 @@ impl Directory {
 impl Target for Directory {
     fn driver(&self, _worker: usize, _workers: usize) -> io::Result<Box<dyn Driver>> {
         let (target, buffer) = (self.clone(), Aligned::new(self.io_max));
-        Ok(Box::new(DirectoryDriver { target, buffer, taken: None, ended: None }))
+        Ok(Box::new(OneByOne::new(Calls { target, buffer })))
     }
 
     fn name(&self) -> String {
@@ -48,15 +48,13 @@ impl Target for Directory {
     }
 }
 
-struct DirectoryDriver {
+struct Calls {
     target: Directory,
     buffer: Aligned,
-    taken: Option<(u64, Io)>,
-    ended: Option<(u64, Outcome)>,
 }
 
-impl DirectoryDriver {
-    fn perform(&mut self, io: &Io) -> Result<usize, Errno> {
+impl Calls {
+    fn call(&mut self, io: &Io) -> Result<usize, Errno> {
         let path: &Path = &self.target.file(io.file);
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
         let open = |flags| rustix::fs::open(path, flags | OFlags::CLOEXEC, mode);
@@ -75,43 +73,9 @@ impl DirectoryDriver {
     }
 }
 
-impl Driver for DirectoryDriver {
-    fn issue(&mut self, name: u64, io: &Io) {
-        self.taken = Some((name, *io));
-    }
-
-    fn room(&self) -> usize {
-        usize::from(self.taken.is_none() && self.ended.is_none())
-    }
-
-    fn flush(&mut self) {
-        if let Some((name, io)) = self.taken.take() {
-            self.ended = Some((name, Outcome::of(self.perform(&io))));
-        }
-    }
-
-    fn poll(&mut self, ended: &mut Vec<(u64, Outcome)>) {
-        ended.extend(self.ended.take());
-    }
-
-    fn any_work(&mut self) -> bool {
-        self.ended.is_some()
-    }
-
-    fn wait(&mut self, timeout: Duration) {
-        std::thread::park_timeout(timeout);
-    }
-
-    fn is_alone(&self) -> bool {
-        true
-    }
-
-    fn waker(&self) -> Waker {
-        Waker::Thread(std::thread::current())
-    }
-
-    fn batch_max(&self) -> usize {
-        1
+impl Perform for Calls {
+    fn perform(&mut self, io: &Io) -> Outcome {
+        Outcome::of(self.call(io))
     }
 }
 

@@ -1,9 +1,8 @@
 //! Objects of an HTTP/1.1 server: one request at a time on each of many connections.
 
-use super::ninep::share;
 use super::server::{Server, Stream, numbered};
 use super::socket::{Session, Sockets};
-use super::{Driver, Target};
+use super::{Driver, Target, Troubles};
 use crate::{Io, Kind, Outcome};
 use std::io::{self, Read as _, Write as _};
 use wire::http::{Chunks, Piece};
@@ -120,21 +119,27 @@ pub struct Http {
     pub connections: usize,
     /// The largest I/O, bytes.
     pub io_max: usize,
+    /// What went wrong with its connections.
+    pub troubles: Troubles,
 }
 
 impl Target for Http {
     fn driver(&self, worker: usize, workers: usize) -> io::Result<Box<dyn Driver>> {
-        let count = share(self.connections.max(1), worker, workers);
-        let mut lines = Vec::with_capacity(count);
-        for _ in 0..count {
-            let socket = self.url.server.connect()?.into_socket()?;
-            lines.push((socket, Talk::new(self.url.clone(), self.io_max)));
-        }
-        Ok(Box::new(Sockets::new(lines)?))
+        let (url, io_max) = (self.url.clone(), self.io_max);
+        let dial = Box::new(move || {
+            let socket = url.server.connect()?.into_socket()?;
+            Ok((socket, Talk::new(url.clone(), io_max)))
+        });
+        let place = (worker, workers);
+        Ok(Box::new(Sockets::connect(self.connections, place, dial, &self.troubles)?))
     }
 
     fn name(&self) -> String {
         format!("http://{}{}", self.url.host, self.url.path)
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        self.troubles.said()
     }
 }
 
@@ -294,7 +299,11 @@ impl Talk {
 
 impl Session for Talk {
     fn has_room(&self) -> bool {
-        self.awaited == Await::Nothing
+        self.awaited == Await::Nothing && !self.last
+    }
+
+    fn is_over(&self) -> bool {
+        self.awaited == Await::Nothing && self.last
     }
 
     fn ask(&mut self, name: u64, io: &Io, out: &mut Vec<u8>) {
@@ -326,7 +335,7 @@ impl Session for Talk {
                 };
                 ended.push((name, outcome));
                 if self.last {
-                    return Err("the server ends the connection");
+                    return Ok(heard);
                 }
             } else if count == 0 {
                 return Ok(heard);

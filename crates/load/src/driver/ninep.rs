@@ -4,13 +4,14 @@ mod greeting;
 
 use super::server::Server;
 use super::socket::{Session, Sockets};
-use super::{Driver, Target};
+use super::{Driver, Target, Troubles};
 use crate::{Io, Kind, Outcome};
+use rustix::fd::OwnedFd;
 use slab::Slab;
 use std::io;
 use wire::ninep::{Data, Rmessage, Tmessage, frame_size};
 
-pub use greeting::Greeted;
+use greeting::Greeted;
 
 /// Requests under way on one connection at most; tags are 16 bits.
 const UNDER_WAY_MAX: usize = 1024;
@@ -32,37 +33,45 @@ const OVERHEAD: u32 = 24;
 pub struct NineP {
     /// Where it is.
     pub server: Server,
+    /// Which of the server's trees; empty: the one that it serves.
+    pub aname: String,
     /// The file; `{}` in it is the file's number.
     pub path: String,
     /// How many files.
     pub files: u32,
     /// Connections of all workers together.
     pub connections: usize,
-    /// Whether files are opened for writing too, and made where they are missing.
+    /// Whether files are opened for writing too.
     pub writes: bool,
+    /// What went wrong with its connections.
+    pub troubles: Troubles,
+}
+
+impl NineP {
+    /// Makes a connection on which all files are open.
+    fn dial(&self) -> io::Result<(OwnedFd, Talk)> {
+        let mut greeted = Greeted::greet(&self.server, &self.aname)?;
+        greeted.open(&self.path, self.files, self.writes)?;
+        let (stream, size_max, linux) = greeted.into_parts();
+        Ok((stream.into_socket()?, Talk::new(size_max, linux, self.files)))
+    }
 }
 
 impl Target for NineP {
     fn driver(&self, worker: usize, workers: usize) -> io::Result<Box<dyn Driver>> {
-        let count = share(self.connections.max(1), worker, workers);
-        let mut lines = Vec::with_capacity(count);
-        for _ in 0..count {
-            let mut greeted = Greeted::greet(&self.server)?;
-            greeted.open(&self.path, self.files, self.writes)?;
-            let (stream, size_max, linux) = greeted.into_parts();
-            lines.push((stream.into_socket()?, Talk::new(size_max, linux, self.files)));
-        }
-        Ok(Box::new(Sockets::new(lines)?))
+        let own = self.clone();
+        let dial = Box::new(move || own.dial());
+        let place = (worker, workers);
+        Ok(Box::new(Sockets::connect(self.connections, place, dial, &self.troubles)?))
     }
 
     fn name(&self) -> String {
         format!("9p {}{}", self.server, self.path)
     }
-}
 
-/// How many of `all` things worker `worker` has; each has at least one.
-pub(super) fn share(all: usize, worker: usize, workers: usize) -> usize {
-    (all / workers + usize::from(worker < all % workers)).max(1)
+    fn troubles(&self) -> Vec<String> {
+        self.troubles.said()
+    }
 }
 
 /// The fid of a file.

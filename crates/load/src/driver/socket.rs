@@ -2,12 +2,15 @@
 //! protocol.
 //!
 //! A session is an automaton: it is told what to ask for and what came, and says what to send and
-//! what has ended. It touches no socket.
+//! what has ended. It touches no socket. A connection that is lost is made again; meanwhile the
+//! others are used, and where there is no other, and none can be made, I/Os fail.
 
-use super::{Driver, Waker};
+use super::dialer::{Dial, Dialer};
+use super::{Driver, Troubles, Waker};
 use crate::{Io, Outcome};
 use reactor::precise::{self, Finished, Lane};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{Shutdown, shutdown};
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
@@ -37,20 +40,41 @@ pub(super) trait Session {
         ended: &mut Vec<(u64, Outcome)>,
     ) -> Result<usize, &'static str>;
 
+    /// Whether the other side has said that it ends the connection here.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// What has been asked for and not ended; it never will.
     fn give_up(&mut self, ended: &mut Vec<(u64, Outcome)>, outcome: Outcome);
 }
 
-/// A connection.
+/// A connection, or the place of one.
 struct Line<S> {
-    /// `None`: it has been lost.
-    socket: Option<OwnedFd>,
     session: S,
+    link: Link,
+    /// How many connections this place had before.
+    generation: u64,
     /// To be sent when the send under way has ended.
     out: Vec<u8>,
     sending: bool,
     /// It stands among those with room.
     free: bool,
+}
+
+enum Link {
+    Up(OwnedFd),
+    /// It was lost and is being made again.
+    Dialling,
+    /// It could not be made again so far.
+    Down,
+}
+
+impl<S> Line<S> {
+    /// What operations of the present connection are called.
+    fn name(&self, place: usize) -> u64 {
+        self.generation << GENERATION_SHIFT | place as u64
+    }
 }
 
 /// Connections of one worker.
@@ -60,51 +84,100 @@ pub(super) struct Sockets<S> {
     lines: Vec<Line<S>>,
     /// Connections with room, those first whose turn it is.
     free: VecDeque<usize>,
-    /// How many are not lost.
-    alive: usize,
+    /// How many are down, and how many of the others are up.
+    down: usize,
+    up: usize,
+    dialer: Dialer<S>,
+    troubles: Troubles,
     ended: Vec<(u64, Outcome)>,
     finished: Vec<Finished>,
     /// Lines with something to send.
     dirty: Vec<usize>,
 }
 
-/// Names of sends have this bit; those of receives do not.
+/// Names of operations: the place, whether it is a send, and the connection's generation there.
+const PLACE: u64 = (1 << 32) - 1;
 const SENDS: u64 = 1 << 32;
+const GENERATION_SHIFT: u32 = 33;
+const GENERATION: u64 = (1 << 28) - 1;
 
-impl<S: Session> Sockets<S> {
-    /// Connections that have been made, each with its session.
-    pub(super) fn new(lines: Vec<(OwnedFd, S)>) -> io::Result<Sockets<S>> {
+/// How many of `all` connections worker `worker` of `workers` has; each has at least one.
+fn share(all: usize, worker: usize, workers: usize) -> usize {
+    (all / workers + usize::from(worker < all % workers)).max(1)
+}
+
+impl<S: Session + Send + 'static> Sockets<S> {
+    /// Makes this worker's share of so many connections.
+    pub(super) fn connect(
+        all: usize,
+        (worker, workers): (usize, usize),
+        mut dial: Dial<S>,
+        troubles: &Troubles,
+    ) -> io::Result<Sockets<S>> {
+        let count = share(all.max(1), worker, workers);
+        let made = (0..count).map(|_| dial()).collect::<io::Result<Vec<_>>>()?;
         let waker = precise::Waker::new()?;
-        let mut lane = Lane::new(&[], 1, waker.clone())?;
-        let line = |(socket, session)| Line {
-            socket: Some(socket),
-            session,
-            out: Vec::new(),
-            sending: false,
-            free: true,
-        };
-        let lines: Vec<Line<S>> = lines.into_iter().map(line).collect();
-        for (place, line) in lines.iter().enumerate() {
-            let socket = line.socket.as_ref().expect("it was just made");
-            lane.receive(place as u64, socket.as_fd(), Vec::with_capacity(RECEIVE));
-        }
-        lane.flush();
-        Ok(Sockets {
-            lane,
+        let mut sockets = Sockets {
+            lane: Lane::new(&[], 1, waker.clone())?,
+            dialer: Dialer::start(dial, waker.clone(), troubles.clone())?,
             waker,
-            free: (0..lines.len()).collect(),
-            alive: lines.len(),
-            lines,
+            lines: Vec::with_capacity(count),
+            free: VecDeque::with_capacity(count),
+            down: 0,
+            up: 0,
+            troubles: troubles.clone(),
             ended: Vec::new(),
             finished: Vec::new(),
             dirty: Vec::new(),
-        })
+        };
+        for (place, (socket, session)) in made.into_iter().enumerate() {
+            sockets.lines.push(Line {
+                session,
+                link: Link::Dialling,
+                generation: 0,
+                out: Vec::new(),
+                sending: false,
+                free: false,
+            });
+            sockets.raise(place, socket);
+        }
+        sockets.lane.flush();
+        Ok(sockets)
+    }
+
+    /// A connection is there.
+    fn raise(&mut self, place: usize, socket: OwnedFd) {
+        let line = &mut self.lines[place];
+        if matches!(line.link, Link::Down) {
+            self.down -= 1;
+        }
+        self.up += 1;
+        let buffer = Vec::with_capacity(RECEIVE);
+        self.lane.receive(line.name(place), socket.as_fd(), buffer);
+        line.link = Link::Up(socket);
+        self.offer(place);
+    }
+
+    /// Hears of connections that were asked for.
+    fn hear_dialer(&mut self) {
+        while self.up < self.lines.len()
+            && let Some((place, dialled)) = self.dialer.news()
+        {
+            let line = &mut self.lines[place];
+            if let Some((socket, session)) = dialled {
+                line.session = session;
+                self.raise(place, socket);
+            } else if matches!(line.link, Link::Dialling) {
+                line.link = Link::Down;
+                self.down += 1;
+            }
+        }
     }
 
     /// Puts a connection among those with room, if it has and does not stand there.
     fn offer(&mut self, place: usize) {
         let line = &mut self.lines[place];
-        if !line.free && line.socket.is_some() && line.session.has_room() {
+        if !line.free && matches!(line.link, Link::Up(_)) && line.session.has_room() {
             line.free = true;
             self.free.push_back(place);
         }
@@ -112,10 +185,11 @@ impl<S: Session> Sockets<S> {
 
     fn send(&mut self, place: usize) {
         let line = &mut self.lines[place];
-        if let (Some(socket), false, false) = (&line.socket, line.sending, line.out.is_empty()) {
+        let name = SENDS | line.name(place);
+        if let (Link::Up(socket), false, false) = (&line.link, line.sending, line.out.is_empty()) {
             line.sending = true;
             let out = std::mem::take(&mut line.out);
-            self.lane.send(SENDS | place as u64, socket.as_fd(), out);
+            self.lane.send(name, socket.as_fd(), out);
         }
     }
 
@@ -134,7 +208,7 @@ impl<S: Session> Sockets<S> {
                 line.out = buffer;
             }
             Ok(_) => {}
-            Err(number) => return self.lose(place, number),
+            Err(number) => return self.lose_by(place, number),
         }
         self.send(place);
     }
@@ -143,41 +217,63 @@ impl<S: Session> Sockets<S> {
         let line = &mut self.lines[place];
         let mut buffer = finished.buffer.unwrap_or_default();
         match finished.result {
-            Ok(0) => return self.lose(place, ECONNRESET),
-            Err(number) => return self.lose(place, number),
+            Ok(0) => return self.lose(place, ECONNRESET, "the server ended a connection"),
+            Err(number) => return self.lose_by(place, number),
             Ok(_) => {}
         }
-        let Ok(count) = line.session.hear(&buffer, &mut self.ended) else {
-            return self.lose(place, ECONNRESET);
+        let count = match line.session.hear(&buffer, &mut self.ended) {
+            Ok(count) => count,
+            Err(why) => return self.lose(place, ECONNRESET, why),
         };
+        if line.session.is_over() {
+            return self.lose(place, ECONNRESET, "the server ended a connection, as it had said");
+        }
         buffer.drain(..count);
         if buffer.capacity() - buffer.len() < RECEIVE / 2 {
             buffer.reserve(RECEIVE);
         }
-        if let Some(socket) = &line.socket {
-            self.lane.receive(place as u64, socket.as_fd(), buffer);
+        let name = line.name(place);
+        if let Link::Up(socket) = &line.link {
+            self.lane.receive(name, socket.as_fd(), buffer);
             self.dirty.push(place);
         }
         self.offer(place);
     }
 
-    fn lose(&mut self, place: usize, number: u16) {
+    fn lose_by(&mut self, place: usize, number: u16) {
+        let error = io::Error::from_raw_os_error(number.into());
+        self.lose(place, number, &format!("a connection was lost: {error}"));
+    }
+
+    /// Ends a connection, and asks for another one.
+    fn lose(&mut self, place: usize, number: u16, why: &str) {
         let line = &mut self.lines[place];
-        if line.socket.take().is_some() {
-            self.alive -= 1;
-        }
+        let Link::Up(socket) = std::mem::replace(&mut line.link, Link::Dialling) else {
+            unreachable!("what is not up hears nothing");
+        };
+        // What is under way on it ends.
+        let _ = shutdown(&socket, Shutdown::Both);
+        self.up -= 1;
+        line.generation = (line.generation + 1) & GENERATION;
         line.out.clear();
+        line.sending = false;
         line.session.give_up(&mut self.ended, Outcome::Failed(number));
         if std::mem::take(&mut line.free) {
             self.free.retain(|free| *free != place);
         }
+        self.troubles.note(why);
+        self.dialer.ask(place);
     }
 
     fn look(&mut self) {
         let mut finished = std::mem::take(&mut self.finished);
         self.lane.take(&mut finished);
         for finished in finished.drain(..) {
-            let place = (finished.name & !SENDS) as usize;
+            let place = (finished.name & PLACE) as usize;
+            if finished.name & !SENDS != self.lines[place].name(place) {
+                // Of a connection that is lost.
+                continue;
+            }
             if finished.name & SENDS != 0 {
                 self.sent(place, finished);
             } else {
@@ -185,15 +281,16 @@ impl<S: Session> Sockets<S> {
             }
         }
         self.finished = finished;
+        self.hear_dialer();
         // New sends and receives.
         self.lane.flush();
     }
 }
 
-impl<S: Session> Driver for Sockets<S> {
+impl<S: Session + Send + 'static> Driver for Sockets<S> {
     fn issue(&mut self, name: u64, io: &Io) {
         let Some(place) = self.free.pop_front() else {
-            // All connections are lost.
+            // No connection can be made.
             return self.ended.push((name, Outcome::Failed(ECONNRESET)));
         };
         let line = &mut self.lines[place];
@@ -204,7 +301,7 @@ impl<S: Session> Driver for Sockets<S> {
     }
 
     fn room(&self) -> usize {
-        if self.alive == 0 { usize::MAX } else { self.free.len() }
+        if self.down == self.lines.len() { usize::MAX } else { self.free.len() }
     }
 
     fn flush(&mut self) {
@@ -233,3 +330,6 @@ impl<S: Session> Driver for Sockets<S> {
         Waker::Ring(self.waker.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

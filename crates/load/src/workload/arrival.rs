@@ -46,6 +46,18 @@ impl Arrival {
             | Arrival::OnOff { rate, .. } => *rate,
         }
     }
+
+    /// The same, so many times as often.
+    #[must_use]
+    pub fn scaled(mut self, factor: f64) -> Arrival {
+        match &mut self {
+            Arrival::Uniform { rate }
+            | Arrival::Poisson { rate }
+            | Arrival::Hyper { rate, .. }
+            | Arrival::OnOff { rate, .. } => *rate *= factor,
+        }
+        self
+    }
 }
 
 /// Draws the times, one after the other, without drift: equal times are multiples.

@@ -213,6 +213,14 @@ impl Workload {
         Ok(workload)
     }
 
+    /// Makes all that comes by itself, or was traced, come so many times as often. What comes when
+    /// something else has ended has no rate, and stays.
+    #[must_use]
+    pub fn scaled(mut self, factor: f64) -> Workload {
+        self.parts.iter_mut().for_each(|part| part.scale(factor));
+        self
+    }
+
     /// Its filaments, for a target (or each file of it) with so many bytes; without the replays.
     /// They are in the order of the table above, then of the file.
     ///

@@ -19,8 +19,6 @@ pub enum Priority {
     /// Before all that are ordinary (`SCHED_FIFO`). It must sleep 7 % of each millisecond, or the
     /// kernel takes 50 ms of each second from it.
     RealTime,
-    /// Only when nobody else wants the processor (`SCHED_IDLE`).
-    Idle,
 }
 
 /// Sets the calling thread's priority.
@@ -32,7 +30,6 @@ pub fn set_priority(priority: Priority) -> io::Result<()> {
         Priority::Ordinary => (libc::SCHED_OTHER, 0),
         // Threads that the kernel makes for its rings would be as urgent, and never run.
         Priority::RealTime => (libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, REAL_TIME),
-        Priority::Idle => (libc::SCHED_IDLE, 0),
     };
     let parameters = libc::sched_param { sched_priority: level };
     // SAFETY: the structure lives during the call, which only reads it.
@@ -65,19 +62,19 @@ pub fn pin(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Lets the calling thread run wherever the process's first thread may; a new thread stays where
+/// the one that started it is kept.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn unpin() -> io::Result<()> {
+    pin(&processors_of(Some(rustix::process::getpid())))
+}
+
 /// Lets the calling thread's sleeps end when they should: by default the kernel adds up to 50 us.
 pub fn set_fine_timers() {
     // If the kernel does not know it, sleeps are longer, which is measured.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
-}
-
-/// Keeps all memory of the process, present and future, from being paged out.
-///
-/// # Errors
-/// If the limit of locked memory is too low.
-pub fn lock_memory() -> io::Result<()> {
-    use rustix::mm::{MlockAllFlags, mlockall};
-    Ok(mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)?)
 }
 
 /// Sleeps so long; as long as the kernel lets it, at least.
@@ -112,9 +109,9 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_priority_is_for_everybody() {
+    fn ordinary_priority_is_for_everybody() {
         std::thread::scope(|scope| {
-            let set = scope.spawn(|| set_priority(Priority::Idle));
+            let set = scope.spawn(|| set_priority(Priority::Ordinary));
             assert!(set.join().expect("it does not panic").is_ok());
         });
     }

@@ -22,6 +22,10 @@ pub(crate) struct Run {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
+    /// So many times the rates that the file says; what has no rate stays
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = factor)]
+    scale: f64,
+
     #[command(flatten)]
     flags: Flags,
 }
@@ -37,6 +41,7 @@ pub(crate) fn run(run: &Run) -> Result<ExitCode, String> {
     let shown = run.file.display();
     let text = std::fs::read_to_string(&run.file).map_err(|error| format!("{shown}: {error}"))?;
     let workload = Workload::parse(&text).map_err(|error| format!("{shown}: {error}"))?;
+    let workload = workload.scaled(run.scale);
     let mut flags = run.flags.clone();
     flags.complete(&workload.run).map_err(|error| format!("{shown}: {error}"))?;
     let (asked, replays) = (workload.wants(), workload.replays());
@@ -73,6 +78,11 @@ pub(crate) fn run(run: &Run) -> Result<ExitCode, String> {
         }),
     };
     perform(&flags, prepared, job)
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| (1e-6..=1e6).contains(factor));
+    factor.ok_or_else(|| "write a number between 0.000001 and 1000000".to_string())
 }
 
 /// A trace beside the rest. Its path is seen from the workload's file.

@@ -37,6 +37,10 @@ pub(crate) struct Flags {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) connections: u32,
 
+    /// Which tree of the server (diod wants the exported directory); for 9P
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    pub(crate) aname: String,
+
     /// Writes end when they survive power loss; for volumes
     #[arg(long)]
     pub(crate) durable: bool,

@@ -132,6 +132,14 @@ fn a_trace_is_replayed_and_compared_with_what_became_of_it() {
         let report = measures(&[&replay[..], &["--destroy", "--way", way]].concat());
         assert_eq!((count(&report, "read"), count(&report, "write")), (200, 100), "{way}");
     }
+    for scheme in ["select", "sleep", "clock"] {
+        let naive = ["--read-only", "--scheme", scheme, "--json"];
+        let output = load(&[&replay[..], &naive].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(count(&report, "read"), 300, "{scheme}");
+    }
+    let spoilt = ["--read-only", "--quantize", "10ms", "--delay", "1ms"];
+    assert_eq!(count(&measures(&[&replay[..], &spoilt].concat()), "read"), 300);
     let part = ["--read-only", "--skip", "10", "--take", "50", "--speed", "4"];
     let report = measures(&[&replay[..], &part].concat());
     assert_eq!((count(&report, "read"), count(&report, "write")), (50, 0));
@@ -265,6 +273,11 @@ fn a_file_combines_workloads_without_programming() {
     assert!(report["title"]["workload"].as_str().unwrap().contains("`boxes` PostMark-like"));
     let left: Vec<_> = std::fs::read_dir(dir.path().join("tree/0")).unwrap().collect();
     assert_eq!(left.len(), 1, "what it made it has removed, but for the shared file");
+
+    let stream = "[run]\nseconds = 1\n[[stream]]\nrate = 100\narrival = \"uniform\"\n";
+    std::fs::write(dir.path().join("stream.toml"), stream).unwrap();
+    let report = measures(&["run", &file("stream.toml"), "--scale", "5", "--target", "null"]);
+    assert!((499..=501).contains(&count(&report, "read")), "{report}");
 
     let why = refuses(&run);
     assert!(why.contains("--destroy"), "{why}");

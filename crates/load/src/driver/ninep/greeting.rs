@@ -7,7 +7,7 @@
 use super::fid_of;
 use crate::driver::server::{Server, Stream, numbered};
 use std::io::{self, Read, Write};
-use wire::ninep::{Data, NO_FID, NO_TAG, Names, Rmessage, Tmessage, frame_size};
+use wire::ninep::{NO_FID, NO_TAG, Names, Rmessage, Tmessage, frame_size};
 
 /// The size of messages that is asked for, bytes: 1 MiB of data and what stands around it.
 const SIZE: u32 = (1 << 20) + super::OVERHEAD;
@@ -18,18 +18,15 @@ const NAMES_MAX: usize = 16;
 /// The root of the tree.
 const ROOT: u32 = 0;
 
-/// Linux's numbers.
-const ENOENT: u32 = 2;
+/// Linux's number.
 const O_RDWR: u32 = 2;
-const O_CREAT: u32 = 0o100;
-const O_EXCL: u32 = 0o200;
 
 /// `OREAD` and `ORDWR` of 9P2000.
 const OREAD: u8 = 0;
 const ORDWR: u8 = 2;
 
 /// A connection on which both sides know of each other.
-pub struct Greeted {
+pub(super) struct Greeted {
     stream: Stream,
     size_max: u32,
     linux: bool,
@@ -38,24 +35,20 @@ pub struct Greeted {
 
 /// What a server said to a request.
 enum Said {
-    /// It refused: Linux's number, if it says one, and a sentence.
-    No(Option<u32>, String),
+    /// It refused, and why.
+    No(String),
     /// It did it; how many names a walk came.
     Yes(usize),
     /// The version: the size of messages, and its name.
     Version(u32, String),
-    /// How large a file is, bytes.
-    Size(u64),
-    /// So many bytes were written.
-    Count(u32),
 }
 
 impl Greeted {
-    /// Connects and attaches, in 9P2000.L, or in 9P2000 if that is what the server knows.
+    /// Connects and attaches to a tree, in 9P2000.L, or in 9P2000 if that is what the server knows.
     ///
     /// # Errors
     /// If the server cannot be reached, or does not speak 9P.
-    pub fn greet(server: &Server) -> io::Result<Greeted> {
+    pub(super) fn greet(server: &Server, aname: &str) -> io::Result<Greeted> {
         let stream = server.connect()?;
         let mut greeted = Greeted { stream, size_max: SIZE, linux: true, reply: Vec::new() };
         let version = Tmessage::Version { msize: SIZE, version: b"9P2000.L" };
@@ -70,8 +63,9 @@ impl Greeted {
         let name = uid.to_string();
         let uname: &[u8] = if greeted.linux { b"" } else { name.as_bytes() };
         let uid = greeted.linux.then_some(uid);
-        let attach = Tmessage::Attach { fid: ROOT, afid: NO_FID, uname, aname: b"", uid };
-        greeted.must("attach to", "/", &attach)?;
+        let attach =
+            Tmessage::Attach { fid: ROOT, afid: NO_FID, uname, aname: aname.as_bytes(), uid };
+        greeted.must("attach to", if aname.is_empty() { "/" } else { aname }, &attach)?;
         Ok(greeted)
     }
 
@@ -92,24 +86,19 @@ impl Greeted {
     ///
     /// # Errors
     /// What the server says.
-    pub fn open(&mut self, path: &str, files: u32, writes: bool) -> io::Result<()> {
+    pub(super) fn open(&mut self, path: &str, files: u32, writes: bool) -> io::Result<()> {
         (0..files.max(1)).try_for_each(|file| self.open_one(&numbered(path, file), file, writes))
     }
 
-    /// Opens one file, as this number; with `writes` it is made if it does not exist.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub fn open_one(&mut self, path: &str, file: u32, writes: bool) -> io::Result<()> {
+    fn open_one(&mut self, path: &str, file: u32, writes: bool) -> io::Result<()> {
         let fid = fid_of(file);
         let names: Vec<&[u8]> = components(path).collect();
         match self.walk(fid, &names)? {
             Said::Yes(_) => {}
-            Said::No(Some(ENOENT), _) if writes && self.linux => {
-                return self.create(fid, path, &names);
+            Said::No(why) => return Err(refused("walk to", path, &why)),
+            Said::Version(..) => {
+                return Err(refused("walk to", path, "an answer to another question"));
             }
-            Said::No(_, why) => return Err(refused("walk to", path, &why)),
-            _other => return Err(refused("walk to", path, "an answer to another question")),
         }
         let open = match (self.linux, writes) {
             (true, true) => Tmessage::Lopen { fid, flags: O_RDWR },
@@ -118,20 +107,6 @@ impl Greeted {
             (false, false) => Tmessage::Open { fid, mode: OREAD },
         };
         self.must("open", path, &open)
-    }
-
-    fn create(&mut self, fid: u32, path: &str, names: &[&[u8]]) -> io::Result<()> {
-        let Some((name, parent)) = names.split_last() else {
-            return Err(refused("open", path, "it is the root"));
-        };
-        match self.walk(fid, parent)? {
-            Said::Yes(_) => {}
-            Said::No(_, why) => return Err(refused("walk to the directory of", path, &why)),
-            _other => return Err(refused("walk to", path, "an answer to another question")),
-        }
-        let flags = O_RDWR | O_CREAT | O_EXCL;
-        let create = Tmessage::Lcreate { fid, name, flags, mode: 0o644, gid: 0 };
-        self.must("create", path, &create)
     }
 
     /// Walks from the root; a fid is there only if all of the walk is done.
@@ -145,46 +120,11 @@ impl Greeted {
             let list = Names::new(names).expect("there are few enough");
             match self.call(0, &Tmessage::Walk { fid: from, newfid: fid, names: list })? {
                 Said::Yes(count) if count == names.len() => from = fid,
-                Said::Yes(_) => return Ok(Said::No(Some(ENOENT), "it does not exist".to_string())),
+                Said::Yes(_) => return Ok(Said::No("it does not exist".to_string())),
                 said => return Ok(said),
             }
         }
         Ok(Said::Yes(names.len()))
-    }
-
-    /// How large an open file is, bytes; `None` if the server speaks a dialect that is not asked.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub fn size(&mut self, file: u32) -> io::Result<Option<u64>> {
-        const SIZE: u64 = 0x200;
-        if !self.linux {
-            return Ok(None);
-        }
-        match self.call(0, &Tmessage::Getattr { fid: fid_of(file), mask: SIZE })? {
-            Said::Size(size) => Ok(Some(size)),
-            Said::No(_, why) => Err(refused("ask for the size of", "the file", &why)),
-            _other => Ok(None),
-        }
-    }
-
-    /// Writes an open file's bytes from `offset` on, so that reads find something.
-    ///
-    /// # Errors
-    /// What the server says.
-    pub fn fill(&mut self, file: u32, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let (fid, mut done) = (fid_of(file), 0);
-        while done < bytes.len() {
-            let end = bytes.len().min(done + (self.size_max - super::OVERHEAD) as usize);
-            let data = Data(&bytes[done..end]);
-            let write = Tmessage::Write { fid, offset: offset + done as u64, data };
-            match self.call(0, &write)? {
-                Said::Count(count) if count > 0 => done += count as usize,
-                Said::No(_, why) => return Err(refused("write to", "the file", &why)),
-                _other => return Err(refused("write to", "the file", "nothing was written")),
-            }
-        }
-        Ok(())
     }
 
     /// The connection; how large messages may be, and whether it is 9P2000.L.
@@ -194,7 +134,7 @@ impl Greeted {
 
     fn must(&mut self, what: &str, path: &str, message: &Tmessage<'_>) -> io::Result<()> {
         match self.call(0, message)? {
-            Said::No(_, why) => Err(refused(what, path, &why)),
+            Said::No(why) => Err(refused(what, path, &why)),
             _other => Ok(()),
         }
     }
@@ -221,14 +161,10 @@ impl Greeted {
             }
             Rmessage::Lerror { ecode } => {
                 let error = io::Error::from_raw_os_error(ecode.cast_signed());
-                Said::No(Some(ecode), error.to_string())
+                Said::No(error.to_string())
             }
-            Rmessage::Error { ename } => {
-                Said::No(None, String::from_utf8_lossy(ename).into_owned())
-            }
+            Rmessage::Error { ename } => Said::No(String::from_utf8_lossy(ename).into_owned()),
             Rmessage::Walk { qids } => Said::Yes(qids.as_slice().len()),
-            Rmessage::Getattr { size, .. } => Said::Size(size),
-            Rmessage::Write { count } => Said::Count(count),
             _other => Said::Yes(0),
         })
     }

@@ -214,6 +214,23 @@ impl Part {
         }
     }
 
+    /// See [`super::Workload::scaled`].
+    pub(super) fn scale(&mut self, factor: f64) {
+        match &mut self.what {
+            What::Stream { arrival, .. } | What::Sessions { arrival, .. } => {
+                *arrival = arrival.clone().scaled(factor);
+            }
+            What::Transactions { pace, .. } | What::SpecWeb { pace, .. } => {
+                if let Pace::Open(arrival) = pace {
+                    *arrival = arrival.clone().scaled(factor);
+                }
+            }
+            What::Spc1 { bsus, .. } => *bsus = (f64::from(*bsus) * factor).round().max(1.0) as u32,
+            What::Replay { speed, .. } => *speed *= factor,
+            What::Users { .. } | What::PostMark(_) => {}
+        }
+    }
+
     /// See [`Wants::rate`].
     pub(super) fn rate(&self) -> Option<f64> {
         match &self.what {

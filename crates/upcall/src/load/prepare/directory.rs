@@ -1,0 +1,54 @@
+//! Directories of numbered files.
+
+use super::{Prepared, Wants, fill, refuse};
+use crate::load::flags::Flags;
+use load::driver::Directory;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Opens a directory of numbered files. What is not there is made; what is made by the workload
+/// is not.
+pub(super) fn directory(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String> {
+    let failed = |error: io::Error| format!("{}: {error}", path.display());
+    let fresh = !path.exists();
+    if !fresh && wants.changes && !flags.destroy {
+        return Err(refuse(&path.display().to_string()));
+    }
+    let target = Directory { path: path.to_path_buf(), io_max: wants.io_max as usize };
+    target.make(wants.files).map_err(failed)?;
+    let size = u32::try_from(flags.file_size).unwrap_or(u32::MAX);
+    let plain = (0..wants.plain).map(|number| (number, size));
+    let missing = |(number, _): &(u32, u32)| !target.file(*number).exists();
+    let missing: Vec<_> = wants.sizes.iter().copied().chain(plain).filter(missing).collect();
+    let total = missing.iter().map(|(_, size)| u64::from(*size)).sum();
+    let mut filling = Filling { target: &target, missing: missing.into_iter(), open: None };
+    fill(path, total, |_, piece| filling.write(piece)).map_err(failed)?;
+    Ok(Prepared { target: Box::new(target), span: flags.file_size, notes: Vec::new() })
+}
+
+/// Files that are filled one behind the other, from one stream of bytes.
+struct Filling<'a, M> {
+    target: &'a Directory,
+    /// Numbers and sizes, bytes.
+    missing: M,
+    /// The file that is being filled, and how much it lacks, bytes.
+    open: Option<(File, u32)>,
+}
+
+impl<M: Iterator<Item = (u32, u32)>> Filling<'_, M> {
+    fn write(&mut self, mut piece: &[u8]) -> io::Result<()> {
+        while !piece.is_empty() {
+            let Some((file, lacks)) = self.open.as_mut().filter(|(_, lacks)| *lacks > 0) else {
+                let Some((number, size)) = self.missing.next() else { return Ok(()) };
+                self.open = Some((File::create(self.target.file(number))?, size));
+                continue;
+            };
+            let count = piece.len().min(*lacks as usize);
+            file.write_all(&piece[..count])?;
+            *lacks -= count as u32;
+            piece = &piece[count..];
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Volumes of Upcall.
+
+use super::{Prepared, Wants, fill, refuse};
+use crate::load::flags::Flags;
+use crate::size;
+use load::driver::Store;
+use std::io;
+use std::path::Path;
+
+/// Opens a volume, or makes one, and fills what will be read.
+pub(super) fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String> {
+    let failed = |error: embed::Error| format!("{error}; {}", error.next_step());
+    let fresh = !path.exists();
+    if fresh {
+        // The store needs room for what replaces what is there.
+        let bytes = flags.file_size.checked_mul(2 * u64::from(wants.files.max(1)));
+        let bytes = bytes.and_then(|bytes| bytes.checked_add(256 << 20));
+        let bytes = bytes.ok_or("a volume cannot be so large; choose a smaller --file-size")?;
+        eprintln!("making the volume {}: {}", path.display(), size::show(bytes));
+        drop(embed::Volume::create(path, bytes).map_err(failed)?);
+    } else if !flags.destroy && wants.changes {
+        return Err(refuse(&path.display().to_string()));
+    }
+    // The volume's threads leave signals to whoever makes the run.
+    reactor::hold_signals();
+    let store = Store::open(path, flags.durable);
+    reactor::let_signals_through();
+    let store = store.map_err(failed)?;
+    let mut notes = Vec::new();
+    for number in 0..wants.files.max(1) {
+        if store.is_filled(number, flags.file_size).map_err(failed)? {
+            continue;
+        }
+        if !fresh && !flags.destroy {
+            notes.push(
+                "the volume holds none of the bytes that are read: what was never written costs \
+                 next to nothing to read; --destroy fills it"
+                    .to_string(),
+            );
+            break;
+        }
+        let filled = fill(path, flags.file_size, |offset, piece| {
+            store.put(number, offset, piece.to_vec()).map_err(io::Error::other)
+        });
+        filled.map_err(|error| format!("cannot fill {}: {error}", path.display()))?;
+    }
+    Ok(Prepared { target: Box::new(store), span: flags.file_size, notes })
+}
