@@ -40,6 +40,11 @@ impl Depot {
         full.push(std::mem::replace(batch, empty));
     }
 
+    /// An empty batch to begin with.
+    pub(super) fn empty(&self) -> Batch {
+        lock(&self.spare).pop().unwrap_or_else(|| touched(self.named))
+    }
+
     /// Leaves the last batch.
     pub(super) fn leave_last(&self, batch: &mut Batch) {
         lock(&self.full).push(std::mem::take(batch));

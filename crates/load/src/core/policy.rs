@@ -62,7 +62,7 @@ const LOSS_MAX: f64 = 0.025;
 
 /// How often it is looked at, ns, and how often in a row it must be too much.
 const WINDOW_NS: u64 = 100_000_000;
-const WINDOWS: u32 = 2;
+const WINDOWS: u32 = 4;
 
 /// Looks at what is lost, and changes the policy.
 pub(super) struct Overseer {

@@ -57,6 +57,10 @@ pub(super) struct Shared {
     pub(super) heir: AtomicU32,
     /// Who watches the leader without sleeping, to take the lead at once.
     standby: AtomicU32,
+    /// When the leader last looked at the clock, ns; it says so while somebody stands by.
+    beat: AtomicU64,
+    /// When the lead was last taken from somebody who did not look at it, ns.
+    relieved: AtomicU64,
     /// The leader is doing something that may take long, and has not given the lead away.
     neglected: AtomicBool,
     /// Until when the leader sleeps, ns; 0: it does not.
@@ -107,6 +111,8 @@ impl Shared {
             leader: AtomicU32::new(NOBODY),
             heir: AtomicU32::new(NOBODY),
             standby: AtomicU32::new(NOBODY),
+            beat: AtomicU64::new(0),
+            relieved: AtomicU64::new(0),
             neglected: AtomicBool::new(false),
             asleep_until: AtomicU64::new(0),
             idle: Mutex::default(),
@@ -259,6 +265,38 @@ impl Shared {
         self.leader.store(worker, Ordering::Release);
         self.disinherit(worker);
         true
+    }
+
+    /// Says that the leader looks at the clock.
+    #[inline]
+    pub(super) fn beat(&self, now: u64) {
+        if self.anybody_ready() {
+            self.beat.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// For how long the leader has not looked at the clock, ns, as whoever stands by sees it.
+    pub(super) fn silence(&self, now: u64) -> u64 {
+        now.saturating_sub(self.beat.load(Ordering::Relaxed))
+    }
+
+    /// Takes the lead from a leader who does not look at the clock: somebody else has his
+    /// processor.
+    pub(super) fn relieve(&self, leader: u32, worker: u32, now: u64) -> bool {
+        let taken = (Ordering::AcqRel, Ordering::Acquire);
+        let relieved = self.leader.compare_exchange(leader, worker, taken.0, taken.1).is_ok();
+        if relieved {
+            self.relieved.store(now, Ordering::Release);
+            self.hand_overs.fetch_add(1, Ordering::Relaxed);
+        }
+        relieved
+    }
+
+    /// Until when nobody watched the clock, if this worker did not from `start` to `end`.
+    pub(super) fn unwatched_until(&self, worker: u32, start: u64, end: u64) -> u64 {
+        let relieved = self.relieved.load(Ordering::Acquire);
+        let by_another = self.leader.load(Ordering::Acquire) != worker;
+        if by_another && (start..end).contains(&relieved) { relieved } else { end }
     }
 
     /// Who has the lead is nobody's heir.

@@ -41,16 +41,12 @@ impl Watch {
         let (last, passed) = (self.last, now.saturating_sub(self.last));
         self.last = now;
         self.watched_ns += passed;
-        (passed > GAP_NS).then(|| {
-            self.note(last, now);
-            (last, now)
-        })
+        (passed > GAP_NS).then_some((last, now))
     }
 
     /// A sleep that was to end at `due` ended at `now`.
     pub(super) fn overslept(&mut self, due: u64, now: u64) {
         self.watched_ns += now.saturating_sub(due);
-        self.note(due, now);
         self.last = now;
     }
 
@@ -82,8 +78,10 @@ mod tests {
         watch.begin(100);
         assert_eq!(watch.look(200), None);
         assert_eq!(watch.look(20_300), Some((200, 20_300)));
+        watch.note(200, 20_300);
         assert_eq!(watch.look(20_400), None);
         watch.overslept(30_000, 36_000);
+        watch.note(30_000, 36_000);
         assert_eq!((watch.watched_ns, watch.stolen_ns, watch.count), (26_300, 26_100, 2));
         assert_eq!(watch.gaps, [Gap { start_ns: 200, len_ns: 20_100 }]);
     }

@@ -1,0 +1,132 @@
+//! Calls filaments with what is ready, and puts what they ask for where it belongs.
+
+use super::{LONG_NS, PRE_SPIN_NS, State, Worker};
+use crate::core::queue::NEVER;
+use crate::core::shared::Pending;
+use crate::{Event, FilamentId, Request};
+use base::Instant;
+use std::sync::TryLockError;
+
+impl Worker<'_> {
+    pub(super) fn call(&mut self) -> State {
+        let begin = self.now();
+        self.hand_over_before(self.call_ns);
+        let mut ready = std::mem::take(&mut self.ready);
+        let now = self.schedule_now();
+        let mut called = None;
+        for (filament, event) in ready.drain(..) {
+            // What one hears in a row, it hears in one call.
+            if let Some(other) = called.replace(filament)
+                && other != filament
+            {
+                self.call_one(other, now);
+            }
+            self.heard.push(event);
+        }
+        if let Some(last) = called {
+            self.call_one(last, now);
+        }
+        self.ready = ready;
+        let mut hinted = std::mem::take(&mut self.hinted);
+        for (at, filament) in hinted.drain(..) {
+            // The schedule may have been moved since the hint was taken.
+            let now = now.max(at);
+            self.done += 1;
+            self.shared.filaments[filament as usize].hear(now, &mut self.heard);
+            if !self.heard.is_empty() {
+                self.call_one(filament, now);
+            }
+        }
+        self.hinted = hinted;
+        self.note_call(begin);
+        self.mind();
+        State::Queue
+    }
+
+    /// Notes how long calling took. What took far longer than it does was not the filaments' doing,
+    /// most likely: the machine was elsewhere.
+    fn note_call(&mut self, begin: u64) {
+        let now = self.now();
+        let took = now.saturating_sub(begin);
+        if took > LONG_NS && took > 8 * self.call_ns {
+            self.lose(begin, now);
+        } else {
+            self.spent.call_ns += took;
+        }
+        self.call_ns = (self.call_ns * 7 + took) / 8;
+    }
+
+    /// Calls a filament with what it heard. If somebody else is calling it, it hears it later.
+    fn call_one(&mut self, id: FilamentId, now: u64) {
+        let place = &self.shared.filaments[id as usize];
+        let mut filament = match place.filament.try_lock() {
+            Ok(filament) => filament,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                self.heard.drain(..).for_each(|event| place.say(now, event));
+                self.hints.push((now, id));
+                return;
+            }
+        };
+        for event in self.heard.drain(..) {
+            filament.step(Instant(now), event, &mut self.out);
+        }
+        drop(filament);
+        self.asked.extend(self.out.drain(..).map(|request| (id, request)));
+    }
+
+    pub(super) fn queue(&mut self) -> State {
+        let soon = self.schedule_now() + PRE_SPIN_NS;
+        let end = self.shared.end_ns();
+        let room = self.driver.room().min(4 * self.driver.batch_max());
+        let mut crowded = false;
+        let mut asked = std::mem::take(&mut self.asked);
+        let (mut added, mut earliest) = (self.hints.len() as u64, NEVER);
+        for (filament, request) in asked.drain(..) {
+            let at = request.at().0;
+            if at > end {
+                continue;
+            }
+            added += 1;
+            match request {
+                Request::Io { io, tell, .. } => {
+                    let pending = Pending { io, filament, tell };
+                    let carries = at <= soon && self.carried.len() < room;
+                    if carries {
+                        self.carried.push((at, pending));
+                        continue;
+                    }
+                    crowded |= at <= soon;
+                    self.ios.push((at, pending));
+                }
+                Request::Timer { tag, .. } => self.say(filament, at, Event::Timer(tag)),
+                Request::Send { to, parcel, .. } => {
+                    self.say(to, at, Event::Message { from: filament, parcel });
+                }
+            }
+            // For what is carried on nobody need be woken.
+            earliest = earliest.min(at);
+        }
+        self.asked = asked;
+        // Counted before anybody can see and do it: else nothing would seem to be left.
+        self.shared.count(added, std::mem::take(&mut self.done));
+        self.shared.ios.add(&self.order, &mut self.ios);
+        self.shared.hints.add(&self.order, &mut self.hints);
+        self.shared.rouse(earliest);
+        if crowded && self.driver.room() <= self.carried.len() {
+            // Others may have room for what is left.
+            self.shared.wake_one();
+        }
+        if self.carried.is_empty() { State::Check } else { State::Execute }
+    }
+
+    fn say(&mut self, to: FilamentId, at: u64, event: Event) {
+        let Some(place) = self.shared.filaments.get(to as usize) else {
+            // Nobody: a message into the void has been delivered.
+            self.done += 1;
+            return;
+        };
+        place.say(at, event);
+        self.hints.push((at, to));
+    }
+}

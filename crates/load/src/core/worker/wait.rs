@@ -1,0 +1,218 @@
+//! Watches the clock, or sleeps.
+
+use super::{PRE_SPIN_NS, READY_NS, State, Worker};
+use crate::core::policy::Policy;
+use crate::core::queue::NEVER;
+use crate::core::shared::NOBODY;
+use reactor::precise::{self, Priority};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Work of the worker's own is done when there is so much time until the next event, ns.
+const QUIET_NS: u64 = 20_000;
+
+/// How often the clock is calibrated, and how long a batch is kept that is not full, ns.
+const CALIBRATE_NS: u64 = 1_000_000_000;
+const KEEP_NS: u64 = 20_000_000;
+
+/// At real-time priority: how long a worker leads before it offers the lead, and, where nobody
+/// takes it, how long it naps in each period, ns (7 % and a wake-up; measured).
+const LEAD_NS: u64 = 400_000;
+const PERIOD_NS: u64 = 950_000;
+const NAP_NS: u64 = 75_000;
+
+/// A leader that has not looked at the clock for so long is relieved by whoever stands by, ns.
+const SILENT_NS: u64 = 5_000;
+
+/// How long a worker stands by in vain until it looks again whether it should, ns.
+const STAND_BY_NS: u64 = 10_000_000;
+
+/// If for so long nothing has had a time, ns, the leader rests, for so long at most.
+const UNTIMED_NS: u64 = 200_000;
+const REST_NS: u64 = 10_000_000;
+
+/// The longest sleep of a worker that leads, ns.
+const DOZE_NS_MAX: u64 = 100_000_000;
+
+/// How long a worker sleeps that has nothing to do; it is woken if it has.
+const SLEEP: Duration = Duration::from_millis(100);
+
+impl Worker<'_> {
+    pub(super) fn spin(&mut self) -> State {
+        self.watch.begin(self.now());
+        self.take_policy();
+        let room = self.driver.room() > 0;
+        let mut last = self.now();
+        let mut timed = last;
+        loop {
+            let now = self.now();
+            let scheduled = now.saturating_sub(self.shared.shift.load(Ordering::Relaxed));
+            let ios = self.shared.ios.due().saturating_sub(PRE_SPIN_NS);
+            let full = !room && ios <= scheduled;
+            match self.watch.look(now) {
+                Some((start, end)) => self.lose(start, end),
+                None if full => self.spent.full_ns += now.saturating_sub(last),
+                None => self.spent_when_idle = self.spent,
+            }
+            last = now;
+            self.shared.beat(now);
+            if self.driver.any_work() || self.shared.is_over() {
+                break;
+            }
+            // What there is no room for is not waited for: an I/O that ends makes room.
+            let due = self.shared.hints.due().min(if full { NEVER } else { ios });
+            let stopped = scheduled > self.shared.end_ns() && self.shared.due() != NEVER;
+            if due <= scheduled || self.shared.is_done() || (stopped && !full) {
+                break;
+            }
+            if self.shared.leader.load(Ordering::Acquire) != self.id {
+                break;
+            }
+            if due.saturating_add(PRE_SPIN_NS) < NEVER || !self.flights.is_empty() {
+                timed = now;
+            } else if now > timed + UNTIMED_NS && self.shared.workers > 1 {
+                self.rest(now);
+                (last, timed) = (self.now(), self.now());
+                continue;
+            }
+            self.pass_time(now, due - scheduled);
+        }
+        let (watched, lost) = self.watch.news();
+        self.shared.watched.0.fetch_add(watched, Ordering::Relaxed);
+        self.shared.watched.1.fetch_add(lost, Ordering::Relaxed);
+        State::Check
+    }
+
+    /// Sleeps, because what others do has no times: there is no clock to watch until somebody asks
+    /// for something, and whoever does may lead.
+    fn rest(&mut self, now: u64) {
+        self.keep_house(now);
+        self.shared.neglect(true);
+        self.doze(now, REST_NS);
+        self.mind();
+    }
+
+    /// What is done while there is nothing to do for so long.
+    fn pass_time(&mut self, now: u64, spare: u64) {
+        if spare > QUIET_NS {
+            self.keep_house(now);
+        }
+        match self.policy {
+            Some(Policy::Nap) if self.led_ns(now) > LEAD_NS => self.nap(now, spare),
+            Some(Policy::Sleep) if spare > 2 * self.shared.wake_ns.1 => {
+                self.doze(now, spare - self.shared.wake_ns.1);
+            }
+            _ => std::hint::spin_loop(),
+        }
+    }
+
+    /// Somebody else is to lead; or this worker sleeps a little itself.
+    fn nap(&mut self, now: u64, spare: u64) {
+        let led = self.led_ns(now);
+        // An heir that does not come may wait for somebody who is less urgent than this worker.
+        if self.shared.workers > 1 && self.shared.offer_lead() && led <= PERIOD_NS {
+            return std::hint::spin_loop();
+        }
+        if led > PERIOD_NS || (led > PERIOD_NS / 2 && spare > NAP_NS) {
+            self.doze(now, NAP_NS.min(spare.max(NAP_NS / 2)));
+            self.lead_since = Some(self.now());
+        }
+    }
+
+    /// How long it has led without a nap, ns. The clock may have been set back a little.
+    fn led_ns(&self, now: u64) -> u64 {
+        now.saturating_sub(self.lead_since.unwrap_or(now))
+    }
+
+    /// Sleeps for so long; what it sleeps longer is lost.
+    fn doze(&mut self, now: u64, span: u64) {
+        let span = span.min(DOZE_NS_MAX);
+        let due = self.shared.due();
+        let until = now + span;
+        self.shared.asleep_until.store(until, Ordering::SeqCst);
+        // Who adds something from here on wakes this worker.
+        if self.shared.due() >= due.min(until) && !self.shared.is_over() {
+            self.driver.wait(Duration::from_nanos(span));
+        }
+        // Somebody else may lead by now, and sleep.
+        let taken = (Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.shared.asleep_until.compare_exchange(until, 0, taken.0, taken.1);
+        let woken = self.now();
+        if woken > until + self.shared.wake_ns.1 {
+            self.watch.overslept(until, woken);
+            self.lose(until, woken);
+        }
+        self.watch.begin(woken);
+    }
+
+    /// Becomes as urgent as the policy wants it.
+    fn take_policy(&mut self) {
+        let policy = self.shared.policy();
+        if self.policy == Some(policy) {
+            return;
+        }
+        self.policy = Some(policy);
+        let priority = match policy {
+            Policy::Nap => Priority::RealTime,
+            Policy::Spin | Policy::Sleep => Priority::Ordinary,
+        };
+        // Permission was asked for before; without it the loss is measured all the same.
+        let _ = precise::set_priority(priority);
+        self.watch.begin(self.now());
+    }
+
+    pub(super) fn keep_house(&mut self, now: u64) {
+        if now > self.calibrated + CALIBRATE_NS {
+            self.clock.calibrate();
+            self.calibrated = now;
+            self.recalibrations += 1;
+        }
+        if now > self.batch_since + KEEP_NS && !self.batch.records.is_empty() {
+            self.shared.depot.leave(&mut self.batch);
+            self.batch_since = now;
+        }
+        self.take_policy();
+    }
+
+    pub(super) fn sleep(&mut self) -> State {
+        self.keep_house(self.now());
+        if self.should_stand_by() && self.shared.stand_by(self.id) {
+            self.watch_leader();
+            self.shared.stand_down();
+            return State::Check;
+        }
+        self.shared.lie_down(self.id);
+        let leader = self.shared.leader.load(Ordering::Acquire);
+        if leader != NOBODY && !self.shared.is_over() {
+            self.driver.wait(SLEEP);
+        }
+        self.shared.get_up(self.id);
+        self.shared.inherit(self.id);
+        State::Check
+    }
+
+    /// Whether it is worth a processor to take the lead at once: handing over takes long here, and
+    /// nobody else needs it.
+    fn should_stand_by(&self) -> bool {
+        let long = self.flush_ns > READY_NS && self.driver.is_alone();
+        // Two of them on one processor would be in each other's way.
+        long && self.policy == Some(Policy::Spin) && self.shared.workers <= self.processors
+    }
+
+    /// Spins until nobody leads, or whoever leads does not watch the clock.
+    fn watch_leader(&mut self) {
+        let begin = self.now();
+        loop {
+            let leader = self.shared.leader.load(Ordering::Acquire);
+            let now = self.now();
+            // Until it knows that somebody stands by it may not have said that it watches.
+            let silent = now > begin + SILENT_NS && self.shared.silence(now) > SILENT_NS;
+            let free = leader == NOBODY || silent && self.shared.relieve(leader, self.id, now);
+            let weary = now > begin + STAND_BY_NS;
+            if free || weary || self.driver.any_work() || self.shared.is_over() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
