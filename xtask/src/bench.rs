@@ -1,6 +1,6 @@
-//! `cargo xtask bench [9p] [http] [store] [files] [cold] [--servers diod,nginx,uring,threads]
-//! [--rounds N] [--seconds S] [--built] [--record]`: we beside a peer, on this machine, in this
-//! run.
+//! `cargo xtask bench [9p] [http] [store] [files] [cold] [open]
+//! [--servers diod,nginx,uring,threads] [--rounds N] [--seconds S] [--built] [--record]`:
+//! we beside a peer, on this machine, in this run.
 //!
 //! *9p* measures against diod with a pipelined client of our own (one connection, bound to
 //! processor 1, the server to processor 0); *http* against nginx (one worker, sendfile,
@@ -11,7 +11,9 @@
 //! are counted in a separate short run under strace, which would disturb the rates.
 //!
 //! *store* measures the embedded library against other engines, *files* a volume against a
-//! directory on ext4 behind the same server, *cold* reads of what is in no memory.
+//! directory on ext4 behind the same server, *cold* reads of what is in no memory. Those tell how
+//! much can be done; *open* tells how long it takes at given rates, for all of these parts, by the
+//! workload files of `benches/load` and `upcall load`.
 //!
 //! `--record` puts the tables into `docs/performance.md`. Losing rows are kept.
 
@@ -21,6 +23,7 @@ mod figures;
 mod files;
 mod http;
 mod ninep;
+mod open;
 pub(crate) mod record;
 mod store;
 pub(crate) mod table;
@@ -87,6 +90,13 @@ const BENCHES: &[Bench] = &[
         packages: &[apt::BENCH],
         rounds: 3,
         run: cold::run,
+    },
+    Bench {
+        name: "open",
+        title: "Response times at given rates",
+        packages: &[apt::BENCH],
+        rounds: 3,
+        run: open::run,
     },
 ];
 

@@ -19,6 +19,7 @@ mod bench;
 mod check;
 mod conformance;
 mod files;
+mod instrument;
 mod licences;
 mod paper;
 mod report;

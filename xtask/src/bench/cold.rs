@@ -68,22 +68,28 @@ pub(crate) fn run(plan: &Plan) -> Result<String> {
 
 /// A directory with a file, and a volume with the same one.
 fn made() -> Result<(PathBuf, PathBuf)> {
+    let dir = directory("big", BYTES)?;
+    let file = dir.with_extension("volume");
+    volume::create_whole(&file, "9G")?;
+    volume::copy_in(&dir, &file)?;
+    Ok((dir, file))
+}
+
+/// A directory with a file of so many bytes, each page of which is another.
+pub(super) fn directory(name: &str, bytes: u64) -> Result<PathBuf> {
     let dir = sh::empty("bench/cold")?.join("dir");
     std::fs::create_dir(&dir)?;
-    println!("   making 8 GiB, twice");
-    let mut big = std::fs::File::create(dir.join("big"))?;
+    println!("   making {} GiB, twice", bytes >> 30);
+    let mut big = std::fs::File::create(dir.join(name))?;
     let mut piece = vec![0_u8; 1 << 20];
-    for number in 0..BYTES >> 20 {
+    for number in 0..bytes >> 20 {
         for (at, page) in piece.chunks_mut(4096).enumerate() {
             page[..8].copy_from_slice(&(number << 8 | at as u64).to_le_bytes());
         }
         big.write_all(&piece)?;
     }
     big.sync_all()?;
-    let file = dir.with_extension("volume");
-    volume::create_whole(&file, "9G")?;
-    volume::copy_in(&dir, &file)?;
-    Ok((dir, file))
+    Ok(dir)
 }
 
 /// A row for each depth. Servers start anew each time: what they remember is gone, too.

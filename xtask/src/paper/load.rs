@@ -21,7 +21,7 @@ use super::Plan;
 use super::plot::{self, Figure};
 use crate::bench::record;
 use crate::bench::table::median;
-use crate::{apt, server, sh};
+use crate::{apt, instrument, server, sh};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use spread::percent;
@@ -110,7 +110,7 @@ impl Lab {
 
     /// `upcall load`; what a bare loop lost beside it is remembered.
     fn load(&mut self, words: &[&str]) -> Result<Value> {
-        let said = ours::load(words)?;
+        let said = instrument::run(words, None)?;
         self.bare.extend(Some(ours::bare(&said)).filter(|share| !share.is_nan()));
         Ok(said)
     }

@@ -1,8 +1,8 @@
 //! Figures 9 and 2: what errors of issue times do to what is measured.
 
 use super::Lab;
-use super::ours::number;
 use super::spread::{range, time};
+use crate::instrument::number;
 use anyhow::Result;
 use std::fmt::Write as _;
 

@@ -114,7 +114,7 @@ pub(super) fn most(engine: &str, depth: u32, file: Option<&Path>, seconds: f64) 
         command.arg(format!("--filename={}", file.display()));
     }
     let said: Value = serde_json::from_str(&sh::read(&mut command)?)?;
-    Ok(super::ours::number(&said, "/jobs/0/read/iops"))
+    Ok(crate::instrument::number(&said, "/jobs/0/read/iops"))
 }
 
 #[cfg(test)]

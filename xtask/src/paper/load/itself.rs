@@ -1,9 +1,10 @@
 //! Figures 8, 10 and 11: a benchmark is traced, replayed, and compared with itself.
 
 use super::Lab;
-use super::ours::{self, Record, load, number};
+use super::ours::{self, Record};
 use super::spread::{Spread, percent, range, time};
 use crate::bench::table::median;
+use crate::instrument::{self, number};
 use crate::paper::plot::{Axes, Figure};
 use anyhow::Result;
 use serde_json::Value;
@@ -41,14 +42,14 @@ pub(super) fn measure(lab: &mut Lab) -> Result<()> {
     for round in 0..lab.of(5, 1) {
         for ((_, options), (name, said)) in REPLAYERS.iter().zip(&mut compared) {
             replay(lab, &a, &b, options)?;
-            said.push(load(&["compare", &a, &b])?);
+            said.push(instrument::run(&["compare", &a, &b], None)?);
             if round == 0 {
                 runs.push((name, ours::records(b.as_ref())?));
             }
         }
         benchmark(lab, round + 2, &b)?;
         if let Some((_, said)) = compared.last_mut() {
-            said.push(load(&["compare", &a, &b])?);
+            said.push(instrument::run(&["compare", &a, &b], None)?);
         }
     }
     table(lab, &compared);

@@ -1,8 +1,8 @@
 //! §6.3, last part: how many I/Os there can be, beside a program made for it, and fio.
 
-use super::ours::number;
 use super::spread::range;
 use super::{Lab, fio};
+use crate::instrument::number;
 use crate::sh;
 use anyhow::{Context, Result};
 use std::fmt::Write as _;

@@ -1,8 +1,8 @@
-//! `upcall load`, run and understood.
+//! The records of `upcall load`, and what the machine did meanwhile.
 
 use super::kernel::Seen;
-use crate::{server, sh};
-use anyhow::{Context, Result, bail};
+use crate::instrument::number;
+use anyhow::{Context, Result};
 use serde_json::Value;
 use std::path::Path;
 
@@ -20,26 +20,6 @@ pub(super) struct Record {
     /// By the kernel's trace.
     pub(super) witnessed: Option<u64>,
     pub(super) place: Seen,
-}
-
-/// Runs `upcall load` with `--json`. A run that is INVALID is a result too.
-pub(super) fn load(words: &[&str]) -> Result<Value> {
-    let mut command = sh::cmd(&server::binary().display().to_string(), &["load"]);
-    command.args(words);
-    if words.first() != Some(&"trace") {
-        command.arg("--json");
-    }
-    let output = command.output().context("start upcall load")?;
-    if !matches!(output.status.code(), Some(0 | 3)) {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("upcall load {}: {}", words.join(" "), sh::tail(&said, 600));
-    }
-    serde_json::from_slice(&output.stdout).context("what upcall load said")
-}
-
-/// A number in what it said; NaN if it is not there.
-pub(super) fn number(said: &Value, path: &str) -> f64 {
-    said.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
 /// What a bare loop lost just before and just after a run, as a share: the mean.

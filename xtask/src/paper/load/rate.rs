@@ -2,9 +2,10 @@
 
 use super::Lab;
 use super::neighbour::Neighbour;
-use super::ours::{bare, load, number};
+use super::ours::bare;
 use super::spread::{percent, range, time};
 use crate::bench::table::median;
+use crate::instrument::{self, number};
 use crate::paper::plot::{Axes, Figure};
 use anyhow::Result;
 use serde_json::Value;
@@ -90,7 +91,7 @@ fn one(lab: &Lab, rate: u32, file: bool) -> Result<Value> {
     } else {
         words.extend(["--target", "null"]);
     }
-    load(&words)
+    instrument::run(&words, None)
 }
 
 impl Row {

@@ -1,0 +1,288 @@
+//! How long requests take at a given rate: the workload files of `benches/load`, run by
+//! `upcall load`, which asks whether or not the last answer has come (open loop). Response time is
+//! from when a request was due.
+
+use super::files::forget;
+use super::table::median;
+use super::{Plan, cold, core, record};
+use crate::server::{Kind, Server};
+use crate::{instrument, sh, volume};
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Of the file that is read from memory, and of that which is read from the disk, bytes.
+const WARM: u64 = 64 << 20;
+const COLD: u64 = 2 << 30;
+
+/// By what protocol a server is asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    NineP,
+    Http,
+}
+
+/// What a server has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum On {
+    Directory,
+    Volume,
+}
+
+/// Work for several servers in turn, we first.
+struct Case {
+    file: &'static str,
+    by: By,
+    object: &'static str,
+    connections: u32,
+    /// How many times the rate of the file.
+    scales: &'static [f64],
+    cold: bool,
+    contestants: [(&'static str, Kind, On); 2],
+}
+
+const DIOD: [(&str, Kind, On); 2] =
+    [("upcall", Kind::Uring, On::Directory), ("diod", Kind::Diod, On::Directory)];
+const NGINX: [(&str, Kind, On); 2] =
+    [("upcall", Kind::Uring, On::Directory), ("nginx", Kind::Nginx, On::Directory)];
+const EXT4: [(&str, Kind, On); 2] =
+    [("volume", Kind::Uring, On::Volume), ("ext4", Kind::Uring, On::Directory)];
+
+const CASES: [Case; 7] = [
+    Case {
+        file: "ninep-read",
+        by: By::NineP,
+        object: "big",
+        connections: 8,
+        scales: &[1.0, 4.0, 8.0],
+        cold: false,
+        contestants: DIOD,
+    },
+    Case {
+        file: "ninep-mixed",
+        by: By::NineP,
+        object: "big",
+        connections: 8,
+        scales: &[1.0, 4.0],
+        cold: false,
+        contestants: DIOD,
+    },
+    Case {
+        file: "http-get",
+        by: By::Http,
+        object: "page",
+        connections: 64,
+        scales: &[1.0, 4.0, 8.0],
+        cold: false,
+        contestants: NGINX,
+    },
+    Case {
+        file: "cold-read",
+        by: By::NineP,
+        object: "cold",
+        connections: 8,
+        scales: &[1.0, 4.0],
+        cold: true,
+        contestants: [("volume", Kind::Uring, On::Volume), ("diod", Kind::Diod, On::Directory)],
+    },
+    Case {
+        file: "cold-read",
+        by: By::Http,
+        object: "cold",
+        connections: 64,
+        scales: &[1.0, 4.0],
+        cold: true,
+        contestants: [("volume", Kind::Uring, On::Volume), ("nginx", Kind::Nginx, On::Directory)],
+    },
+    Case {
+        file: "ninep-read",
+        by: By::NineP,
+        object: "big",
+        connections: 8,
+        scales: &[1.0, 4.0],
+        cold: false,
+        contestants: EXT4,
+    },
+    Case {
+        file: "durable",
+        by: By::NineP,
+        object: "big",
+        connections: 8,
+        scales: &[1.0, 4.0],
+        cold: false,
+        contestants: EXT4,
+    },
+];
+
+/// What was seen of one server in one round; times are microseconds.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    rate: f64,
+    response: [f64; 3],
+    cpu: f64,
+    failed: f64,
+    /// The share that was sent within 10 µs of its time.
+    sent: f64,
+}
+
+/// The benchmark.
+pub(crate) fn run(plan: &Plan) -> Result<String> {
+    let (dir, file) = made()?;
+    let mut text = format!(
+        "{}; {}; {} rounds, in turn, order alternating; server on processor 0, generator on \
+         processor 1. Poisson arrivals at the rate that stands there. Response times are from when \
+         a request was due: median over the rounds. The ratio is that of the 99th percentiles of a \
+         round, we to the other: median and range; below 1, we are faster.\n\n\
+         | work | a second | server | answered | p50 µs | p99 µs | p99.9 µs | p99, ratio | CPU \
+         µs | sent within 10 µs |\n\
+         |---|--:|---|--:|--:|--:|--:|--:|--:|--:|\n",
+        record::machine(),
+        record::packages(&["diod", "nginx"]),
+        plan.rounds,
+    );
+    for case in &CASES {
+        for scale in case.scales {
+            text += &rows(plan, case, *scale, &dir, &file)?;
+        }
+    }
+    sh::empty("bench/cold")?;
+    Ok(text)
+}
+
+/// A directory with what is asked for, and a volume with the same.
+fn made() -> Result<(PathBuf, PathBuf)> {
+    let dir = cold::directory("cold", COLD)?;
+    std::fs::write(dir.join("page"), vec![b'h'; 10_000])?;
+    std::fs::write(dir.join("big"), vec![b'b'; usize::try_from(WARM)?])?;
+    let file = dir.with_extension("volume");
+    volume::create_whole(&file, "4G")?;
+    volume::copy_in(&dir, &file)?;
+    Ok((dir, file))
+}
+
+fn rows(plan: &Plan, case: &Case, scale: f64, dir: &Path, file: &Path) -> Result<String> {
+    let mut samples = [Vec::new(), Vec::new()];
+    let mut order = [0, 1];
+    let mut title = (String::new(), 0.0);
+    for _ in 0..plan.rounds {
+        for at in order {
+            let (name, kind, on) = case.contestants[at];
+            eprintln!("   {} × {scale} on {name}", case.file);
+            let place = if on == On::Volume { file } else { dir };
+            if case.cold {
+                forget()?;
+            }
+            let server = Server::start_on(kind, place, &["--trust-clients"], core(0))?;
+            let before = server.cpu_ticks();
+            let said = ask(case, scale, &server).with_context(|| format!("{name} is asked"))?;
+            samples[at].push(sample(&said, server.cpu_ticks() - before));
+            title = (workload_name(&said), instrument::number(&said, "/scheduled_rate"));
+        }
+        order.reverse();
+    }
+    let mut text = String::new();
+    for (at, (name, ..)) in case.contestants.iter().enumerate() {
+        line(&mut text, &title, name, &samples[at], (at > 0).then_some(&samples[0]));
+    }
+    Ok(text)
+}
+
+fn ask(case: &Case, scale: f64, server: &Server) -> Result<Value> {
+    let file = sh::root().join("benches/load").join(case.file).with_extension("toml");
+    let (file, scale) = (file.display().to_string(), scale.to_string());
+    let connections = case.connections.to_string();
+    let target = match case.by {
+        By::NineP => format!("9p://127.0.0.1:{}/{}", server.ninep, case.object),
+        By::Http => format!("http://127.0.0.1:{}/{}", server.http, case.object),
+    };
+    let aname = server.dir.display().to_string();
+    let mut words = vec!["run", &file, "--scale", &scale, "--target", &target];
+    words.extend(["--connections", &connections, "--destroy"]);
+    if case.by == By::NineP {
+        words.extend(["--aname", &aname]);
+    }
+    instrument::run(&words, core(1))
+}
+
+/// What the workload file calls the work.
+fn workload_name(said: &Value) -> String {
+    let text = said.pointer("/title/workload").and_then(Value::as_str).unwrap_or_default();
+    text.split(": for").next().unwrap_or_default().to_owned()
+}
+
+fn sample(said: &Value, ticks: u64) -> Sample {
+    let number = |path: &str| instrument::number(said, path);
+    let response = ["p50", "p99", "p99_9"]
+        .map(|which| number(&format!("/times/together/response/{which}")) / 1000.0);
+    #[expect(clippy::cast_precision_loss, reason = "counts of seconds of work")]
+    let cpu = ticks as f64 * 10_000.0 / number("/issued");
+    Sample {
+        rate: number("/rate"),
+        response,
+        cpu,
+        failed: number("/failed"),
+        sent: instrument::within(said, 10_000),
+    }
+}
+
+fn line(
+    text: &mut String,
+    (work, rate): &(String, f64),
+    name: &str,
+    samples: &[Sample],
+    ours: Option<&Vec<Sample>>,
+) {
+    let of = |what: &dyn Fn(&Sample) -> f64| median(samples.iter().map(what));
+    let ratio = ours.map_or_else(String::new, |ours| {
+        let pairs = ours.iter().zip(samples);
+        let ratios: Vec<f64> = pairs.map(|(own, it)| own.response[1] / it.response[1]).collect();
+        let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = ratios.iter().copied().fold(0.0, f64::max);
+        format!("{:.2} ({low:.2}..{high:.2})", median(ratios.iter().copied()))
+    });
+    let failed: f64 = samples.iter().map(|sample| sample.failed).sum();
+    let failed = if failed > 0.0 { format!(" ({failed:.0} failed)") } else { String::new() };
+    let _ = writeln!(
+        text,
+        "| {work} | {rate:.0} | {name} | {:.0}{failed} | {:.0} | {:.0} | {:.0} | {ratio} | {:.1} \
+         | {:.1} % |",
+        of(&|sample| sample.rate),
+        of(&|sample| sample.response[0]),
+        of(&|sample| sample.response[1]),
+        of(&|sample| sample.response[2]),
+        of(&|sample| sample.cpu),
+        of(&|sample| sample.sent * 100.0),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_compares_each_round_and_tells_failures() {
+        let sample = |p99: f64, failed: f64| Sample {
+            rate: 1000.0,
+            response: [10.0, p99, 3.0 * p99],
+            cpu: 4.0,
+            failed,
+            sent: 0.5,
+        };
+        let ours = vec![sample(20.0, 0.0), sample(40.0, 0.0), sample(50.0, 0.0)];
+        let theirs = [sample(40.0, 0.0), sample(40.0, 2.0), sample(100.0, 0.0)];
+        let mut text = String::new();
+        line(&mut text, &("reads".to_owned(), 1000.2), "diod", &theirs, Some(&ours));
+        let expected = "| reads | 1000 | diod | 1000 (2 failed) | 10 | 40 | 120 \
+             | 0.50 (0.50..1.00) | 4.0 | 50.0 % |\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn every_workload_file_is_there() {
+        for case in CASES {
+            let path = sh::root().join("benches/load").join(case.file).with_extension("toml");
+            assert!(path.exists(), "{}", path.display());
+        }
+    }
+}
