@@ -36,7 +36,7 @@ use shared::Shared;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use worker::{Found, Setup};
 
@@ -49,6 +49,9 @@ pub const WORKERS_MAX: usize = 64;
 
 /// How often the observer looks for what has ended.
 const TICK: Duration = Duration::from_millis(5);
+
+/// The same, while workers connect.
+const CONNECT_TICK: Duration = Duration::from_millis(50);
 
 /// How long after the last worker is ready the run begins.
 const LEAD_TIME: Duration = Duration::from_millis(5);
@@ -133,7 +136,7 @@ pub struct Conduct {
 /// Runs filaments against a target until they have nothing left to do, or the time is over.
 ///
 /// `observe` is called on this thread about every 5 ms, with what has ended since and the time
-/// since the start, ns; the workers do not wait for it.
+/// since the start, ns, which is 0 before it; the workers do not wait for it.
 ///
 /// # Errors
 /// If the target cannot be reached, or threads cannot be started.
@@ -167,7 +170,7 @@ pub fn run(
         }
         drop(told);
         // Whoever fails ends all: those that wait find nobody who could tell them to start.
-        let mut clock = begin(&ready, starts)?;
+        let mut clock = begin(&ready, starts, observe)?;
         shared.origin_ns.store(clock.1, Ordering::Release);
         follow(&shared, options, &clock, overseer, observe);
         let mut found = Vec::new();
@@ -182,10 +185,21 @@ pub fn run(
     })
 }
 
-/// Waits for all workers, and tells them when the run begins.
-fn begin(ready: &Receiver<io::Result<()>>, starts: Vec<Sender<u64>>) -> io::Result<(Ticks, u64)> {
-    for _ in &starts {
-        ready.recv().map_err(|_| io::Error::other("a worker has panicked"))??;
+/// Waits for all workers, which may have to connect, and tells them when the run begins.
+fn begin(
+    ready: &Receiver<io::Result<()>>,
+    starts: Vec<Sender<u64>>,
+    observe: &mut dyn FnMut(&[Batch], u64),
+) -> io::Result<(Ticks, u64)> {
+    let mut missing = starts.len();
+    while missing > 0 {
+        match ready.recv_timeout(CONNECT_TICK) {
+            Ok(made) => made.map(|()| missing -= 1)?,
+            Err(RecvTimeoutError::Timeout) => observe(&[], 0),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("a worker has panicked"));
+            }
+        }
     }
     let clock = Ticks::start();
     let origin_ns = clock.now_ns() + LEAD_TIME.as_nanos() as u64;

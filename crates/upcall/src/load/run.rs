@@ -91,7 +91,13 @@ fn account(
         witness: flags.witness.then_some(expected),
         records: records(flags)?,
         progress: &mut |statistics, now_ns| {
-            if signals.take() > 0 {
+            let interrupted = signals.take() > 0;
+            if interrupted && now_ns == 0 {
+                // A server may let connections wait for long.
+                eprintln!("load: interrupted before it began; nothing was done");
+                std::process::exit(INTERRUPTED);
+            }
+            if interrupted {
                 stop.store(true, Ordering::Relaxed);
             }
             shown.show(now_ns, || text::progress(statistics, now_ns));
@@ -142,6 +148,9 @@ fn records(flags: &Flags) -> Result<Option<Box<dyn Write>>, String> {
     let file = File::create(path).map_err(failed)?;
     Ok(Some(Box::new(BufWriter::with_capacity(1 << 20, file))))
 }
+
+/// What a process ends with that was interrupted, as shells have it.
+const INTERRUPTED: i32 = 130;
 
 /// A line each second, for whoever looks.
 struct Shown {

@@ -5,6 +5,7 @@
 use crate::server::{BINARY, Scratch, Server};
 use serde_json::Value;
 use std::fmt::Write as _;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -286,4 +287,43 @@ fn a_file_combines_workloads_without_programming() {
     std::fs::write(dir.path().join("bad.toml"), "[[stream]]\nrate = 5\ncolour = 1\n").unwrap();
     let why = refuses(&["run", &file("bad.toml"), "--target", "null"]);
     assert!(why.contains("bad.toml") && why.contains("`colour`"), "{why}");
+}
+
+/// Stands in front of a server, and lets the first connection through; the others never hear
+/// anything.
+fn silent_behind_the_first(server: &str) -> u16 {
+    let server = server.to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let own = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let first = listener.accept().unwrap().0;
+        let server = TcpStream::connect(server).unwrap();
+        for (from, to) in [(&first, &server), (&server, &first)] {
+            let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        }
+        let held: Vec<_> = listener.incoming().collect();
+        drop(held);
+    });
+    own
+}
+
+#[test]
+fn an_interrupt_while_a_server_is_waited_for_ends_it_at_once() {
+    let dir = Scratch::new("load-silent");
+    std::fs::write(dir.path().join("data"), [1; 8192]).unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let target = format!("9p://127.0.0.1:{}/data", silent_behind_the_first(server.ninep()));
+    let mut child = Command::new(BINARY);
+    child.args(["load", "--target", &target, "--rate", "10"]).stdin(Stdio::null());
+    let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let begun = Instant::now();
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10), "it ends soon");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("before it began"), "{said}");
 }
