@@ -16,11 +16,12 @@ use std::path::{Path, PathBuf};
 const WARM: u64 = 64 << 20;
 const COLD: u64 = 2 << 30;
 
-/// By what protocol a server is asked.
+/// By what protocol a server is asked; or nobody serves, and the generator has it in its process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     NineP,
     Http,
+    Itself,
 }
 
 /// What a server has.
@@ -49,7 +50,7 @@ const NGINX: [(&str, Kind, On); 2] =
 const EXT4: [(&str, Kind, On); 2] =
     [("volume", Kind::Uring, On::Volume), ("ext4", Kind::Uring, On::Directory)];
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     Case {
         file: "ninep-read",
         by: By::NineP,
@@ -113,6 +114,18 @@ const CASES: [Case; 7] = [
         cold: false,
         contestants: EXT4,
     },
+    Case {
+        file: "durable",
+        by: By::Itself,
+        object: "big",
+        connections: 1,
+        scales: &[1.0, 4.0],
+        cold: false,
+        contestants: [
+            ("volume, in process", Kind::Uring, On::Volume),
+            ("file on ext4, in process", Kind::Uring, On::Directory),
+        ],
+    },
 ];
 
 /// What was seen of one server in one round; times are microseconds.
@@ -173,10 +186,13 @@ fn rows(plan: &Plan, case: &Case, scale: f64, dir: &Path, file: &Path) -> Result
             if case.cold {
                 forget()?;
             }
-            let server = Server::start_on(kind, place, &["--trust-clients"], core(0))?;
-            let before = server.cpu_ticks();
-            let said = ask(case, scale, &server).with_context(|| format!("{name} is asked"))?;
-            samples[at].push(sample(&said, server.cpu_ticks() - before));
+            let server = || Server::start_on(kind, place, &["--trust-clients"], core(0));
+            let server = (case.by != By::Itself).then(server).transpose()?;
+            let ticks = || server.as_ref().map_or(0, Server::cpu_ticks);
+            let before = ticks();
+            let said = ask(case, scale, place, server.as_ref());
+            let said = said.with_context(|| format!("{name} is asked"))?;
+            samples[at].push(sample(&said, ticks() - before));
             title = (workload_name(&said), instrument::number(&said, "/scheduled_rate"));
         }
         order.reverse();
@@ -188,21 +204,36 @@ fn rows(plan: &Plan, case: &Case, scale: f64, dir: &Path, file: &Path) -> Result
     Ok(text)
 }
 
-fn ask(case: &Case, scale: f64, server: &Server) -> Result<Value> {
+fn ask(case: &Case, scale: f64, place: &Path, server: Option<&Server>) -> Result<Value> {
     let file = sh::root().join("benches/load").join(case.file).with_extension("toml");
     let (file, scale) = (file.display().to_string(), scale.to_string());
     let connections = case.connections.to_string();
-    let target = match case.by {
-        By::NineP => format!("9p://127.0.0.1:{}/{}", server.ninep, case.object),
-        By::Http => format!("http://127.0.0.1:{}/{}", server.http, case.object),
+    let object = case.object;
+    let mut words = vec!["run", &file, "--scale", &scale, "--destroy"];
+    let (target, aname, size) = match (case.by, server) {
+        (By::NineP, Some(server)) => {
+            let aname = server.dir.display().to_string();
+            (format!("9p://127.0.0.1:{}/{object}", server.ninep), Some(aname), None)
+        }
+        (By::Http, Some(server)) => {
+            (format!("http://127.0.0.1:{}/{object}", server.http), None, None)
+        }
+        (_, _) if place.is_dir() => (format!("file:{}/{object}", place.display()), None, None),
+        (_, _) => {
+            // A volume of the generator's own: raw objects, no files.
+            let own = place.with_extension("own");
+            (format!("volume:{}", own.display()), None, Some(WARM.to_string()))
+        }
     };
-    let aname = server.dir.display().to_string();
-    let mut words = vec!["run", &file, "--scale", &scale, "--target", &target];
-    words.extend(["--connections", &connections, "--destroy"]);
-    if case.by == By::NineP {
-        words.extend(["--aname", &aname]);
+    words.extend(["--target", &target, "--connections", &connections]);
+    if let Some(aname) = &aname {
+        words.extend(["--aname", aname]);
     }
-    instrument::run(&words, core(1))
+    if let Some(size) = &size {
+        words.extend(["--file-size", size]);
+    }
+    // Where nobody serves the other processor is for the volume's thread.
+    instrument::run(&words, server.and_then(|_| core(1)))
 }
 
 /// What the workload file calls the work.
@@ -216,7 +247,7 @@ fn sample(said: &Value, ticks: u64) -> Sample {
     let response = ["p50", "p99", "p99_9"]
         .map(|which| number(&format!("/times/together/response/{which}")) / 1000.0);
     #[expect(clippy::cast_precision_loss, reason = "counts of seconds of work")]
-    let cpu = ticks as f64 * 10_000.0 / number("/issued");
+    let cpu = if ticks == 0 { f64::NAN } else { ticks as f64 * 10_000.0 / number("/issued") };
     Sample {
         rate: number("/rate"),
         response,
@@ -245,13 +276,13 @@ fn line(
     let failed = if failed > 0.0 { format!(" ({failed:.0} failed)") } else { String::new() };
     let _ = writeln!(
         text,
-        "| {work} | {rate:.0} | {name} | {:.0}{failed} | {:.0} | {:.0} | {:.0} | {ratio} | {:.1} \
+        "| {work} | {rate:.0} | {name} | {:.0}{failed} | {:.0} | {:.0} | {:.0} | {ratio} | {} \
          | {:.1} % |",
         of(&|sample| sample.rate),
         of(&|sample| sample.response[0]),
         of(&|sample| sample.response[1]),
         of(&|sample| sample.response[2]),
-        of(&|sample| sample.cpu),
+        Some(of(&|sample| sample.cpu)).filter(|cpu| !cpu.is_nan()).map_or_else(|| "–".to_owned(), |cpu| format!("{cpu:.1}")),
         of(&|sample| sample.sent * 100.0),
     );
 }
