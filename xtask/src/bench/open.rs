@@ -282,7 +282,9 @@ fn line(
         of(&|sample| sample.response[0]),
         of(&|sample| sample.response[1]),
         of(&|sample| sample.response[2]),
-        Some(of(&|sample| sample.cpu)).filter(|cpu| !cpu.is_nan()).map_or_else(|| "–".to_owned(), |cpu| format!("{cpu:.1}")),
+        Some(of(&|sample| sample.cpu))
+            .filter(|cpu| !cpu.is_nan())
+            .map_or_else(|| "–".to_owned(), |cpu| format!("{cpu:.1}")),
         of(&|sample| sample.sent * 100.0),
     );
 }

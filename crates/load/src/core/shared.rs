@@ -15,6 +15,14 @@ const PARTS: usize = 3;
 /// Nobody leads.
 pub(super) const NOBODY: u32 = u32::MAX;
 
+/// A worker's number has so many bits.
+const SLEEPER_BITS: u32 = 8;
+
+/// A worker that sleeps until some time, as one number.
+fn asleep(worker: u32, until: u64) -> u64 {
+    until << SLEEPER_BITS | u64::from(worker)
+}
+
 /// An I/O that waits for its time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
@@ -63,8 +71,9 @@ pub(super) struct Shared {
     relieved: AtomicU64,
     /// The leader is doing something that may take long, and has not given the lead away.
     neglected: AtomicBool,
-    /// Until when the leader sleeps, ns; 0: it does not.
-    pub(super) asleep_until: AtomicU64,
+    /// Until when whoever leads, or led, sleeps, ns, and who, in the last [`SLEEPER_BITS`]; 0:
+    /// nobody.
+    asleep: AtomicU64,
     /// Workers that sleep, or are about to.
     idle: Mutex<Vec<u32>>,
     wakers: Vec<OnceLock<Waker>>,
@@ -114,7 +123,7 @@ impl Shared {
             beat: AtomicU64::new(0),
             relieved: AtomicU64::new(0),
             neglected: AtomicBool::new(false),
-            asleep_until: AtomicU64::new(0),
+            asleep: AtomicU64::new(0),
             idle: Mutex::default(),
             wakers: (0..workers).map(|_| OnceLock::new()).collect(),
             left: AtomicU64::new(0),
@@ -231,6 +240,9 @@ impl Shared {
                 let taken = (Ordering::AcqRel, Ordering::Acquire);
                 let leads = self.leader.compare_exchange(NOBODY, worker, taken.0, taken.1);
                 self.disinherit(worker);
+                if leads.is_ok() {
+                    self.neglect(false);
+                }
                 leads.is_ok()
             }
             leader => leader == worker,
@@ -275,9 +287,9 @@ impl Shared {
         }
     }
 
-    /// For how long the leader has not looked at the clock, ns, as whoever stands by sees it.
-    pub(super) fn silence(&self, now: u64) -> u64 {
-        now.saturating_sub(self.beat.load(Ordering::Relaxed))
+    /// When the leader last looked at the clock, by its own.
+    pub(super) fn last_beat(&self) -> u64 {
+        self.beat.load(Ordering::Relaxed)
     }
 
     /// Takes the lead from a leader who does not look at the clock: somebody else has his
@@ -286,6 +298,7 @@ impl Shared {
         let taken = (Ordering::AcqRel, Ordering::Acquire);
         let relieved = self.leader.compare_exchange(leader, worker, taken.0, taken.1).is_ok();
         if relieved {
+            self.neglect(false);
             self.relieved.store(now, Ordering::Release);
             self.hand_overs.fetch_add(1, Ordering::Relaxed);
         }
@@ -363,10 +376,22 @@ impl Shared {
         !lock(&self.idle).is_empty()
     }
 
+    /// Says that this worker, who leads, will sleep until then.
+    pub(super) fn fall_asleep(&self, worker: u32, until: u64) {
+        self.asleep.store(asleep(worker, until), Ordering::SeqCst);
+    }
+
+    /// Says that it does not, if it is not somebody else who sleeps by now.
+    pub(super) fn wake_up(&self, worker: u32, until: u64) {
+        let taken = (Ordering::SeqCst, Ordering::Relaxed);
+        let _ = self.asleep.compare_exchange(asleep(worker, until), 0, taken.0, taken.1);
+    }
+
     /// Wakes the leader if it sleeps beyond this time.
     pub(super) fn rouse(&self, due: u64) {
-        if self.asleep_until.load(Ordering::SeqCst) > due {
-            self.wake(self.leader.load(Ordering::Acquire));
+        let asleep = self.asleep.load(Ordering::SeqCst);
+        if asleep >> SLEEPER_BITS > due {
+            self.wake((asleep & ((1 << SLEEPER_BITS) - 1)) as u32);
         }
     }
 

@@ -175,8 +175,9 @@ struct Worker<'a> {
     /// What the worker's time went to so far, and when it last had nothing to do.
     spent: Spent,
     spent_when_idle: Spent,
-    /// How long calling filaments takes, ns, smoothed.
+    /// How long calling filaments takes, ns, smoothed; and for each event and request.
     call_ns: u64,
+    unit_ns: u64,
     /// How long handing over takes, ns: the longest of late.
     flush_ns: u64,
     policy: Option<Policy>,
@@ -217,6 +218,7 @@ impl<'a> Worker<'a> {
             spent: Spent::default(),
             spent_when_idle: Spent::default(),
             call_ns: 0,
+            unit_ns: 0,
             flush_ns: 0,
             policy: None,
             lead_since: None,
@@ -289,10 +291,10 @@ impl<'a> Worker<'a> {
     /// The machine was elsewhere in this time, in which nobody watched the clock; but perhaps
     /// another worker did from some time on.
     fn lose(&mut self, start: u64, end: u64) {
-        let end = self.shared.unwatched_until(self.id, start, end);
-        self.watch.note(start, end);
+        // What this worker had in its hands was late by all of it.
         self.shared.note_gap(start, end);
         self.spent.stolen_ns += end - start;
+        self.watch.note(start, self.shared.unwatched_until(self.id, start, end));
     }
 
     /// Notes what has ended.

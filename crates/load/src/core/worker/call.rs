@@ -12,6 +12,7 @@ impl Worker<'_> {
         let begin = self.now();
         self.hand_over_before(self.call_ns);
         let mut ready = std::mem::take(&mut self.ready);
+        let units = ready.len() + self.hinted.len();
         let now = self.schedule_now();
         let mut called = None;
         for (filament, event) in ready.drain(..) {
@@ -38,22 +39,28 @@ impl Worker<'_> {
             }
         }
         self.hinted = hinted;
-        self.note_call(begin);
+        self.note_call(begin, units + self.asked.len());
         self.mind();
         State::Queue
     }
 
-    /// Notes how long calling took. What took far longer than it does was not the filaments' doing,
-    /// most likely: the machine was elsewhere.
-    fn note_call(&mut self, begin: u64) {
+    /// Notes how long calling took, for so many events and requests. What took far longer than
+    /// that many do was not the filaments' doing, most likely: the machine was elsewhere.
+    fn note_call(&mut self, begin: u64, units: usize) {
         let now = self.now();
         let took = now.saturating_sub(begin);
-        if took > LONG_NS && took > 8 * self.call_ns {
+        let each = took / units.max(1) as u64;
+        if self.unit_ns == 0 {
+            self.unit_ns = each;
+        }
+        if took > LONG_NS && each > 8 * self.unit_ns {
+            self.watch.watched_ns += took;
             self.lose(begin, now);
         } else {
             self.spent.call_ns += took;
         }
         self.call_ns = (self.call_ns * 7 + took) / 8;
+        self.unit_ns = (self.unit_ns * 7 + each) / 8;
     }
 
     /// Calls a filament with what it heard. If somebody else is calling it, it hears it later.

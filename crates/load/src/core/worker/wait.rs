@@ -43,12 +43,20 @@ impl Worker<'_> {
         self.take_policy();
         let room = self.driver.room() > 0;
         let mut last = self.now();
-        let mut timed = last;
+        let (mut timed, mut crowded) = (last, false);
         loop {
             let now = self.now();
             let scheduled = now.saturating_sub(self.shared.shift.load(Ordering::Relaxed));
-            let ios = self.shared.ios.due().saturating_sub(PRE_SPIN_NS);
+            // What is added behind this look wakes whoever sleeps on it.
+            let queued = (self.shared.hints.due(), self.shared.ios.due());
+            let seen = queued.0.min(queued.1);
+            let ios = queued.1.saturating_sub(PRE_SPIN_NS);
             let full = !room && ios <= scheduled;
+            if full && !crowded {
+                // Others may have room.
+                crowded = true;
+                self.shared.wake_one();
+            }
             match self.watch.look(now) {
                 Some((start, end)) => self.lose(start, end),
                 None if full => self.spent.full_ns += now.saturating_sub(last),
@@ -60,8 +68,8 @@ impl Worker<'_> {
                 break;
             }
             // What there is no room for is not waited for: an I/O that ends makes room.
-            let due = self.shared.hints.due().min(if full { NEVER } else { ios });
-            let stopped = scheduled > self.shared.end_ns() && self.shared.due() != NEVER;
+            let due = queued.0.min(if full { NEVER } else { ios });
+            let stopped = scheduled > self.shared.end_ns() && seen != NEVER;
             if due <= scheduled || self.shared.is_done() || (stopped && !full) {
                 break;
             }
@@ -71,11 +79,11 @@ impl Worker<'_> {
             if due.saturating_add(PRE_SPIN_NS) < NEVER || !self.flights.is_empty() {
                 timed = now;
             } else if now > timed + UNTIMED_NS && self.shared.workers > 1 {
-                self.rest(now);
+                self.rest(now, seen);
                 (last, timed) = (self.now(), self.now());
                 continue;
             }
-            self.pass_time(now, due - scheduled);
+            self.pass_time(now, due - scheduled, seen);
         }
         let (watched, lost) = self.watch.news();
         self.shared.watched.0.fetch_add(watched, Ordering::Relaxed);
@@ -85,36 +93,39 @@ impl Worker<'_> {
 
     /// Sleeps, because what others do has no times: there is no clock to watch until somebody asks
     /// for something, and whoever does may lead.
-    fn rest(&mut self, now: u64) {
+    fn rest(&mut self, now: u64, seen: u64) {
         self.keep_house(now);
         self.shared.neglect(true);
-        self.doze(now, REST_NS);
+        self.shared.lie_down(self.id);
+        self.doze(now, REST_NS, seen);
+        self.shared.get_up(self.id);
+        self.shared.inherit(self.id);
         self.mind();
     }
 
     /// What is done while there is nothing to do for so long.
-    fn pass_time(&mut self, now: u64, spare: u64) {
-        if spare > QUIET_NS {
+    fn pass_time(&mut self, now: u64, spare: u64, seen: u64) {
+        if spare > QUIET_NS || now > self.calibrated + 2 * CALIBRATE_NS {
             self.keep_house(now);
         }
         match self.policy {
-            Some(Policy::Nap) if self.led_ns(now) > LEAD_NS => self.nap(now, spare),
+            Some(Policy::Nap) if self.led_ns(now) > LEAD_NS => self.nap(now, spare, seen),
             Some(Policy::Sleep) if spare > 2 * self.shared.wake_ns.1 => {
-                self.doze(now, spare - self.shared.wake_ns.1);
+                self.doze(now, spare - self.shared.wake_ns.1, seen);
             }
             _ => std::hint::spin_loop(),
         }
     }
 
     /// Somebody else is to lead; or this worker sleeps a little itself.
-    fn nap(&mut self, now: u64, spare: u64) {
+    fn nap(&mut self, now: u64, spare: u64, seen: u64) {
         let led = self.led_ns(now);
         // An heir that does not come may wait for somebody who is less urgent than this worker.
         if self.shared.workers > 1 && self.shared.offer_lead() && led <= PERIOD_NS {
             return std::hint::spin_loop();
         }
         if led > PERIOD_NS || (led > PERIOD_NS / 2 && spare > NAP_NS) {
-            self.doze(now, NAP_NS.min(spare.max(NAP_NS / 2)));
+            self.doze(now, NAP_NS.min(spare.max(NAP_NS / 2)), seen);
             self.lead_since = Some(self.now());
         }
     }
@@ -124,19 +135,16 @@ impl Worker<'_> {
         now.saturating_sub(self.lead_since.unwrap_or(now))
     }
 
-    /// Sleeps for so long; what it sleeps longer is lost.
-    fn doze(&mut self, now: u64, span: u64) {
+    /// Sleeps for so long, if nothing is due earlier than was seen; what it sleeps longer is lost.
+    fn doze(&mut self, now: u64, span: u64, seen: u64) {
         let span = span.min(DOZE_NS_MAX);
-        let due = self.shared.due();
         let until = now + span;
-        self.shared.asleep_until.store(until, Ordering::SeqCst);
+        self.shared.fall_asleep(self.id, until);
         // Who adds something from here on wakes this worker.
-        if self.shared.due() >= due.min(until) && !self.shared.is_over() {
+        if self.shared.due() >= seen && !self.shared.is_over() {
             self.driver.wait(Duration::from_nanos(span));
         }
-        // Somebody else may lead by now, and sleep.
-        let taken = (Ordering::AcqRel, Ordering::Relaxed);
-        let _ = self.shared.asleep_until.compare_exchange(until, 0, taken.0, taken.1);
+        self.shared.wake_up(self.id, until);
         let woken = self.now();
         if woken > until + self.shared.wake_ns.1 {
             self.watch.overslept(until, woken);
@@ -183,7 +191,8 @@ impl Worker<'_> {
         }
         self.shared.lie_down(self.id);
         let leader = self.shared.leader.load(Ordering::Acquire);
-        if leader != NOBODY && !self.shared.is_over() {
+        let inherits = self.shared.heir.load(Ordering::Acquire) == self.id;
+        if leader != NOBODY && !inherits && !self.shared.is_over() {
             self.driver.wait(SLEEP);
         }
         self.shared.get_up(self.id);
@@ -202,11 +211,15 @@ impl Worker<'_> {
     /// Spins until nobody leads, or whoever leads does not watch the clock.
     fn watch_leader(&mut self) {
         let begin = self.now();
+        // The leader's clock may differ from this worker's: what counts is whether it goes on.
+        let mut heard = (self.shared.last_beat(), begin);
         loop {
             let leader = self.shared.leader.load(Ordering::Acquire);
-            let now = self.now();
-            // Until it knows that somebody stands by it may not have said that it watches.
-            let silent = now > begin + SILENT_NS && self.shared.silence(now) > SILENT_NS;
+            let (beat, now) = (self.shared.last_beat(), self.now());
+            if beat != heard.0 {
+                heard = (beat, now);
+            }
+            let silent = now > heard.1 + SILENT_NS;
             let free = leader == NOBODY || silent && self.shared.relieve(leader, self.id, now);
             let weary = now > begin + STAND_BY_NS;
             if free || weary || self.driver.any_work() || self.shared.is_over() {
