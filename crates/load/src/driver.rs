@@ -28,8 +28,19 @@ pub use volume::Store;
 use crate::{Io, Outcome};
 use reactor::precise;
 use std::io;
+use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Duration;
+
+/// Most I/Os that a target has of one worker; beyond that there is no room.
+const TAKEN_MAX: usize = 1 << 16;
+
+/// Bytes to write: random, and the same each time.
+fn pattern(len: usize) -> Arc<[u8]> {
+    let mut bytes = vec![0; len];
+    fastrand::Rng::with_seed(1).fill(&mut bytes);
+    bytes.into()
+}
 
 /// The way to a target for one worker.
 pub trait Driver {

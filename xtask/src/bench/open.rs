@@ -135,6 +135,7 @@ struct Sample {
     response: [f64; 3],
     cpu: f64,
     failed: f64,
+    valid: bool,
     /// The share that was sent within 10 µs of its time.
     sent: f64,
 }
@@ -143,9 +144,10 @@ struct Sample {
 pub(crate) fn run(plan: &Plan) -> Result<String> {
     let (dir, file) = made()?;
     let mut text = format!(
-        "{}; {}; {} rounds, in turn, order alternating; server on processor 0, generator on \
-         processor 1. Poisson arrivals at the rate that stands there. Response times are from when \
-         a request was due: median over the rounds. The ratio is that of the 99th percentiles of a \
+        "{}; {}; {} rounds, in turn, order alternating; servers on processor 0, the generator on \
+         processor 1; where nobody serves, it has both. INVALID: how often it was not itself \
+         in time, or I/Os failed. Poisson arrivals at the rate that stands there. Response times \
+         are from when a request was due: median over the rounds. The ratio is that of the 99th percentiles of a \
          round, we to the other: median and range; below 1, we are faster.\n\n\
          | work | a second | server | answered | p50 µs | p99 µs | p99.9 µs | p99, ratio | CPU \
          µs | sent within 10 µs |\n\
@@ -188,11 +190,12 @@ fn rows(plan: &Plan, case: &Case, scale: f64, dir: &Path, file: &Path) -> Result
             }
             let server = || Server::start_on(kind, place, &["--trust-clients"], core(0));
             let server = (case.by != By::Itself).then(server).transpose()?;
-            let ticks = || server.as_ref().map_or(0, Server::cpu_ticks);
-            let before = ticks();
+            let before = server.as_ref().map(Server::cpu_ticks);
             let said = ask(case, scale, place, server.as_ref());
             let said = said.with_context(|| format!("{name} is asked"))?;
-            samples[at].push(sample(&said, ticks() - before));
+            let after = server.as_ref().map(Server::cpu_ticks);
+            let ticks = after.zip(before).map(|(after, before)| after - before);
+            samples[at].push(sample(&said, ticks));
             title = (workload_name(&said), instrument::number(&said, "/scheduled_rate"));
         }
         order.reverse();
@@ -242,17 +245,18 @@ fn workload_name(said: &Value) -> String {
     text.split(": for").next().unwrap_or_default().to_owned()
 }
 
-fn sample(said: &Value, ticks: u64) -> Sample {
+fn sample(said: &Value, ticks: Option<u64>) -> Sample {
     let number = |path: &str| instrument::number(said, path);
     let response = ["p50", "p99", "p99_9"]
         .map(|which| number(&format!("/times/together/response/{which}")) / 1000.0);
     #[expect(clippy::cast_precision_loss, reason = "counts of seconds of work")]
-    let cpu = if ticks == 0 { f64::NAN } else { ticks as f64 * 10_000.0 / number("/issued") };
+    let cpu = ticks.map_or(f64::NAN, |ticks| ticks as f64 * 10_000.0 / number("/issued"));
     Sample {
         rate: number("/rate"),
         response,
         cpu,
         failed: number("/failed"),
+        valid: said.pointer("/verdict/valid") == Some(&Value::Bool(true)),
         sent: instrument::within(said, 10_000),
     }
 }
@@ -274,10 +278,12 @@ fn line(
     });
     let failed: f64 = samples.iter().map(|sample| sample.failed).sum();
     let failed = if failed > 0.0 { format!(" ({failed:.0} failed)") } else { String::new() };
+    let invalid = samples.iter().filter(|sample| !sample.valid).count();
+    let invalid = if invalid > 0 { format!(" ({invalid} INVALID)") } else { String::new() };
     let _ = writeln!(
         text,
-        "| {work} | {rate:.0} | {name} | {:.0}{failed} | {:.0} | {:.0} | {:.0} | {ratio} | {} \
-         | {:.1} % |",
+        "| {work} | {rate:.0} | {name}{invalid} | {:.0}{failed} | {:.0} | {:.0} | {:.0} | {ratio} \
+         | {} | {:.1} % |",
         of(&|sample| sample.rate),
         of(&|sample| sample.response[0]),
         of(&|sample| sample.response[1]),
@@ -300,13 +306,14 @@ mod tests {
             response: [10.0, p99, 3.0 * p99],
             cpu: 4.0,
             failed,
+            valid: failed == 0.0,
             sent: 0.5,
         };
         let ours = vec![sample(20.0, 0.0), sample(40.0, 0.0), sample(50.0, 0.0)];
         let theirs = [sample(40.0, 0.0), sample(40.0, 2.0), sample(100.0, 0.0)];
         let mut text = String::new();
         line(&mut text, &("reads".to_owned(), 1000.2), "diod", &theirs, Some(&ours));
-        let expected = "| reads | 1000 | diod | 1000 (2 failed) | 10 | 40 | 120 \
+        let expected = "| reads | 1000 | diod (1 INVALID) | 1000 (2 failed) | 10 | 40 | 120 \
              | 0.50 (0.50..1.00) | 4.0 | 50.0 % |\n";
         assert_eq!(text, expected);
     }

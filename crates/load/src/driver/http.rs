@@ -5,6 +5,7 @@ use super::socket::{Session, Sockets};
 use super::{Driver, Target, Troubles};
 use crate::{Io, Kind, Outcome};
 use std::io::{self, Read as _, Write as _};
+use std::sync::Arc;
 use wire::http::{Chunks, Piece};
 
 /// Longest head of an answer, bytes, and most fields in it.
@@ -125,10 +126,10 @@ pub struct Http {
 
 impl Target for Http {
     fn driver(&self, worker: usize, workers: usize) -> io::Result<Box<dyn Driver>> {
-        let (url, io_max) = (self.url.clone(), self.io_max);
+        let (url, pattern) = (self.url.clone(), super::pattern(self.io_max));
         let dial = Box::new(move || {
             let socket = url.server.connect()?.into_socket()?;
-            Ok((socket, Talk::new(url.clone(), io_max)))
+            Ok((socket, Talk::new(url.clone(), pattern.clone())))
         });
         let place = (worker, workers);
         Ok(Box::new(Sockets::connect(self.connections, place, dial, &self.troubles)?))
@@ -159,7 +160,7 @@ enum Await {
 /// A session.
 pub(super) struct Talk {
     url: Url,
-    pattern: Vec<u8>,
+    pattern: Arc<[u8]>,
     name: u64,
     kind: Kind,
     status: u16,
@@ -173,9 +174,7 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    fn new(url: Url, io_max: usize) -> Talk {
-        let mut pattern = vec![0; io_max];
-        fastrand::Rng::with_seed(1).fill(&mut pattern);
+    fn new(url: Url, pattern: Arc<[u8]>) -> Talk {
         Talk {
             url,
             pattern,

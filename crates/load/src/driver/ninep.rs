@@ -9,6 +9,7 @@ use crate::{Io, Kind, Outcome};
 use rustix::fd::OwnedFd;
 use slab::Slab;
 use std::io;
+use std::sync::Arc;
 use wire::ninep::{Data, Rmessage, Tmessage, frame_size};
 
 use greeting::Greeted;
@@ -49,18 +50,21 @@ pub struct NineP {
 
 impl NineP {
     /// Makes a connection on which all files are open.
-    fn dial(&self) -> io::Result<(OwnedFd, Talk)> {
+    fn dial(&self, pattern: &Arc<[u8]>) -> io::Result<(OwnedFd, Talk)> {
         let mut greeted = Greeted::greet(&self.server, &self.aname)?;
         greeted.open(&self.path, self.files, self.writes)?;
         let (stream, size_max, linux) = greeted.into_parts();
-        Ok((stream.into_socket()?, Talk::new(size_max, linux, self.files)))
+        let talk = Talk::new(size_max, linux, self.files, pattern.clone());
+        Ok((stream.into_socket()?, talk))
     }
 }
 
 impl Target for NineP {
     fn driver(&self, worker: usize, workers: usize) -> io::Result<Box<dyn Driver>> {
         let own = self.clone();
-        let dial = Box::new(move || own.dial());
+        // What is never written needs no bytes.
+        let pattern = super::pattern(if self.writes { greeting::SIZE as usize } else { 0 });
+        let dial = Box::new(move || own.dial(&pattern));
         let place = (worker, workers);
         Ok(Box::new(Sockets::connect(self.connections, place, dial, &self.troubles)?))
     }
@@ -96,14 +100,12 @@ pub(super) struct Talk {
     wholes: Slab<Whole>,
     /// By tag: a part of which whole.
     parts: Slab<usize>,
-    pattern: Vec<u8>,
+    pattern: Arc<[u8]>,
 }
 
 impl Talk {
-    fn new(size_max: u32, linux: bool, files: u32) -> Talk {
+    fn new(size_max: u32, linux: bool, files: u32, pattern: Arc<[u8]>) -> Talk {
         let data_max = size_max - OVERHEAD;
-        let mut pattern = vec![0; data_max as usize];
-        fastrand::Rng::with_seed(1).fill(&mut pattern);
         let (wholes, parts) = (Slab::new(), Slab::new());
         Talk { data_max, linux, files: files.max(1), wholes, parts, pattern }
     }
@@ -164,10 +166,9 @@ impl Session for Talk {
                     if io.kind == Kind::Read {
                         self.say(whole, &Tmessage::Read { fid, offset, count }, out);
                     } else {
-                        let pattern = std::mem::take(&mut self.pattern);
+                        let pattern = self.pattern.clone();
                         let data = Data(&pattern[..count as usize]);
                         self.say(whole, &Tmessage::Write { fid, offset, data }, out);
-                        self.pattern = pattern;
                     }
                     done += count.max(1);
                 }

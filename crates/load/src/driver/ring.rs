@@ -66,6 +66,10 @@ impl Driver for RingDriver {
         }
     }
 
+    fn room(&self) -> usize {
+        super::TAKEN_MAX.saturating_sub(self.lane.in_flight())
+    }
+
     fn flush(&mut self) {
         self.lane.flush();
     }

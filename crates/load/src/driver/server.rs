@@ -1,15 +1,20 @@
 //! Servers: where they are, and straight-line talk with them before a run begins.
 
 use rustix::fd::OwnedFd;
+use rustix::net::sockopt::set_tcp_user_timeout;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a server may take to answer before the run.
+/// How long a server may take to let a connection be made, and to answer before the run.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection on which nothing that was sent has arrived for so long is lost, ms.
+const LOST_MS: u32 = 30_000;
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +46,9 @@ impl Server {
     pub(super) fn connect(&self) -> io::Result<Stream> {
         let stream = match self {
             Server::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port));
-                let stream = stream.map_err(|error| self.unreachable(&error))?;
+                let stream = connect(host, *port).map_err(|error| self.unreachable(&error))?;
                 stream.set_nodelay(true)?;
+                set_tcp_user_timeout(&stream, LOST_MS)?;
                 stream.set_read_timeout(Some(PATIENCE))?;
                 Stream::Tcp(stream)
             }
@@ -61,6 +66,18 @@ impl Server {
         let text = format!("cannot connect to {self}: {error}; is the server running there?");
         io::Error::new(error.kind(), text)
     }
+}
+
+/// Connects to the first of a host's addresses that lets it.
+fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIME) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 impl Stream {

@@ -21,6 +21,10 @@ const RECEIVE: usize = 256 << 10;
 /// Linux's number for a connection that the other side ended.
 const ECONNRESET: u16 = 104;
 
+/// While no connection can be made, so many I/Os fail for each attempt: a closed loop would make as
+/// many as the processor can.
+const FAILS_MAX: usize = 1000;
+
 /// One side of a protocol.
 pub(super) trait Session {
     /// Whether it can ask for one more now.
@@ -89,6 +93,8 @@ pub(super) struct Sockets<S> {
     up: usize,
     dialer: Dialer<S>,
     troubles: Troubles,
+    /// So many I/Os more fail before another one is tried.
+    fails: usize,
     ended: Vec<(u64, Outcome)>,
     finished: Vec<Finished>,
     /// Lines with something to send.
@@ -126,6 +132,7 @@ impl<S: Session + Send + 'static> Sockets<S> {
             down: 0,
             up: 0,
             troubles: troubles.clone(),
+            fails: 0,
             ended: Vec::new(),
             finished: Vec::new(),
             dirty: Vec::new(),
@@ -167,10 +174,13 @@ impl<S: Session + Send + 'static> Sockets<S> {
             if let Some((socket, session)) = dialled {
                 line.session = session;
                 self.raise(place, socket);
-            } else if matches!(line.link, Link::Dialling) {
+                continue;
+            }
+            if matches!(line.link, Link::Dialling) {
                 line.link = Link::Down;
                 self.down += 1;
             }
+            self.fails = FAILS_MAX;
         }
     }
 
@@ -251,7 +261,9 @@ impl<S: Session + Send + 'static> Sockets<S> {
         let Link::Up(socket) = std::mem::replace(&mut line.link, Link::Dialling) else {
             unreachable!("what is not up hears nothing");
         };
-        // What is under way on it ends.
+        // What is queued for it must not meet another one of the same number, and what is under way
+        // ends.
+        self.lane.flush();
         let _ = shutdown(&socket, Shutdown::Both);
         self.up -= 1;
         line.generation = (line.generation + 1) & GENERATION;
@@ -291,6 +303,7 @@ impl<S: Session + Send + 'static> Driver for Sockets<S> {
     fn issue(&mut self, name: u64, io: &Io) {
         let Some(place) = self.free.pop_front() else {
             // No connection can be made.
+            self.fails = self.fails.saturating_sub(1);
             return self.ended.push((name, Outcome::Failed(ECONNRESET)));
         };
         let line = &mut self.lines[place];
@@ -301,7 +314,7 @@ impl<S: Session + Send + 'static> Driver for Sockets<S> {
     }
 
     fn room(&self) -> usize {
-        if self.down == self.lines.len() { usize::MAX } else { self.free.len() }
+        if self.down == self.lines.len() { self.fails } else { self.free.len() }
     }
 
     fn flush(&mut self) {

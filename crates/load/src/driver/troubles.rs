@@ -15,9 +15,9 @@ impl Troubles {
     pub(super) fn note(&self, what: impl Into<String>) {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let what = what.into();
-        if kinds.len() < KINDS_MAX || kinds.contains_key(&what) {
-            *kinds.entry(what).or_default() += 1;
-        }
+        let known = kinds.len() < KINDS_MAX || kinds.contains_key(&what);
+        let what = if known { what } else { "something else".to_string() };
+        *kinds.entry(what).or_default() += 1;
     }
 
     /// All of them, each with its count.

@@ -9,6 +9,7 @@ use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use store::access::Kind as TableKind;
 use store::transaction::On;
@@ -75,8 +76,6 @@ impl Store {
 impl Target for Store {
     fn driver(&self, _worker: usize, workers: usize) -> io::Result<Box<dyn Driver>> {
         let client = self.volume.service().parked_client(std::thread::current());
-        let mut pattern = vec![0; PART as usize];
-        fastrand::Rng::with_seed(1).fill(&mut pattern);
         Ok(Box::new(StoreDriver {
             client,
             table: self.table,
@@ -86,7 +85,7 @@ impl Target for Store {
             wholes: Slab::new(),
             taken: VecDeque::new(),
             early: Vec::new(),
-            pattern,
+            pattern: super::pattern(PART as usize),
         }))
     }
 
@@ -112,54 +111,40 @@ struct StoreDriver {
     /// Requests that are not answered.
     under_way: usize,
     wholes: Slab<Whole>,
-    /// Requests that wait for room in the queue, each with its whole.
-    taken: VecDeque<(usize, Request)>,
+    /// Parts that wait for room in the queue, each with its whole.
+    taken: VecDeque<(usize, Io)>,
     /// Completions that were seen while somebody only wanted to know whether there are any.
     early: Vec<(u64, Outcome)>,
-    pattern: Vec<u8>,
+    pattern: Arc<[u8]>,
 }
 
 impl StoreDriver {
-    /// Puts the requests of an I/O aside until they are handed over.
+    /// Puts the parts of an I/O aside until they are handed over.
     fn take(&mut self, whole: usize, io: &Io) {
-        let (table, object) = (self.table, u64::from(io.file));
-        let call = match io.kind {
-            Kind::Read | Kind::Write | Kind::Create => {
-                let mut done = 0;
-                while done < io.len || done == 0 {
-                    let len = (io.len - done).min(PART);
-                    let offset = io.offset + u64::from(done);
-                    let call = self.part(io.kind, object, offset, len as usize);
-                    self.push(whole, self.request(call));
-                    done += len.max(1);
-                }
-                return;
-            }
-            Kind::Trim => {
-                let to = io.offset + u64::from(io.len);
-                Call::RawCut { table, object, from: io.offset, to }
-            }
-            Kind::Remove => Call::RawCut { table, object, from: 0, to: u64::MAX },
-            Kind::Sync => return self.push(whole, Request::Sync),
-        };
-        self.push(whole, self.request(call));
-    }
-
-    fn part(&self, kind: Kind, object: u64, offset: u64, len: usize) -> Call {
-        let table = self.table;
-        if kind == Kind::Read {
-            return Call::RawRead { table, object, offset, count: len };
+        let moves = matches!(io.kind, Kind::Read | Kind::Write | Kind::Create);
+        let mut done = 0;
+        while done < io.len || done == 0 {
+            let len = if moves { (io.len - done).min(PART) } else { io.len };
+            self.wholes[whole].parts += 1;
+            self.taken.push_back((whole, Io { offset: io.offset + u64::from(done), len, ..*io }));
+            done += len.max(1);
         }
-        Call::RawWrite { table, object, offset, data: self.pattern[..len].to_vec() }
     }
 
-    fn request(&self, call: Call) -> Request {
+    fn request(&self, part: &Io) -> Request {
+        let Io { kind, file, offset, len } = *part;
+        let (table, object) = (self.table, u64::from(file));
+        let call = match kind {
+            Kind::Read => Call::RawRead { table, object, offset, count: len as usize },
+            Kind::Write | Kind::Create => {
+                let data = self.pattern[..len as usize].to_vec();
+                Call::RawWrite { table, object, offset, data }
+            }
+            Kind::Trim => Call::RawCut { table, object, from: offset, to: offset + u64::from(len) },
+            Kind::Remove => Call::RawCut { table, object, from: 0, to: u64::MAX },
+            Kind::Sync => return Request::Sync,
+        };
         Request::Call(On::Once(View::Present, self.durability), call)
-    }
-
-    fn push(&mut self, whole: usize, request: Request) {
-        self.wholes[whole].parts += 1;
-        self.taken.push_back((whole, request));
     }
 
     /// A part has ended.
@@ -199,11 +184,16 @@ impl Driver for StoreDriver {
         self.take(whole, io);
     }
 
+    fn room(&self) -> usize {
+        super::TAKEN_MAX.saturating_sub(self.wholes.len())
+    }
+
     fn flush(&mut self) {
         while self.under_way < self.room {
-            let Some((whole, request)) = self.taken.pop_front() else {
+            let Some((whole, part)) = self.taken.pop_front() else {
                 return;
             };
+            let request = self.request(&part);
             match self.client.submit(Ticket(whole as u64), request) {
                 Ok(()) => self.under_way += 1,
                 Err(_) => self.end(whole, None),

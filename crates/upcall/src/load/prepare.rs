@@ -63,7 +63,7 @@ pub(crate) fn prepare(flags: &Flags, wants: &Wants) -> Result<Prepared, String> 
     if !matches!(place, Place::Null | Place::Directory(_) | Place::Http(_)) {
         wants.expect_one_size()?;
     }
-    match place {
+    let prepared = match place {
         Place::Null => {
             let span = flags.file_size;
             Ok(Prepared { target: Box::new(Null), span, notes: Vec::new() })
@@ -73,7 +73,16 @@ pub(crate) fn prepare(flags: &Flags, wants: &Wants) -> Result<Prepared, String> 
         Place::Volume(path) => volume::volume(flags, path, wants),
         Place::NineP(server, path) => server::ninep(flags, server, path, wants),
         Place::Http(url) => server::http(flags, url, wants),
+    }?;
+    // Files of many sizes are read as they are.
+    if wants.sizes.is_empty() && prepared.span < u64::from(wants.io_max) {
+        return Err(format!(
+            "{place} has {}: too few for one I/O of {}",
+            size::show(prepared.span),
+            size::show(wants.io_max.into())
+        ));
     }
+    Ok(prepared)
 }
 
 /// One path is not several files.

@@ -68,6 +68,8 @@ fn account(
     job: Job,
     measure: impl FnOnce(&dyn Target, Vec<Box<dyn Filament>>, Plan<'_>) -> io::Result<Measured>,
 ) -> Result<ExitCode, String> {
+    // There may be thousands of connections.
+    reactor::raise_open_files();
     let signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let Prepared { target, notes, .. } = prepared;
     let Job { workload, asked_rate, filaments, feeds, length, warm_up, open, expected } = job;
@@ -94,7 +96,7 @@ fn account(
             let interrupted = signals.take() > 0;
             if interrupted && now_ns == 0 {
                 // A server may let connections wait for long.
-                eprintln!("load: interrupted before it began; nothing was done");
+                eprintln!("load: interrupted before it began: no I/O was issued");
                 std::process::exit(INTERRUPTED);
             }
             if interrupted {

@@ -5,6 +5,7 @@
 use crate::server::{BINARY, Scratch, Server};
 use serde_json::Value;
 use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -316,14 +317,21 @@ fn an_interrupt_while_a_server_is_waited_for_ends_it_at_once() {
     let target = format!("9p://127.0.0.1:{}/data", silent_behind_the_first(server.ninep()));
     let mut child = Command::new(BINARY);
     child.args(["load", "--target", &target, "--rate", "10"]).stdin(Stdio::null());
-    let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It says what it will do when it listens to signals.
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.starts_with("load: "), "{line}");
+    std::thread::sleep(Duration::from_millis(200));
     let begun = Instant::now();
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(10), "it ends soon");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    let said = rest;
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("before it began"), "{said}");
 }

@@ -4,7 +4,10 @@ use super::*;
 
 fn talk() -> Talk {
     let server = Server::Tcp("host".to_string(), 80);
-    Talk::new(Url { server, host: "host".to_string(), path: "/d/{}".to_string() }, 64)
+    Talk::new(
+        Url { server, host: "host".to_string(), path: "/d/{}".to_string() },
+        crate::driver::pattern(64),
+    )
 }
 
 /// What one answer, cut into pieces of `cut` bytes, ends.

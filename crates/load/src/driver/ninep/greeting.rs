@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use wire::ninep::{NO_FID, NO_TAG, Names, Rmessage, Tmessage, frame_size};
 
 /// The size of messages that is asked for, bytes: 1 MiB of data and what stands around it.
-const SIZE: u32 = (1 << 20) + super::OVERHEAD;
+pub(super) const SIZE: u32 = (1 << 20) + super::OVERHEAD;
 
 /// Most names of one walk.
 const NAMES_MAX: usize = 16;

@@ -24,7 +24,7 @@ fn tags(mut bytes: &[u8]) -> Vec<u16> {
 
 #[test]
 fn a_large_io_is_several_messages_and_ends_with_the_last() {
-    let mut talk = Talk::new(1024 + OVERHEAD, true, 1);
+    let mut talk = Talk::new(1024 + OVERHEAD, true, 1, crate::driver::pattern(1 << 16));
     let mut out = Vec::new();
     talk.ask(42, &io(Kind::Read, 0, 2500), &mut out);
     let tags = tags(&out);
@@ -41,7 +41,7 @@ fn a_large_io_is_several_messages_and_ends_with_the_last() {
 
 #[test]
 fn half_a_message_waits_for_the_rest() {
-    let mut talk = Talk::new(8192, true, 1);
+    let mut talk = Talk::new(8192, true, 1, crate::driver::pattern(1 << 16));
     let (mut out, mut ended) = (Vec::new(), Vec::new());
     talk.ask(1, &io(Kind::Write, 0, 100), &mut out);
     talk.ask(2, &io(Kind::Sync, 0, 0), &mut out);
@@ -56,7 +56,7 @@ fn half_a_message_waits_for_the_rest() {
 
 #[test]
 fn what_nobody_asked_for_ends_the_connection() {
-    let mut talk = Talk::new(8192, true, 1);
+    let mut talk = Talk::new(8192, true, 1, crate::driver::pattern(1 << 16));
     let mut ended = Vec::new();
     let bytes = reply(7, &Rmessage::Clunk {});
     assert!(talk.hear(&bytes, &mut ended).is_err());
@@ -68,7 +68,7 @@ fn what_nobody_asked_for_ends_the_connection() {
 fn whatever_comes_nothing_panics() {
     let mut random = fastrand::Rng::with_seed(9);
     for _ in 0..20_000 {
-        let mut talk = Talk::new(4096, true, 1);
+        let mut talk = Talk::new(4096, true, 1, crate::driver::pattern(1 << 16));
         let (mut out, mut ended) = (Vec::new(), Vec::new());
         (0..4).for_each(|name| talk.ask(name, &io(Kind::Read, 0, 512), &mut out));
         let mut bytes = Vec::new();

@@ -17,14 +17,20 @@ pub(super) fn directory(flags: &Flags, path: &Path, wants: &Wants) -> Result<Pre
     }
     let target = Directory { path: path.to_path_buf(), io_max: wants.io_max as usize };
     target.make(wants.files).map_err(failed)?;
-    let size = u32::try_from(flags.file_size).unwrap_or(u32::MAX);
+    let size = u32::try_from(flags.file_size).map_err(|_| {
+        "files of a directory have less than 4 GiB; choose a smaller --file-size".to_string()
+    })?;
     let plain = (0..wants.plain).map(|number| (number, size));
     let missing = |(number, _): &(u32, u32)| !target.file(*number).exists();
     let missing: Vec<_> = wants.sizes.iter().copied().chain(plain).filter(missing).collect();
     let total = missing.iter().map(|(_, size)| u64::from(*size)).sum();
     let mut filling = Filling { target: &target, missing: missing.into_iter(), open: None };
     fill(path, total, |_, piece| filling.write(piece)).map_err(failed)?;
-    Ok(Prepared { target: Box::new(target), span: flags.file_size, notes: Vec::new() })
+    let mut span = flags.file_size;
+    for number in 0..wants.plain {
+        span = span.min(std::fs::metadata(target.file(number)).map_err(failed)?.len());
+    }
+    Ok(Prepared { target: Box::new(target), span, notes: Vec::new() })
 }
 
 /// Files that are filled one behind the other, from one stream of bytes.

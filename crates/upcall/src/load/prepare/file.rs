@@ -2,7 +2,6 @@
 
 use super::{Prepared, Wants, fill, refuse, several};
 use crate::load::flags::{Engine, Flags};
-use crate::size;
 use load::driver::{Blocking, Opened, Ring, Target};
 use rustix::fs::{CWD, OFlags};
 use std::fs::{File, Metadata, OpenOptions};
@@ -105,14 +104,6 @@ fn one_file(
     options.read(true).write(wants.changes).custom_flags(custom.bits().cast_signed());
     let file = options.open(path).map_err(|error| failed(&error))?;
     let size = size_of(&file, &there).map_err(|error| failed(&error))?;
-    if size < u64::from(wants.io_max) {
-        return Err(format!(
-            "{} has {}: too few for one I/O of {}",
-            path.display(),
-            size::show(size),
-            size::show(wants.io_max.into())
-        ));
-    }
     Ok((file, size))
 }
 

@@ -5,6 +5,7 @@ use crate::load::flags::Flags;
 use client::{Address, Client, OpenOptions};
 use load::driver::server::{Server, numbered};
 use load::driver::{Http, NineP, Troubles, Url};
+use std::collections::BTreeMap;
 use std::io;
 
 /// Looks for the files of a 9P server, and makes those that are missing.
@@ -42,7 +43,15 @@ pub(super) fn ninep(
         writes: wants.changes,
         troubles: Troubles::default(),
     };
-    Ok(Prepared { target: Box::new(target), span, notes: Vec::new() })
+    let notes = note(flags);
+    Ok(Prepared { target: Box::new(target), span, notes })
+}
+
+/// Each worker has connections of its own.
+fn note(flags: &Flags) -> Vec<String> {
+    let few = flags.connections == 1 && flags.workers != 1;
+    let text = "there are 2 connections: each of 2 workers has one; --workers 1 makes only one";
+    few.then(|| text.to_string()).into_iter().collect()
 }
 
 fn address(server: &Server) -> Address {
@@ -69,7 +78,11 @@ fn make(client: &Client, path: &str, bytes: u64) -> Result<(), String> {
         }
         Ok(())
     });
-    filled.map_err(|error| format!("cannot fill {path}: {error}"))?;
+    filled.map_err(|error| {
+        // A file that is too short would be taken for a whole one.
+        let left = client.remove(path).err().map_or(String::new(), |why| format!(" ({why})"));
+        format!("cannot fill {path}: {error}{left}")
+    })?;
     made.close().map_err(|error| explain(&error))
 }
 
@@ -87,14 +100,14 @@ pub(super) fn http(flags: &Flags, url: &Url, wants: &Wants) -> Result<Prepared, 
             }
         }
     }
+    let sizes: BTreeMap<u32, u32> = wants.sizes.iter().copied().collect();
     let sized = wants.sizes.iter().map(|(number, _)| *number);
     for file in (0..wants.plain).chain(sized) {
         let size = url.size(file).map_err(text)?;
         if size.is_some() && wants.changes && !flags.destroy {
             return Err(refuse(&numbered(&url.path, file)));
         }
-        let own = wants.sizes.iter().find(|(number, _)| *number == file);
-        let wanted = own.map_or(flags.file_size, |(_, size)| u64::from(*size));
+        let wanted = sizes.get(&file).map_or(flags.file_size, |size| u64::from(*size));
         if size.is_none() {
             let path = numbered(&url.path, file);
             let mut put = url.put(file, wanted).map_err(text)?;
@@ -106,5 +119,5 @@ pub(super) fn http(flags: &Flags, url: &Url, wants: &Wants) -> Result<Prepared, 
     let (url, connections) = (url.clone(), flags.connections as usize);
     let (io_max, troubles) = (wants.io_max as usize, Troubles::default());
     let target = Http { url, connections, io_max, troubles };
-    Ok(Prepared { target: Box::new(target), span, notes: Vec::new() })
+    Ok(Prepared { target: Box::new(target), span, notes: note(flags) })
 }
