@@ -145,10 +145,10 @@ pub(crate) fn run(plan: &Plan) -> Result<String> {
     let (dir, file) = made()?;
     let mut text = format!(
         "{}; {}; {} rounds, in turn, order alternating; servers on processor 0, the generator on \
-         processor 1; where nobody serves, it has both. INVALID: how often it was not itself \
-         in time, or I/Os failed. Poisson arrivals at the rate that stands there. Response times \
-         are from when a request was due: median over the rounds. The ratio is that of the 99th percentiles of a \
-         round, we to the other: median and range; below 1, we are faster.\n\n\
+         processor 1; where nobody serves, it has both. INVALID: how often it was not itself in \
+         time, or I/Os failed. Poisson arrivals at the rate that stands there. Response times \
+         are from when a request was due: median over the rounds. The ratio is that of the 99th \
+         percentiles of a round, we to the other: median and range; below 1, we are faster.\n\n\
          | work | a second | server | answered | p50 µs | p99 µs | p99.9 µs | p99, ratio | CPU \
          µs | sent within 10 µs |\n\
          |---|--:|---|--:|--:|--:|--:|--:|--:|--:|\n",
