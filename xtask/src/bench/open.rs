@@ -7,9 +7,11 @@ use super::table::median;
 use super::{Plan, cold, core, record};
 use crate::server::{Kind, Server};
 use crate::{instrument, sh, volume};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 /// Of the file that is read from memory, and of that which is read from the disk, bytes.
@@ -190,6 +192,9 @@ fn rows(plan: &Plan, case: &Case, scale: f64, dir: &Path, file: &Path) -> Result
             }
             let server = || Server::start_on(kind, place, &["--trust-clients"], core(0));
             let server = (case.by != By::Itself).then(server).transpose()?;
+            if let (Some(server), false) = (&server, case.cold) {
+                warm(server, case.object)?;
+            }
             let before = server.as_ref().map(Server::cpu_ticks);
             let said = ask(case, scale, place, server.as_ref());
             let said = said.with_context(|| format!("{name} is asked"))?;
@@ -205,6 +210,21 @@ fn rows(plan: &Plan, case: &Case, scale: f64, dir: &Path, file: &Path) -> Result
         line(&mut text, &title, name, &samples[at], (at > 0).then_some(&samples[0]));
     }
     Ok(text)
+}
+
+/// Reads an object once, so that the server has it in memory; where it speaks no HTTP it has no
+/// memory of its own, and the page cache has it.
+fn warm(server: &Server, object: &str) -> Result<()> {
+    if server.http == 0 {
+        return Ok(());
+    }
+    let mut stream = TcpStream::connect(("127.0.0.1", server.http))?;
+    write!(stream, "GET /{object} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")?;
+    let mut first = [0; 12];
+    stream.read_exact(&mut first)?;
+    ensure!(first.ends_with(b"200"), "GET /{object}: {}", String::from_utf8_lossy(&first));
+    std::io::copy(&mut stream, &mut std::io::sink())?;
+    Ok(())
 }
 
 fn ask(case: &Case, scale: f64, place: &Path, server: Option<&Server>) -> Result<Value> {
