@@ -219,7 +219,7 @@ fn warm(server: &Server, object: &str) -> Result<()> {
         return Ok(());
     }
     let mut stream = TcpStream::connect(("127.0.0.1", server.http))?;
-    write!(stream, "GET /{object} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")?;
+    write!(stream, "GET /{object} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
     let mut first = [0; 12];
     stream.read_exact(&mut first)?;
     ensure!(first.ends_with(b"200"), "GET /{object}: {}", String::from_utf8_lossy(&first));
