@@ -32,10 +32,11 @@ pub(crate) struct Flags {
     #[arg(long, value_enum)]
     pub(crate) engine: Option<Engine>,
 
-    /// Connections; for servers
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Connections; for servers [default: 16 over HTTP, which has one request at a time on each;
+    /// 2 over 9P]
+    #[arg(long, value_name = "N", hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) connections: u32,
+    pub(crate) connections: Option<u32>,
 
     /// Which tree of the server (diod wants the exported directory); for 9P
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]

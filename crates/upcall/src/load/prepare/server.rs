@@ -39,7 +39,7 @@ pub(super) fn ninep(
         aname: flags.aname.clone(),
         path: path.to_string(),
         files: wants.files,
-        connections: flags.connections as usize,
+        connections: flags.connections.unwrap_or(2) as usize,
         writes: wants.changes,
         troubles: Troubles::default(),
     };
@@ -49,7 +49,7 @@ pub(super) fn ninep(
 
 /// Each worker has connections of its own.
 fn note(flags: &Flags) -> Vec<String> {
-    let few = flags.connections == 1 && flags.workers != 1;
+    let few = flags.connections == Some(1) && flags.workers != 1;
     let text = "there are 2 connections: each of 2 workers has one; --workers 1 makes only one";
     few.then(|| text.to_string()).into_iter().collect()
 }
@@ -116,7 +116,7 @@ pub(super) fn http(flags: &Flags, url: &Url, wants: &Wants) -> Result<Prepared, 
         }
         span = span.min(size.unwrap_or(wanted));
     }
-    let (url, connections) = (url.clone(), flags.connections as usize);
+    let (url, connections) = (url.clone(), flags.connections.unwrap_or(16) as usize);
     let (io_max, troubles) = (wants.io_max as usize, Troubles::default());
     let target = Http { url, connections, io_max, troubles };
     Ok(Prepared { target: Box::new(target), span, notes: note(flags) })
