@@ -1,0 +1,131 @@
+//! Asking for files on behalf of a guest, and charging it for that.
+
+use crate::budget::Budget;
+use crate::door::{Door, Given, Got, Want};
+use crate::host::{Host, Stop};
+use base::op::Entry;
+use base::{Access, Buf, Name, Stat};
+use tree::{Ask, NodeId, OpenId, Reply};
+
+/// Asks on behalf of a guest.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) door: Door,
+    budget: Budget,
+}
+
+impl Client {
+    pub(crate) fn of(host: &Host) -> Client {
+        Client { door: host.door.clone(), budget: host.budget }
+    }
+
+    /// Waits for what is wanted; a guest that is to end does not wait for anything more.
+    pub(crate) async fn want(&self, want: Want) -> Result<Got, Stop> {
+        let over = self.budget.exceeded(&self.door.state().used);
+        over.map_or(Ok(()), |reason| Err(Stop::Ended(reason)))?;
+        Ok(self.door.want(want).await)
+    }
+
+    /// Asks the file system.
+    pub(crate) async fn ask(&self, ask: Ask) -> Result<Reply, Stop> {
+        {
+            let used = &mut self.door.state().used;
+            used.operations += 1;
+            used.walks += u64::from(matches!(ask, Ask::Walk { .. }));
+        }
+        match self.want(Want::File(ask)).await? {
+            Got::File(reply) => Ok(reply?),
+            Got::Input(_) | Got::Done => unreachable!("a file request is answered by a reply"),
+        }
+    }
+
+    pub(crate) async fn walk(
+        &self,
+        from: NodeId,
+        names: &[Name],
+    ) -> Result<(Option<Held>, Vec<Stat>), Stop> {
+        let ask = Ask::Walk { from, names: names.to_vec() };
+        let Reply::Walked(stats, node) = self.ask(ask).await? else { strange() };
+        let held = node.map(|node| Held { door: self.door.clone(), node: Some(node) });
+        Ok((held, stats))
+    }
+
+    pub(crate) async fn stat(&self, node: NodeId) -> Result<Stat, Stop> {
+        let Reply::Stat(stat) = self.ask(Ask::Stat { node }).await? else { strange() };
+        Ok(stat)
+    }
+
+    pub(crate) async fn read_link(&self, node: NodeId) -> Result<Vec<u8>, Stop> {
+        let Reply::Bytes(target) = self.ask(Ask::ReadLink { node }).await? else { strange() };
+        Ok(target)
+    }
+
+    pub(crate) async fn open(&self, node: NodeId, access: Access) -> Result<OpenId, Stop> {
+        let Reply::Opened(open, _) = self.ask(Ask::Open { node, access }).await? else { strange() };
+        Ok(open)
+    }
+
+    /// Reads once: pieces of what is there, none at the end.
+    pub(crate) async fn read(
+        &self,
+        open: OpenId,
+        offset: u64,
+        count: u32,
+    ) -> Result<Vec<Buf>, Stop> {
+        let reply = self.ask(Ask::Read { open, offset, count, headroom: 0 }).await?;
+        if let Reply::Data(data) = reply {
+            return Ok(vec![data]);
+        }
+        let Reply::Pieces(pieces) = reply else { strange() };
+        Ok(pieces)
+    }
+
+    /// Writes once: how many bytes.
+    pub(crate) async fn write(&self, open: OpenId, offset: u64, data: Buf) -> Result<u32, Stop> {
+        let ask = Ask::Write { open, offset, data };
+        let Reply::Written(count) = self.ask(ask).await? else { strange() };
+        self.door.state().used.written += u64::from(count);
+        Ok(count)
+    }
+
+    /// About so many bytes of entries behind a cookie; none: the end.
+    pub(crate) async fn list(
+        &self,
+        open: OpenId,
+        cookie: u64,
+        bytes_max: u32,
+    ) -> Result<Vec<Entry>, Stop> {
+        let ask = Ask::List { open, cookie, bytes_max, with_stat: false };
+        let Reply::Entries(entries) = self.ask(ask).await? else { strange() };
+        Ok(entries)
+    }
+}
+
+/// An answer that does not fit its question is a mistake of this program.
+fn strange() -> ! {
+    unreachable!("an answer to another question")
+}
+
+/// A reference to a node that is given back with it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    door: Door,
+    node: Option<NodeId>,
+}
+
+impl Held {
+    pub(crate) fn node(&self) -> NodeId {
+        self.node.expect("it is there until it is kept")
+    }
+
+    /// Somebody else gives it back.
+    pub(crate) fn keep(mut self) -> NodeId {
+        self.node.take().expect("it is there until it is kept")
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.door.state().given.extend(self.node.map(Given::Node));
+    }
+}

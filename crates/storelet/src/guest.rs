@@ -1,0 +1,195 @@
+//! A guest: a program that runs, as a coroutine.
+
+use crate::budget::{Budget, Reason, Used};
+use crate::door::{Door, Given, Got, Times, Want};
+use crate::engine::{Pace, Program};
+use crate::host::Host;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use tree::{NodeId, Reply};
+use wasmtime::{Store, Trap, UpdateDeadline};
+
+/// How a program is started.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Its arguments; the first is its name.
+    pub args: Vec<Vec<u8>>,
+    /// Its environment: `NAME=value`.
+    pub env: Vec<Vec<u8>>,
+    /// The directory that it sees as `/`. The guest gives this reference back.
+    pub root: NodeId,
+    /// Whether it may change anything.
+    pub writes: bool,
+    /// Where its random numbers begin: what nobody can guess.
+    pub seed: [u8; 32],
+    /// What it may use.
+    pub budget: Budget,
+}
+
+/// How a guest has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, with this code.
+    Exit(u32),
+    /// By a mistake of its own.
+    Trap(String),
+    /// By us.
+    Killed(Reason),
+}
+
+/// Why a guest does not run on.
+#[derive(Debug)]
+pub enum Pause {
+    /// Its slice is over.
+    Slice,
+    /// It waits for this.
+    Wants(Want),
+    /// It has ended.
+    Ended(Ended),
+}
+
+/// What ends a guest from within a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Exit {
+    Own(u32),
+    Ended(Reason),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Own(code) => write!(f, "exit code {code}"),
+            Exit::Ended(reason) => write!(f, "{reason}"),
+        }
+    }
+}
+
+impl std::error::Error for Exit {}
+
+/// A program that runs.
+pub struct Guest {
+    door: Door,
+    budget: Budget,
+    /// `None`: it has ended.
+    run: Option<Pin<Box<dyn Future<Output = Ended> + Send>>>,
+    /// It waits for something.
+    waits: bool,
+}
+
+impl Guest {
+    /// A guest that has not begun.
+    pub fn new(program: &Program, start: &Start) -> Guest {
+        let door = Door::default();
+        let host = Host::new(start, door.clone());
+        let run = Some(Box::pin(run(program.clone(), host)) as Pin<Box<_>>);
+        Guest { door, budget: start.budget, run, waits: false }
+    }
+
+    /// Runs on until the slice is over, it wants something, or has ended.
+    ///
+    /// # Panics
+    /// If it waits and gets nothing, gets something and does not wait, or has ended.
+    pub fn resume(&mut self, got: Option<Got>, times: Times) -> Pause {
+        assert_eq!(got.is_some(), self.waits, "who waits gets something");
+        self.waits = false;
+        {
+            let mut state = self.door.state();
+            state.times = times;
+            state.used.slices += 1;
+        }
+        got.into_iter().for_each(|got| self.door.give(got));
+        let run = self.run.as_mut().expect("it has not ended");
+        match run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(ended) => {
+                self.run = None;
+                return Pause::Ended(ended);
+            }
+            Poll::Pending => {}
+        }
+        if let Some(reason) = self.budget.exceeded(&self.used()) {
+            return Pause::Ended(self.kill(reason));
+        }
+        match self.door.take_want() {
+            Some(want) => {
+                self.waits = true;
+                Pause::Wants(want)
+            }
+            None => Pause::Slice,
+        }
+    }
+
+    /// Ends it where it stands. What it waited for still comes, and is given to
+    /// [`Guest::disclaim`].
+    pub fn kill(&mut self, reason: Reason) -> Ended {
+        self.run = None;
+        Ended::Killed(reason)
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.run.is_none()
+    }
+
+    /// An answer has come for which it does not wait any more: what that hands out is given back.
+    pub fn disclaim(&self, reply: &Reply) {
+        self.door.state().given.extend(crate::wasi::handed_out(reply));
+    }
+
+    /// What it has given back since the last call.
+    pub fn take_given(&self) -> Vec<Given> {
+        std::mem::take(&mut self.door.state().given)
+    }
+
+    /// What it has used so far.
+    pub fn used(&self) -> Used {
+        self.door.state().used
+    }
+
+    /// Charges it with processor time, ns: its own, and that of others for it.
+    pub fn charge(&self, own_ns: u64, served_ns: u64) {
+        let used = &mut self.door.state().used;
+        used.cpu_ns += own_ns;
+        used.served_ns += served_ns;
+    }
+}
+
+async fn run(program: Program, host: Host) -> Ended {
+    let mut store = Store::new(program.instance.module().engine(), host);
+    let result = perform(&program, &mut store).await;
+    if let Ok(left) = store.get_fuel() {
+        store.data().door.state().used.fuel = u64::MAX - left;
+    }
+    match result {
+        Ok(()) => Ended::Exit(0),
+        Err(error) => how(&error),
+    }
+}
+
+async fn perform(program: &Program, store: &mut Store<Host>) -> wasmtime::Result<()> {
+    store.limiter(|host| host);
+    match program.pace {
+        Pace::Ticks => {
+            store.set_epoch_deadline(1);
+            store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Yield(1)));
+        }
+        Pace::Fuel(slice) => {
+            store.set_fuel(u64::MAX)?;
+            store.fuel_async_yield_interval(Some(slice))?;
+        }
+    }
+    let instance = program.instance.instantiate_async(&mut *store).await?;
+    store.data_mut().memory = instance.get_memory(&mut *store, "memory");
+    let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
+    start.call_async(&mut *store, ()).await
+}
+
+/// How it ended, from what the engine says.
+fn how(error: &wasmtime::Error) -> Ended {
+    match (error.downcast_ref::<Exit>(), error.downcast_ref::<Trap>()) {
+        (Some(Exit::Own(code)), _) => Ended::Exit(*code),
+        (Some(Exit::Ended(reason)), _) => Ended::Killed(*reason),
+        (None, Some(trap)) => Ended::Trap(trap.to_string()),
+        (None, None) => Ended::Trap(format!("{error:#}")),
+    }
+}

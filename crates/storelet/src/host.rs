@@ -1,0 +1,241 @@
+//! What the host keeps for one guest.
+
+use crate::abi::{self, Errno};
+use crate::budget::{Budget, Reason};
+use crate::door::{Door, Given, Stream};
+use base::Error;
+use base::op::Entry;
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng as _;
+use tree::{NodeId, OpenId};
+use wasmtime::{Memory, ResourceLimiter};
+
+/// Why a call does not return to the guest with success.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The guest is told.
+    Errno(Errno),
+    /// The guest is ended.
+    Ended(Reason),
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Stop {
+        Stop::Errno(errno)
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Errno(error.into())
+    }
+}
+
+/// An open file or directory, or a stream.
+#[derive(Debug)]
+pub(crate) enum Slot {
+    Input,
+    Output(Stream),
+    File(OpenFile),
+    Dir(OpenDir),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) node: NodeId,
+    pub(crate) open: OpenId,
+    pub(crate) offset: u64,
+    pub(crate) append: bool,
+    pub(crate) rights: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct OpenDir {
+    pub(crate) node: NodeId,
+    /// Once it was listed.
+    pub(crate) open: Option<OpenId>,
+    /// Under which name the guest finds it there.
+    pub(crate) preopen: Option<&'static [u8]>,
+    /// Entries that were got in one piece, behind the cookie `from`.
+    pub(crate) from: u64,
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl OpenDir {
+    pub(crate) fn new(node: NodeId, open: Option<OpenId>) -> OpenDir {
+        OpenDir { node, open, preopen: None, from: 0, entries: Vec::new() }
+    }
+}
+
+/// Descriptors by their numbers.
+#[derive(Debug)]
+pub(crate) struct Files {
+    slots: Vec<Option<Slot>>,
+    open: u64,
+    open_max: u64,
+}
+
+impl Files {
+    /// The streams, and the root as a directory that is there.
+    fn new(root: NodeId, open_max: u64) -> Files {
+        let root = OpenDir { preopen: Some(b"/"), ..OpenDir::new(root, None) };
+        let slots = vec![
+            Some(Slot::Input),
+            Some(Slot::Output(Stream::Output)),
+            Some(Slot::Output(Stream::Error)),
+            Some(Slot::Dir(root)),
+        ];
+        Files { slots, open: 0, open_max }
+    }
+
+    pub(crate) fn get(&mut self, fd: u32) -> Result<&mut Slot, Errno> {
+        self.slots.get_mut(fd as usize).and_then(Option::as_mut).ok_or(Errno::Badf)
+    }
+
+    pub(crate) fn file(&mut self, fd: u32) -> Result<&mut OpenFile, Errno> {
+        match self.get(fd)? {
+            Slot::File(file) => Ok(file),
+            Slot::Dir(_) => Err(Errno::Isdir),
+            Slot::Input | Slot::Output(_) => Err(Errno::Spipe),
+        }
+    }
+
+    pub(crate) fn dir(&mut self, fd: u32) -> Result<&mut OpenDir, Errno> {
+        match self.get(fd)? {
+            Slot::Dir(dir) => Ok(dir),
+            Slot::File(_) | Slot::Input | Slot::Output(_) => Err(Errno::Notdir),
+        }
+    }
+
+    /// Whether there is room for one more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.open < self.open_max
+    }
+
+    /// Gives the lowest free number.
+    pub(crate) fn add(&mut self, slot: Slot) -> u32 {
+        self.open += 1;
+        let free = self.slots.iter().position(Option::is_none);
+        let fd = free.unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[fd] = Some(slot);
+        fd as u32
+    }
+
+    pub(crate) fn take(&mut self, fd: u32) -> Result<Slot, Errno> {
+        let slot = self.slots.get_mut(fd as usize).and_then(Option::take).ok_or(Errno::Badf)?;
+        if matches!(slot, Slot::File(_) | Slot::Dir(OpenDir { preopen: None, .. })) {
+            self.open -= 1;
+        }
+        Ok(slot)
+    }
+
+    /// Moves a descriptor to another number, whose own is given back.
+    pub(crate) fn renumber(&mut self, from: u32, to: u32) -> Result<Option<Slot>, Errno> {
+        if from == to {
+            return self.get(from).map(|_| None);
+        }
+        self.get(to)?;
+        self.get(from)?;
+        let replaced = self.take(to)?;
+        self.slots[to as usize] = self.slots[from as usize].take();
+        Ok(Some(replaced))
+    }
+}
+
+/// What the host keeps for one guest.
+pub(crate) struct Host {
+    pub(crate) door: Door,
+    /// The guest's memory, once it is there.
+    pub(crate) memory: Option<Memory>,
+    pub(crate) args: Vec<Vec<u8>>,
+    pub(crate) env: Vec<Vec<u8>>,
+    pub(crate) files: Files,
+    /// Whether it may change anything.
+    pub(crate) writes: bool,
+    pub(crate) random: ChaCha20Rng,
+    pub(crate) budget: Budget,
+}
+
+impl Host {
+    pub(crate) fn new(start: &crate::Start, door: Door) -> Host {
+        Host {
+            door,
+            memory: None,
+            args: start.args.clone(),
+            env: start.env.clone(),
+            files: Files::new(start.root, start.budget.files),
+            writes: start.writes,
+            random: ChaCha20Rng::from_seed(start.seed),
+            budget: start.budget,
+        }
+    }
+
+    /// Gives back what a descriptor held.
+    pub(crate) fn close(&self, slot: &Slot) {
+        let mut state = self.door.state();
+        match slot {
+            Slot::File(file) => {
+                state.given.extend([Given::Open(file.open), Given::Node(file.node)]);
+            }
+            Slot::Dir(dir) => {
+                state.given.extend(dir.open.map(Given::Open));
+                state.given.push(Given::Node(dir.node));
+            }
+            Slot::Input | Slot::Output(_) => {}
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let slots = std::mem::take(&mut self.files.slots);
+        slots.iter().flatten().for_each(|slot| self.close(slot));
+    }
+}
+
+impl ResourceLimiter for Host {
+    fn memory_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let allowed = desired as u64 <= self.budget.memory;
+        if allowed {
+            let used = &mut self.door.state().used;
+            used.memory = used.memory.max(desired as u64);
+        }
+        Ok(allowed)
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        Ok(desired as u64 <= self.budget.table)
+    }
+
+    fn instances(&self) -> usize {
+        1
+    }
+
+    fn tables(&self) -> usize {
+        16
+    }
+
+    fn memories(&self) -> usize {
+        1
+    }
+}
+
+/// The flags that a file was opened with.
+impl OpenFile {
+    pub(crate) fn flags(&self) -> u16 {
+        if self.append { abi::APPEND } else { 0 }
+    }
+}

@@ -1,0 +1,312 @@
+//! Whose turn it is: processor time by reservation, weight and limit.
+//!
+//! Weights are hierarchical: first among users, then among the storelets of each, by stride
+//! scheduling (Waldspurger and Weihl, 1995): who has used least of its share is next. Above that
+//! stand the tags of mClock (Gulati et al., OSDI 2010, §3): who has a reservation and is behind it
+//! comes first, and who is at its limit waits. What was used is charged afterwards, as long as it
+//! was: who runs longer than its slice waits longer for the next.
+
+use slab::Slab;
+use std::collections::BTreeMap;
+
+/// A second, ns.
+const SECOND: u64 = 1_000_000_000;
+
+/// The largest weight.
+pub const WEIGHT_MAX: u32 = 10_000;
+
+/// What one unit of weight costs for each nanosecond.
+const UNIT: u128 = WEIGHT_MAX as u128;
+
+/// What somebody may have of the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// So much of each second is certain, ns.
+    pub reservation: u64,
+    /// The share of what is left, as a number beside the others'; 1 to [`WEIGHT_MAX`].
+    pub weight: u32,
+    /// More than this of each second is never given, ns.
+    pub limit: u64,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { reservation: 0, weight: 100, limit: u64::MAX }
+    }
+}
+
+/// Names a storelet here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key(usize);
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// This one's.
+    Of(Key),
+    /// Nobody's before then, because of limits; ns.
+    From(u64),
+    /// Nobody is ready.
+    Nobody,
+}
+
+/// What somebody has used of its share, in units of its weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Share {
+    weight: u32,
+    pass: u128,
+}
+
+impl Share {
+    fn charge(&mut self, ns: u64) {
+        self.pass += u128::from(ns) * UNIT / u128::from(self.weight);
+    }
+}
+
+#[derive(Debug)]
+struct User {
+    share: Share,
+    /// Its storelets that are ready.
+    ready: usize,
+    /// Its storelets.
+    all: usize,
+    /// What its ready storelet that has used least has used.
+    floor: u128,
+}
+
+#[derive(Debug)]
+struct Place {
+    user: u32,
+    terms: Terms,
+    share: Share,
+    ready: bool,
+    /// mClock's tags: when its reservation wants it to run, and its limit lets it, ns.
+    reserved_at: u64,
+    allowed_at: u64,
+}
+
+/// Gives turns.
+#[derive(Debug, Default)]
+pub struct Schedule {
+    users: BTreeMap<u32, User>,
+    places: Slab<Place>,
+    /// What the ready user who has used least has used.
+    floor: u128,
+    /// The present turn is one of a reservation.
+    reserved: bool,
+}
+
+impl Schedule {
+    /// Takes up a storelet of a user, which is not ready. A user's weight is that of the latest.
+    ///
+    /// # Panics
+    /// If a weight is out of its range.
+    pub fn add(&mut self, user: u32, user_weight: u32, terms: Terms) -> Key {
+        for weight in [user_weight, terms.weight] {
+            assert!((1..=WEIGHT_MAX).contains(&weight), "a weight of {weight}");
+        }
+        let floor = self.floor;
+        let owner = self.users.entry(user).or_insert_with(|| User {
+            share: Share { weight: user_weight, pass: floor },
+            ready: 0,
+            all: 0,
+            floor: 0,
+        });
+        owner.all += 1;
+        owner.share.weight = user_weight;
+        let share = Share { weight: terms.weight, pass: owner.floor };
+        let place = Place { user, terms, share, ready: false, reserved_at: 0, allowed_at: 0 };
+        Key(self.places.insert(place))
+    }
+
+    /// Forgets a storelet.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub fn remove(&mut self, key: Key) {
+        self.set_ready(key, false, 0);
+        let place = self.places.remove(key.0);
+        let owner = self.users.get_mut(&place.user).expect("it has an owner");
+        owner.all -= 1;
+        if owner.all == 0 {
+            self.users.remove(&place.user);
+        }
+    }
+
+    /// Says whether a storelet can run. Who could not has saved nothing up meanwhile.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub fn set_ready(&mut self, key: Key, ready: bool, now: u64) {
+        let place = &mut self.places[key.0];
+        if place.ready == ready {
+            return;
+        }
+        place.ready = ready;
+        let owner = self.users.get_mut(&place.user).expect("it has an owner");
+        if !ready {
+            owner.ready -= 1;
+            return;
+        }
+        if owner.ready == 0 {
+            owner.share.pass = owner.share.pass.max(self.floor);
+        }
+        owner.ready += 1;
+        place.share.pass = place.share.pass.max(owner.floor);
+        place.reserved_at = place.reserved_at.max(now);
+        place.allowed_at = place.allowed_at.max(now);
+    }
+
+    /// Whose turn it is.
+    pub fn next(&mut self, now: u64) -> Turn {
+        let ready = || self.places.iter().filter(|(_, place)| place.ready);
+        let behind = |place: &Place| place.terms.reservation > 0 && place.reserved_at <= now;
+        let reserved = ready().filter(|(_, place)| behind(place));
+        if let Some((key, _)) = reserved.min_by_key(|(key, place)| (place.reserved_at, *key)) {
+            self.reserved = true;
+            return Turn::Of(Key(key));
+        }
+        self.reserved = false;
+        let allowed = ready().filter(|(_, place)| place.allowed_at <= now);
+        let used = |place: &Place| (self.users[&place.user].share.pass, place.share.pass);
+        if let Some((key, place)) = allowed.min_by_key(|(key, place)| (used(place), *key)) {
+            let (user, own) = used(place);
+            let owner = place.user;
+            self.floor = self.floor.max(user);
+            let owner = self.users.get_mut(&owner).expect("it has an owner");
+            owner.floor = owner.floor.max(own);
+            return Turn::Of(Key(key));
+        }
+        ready().map(|(_, place)| place.allowed_at).min().map_or(Turn::Nobody, Turn::From)
+    }
+
+    /// Charges a storelet with what it has used in its turn, ns, or what others did for it.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub fn charge(&mut self, key: Key, ns: u64, now: u64) {
+        let place = &mut self.places[key.0];
+        place.share.charge(ns);
+        self.users.get_mut(&place.user).expect("it has an owner").share.charge(ns);
+        let spaced = |rate: u64| {
+            let spaced = u128::from(ns) * u128::from(SECOND) / u128::from(rate.max(1));
+            u64::try_from(spaced).unwrap_or(u64::MAX)
+        };
+        if self.reserved && place.terms.reservation > 0 {
+            // A reservation that was not used in time is not made up for beyond one second.
+            let from = place.reserved_at.max(now.saturating_sub(SECOND));
+            place.reserved_at = from.saturating_add(spaced(place.terms.reservation));
+        }
+        if place.terms.limit < SECOND {
+            let from = place.allowed_at.max(now.saturating_sub(ns));
+            place.allowed_at = from.saturating_add(spaced(place.terms.limit));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLICE: u64 = 1_000_000;
+
+    /// Gives turns for some seconds to storelets that always want to run, for `slice` at a time;
+    /// the share of each.
+    fn shares(
+        schedule: &mut Schedule,
+        keys: &[Key],
+        seconds: u64,
+        slice: impl Fn(usize) -> u64,
+    ) -> Vec<f64> {
+        let (mut now, mut used) = (0, vec![0; keys.len()]);
+        keys.iter().for_each(|key| schedule.set_ready(*key, true, 0));
+        while now < seconds * SECOND {
+            match schedule.next(now) {
+                Turn::Of(key) => {
+                    let which = keys.iter().position(|other| *other == key).expect("it is one");
+                    let ns = slice(which);
+                    now += ns;
+                    used[which] += ns;
+                    schedule.charge(key, ns, now);
+                }
+                Turn::From(then) => now = then,
+                Turn::Nobody => unreachable!("all are ready"),
+            }
+        }
+        used.iter().map(|ns| *ns as f64 / now as f64).collect()
+    }
+
+    fn near(share: f64, wanted: f64) {
+        assert!((share - wanted).abs() < 0.02 * wanted, "{share} is not {wanted}");
+    }
+
+    fn weighing(weight: u32) -> Terms {
+        Terms { weight, ..Terms::default() }
+    }
+
+    #[test]
+    fn weights_are_met_even_if_some_run_beyond_their_slices() {
+        let mut schedule = Schedule::default();
+        let keys: Vec<Key> =
+            [1, 2, 5].map(|weight| schedule.add(7, 100, weighing(weight))).to_vec();
+        let slice = |which| if which == 0 { 9 * SLICE } else { SLICE / 2 };
+        let shares = shares(&mut schedule, &keys, 20, slice);
+        [0.125, 0.25, 0.625].iter().zip(&shares).for_each(|(wanted, share)| near(*share, *wanted));
+    }
+
+    #[test]
+    fn many_storelets_of_one_user_have_no_more_than_one_of_another() {
+        let mut schedule = Schedule::default();
+        let mut keys: Vec<Key> = (0..10).map(|_| schedule.add(1, 100, weighing(100))).collect();
+        keys.push(schedule.add(2, 100, weighing(1)));
+        let shares = shares(&mut schedule, &keys, 10, |_| SLICE);
+        near(shares[10], 0.5);
+        near(shares[3], 0.05);
+    }
+
+    #[test]
+    fn a_reservation_is_kept_against_any_weight() {
+        let mut schedule = Schedule::default();
+        let small = Terms { reservation: SECOND * 3 / 10, weight: 1, ..Terms::default() };
+        let mut keys = vec![schedule.add(1, 1, small)];
+        keys.extend((0..20).map(|_| schedule.add(2, 1000, weighing(1000))));
+        let shares = shares(&mut schedule, &keys, 10, |_| SLICE);
+        assert!(shares[0] > 0.3 * 0.98 && shares[0] < 0.31, "{}", shares[0]);
+    }
+
+    #[test]
+    fn a_limit_is_kept_on_an_idle_processor() {
+        let mut schedule = Schedule::default();
+        let limited = Terms { limit: SECOND / 10, ..Terms::default() };
+        let keys = [schedule.add(1, 100, limited)];
+        near(shares(&mut schedule, &keys, 10, |_| SLICE)[0], 0.1);
+    }
+
+    #[test]
+    fn who_slept_or_comes_late_has_saved_nothing_up() {
+        let mut schedule = Schedule::default();
+        let old = schedule.add(1, 100, weighing(100));
+        let sleeper = schedule.add(2, 100, weighing(100));
+        shares(&mut schedule, &[old], 5, |_| SLICE);
+        let new = schedule.add(3, 100, weighing(100));
+        let keys = [old, sleeper, new];
+        let shares = shares(&mut schedule, &keys, 3, |_| SLICE);
+        shares.iter().for_each(|share| near(*share, 1.0 / 3.0));
+    }
+
+    #[test]
+    fn nobody_is_next_who_is_gone_or_not_ready() {
+        let mut schedule = Schedule::default();
+        let (one, two) =
+            (schedule.add(1, 1, Terms::default()), schedule.add(1, 1, Terms::default()));
+        assert_eq!(schedule.next(0), Turn::Nobody);
+        schedule.set_ready(one, true, 0);
+        schedule.set_ready(two, true, 0);
+        schedule.remove(one);
+        assert_eq!(schedule.next(0), Turn::Of(two));
+        schedule.set_ready(two, false, 0);
+        assert_eq!(schedule.next(0), Turn::Nobody);
+        schedule.remove(two);
+        assert!(schedule.users.is_empty());
+    }
+}

@@ -1,0 +1,309 @@
+//! Descriptors: reading, writing, their state.
+
+use super::{Call, Piece, len_of};
+use crate::abi::{self, Errno};
+use crate::host::{OpenFile, Slot, Stop};
+use base::{Buf, SetStat, SetTime, Stat};
+use tree::{Ask, NodeId};
+
+/// Size of a `prestat`, bytes.
+const PRESTAT: usize = 8;
+
+impl Call<'_> {
+    /// The node of a descriptor; `None`: it is a stream.
+    fn node(&mut self, fd: u32) -> Result<Option<NodeId>, Errno> {
+        Ok(match self.host().files.get(fd)? {
+            Slot::File(file) => Some(file.node),
+            Slot::Dir(dir) => Some(dir.node),
+            Slot::Input | Slot::Output(_) => None,
+        })
+    }
+
+    pub(super) async fn stat(&mut self, node: NodeId) -> Result<Stat, Stop> {
+        self.client().stat(node).await
+    }
+
+    pub(super) async fn set_stat(&mut self, fd: u32, set: SetStat) -> Result<(), Stop> {
+        self.must_write()?;
+        let (node, open) = match self.host().files.get(fd)? {
+            Slot::File(file) => (file.node, Some(file.open)),
+            Slot::Dir(dir) => (dir.node, None),
+            Slot::Input | Slot::Output(_) => return Err(Errno::Inval.into()),
+        };
+        self.client().ask(Ask::SetStat { node, open, set }).await.map(drop)
+    }
+
+    /// Reads from a file into pieces: how many bytes.
+    async fn read_at(
+        &mut self,
+        file: OpenFile,
+        offset: u64,
+        pieces: &[Piece],
+    ) -> Result<u32, Stop> {
+        let (client, count) = (self.client(), len_of(pieces));
+        if count == 0 {
+            return Ok(0);
+        }
+        let bufs = client.read(file.open, offset, count).await?;
+        let mut places = pieces.iter().copied();
+        let (mut place, mut moved) = (places.next(), 0);
+        for buf in &bufs {
+            let mut bytes: &[u8] = buf;
+            while let (Some(piece), false) = (&mut place, bytes.is_empty()) {
+                let now = bytes.len().min(piece.len as usize);
+                self.put(piece.at, &bytes[..now])?;
+                bytes = &bytes[now..];
+                moved += now as u32;
+                piece.at += now as u32;
+                piece.len -= now as u32;
+                if piece.len == 0 {
+                    place = places.next();
+                }
+            }
+        }
+        client.door.state().used.read += u64::from(moved);
+        Ok(moved)
+    }
+
+    async fn write_at(
+        &mut self,
+        file: OpenFile,
+        offset: u64,
+        pieces: &[Piece],
+    ) -> Result<u32, Stop> {
+        let client = self.client();
+        let bytes = self.gather(pieces)?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let mut data = Buf::with_room(0, bytes.len());
+        data.extend(&bytes);
+        client.write(file.open, offset, data).await
+    }
+
+    pub(super) async fn fd_read(
+        &mut self,
+        fd: u32,
+        list: u32,
+        count: u32,
+        out: u32,
+    ) -> Result<(), Stop> {
+        let pieces = self.pieces(list, count)?;
+        let moved = match self.host().files.get(fd)? {
+            Slot::Input => self.read_input(&pieces).await?,
+            Slot::Output(_) => return Err(Errno::Badf.into()),
+            Slot::Dir(_) => return Err(Errno::Isdir.into()),
+            Slot::File(file) => {
+                let file = *file;
+                let moved = self.read_at(file, file.offset, &pieces).await?;
+                self.host().files.file(fd)?.offset += u64::from(moved);
+                moved
+            }
+        };
+        Ok(self.put_u32(out, moved)?)
+    }
+
+    pub(super) async fn fd_write(
+        &mut self,
+        fd: u32,
+        list: u32,
+        count: u32,
+        out: u32,
+    ) -> Result<(), Stop> {
+        let pieces = self.pieces(list, count)?;
+        let moved = match self.host().files.get(fd)? {
+            Slot::Output(stream) => {
+                let stream = *stream;
+                self.write_output(stream, &pieces).await?
+            }
+            Slot::Input => return Err(Errno::Badf.into()),
+            Slot::Dir(_) => return Err(Errno::Isdir.into()),
+            Slot::File(file) => {
+                let file = *file;
+                let moved = self.write_at(file, file.offset, &pieces).await?;
+                self.host().files.file(fd)?.offset += u64::from(moved);
+                moved
+            }
+        };
+        Ok(self.put_u32(out, moved)?)
+    }
+
+    pub(super) async fn fd_pread(
+        &mut self,
+        fd: u32,
+        list: u32,
+        count: u32,
+        offset: u64,
+        out: u32,
+    ) -> Result<(), Stop> {
+        let (pieces, file) = (self.pieces(list, count)?, *self.host().files.file(fd)?);
+        let moved = self.read_at(file, offset, &pieces).await?;
+        Ok(self.put_u32(out, moved)?)
+    }
+
+    pub(super) async fn fd_pwrite(
+        &mut self,
+        fd: u32,
+        list: u32,
+        count: u32,
+        offset: u64,
+        out: u32,
+    ) -> Result<(), Stop> {
+        let (pieces, file) = (self.pieces(list, count)?, *self.host().files.file(fd)?);
+        let moved = self.write_at(file, offset, &pieces).await?;
+        Ok(self.put_u32(out, moved)?)
+    }
+
+    pub(super) async fn fd_seek(
+        &mut self,
+        fd: u32,
+        offset: i64,
+        whence: u32,
+        out: u32,
+    ) -> Result<(), Stop> {
+        let file = *self.host().files.file(fd)?;
+        let from = match whence {
+            abi::WHENCE_SET => 0,
+            abi::WHENCE_CUR => file.offset,
+            abi::WHENCE_END => self.stat(file.node).await?.size,
+            _ => return Err(Errno::Inval.into()),
+        };
+        let to = from.checked_add_signed(offset).ok_or(Errno::Inval)?;
+        self.host().files.file(fd)?.offset = to;
+        Ok(self.put_u64(out, to)?)
+    }
+
+    pub(super) fn fd_tell(&mut self, fd: u32, out: u32) -> Result<(), Stop> {
+        let offset = self.host().files.file(fd)?.offset;
+        Ok(self.put_u64(out, offset)?)
+    }
+
+    async fn sync(&mut self, fd: u32, data_only: bool) -> Result<(), Stop> {
+        let open = self.host().files.file(fd)?.open;
+        self.client().ask(Ask::Sync { open, data_only }).await.map(drop)
+    }
+
+    pub(super) async fn fd_sync(&mut self, fd: u32) -> Result<(), Stop> {
+        self.sync(fd, false).await
+    }
+
+    pub(super) async fn fd_datasync(&mut self, fd: u32) -> Result<(), Stop> {
+        self.sync(fd, true).await
+    }
+
+    /// A promise that is not needed.
+    pub(super) fn fd_advise(&mut self, fd: u32, _: u64, _: u64, _: u32) -> Result<(), Stop> {
+        Ok(self.host().files.file(fd).map(drop)?)
+    }
+
+    /// Makes a file at least so long.
+    pub(super) async fn fd_allocate(&mut self, fd: u32, offset: u64, len: u64) -> Result<(), Stop> {
+        let node = self.host().files.file(fd)?.node;
+        let size = offset.checked_add(len).ok_or(Errno::Fbig)?;
+        if self.stat(node).await?.size >= size {
+            return Ok(());
+        }
+        self.set_stat(fd, SetStat { size: Some(size), ..SetStat::default() }).await
+    }
+
+    pub(super) fn fd_close(&mut self, fd: u32) -> Result<(), Stop> {
+        let host = self.host();
+        let slot = host.files.take(fd)?;
+        host.close(&slot);
+        Ok(())
+    }
+
+    pub(super) fn fd_renumber(&mut self, from: u32, to: u32) -> Result<(), Stop> {
+        let host = self.host();
+        if let Some(replaced) = host.files.renumber(from, to)? {
+            host.close(&replaced);
+        }
+        Ok(())
+    }
+
+    pub(super) fn fd_fdstat_get(&mut self, fd: u32, out: u32) -> Result<(), Stop> {
+        let stat = match self.host().files.get(fd)? {
+            Slot::Input => abi::fdstat(abi::UNKNOWN, 0, abi::RIGHT_READ),
+            Slot::Output(_) => abi::fdstat(abi::UNKNOWN, abi::APPEND, abi::RIGHT_WRITE),
+            Slot::File(file) => {
+                abi::fdstat(abi::file_type(base::Kind::File), file.flags(), file.rights)
+            }
+            Slot::Dir(_) => abi::fdstat(abi::file_type(base::Kind::Directory), 0, abi::RIGHTS),
+        };
+        Ok(self.put(out, &stat)?)
+    }
+
+    /// Only what would change nothing.
+    pub(super) fn fd_fdstat_set_flags(&mut self, fd: u32, flags: u32) -> Result<(), Stop> {
+        match self.host().files.get(fd)? {
+            Slot::File(file) if u32::from(file.flags()) == flags => Ok(()),
+            Slot::File(_) => Err(Errno::Notsup.into()),
+            Slot::Dir(_) | Slot::Input | Slot::Output(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn fd_fdstat_set_rights(&mut self, fd: u32, _: u64, _: u64) -> Result<(), Stop> {
+        Ok(self.host().files.get(fd).map(drop)?)
+    }
+
+    pub(super) async fn fd_filestat_get(&mut self, fd: u32, out: u32) -> Result<(), Stop> {
+        let bytes = match self.node(fd)? {
+            Some(node) => abi::filestat(&self.stat(node).await?),
+            None => [0; 64],
+        };
+        Ok(self.put(out, &bytes)?)
+    }
+
+    pub(super) async fn fd_filestat_set_size(&mut self, fd: u32, size: u64) -> Result<(), Stop> {
+        self.host().files.file(fd)?;
+        self.set_stat(fd, SetStat { size: Some(size), ..SetStat::default() }).await
+    }
+
+    pub(super) async fn fd_filestat_set_times(
+        &mut self,
+        fd: u32,
+        atim: u64,
+        mtim: u64,
+        flags: u32,
+    ) -> Result<(), Stop> {
+        self.set_stat(fd, times(atim, mtim, flags)?).await
+    }
+
+    pub(super) fn fd_prestat_get(&mut self, fd: u32, out: u32) -> Result<(), Stop> {
+        let name = self.preopen(fd)?;
+        let mut prestat = [0; PRESTAT];
+        prestat[4..].copy_from_slice(&(name.len() as u32).to_le_bytes());
+        Ok(self.put(out, &prestat)?)
+    }
+
+    pub(super) fn fd_prestat_dir_name(&mut self, fd: u32, at: u32, len: u32) -> Result<(), Stop> {
+        let name = self.preopen(fd)?;
+        if (len as usize) < name.len() {
+            return Err(Errno::Nametoolong.into());
+        }
+        Ok(self.put(at, name)?)
+    }
+
+    fn preopen(&mut self, fd: u32) -> Result<&'static [u8], Errno> {
+        match self.host().files.get(fd)? {
+            Slot::Dir(dir) => dir.preopen.ok_or(Errno::Badf),
+            Slot::File(_) | Slot::Input | Slot::Output(_) => Err(Errno::Badf),
+        }
+    }
+}
+
+/// What `fstflags` say of two times.
+pub(super) fn times(atim: u64, mtim: u64, flags: u32) -> Result<SetStat, Errno> {
+    let flags = u16::try_from(flags).map_err(|_| Errno::Inval)?;
+    let one = |at, own: u16, now: u16| match (flags & own != 0, flags & now != 0) {
+        (true, true) => Err(Errno::Inval),
+        (true, false) => Ok(Some(SetTime::At(abi::time_of(at)))),
+        (false, true) => Ok(Some(SetTime::Now)),
+        (false, false) => Ok(None),
+    };
+    Ok(SetStat {
+        accessed: one(atim, abi::ATIM, abi::ATIM_NOW)?,
+        modified: one(mtim, abi::MTIM, abi::MTIM_NOW)?,
+        ..SetStat::default()
+    })
+}

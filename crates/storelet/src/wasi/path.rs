@@ -1,0 +1,155 @@
+//! From paths to nodes. A path begins at a directory that the guest has, and never leads above it:
+//! neither by `..` nor by a link.
+
+use crate::abi::Errno;
+use crate::client::{Client, Held};
+use crate::host::Stop;
+use base::{Kind, Name, Stat};
+use std::collections::VecDeque;
+use tree::NodeId;
+
+/// Most names of one walk, and most links on a way.
+const NAMES_MAX: usize = 16;
+const LINKS_MAX: usize = 40;
+
+/// Longest path, bytes.
+pub(super) const PATH_MAX: u32 = 4096;
+
+enum Step {
+    Down(Name),
+    Up,
+}
+
+fn steps(path: &[u8]) -> Result<VecDeque<Step>, Errno> {
+    if path.first() == Some(&b'/') {
+        return Err(Errno::Notcapable);
+    }
+    let steps = path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+    let step = |part: &[u8]| match part {
+        b".." => Ok(Step::Up),
+        name => Ok(Step::Down(Name::new(name)?)),
+    };
+    steps.map(step).collect()
+}
+
+/// What stands at the end of some names.
+enum Looked {
+    There(Held, Stat),
+    /// One of the names, by its place, is that of a link.
+    Link(usize, Held),
+}
+
+/// Finds a file. With `follow` the last name may be a link.
+pub(super) async fn find(
+    client: &Client,
+    base: NodeId,
+    path: &[u8],
+    follow: bool,
+) -> Result<(Held, Stat), Stop> {
+    if path.is_empty() {
+        return Err(Errno::Noent.into());
+    }
+    let must_be_dir = matches!(path.last(), Some(b'/')) || path.ends_with(b"/.");
+    let (mut todo, mut way, mut links) = (steps(path)?, Vec::new(), 0);
+    // So many names of the way are known to be directories.
+    let mut sure = 0;
+    loop {
+        let up = match todo.pop_front() {
+            Some(Step::Down(name)) => {
+                way.push(name);
+                continue;
+            }
+            Some(Step::Up) if way.is_empty() => return Err(Errno::Notcapable.into()),
+            Some(Step::Up) if way.len() <= sure => {
+                way.pop();
+                sure = way.len();
+                continue;
+            }
+            Some(Step::Up) => true,
+            None => false,
+        };
+        match look(client, base, &way, up || follow || must_be_dir).await? {
+            Looked::There(_, stat) if (up || must_be_dir) && stat.kind != Kind::Directory => {
+                return Err(Errno::Notdir.into());
+            }
+            Looked::There(held, stat) if !up => return Ok((held, stat)),
+            Looked::There(..) => {
+                way.pop();
+                sure = way.len();
+            }
+            Looked::Link(place, held) => {
+                links += 1;
+                if links > LINKS_MAX {
+                    return Err(Errno::Loop.into());
+                }
+                let target = client.read_link(held.node()).await?;
+                if up {
+                    todo.push_front(Step::Up);
+                }
+                let rest = way.drain(place..).skip(1).map(Step::Down).collect::<Vec<_>>();
+                rest.into_iter().rev().for_each(|step| todo.push_front(step));
+                steps(&target)?.into_iter().rev().for_each(|step| todo.push_front(step));
+                sure = sure.min(way.len());
+            }
+        }
+    }
+}
+
+/// Walks; of the last name a link is told only if it is to be followed.
+async fn look(client: &Client, base: NodeId, way: &[Name], follow: bool) -> Result<Looked, Stop> {
+    if way.is_empty() {
+        let (held, _) = client.walk(base, &[]).await?;
+        let held = held.ok_or(Errno::Noent)?;
+        let stat = client.stat(held.node()).await?;
+        return Ok(Looked::There(held, stat));
+    }
+    let (mut from, mut passed): (Option<Held>, usize) = (None, 0);
+    for names in way.chunks(NAMES_MAX) {
+        let start = from.as_ref().map_or(base, Held::node);
+        let (held, stats) = client.walk(start, names).await?;
+        let Some(stat) = stats.last() else { return Err(Errno::Noent.into()) };
+        let place = passed + stats.len() - 1;
+        let is_last = place + 1 == way.len();
+        let Some(held) = held else {
+            return match stat.kind {
+                Kind::Directory => Err(Errno::Noent.into()),
+                Kind::Symlink => {
+                    let (held, _) = client.walk(start, &names[..stats.len()]).await?;
+                    Ok(Looked::Link(place, held.ok_or(Errno::Noent)?))
+                }
+                Kind::File | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
+                    Err(Errno::Notdir.into())
+                }
+            };
+        };
+        if stat.kind == Kind::Symlink && (follow || !is_last) {
+            return Ok(Looked::Link(place, held));
+        }
+        if is_last {
+            return Ok(Looked::There(held, stat.clone()));
+        }
+        (from, passed) = (Some(held), passed + names.len());
+    }
+    unreachable!("the last chunk has the last name")
+}
+
+/// The directory in which the last name of a path stands, and that name.
+pub(super) async fn parent(
+    client: &Client,
+    base: NodeId,
+    path: &[u8],
+) -> Result<(Held, Name), Stop> {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    let path = &path[..end];
+    let begin = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    let name = Name::new(&path[begin..])?;
+    if !name.plain() {
+        return Err(Errno::Inval.into());
+    }
+    let above: &[u8] = if begin == 0 { b"." } else { &path[..begin] };
+    let (held, stat) = find(client, base, above, true).await?;
+    if stat.kind != Kind::Directory {
+        return Err(Errno::Notdir.into());
+    }
+    Ok((held, name))
+}
