@@ -44,7 +44,8 @@ fn figure(samples: &[f64]) -> String {
     }
 }
 
-fn ratio(own: &[f64], peer: &[f64]) -> String {
+/// Ours to a peer's in each round: median and range.
+pub(crate) fn ratio(own: &[f64], peer: &[f64]) -> String {
     let ratios: Vec<_> = own.iter().zip(peer).map(|(own, peer)| own / peer).collect();
     if ratios.is_empty() {
         return "–".into();

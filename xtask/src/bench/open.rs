@@ -4,7 +4,7 @@
 
 use super::files::forget;
 use super::table::median;
-use super::{Plan, cold, core, record};
+use super::{Plan, cold, core, figures, record};
 use crate::server::{Kind, Server};
 use crate::{instrument, sh, volume};
 use anyhow::{Context, Result, ensure};
@@ -290,11 +290,8 @@ fn line(
 ) {
     let of = |what: &dyn Fn(&Sample) -> f64| median(samples.iter().map(what));
     let ratio = ours.map_or_else(String::new, |ours| {
-        let pairs = ours.iter().zip(samples);
-        let ratios: Vec<f64> = pairs.map(|(own, it)| own.response[1] / it.response[1]).collect();
-        let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = ratios.iter().copied().fold(0.0, f64::max);
-        format!("{:.2} ({low:.2}..{high:.2})", median(ratios.iter().copied()))
+        let p99 = |samples: &[Sample]| samples.iter().map(|it| it.response[1]).collect::<Vec<_>>();
+        figures::ratio(&p99(ours), &p99(samples))
     });
     let failed: f64 = samples.iter().map(|sample| sample.failed).sum();
     let failed = if failed > 0.0 { format!(" ({failed:.0} failed)") } else { String::new() };
