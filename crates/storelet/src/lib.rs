@@ -10,6 +10,7 @@
 mod abi;
 mod budget;
 mod client;
+pub mod compile;
 mod door;
 mod engine;
 mod guest;
