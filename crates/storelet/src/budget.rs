@@ -1,5 +1,6 @@
 //! What a storelet may use, and what it has used. What the server does for it counts as its own.
 
+use serde::Serialize;
 use std::fmt;
 
 /// What a storelet may use at most. `u64::MAX`: as much as it likes.
@@ -39,7 +40,7 @@ impl Default for Budget {
 }
 
 /// What a storelet has used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Used {
     /// Processor time of its own, ns.
     pub cpu_ns: u64,

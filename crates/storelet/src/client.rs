@@ -1,7 +1,7 @@
 //! Asking for files on behalf of a guest, and charging it for that.
 
 use crate::budget::Budget;
-use crate::door::{Door, Given, Got, Want};
+use crate::door::{Door, Given, Got, Stream, Want};
 use crate::host::{Host, Stop};
 use base::op::Entry;
 use base::{Access, Buf, Name, Stat};
@@ -19,11 +19,36 @@ impl Client {
         Client { door: host.door.clone(), budget: host.budget }
     }
 
-    /// Waits for what is wanted; a guest that is to end does not wait for anything more.
-    pub(crate) async fn want(&self, want: Want) -> Result<Got, Stop> {
+    /// A guest that is over its budget does nothing more.
+    fn must_go_on(&self) -> Result<(), Stop> {
         let over = self.budget.exceeded(&self.door.state().used);
-        over.map_or(Ok(()), |reason| Err(Stop::Ended(reason)))?;
+        over.map_or(Ok(()), |reason| Err(Stop::Ended(reason)))
+    }
+
+    /// Waits for what is wanted.
+    pub(crate) async fn want(&self, want: Want) -> Result<Got, Stop> {
+        self.must_go_on()?;
         Ok(self.door.want(want).await)
+    }
+
+    /// Says something; waits only if there is no room for it.
+    pub(crate) async fn say(&self, stream: Stream, bytes: Vec<u8>) -> Result<(), Stop> {
+        let roomy = {
+            let state = &mut *self.door.state();
+            state.used.output += bytes.len() as u64;
+            state.room >= bytes.len()
+        };
+        if !roomy {
+            return self.want(Want::Output(stream, bytes)).await.map(drop);
+        }
+        self.must_go_on()?;
+        let state = &mut *self.door.state();
+        state.room -= bytes.len();
+        match state.output.last_mut() {
+            Some((last, said)) if *last == stream => said.extend_from_slice(&bytes),
+            Some(_) | None => state.output.push((stream, bytes)),
+        }
+        Ok(())
     }
 
     /// Asks the file system.

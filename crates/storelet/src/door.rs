@@ -63,6 +63,9 @@ pub(crate) struct State {
     want: Option<Want>,
     got: Option<Got>,
     pub(crate) given: Vec<Given>,
+    /// How much it may say without waiting, bytes; and what it has said so.
+    pub(crate) room: usize,
+    pub(crate) output: Vec<(Stream, Vec<u8>)>,
     pub(crate) used: Used,
     pub(crate) times: Times,
 }

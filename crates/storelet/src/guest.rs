@@ -1,7 +1,7 @@
 //! A guest: a program that runs, as a coroutine.
 
 use crate::budget::{Budget, Reason, Used};
-use crate::door::{Door, Given, Got, Times, Want};
+use crate::door::{Door, Given, Got, Stream, Times, Want};
 use crate::engine::{Pace, Program};
 use crate::host::Host;
 use std::fmt;
@@ -77,6 +77,12 @@ pub struct Guest {
     waits: bool,
 }
 
+impl fmt::Debug for Guest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Guest(over: {}, waits: {})", self.is_over(), self.waits)
+    }
+}
+
 impl Guest {
     /// A guest that has not begun.
     pub fn new(program: &Program, start: &Start) -> Guest {
@@ -124,6 +130,35 @@ impl Guest {
     pub fn kill(&mut self, reason: Reason) -> Ended {
         self.run = None;
         Ended::Killed(reason)
+    }
+
+    /// Ends it where it stands, without a word.
+    pub fn stop(&mut self) {
+        self.run = None;
+    }
+
+    /// It may say so much more, bytes, before it has to wait.
+    pub fn allow(&self, bytes: usize) {
+        self.door.state().room += bytes;
+    }
+
+    /// Takes this much of what it may say, if there is so much; or all, if it is more than it may
+    /// ever.
+    pub fn spend(&self, bytes: usize) -> bool {
+        let room = &mut self.door.state().room;
+        let enough = *room >= bytes;
+        *room -= if enough { bytes } else { 0 };
+        enough
+    }
+
+    /// What it has said without having to wait.
+    pub fn take_output(&self) -> Vec<(Stream, Vec<u8>)> {
+        std::mem::take(&mut self.door.state().output)
+    }
+
+    /// The fuel it has used so far, where it runs by fuel.
+    pub fn fuel(&self) -> u64 {
+        self.door.state().used.fuel
     }
 
     /// Whether it has ended.

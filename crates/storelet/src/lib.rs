@@ -11,17 +11,29 @@ mod abi;
 mod budget;
 mod client;
 pub mod compile;
+mod crossing;
+mod domain;
 mod door;
 mod engine;
 mod guest;
 mod host;
+mod life;
+pub mod order;
+mod report;
 pub mod schedule;
+mod storelets;
 mod wasi;
+mod worker;
 
 pub use budget::{Budget, Reason, Used};
+pub use crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
+pub use domain::{FRAME_HEAD, Frame};
 pub use door::{Given, Got, Stream, Times, Want};
 pub use engine::{Engine, Pace, Program};
 pub use guest::{Ended, Guest, Pause, Start};
+pub use report::Report;
+pub use storelets::{Settings, Storelets};
+pub use worker::{Slice, Worker};
 
 #[cfg(test)]
 mod tests;

@@ -180,6 +180,16 @@ impl Schedule {
         ready().map(|(_, place)| place.allowed_at).min().map_or(Turn::Nobody, Turn::From)
     }
 
+    /// When somebody's turn may be at the earliest; a time that is over: now.
+    pub fn peek(&self) -> Option<u64> {
+        let ready = self.places.iter().filter(|(_, place)| place.ready);
+        let when = |place: &Place| match place.terms.reservation {
+            0 => place.allowed_at,
+            _reserved => place.allowed_at.min(place.reserved_at),
+        };
+        ready.map(|(_, place)| when(place)).min()
+    }
+
     /// Charges a storelet with what it has used in its turn, ns, or what others did for it.
     ///
     /// # Panics

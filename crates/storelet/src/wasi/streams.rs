@@ -30,8 +30,7 @@ impl Call<'_> {
         let bytes = self.gather(pieces)?;
         let count = bytes.len() as u32;
         if count > 0 {
-            client.door.state().used.output += u64::from(count);
-            client.want(Want::Output(stream, bytes)).await?;
+            client.say(stream, bytes).await?;
         }
         Ok(count)
     }

@@ -1,0 +1,77 @@
+//! What the node that has the name space and a worker say to each other about storelets.
+
+use crate::budget::Reason;
+use crate::compile::Fresh;
+use crate::door::Stream;
+use crate::order::Order;
+use crate::report::Report;
+use base::Caller;
+use base::op::Parcel;
+use std::fmt;
+
+/// Names a storelet that was started: no two of a server have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DomainId(pub u64);
+
+impl fmt::Display for DomainId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// What a worker is told.
+#[derive(Debug)]
+pub enum ToWorker {
+    /// To run a storelet; exactly one [`ToHome::Ended`] follows.
+    Begin(DomainId, Box<Begin>),
+    /// Some of a storelet's input; nothing: its end.
+    Input(DomainId, Vec<u8>),
+    /// Whoever reads what a storelet says has taken so many bytes of it.
+    Taken(DomainId, usize),
+    /// To end a storelet where it stands.
+    Kill(DomainId, Reason),
+    /// Of each second storelets may have so much of the processor, ns.
+    Ceiling(u64),
+}
+
+/// How a storelet is begun.
+#[derive(Debug)]
+pub struct Begin {
+    /// What to run.
+    pub program: Fresh,
+    /// How.
+    pub order: Order,
+    /// On whose behalf.
+    pub caller: Caller,
+    /// Where its random numbers begin.
+    pub seed: [u8; 32],
+}
+
+/// What a worker tells.
+#[derive(Debug)]
+pub enum ToHome {
+    /// A storelet says this.
+    Said(DomainId, Stream, Vec<u8>),
+    /// It has taken so many bytes of its input.
+    Eaten(DomainId, usize),
+    /// It has ended.
+    Ended(DomainId, Box<Report>),
+}
+
+/// What crosses from one thread to another: what a node's mailbox takes.
+#[derive(Debug)]
+pub enum Crossing {
+    /// To a worker.
+    Worker(ToWorker),
+    /// From a worker.
+    Home(ToHome),
+    /// From whoever compiles.
+    Compiled(crate::compile::Compiled),
+}
+
+impl Crossing {
+    /// It, to be posted.
+    pub fn parcel(self) -> Parcel {
+        Parcel(Box::new(self))
+    }
+}

@@ -1,0 +1,258 @@
+//! What a storelet and its owner say to each other, and how much of it may wait.
+
+use super::Output;
+use crate::door::Stream;
+use crate::report::Report;
+use crate::worker::SAID_MAX;
+use base::{Buf, Error};
+use std::collections::VecDeque;
+use std::mem;
+use tree::{Reply, RequestId};
+
+/// How much input may wait before its writer has to, bytes.
+const INPUT_MAX: usize = 256 << 10;
+
+/// How much a storelet's output is read before it hears of that, bytes.
+const TAKEN: usize = SAID_MAX / 4;
+
+/// The head of a frame: what it is, and the length of what follows, little endian.
+pub const FRAME_HEAD: usize = 5;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Frame {
+    /// Standard output.
+    Output = 1,
+    /// Standard error.
+    Error = 2,
+    /// The report, as JSON: the last.
+    Report = 3,
+    /// What the storelet waits for, in words.
+    State = 4,
+}
+
+/// Something that was said and not read yet.
+#[derive(Debug)]
+struct Said {
+    bytes: Vec<u8>,
+    /// So much of it was read.
+    read: usize,
+    /// So much of it is the storelet's own.
+    own: usize,
+}
+
+/// How much of an input frame is still to come.
+#[derive(Clone, Copy, Debug)]
+enum Gap {
+    Head([u8; 4], usize),
+    Body(usize),
+    /// The last frame has come.
+    End,
+}
+
+/// What is on its way either way.
+#[derive(Debug)]
+pub(super) struct Talk {
+    frames: bool,
+    input: bool,
+    gap: Gap,
+    /// Input that came before the storelet ran.
+    held: Vec<Vec<u8>>,
+    /// Input that the storelet has not taken.
+    uneaten: usize,
+    /// Writers that wait for it to take some.
+    writes: VecDeque<(RequestId, u32)>,
+    said: VecDeque<Said>,
+    /// What was read and the storelet has not heard of.
+    taken: usize,
+    /// Readers that wait for something to be said.
+    reads: VecDeque<(RequestId, u32, u32)>,
+    closed: bool,
+}
+
+impl Frame {
+    /// What a frame's first byte says.
+    pub fn of(byte: u8) -> Option<Frame> {
+        let all = [Frame::Output, Frame::Error, Frame::Report, Frame::State];
+        all.into_iter().find(|frame| *frame as u8 == byte)
+    }
+}
+
+impl Default for Talk {
+    fn default() -> Talk {
+        Talk {
+            frames: false,
+            input: false,
+            gap: Gap::Head([0; 4], 0),
+            held: Vec::new(),
+            uneaten: 0,
+            writes: VecDeque::new(),
+            said: VecDeque::new(),
+            taken: 0,
+            reads: VecDeque::new(),
+            closed: false,
+        }
+    }
+}
+
+impl Talk {
+    /// How it is talked from now on.
+    pub(super) fn begin(&mut self, frames: bool, input: bool) {
+        (self.frames, self.input) = (frames, input);
+    }
+
+    /// Input in frames: their contents; an empty one is the end. What comes behind the end, or where
+    /// no input is taken, goes nowhere.
+    pub(super) fn take_input(&mut self, mut bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut fed = Vec::new();
+        while self.input && !bytes.is_empty() {
+            self.gap = match self.gap {
+                Gap::Head(mut head, had) => {
+                    let now = bytes.len().min(4 - had);
+                    head[had..had + now].copy_from_slice(&bytes[..now]);
+                    bytes = &bytes[now..];
+                    match (had + now, u32::from_le_bytes(head)) {
+                        (4, 0) => {
+                            fed.push(Vec::new());
+                            Gap::End
+                        }
+                        (4, length) => Gap::Body(length as usize),
+                        (had, _) => Gap::Head(head, had),
+                    }
+                }
+                Gap::Body(left) => {
+                    let now = bytes.len().min(left);
+                    fed.push(bytes[..now].to_vec());
+                    bytes = &bytes[now..];
+                    self.uneaten += now;
+                    if now == left { Gap::Head([0; 4], 0) } else { Gap::Body(left - now) }
+                }
+                Gap::End => break,
+            };
+        }
+        fed
+    }
+
+    /// Keeps input for a storelet that does not run yet.
+    pub(super) fn hold(&mut self, fed: Vec<Vec<u8>>) {
+        self.held.extend(fed);
+    }
+
+    /// What was kept.
+    pub(super) fn held(&mut self) -> Vec<Vec<u8>> {
+        mem::take(&mut self.held)
+    }
+
+    /// Answers a writer, or lets it wait until the storelet has taken what there is.
+    pub(super) fn written(&mut self, id: RequestId, count: u32, out: &mut Vec<Output>) {
+        self.writes.push_back((id, count));
+        self.let_write(out);
+    }
+
+    fn let_write(&mut self, out: &mut Vec<Output>) {
+        if self.uneaten <= INPUT_MAX || self.closed {
+            let writes = self.writes.drain(..);
+            out.extend(writes.map(|(id, count)| Output::Reply(id, Ok(Reply::Written(count)))));
+        }
+    }
+
+    /// The storelet has taken so much.
+    pub(super) fn eaten(&mut self, count: usize, out: &mut Vec<Output>) {
+        self.uneaten -= count;
+        self.let_write(out);
+    }
+
+    /// The storelet says something.
+    pub(super) fn say(&mut self, stream: Stream, bytes: Vec<u8>, out: &mut Vec<Output>) {
+        let own = bytes.len();
+        let frame = match stream {
+            Stream::Output => Frame::Output,
+            Stream::Error => Frame::Error,
+        };
+        self.push(frame, bytes, own);
+        self.let_read(out);
+    }
+
+    /// Tells what the storelet waits for, to those who can tell that from its output.
+    pub(super) fn tell_state(&mut self, state: &str) {
+        if self.frames {
+            self.push(Frame::State, state.as_bytes().to_vec(), 0);
+        }
+    }
+
+    /// Says the last: how the storelet ended.
+    pub(super) fn close(&mut self, report: &Report, out: &mut Vec<Output>) {
+        if self.frames {
+            self.push(Frame::Report, report.to_json(), 0);
+        } else if let Some(reason) = &report.reason {
+            let text = format!("upcall: {}: {reason}\n", report.end);
+            self.push(Frame::Error, text.into_bytes(), 0);
+        }
+        self.closed = true;
+        self.let_write(out);
+        self.let_read(out);
+    }
+
+    fn push(&mut self, frame: Frame, bytes: Vec<u8>, own: usize) {
+        let bytes = if self.frames {
+            let mut framed = Vec::with_capacity(FRAME_HEAD + bytes.len());
+            framed.push(frame as u8);
+            framed.extend_from_slice(&u32::try_from(bytes.len()).expect("a piece").to_le_bytes());
+            framed.extend_from_slice(&bytes);
+            framed
+        } else {
+            bytes
+        };
+        self.said.push_back(Said { bytes, read: 0, own });
+    }
+
+    /// Somebody reads.
+    pub(super) fn read(&mut self, id: RequestId, count: u32, room: u32, out: &mut Vec<Output>) {
+        self.reads.push_back((id, count, room));
+        self.let_read(out);
+    }
+
+    fn let_read(&mut self, out: &mut Vec<Output>) {
+        while !self.said.is_empty() || self.closed {
+            let Some((id, count, room)) = self.reads.pop_front() else { break };
+            let data = self.take(count as usize, room as usize);
+            out.push(Output::Reply(id, Ok(Reply::Data(data))));
+        }
+        if self.taken > TAKEN || (self.taken > 0 && self.said.is_empty()) {
+            out.push(Output::Taken(mem::take(&mut self.taken)));
+        }
+    }
+
+    fn take(&mut self, count: usize, room: usize) -> Buf {
+        let there: usize = self.said.iter().map(|said| said.bytes.len() - said.read).sum();
+        let mut data = Buf::with_room(room, count.min(there));
+        while data.len() < count
+            && let Some(said) = self.said.front_mut()
+        {
+            let now = (said.bytes.len() - said.read).min(count - data.len());
+            data.extend(&said.bytes[said.read..said.read + now]);
+            said.read += now;
+            if said.read == said.bytes.len() {
+                self.taken += said.own;
+                self.said.pop_front();
+            }
+        }
+        data
+    }
+
+    /// A request is not waited for any more.
+    pub(super) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
+        let count = self.reads.len() + self.writes.len();
+        self.reads.retain(|(read, ..)| *read != id);
+        self.writes.retain(|(write, _)| *write != id);
+        if self.reads.len() + self.writes.len() < count {
+            out.push(Output::Reply(id, Err(Error::Cancelled)));
+        }
+    }
+
+    pub(super) fn check(&self) {
+        assert!(self.reads.is_empty() || (self.said.is_empty() && !self.closed));
+        assert!(self.writes.is_empty() || self.uneaten > INPUT_MAX);
+    }
+}

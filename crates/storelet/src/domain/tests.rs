@@ -1,0 +1,165 @@
+use super::*;
+use crate::compile::Hash;
+use crate::{Engine, Ended, Pace, Used};
+use base::drawing::{Drawing, variant};
+
+fn fresh() -> Fresh {
+    let engine = Engine::new(Pace::Fuel(1000)).expect("an engine");
+    let wat = "(module (memory (export \"memory\") 1) (func (export \"_start\")))";
+    let program = engine.compile(&wat::parse_str(wat).expect("it is text")).expect("it is one");
+    Fresh { hash: Hash([7; 32]), program, was_there: false, cpu_ns: 5 }
+}
+
+fn order(text: &str) -> Box<Order> {
+    Box::new(Order::parse(text.as_bytes()).expect("it is one"))
+}
+
+fn report() -> Box<Report> {
+    Box::new(Report::new(&Ended::Exit(0), Used::default(), 9))
+}
+
+const ID: RequestId = RequestId(1);
+
+#[test]
+fn states_md_is_fresh() {
+    let fresh = fresh();
+    let simple = || order("module 2");
+    let states: [&dyn Fn() -> State; 8] = [
+        &|| State::Received(Vec::new()),
+        &|| State::Filling(simple(), Vec::new(), 2),
+        &|| State::Compiling(simple(), None),
+        &|| State::Ready(simple(), fresh.clone()),
+        &|| State::Running,
+        &|| State::Ended,
+        &|| State::Leaving,
+        &|| State::Over,
+    ];
+    let write = |text: &'static [u8]| Input::Write(ID, Buf::from(text));
+    let inputs: [(&str, &dyn Fn() -> Input); 15] = [
+        ("Write(some)", &|| write(b"m")),
+        ("Write(order)", &|| write(b"module 2\n\n")),
+        ("Write(order, module)", &|| write(b"module 2\n\nab")),
+        ("Write(nonsense)", &|| write(b"nonsense\n\n")),
+        ("Read", &|| Input::Read(ID, 10, 0)),
+        ("Cancel", &|| Input::Cancel(ID)),
+        ("Compiled(Ok)", &|| Input::Compiled(Ok(fresh.clone()))),
+        ("Compiled(Err)", &|| Input::Compiled(Err(Refused::Unknown))),
+        ("Admitted", &|| Input::Admitted),
+        ("Refused", &|| Input::Refused(String::new())),
+        ("Said", &|| Input::Said(Stream::Output, vec![1])),
+        ("Eaten", &|| Input::Eaten(0)),
+        ("Ended", &|| Input::Ended(report())),
+        ("Kill", &|| Input::Kill(Reason::Time)),
+        ("Gone", &|| Input::Gone),
+    ];
+    let mut drawing = Drawing::default();
+    for (label, input) in inputs {
+        for state in states {
+            let mut domain = Domain::new(Instant(0));
+            domain.state = state();
+            drawing.sample_as(label, domain, input(), |domain| variant(&domain.state));
+        }
+    }
+    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/domain/states.md"));
+}
+
+/// What was said so far by whoever reads in frames: kinds and contents.
+fn frames(mut bytes: &[u8]) -> Vec<(Frame, String)> {
+    let mut frames = Vec::new();
+    while let Some((head, rest)) = bytes.split_at_checked(FRAME_HEAD) {
+        let length = u32::from_le_bytes(head[1..].try_into().expect("four")) as usize;
+        let (body, rest) = rest.split_at(length);
+        let frame = Frame::of(head[0]).expect("a kind");
+        frames.push((frame, String::from_utf8(body.to_vec()).expect("text")));
+        bytes = rest;
+    }
+    frames
+}
+
+fn read(domain: &mut Domain, out: &mut Vec<Output>) -> Vec<u8> {
+    out.clear();
+    domain.step(Instant(9), Input::Read(ID, 1 << 20, 3), out);
+    let Some(Output::Reply(ID, Ok(Reply::Data(data)))) = out.first() else { panic!("{out:?}") };
+    assert!(data.headroom() >= 3);
+    data.to_vec()
+}
+
+#[test]
+fn order_module_and_input_may_come_in_one_piece_or_in_bytes() {
+    let mut text = b"module 3\narg x\ninput\nframes\n\nabc".to_vec();
+    for input in [&b"hel"[..], b"lo", b""] {
+        text.extend_from_slice(&(input.len() as u32).to_le_bytes());
+        text.extend_from_slice(input);
+    }
+    for size in [1, 2, 7, 1000] {
+        let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+        for piece in text.chunks(size) {
+            domain.step(Instant(1), Input::Write(ID, Buf::from(piece)), &mut out);
+        }
+        let written = out.iter().filter(|it| matches!(it, Output::Reply(ID, Ok(Reply::Written(_)))));
+        assert_eq!(written.count(), text.len().div_ceil(size));
+        let module = out.iter().find_map(|it| match it {
+            Output::Compile(Module::Sent(parts)) => Some(parts.iter().flat_map(|part| part.to_vec())),
+            _other => None,
+        });
+        assert_eq!(module.expect("it is compiled").collect::<Vec<u8>>(), b"abc");
+        out.clear();
+        domain.step(Instant(5), Input::Compiled(Ok(fresh())), &mut out);
+        assert!(matches!(out[..], [Output::Enqueue]));
+        domain.step(Instant(6), Input::Admitted, &mut out);
+        let fed = out.iter().filter_map(|it| match it {
+            Output::Feed(bytes) => Some(bytes.clone()),
+            _other => None,
+        });
+        let fed: Vec<Vec<u8>> = fed.collect();
+        assert_eq!(fed.concat(), b"hello");
+        assert!(fed.last().expect("an end").is_empty());
+        domain.step(Instant(7), Input::Said(Stream::Error, b"hm".to_vec()), &mut out);
+        domain.step(Instant(8), Input::Ended(report()), &mut out);
+        let said = frames(&read(&mut domain, &mut out));
+        let kinds: Vec<Frame> = said.iter().map(|(frame, _)| *frame).collect();
+        let states = [Frame::State; 3];
+        assert_eq!(kinds[..3], states);
+        assert_eq!(kinds[3..], [Frame::Error, Frame::Report]);
+        assert!(said[4].1.contains("\"exit\":0"), "{said:?}");
+        assert!(said[4].1.contains("\"waited_ns\":6"), "{said:?}");
+        assert!(read(&mut domain, &mut out).is_empty());
+    }
+}
+
+#[test]
+fn a_writer_waits_while_its_storelet_takes_nothing() {
+    let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+    let mut text = format!("module sha256:{}\ninput\n\n", Hash([1; 32])).into_bytes();
+    text.extend_from_slice(&(600_000_u32).to_le_bytes());
+    domain.step(Instant(0), Input::Write(ID, Buf::from(&text[..])), &mut out);
+    domain.step(Instant(0), Input::Compiled(Ok(fresh())), &mut out);
+    domain.step(Instant(0), Input::Admitted, &mut out);
+    out.clear();
+    domain.step(Instant(0), Input::Write(RequestId(2), Buf::from(&[0; 300_000][..])), &mut out);
+    assert!(matches!(out[..], [Output::Feed(_)]), "{out:?}");
+    domain.step(Instant(0), Input::Eaten(100_000), &mut out);
+    assert!(matches!(out[1], Output::Reply(RequestId(2), Ok(Reply::Written(300_000)))));
+}
+
+#[test]
+fn what_is_read_is_told_in_time() {
+    let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+    domain.state = State::Running;
+    domain.step(Instant(0), Input::Read(ID, 5, 0), &mut out);
+    assert!(out.is_empty());
+    domain.step(Instant(0), Input::Said(Stream::Output, b"hello world".to_vec()), &mut out);
+    let [Output::Reply(ID, Ok(Reply::Data(data)))] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(&**data, b"hello");
+    domain.step(Instant(0), Input::Read(ID, 50, 0), &mut out);
+    assert!(matches!(out[2], Output::Taken(11)), "{out:?}");
+}
+
+#[test]
+fn who_is_wrong_hears_why() {
+    let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+    domain.step(Instant(0), Input::Write(ID, Buf::from(&b"colour red\n\n"[..])), &mut out);
+    assert!(matches!(out[..], [Output::Reply(ID, Err(Error::Invalid))]));
+    let said = String::from_utf8(read(&mut domain, &mut out)).expect("text");
+    assert!(said.starts_with("upcall: refused: 'colour red': no such word"), "{said}");
+}

@@ -1,0 +1,34 @@
+//! What storelets there are, for people.
+
+use super::Here;
+use crate::crossing::DomainId;
+use base::{Caller, Instant};
+use std::fmt::Write as _;
+
+/// Longest name that is shown, bytes.
+const NAME_MAX: usize = 60;
+
+/// What a storelet is called: its arguments, as far as they fit and can be shown.
+pub(super) fn name(args: &[Vec<u8>]) -> String {
+    let texts: Vec<_> = args.iter().map(|arg| String::from_utf8_lossy(arg)).collect();
+    let all = texts.join(" ");
+    let shown = all.chars().map(|c| if c.is_control() { '?' } else { c });
+    shown.take(NAME_MAX).collect()
+}
+
+/// A line for each.
+pub(super) fn text<'a>(
+    now: Instant,
+    all: impl Iterator<Item = (&'a DomainId, &'a Here)>,
+) -> Vec<u8> {
+    let mut text = "number user state       seconds program\n".to_string();
+    for (id, here) in all {
+        let user = match &here.caller {
+            Caller::Server => "server".to_string(),
+            Caller::User(user) => user.uid.to_string(),
+        };
+        let (state, seconds) = (here.domain.state_name(), now.since(here.since).as_secs());
+        let _ = writeln!(text, "{:<6} {user:<4} {state:<11} {seconds:>7} {}", id.0, here.name);
+    }
+    text.into_bytes()
+}

@@ -1,0 +1,428 @@
+//! A worker: the storelets of one thread, and whose turn it is.
+//!
+//! An automaton like all others: it does not run guests itself. [`Worker::take_slice`] gives the
+//! guest whose turn it is to whoever has the thread, and [`Worker::ran`] takes it back with what
+//! came of it and the processor time that was used. Waiting costs no thread: guests that wait lie
+//! in here.
+//!
+//! Two schedules give turns: one of the processor, one of file requests, each with reservation,
+//! weight and limit.
+
+mod domain;
+
+use crate::budget::Reason;
+use crate::crossing::{Begin, DomainId, ToHome, ToWorker};
+use crate::door::{Given, Got, Times};
+use crate::guest::{Guest, Pause};
+use crate::life;
+use crate::schedule::{Key, Schedule, Terms, Turn};
+use base::{Automaton, Caller, Error, Instant, Time};
+use domain::Domain;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::time::Duration;
+use tree::{Ask, NodeId, OpenId, Reply, Request};
+
+/// Most file requests under way for all storelets of a worker: the others wait for their turn.
+pub const ASKED_MAX: usize = 32;
+
+/// Bytes that cost as much as one more file request.
+const BYTES_PER_COST: u64 = 64 << 10;
+
+/// How much a storelet may say before somebody has taken it, bytes.
+pub const SAID_MAX: usize = 256 << 10;
+
+/// What is said is passed on when it is so much, or so old.
+const SAID_BYTES: usize = 32 << 10;
+const SAID_TIME: Duration = Duration::from_millis(2);
+
+/// A user's weight beside other users.
+const USER_WEIGHT: u32 = 100;
+
+/// All of a second, ns: no ceiling.
+const SECOND: u64 = 1_000_000_000;
+
+/// What can happen to a worker.
+#[derive(Debug)]
+pub enum Input {
+    /// Home tells it something.
+    Told(ToWorker),
+    /// The answer to a storelet's file request, and what that cost home, ns.
+    Answered(DomainId, Result<Reply, Error>, u64),
+    /// Time has passed.
+    Tick,
+    /// It is to end: every storelet is killed.
+    Drain,
+}
+
+/// What a worker can ask for.
+#[derive(Debug)]
+pub enum Output {
+    /// Ask the name space on behalf of a storelet; it has one request under way at most.
+    Ask(DomainId, Request),
+    /// The answer is not wanted any more.
+    Cancel(DomainId),
+    /// Give a node back.
+    Release(NodeId),
+    /// Give an open file back.
+    Close(OpenId),
+    /// Tell home.
+    Tell(ToHome),
+}
+
+/// A guest whose turn it is, outside of its worker.
+#[derive(Debug)]
+pub struct Slice {
+    id: DomainId,
+    guest: Box<Guest>,
+    got: Option<Got>,
+    times: Times,
+}
+
+impl Slice {
+    /// Runs the guest until it pauses.
+    pub fn run(mut self) -> Ran {
+        let pause = self.guest.resume(self.got.take(), self.times);
+        Ran { id: self.id, guest: self.guest, pause }
+    }
+}
+
+/// What came of a slice.
+#[derive(Debug)]
+pub struct Ran {
+    id: DomainId,
+    guest: Box<Guest>,
+    pause: Pause,
+}
+
+impl Ran {
+    /// The fuel that was used so far, where guests run by fuel.
+    pub fn fuel(&self) -> u64 {
+        self.guest.fuel()
+    }
+}
+
+/// The worker automaton.
+#[derive(Debug)]
+pub struct Worker {
+    /// The root of what is served.
+    root: NodeId,
+    /// When the worker began.
+    wall: Time,
+    domains: BTreeMap<DomainId, Domain>,
+    cpu: Schedule,
+    io: Schedule,
+    by_cpu: BTreeMap<Key, DomainId>,
+    by_io: BTreeMap<Key, DomainId>,
+    alarms: BTreeSet<(Instant, DomainId)>,
+    /// File requests under way.
+    asked: usize,
+    /// How much of each second may be used, ns; and since when it may be used again.
+    ceiling: u64,
+    open_from: Instant,
+    draining: bool,
+}
+
+impl Worker {
+    /// A worker without storelets, of a server with this root, which began at this time.
+    pub fn new(root: NodeId, wall: Time) -> Worker {
+        Worker {
+            root,
+            wall,
+            domains: BTreeMap::new(),
+            cpu: Schedule::default(),
+            io: Schedule::default(),
+            by_cpu: BTreeMap::new(),
+            by_io: BTreeMap::new(),
+            alarms: BTreeSet::new(),
+            asked: 0,
+            ceiling: SECOND,
+            open_from: Instant(0),
+            draining: false,
+        }
+    }
+
+    /// How many storelets are in which state, in words.
+    pub fn states(&self) -> Vec<&'static str> {
+        self.domains.values().map(|domain| domain.life.state_name()).collect()
+    }
+
+    /// Whether there are no storelets.
+    pub fn is_idle(&self) -> bool {
+        self.domains.is_empty()
+    }
+
+    /// The guest whose turn it is. The worker must get it back before anything else happens.
+    pub fn take_slice(&mut self, now: Instant, out: &mut Vec<Output>) -> Option<Slice> {
+        if self.open_from > now {
+            return None;
+        }
+        let Turn::Of(key) = self.cpu.next(now.0) else { return None };
+        let id = self.by_cpu[&key];
+        self.live(now, id, life::Input::Turn, out);
+        let domain = self.domains.get_mut(&id).expect("it is ready");
+        let guest = domain.guest.take().expect("who is ready has a guest");
+        let got = domain.resumes.take().expect("it is resumed");
+        let wall = (self.wall.secs.max(0) as u64).saturating_mul(SECOND).saturating_add(now.0);
+        Some(Slice { id, guest, got, times: Times { wall, monotonic: now.0 } })
+    }
+
+    /// Takes a guest back, which has used so much processor time, ns.
+    pub fn ran(&mut self, now: Instant, ran: Ran, cpu_ns: u64, out: &mut Vec<Output>) {
+        let Ran { id, guest, pause } = ran;
+        guest.charge(cpu_ns, 0);
+        let domain = self.domains.get_mut(&id).expect("it was running");
+        give_back(&guest, out);
+        domain.gather(now, guest.take_output());
+        domain.guest = Some(guest);
+        self.cpu.charge(domain.cpu, cpu_ns, now.0);
+        if self.ceiling < SECOND {
+            let spaced = u128::from(cpu_ns) * u128::from(SECOND) / u128::from(self.ceiling.max(1));
+            let from = self.open_from.max(Instant(now.0.saturating_sub(cpu_ns)));
+            self.open_from = Instant(from.0.saturating_add(spaced as u64));
+        }
+        self.live(now, id, life::Input::Paused(pause), out);
+        self.pass_on(now, id, out);
+        self.admit(now, out);
+    }
+
+    /// What a storelet said is passed on, if it is much, old, or the last for now.
+    fn pass_on(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
+        let Some(domain) = self.domains.get_mut(&id) else { return };
+        let old = domain.said_since.is_some_and(|since| since + SAID_TIME <= now);
+        if old || domain.said_bytes >= SAID_BYTES || domain.life.is_talking() {
+            domain.say(id, out);
+        }
+    }
+
+    /// Steps a storelet's life, and does what it asks for.
+    fn live(&mut self, now: Instant, id: DomainId, input: life::Input, out: &mut Vec<Output>) {
+        let Some(domain) = self.domains.get_mut(&id) else { return };
+        let mut asks = Vec::new();
+        domain.life.step(now, input, &mut asks);
+        for ask in asks {
+            self.perform(now, id, ask, out);
+        }
+        self.settle(now, id);
+    }
+
+    fn perform(&mut self, now: Instant, id: DomainId, ask: life::Output, out: &mut Vec<Output>) {
+        let domain = self.domains.get_mut(&id).expect("it is stepped");
+        match ask {
+            life::Output::Ask(ask) => {
+                self.asked += 1;
+                out.push(Output::Ask(id, Request { caller: domain.begin.caller.clone(), ask }));
+            }
+            life::Output::Cancel => out.push(Output::Cancel(id)),
+            life::Output::Make(root) => domain.make(root, now),
+            life::Output::Resume(got) => domain.resumes = Some(got),
+            life::Output::Hungry(count) => {
+                domain.hungry = Some(count);
+                self.feed(now, id, out);
+            }
+            life::Output::Say(stream, bytes) => {
+                domain.pending = Some((stream, bytes));
+                self.hear(now, id, out);
+            }
+            life::Output::Drop => domain.drop_guest(out),
+            life::Output::Disclaim(reply) => give_all(&crate::wasi::handed_out(&reply), out),
+            life::Output::Release(node) => out.push(Output::Release(node)),
+            life::Output::Ended(ended) => domain.end(id, now, &ended, out),
+        }
+    }
+
+    /// Gives a storelet that waits for input what there is.
+    fn feed(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
+        let Some(domain) = self.domains.get_mut(&id) else { return };
+        let Some(bytes) = domain.next_input() else { return };
+        if !bytes.is_empty() {
+            out.push(Output::Tell(ToHome::Eaten(id, bytes.len())));
+        }
+        self.live(now, id, life::Input::Fed(bytes), out);
+    }
+
+    /// Takes what a storelet says, if there is room.
+    fn hear(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
+        let Some(domain) = self.domains.get_mut(&id) else { return };
+        if domain.take_pending(now) {
+            self.live(now, id, life::Input::Heard, out);
+        }
+    }
+
+    /// Tells the schedules what a storelet waits for, or forgets it.
+    fn settle(&mut self, now: Instant, id: DomainId) {
+        let Some(domain) = self.domains.get_mut(&id) else { return };
+        self.cpu.set_ready(domain.cpu, domain.life.is_ready(), now.0);
+        self.io.set_ready(domain.io, domain.life.queued().is_some(), now.0);
+        let alarm = domain.deadline();
+        let old = mem::replace(&mut domain.alarm, alarm);
+        if old != alarm {
+            old.map(|at| self.alarms.remove(&(at, id)));
+            alarm.map(|at| self.alarms.insert((at, id)));
+        }
+        if domain.life.is_over() {
+            let domain = self.domains.remove(&id).expect("it is there");
+            domain.alarm.map(|at| self.alarms.remove(&(at, id)));
+            self.cpu.remove(domain.cpu);
+            self.io.remove(domain.io);
+            self.by_cpu.remove(&domain.cpu);
+            self.by_io.remove(&domain.io);
+        }
+    }
+
+    /// Lets storelets ask for files, as many at once as may.
+    fn admit(&mut self, now: Instant, out: &mut Vec<Output>) {
+        while self.asked < ASKED_MAX
+            && let Turn::Of(key) = self.io.next(now.0)
+        {
+            let id = self.by_io[&key];
+            let cost = self.domains[&id].life.queued().map_or(1, cost);
+            self.io.charge(key, cost, now.0);
+            self.live(now, id, life::Input::Admitted, out);
+        }
+    }
+
+    fn begin(&mut self, now: Instant, id: DomainId, begin: Box<Begin>, out: &mut Vec<Output>) {
+        let user = match &begin.caller {
+            Caller::Server => u32::MAX,
+            Caller::User(user) => user.uid,
+        };
+        let cpu = self.cpu.add(user, USER_WEIGHT, begin.order.terms);
+        let weight = begin.order.terms.weight;
+        let io_terms = Terms { reservation: 0, weight, limit: begin.order.io_limit };
+        let io = self.io.add(user, USER_WEIGHT, io_terms);
+        self.by_cpu.insert(cpu, id);
+        self.by_io.insert(io, id);
+        self.domains.insert(id, Domain::new(begin, cpu, io, now));
+        self.live(now, id, life::Input::Begin(self.root), out);
+        if self.draining {
+            self.live(now, id, life::Input::Kill(Reason::Shutdown), out);
+        }
+    }
+
+    fn told(&mut self, now: Instant, told: ToWorker, out: &mut Vec<Output>) {
+        match told {
+            ToWorker::Begin(id, begin) => self.begin(now, id, begin, out),
+            ToWorker::Input(id, bytes) => {
+                if let Some(domain) = self.domains.get_mut(&id) {
+                    domain.take_input(bytes);
+                    self.feed(now, id, out);
+                }
+            }
+            ToWorker::Taken(id, bytes) => {
+                if let Some(domain) = self.domains.get_mut(&id) {
+                    domain.allow(bytes);
+                    self.hear(now, id, out);
+                }
+            }
+            ToWorker::Kill(id, reason) => self.live(now, id, life::Input::Kill(reason), out),
+            ToWorker::Ceiling(ns) => self.ceiling = ns.clamp(1, SECOND),
+        }
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        while let Some(&(at, id)) = self.alarms.first().filter(|(at, _)| *at <= now) {
+            self.alarms.remove(&(at, id));
+            let domain = self.domains.get_mut(&id).expect("who is gone has no alarm");
+            domain.alarm = None;
+            if domain.said_since.is_some_and(|since| since + SAID_TIME <= now) {
+                domain.say(id, out);
+            }
+            let input = match domain.until <= now {
+                true => life::Input::Kill(Reason::Time),
+                false => life::Input::Tick,
+            };
+            self.live(now, id, input, out);
+        }
+    }
+}
+
+impl Automaton for Worker {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Told(told) => self.told(now, told, out),
+            Input::Answered(id, reply, served_ns) => {
+                self.asked -= 1;
+                let domain = self.domains.get_mut(&id).expect("it asked");
+                domain.served(served_ns);
+                self.cpu.charge(domain.cpu, served_ns, now.0);
+                self.live(now, id, life::Input::Answered(reply), out);
+            }
+            Input::Tick => self.tick(now, out),
+            Input::Drain => {
+                self.draining = true;
+                let ids: Vec<DomainId> = self.domains.keys().copied().collect();
+                for id in ids {
+                    self.live(now, id, life::Input::Kill(Reason::Shutdown), out);
+                }
+            }
+        }
+        self.admit(now, out);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let alarm = self.alarms.first().map(|(at, _)| *at);
+        let turn = match self.cpu.peek() {
+            Some(at) => Some(Instant(at).max(self.open_from)),
+            None => None,
+        };
+        let io = self.io.peek().filter(|_| self.asked < ASKED_MAX).map(Instant);
+        [alarm, turn, io].into_iter().flatten().min()
+    }
+
+    fn check(&self) {
+        assert_eq!(self.by_cpu.len(), self.domains.len());
+        assert_eq!(self.by_io.len(), self.domains.len());
+        assert!(self.alarms.len() <= self.domains.len());
+        let alarmed = self.domains.values().filter(|domain| domain.alarm.is_some());
+        assert_eq!(alarmed.count(), self.alarms.len());
+    }
+}
+
+/// What a file request costs, in requests.
+fn cost(ask: &Ask) -> u64 {
+    let bytes = match ask {
+        Ask::Read { count, .. } | Ask::List { bytes_max: count, .. } => u64::from(*count),
+        Ask::Fetch { read_max, .. } => u64::from(*read_max),
+        Ask::Write { data, .. } => data.len() as u64,
+        Ask::Walk { .. }
+        | Ask::Stat { .. }
+        | Ask::SetStat { .. }
+        | Ask::Open { .. }
+        | Ask::Create { .. }
+        | Ask::Sync { .. }
+        | Ask::MakeDir { .. }
+        | Ask::Symlink { .. }
+        | Ask::MakeNode { .. }
+        | Ask::ReadLink { .. }
+        | Ask::Link { .. }
+        | Ask::Rename { .. }
+        | Ask::RenameNode { .. }
+        | Ask::Remove { .. }
+        | Ask::RemoveNode { .. }
+        | Ask::StatFs { .. }
+        | Ask::GetAttr { .. }
+        | Ask::SetAttr { .. }
+        | Ask::ListAttrs { .. }
+        | Ask::RemoveAttr { .. }
+        | Ask::Lock { .. }
+        | Ask::GetLock { .. }
+        | Ask::Identify { .. } => 0,
+    };
+    1 + bytes / BYTES_PER_COST
+}
+
+/// Gives back what a guest does not hold any more.
+fn give_back(guest: &Guest, out: &mut Vec<Output>) {
+    give_all(&guest.take_given(), out);
+}
+
+fn give_all(given: &[Given], out: &mut Vec<Output>) {
+    out.extend(given.iter().map(|given| match given {
+        Given::Node(node) => Output::Release(*node),
+        Given::Open(open) => Output::Close(*open),
+    }));
+}

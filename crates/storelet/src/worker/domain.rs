@@ -1,0 +1,182 @@
+//! One storelet of a worker: its life, its guest, and what goes in and out.
+
+use super::{Output, SAID_MAX, SAID_TIME, give_back};
+use crate::crossing::{Begin, DomainId, ToHome};
+use crate::door::{Got, Stream};
+use crate::guest::{Ended, Guest, Start};
+use crate::life::Life;
+use crate::report::Report;
+use crate::schedule::Key;
+use base::{Automaton as _, Instant};
+use std::collections::VecDeque;
+use std::mem;
+use tree::NodeId;
+
+/// A storelet of a worker.
+#[derive(Debug)]
+pub(super) struct Domain {
+    pub(super) begin: Box<Begin>,
+    pub(super) life: Life,
+    /// Its turns of the processor, and of file requests.
+    pub(super) cpu: Key,
+    pub(super) io: Key,
+    /// `None`: it is not made yet, is being run, or has ended.
+    pub(super) guest: Option<Box<Guest>>,
+    /// What it gets when it is run.
+    pub(super) resumes: Option<Option<Got>>,
+    /// When its first instruction was due, and when it is to end.
+    since: Instant,
+    pub(super) until: Instant,
+    /// When it is looked at.
+    pub(super) alarm: Option<Instant>,
+    /// Input that it has not taken; whether that is all.
+    input: VecDeque<Vec<u8>>,
+    input_ended: bool,
+    /// It waits for input, at most so many bytes.
+    pub(super) hungry: Option<u32>,
+    /// What it says and nobody has room for.
+    pub(super) pending: Option<(Stream, Vec<u8>)>,
+    /// What it said and home has not heard.
+    said: Vec<(Stream, Vec<u8>)>,
+    pub(super) said_bytes: usize,
+    pub(super) said_since: Option<Instant>,
+    /// How much more it may say.
+    room: usize,
+}
+
+impl Domain {
+    pub(super) fn new(mut begin: Box<Begin>, cpu: Key, io: Key, now: Instant) -> Domain {
+        let life = Life::new(mem::take(&mut begin.order.root));
+        let input_ended = !begin.order.input;
+        let until = Instant(now.0.saturating_add(begin.order.budget.time_ns));
+        Domain {
+            begin,
+            life,
+            cpu,
+            io,
+            guest: None,
+            resumes: None,
+            since: now,
+            until,
+            alarm: None,
+            input: VecDeque::new(),
+            input_ended,
+            hungry: None,
+            pending: None,
+            said: Vec::new(),
+            said_bytes: 0,
+            said_since: None,
+            room: SAID_MAX,
+        }
+    }
+
+    /// Makes its guest, which sees this directory as its root.
+    pub(super) fn make(&mut self, root: NodeId, now: Instant) {
+        let order = &mut self.begin.order;
+        let start = Start {
+            args: mem::take(&mut order.args),
+            env: mem::take(&mut order.env),
+            root,
+            writes: order.writes,
+            seed: self.begin.seed,
+            budget: order.budget,
+        };
+        self.since = now;
+        let guest = Guest::new(&self.begin.program.program, &start);
+        guest.allow(self.room);
+        self.guest = Some(Box::new(guest));
+    }
+
+    /// When it is to be looked at next.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let said = self.said_since.map(|since| since + SAID_TIME);
+        [Some(self.until), self.life.deadline(), said].into_iter().flatten().min()
+    }
+
+    /// Charges it with what home did for it.
+    pub(super) fn served(&self, served_ns: u64) {
+        if let Some(guest) = &self.guest {
+            guest.charge(0, served_ns);
+        }
+    }
+
+    pub(super) fn take_input(&mut self, bytes: Vec<u8>) {
+        self.input_ended |= bytes.is_empty();
+        if !bytes.is_empty() {
+            self.input.push_back(bytes);
+        }
+    }
+
+    /// What it gets, if it waits for input and there is some, or none any more.
+    pub(super) fn next_input(&mut self) -> Option<Vec<u8>> {
+        let count = self.hungry? as usize;
+        let next = match self.input.pop_front() {
+            Some(mut bytes) => {
+                if bytes.len() > count {
+                    self.input.push_front(bytes.split_off(count));
+                }
+                bytes
+            }
+            None if self.input_ended => Vec::new(),
+            None => return None,
+        };
+        self.hungry = None;
+        Some(next)
+    }
+
+    /// Home has taken so much of what it said.
+    pub(super) fn allow(&mut self, bytes: usize) {
+        match &self.guest {
+            Some(guest) => guest.allow(bytes),
+            None => self.room += bytes,
+        }
+    }
+
+    /// Takes what it says, if there is room for some of it.
+    pub(super) fn take_pending(&mut self, now: Instant) -> bool {
+        let Some((stream, bytes)) = self.pending.take() else { return false };
+        let guest = self.guest.as_ref().expect("who says something is there");
+        if !guest.spend(bytes.len()) {
+            self.pending = Some((stream, bytes));
+            return false;
+        }
+        self.gather(now, vec![(stream, bytes)]);
+        true
+    }
+
+    /// Keeps what it said until it is passed on.
+    pub(super) fn gather(&mut self, now: Instant, said: Vec<(Stream, Vec<u8>)>) {
+        for (stream, bytes) in said {
+            self.said_bytes += bytes.len();
+            self.said_since.get_or_insert(now);
+            match self.said.last_mut() {
+                Some((last, gathered)) if *last == stream => gathered.extend_from_slice(&bytes),
+                Some(_) | None => self.said.push((stream, bytes)),
+            }
+        }
+    }
+
+    /// Passes on what it said.
+    pub(super) fn say(&mut self, id: DomainId, out: &mut Vec<Output>) {
+        let said = mem::take(&mut self.said);
+        let tell = |(stream, bytes)| Output::Tell(ToHome::Said(id, stream, bytes));
+        out.extend(said.into_iter().map(tell));
+        (self.said_bytes, self.said_since) = (0, None);
+    }
+
+    /// Drops its guest where it stands.
+    pub(super) fn drop_guest(&mut self, out: &mut Vec<Output>) {
+        if let Some(guest) = &mut self.guest {
+            guest.stop();
+            give_back(guest, out);
+        }
+    }
+
+    /// Reports its end.
+    pub(super) fn end(&mut self, id: DomainId, now: Instant, ended: &Ended, out: &mut Vec<Output>) {
+        self.say(id, out);
+        let used = self.guest.as_ref().map(|guest| guest.used()).unwrap_or_default();
+        let report = Report::new(ended, used, now.0 - self.since.0);
+        out.push(Output::Tell(ToHome::Ended(id, Box::new(report))));
+    }
+}
