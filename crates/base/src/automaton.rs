@@ -2,6 +2,7 @@
 
 use crate::op::{Event, Op, Span};
 use crate::{Instant, Time};
+use std::time::Duration;
 
 /// A state machine that talks to the world only through inputs and outputs.
 ///
@@ -33,6 +34,9 @@ pub trait Reactor {
 
     /// The date on the wall, for people and protocols; never for measuring.
     fn wall(&self) -> Time;
+
+    /// Processor time that this thread has used so far; for charging who uses it.
+    fn spent(&self) -> Duration;
 
     /// Starts an operation; its completion comes out of `wait`.
     fn submit(&mut self, op: Op);

@@ -18,6 +18,7 @@ mod get;
 mod guard;
 mod listing;
 mod put;
+mod run;
 mod transfer;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ use base::{Automaton, Buf, Caller, Error, Instant, Time};
 use delete::Delete;
 use listing::Listing;
 use put::Put;
+use run::Run;
 use std::mem;
 use std::time::Duration;
 use transfer::Transfer;
@@ -55,6 +57,9 @@ const CALL: CallId = CallId(0);
 /// The call by which a session that ends early tidies up behind itself.
 const CLEANUP: CallId = CallId(1);
 
+/// The call by which a program is given its input, beside the one by which it is listened to.
+const FEED: CallId = CallId(2);
+
 /// What the connection waits for.
 #[derive(Debug)]
 enum State {
@@ -70,6 +75,8 @@ enum State {
     Putting(Put),
     /// For what a `DELETE` needs next.
     Deleting(Delete),
+    /// For a program to say or to take something.
+    Running(Box<Run>),
     /// For the client to take the last answer and to go away, until the given time (known when
     /// the answer is sent) or so many bytes; then for the log: why.
     Discarding { until: Instant, left: usize, reason: &'static str },
@@ -136,6 +143,7 @@ impl Session {
         match &self.state {
             State::Head { .. } => self.unsent < self.allowance && self.input.len() < HEAD_MAX,
             State::Putting(put) => put.is_hungry(self.input.len()),
+            State::Running(run) => run.is_hungry(self.input.len()),
             State::Discarding { .. } => true,
             State::Fetching(_)
             | State::Sending(_)
@@ -154,6 +162,7 @@ impl Session {
             | State::Sending(_)
             | State::Listing(_)
             | State::Deleting(_)
+            | State::Running(_)
             | State::Discarding { .. }
             | State::Closing { .. } => None,
         }
@@ -180,6 +189,7 @@ impl Session {
             | State::Sending(_)
             | State::Putting(_)
             | State::Deleting(_)
+            | State::Running(_)
             | State::Discarding { .. }
             | State::Closing { .. } => 0,
         };
@@ -195,6 +205,7 @@ impl Session {
             State::Listing(_) => "listing",
             State::Putting(_) => "putting",
             State::Deleting(_) => "deleting",
+            State::Running(_) => "running",
             State::Discarding { .. } => "discarding",
             State::Closing { .. } => "closing",
         }
@@ -218,7 +229,7 @@ impl Automaton for Session {
         let state = mem::replace(&mut self.state, State::Closing { asked: 0 });
         self.state = match input {
             Input::Received(bytes) => self.received(now, state, bytes, out),
-            Input::Answered(_, reply) => self.answered(now, state, reply, out),
+            Input::Answered(call, reply) => self.answered(now, call, state, reply, out),
             Input::Sent(bytes) => {
                 self.unsent -= bytes;
                 self.sent(now, state, out)
@@ -243,6 +254,7 @@ impl Automaton for Session {
             | State::Sending(_)
             | State::Listing(_)
             | State::Deleting(_)
+            | State::Running(_)
             | State::Discarding { .. }
             | State::Closing { .. } => None,
         }
@@ -260,6 +272,10 @@ impl Session {
             State::Putting(put) => {
                 self.gather(bytes);
                 self.put_on(now, put, out)
+            }
+            State::Running(run) => {
+                self.gather(bytes);
+                self.run_on(run, out)
             }
             State::Discarding { until, left, reason } if bytes.len() < left => {
                 State::Discarding { until, left: left - bytes.len(), reason }
@@ -280,12 +296,16 @@ impl Session {
     fn answered(
         &mut self,
         now: Instant,
+        call: CallId,
         state: State,
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) -> State {
-        self.asked = 0;
+        if call != FEED {
+            self.asked = 0;
+        }
         match state {
+            State::Running(run) => self.run_answered(now, call, run, reply, out),
             State::Fetching(request) => self.fetched(now, *request, reply, out),
             State::Sending(transfer) => self.piece(now, transfer, reply, out),
             State::Listing(listing) => self.listed(now, listing, reply, out),
@@ -307,6 +327,7 @@ impl Session {
             State::Head { until } if !self.input.is_empty() => self.next_request(now, until, out),
             State::Sending(transfer) => self.go_on(now, transfer, out),
             State::Listing(listing) => self.list_on(now, listing, out),
+            State::Running(run) => self.run_on(run, out),
             State::Discarding { until, left, reason } if self.unsent == 0 => {
                 State::Discarding { until: until.min(now + DISCARD_TIME), left, reason }
             }
@@ -329,6 +350,7 @@ impl Session {
             | State::Sending(_)
             | State::Listing(_)
             | State::Deleting(_)
+            | State::Running(_)
             | State::Discarding { .. }
             | State::Closing { .. }) => state,
         }
@@ -341,6 +363,7 @@ impl Session {
             State::Head { .. } => self.hang_up("idle", out),
             State::Discarding { reason, .. } => self.hang_up(reason, out),
             State::Putting(put) if self.last_byte_came => self.put_torn(put, out),
+            State::Running(run) => self.run_on(run, out),
             state @ (State::Fetching(_)
             | State::Sending(_)
             | State::Listing(_)
@@ -415,6 +438,7 @@ impl Session {
             }
             Method::Put => self.put(now, request, out),
             Method::Delete => self.delete(request, out),
+            Method::Post => self.run(now, request, out),
         }
     }
 
@@ -473,6 +497,7 @@ impl Session {
             State::Listing(listing) => usize::from(listing.forget(out)),
             State::Putting(put) => put.forget(&self.caller, out),
             State::Deleting(delete) => delete.forget(out),
+            State::Running(run) => run.forget(out),
             State::Closing { asked } => asked,
             State::Head { .. } | State::Discarding { .. } => 0,
         };
@@ -498,7 +523,11 @@ impl Session {
     }
 
     fn ask(&mut self, ask: Ask, out: &mut Vec<Output>) {
-        out.push(Output::Ask(CALL, TreeRequest { caller: self.caller.clone(), ask }));
+        self.ask_as(CALL, ask, out);
+    }
+
+    fn ask_as(&mut self, call: CallId, ask: Ask, out: &mut Vec<Output>) {
+        out.push(Output::Ask(call, TreeRequest { caller: self.caller.clone(), ask }));
     }
 
     fn say(&mut self, bytes: Buf, out: &mut Vec<Output>) {

@@ -4,6 +4,7 @@ use super::{Config, Served};
 use base::op::File;
 use base::{Automaton, Instant, Name, Stat};
 use names::Mount;
+use storelet::{Settings, Storelets};
 use tree::host::Host;
 use tree::remote::Remote;
 use tree::service::Service;
@@ -26,6 +27,8 @@ pub(crate) enum Branch {
     Skeleton(Box<Skeleton>),
     /// What another server serves.
     Remote(Box<Remote>),
+    /// Programs of clients.
+    Storelets(Box<Storelets>),
 }
 
 /// How much of everything a tree has, whichever it is.
@@ -35,6 +38,8 @@ pub(crate) struct Counts {
     pub(crate) opens: usize,
     pub(crate) locks: (usize, usize),
     pub(crate) errands: Vec<(&'static str, usize)>,
+    /// Storelets, by state.
+    pub(crate) domains: Vec<(&'static str, usize)>,
     /// Of a server: what the link to it is doing.
     pub(crate) link: Option<&'static str>,
     /// Of a volume: its store, and its reaper with how many inodes wait for that.
@@ -86,6 +91,12 @@ impl Branch {
         }
     }
 
+    /// The tree of storelets, with this number.
+    pub(crate) fn storelets(index: u16, settings: Settings, config: &Config) -> Branch {
+        let Config { wall, owner, .. } = *config;
+        Branch::Storelets(Box::new(Storelets::new(index, wall, owner, settings)))
+    }
+
     pub(crate) fn root(&self) -> NodeId {
         match self {
             Branch::Host(host, _) => host.root(),
@@ -93,6 +104,7 @@ impl Branch {
             Branch::Service(service) => service.root(),
             Branch::Skeleton(skeleton) => skeleton.root(),
             Branch::Remote(remote) => remote.root(),
+            Branch::Storelets(storelets) => storelets.root(),
         }
     }
 
@@ -104,12 +116,17 @@ impl Branch {
             Branch::Service(service) => service.root_stat(),
             Branch::Skeleton(skeleton) => skeleton.root_stat(),
             Branch::Remote(remote) => remote.root_stat(),
+            Branch::Storelets(storelets) => storelets.root_stat(),
         }
     }
 
     pub(crate) fn volume(&self) -> Option<&Volume> {
         match self {
-            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Remote(_) => None,
+            Branch::Host(..)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Remote(_)
+            | Branch::Storelets(_) => None,
             Branch::Volume(volume) => Some(volume),
         }
     }
@@ -130,7 +147,10 @@ impl Branch {
         match self {
             Branch::Host(host, _) => Some(host.root_file()),
             Branch::Volume(volume) => Some(volume.file()),
-            Branch::Service(_) | Branch::Skeleton(_) | Branch::Remote(_) => None,
+            Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Remote(_)
+            | Branch::Storelets(_) => None,
         }
     }
 
@@ -164,7 +184,11 @@ impl Branch {
     pub(crate) fn handles(&self) -> usize {
         match self {
             Branch::Host(host, _) => host.handles(),
-            Branch::Volume(_) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Remote(_) => {
+            Branch::Volume(_)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Remote(_)
+            | Branch::Storelets(_) => {
                 let counts = self.counts();
                 counts.nodes + counts.opens
             }
@@ -179,6 +203,7 @@ impl Branch {
             Branch::Service(_) => Some(tree::service::OPENS_MAX),
             Branch::Skeleton(_) => Some(tree::skeleton::OPENS_MAX),
             Branch::Remote(_) => Some(tree::remote::HANDLES_MAX),
+            Branch::Storelets(_) => Some(storelet::OPENS_MAX),
         }
     }
 
@@ -186,14 +211,21 @@ impl Branch {
     pub(crate) fn set_handles_max(&mut self, most: usize) {
         match self {
             Branch::Host(host, _) => host.set_handles_max(most),
-            Branch::Volume(_) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Remote(_) => {}
+            Branch::Volume(_)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Remote(_)
+            | Branch::Storelets(_) => {}
         }
     }
 
     /// Does what is due at the end of a turn.
     pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
-            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}
+            Branch::Host(..)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Storelets(_) => {}
             Branch::Volume(volume) => volume.tick(now, out),
             Branch::Remote(remote) => remote.tick(now, out),
         }
@@ -202,7 +234,11 @@ impl Branch {
     /// The next thing that the operator may want to know.
     pub(crate) fn next_news(&mut self) -> Option<String> {
         match self {
-            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Volume(_) => None,
+            Branch::Host(..)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Volume(_)
+            | Branch::Storelets(_) => None,
             Branch::Remote(remote) => {
                 let news = remote.next_news()?;
                 Some(format!("{}: {news}", remote.name()))
@@ -216,6 +252,7 @@ impl Branch {
             Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}
             Branch::Volume(volume) => volume.close(now, out),
             Branch::Remote(remote) => remote.close(now, out),
+            Branch::Storelets(storelets) => storelets.close(now, out),
         }
     }
 
@@ -224,6 +261,7 @@ impl Branch {
             Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => true,
             Branch::Volume(volume) => volume.is_closed().is_some(),
             Branch::Remote(remote) => remote.is_closed(),
+            Branch::Storelets(storelets) => storelets.is_closed(),
         }
     }
 
@@ -247,11 +285,16 @@ impl Branch {
                     locks: counts.locks,
                     errands: counts.errands,
                     volume: Some((volume.store().counts(), counts.reaper)),
-                    link: None,
+                    ..Counts::default()
                 }
             }
             Branch::Service(service) => Counts { opens: service.opens(), ..Counts::default() },
             Branch::Skeleton(skeleton) => Counts { opens: skeleton.opens(), ..Counts::default() },
+            Branch::Storelets(storelets) => Counts {
+                opens: storelets.opens(),
+                domains: storelets.states(),
+                ..Counts::default()
+            },
             Branch::Remote(remote) => {
                 let counts = remote.counts();
                 Counts {
@@ -277,6 +320,7 @@ impl Automaton for Branch {
             Branch::Service(service) => service.step(now, input, out),
             Branch::Skeleton(skeleton) => skeleton.step(now, input, out),
             Branch::Remote(remote) => remote.step(now, input, out),
+            Branch::Storelets(storelets) => storelets.step(now, input, out),
         }
     }
 
@@ -287,6 +331,7 @@ impl Automaton for Branch {
             Branch::Service(service) => service.deadline(),
             Branch::Skeleton(skeleton) => skeleton.deadline(),
             Branch::Remote(remote) => remote.deadline(),
+            Branch::Storelets(storelets) => storelets.deadline(),
         }
     }
 
@@ -297,6 +342,7 @@ impl Automaton for Branch {
             Branch::Service(service) => service.check(),
             Branch::Skeleton(skeleton) => skeleton.check(),
             Branch::Remote(remote) => remote.check(),
+            Branch::Storelets(storelets) => storelets.check(),
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct Config {
     pub files_max: usize,
     /// Memory for the blocks of each volume that is mounted while the node serves, bytes.
     pub volume_cache: usize,
+    /// Who runs storelets, if they are run.
+    pub storelets: Option<storelet::Settings>,
 }
 
 /// What a node serves.

@@ -13,6 +13,7 @@ use base::op::{Op, Parcel};
 use base::{Error, Instant};
 use front::CallId;
 use std::collections::BTreeSet;
+use storelet::{Crossing, DomainId, worker};
 use tree::{NodeId, OpenId, Reply, Request, RequestId};
 
 /// The number of the node that has the name space.
@@ -96,6 +97,21 @@ impl Node {
         }
     }
 
+    /// An answer has come from home.
+    fn answered(
+        &mut self,
+        now: Instant,
+        id: RequestId,
+        reply: Result<Reply, Error>,
+        ops: &mut Vec<Op>,
+    ) {
+        if self.worker.is_some() {
+            let input = worker::Input::Answered(DomainId(id.0), reply, 0);
+            return self.step_worker(now, input, ops);
+        }
+        self.answer_here(id, reply);
+    }
+
     fn answer_here(&mut self, id: RequestId, reply: Result<Reply, Error>) {
         let (slot, call) = ((id.0 >> 32) as usize, CallId(id.0 as u32));
         let input = connection::Input::Answered(call, reply);
@@ -104,14 +120,20 @@ impl Node {
 
     /// Takes what another node has sent.
     pub(crate) fn receive(&mut self, now: Instant, parcel: Parcel, ops: &mut Vec<Op>) {
-        let letter = parcel.0.downcast::<Letter>().expect("nodes send letters");
+        let letter = match parcel.0.downcast::<Letter>() {
+            Ok(letter) => letter,
+            Err(other) => {
+                let crossing = other.downcast::<Crossing>().expect("nodes send letters");
+                return self.cross(now, *crossing, ops);
+            }
+        };
         let input = match *letter {
             Letter::Ask(front, id, request) => names::Input::Ask(at_home(front, id), request),
             Letter::Cancel(front, id) => names::Input::Cancel(at_home(front, id)),
             Letter::Release(node) => names::Input::Release(node),
             Letter::Close(open) => names::Input::Close(open),
             Letter::Abandon(open) => names::Input::Abandon(open),
-            Letter::Reply(id, reply) => return self.answer_here(id, reply),
+            Letter::Reply(id, reply) => return self.answered(now, id, reply, ops),
             Letter::Report(key) => return self.report(key, ops),
             Letter::Reported(front, key, report) => {
                 return self.reported(now, front, key, *report);

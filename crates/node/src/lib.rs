@@ -29,6 +29,7 @@ mod shown;
 mod sources;
 pub mod stages;
 mod status;
+mod storelets;
 mod surveys;
 mod trees;
 
@@ -53,6 +54,7 @@ use slab::Slab;
 use stages::Stages;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
+use storelet::Worker;
 use surveys::Surveys;
 use tree::service::Service;
 use tree::volume::Volume;
@@ -123,6 +125,8 @@ pub struct Node {
     surveys: Surveys,
     /// If what clients ask of files is to be written down.
     recorder: Option<Box<Recorder>>,
+    /// If it runs storelets.
+    worker: Option<Box<Worker>>,
     /// What the operator may want to know. At most [`NEWS_MAX`].
     news: VecDeque<String>,
     scratch: Scratch,
@@ -148,7 +152,10 @@ impl Node {
         let main = Branch::opened(MAIN, served, &config);
         let plain = |name: &str| Name::new(name.as_bytes()).expect("a plain name");
         let snapshots = main.snapshots();
-        let places = snapshots.iter().map(|_| plain("snapshots")).collect();
+        let mut places: Vec<Name> = snapshots.iter().map(|_| plain("snapshots")).collect();
+        let settings = config.storelets.clone().filter(|_| config.service);
+        let storelets = settings.map(|it| Branch::storelets(storelets::STORELETS, it, &config));
+        places.extend(storelets.iter().map(|_| plain("storelets")));
         let service = Service::new(SERVICE, config.wall, config.owner, places);
         let mut hidden = Vec::new();
         if config.service {
@@ -156,6 +163,11 @@ impl Node {
             hidden.push(Mount { at, name: plain(".upcall"), root });
             let mount = |root| Mount { at: service.root(), name: plain("snapshots"), root };
             hidden.extend(snapshots.map(mount));
+            hidden.extend(storelets.iter().map(|tree| Mount {
+                at: service.root(),
+                name: plain("storelets"),
+                root: tree.root(),
+            }));
         }
         let (root, root_stat) = (main.root(), main.root_stat());
         let device = root_stat.device;
@@ -164,6 +176,7 @@ impl Node {
         let mut trees = Trees::default();
         trees.plant(|_| main);
         trees.plant(|_| Branch::Service(Box::new(service)));
+        storelets.map(|tree| trees.plant(|_| tree));
         let changes = begin(joins, &mut trees, &config);
         if config.service {
             let joined = trees.iter().skip(usize::from(SERVICE) + 1);
@@ -202,6 +215,7 @@ impl Node {
             changes,
             surveys: Surveys::new(),
             recorder: None,
+            worker: None,
             news: VecDeque::new(),
             scratch: Scratch::default(),
         }
@@ -224,9 +238,13 @@ impl Node {
         node
     }
 
-    /// So many fronts send requests here from now on.
-    pub fn set_fronts(&mut self, count: usize) {
+    /// So many fronts and workers send requests here from now on. If this node is ending already,
+    /// `ops` tell them.
+    pub fn set_fronts(&mut self, count: usize, ops: &mut Vec<Op>) {
         self.role = Role::Home((HOME + 1..=count).collect());
+        if !self.is_running() {
+            self.stop_fronts(ops);
+        }
     }
 
     /// Whether clients are let in, and nobody has asked the node to end.
@@ -294,7 +312,9 @@ impl Automaton for Node {
         };
         let listeners = self.waiting.iter().filter_map(|index| self.listeners[*index].deadline());
         let recorder = self.recorder.as_ref().and_then(|recorder| recorder.deadline());
-        let others = [alarm, drain, self.changes.deadline(), self.trees.deadline(), recorder];
+        let worker = self.worker.as_ref().and_then(|worker| worker.deadline());
+        let others =
+            [alarm, drain, self.changes.deadline(), self.trees.deadline(), recorder, worker];
         listeners.chain(others.into_iter().flatten()).min()
     }
 
@@ -313,6 +333,7 @@ impl Automaton for Node {
             recorder.check();
             assert!(recorder.is_idle() || !self.is_over() || !self.is_quiet());
         }
+        self.worker.iter().for_each(|worker| worker.check());
         self.listeners.iter().for_each(Automaton::check);
         self.connections.iter().for_each(|(_, connection)| connection.check());
     }
@@ -346,7 +367,7 @@ fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
 
 /// Lets a node put its name space together, before it serves.
 pub fn set_up(node: &mut Node, reactor: &mut impl Reactor) {
-    run_while(node, reactor, |node| node.phase == Phase::Joining);
+    run_while(node, reactor, |node| node.phase == Phase::Joining, &mut || {});
 }
 
 /// The whole event loop of a server. What the operator may want to know is told, line by line;
@@ -357,19 +378,26 @@ pub fn run(
     tell: &mut dyn FnMut(&str),
     keep: &mut dyn FnMut(Vec<Recorded>) -> Kept,
 ) {
-    run_while(node, reactor, |node| {
+    let goes_on = |node: &mut Node| {
         while let Some(news) = node.next_news() {
             tell(&news);
         }
         node.hand_out(keep);
         !node.is_over()
-    });
+    };
+    run_while(node, reactor, goes_on, &mut || {});
+}
+
+/// The whole event loop of a worker ([`Node::worker`]). Each slice of a storelet is announced.
+pub fn work(node: &mut Node, reactor: &mut impl Reactor, announce: &mut dyn FnMut()) {
+    run_while(node, reactor, |node| !node.is_over(), announce);
 }
 
 fn run_while(
     node: &mut Node,
     reactor: &mut impl Reactor,
     mut goes_on: impl FnMut(&mut Node) -> bool,
+    announce: &mut dyn FnMut(),
 ) {
     let (mut events, mut ops, mut spans) = (Vec::new(), Vec::new(), Vec::new());
     while goes_on(node) {
@@ -377,6 +405,7 @@ fn run_while(
         reactor.spans(&mut spans);
         spans.drain(..).for_each(|span| node.stages.record_span(now, span));
         node.turn(now, &mut events, &mut ops);
+        run_slice(node, reactor, announce, &mut ops);
         ops.drain(..).for_each(|op| reactor.submit(op));
         if node.is_recording() {
             node.end_turn(reactor.now());
@@ -384,5 +413,29 @@ fn run_while(
         if goes_on(node) {
             reactor.wait(node.deadline(), &mut events);
         }
+    }
+}
+
+/// A slice that took less time than this had the processor for itself, nearly.
+const SHORT: Duration = Duration::from_micros(50);
+
+/// Runs a storelet for a slice, if this node has some and it is one's turn.
+fn run_slice(
+    node: &mut Node,
+    reactor: &mut impl Reactor,
+    announce: &mut dyn FnMut(),
+    ops: &mut Vec<Op>,
+) {
+    if node.worker.is_none() {
+        return;
+    }
+    let (begun, spent) = (reactor.now(), reactor.spent());
+    if let Some(slice) = node.take_slice(begun, ops) {
+        announce();
+        let ran = slice.run();
+        let now = reactor.now();
+        let time = now.since(begun);
+        let cpu = if time < SHORT { time } else { reactor.spent() - spent };
+        node.ran(now, ran, u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX), ops);
     }
 }

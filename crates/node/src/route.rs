@@ -14,6 +14,7 @@ use base::{Automaton, Caller, Instant};
 use front::{CallId, Identity, Session};
 use std::mem;
 use std::sync::Arc;
+use storelet::worker;
 use tree::{Input as TreeInput, Output as TreeOutput, RequestId};
 
 /// The upper bits of the ids of a listener's operations.
@@ -329,6 +330,9 @@ impl Node {
         if self.changes.deadline().is_some_and(|at| at <= now) {
             self.step_changes(now, changes::Input::Late, ops);
         }
+        if self.worker.as_ref().is_some_and(|it| it.deadline().is_some_and(|at| at <= now)) {
+            self.step_worker(now, worker::Input::Tick, ops);
+        }
         self.trees.wake(now);
         self.trees.share_files(self.files_shared());
         self.route(now, ops);
@@ -392,6 +396,7 @@ impl Node {
             Phase::Draining(_) | Phase::Cutting(_) | Phase::Closing(_) | Phase::Over => Phase::Over,
         };
         self.stop_fronts(ops);
+        self.step_worker(now, worker::Input::Drain, ops);
         self.messages.push_back(Message::Changes(changes::Input::Drain));
         self.tell_all(&|| connection::Input::Drain);
         self.route(now, ops);
@@ -405,7 +410,8 @@ impl Node {
     /// When all connections have ended, closes the tree, and then ends.
     fn end(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let closed = self.listeners.iter().all(super::Listener::is_closed);
-        let alone = closed && self.connections.is_empty() && self.is_last();
+        let idle = self.worker.as_ref().is_none_or(|worker| worker.is_idle());
+        let alone = closed && idle && self.connections.is_empty() && self.is_last();
         self.phase = match self.phase {
             Phase::Draining(_) | Phase::Cutting(_) if alone => {
                 self.close_trees(now, ops, &|_| true);

@@ -63,12 +63,18 @@ impl Report {
                 self.count("call", call, 1);
             }
         }
+        for state in node.worker.iter().flat_map(|worker| worker.states()) {
+            self.count("storelet", state, 1);
+        }
         if node.is_front() {
             return;
         }
         for tree in node.trees.iter().map(Branch::counts) {
             for (errand, n) in tree.errands {
                 self.count("errand", errand, n);
+            }
+            for (state, n) in tree.domains {
+                self.count("domain", state, n);
             }
             if let Some(link) = tree.link {
                 self.count("link", link, 1);

@@ -52,7 +52,9 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use pool::{Mailbox, PoolStatistics};
-pub use privileges::{become_user, clear_umask, find_user, is_root, own_user};
+pub use privileges::{
+    become_user, clear_umask, fill_random, find_user, is_root, own_user, stand_back,
+};
 pub use probe::probe;
 pub use signals::{Signals, hold_signals, let_signals_through};
 pub use sockets::Address;
@@ -249,6 +251,11 @@ impl Reactor for World {
 
     fn wall(&self) -> Time {
         self.common().clock.wall()
+    }
+
+    fn spent(&self) -> Duration {
+        let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec as u32)
     }
 
     fn submit(&mut self, op: Op) {

@@ -46,3 +46,25 @@ pub fn become_user(user: &User) -> io::Result<()> {
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
     Ok(())
 }
+
+/// Lets all other threads run before this one, as far as the kernel does that for niceness.
+///
+/// # Errors
+/// If the kernel refuses, which it does not: everybody may be nicer.
+pub fn stand_back() -> io::Result<()> {
+    const NICEST: i32 = 19;
+    // Of no process means: of this thread.
+    Ok(rustix::process::setpriority_process(None, NICEST)?)
+}
+
+/// Fills memory with what nobody can guess.
+///
+/// # Errors
+/// If the kernel has none.
+pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(())
+}

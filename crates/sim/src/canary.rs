@@ -11,6 +11,7 @@ use base::op::{Done, Event, Op, OpId};
 use base::{Buf, Instant, Reactor, Time};
 use std::collections::BTreeMap;
 use std::mem;
+use std::time::Duration;
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,10 @@ impl Reactor for Saboteur {
 
     fn wall(&self) -> Time {
         self.world.wall()
+    }
+
+    fn spent(&self) -> Duration {
+        self.world.spent()
     }
 
     fn submit(&mut self, op: Op) {

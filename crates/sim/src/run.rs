@@ -142,6 +142,7 @@ fn config(params: &Params, ports: Ports) -> Config {
         bytes_max: params.bytes.1,
         files_max: 100_000,
         volume_cache: 1 << 24,
+        storelets: None,
     }
 }
 

@@ -519,6 +519,11 @@ impl Reactor for World {
         self.scene.date()
     }
 
+    /// Nothing takes time here but what waits.
+    fn spent(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn submit(&mut self, op: Op) {
         let scene = &mut self.scene;
         let sum = match &op {

@@ -18,7 +18,6 @@ use crate::report::Report;
 use base::{Automaton, Buf, Error, Instant};
 use std::mem;
 use talk::Talk;
-pub use talk::{FRAME_HEAD, Frame};
 use tree::{Reply, RequestId};
 
 /// What can happen to a domain.
@@ -239,7 +238,7 @@ impl Domain {
         }
         match (doomed, result) {
             (Some(reason), _) => self.end(Report::killed(reason), out),
-            (None, Err(refused)) => self.refuse(refused.to_string(), out),
+            (None, Err(refused)) => self.end(Report::of_refusal(&refused), out),
             (None, Ok(fresh)) => {
                 self.talk.tell_state("waiting for memory");
                 out.push(Output::Enqueue);
@@ -286,6 +285,9 @@ impl Automaton for Domain {
     type Output = Output;
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        if matches!(input, Input::Gone) {
+            self.talk.cancel_all(out);
+        }
         let state = mem::replace(&mut self.state, State::Over);
         self.state = match (state, input) {
             (state, Input::Write(id, data)) => self.write(state, id, data, out),

@@ -23,17 +23,16 @@ mod report;
 pub mod schedule;
 mod storelets;
 mod wasi;
-mod worker;
+pub mod worker;
 
 pub use budget::{Budget, Reason, Used};
 pub use crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
-pub use domain::{FRAME_HEAD, Frame};
 pub use door::{Given, Got, Stream, Times, Want};
 pub use engine::{Engine, Pace, Program};
 pub use guest::{Ended, Guest, Pause, Start};
 pub use report::Report;
-pub use storelets::{Settings, Storelets};
-pub use worker::{Slice, Worker};
+pub use storelets::{DOMAINS_MAX, OPENS_MAX, Settings, Storelets};
+pub use worker::{Ran, Slice, Worker};
 
 #[cfg(test)]
 mod tests;

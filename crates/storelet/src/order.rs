@@ -83,7 +83,8 @@ impl Order {
         for line in text.lines() {
             let line = line.trim_end_matches('\r');
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            order.take(word, rest).map_err(|why| format!("'{word} {rest}': {why}"))?;
+            let value = decoded(rest);
+            order.take(word, value).map_err(|why| format!("'{word} {rest}': {why}"))?;
         }
         if order.module == Wanted::Follows(0) {
             return Err("an order needs a line 'module sha256:HASH' or 'module LENGTH'".to_string());
@@ -94,13 +95,23 @@ impl Order {
         Ok(order)
     }
 
-    fn take(&mut self, word: &str, rest: &str) -> Result<(), String> {
+    fn take(&mut self, word: &str, value: Vec<u8>) -> Result<(), String> {
+        match word {
+            "arg" => self.args.push(value),
+            "env" if value.contains(&b'=') => self.env.push(value),
+            "env" => return Err("write NAME=VALUE".to_string()),
+            "root" => self.root = path(&value)?,
+            _plain => {
+                let text = str::from_utf8(&value).map_err(|_| "write plain text".to_string())?;
+                self.set(word, text)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, word: &str, rest: &str) -> Result<(), String> {
         match word {
             "module" => self.module = module(rest)?,
-            "arg" => self.args.push(decoded(rest)),
-            "env" if rest.contains('=') => self.env.push(decoded(rest)),
-            "env" => return Err("write NAME=VALUE".to_string()),
-            "root" => self.root = path(rest)?,
             "write" => self.writes = true,
             "input" => self.input = true,
             "frames" => self.frames = true,
@@ -143,8 +154,7 @@ fn decoded(text: &str) -> Vec<u8> {
     percent_decode(text.as_bytes()).collect()
 }
 
-fn path(text: &str) -> Result<Vec<Name>, String> {
-    let bytes = decoded(text);
+fn path(bytes: &[u8]) -> Result<Vec<Name>, String> {
     let parts = bytes.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
     let name = |part: &[u8]| {
         let name = Name::new(part).ok().filter(Name::plain);

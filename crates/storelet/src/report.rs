@@ -1,13 +1,14 @@
 //! The report: how a storelet ended, and what it has used.
 
 use crate::budget::{Reason, Used};
+use crate::compile::Refused;
 use crate::guest::Ended;
 use serde::Serialize;
 
 /// How a storelet ended, and what it has used. Times are in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// `exit`, `trap`, `killed` or `refused`.
+    /// `exit`, `trap`, `killed`, `refused`, or `unknown`: the module has to be sent.
     pub end: &'static str,
     /// The code that it exited with.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,6 +51,13 @@ impl Report {
     pub fn refused(why: String) -> Report {
         let report = Report::killed(Reason::Cancelled);
         Report { end: "refused", reason: Some(why), ..report }
+    }
+
+    /// The report of a storelet whose module cannot be run.
+    pub fn of_refusal(refused: &Refused) -> Report {
+        let report = Report::refused(refused.to_string());
+        let end = if *refused == Refused::Unknown { "unknown" } else { report.end };
+        Report { end, ..report }
     }
 
     /// It, for programs: JSON in one line.

@@ -531,7 +531,7 @@ impl Storelets {
 }
 
 fn find(name: &Name) -> Result<usize, Error> {
-    if name.as_bytes() == b".." {
+    if matches!(name.as_bytes(), b"." | b"..") {
         return Ok(ROOT);
     }
     let found = FILES.iter().find(|(text, ..)| text.as_bytes() == name.as_bytes());

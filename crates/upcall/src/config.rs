@@ -103,6 +103,21 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "US")]
     pub(crate) spin: Option<u64>,
 
+    /// How many threads run storelets, programs of clients beside the data; 0: none are run
+    /// [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) storelet_threads: Option<usize>,
+
+    /// Memory for storelets altogether, MiB; who wants more has to wait for others to end
+    /// [default: 1024]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) storelet_memory: Option<u64>,
+
+    /// Keep compiled storelets in this directory, which nobody else may write
+    /// [default: upcall/storelets in $XDG_CACHE_HOME or ~/.cache]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) storelet_cache: Option<PathBuf>,
+
     /// Read all of this from a TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
@@ -157,6 +172,9 @@ impl Serve {
             memory_max: self.memory_max.or(file.memory_max),
             msize: self.msize.or(file.msize),
             spin: self.spin.or(file.spin),
+            storelet_threads: self.storelet_threads.or(file.storelet_threads),
+            storelet_memory: self.storelet_memory.or(file.storelet_memory),
+            storelet_cache: self.storelet_cache.or(file.storelet_cache),
             config: self.config,
         })
     }

@@ -1,20 +1,26 @@
-//! The other nodes of the process: threads with connections of their own, which send what is asked
-//! of them to the node that has the name space.
+//! The other nodes of the process: fronts, threads with connections of their own, and workers,
+//! threads that run storelets. Both send what is asked of them to the node that has the name space.
 
+use crate::ticker::Beat;
 use node::{Config, Export, HOME, Kept, Node, Port};
 use reactor::{Form, Mailbox, World};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
-/// What every front is made with.
+/// What every one of them is made with.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) form: Form,
     pub(crate) settings: reactor::Config,
     pub(crate) config: Config,
     pub(crate) export: Export,
+    /// How many fronts, and behind them in number how many workers.
+    pub(crate) fronts: usize,
+    pub(crate) workers: usize,
+    /// Who hears of each slice of a storelet, if there are workers.
+    pub(crate) beat: Option<Beat>,
 }
 
 /// The threads, running.
@@ -23,17 +29,28 @@ pub(crate) struct Fronts {
 }
 
 impl Fronts {
-    /// Starts `count` fronts beside a world that listens at these ports.
-    pub(crate) fn start(plan: &Plan, count: usize, world: &mut World) -> Result<Fronts, String> {
+    /// Starts them beside a world that listens at these ports. Behind all of them in number are the
+    /// mailboxes of `others`.
+    pub(crate) fn start(
+        plan: &Plan,
+        world: &mut World,
+        others: Vec<Mailbox>,
+    ) -> Result<(Fronts, Vec<Mailbox>), String> {
         let (told, tells) = channel();
         let (mut threads, mut senders) = (Vec::new(), Vec::new());
+        let count = plan.fronts + plan.workers;
         for number in HOME + 1..=count {
             let (sender, mailboxes) = channel();
-            let sockets = shared(plan, world)?;
             let (plan, told) = (plan.clone(), told.clone());
-            let run = move || one(number, plan, sockets, told, &mailboxes);
-            let thread = std::thread::Builder::new().name(format!("front-{number}"));
-            let thread = thread.spawn(run).map_err(|error| format!("no thread: {error}"))?;
+            let thread = if number <= plan.fronts {
+                let sockets = shared(&plan, world)?;
+                let run = move || front(number, plan, sockets, told, &mailboxes);
+                thread::Builder::new().name(format!("front-{number}")).spawn(run)
+            } else {
+                let run = move || worker(number, plan, told, &mailboxes);
+                thread::Builder::new().name(format!("worker-{number}")).spawn(run)
+            };
+            let thread = thread.map_err(|error| format!("no thread: {error}"))?;
             threads.push(thread);
             senders.push(sender);
         }
@@ -45,25 +62,25 @@ impl Fronts {
             drop(senders);
             return Err(Fronts { threads }.failure());
         }
-        let all: Vec<Mailbox> = mailboxes.into_values().collect();
+        let all: Vec<Mailbox> = mailboxes.into_values().chain(others).collect();
         world.set_mailboxes(all.clone());
         for sender in senders {
             // A front that has ended meanwhile says why when it is joined.
             let _ = sender.send(all.clone());
         }
-        Ok(Fronts { threads })
+        Ok((Fronts { threads }, all))
     }
 
     /// Waits for all of them to end.
     pub(crate) fn join(self) -> Result<(), String> {
         for thread in self.threads {
-            thread.join().map_err(|_| "a front panicked".to_string())??;
+            thread.join().map_err(|_| "a thread panicked".to_string())??;
         }
         Ok(())
     }
 
     fn failure(self) -> String {
-        self.join().err().unwrap_or_else(|| "a front did not start".to_string())
+        self.join().err().unwrap_or_else(|| "a thread did not start".to_string())
     }
 }
 
@@ -75,7 +92,7 @@ fn shared(plan: &Plan, world: &World) -> Result<Vec<OwnedFd>, String> {
 }
 
 /// One front, from its beginning to its end.
-fn one(
+fn front(
     number: usize,
     mut plan: Plan,
     sockets: Vec<OwnedFd>,
@@ -96,5 +113,25 @@ fn one(
     let mut node = Node::front(number, plan.config, plan.export);
     // A front has no servers to tell of, and what its clients ask is recorded at home.
     node::run(&mut node, &mut world, &mut |_| {}, &mut |_| Kept::Ended);
+    Ok(())
+}
+
+/// One worker, from its beginning to its end.
+fn worker(
+    number: usize,
+    plan: Plan,
+    told: Sender<(usize, Mailbox)>,
+    mailboxes: &Receiver<Vec<Mailbox>>,
+) -> Result<(), String> {
+    let refuse = |error: std::io::Error| format!("cannot start worker {number}: {error}");
+    let mut world = World::new(plan.form, &plan.settings).map_err(refuse)?;
+    reactor::stand_back().map_err(refuse)?;
+    let _ = told.send((number, world.mailbox()));
+    drop(told);
+    let Ok(all) = mailboxes.recv() else { return Ok(()) };
+    world.set_mailboxes(all);
+    let mut node = Node::worker(number, plan.config, plan.export);
+    let beat = plan.beat.expect("where there are workers somebody ticks");
+    node::work(&mut node, &mut world, &mut || beat.beat());
     Ok(())
 }

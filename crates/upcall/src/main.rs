@@ -1,7 +1,9 @@
 //! `upcall`: the binary. Command line, configuration, start; no logic that could be simulated.
 
 mod clock;
+mod compiler;
 mod config;
+mod crew;
 mod fronts;
 mod greeting;
 mod load;
@@ -13,6 +15,7 @@ mod rule;
 mod serve;
 mod size;
 mod space;
+mod ticker;
 mod volume;
 
 use clap::{Parser, Subcommand};

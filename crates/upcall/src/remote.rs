@@ -11,6 +11,7 @@ mod lists;
 mod names;
 mod put;
 mod report;
+mod run;
 mod trees;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Rm(lists::Rm),
     /// Make directories on a 9P server.
     Mkdir(lists::Mkdir),
+    /// Run a program beside the data of an Upcall server.
+    Run(Box<run::Run>),
     /// Show or change what an Upcall server joins to one tree.
     Names(names::Names),
 }
@@ -52,6 +55,7 @@ pub(crate) fn run(command: &Command) -> ExitCode {
         Command::Stat(stat) => list::stat(stat),
         Command::Rm(rm) => lists::rm(rm),
         Command::Mkdir(mkdir) => lists::mkdir(mkdir),
+        Command::Run(run) => run::run(run),
         Command::Names(names) => names::run(names),
     }
 }

@@ -1,6 +1,7 @@
 //! `upcall serve`: opens what is needed, says how to reach it, runs the node.
 
 use crate::config::{Form, Serve};
+use crate::crew::Crew;
 use crate::fronts::{Fronts, Plan};
 use crate::greeting::Greeting;
 use crate::place::{self, Bound, Place, What};
@@ -40,7 +41,9 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let lines: Vec<(usize, String)> = joints.iter().map(|j| (j.line, j.text())).collect();
     let joins = joints.into_iter().map(|joint| join(&mut world, joint));
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
-    let share = share(serve, threads, ports, &world, (limits, files_max));
+    let crew = Crew::start(serve)?;
+    let mut share = share(serve, threads, ports, &world, (limits, files_max));
+    share.storelets = crew.as_ref().map(|it| it.settings(serve, threads - 1)).transpose()?;
     let mut node = Node::new(share.clone(), served, joins);
     let recording = record(sheet, &mut node, &world)?;
     node::set_up(&mut node, &mut world);
@@ -49,11 +52,21 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         return Err(space::explain(file.as_deref(), *line, said, *error));
     }
     let settings = reactor::Config { signals: false, ..settings };
-    let plan = Plan { form, settings, config: share, export: node.export() };
-    // Who was told to end meanwhile needs no help.
-    let count = if node.is_running() { threads - 1 } else { 0 };
-    let fronts = Fronts::start(&plan, count, &mut world)?;
-    node.set_fronts(count);
+    let plan = Plan {
+        form,
+        settings,
+        config: share,
+        export: node.export(),
+        fronts: threads - 1,
+        workers: crew.as_ref().map_or(0, |crew| crew.workers),
+        beat: crew.as_ref().map(|crew| crew.ticker.beat()),
+    };
+    let others = crew.iter().map(|crew| crew.compiler.mailbox()).collect();
+    let (fronts, all) = Fronts::start(&plan, &mut world, others)?;
+    let mut ops = Vec::new();
+    node.set_fronts(plan.fronts + plan.workers, &mut ops);
+    ops.into_iter().for_each(|op| world.submit(op));
+    crew.iter().for_each(|crew| crew.meet(all.clone()));
     say(&Greeting {
         serve,
         path: &path,
@@ -73,7 +86,8 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         // Something hangs, or a second signal came: what is under way is not waited for.
         std::process::exit(0);
     }
-    fronts.join()
+    fronts.join()?;
+    crew.map_or(Ok(()), Crew::join)
 }
 
 /// What each of so many threads is made with: its part of what all may have.
@@ -96,6 +110,7 @@ fn share(
         bytes_max: (serve.memory_max.unwrap_or(512) << 20) / threads,
         files_max,
         volume_cache: serve.cache.unwrap_or(CACHE_MIB).saturating_mul(1 << 20),
+        storelets: None,
     }
 }
 

@@ -36,6 +36,8 @@ pub enum Method {
     Put,
     /// Remove it.
     Delete,
+    /// Have it do something with what is sent.
+    Post,
     /// What can be asked.
     Options,
 }
@@ -141,7 +143,10 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
         "PUT" => Method::Put,
         "DELETE" => Method::Delete,
         "OPTIONS" => Method::Options,
-        _unknown => return Err(refusal(501, "this server knows GET, HEAD, PUT and DELETE")),
+        "POST" => Method::Post,
+        _unknown => {
+            return Err(refusal(501, "this server knows GET, HEAD, PUT, DELETE and POST"));
+        }
     };
     let is_1_1 = head.version == Some(1);
     let fields = Fields(head.headers);
@@ -261,11 +266,13 @@ pub fn status_text(status: u16) -> &'static str {
         405 => "Method Not Allowed",
         408 => "Request Timeout",
         409 => "Conflict",
+        411 => "Length Required",
         412 => "Precondition Failed",
         413 => "Content Too Large",
         414 => "URI Too Long",
         416 => "Range Not Satisfiable",
         417 => "Expectation Failed",
+        422 => "Unprocessable Content",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         501 => "Not Implemented",

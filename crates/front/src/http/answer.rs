@@ -108,7 +108,17 @@ impl Session {
 
     /// Says an error with its reason as the body; in answer to `HEAD`, without.
     pub(super) fn say_error(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) {
-        let Refusal { status, reason } = refusal;
+        self.say_error_text(now, refusal.status, refusal.reason, out);
+    }
+
+    /// The same, with a reason that was not known before.
+    pub(super) fn say_error_text(
+        &mut self,
+        now: Instant,
+        status: u16,
+        reason: &str,
+        out: &mut Vec<Output>,
+    ) {
         let mut head = Head::new(status)
             .field("Content-Type", "text/plain; charset=utf-8")
             .field("Content-Length", reason.len() + 1);

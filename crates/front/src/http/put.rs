@@ -30,7 +30,7 @@ pub(super) struct Put {
 
 /// How much of the body is still to come.
 #[derive(Clone, Copy, Debug)]
-enum Left {
+pub(super) enum Left {
     Length(u64),
     Chunks(Chunks),
 }
@@ -440,7 +440,7 @@ impl Put {
 }
 
 /// Takes what there is of the body off the input, and says how much is still to come.
-fn take_body(input: &mut Buf, left: Left) -> Result<(Buf, Left), Refusal> {
+pub(super) fn take_body(input: &mut Buf, left: Left) -> Result<(Buf, Left), Refusal> {
     match left {
         Left::Length(left) => {
             let count = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());

@@ -122,6 +122,7 @@ fn config(params: &Params, listener: Listener, service: bool) -> Config {
         bytes_max: world.bytes.1,
         files_max: 100_000,
         volume_cache: 1 << 24,
+        storelets: None,
     }
 }
 

@@ -8,29 +8,13 @@ use base::{Buf, Error};
 use std::collections::VecDeque;
 use std::mem;
 use tree::{Reply, RequestId};
+use wire::storelet::Frame;
 
 /// How much input may wait before its writer has to, bytes.
 const INPUT_MAX: usize = 256 << 10;
 
 /// How much a storelet's output is read before it hears of that, bytes.
 const TAKEN: usize = SAID_MAX / 4;
-
-/// The head of a frame: what it is, and the length of what follows, little endian.
-pub const FRAME_HEAD: usize = 5;
-
-/// What a frame is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Frame {
-    /// Standard output.
-    Output = 1,
-    /// Standard error.
-    Error = 2,
-    /// The report, as JSON: the last.
-    Report = 3,
-    /// What the storelet waits for, in words.
-    State = 4,
-}
 
 /// Something that was said and not read yet.
 #[derive(Debug)]
@@ -69,14 +53,6 @@ pub(super) struct Talk {
     /// Readers that wait for something to be said.
     reads: VecDeque<(RequestId, u32, u32)>,
     closed: bool,
-}
-
-impl Frame {
-    /// What a frame's first byte says.
-    pub fn of(byte: u8) -> Option<Frame> {
-        let all = [Frame::Output, Frame::Error, Frame::Report, Frame::State];
-        all.into_iter().find(|frame| *frame as u8 == byte)
-    }
 }
 
 impl Default for Talk {
@@ -195,15 +171,7 @@ impl Talk {
     }
 
     fn push(&mut self, frame: Frame, bytes: Vec<u8>, own: usize) {
-        let bytes = if self.frames {
-            let mut framed = Vec::with_capacity(FRAME_HEAD + bytes.len());
-            framed.push(frame as u8);
-            framed.extend_from_slice(&u32::try_from(bytes.len()).expect("a piece").to_le_bytes());
-            framed.extend_from_slice(&bytes);
-            framed
-        } else {
-            bytes
-        };
+        let bytes = if self.frames { frame.encode(&bytes) } else { bytes };
         self.said.push_back(Said { bytes, read: 0, own });
     }
 
@@ -249,6 +217,13 @@ impl Talk {
         if self.reads.len() + self.writes.len() < count {
             out.push(Output::Reply(id, Err(Error::Cancelled)));
         }
+    }
+
+    /// Nobody waits for anything any more.
+    pub(super) fn cancel_all(&mut self, out: &mut Vec<Output>) {
+        let reads = self.reads.drain(..).map(|(id, ..)| id);
+        let writes = self.writes.drain(..).map(|(id, _)| id);
+        out.extend(reads.chain(writes).map(|id| Output::Reply(id, Err(Error::Cancelled))));
     }
 
     pub(super) fn check(&self) {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::compile::Hash;
 use crate::{Engine, Ended, Pace, Used};
+use wire::storelet::{FRAME_HEAD, Frame};
 use base::drawing::{Drawing, variant};
 
 fn fresh() -> Fresh {
@@ -66,12 +67,9 @@ fn states_md_is_fresh() {
 /// What was said so far by whoever reads in frames: kinds and contents.
 fn frames(mut bytes: &[u8]) -> Vec<(Frame, String)> {
     let mut frames = Vec::new();
-    while let Some((head, rest)) = bytes.split_at_checked(FRAME_HEAD) {
-        let length = u32::from_le_bytes(head[1..].try_into().expect("four")) as usize;
-        let (body, rest) = rest.split_at(length);
-        let frame = Frame::of(head[0]).expect("a kind");
+    while let Ok(Some((frame, body))) = Frame::decode(bytes) {
         frames.push((frame, String::from_utf8(body.to_vec()).expect("text")));
-        bytes = rest;
+        bytes = &bytes[FRAME_HEAD + body.len()..];
     }
     frames
 }

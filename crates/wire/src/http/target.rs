@@ -14,6 +14,8 @@ pub struct Target {
     pub path: Vec<Name>,
     /// Whether it ends in a slash (or is the root), as the path of a directory should.
     pub slash: bool,
+    /// What stands behind the question mark: names, each with its value or nothing.
+    pub query: Vec<(String, Vec<u8>)>,
 }
 
 /// What stands for itself in a path: RFC 3986's unreserved characters.
@@ -46,10 +48,11 @@ impl Target {
         if !path.starts_with('/') {
             return Err(refusal(400, "the path does not start with a slash"));
         }
-        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let path = path.split('#').next().unwrap_or_default();
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let parts = path.split('/').filter(|part| !part.is_empty());
         let names = parts.map(component).collect::<Result<Vec<Name>, Refusal>>()?;
-        Ok((Target { path: names, slash: path.ends_with('/') }, host))
+        Ok((Target { path: names, slash: path.ends_with('/'), query: pairs(query) }, host))
     }
 
     /// The path as it stands in a URL, without a slash at the end.
@@ -57,6 +60,17 @@ impl Target {
         let parts = self.path.iter().map(|name| encode_component(name.as_bytes()).to_string());
         parts.fold(String::new(), |path, part| path + "/" + &part)
     }
+}
+
+/// The pairs of a query, in their order.
+fn pairs(query: &str) -> Vec<(String, Vec<u8>)> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let pair = |pair: &str| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let key = percent_decode(key.as_bytes()).decode_utf8_lossy().into_owned();
+        (key, percent_decode(value.as_bytes()).collect())
+    };
+    pairs.map(pair).collect()
 }
 
 fn component(text: &str) -> Result<Name, Refusal> {

@@ -1,0 +1,381 @@
+//! `POST /.upcall/storelets`: a program of the client runs beside the data.
+//!
+//! The body is the program, or its input if the query names one that the server has. What the
+//! program says is the answer, as it comes; how it ended stands in trailers. The program is an open
+//! file of the tree of storelets, so closing that, if the client leaves, ends it.
+
+use super::answer::{Head, status};
+use super::put::{Left, take_body};
+use super::transfer::frame;
+use super::{FEED, Session, State};
+use crate::{CallId, Output};
+use base::{Access, Buf, Error, Instant, Name};
+use std::mem;
+use tree::{Ask, NodeId, OpenId, Reply};
+use wire::http::{Body, Chunks, Request, encode_component, refusal};
+use wire::storelet::{Frame, encode_input};
+
+/// Where programs are taken.
+const PLACE: [&[u8]; 2] = [b".upcall", b"storelets"];
+const NEW: &[u8] = b"new";
+
+/// How much of what a program says is read at once, bytes; and how much may be unsent then.
+const PIECE: u32 = 64 << 10;
+const AHEAD: usize = 256 << 10;
+
+/// How much of a body may wait to be taken, bytes.
+const BODY_MAX: usize = 256 << 10;
+
+/// How much of what a program complains of is told at its end, bytes.
+const COMPLAINT_MAX: usize = 2 << 10;
+
+/// Words of an order that the query may not say, because they are said here.
+const OURS: [&str; 2] = ["frames", "input"];
+
+/// A program that runs.
+#[derive(Debug)]
+pub(super) struct Run {
+    step: Step,
+    order: Vec<u8>,
+    /// The body is the program's input.
+    feeds: bool,
+    /// Complaints are part of the answer.
+    merges: bool,
+    left: Left,
+    /// All of the body was passed on.
+    fed: bool,
+    /// What it said, not taken apart yet.
+    said: Vec<u8>,
+    complaint: Vec<u8>,
+    /// The head of the answer was said.
+    headed: bool,
+}
+
+/// What it waits for.
+#[derive(Debug)]
+enum Step {
+    /// For the file that programs are started with.
+    Finding,
+    /// For that to be opened.
+    Opening(NodeId),
+    /// The program has ended: for its last input not to be under way any more.
+    Ending,
+    /// For the program to say or to take something: whether either is under way.
+    Talking { open: OpenId, reads: bool, writes: bool },
+}
+
+impl Run {
+    /// Whether more of the body is wanted, with so many bytes received and not yet passed on.
+    pub(super) fn is_hungry(&self, buffered: usize) -> bool {
+        let wanted = match self.left {
+            Left::Length(left) => left > buffered as u64,
+            Left::Chunks(place) => place != Chunks::Done,
+        };
+        matches!(self.step, Step::Talking { .. }) && wanted && buffered < BODY_MAX
+    }
+
+    /// Gives back what it holds; how many answers are to come.
+    pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
+        match self.step {
+            Step::Finding | Step::Ending => 1,
+            Step::Opening(node) => {
+                out.push(Output::Release(node));
+                1
+            }
+            Step::Talking { open, reads, writes } => {
+                out.push(Output::Close(open));
+                if writes {
+                    out.push(Output::Cancel(FEED));
+                }
+                usize::from(reads) + usize::from(writes)
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Starts a program.
+    pub(super) fn run(&mut self, now: Instant, request: Request, out: &mut Vec<Output>) -> State {
+        let path = request.target.path.iter().map(Name::as_bytes);
+        if !path.eq(PLACE) {
+            let reason = "POST starts a program: post it to /.upcall/storelets";
+            return self.refuse(now, refusal(405, reason), out);
+        }
+        let Some(query) = Query::parse(&request) else {
+            let reason = "send a program with its length, or name one: ?module=sha256:HASH";
+            return self.refuse(now, refusal(411, reason), out);
+        };
+        if query.writes && !self.export.http_write {
+            let reason = "this server does not write over HTTP: start it with --http-write";
+            return self.refuse(now, refusal(403, reason), out);
+        }
+        let names = PLACE.iter().copied().chain([NEW]);
+        let names = names.map(|name| Name::new(name).expect("a plain name")).collect();
+        self.ask(Ask::Walk { from: self.export.root, names }, out);
+        if request.expects_continue && self.input.is_empty() {
+            self.say(Buf::from(&b"HTTP/1.1 100 Continue\r\n\r\n"[..]), out);
+        }
+        State::Running(Box::new(Run {
+            step: Step::Finding,
+            order: query.order,
+            feeds: query.feeds,
+            merges: query.merges,
+            left: query.left,
+            fed: false,
+            said: Vec::new(),
+            complaint: Vec::new(),
+            headed: false,
+        }))
+    }
+
+    pub(super) fn run_answered(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        mut run: Box<Run>,
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        match (run.step, reply) {
+            (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
+                let access = Access { read: true, write: true, ..Access::default() };
+                self.ask(Ask::Open { node, access }, out);
+                run.step = Step::Opening(node);
+                State::Running(run)
+            }
+            (Step::Finding, _) => {
+                let reason = "this server runs no programs: start it with --storelet-threads 1";
+                self.refuse(now, refusal(404, reason), out)
+            }
+            (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
+                out.push(Output::Release(node));
+                let data = Buf::from(mem::take(&mut run.order));
+                self.ask_as(FEED, Ask::Write { open, offset: 0, data }, out);
+                run.step = Step::Talking { open, reads: false, writes: true };
+                self.run_on(run, out)
+            }
+            (Step::Opening(node), reply) => {
+                out.push(Output::Release(node));
+                let error = reply.err().unwrap_or(Error::Invalid);
+                self.refuse(now, status(error), out)
+            }
+            (Step::Ending, _) => self.done(now, out),
+            (Step::Talking { open, reads, .. }, _) if call == FEED => {
+                // What is wrong with the order stands in the report.
+                run.step = Step::Talking { open, reads, writes: false };
+                self.run_on(run, out)
+            }
+            (Step::Talking { open, writes, .. }, Ok(Reply::Data(data))) if !data.is_empty() => {
+                run.step = Step::Talking { open, reads: false, writes };
+                run.said.extend_from_slice(&data);
+                self.run_heard(now, run, out)
+            }
+            (Step::Talking { open, writes, .. }, _) => {
+                run.step = Step::Talking { open, reads: false, writes };
+                self.run_lost(run, out)
+            }
+        }
+    }
+
+    /// Reads and passes on what can be now.
+    pub(super) fn run_on(&mut self, mut run: Box<Run>, out: &mut Vec<Output>) -> State {
+        let Step::Talking { open, mut reads, mut writes } = run.step else {
+            return State::Running(run);
+        };
+        if !reads && self.unsent <= AHEAD {
+            reads = true;
+            self.asked = PIECE as usize;
+            self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
+        }
+        if !writes && !run.fed {
+            match self.next_body(&mut run) {
+                Ok(data) if !data.is_empty() => {
+                    writes = true;
+                    self.ask_as(FEED, Ask::Write { open, offset: 0, data: Buf::from(data) }, out);
+                }
+                Ok(_) => {}
+                Err(()) => {
+                    run.step = Step::Talking { open, reads, writes };
+                    return self.run_lost(run, out);
+                }
+            }
+        }
+        run.step = Step::Talking { open, reads, writes };
+        State::Running(run)
+    }
+
+    /// The next of the body, as the program's file takes it.
+    fn next_body(&mut self, run: &mut Run) -> Result<Vec<u8>, ()> {
+        let (data, left) = take_body(&mut self.input, run.left).map_err(drop)?;
+        run.left = left;
+        run.fed = matches!(left, Left::Length(0) | Left::Chunks(Chunks::Done));
+        let mut bytes = match (run.feeds, data.is_empty()) {
+            (true, false) => encode_input(&data),
+            (false, false) => data.to_vec(),
+            (_, true) => Vec::new(),
+        };
+        if run.fed && run.feeds {
+            bytes.extend(encode_input(b""));
+        }
+        if !run.fed && self.last_byte_came && data.is_empty() {
+            return Err(());
+        }
+        Ok(bytes)
+    }
+
+    /// The program has said something.
+    fn run_heard(&mut self, now: Instant, mut run: Box<Run>, out: &mut Vec<Output>) -> State {
+        let said = mem::take(&mut run.said);
+        let mut rest = &said[..];
+        while let Ok(Some((kind, body))) = Frame::decode(rest) {
+            rest = &rest[wire::storelet::FRAME_HEAD + body.len()..];
+            match kind {
+                Frame::State if body == b"running" => self.run_head(now, &mut run, out),
+                Frame::State => {}
+                Frame::Error if !run.merges => {
+                    run.complaint.extend_from_slice(body);
+                    let excess = run.complaint.len().saturating_sub(COMPLAINT_MAX);
+                    run.complaint.drain(..excess);
+                }
+                Frame::Output | Frame::Error => {
+                    let chunk = frame(Buf::from(body), self.manner.is_1_1);
+                    self.say(chunk, out);
+                }
+                Frame::Report => return self.run_end(now, run, body, out),
+            }
+        }
+        run.said = rest.to_vec();
+        self.run_on(run, out)
+    }
+
+    /// The program runs: the answer begins.
+    fn run_head(&mut self, now: Instant, run: &mut Run, out: &mut Vec<Output>) {
+        let head = Head::new(200).field("Content-Type", "application/octet-stream");
+        let head = super::get::safe(head);
+        let head = match self.manner.is_1_1 {
+            true => head
+                .field("Trailer", "Upcall-End, Upcall-Exit, Upcall-Complaint, Upcall-Report")
+                .field("Transfer-Encoding", "chunked"),
+            false => head,
+        };
+        self.last |= !self.manner.is_1_1;
+        run.headed = true;
+        let head = self.end(now, head);
+        self.say(Buf::from(head), out);
+    }
+
+    /// The program has ended.
+    fn run_end(
+        &mut self,
+        now: Instant,
+        run: Box<Run>,
+        report: &[u8],
+        out: &mut Vec<Output>,
+    ) -> State {
+        let Step::Talking { open, writes, .. } = run.step else {
+            unreachable!("who does not talk says nothing")
+        };
+        out.push(Output::Close(open));
+        let text = String::from_utf8_lossy(report);
+        let end = field(&text, "end").unwrap_or_default();
+        if run.headed {
+            if self.manner.is_1_1 {
+                self.say(Buf::from(trailers(&text, end, &run.complaint).into_bytes()), out);
+            }
+        } else {
+            let code = match end {
+                "unknown" => 404,
+                "refused" => 422,
+                _killed => 503,
+            };
+            self.say_error_text(now, code, field(&text, "reason").unwrap_or_default(), out);
+        }
+        // The rest of the body is not read as a request.
+        self.last |= !run.fed;
+        if writes {
+            let step = Step::Ending;
+            return State::Running(Box::new(Run { step, ..*run }));
+        }
+        self.done(now, out)
+    }
+
+    /// The server ended it, or the client's body made no sense: there is no way to say that but to
+    /// stop in the middle.
+    fn run_lost(&mut self, run: Box<Run>, out: &mut Vec<Output>) -> State {
+        let asked = run.forget(out);
+        out.push(Output::Hangup("the program was lost"));
+        State::Closing { asked }
+    }
+}
+
+/// What the query says.
+struct Query {
+    order: Vec<u8>,
+    feeds: bool,
+    merges: bool,
+    /// The program may change files.
+    writes: bool,
+    left: Left,
+}
+
+impl Query {
+    /// An order of it. `None`: neither a program nor the name of one.
+    fn parse(request: &Request) -> Option<Query> {
+        let left = match request.body {
+            Body::None => Left::Length(0),
+            Body::Length(length) => Left::Length(length),
+            Body::Chunked => Left::Chunks(Chunks::default()),
+        };
+        let pairs = &request.target.query;
+        let named = pairs.iter().any(|(key, _)| key == "module");
+        let mut order = match (named, request.body) {
+            (true, _) => b"frames\ninput\n".to_vec(),
+            (false, Body::Length(length)) => format!("frames\nmodule {length}\n").into_bytes(),
+            (false, Body::None | Body::Chunked) => return None,
+        };
+        let (mut merges, mut writes) = (false, false);
+        for (key, value) in pairs {
+            match key.as_str() {
+                "errors" => merges = true,
+                key if OURS.contains(&key) => {}
+                key => {
+                    writes |= key == "write";
+                    let (key, value) = (encode_component(key.as_bytes()), encode_component(value));
+                    order.extend_from_slice(format!("{key} {value}\n").as_bytes());
+                }
+            }
+        }
+        order.push(b'\n');
+        Some(Query { order, feeds: named, merges, writes, left })
+    }
+}
+
+/// The trailers: how the program ended, and what it complained of.
+fn trailers(report: &str, end: &str, complaint: &[u8]) -> String {
+    let report: String = report.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
+    let exit = number(&report, "exit").map(|code| format!("Upcall-Exit: {code}\r\n"));
+    let complaint = match complaint {
+        [] => String::new(),
+        text => format!("Upcall-Complaint: {}\r\n", encode_component(text)),
+    };
+    let exit = exit.unwrap_or_default();
+    format!("0\r\nUpcall-End: {end}\r\n{exit}{complaint}Upcall-Report: {report}\r\n\r\n")
+}
+
+/// The text of a field of a report, which is flat and has few escapes.
+fn field<'a>(report: &'a str, name: &str) -> Option<&'a str> {
+    let rest = report.split_once(&format!("\"{name}\":\""))?.1;
+    let mut last = ' ';
+    let end = rest.find(|c| {
+        let ends = c == '"' && last != '\\';
+        last = c;
+        ends
+    })?;
+    Some(&rest[..end])
+}
+
+/// The number of a field of a report.
+fn number<'a>(report: &'a str, name: &str) -> Option<&'a str> {
+    let rest = report.split_once(&format!("\"{name}\":"))?.1;
+    Some(rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default())
+}

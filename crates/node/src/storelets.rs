@@ -1,0 +1,83 @@
+//! Storelets in a node: what crosses between the tree that has them, the workers that run them,
+//! and whoever compiles.
+//!
+//! A worker is a node without ports: it asks home for files as a front does, on behalf of its
+//! storelets. What home spends on that it says with each answer.
+
+use super::letters::{HOME, Role};
+use super::{Config, Export, Node};
+use crate::route::Message;
+use base::op::{Done, Op, OpId, Parcel};
+use base::{Automaton as _, Instant};
+use storelet::{Crossing, Ran, Slice, Worker, worker};
+use tree::{Input as TreeInput, RequestId};
+
+/// The tree of storelets, where there is one.
+pub(crate) const STORELETS: u16 = super::SERVICE + 1;
+
+impl Node {
+    /// A node that runs storelets, of a server whose [`Node::export`] this is.
+    ///
+    /// # Panics
+    /// If there are more nodes than [`super::NODES_MAX`].
+    pub fn worker(number: usize, config: Config, export: Export) -> Node {
+        let config = Config { ports: Vec::new(), ..config };
+        let worker = Worker::new(export.root, export.wall);
+        let mut node = Node::front(number, config, export);
+        node.worker = Some(Box::new(worker));
+        node
+    }
+
+    /// Takes what crosses from one thread to another.
+    pub(crate) fn cross(&mut self, now: Instant, crossing: Crossing, ops: &mut Vec<Op>) {
+        if let Crossing::Worker(told) = crossing {
+            return self.step_worker(now, worker::Input::Told(told), ops);
+        }
+        let done = Done::Parcel(Parcel(Box::new(crossing)));
+        self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNASKED, done)));
+    }
+
+    /// Steps the worker, if this is one.
+    pub(crate) fn step_worker(&mut self, now: Instant, input: worker::Input, ops: &mut Vec<Op>) {
+        if let Some(worker) = &mut self.worker {
+            let mut out = Vec::new();
+            worker.step(now, input, &mut out);
+            self.deliver_worker(out, ops);
+        }
+    }
+
+    fn deliver_worker(&self, out: Vec<worker::Output>, ops: &mut Vec<Op>) {
+        use worker::Output;
+        let Role::Front(number) = self.role else { unreachable!("home runs no storelets") };
+        for output in out {
+            let input = match output {
+                Output::Ask(id, request) => names::Input::Ask(RequestId(id.0), request),
+                Output::Cancel(id) => names::Input::Cancel(RequestId(id.0)),
+                Output::Release(node) => names::Input::Release(node),
+                Output::Close(open) => names::Input::Close(open),
+                Output::Tell(told) => {
+                    ops.push(Op::Post { to: HOME, parcel: Crossing::Home(told).parcel() });
+                    continue;
+                }
+            };
+            Node::send_home(number, input, ops);
+        }
+    }
+
+    /// The storelet whose turn it is to run here. It must be given back before the next turn.
+    pub fn take_slice(&mut self, now: Instant, ops: &mut Vec<Op>) -> Option<Slice> {
+        let mut out = Vec::new();
+        let slice = self.worker.as_mut()?.take_slice(now, &mut out);
+        self.deliver_worker(out, ops);
+        slice
+    }
+
+    /// Takes a storelet back that has used so much processor time, ns.
+    pub fn ran(&mut self, now: Instant, ran: Ran, cpu_ns: u64, ops: &mut Vec<Op>) {
+        let mut out = Vec::new();
+        if let Some(worker) = &mut self.worker {
+            worker.ran(now, ran, cpu_ns, &mut out);
+        }
+        self.deliver_worker(out, ops);
+    }
+}

@@ -1,0 +1,341 @@
+//! `upcall run`: a program beside the data of a server.
+//!
+//! The program goes to the server once; after that its hash is enough. Standard input streams in,
+//! output and complaints stream out, the exit code is the program's.
+
+use super::frame::{self, Frame};
+use super::{Outcome, Server, Trouble};
+use crate::size;
+use clap::Args;
+use client::{File, OpenOptions};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use std::ffi::OsString;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use storelet::compile::Hash;
+use wire::storelet::{FRAME_HEAD, Frame as Kind, encode_input};
+
+/// Where a server takes programs.
+const SERVICE: &str = "/.upcall/storelets";
+const NEW: &str = "/new";
+
+/// How long a program may be silent, seconds: the server ends it when its time is over.
+const SILENCE: u64 = 7 * 24 * 3600;
+
+/// How much is read and written at once, bytes.
+const PIECE: usize = 128 << 10;
+
+/// What in an argument is written as in a URL.
+const SPECIAL: &AsciiSet = &CONTROLS.add(b'%');
+
+/// The exit code of a program that was ended, and of one that made a mistake: as shells have them.
+const KILLED: u8 = 137;
+const TRAPPED: u8 = 134;
+
+/// What is run, and with how much of everything.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    server: Server,
+
+    /// The program: a WebAssembly module for WASI preview 1, or sha256:HASH of one that the server
+    /// has
+    #[arg(value_name = "PROGRAM")]
+    program: PathBuf,
+
+    /// Its arguments
+    #[arg(value_name = "ARGS", last = true)]
+    args: Vec<OsString>,
+
+    /// Processor time it may use: 500ms, 10s, 2m [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    cpu: Option<String>,
+
+    /// How long it may take from its first instruction to its end [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    time: Option<String>,
+
+    /// Memory it may have: 64M, 1G [default: 256M]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+
+    /// File requests it may make [default: as many as it likes]
+    #[arg(long, value_name = "N")]
+    io: Option<String>,
+
+    /// Bytes it may read and write [default: as many as it likes]
+    #[arg(long, value_name = "SIZE")]
+    bytes: Option<String>,
+
+    /// What it may say [default: 1G]
+    #[arg(long, value_name = "SIZE")]
+    output: Option<String>,
+
+    /// Files it may have open [default: 256]
+    #[arg(long, value_name = "N")]
+    files: Option<String>,
+
+    /// Its part of the processor, and of file requests, beside those of others: 1 to 10000
+    /// [default: 100]
+    #[arg(long, value_name = "N")]
+    weight: Option<String>,
+
+    /// This share of a processor is certain: 10%
+    #[arg(long, value_name = "SHARE")]
+    reserve: Option<String>,
+
+    /// It never gets more than this share of a processor: 50%
+    #[arg(long, value_name = "SHARE")]
+    limit: Option<String>,
+
+    /// It never makes more file requests per second than this
+    #[arg(long, value_name = "N")]
+    io_limit: Option<String>,
+
+    /// The directory that it sees as /
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    root: PathBuf,
+
+    /// Let it change files, as far as you may
+    #[arg(long)]
+    write: bool,
+
+    /// A variable of its environment, NAME=VALUE; can be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<OsString>,
+
+    /// Say at the end what it has used
+    #[arg(long)]
+    report: bool,
+
+    /// Say that as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a first attempt can bring.
+enum Came {
+    /// The server does not have the program.
+    Unknown,
+    /// Its end.
+    Over(ExitCode),
+}
+
+/// Does it.
+pub(crate) fn run(run: &Run) -> ExitCode {
+    let mut server = run.server.inside(SERVICE);
+    server.timeout = server.timeout.max(SILENCE);
+    frame::run(&server, false, |frame| {
+        frame.if_interrupted("the program was ended".to_string());
+        if let Some(hash) = run.program.to_str().and_then(|text| text.strip_prefix("sha256:")) {
+            return match once(frame, run, &format!("sha256:{hash}"), None)? {
+                Came::Over(code) => Ok(code),
+                Came::Unknown => {
+                    let what = "the server has no program of this name";
+                    Err(Trouble::Host(format!("{what}: run the file itself once")))
+                }
+            };
+        }
+        let wasm = read(&run.program)?;
+        let hash = Hash(Sha256::digest(&wasm).into());
+        if let Came::Over(code) = once(frame, run, &format!("sha256:{hash}"), None)? {
+            return Ok(code);
+        }
+        match once(frame, run, &wasm.len().to_string(), Some(&wasm))? {
+            Came::Over(code) => Ok(code),
+            Came::Unknown => unreachable!("what was sent is known"),
+        }
+    })
+}
+
+fn read(path: &Path) -> Outcome<Vec<u8>> {
+    let step = "name a WebAssembly module";
+    std::fs::read(path).map_err(|error| Trouble::host("read", path, &error, step))
+}
+
+/// The order of a program.
+fn order(run: &Run, module: &str) -> Vec<u8> {
+    let mut order = format!("module {module}\nframes\ninput\n").into_bytes();
+    let mut line = |word: &str, value: &[u8]| {
+        let value = percent_encode(value, SPECIAL);
+        order.extend_from_slice(format!("{word} {value}\n").as_bytes());
+    };
+    let name = run.program.file_stem().unwrap_or(run.program.as_os_str());
+    line("arg", name.as_bytes());
+    run.args.iter().for_each(|arg| line("arg", arg.as_bytes()));
+    run.env.iter().for_each(|env| line("env", env.as_bytes()));
+    line("root", run.root.as_os_str().as_bytes());
+    let said = [
+        ("cpu", &run.cpu),
+        ("time", &run.time),
+        ("memory", &run.memory),
+        ("io", &run.io),
+        ("bytes", &run.bytes),
+        ("output", &run.output),
+        ("files", &run.files),
+        ("weight", &run.weight),
+        ("reserve", &run.reserve),
+        ("limit", &run.limit),
+        ("io-limit", &run.io_limit),
+    ];
+    for (word, value) in said {
+        value.iter().for_each(|value| line(word, value.as_bytes()));
+    }
+    if run.write {
+        order.extend_from_slice(b"write\n");
+    }
+    order.push(b'\n');
+    order
+}
+
+/// Has the program run, if the server has it or gets it here.
+fn once(frame: &Frame, run: &Run, module: &str, wasm: Option<&[u8]>) -> Outcome<Came> {
+    let options = OpenOptions::new().read(true).write(true);
+    let file = frame.client.open_with(Path::new(NEW), options)?;
+    let order = order(run, module);
+    // What is wrong with it stands in the report.
+    let sent = write(&file, &[&order, wasm.unwrap_or_default()].concat());
+    if let Err(error) = sent
+        && error.is_fatal()
+    {
+        return Err(error.into());
+    }
+    let file = Arc::new(file);
+    let mut talk = Talk { run, file: &file, feeding: false };
+    talk.listen()
+}
+
+/// Writes all of it; the place means nothing there.
+fn write(file: &File, mut bytes: &[u8]) -> Result<(), client::Error> {
+    while !bytes.is_empty() {
+        let count = bytes.len().min(PIECE);
+        let written = file.write_at(&bytes[..count], 0)?;
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}
+
+/// A program under way.
+struct Talk<'a> {
+    run: &'a Run,
+    file: &'a Arc<File>,
+    /// Its input is on the way.
+    feeding: bool,
+}
+
+impl Talk<'_> {
+    /// Takes what the program says, to its end.
+    fn listen(&mut self) -> Outcome<Came> {
+        let (mut said, mut piece) = (Vec::new(), vec![0; PIECE]);
+        loop {
+            let count = self.file.read_at(&mut piece, 0)?;
+            if count == 0 {
+                let what = "the server said nothing of the program's end";
+                return Err(Trouble::Host(format!("{what}: is it an Upcall server?")));
+            }
+            said.extend_from_slice(&piece[..count]);
+            let mut taken = 0;
+            while let Some((kind, body)) = next_frame(&said[taken..])? {
+                taken += FRAME_HEAD + body.len();
+                if let Some(came) = self.take(kind, body)? {
+                    return Ok(came);
+                }
+            }
+            said.drain(..taken);
+        }
+    }
+
+    fn take(&mut self, kind: Kind, body: &[u8]) -> Outcome<Option<Came>> {
+        match kind {
+            Kind::Output => {
+                let mut out = io::stdout().lock();
+                let done = out.write_all(body).and_then(|()| out.flush());
+                done.map_err(|error| frame::unsaid(&error))?;
+            }
+            Kind::Error => {
+                let _ = io::stderr().lock().write_all(body);
+            }
+            Kind::State => {
+                if body == b"running" && !self.feeding {
+                    self.feeding = true;
+                    self.feed();
+                }
+            }
+            Kind::Report => return self.end(body).map(Some),
+        }
+        Ok(None)
+    }
+
+    /// Sends standard input there, from a thread that nobody waits for.
+    fn feed(&self) {
+        let file = Arc::clone(self.file);
+        let feed = move || {
+            let (mut stdin, mut piece) = (io::stdin().lock(), vec![0; PIECE]);
+            loop {
+                let count = stdin.read(&mut piece).unwrap_or(0);
+                if write(&file, &encode_input(&piece[..count])).is_err() || count == 0 {
+                    return;
+                }
+            }
+        };
+        std::thread::spawn(feed);
+    }
+
+    /// Says how it ended, and with which code.
+    fn end(&self, report: &[u8]) -> Outcome<Came> {
+        let report: Value = serde_json::from_slice(report)
+            .map_err(|error| Trouble::Host(format!("a strange report: {error}")))?;
+        let end = report["end"].as_str().unwrap_or_default();
+        if end == "unknown" {
+            return Ok(Came::Unknown);
+        }
+        if self.run.json {
+            eprintln!("{report}");
+        } else if self.run.report {
+            eprint!("{}", told(&report));
+        }
+        let reason = report["reason"].as_str().unwrap_or_default();
+        Ok(Came::Over(match end {
+            "exit" => ExitCode::from(report["exit"].as_u64().unwrap_or(1) as u8),
+            "trap" => complain(&format!("the program made a mistake: {reason}"), TRAPPED),
+            "killed" => complain(&format!("the program was ended: {reason}"), KILLED),
+            _refused => complain(reason, 2),
+        }))
+    }
+}
+
+fn complain(what: &str, code: u8) -> ExitCode {
+    eprintln!("upcall: {what}");
+    ExitCode::from(code)
+}
+
+/// The next whole frame.
+fn next_frame(said: &[u8]) -> Outcome<Option<(Kind, &[u8])>> {
+    let strange = |_| Trouble::Host("the server says what this program does not know".into());
+    Kind::decode(said).map_err(strange)
+}
+
+/// What it has used, for people.
+fn told(report: &Value) -> String {
+    let get = |name: &str| report[name].as_u64().unwrap_or(0);
+    let ms = |name: &str| get(name) as f64 / 1e6;
+    format!(
+        "time {:.3} ms, after {:.3} ms of waiting; processor {:.3} ms, and {:.3} ms of the \
+         server's\nmemory {}; {} file requests, {} of them walks; {} read, {} written; {} said\n",
+        ms("time_ns"),
+        ms("waited_ns"),
+        ms("cpu_ns"),
+        ms("served_ns"),
+        size::show(get("memory")),
+        size::count(get("operations")),
+        size::count(get("walks")),
+        size::show(get("read")),
+        size::show(get("written")),
+        size::show(get("output")),
+    )
+}

@@ -1,0 +1,98 @@
+//! What ends the slices of storelets: a thread that ticks while any of them runs.
+#![allow(clippy::disallowed_methods, reason = "slices are of real time")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+use storelet::Engine;
+
+/// Half of the longest slice: who begins just behind a tick runs for two.
+const TICK: Duration = Duration::from_micros(500);
+
+/// After so many ticks that nobody needed it sleeps until somebody does.
+const VAIN_MAX: u32 = 100;
+
+#[derive(Debug, Default)]
+struct State {
+    /// Slices were begun since the last tick.
+    beats: AtomicU32,
+    asleep: AtomicBool,
+    over: AtomicBool,
+}
+
+/// The thread, running.
+pub(crate) struct Ticker {
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Tells the ticker that a slice begins.
+#[derive(Clone)]
+pub(crate) struct Beat {
+    state: Arc<State>,
+    thread: Thread,
+}
+
+impl Beat {
+    /// A slice begins.
+    pub(crate) fn beat(&self) {
+        self.state.beats.fetch_add(1, Ordering::SeqCst);
+        if self.state.asleep.swap(false, Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+}
+
+impl Ticker {
+    pub(crate) fn start(engine: Arc<Engine>) -> Result<Ticker, String> {
+        let state = Arc::new(State::default());
+        let its = Arc::clone(&state);
+        let thread = thread::Builder::new().name("ticker".to_string());
+        let thread = thread.spawn(move || its.tick(&engine));
+        let thread = thread.map_err(|error| format!("no thread: {error}"))?;
+        Ok(Ticker { state, thread: Some(thread) })
+    }
+
+    pub(crate) fn beat(&self) -> Beat {
+        let thread = self.thread.as_ref().expect("it is running").thread().clone();
+        Beat { state: Arc::clone(&self.state), thread }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.state.over.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It does nothing that could panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl State {
+    fn tick(&self, engine: &Engine) {
+        let mut vain = 0;
+        while !self.over.load(Ordering::SeqCst) {
+            thread::sleep(TICK);
+            engine.tick();
+            vain = if self.beats.swap(0, Ordering::SeqCst) > 0 { 0 } else { vain + 1 };
+            if vain > VAIN_MAX {
+                self.rest();
+            }
+        }
+    }
+
+    /// Sleeps until a slice begins.
+    fn rest(&self) {
+        self.asleep.store(true, Ordering::SeqCst);
+        while self.asleep.load(Ordering::SeqCst)
+            && self.beats.load(Ordering::SeqCst) == 0
+            && !self.over.load(Ordering::SeqCst)
+        {
+            thread::park();
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
