@@ -363,6 +363,17 @@ pub enum PathOp {
         /// Whether each entry's attributes are wanted.
         with_stat: bool,
     },
+    /// Entries of directories and of those beneath them, as many whole directories as fit; in the
+    /// order in which somebody looks who goes into each directory as soon as he meets it. What
+    /// cannot be listed, and what is on another file system, is left out.
+    ListAll {
+        /// Where the paths start.
+        from: File,
+        /// Which directories: components joined by `/`; empty means `from` itself.
+        paths: Vec<Vec<u8>>,
+        /// How many bytes of names, each with 24 bytes of overhead, to return at most.
+        bytes_max: u32,
+    },
     /// How full the file system is.
     StatFs {
         /// Any file on it.
@@ -508,6 +519,15 @@ pub enum Done {
     Stop,
 }
 
+/// All entries of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// Its path from where it was asked for: components joined by `/`.
+    pub path: Vec<u8>,
+    /// Its entries, without attributes.
+    pub entries: Vec<Entry>,
+}
+
 /// What a path operation gives.
 #[derive(Debug)]
 pub enum PathDone {
@@ -528,6 +548,8 @@ pub enum PathDone {
     Bytes(Vec<u8>),
     /// [`PathOp::List`]: none: the end.
     Entries(Vec<Entry>),
+    /// [`PathOp::ListAll`]: directories that were listed.
+    Listings(Vec<Listing>),
     /// [`PathOp::StatFs`].
     StatFs(StatFs),
     /// [`PathOp::Identify`].

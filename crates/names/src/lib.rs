@@ -253,6 +253,13 @@ impl Names {
                     return Ok(());
                 }
             }
+            // These do not look at what is joined or hidden on the way.
+            Ask::Fetch { root: Some(_), ref path, .. }
+                if !self.table.is_empty() || path.iter().any(|n| self.hidden.is_name(n)) =>
+            {
+                return Err(Error::Unsupported);
+            }
+            Ask::ListAll { .. } if !self.table.is_empty() => return Err(Error::Unsupported),
             Ask::List { open, cookie, bytes_max, with_stat } if open.tree() == NAMES => {
                 let waiting = Waiting { id, cookie, bytes_max, with_stat };
                 self.list(open, waiting, out);

@@ -246,6 +246,7 @@ impl Common {
             | PathDone::Stat(_)
             | PathDone::Bytes(_)
             | PathDone::Entries(_)
+            | PathDone::Listings(_)
             | PathDone::StatFs(_)
             | PathDone::User(_)
             | PathDone::Volume(..)

@@ -136,6 +136,7 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
         | PathOp::Remove { .. }
         | PathOp::RemoveFile { .. }
         | PathOp::List { .. }
+        | PathOp::ListAll { .. }
         | PathOp::StatFs { .. }
         | PathOp::GetAttr { .. }
         | PathOp::SetAttr { .. }
@@ -164,6 +165,7 @@ pub(crate) fn files(op: &PathOp) -> [Option<File>; 2] {
         | PathOp::Open { file, .. }
         | PathOp::ReadLink { file }
         | PathOp::List { file, .. }
+        | PathOp::ListAll { from: file, .. }
         | PathOp::StatFs { file }
         | PathOp::GetAttr { file, .. }
         | PathOp::SetAttr { file, .. }
@@ -233,6 +235,7 @@ fn dispatch(ground: &mut Ground<'_>, caller: &Caller, op: &PathOp) -> Outcome<Pa
         PathOp::RemoveFile { root, file } => {
             rename::remove_file(ground, caller, fd(*root)?, fd(*file)?)
         }
+        PathOp::ListAll { from, paths, bytes_max } => list::list_all(*from, paths, *bytes_max),
         PathOp::List { file, cookie, bytes_max, with_stat } => {
             list::list(ground, *file, *cookie, *bytes_max, *with_stat)
         }

@@ -385,7 +385,9 @@ impl Automaton for Worker {
 /// What a file request costs, in requests.
 fn cost(ask: &Ask) -> u64 {
     let bytes = match ask {
-        Ask::Read { count, .. } | Ask::List { bytes_max: count, .. } => u64::from(*count),
+        Ask::Read { count, .. }
+        | Ask::List { bytes_max: count, .. }
+        | Ask::ListAll { bytes_max: count, .. } => u64::from(*count),
         Ask::Fetch { read_max, .. } => u64::from(*read_max),
         Ask::Write { data, .. } => data.len() as u64,
         Ask::Walk { .. }

@@ -247,6 +247,7 @@ impl Remote {
             | Reply::Pieces(_)
             | Reply::Written(_)
             | Reply::Entries(_)
+            | Reply::Listings(_)
             | Reply::Bytes(_)
             | Reply::StatFs(_)
             | Reply::Locked

@@ -5,7 +5,7 @@
 //! give it back. Ids are made by trees and never by clients, so an unknown one is a mistake of
 //! this program and not of a peer.
 
-use base::op::{Done, Entry, Op, OpId, Who};
+use base::op::{Done, Entry, Listing, Op, OpId, Who};
 use base::{Access, Buf, Caller, Error, Kind, Name, SetStat, Stat, StatFs, User};
 
 pub use crate::locks::{Lock, LockKind, Owner};
@@ -240,6 +240,18 @@ pub enum Ask {
         /// Whether each entry's attributes are wanted.
         with_stat: bool,
     },
+    /// All entries of some directories and of those beneath them, as many whole directories as fit,
+    /// in the order in which somebody looks who goes into each as soon as he meets it. What cannot
+    /// be listed is left out; a tree need not know this (`Unsupported`).
+    ListAll {
+        /// Where the paths start.
+        from: NodeId,
+        /// Which directories: components joined by `/`, followed by nothing but directories; empty
+        /// means `from` itself.
+        paths: Vec<Vec<u8>>,
+        /// At most so many bytes of names and 24 bytes for each.
+        bytes_max: u32,
+    },
     /// Make a directory.
     MakeDir {
         /// Where.
@@ -396,6 +408,7 @@ impl Ask {
             Ask::Walk { from: one, .. }
             | Ask::Stat { node: one }
             | Ask::Open { node: one, .. }
+            | Ask::ListAll { from: one, .. }
             | Ask::Create { dir: one, .. }
             | Ask::MakeDir { dir: one, .. }
             | Ask::Symlink { dir: one, .. }
@@ -432,6 +445,7 @@ impl Ask {
             Ask::Walk { from: one, .. }
             | Ask::Stat { node: one }
             | Ask::Open { node: one, .. }
+            | Ask::ListAll { from: one, .. }
             | Ask::Create { dir: one, .. }
             | Ask::MakeDir { dir: one, .. }
             | Ask::Symlink { dir: one, .. }
@@ -489,6 +503,7 @@ impl Ask {
             | Ask::Write { .. }
             | Ask::Sync { .. }
             | Ask::List { .. }
+            | Ask::ListAll { .. }
             | Ask::ReadLink { .. }
             | Ask::RenameNode { to: None, .. }
             | Ask::RemoveNode { .. }
@@ -525,6 +540,7 @@ impl Ask {
             | Ask::Write { .. }
             | Ask::Sync { .. }
             | Ask::List { .. }
+            | Ask::ListAll { .. }
             | Ask::ReadLink { .. }
             | Ask::RenameNode { to: None, .. }
             | Ask::RemoveNode { .. }
@@ -562,6 +578,7 @@ impl Ask {
             | Ask::Read { .. }
             | Ask::Sync { .. }
             | Ask::List { .. }
+            | Ask::ListAll { .. }
             | Ask::ReadLink { .. }
             | Ask::StatFs { .. }
             | Ask::GetAttr { .. }
@@ -598,6 +615,8 @@ pub enum Reply {
     Written(u32),
     /// Entries; none: the end of the directory.
     Entries(Vec<Entry>),
+    /// Directories that were listed.
+    Listings(Vec<Listing>),
     /// A link's target, an attribute's value, the list of attributes.
     Bytes(Vec<u8>),
     /// How full the tree is.

@@ -113,6 +113,7 @@ impl Books {
             }
             Ask::Stat { .. }
             | Ask::List { .. }
+            | Ask::ListAll { .. }
             | Ask::MakeDir { .. }
             | Ask::Symlink { .. }
             | Ask::MakeNode { .. }

@@ -1,11 +1,11 @@
-//! Entries of a directory, from a cookie on.
+//! Entries of a directory, from a cookie on; and of many directories at once.
 
 use super::{Ground, Outcome, attrs};
 use crate::descriptor;
-use base::op::{Entry, File, PathDone};
+use base::op::{Entry, File, Listing, PathDone};
 use base::{Kind, Name};
-use rustix::fd::BorrowedFd;
-use rustix::fs::{FileType, RawDir, RawDirEntry, SeekFrom};
+use rustix::fd::{AsFd as _, BorrowedFd};
+use rustix::fs::{FileType, Mode, OFlags, RawDir, RawDirEntry, ResolveFlags, SeekFrom};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
 
@@ -80,5 +80,81 @@ fn kind(file_type: FileType) -> Option<Kind> {
         FileType::CharacterDevice => Some(Kind::CharDevice),
         FileType::BlockDevice => Some(Kind::BlockDevice),
         FileType::Unknown => None,
+    }
+}
+
+/// Most directories of one [`list_all`].
+const LISTINGS_MAX: usize = 4096;
+
+/// How deep is gone beneath each of the directories asked for: each level holds a descriptor.
+const DEPTH_MAX: usize = 24;
+
+/// Lists whole directories and those beneath them, as many as fit.
+pub(super) fn list_all(from: File, paths: &[Vec<u8>], bytes_max: u32) -> Outcome<PathDone> {
+    let from = descriptor::file(from)?;
+    let memory = vec![MaybeUninit::uninit(); KERNEL_BYTES.1];
+    let mut all = All { left: bytes_max as usize, memory, listings: Vec::new() };
+    for path in paths {
+        let name = if path.is_empty() { &b"."[..] } else { path };
+        if !all.enter(from, name, path, DEPTH_MAX) {
+            break;
+        }
+    }
+    Ok(PathDone::Listings(all.listings))
+}
+
+/// Listing many directories.
+struct All {
+    /// Bytes that still fit.
+    left: usize,
+    memory: Vec<MaybeUninit<u8>>,
+    listings: Vec<Listing>,
+}
+
+impl All {
+    /// Lists the directory `name` of `dir`, and those beneath it; whether there is room for more.
+    fn enter(&mut self, dir: BorrowedFd<'_>, name: &[u8], path: &[u8], depth: usize) -> bool {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+        let Ok(dir) = rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve) else {
+            return true;
+        };
+        match self.read(dir.as_fd()) {
+            Ok(Some(entries)) => {
+                let place = self.listings.len();
+                self.listings.push(Listing { path: path.to_vec(), entries });
+                self.descend(dir.as_fd(), place, depth)
+            }
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+
+    fn descend(&mut self, dir: BorrowedFd<'_>, place: usize, depth: usize) -> bool {
+        let Listing { path, entries } = &self.listings[place];
+        let path = path.clone();
+        let dirs = entries.iter().filter(|entry| entry.kind == Kind::Directory);
+        let names: Vec<Name> = dirs.map(|entry| entry.name.clone()).collect();
+        names.iter().filter(|_| depth > 0).all(|name| {
+            let name = name.as_bytes();
+            let below = if path.is_empty() { name.to_vec() } else { [&path, name].join(&b'/') };
+            self.enter(dir, name, &below, depth - 1)
+        })
+    }
+
+    /// All entries of a directory; `None`: there is no room for them.
+    fn read(&mut self, dir: BorrowedFd<'_>) -> rustix::io::Result<Option<Vec<Entry>>> {
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        let mut raw = RawDir::new(dir, &mut self.memory);
+        while let Some(entry) = raw.next() {
+            let Some(entry) = convert(dir, &entry?, false)? else { continue };
+            bytes += entry.name.as_bytes().len() + OVERHEAD;
+            if bytes > self.left || self.listings.len() == LISTINGS_MAX {
+                return Ok(None);
+            }
+            entries.push(entry);
+        }
+        self.left -= bytes;
+        Ok(Some(entries))
     }
 }

@@ -1,7 +1,7 @@
 //! Path operations, one by one as the real reactor's straight-line code does them.
 
 use super::{DEVICE, Disk, Held, ROOT, SIZE_MAX};
-use base::op::{Entry, File, PathDone, PathOp, Who};
+use base::op::{Entry, File, Listing, PathDone, PathOp, Who};
 use base::{Access, Error, Kind, Name, SetStat, SetTime, StatFs, Time, User};
 
 type Outcome = Result<PathDone, Error>;
@@ -21,6 +21,7 @@ pub(crate) fn files(op: &PathOp) -> Vec<File> {
         | PathOp::Open { file, .. }
         | PathOp::ReadLink { file }
         | PathOp::List { file, .. }
+        | PathOp::ListAll { from: file, .. }
         | PathOp::StatFs { file }
         | PathOp::GetAttr { file, .. }
         | PathOp::SetAttr { file, .. }
@@ -65,6 +66,7 @@ pub(crate) fn changes(op: &PathOp) -> bool {
         | PathOp::Stat { .. }
         | PathOp::ReadLink { .. }
         | PathOp::List { .. }
+        | PathOp::ListAll { .. }
         | PathOp::StatFs { .. }
         | PathOp::GetAttr { .. }
         | PathOp::ListAttrs { .. }
@@ -145,6 +147,9 @@ impl Disk {
             }
             PathOp::List { file, cookie, bytes_max, with_stat } => {
                 self.list(*file, *cookie, *bytes_max as usize, *with_stat)
+            }
+            PathOp::ListAll { from, paths, bytes_max } => {
+                Ok(self.list_all(*from, paths, *bytes_max as usize))
             }
             PathOp::StatFs { .. } => Ok(PathDone::StatFs(StatFs {
                 kind: 0xEF53,
@@ -467,8 +472,47 @@ impl Disk {
         Ok(PathDone::Ok)
     }
 
+    fn list_all(&self, from: File, paths: &[Vec<u8>], mut left: usize) -> PathDone {
+        let mut listings = Vec::new();
+        let mut todo: Vec<(Vec<u8>, u64)> = Vec::new();
+        for path in paths.iter().rev() {
+            let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+            let found = parts.fold(Some(self.held(from).inode), |dir, part| {
+                let name = Name::new(part).ok()?;
+                dir.and_then(|dir| self.step(dir, &name).ok()).map(|(inode, _)| inode)
+            });
+            todo.extend(found.map(|inode| (path.clone(), inode)));
+        }
+        while let Some((path, inode)) = todo.pop() {
+            let Ok(entries) = self.entries(inode, 0, usize::MAX, false) else { continue };
+            let bytes: usize = entries.iter().map(|e| e.name.as_bytes().len() + OVERHEAD).sum();
+            if bytes > left {
+                break;
+            }
+            left -= bytes;
+            for entry in entries.iter().rev().filter(|entry| entry.kind == Kind::Directory) {
+                let name = entry.name.as_bytes();
+                let below = if path.is_empty() { name.to_vec() } else { [&path, name].join(&b'/') };
+                todo.push((below, entry.inode));
+            }
+            listings.push(Listing { path, entries });
+        }
+        PathDone::Listings(listings)
+    }
+
     fn list(&self, file: File, cookie: u64, bytes_max: usize, with_stat: bool) -> Outcome {
-        let node = self.node(self.held(file).inode);
+        let inode = self.held(file).inode;
+        self.entries(inode, cookie, bytes_max, with_stat).map(PathDone::Entries)
+    }
+
+    fn entries(
+        &self,
+        inode: u64,
+        cookie: u64,
+        bytes_max: usize,
+        with_stat: bool,
+    ) -> Result<Vec<Entry>, Error> {
+        let node = self.node(inode);
         if node.kind != Kind::Directory {
             return Err(Error::NotDirectory);
         }
@@ -484,7 +528,7 @@ impl Disk {
             let stat = with_stat.then(|| self.stat(inode));
             entries.push(Entry { cookie: *cookie, inode, device: None, kind, name, stat });
         }
-        Ok(PathDone::Entries(entries))
+        Ok(entries)
     }
 
     fn set_attr(

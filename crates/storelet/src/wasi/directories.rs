@@ -314,6 +314,7 @@ pub(crate) fn handed_out(reply: &Reply) -> Vec<Given> {
         | Reply::Pieces(_)
         | Reply::Written(_)
         | Reply::Entries(_)
+        | Reply::Listings(_)
         | Reply::Bytes(_)
         | Reply::StatFs(_)
         | Reply::Locked

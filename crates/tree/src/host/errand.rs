@@ -107,6 +107,7 @@ fn finish_path(host: &mut Host, done: PathDone, out: &mut Vec<Output>) -> Result
         }
         PathDone::Bytes(bytes) => Reply::Bytes(bytes),
         PathDone::Entries(entries) => Reply::Entries(entries),
+        PathDone::Listings(listings) => Reply::Listings(listings),
         PathDone::StatFs(stat) => Reply::StatFs(stat),
         PathDone::User(user) => Reply::User(user),
         PathDone::Root(..) | PathDone::Volume(..) | PathDone::Addresses(_) => {

@@ -131,8 +131,12 @@ impl Host {
         let root = file(self.root());
         match ask {
             Ask::Walk { from, names } => PathOp::Walk { root, from: file(from), names },
-            Ask::Fetch { path, read_max, headroom, .. } => {
+            Ask::Fetch { root: from, path, read_max, headroom } => {
+                let root = from.map_or(root, file);
                 PathOp::Fetch { root, path: join(&path), read_max, headroom }
+            }
+            Ask::ListAll { from, paths, bytes_max } => {
+                PathOp::ListAll { from: file(from), paths, bytes_max }
             }
             Ask::Stat { node } => PathOp::Stat { file: file(node) },
             Ask::SetStat { node, open, set } => match open.filter(|_| set.size.is_some()) {
