@@ -3,8 +3,9 @@
 use crate::budget::Budget;
 use crate::door::{Door, Given, Got, Stream, Want};
 use crate::host::{Host, Stop};
-use base::op::Entry;
-use base::{Access, Buf, Name, Stat};
+use crate::storelets::DEVICE;
+use base::op::{Entry, Listing};
+use base::{Access, Buf, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
 
 /// Asks on behalf of a guest.
@@ -73,6 +74,46 @@ impl Client {
         let Reply::Walked(stats, node) = self.ask(ask).await? else { strange() };
         let held = node.map(|node| Held { door: self.door.clone(), node: Some(node) });
         Ok((held, stats))
+    }
+
+    /// Finds a plain file beneath a directory and reads how it begins; the open file, if there is
+    /// more. `None`: it is to be looked for step by step.
+    pub(crate) async fn fetch(
+        &self,
+        from: NodeId,
+        path: &[u8],
+        read_max: u32,
+    ) -> Result<Option<(Stat, Buf, Option<OpenId>)>, Stop> {
+        let names = path.split(|byte| *byte == b'/').map(Name::new);
+        let Ok(path) = names.collect::<Result<Vec<Name>, _>>() else { return Ok(None) };
+        let ask = Ask::Fetch { root: Some(from), path, read_max, headroom: 0 };
+        match self.ask(ask).await {
+            Ok(Reply::Fetched(stat, data, open)) => {
+                if stat.kind == Kind::File && stat.device != DEVICE {
+                    return Ok(Some((stat, data, open)));
+                }
+                self.door.state().given.extend(open.map(Given::Open));
+                Ok(None)
+            }
+            Ok(_) => strange(),
+            Err(Stop::Errno(_)) => Ok(None),
+            Err(ended) => Err(ended),
+        }
+    }
+
+    /// Lists directories and those beneath them. `None`: their tree does not know how.
+    pub(crate) async fn list_all(
+        &self,
+        from: NodeId,
+        paths: Vec<Vec<u8>>,
+        bytes_max: u32,
+    ) -> Result<Option<Vec<Listing>>, Stop> {
+        match self.ask(Ask::ListAll { from, paths, bytes_max }).await {
+            Ok(Reply::Listings(listings)) => Ok(Some(listings)),
+            Ok(_) => strange(),
+            Err(Stop::Errno(_)) => Ok(None),
+            Err(ended) => Err(ended),
+        }
     }
 
     pub(crate) async fn stat(&self, node: NodeId) -> Result<Stat, Stop> {

@@ -3,12 +3,16 @@
 use crate::abi::{self, Errno};
 use crate::budget::{Budget, Reason};
 use crate::door::{Door, Given, Stream};
-use base::Error;
-use base::op::Entry;
+use crate::listings::{Entries, Listings, Seen};
+use crate::window::Window;
+use base::{Error, Stat};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use tree::{NodeId, OpenId};
 use wasmtime::{Memory, ResourceLimiter};
+
+/// How much may be read ahead for a guest, over all its files, bytes.
+const WINDOWS_MAX: usize = 8 << 20;
 
 /// Why a call does not return to the guest with success.
 #[derive(Debug)]
@@ -40,30 +44,60 @@ pub(crate) enum Slot {
     Dir(OpenDir),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct OpenFile {
-    pub(crate) node: NodeId,
-    pub(crate) open: OpenId,
+    /// `None`: nobody has asked for it yet; it is found by its path from the guest's root.
+    pub(crate) node: Option<NodeId>,
+    pub(crate) path: Vec<u8>,
+    /// `None`: all of it was read at once.
+    pub(crate) open: Option<OpenId>,
+    /// Its attributes as they were seen.
+    pub(crate) stat: Option<(Stat, Seen)>,
+    /// It may be written: then nothing is read ahead.
+    pub(crate) writes: bool,
+    /// What was read ahead, if it is only read.
+    pub(crate) window: Option<Box<Window>>,
     pub(crate) offset: u64,
     pub(crate) append: bool,
     pub(crate) rights: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct OpenDir {
-    pub(crate) node: NodeId,
-    /// Once it was listed.
+    /// `None`: nobody has asked for it yet; it is found by its path.
+    pub(crate) node: Option<NodeId>,
+    /// Its path from the guest's root, if that goes straight down.
+    pub(crate) path: Option<Vec<u8>>,
+    /// Once it was listed by itself.
     pub(crate) open: Option<OpenId>,
     /// Under which name the guest finds it there.
     pub(crate) preopen: Option<&'static [u8]>,
-    /// Entries that were got in one piece, behind the cookie `from`.
+    /// Entries that were got in one piece, behind the cookie `from`; whether those are all.
     pub(crate) from: u64,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Entries,
+    pub(crate) is_all: bool,
+    /// A cookie that was given out, and the place behind it.
+    pub(crate) place: (u64, usize),
 }
 
 impl OpenDir {
-    pub(crate) fn new(node: NodeId, open: Option<OpenId>) -> OpenDir {
-        OpenDir { node, open, preopen: None, from: 0, entries: Vec::new() }
+    /// A directory that was found, perhaps straight down this path.
+    pub(crate) fn found(node: NodeId, path: Option<Vec<u8>>) -> OpenDir {
+        OpenDir { node: Some(node), path, ..OpenDir::default() }
+    }
+
+    /// A directory that stands in a listing, and that nobody has asked for.
+    pub(crate) fn listed(path: Vec<u8>) -> OpenDir {
+        OpenDir { path: Some(path), ..OpenDir::default() }
+    }
+
+    /// The place behind a cookie among the entries that were got.
+    pub(crate) fn place_behind(&self, cookie: u64) -> Option<usize> {
+        match cookie {
+            cookie if cookie == self.from && !self.entries.is_empty() => Some(0),
+            cookie if cookie == self.place.0 => Some(self.place.1),
+            cookie => self.entries.iter().position(|it| it.cookie == cookie).map(|at| at + 1),
+        }
     }
 }
 
@@ -78,7 +112,7 @@ pub(crate) struct Files {
 impl Files {
     /// The streams, and the root as a directory that is there.
     fn new(root: NodeId, open_max: u64) -> Files {
-        let root = OpenDir { preopen: Some(b"/"), ..OpenDir::new(root, None) };
+        let root = OpenDir { preopen: Some(b"/"), ..OpenDir::found(root, Some(Vec::new())) };
         let slots = vec![
             Some(Slot::Input),
             Some(Slot::Output(Stream::Output)),
@@ -153,6 +187,12 @@ pub(crate) struct Host {
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) env: Vec<Vec<u8>>,
     pub(crate) files: Files,
+    /// What it sees as `/`.
+    pub(crate) root: NodeId,
+    /// Directories that were listed ahead.
+    pub(crate) listings: Listings,
+    /// How often it has changed something: what was seen before is not believed any more.
+    pub(crate) changes: u64,
     /// Whether it may change anything.
     pub(crate) writes: bool,
     pub(crate) random: ChaCha20Rng,
@@ -167,24 +207,48 @@ impl Host {
             args: start.args.clone(),
             env: start.env.clone(),
             files: Files::new(start.root, start.budget.files),
+            root: start.root,
+            listings: Listings::default(),
+            changes: 0,
             writes: start.writes,
             random: ChaCha20Rng::from_seed(start.seed),
             budget: start.budget,
         }
     }
 
-    /// Gives back what a descriptor held.
+    /// Gives back what a descriptor held; the root is kept to the end.
     pub(crate) fn close(&self, slot: &Slot) {
+        let (open, node) = match slot {
+            Slot::File(file) => (file.open, file.node),
+            Slot::Dir(dir) => (dir.open, dir.node.filter(|_| dir.preopen.is_none())),
+            Slot::Input | Slot::Output(_) => (None, None),
+        };
         let mut state = self.door.state();
-        match slot {
-            Slot::File(file) => {
-                state.given.extend([Given::Open(file.open), Given::Node(file.node)]);
-            }
-            Slot::Dir(dir) => {
-                state.given.extend(dir.open.map(Given::Open));
-                state.given.push(Given::Node(dir.node));
-            }
-            Slot::Input | Slot::Output(_) => {}
+        state.given.extend(open.map(Given::Open));
+        state.given.extend(node.map(Given::Node));
+    }
+
+    /// What is seen now.
+    pub(crate) fn seen(&self) -> Seen {
+        Seen { at: self.door.state().times.monotonic, changes: self.changes }
+    }
+
+    /// Forgets what was read ahead, of all files, if that is too much.
+    pub(crate) fn shrink(&mut self) {
+        let windows = || {
+            self.files.slots.iter().flatten().filter_map(|slot| match slot {
+                Slot::File(file) => file.window.as_ref(),
+                Slot::Dir(_) | Slot::Input | Slot::Output(_) => None,
+            })
+        };
+        if windows().map(|window| window.bytes()).sum::<usize>() > WINDOWS_MAX {
+            self.files.slots.iter_mut().flatten().for_each(|slot| {
+                if let Slot::File(file) = slot
+                    && let Some(window) = &mut file.window
+                {
+                    **window = Window::default();
+                }
+            });
         }
     }
 }
@@ -193,6 +257,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         let slots = std::mem::take(&mut self.files.slots);
         slots.iter().flatten().for_each(|slot| self.close(slot));
+        self.door.state().given.push(Given::Node(self.root));
     }
 }
 

@@ -18,11 +18,13 @@ mod engine;
 mod guest;
 mod host;
 mod life;
+mod listings;
 pub mod order;
 mod report;
 pub mod schedule;
 mod storelets;
 mod wasi;
+mod window;
 pub mod worker;
 
 pub use budget::{Budget, Reason, Used};

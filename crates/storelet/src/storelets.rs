@@ -16,11 +16,12 @@ use crate::compile::{Compiled, ToCompiler};
 use crate::crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
 use crate::domain::{self, Domain};
 use base::op::{Done, Entry, Op, Parcel};
-use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, Stat, StatFs, Time};
+use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, Stat, StatFs, Time, User};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 
 /// Most storelets at once, running or not.
@@ -33,7 +34,7 @@ pub const OPENS_MAX: usize = DOMAINS_MAX + 256;
 const OVERHEAD: u64 = 2 << 20;
 
 /// The device number of these files; no host has it.
-const DEVICE: u64 = u64::MAX - 2;
+pub(crate) const DEVICE: u64 = u64::MAX - 2;
 
 /// The files.
 const ROOT: usize = 0;
@@ -215,7 +216,7 @@ impl Storelets {
         let id = DomainId(self.next);
         let open = self.open(Opened::Domain(id))?;
         self.next += 1;
-        let (domain, name) = (Domain::new(now), String::new());
+        let (domain, name, caller) = (Domain::new(now), String::new(), humble(caller));
         self.here.insert(id, Here { domain, caller, since: now, runs: None, name });
         Ok(Reply::Opened(open, self.stat(NEW)))
     }
@@ -343,9 +344,9 @@ impl Storelets {
             Ask::Open { node, access } => match node.local() {
                 NEW if access.read && access.write => self.begin(now, caller),
                 NEW => Err(Error::Denied),
-                RUNNING if access.changes() => self.open(Opened::Control(caller)).map(|open| {
-                    Reply::Opened(open, self.stat(RUNNING))
-                }),
+                RUNNING if access.changes() => self
+                    .open(Opened::Control(caller))
+                    .map(|open| Reply::Opened(open, self.stat(RUNNING))),
                 ROOT if access.changes() => Err(Error::IsDirectory),
                 node => self.look(now, &caller, node),
             },
@@ -527,6 +528,16 @@ impl Storelets {
             block_size: 4096,
             ..Stat::default()
         }
+    }
+}
+
+/// A caller whose programs command nothing: a mount that they ask for could lead to the host.
+fn humble(caller: Caller) -> Caller {
+    match caller {
+        Caller::User(user) if user.commands => {
+            Caller::User(Arc::new(User { commands: false, ..(*user).clone() }))
+        }
+        caller => caller,
     }
 }
 

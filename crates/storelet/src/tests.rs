@@ -95,6 +95,7 @@ impl Ram {
                 };
                 Ok(Reply::Entries(entries.skip(cookie as usize).take(2).map(entry).collect()))
             }
+            Ask::Fetch { .. } | Ask::ListAll { .. } => Err(Error::Unsupported),
             other => panic!("{other:?}"),
         }
     }

@@ -113,14 +113,31 @@ impl Call<'_> {
         Ok(pieces)
     }
 
-    /// Puts bytes into pieces, one after the other; there is room.
-    fn scatter(&mut self, pieces: &[Piece], mut bytes: &[u8]) -> Result<(), Errno> {
-        for piece in pieces {
-            let count = bytes.len().min(piece.len as usize);
-            self.put(piece.at, &bytes[..count])?;
-            bytes = &bytes[count..];
+    /// Puts bytes into pieces, one after the other, at most so many: how many.
+    fn scatter_all<'a>(
+        &mut self,
+        pieces: &[Piece],
+        most: u32,
+        all: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<u32, Errno> {
+        let (mut places, mut moved) = (pieces.iter().copied(), 0);
+        let Some(mut place) = places.next() else { return Ok(0) };
+        for mut bytes in all {
+            while !bytes.is_empty() && moved < most {
+                let room = place.len.min(most - moved);
+                let count = bytes.len().min(room as usize);
+                self.put(place.at, &bytes[..count])?;
+                bytes = &bytes[count..];
+                let count = count as u32;
+                moved += count;
+                place = Piece { at: place.at + count, len: place.len - count };
+                if place.len == 0 {
+                    let Some(next) = places.next() else { return Ok(moved) };
+                    place = next;
+                }
+            }
         }
-        Ok(())
+        Ok(moved)
     }
 
     fn gather(&mut self, pieces: &[Piece]) -> Result<Vec<u8>, Errno> {
@@ -131,9 +148,11 @@ impl Call<'_> {
         Ok(bytes)
     }
 
-    /// Refused, where nothing may be changed.
+    /// Refused, where nothing may be changed. What was seen before is not believed any more.
     fn must_write(&mut self) -> Result<(), Errno> {
-        if self.host().writes { Ok(()) } else { Err(Errno::Rofs) }
+        let host = self.host();
+        host.changes += 1;
+        if host.writes { Ok(()) } else { Err(Errno::Rofs) }
     }
 }
 

@@ -1,8 +1,8 @@
 use super::*;
 use crate::compile::Hash;
-use crate::{Engine, Ended, Pace, Used};
-use wire::storelet::{FRAME_HEAD, Frame};
+use crate::{Ended, Engine, Pace, Used};
 use base::drawing::{Drawing, variant};
+use wire::storelet::{FRAME_HEAD, Frame};
 
 fn fresh() -> Fresh {
     let engine = Engine::new(Pace::Fuel(1000)).expect("an engine");
@@ -94,10 +94,13 @@ fn order_module_and_input_may_come_in_one_piece_or_in_bytes() {
         for piece in text.chunks(size) {
             domain.step(Instant(1), Input::Write(ID, Buf::from(piece)), &mut out);
         }
-        let written = out.iter().filter(|it| matches!(it, Output::Reply(ID, Ok(Reply::Written(_)))));
+        let written =
+            out.iter().filter(|it| matches!(it, Output::Reply(ID, Ok(Reply::Written(_)))));
         assert_eq!(written.count(), text.len().div_ceil(size));
         let module = out.iter().find_map(|it| match it {
-            Output::Compile(Module::Sent(parts)) => Some(parts.iter().flat_map(|part| part.to_vec())),
+            Output::Compile(Module::Sent(parts)) => {
+                Some(parts.iter().flat_map(|part| part.to_vec()))
+            }
             _other => None,
         });
         assert_eq!(module.expect("it is compiled").collect::<Vec<u8>>(), b"abc");

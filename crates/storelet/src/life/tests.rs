@@ -23,9 +23,7 @@ fn inputs() -> Vec<(&'static str, fn() -> Input)> {
         ("Begin", || Input::Begin(NodeId(0))),
         ("Turn", || Input::Turn),
         ("Paused(Slice)", || Input::Paused(Pause::Slice)),
-        ("Paused(File)", || {
-            Input::Paused(Pause::Wants(Want::File(Ask::Stat { node: NodeId(1) })))
-        }),
+        ("Paused(File)", || Input::Paused(Pause::Wants(Want::File(Ask::Stat { node: NodeId(1) })))),
         ("Paused(Input)", || Input::Paused(Pause::Wants(Want::Input(1)))),
         ("Paused(Output)", || {
             Input::Paused(Pause::Wants(Want::Output(Stream::Output, Vec::new())))
@@ -112,6 +110,10 @@ fn it_ends_once_whenever_it_is_killed() {
             };
         }
         assert!(ended <= 1 && asked <= 1, "seed {seed}: {ended} {asked}");
-        assert_eq!(ended, i32::from(matches!(life.state, State::Over | State::Leaving(_))), "{seed}");
+        assert_eq!(
+            ended,
+            i32::from(matches!(life.state, State::Over | State::Leaving(_))),
+            "{seed}"
+        );
     }
 }

@@ -1,21 +1,30 @@
 //! Paths: finding, making, moving and removing files, and listing directories.
 #![expect(clippy::too_many_arguments, reason = "they are those of WASI")]
 
-use super::path::{find, parent};
+use super::path::{Found, find, parent};
 use super::{Call, files};
 use crate::abi::{self, Errno};
 use crate::door::Given;
 use crate::host::{OpenDir, OpenFile, Slot, Stop};
-use base::op::Entry;
-use base::{Access, Kind, Stat};
+use crate::listings::{AHEAD, Entries, joined, plain};
+use crate::window::Window;
+use base::{Access, Kind};
+use std::sync::Arc;
 use tree::{Ask, NodeId, OpenId, Reply};
 
 /// About so many bytes of entries are got at once.
 const LIST: u32 = 64 << 10;
 
+/// How much of a file is read as it is opened, bytes.
+const FETCH: u32 = 64 << 10;
+
 impl Call<'_> {
-    fn dir(&mut self, fd: u32) -> Result<NodeId, Errno> {
-        self.host().files.dir(fd).map(|dir| dir.node)
+    /// The directory and the path that a call names.
+    async fn place(&mut self, fd: u32, at: u32, len: u32) -> Result<(NodeId, Vec<u8>), Stop> {
+        self.host().files.dir(fd)?;
+        let path = self.path(at, len)?;
+        let node = self.node(fd).await?.ok_or(Errno::Notdir)?;
+        Ok((node, path))
     }
 
     pub(super) async fn path_open(
@@ -30,7 +39,8 @@ impl Call<'_> {
         fdflags: u32,
         out: u32,
     ) -> Result<(), Stop> {
-        let (base, path, client) = (self.dir(fd)?, self.path(at, len)?, self.client());
+        let path = self.path(at, len)?;
+        self.host().files.dir(fd)?;
         let (oflags, fdflags) = (oflags as u16, fdflags as u16);
         let has = |flag| oflags & flag != 0;
         if has(abi::CREAT) && has(abi::DIRECTORY) {
@@ -52,13 +62,22 @@ impl Call<'_> {
             self.must_write()?;
         }
         let follow = flags & abi::SYMLINK_FOLLOW != 0;
+        if !access.changes()
+            && !has(abi::CREAT)
+            && let Some(slot) =
+                self.open_ahead(fd, &path, (follow, has(abi::DIRECTORY)), rights).await?
+        {
+            let fd = self.host().files.add(slot);
+            return Ok(self.put_u32(out, fd)?);
+        }
+        let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
         let found = match find(&client, base, &path, follow).await {
             Ok(_) if has(abi::CREAT) && has(abi::EXCL) => return Err(Errno::Exist.into()),
             Ok(found) => Some(found),
             Err(Stop::Errno(Errno::Noent)) if has(abi::CREAT) => None,
             Err(stop) => return Err(stop),
         };
-        let Some((held, stat)) = found else {
+        let Some(Found { held, stat, straight }) = found else {
             let (dir, name) = parent(&client, base, &path).await?;
             let exclusive = has(abi::EXCL);
             let dir = dir.node();
@@ -74,7 +93,9 @@ impl Call<'_> {
                 if access.changes() {
                     return Err(Errno::Isdir.into());
                 }
-                let dir = Slot::Dir(OpenDir::new(held.keep(), None));
+                let above = self.host().files.dir(fd)?.path.clone().filter(|_| straight);
+                let path = above.zip(plain(&path)).map(|(above, path)| joined(&above, &path));
+                let dir = Slot::Dir(OpenDir::found(held.keep(), path));
                 let fd = self.host().files.add(dir);
                 return Ok(self.put_u32(out, fd)?);
             }
@@ -97,9 +118,59 @@ impl Call<'_> {
         rights: u64,
         out: u32,
     ) -> Result<(), Stop> {
-        let file = OpenFile { node, open, offset: 0, append: access.append, rights };
+        let file = OpenFile {
+            node: Some(node),
+            path: Vec::new(),
+            open: Some(open),
+            stat: None,
+            writes: access.write,
+            window: None,
+            offset: 0,
+            append: access.append,
+            rights,
+        };
         let fd = self.host().files.add(Slot::File(file));
         Ok(self.put_u32(out, fd)?)
+    }
+
+    /// Opens what a listing knows, or what can be fetched as a whole, with at most one request.
+    async fn open_ahead(
+        &mut self,
+        fd: u32,
+        path: &[u8],
+        (follow, directory): (bool, bool),
+        rights: u64,
+    ) -> Result<Option<Slot>, Stop> {
+        let host = self.host();
+        let (seen, root) = (host.seen(), host.root);
+        let above = host.files.dir(fd)?.path.clone();
+        let straight = above.zip(plain(path)).map(|(above, path)| joined(&above, &path));
+        let Some(path) = straight.filter(|path| !path.is_empty()) else { return Ok(None) };
+        match host.listings.kind(&path, seen) {
+            Some(Kind::Directory) => return Ok(Some(Slot::Dir(OpenDir::listed(path)))),
+            Some(Kind::File) if directory => return Err(Errno::Notdir.into()),
+            Some(Kind::File) => {}
+            None if follow && !directory => {}
+            Some(
+                Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice,
+            )
+            | None => return Ok(None),
+        }
+        let found = self.client().fetch(root, &path, FETCH).await?;
+        Ok(found.map(|(stat, data, open)| {
+            let window = Window::first(data, stat.size, seen);
+            Slot::File(OpenFile {
+                node: None,
+                path,
+                open,
+                stat: Some((stat, seen)),
+                writes: false,
+                window: Some(Box::new(window)),
+                offset: 0,
+                append: false,
+                rights,
+            })
+        }))
     }
 
     pub(super) async fn fd_readdir(
@@ -113,11 +184,11 @@ impl Call<'_> {
         self.bytes(at, len)?;
         let (mut done, mut cookie) = (0, cookie);
         'full: loop {
-            let entries = self.entries_behind(fd, cookie).await?;
-            if entries.is_empty() {
+            let (entries, place) = self.entries_behind(fd, cookie).await?;
+            if place >= entries.len() {
                 break;
             }
-            for entry in &entries {
+            for (entry, behind) in entries[place..].iter().zip(place + 1..) {
                 let name = entry.name.as_bytes();
                 let file_type = abi::file_type(entry.kind);
                 let head = abi::dirent(entry.cookie, entry.inode, name.len() as u32, file_type);
@@ -130,37 +201,67 @@ impl Call<'_> {
                     }
                 }
                 cookie = entry.cookie;
+                self.host().files.dir(fd)?.place = (cookie, behind);
             }
         }
         Ok(self.put_u32(out, done)?)
     }
 
-    /// Entries behind a cookie: some of those that were got, or the next; none: the end.
-    async fn entries_behind(&mut self, fd: u32, cookie: u64) -> Result<Vec<Entry>, Stop> {
-        let dir = self.host().files.dir(fd)?;
+    /// Entries of which those from a place on are behind a cookie; none there: the end.
+    async fn entries_behind(&mut self, fd: u32, cookie: u64) -> Result<(Entries, usize), Stop> {
         if cookie == 0 {
             // From the beginning: as the directory is now, not as it was.
-            dir.entries.clear();
+            self.list_ahead(fd).await?;
         }
-        let place = match dir.from == cookie && !dir.entries.is_empty() {
-            true => Some(0),
-            false => dir.entries.iter().position(|entry| entry.cookie == cookie).map(|at| at + 1),
-        };
-        if let Some(rest) = place.map(|place| &dir.entries[place..])
-            && !rest.is_empty()
-        {
-            return Ok(rest.to_vec());
-        }
-        let (node, open, client) = (dir.node, dir.open, self.client());
-        let open = match open {
-            Some(open) => open,
-            None => client.open(node, Access::READ).await?,
-        };
-        self.host().files.dir(fd)?.open = Some(open);
-        let entries = client.list(open, cookie, LIST).await?;
         let dir = self.host().files.dir(fd)?;
-        (dir.from, dir.entries) = (cookie, entries.clone());
-        Ok(entries)
+        if let Some(place) = dir.place_behind(cookie)
+            && (dir.is_all || place < dir.entries.len())
+        {
+            return Ok((Arc::clone(&dir.entries), place));
+        }
+        if dir.is_all && dir.entries.is_empty() {
+            return Ok((Entries::default(), 0));
+        }
+        let (open, client) = (self.open_dir(fd).await?, self.client());
+        let entries = Arc::new(client.list(open, cookie, LIST).await?);
+        let dir = self.host().files.dir(fd)?;
+        (dir.from, dir.entries, dir.is_all) = (cookie, Arc::clone(&entries), false);
+        dir.place = (cookie, 0);
+        Ok((entries, 0))
+    }
+
+    /// A directory, open.
+    async fn open_dir(&mut self, fd: u32) -> Result<OpenId, Stop> {
+        if let Some(open) = self.host().files.dir(fd)?.open {
+            return Ok(open);
+        }
+        let node = self.node(fd).await?.ok_or(Errno::Notdir)?;
+        let open = self.client().open(node, Access::READ).await?;
+        self.host().files.dir(fd)?.open = Some(open);
+        Ok(open)
+    }
+
+    /// Gets all entries of a directory from those that were listed ahead, or lists ahead from here,
+    /// if its tree can do that.
+    async fn list_ahead(&mut self, fd: u32) -> Result<(), Stop> {
+        let host = self.host();
+        let (seen, root) = (host.seen(), host.root);
+        let dir = host.files.dir(fd)?;
+        (dir.entries, dir.is_all, dir.from, dir.place) = (Entries::default(), false, 0, (0, 0));
+        let Some(path) = dir.path.clone() else { return Ok(()) };
+        if host.listings.get(&path, seen).is_none() && !host.listings.unsupported {
+            let wanted = host.listings.wanted(&path, seen);
+            match self.client().list_all(root, wanted, AHEAD).await? {
+                Some(listings) => self.host().listings.add(listings, seen),
+                None => self.host().listings.unsupported = true,
+            }
+        }
+        let host = self.host();
+        if let Some(entries) = host.listings.get(&path, seen).cloned() {
+            let dir = host.files.dir(fd)?;
+            (dir.entries, dir.is_all) = (entries, true);
+        }
+        Ok(())
     }
 
     pub(super) async fn path_filestat_get(
@@ -171,9 +272,9 @@ impl Call<'_> {
         len: u32,
         out: u32,
     ) -> Result<(), Stop> {
-        let (base, path, client) = (self.dir(fd)?, self.path(at, len)?, self.client());
+        let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
         let follow = flags & abi::SYMLINK_FOLLOW != 0;
-        let (_, stat): (_, Stat) = find(&client, base, &path, follow).await?;
+        let stat = find(&client, base, &path, follow).await?.stat;
         Ok(self.put(out, &abi::filestat(&stat))?)
     }
 
@@ -188,10 +289,10 @@ impl Call<'_> {
         which: u32,
     ) -> Result<(), Stop> {
         self.must_write()?;
-        let (base, path, client) = (self.dir(fd)?, self.path(at, len)?, self.client());
+        let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
         let follow = flags & abi::SYMLINK_FOLLOW != 0;
         let set = files::times(atim, mtim, which)?;
-        let (held, _) = find(&client, base, &path, follow).await?;
+        let held = find(&client, base, &path, follow).await?.held;
         client.ask(Ask::SetStat { node: held.node(), open: None, set }).await.map(drop)
     }
 
@@ -202,14 +303,14 @@ impl Call<'_> {
         len: u32,
     ) -> Result<(), Stop> {
         self.must_write()?;
-        let (base, path, client) = (self.dir(fd)?, self.path(at, len)?, self.client());
+        let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
         let (dir, name) = parent(&client, base, &path).await?;
         client.ask(Ask::MakeDir { dir: dir.node(), name, mode: 0o777, gid: None }).await.map(drop)
     }
 
     async fn remove(&mut self, fd: u32, at: u32, len: u32, directory: bool) -> Result<(), Stop> {
         self.must_write()?;
-        let (base, path, client) = (self.dir(fd)?, self.path(at, len)?, self.client());
+        let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
         let (dir, name) = parent(&client, base, &path).await?;
         let ask = Ask::Remove { dir: dir.node(), name, directory: Some(directory) };
         client.ask(ask).await.map(drop)
@@ -243,8 +344,8 @@ impl Call<'_> {
         new_len: u32,
     ) -> Result<(), Stop> {
         self.must_write()?;
-        let (old, new, client) = (self.dir(old_fd)?, self.dir(new_fd)?, self.client());
-        let (old_path, new_path) = (self.path(old_at, old_len)?, self.path(new_at, new_len)?);
+        let (old, old_path) = self.place(old_fd, old_at, old_len).await?;
+        let ((new, new_path), client) = (self.place(new_fd, new_at, new_len).await?, self.client());
         let (from, name) = parent(&client, old, &old_path).await?;
         let (to, new_name) = parent(&client, new, &new_path).await?;
         let (from, to) = (from.node(), to.node());
@@ -262,10 +363,10 @@ impl Call<'_> {
         new_len: u32,
     ) -> Result<(), Stop> {
         self.must_write()?;
-        let (old, new, client) = (self.dir(old_fd)?, self.dir(new_fd)?, self.client());
-        let (old_path, new_path) = (self.path(old_at, old_len)?, self.path(new_at, new_len)?);
+        let (old, old_path) = self.place(old_fd, old_at, old_len).await?;
+        let ((new, new_path), client) = (self.place(new_fd, new_at, new_len).await?, self.client());
         let follow = flags & abi::SYMLINK_FOLLOW != 0;
-        let (held, _) = find(&client, old, &old_path, follow).await?;
+        let held = find(&client, old, &old_path, follow).await?.held;
         let (dir, name) = parent(&client, new, &new_path).await?;
         client.ask(Ask::Link { node: held.node(), dir: dir.node(), name }).await.map(drop)
     }
@@ -279,7 +380,7 @@ impl Call<'_> {
         len: u32,
     ) -> Result<(), Stop> {
         self.must_write()?;
-        let (base, path, client) = (self.dir(fd)?, self.path(at, len)?, self.client());
+        let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
         let target = self.path(target, target_len)?;
         if target.is_empty() || target[0] == b'/' {
             // It would lead out of what the guest may see, for others too.
@@ -298,8 +399,8 @@ impl Call<'_> {
         buf_len: u32,
         out: u32,
     ) -> Result<(), Stop> {
-        let (base, path, client) = (self.dir(fd)?, self.path(at, len)?, self.client());
-        let (held, stat) = find(&client, base, &path, false).await?;
+        let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
+        let Found { held, stat, .. } = find(&client, base, &path, false).await?;
         if stat.kind != Kind::Symlink {
             return Err(Errno::Inval.into());
         }

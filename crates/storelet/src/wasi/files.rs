@@ -1,10 +1,11 @@
 //! Descriptors: reading, writing, their state.
 
+use super::path::find;
 use super::{Call, Piece, len_of};
 use crate::abi::{self, Errno};
-use crate::host::{OpenFile, Slot, Stop};
-use base::{Buf, SetStat, SetTime, Stat};
-use tree::{Ask, NodeId};
+use crate::host::{OpenDir, OpenFile, Slot, Stop};
+use base::{Access, Buf, SetStat, SetTime, Stat};
+use tree::{Ask, NodeId, OpenId};
 
 /// The largest offset that a file can have: trees know no others.
 const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -14,72 +15,105 @@ const PRESTAT: usize = 8;
 
 impl Call<'_> {
     /// The node of a descriptor; `None`: it is a stream.
-    fn node(&mut self, fd: u32) -> Result<Option<NodeId>, Errno> {
-        Ok(match self.host().files.get(fd)? {
-            Slot::File(file) => Some(file.node),
-            Slot::Dir(dir) => Some(dir.node),
-            Slot::Input | Slot::Output(_) => None,
-        })
+    pub(super) async fn node(&mut self, fd: u32) -> Result<Option<NodeId>, Stop> {
+        let path = match self.host().files.get(fd)? {
+            Slot::File(OpenFile { node: Some(node), .. })
+            | Slot::Dir(OpenDir { node: Some(node), .. }) => return Ok(Some(*node)),
+            Slot::File(file) => file.path.clone(),
+            Slot::Dir(dir) => dir.path.clone().unwrap_or_default(),
+            Slot::Input | Slot::Output(_) => return Ok(None),
+        };
+        let (client, root) = (self.client(), self.host().root);
+        let node = find(&client, root, &path, true).await?.held.keep();
+        match self.host().files.get(fd)? {
+            Slot::File(file) => file.node = Some(node),
+            Slot::Dir(dir) => dir.node = Some(node),
+            Slot::Input | Slot::Output(_) => unreachable!("nobody else runs meanwhile"),
+        }
+        Ok(Some(node))
+    }
+
+    /// The node of a file or directory.
+    async fn some_node(&mut self, fd: u32) -> Result<NodeId, Stop> {
+        Ok(self.node(fd).await?.ok_or(Errno::Inval)?)
+    }
+
+    /// A file, to be read or synced: open.
+    async fn open(&mut self, fd: u32) -> Result<OpenId, Stop> {
+        if let Some(open) = self.host().files.file(fd)?.open {
+            return Ok(open);
+        }
+        let node = self.some_node(fd).await?;
+        let open = self.client().open(node, Access::READ).await?;
+        self.host().files.file(fd)?.open = Some(open);
+        Ok(open)
     }
 
     pub(super) async fn stat(&mut self, node: NodeId) -> Result<Stat, Stop> {
         self.client().stat(node).await
     }
 
+    /// The attributes of an open file or directory, as they were seen a moment ago or are now.
+    async fn seen_stat(&mut self, fd: u32) -> Result<Stat, Stop> {
+        let now = self.host().seen();
+        if let Slot::File(OpenFile { stat: Some((stat, seen)), .. }) = self.host().files.get(fd)?
+            && seen.is_fresh(now)
+        {
+            return Ok(stat.clone());
+        }
+        let node = self.some_node(fd).await?;
+        let stat = self.stat(node).await?;
+        if let Slot::File(file) = self.host().files.get(fd)? {
+            file.stat = Some((stat.clone(), now)).filter(|_| !file.writes);
+        }
+        Ok(stat)
+    }
+
     pub(super) async fn set_stat(&mut self, fd: u32, set: SetStat) -> Result<(), Stop> {
         self.must_write()?;
-        let (node, open) = match self.host().files.get(fd)? {
-            Slot::File(file) => (file.node, Some(file.open)),
-            Slot::Dir(dir) => (dir.node, None),
-            Slot::Input | Slot::Output(_) => return Err(Errno::Inval.into()),
+        let node = self.some_node(fd).await?;
+        let open = match self.host().files.get(fd)? {
+            Slot::File(file) => file.open,
+            Slot::Dir(_) | Slot::Input | Slot::Output(_) => None,
         };
         self.client().ask(Ask::SetStat { node, open, set }).await.map(drop)
     }
 
     /// Reads from a file into pieces: how many bytes.
-    async fn read_at(
-        &mut self,
-        file: OpenFile,
-        offset: u64,
-        pieces: &[Piece],
-    ) -> Result<u32, Stop> {
-        let (client, count) = (self.client(), len_of(pieces));
+    async fn read_at(&mut self, fd: u32, offset: u64, pieces: &[Piece]) -> Result<u32, Stop> {
         if offset > OFFSET_MAX {
             return Err(Errno::Inval.into());
         }
-        let count = u64::from(count).min(OFFSET_MAX - offset) as u32;
+        let count = u64::from(len_of(pieces)).min(OFFSET_MAX - offset) as u32;
         if count == 0 {
             return Ok(0);
         }
-        let bufs = client.read(file.open, offset, count).await?;
-        let mut places = pieces.iter().copied();
-        let (mut place, mut moved) = (places.next(), 0);
-        for buf in &bufs {
-            let mut bytes: &[u8] = buf;
-            while let (Some(piece), false) = (&mut place, bytes.is_empty()) {
-                let now = bytes.len().min(piece.len as usize);
-                self.put(piece.at, &bytes[..now])?;
-                bytes = &bytes[now..];
-                moved += now as u32;
-                piece.at += now as u32;
-                piece.len -= now as u32;
-                if piece.len == 0 {
-                    place = places.next();
-                }
-            }
+        let host = self.host();
+        let seen = host.seen();
+        let mut window = match host.files.file(fd)?.window.take() {
+            Some(window) => window,
+            None => Box::default(),
+        };
+        let is_kept = !host.files.file(fd)?.writes;
+        if !is_kept || !window.has(offset, seen) {
+            let wanted = if is_kept { window.wanted(offset, count) } else { count };
+            let (open, client) = (self.open(fd).await?, self.client());
+            let bufs = client.read(open, offset, wanted).await?;
+            let size = self.host().files.file(fd)?.stat.as_ref().map(|(stat, _)| stat.size);
+            window.fill(offset, bufs, size, seen);
+            self.host().shrink();
         }
-        client.door.state().used.read += u64::from(moved);
+        let moved = self.scatter_all(pieces, count, window.behind(offset))?;
+        window.moved(offset, moved);
+        let host = self.host();
+        host.files.file(fd)?.window = Some(window).filter(|_| is_kept);
+        host.door.state().used.read += u64::from(moved);
         Ok(moved)
     }
 
-    async fn write_at(
-        &mut self,
-        file: OpenFile,
-        offset: u64,
-        pieces: &[Piece],
-    ) -> Result<u32, Stop> {
+    async fn write_at(&mut self, fd: u32, offset: u64, pieces: &[Piece]) -> Result<u32, Stop> {
         self.must_write()?;
-        let client = self.client();
+        let (open, client) = (self.open(fd).await?, self.client());
         let bytes = self.gather(pieces)?;
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > OFFSET_MAX) {
             return Err(Errno::Fbig.into());
@@ -89,7 +123,7 @@ impl Call<'_> {
         }
         let mut data = Buf::with_room(0, bytes.len());
         data.extend(&bytes);
-        client.write(file.open, offset, data).await
+        client.write(open, offset, data).await
     }
 
     pub(super) async fn fd_read(
@@ -105,8 +139,8 @@ impl Call<'_> {
             Slot::Output(_) => return Err(Errno::Badf.into()),
             Slot::Dir(_) => return Err(Errno::Isdir.into()),
             Slot::File(file) => {
-                let file = *file;
-                let moved = self.read_at(file, file.offset, &pieces).await?;
+                let offset = file.offset;
+                let moved = self.read_at(fd, offset, &pieces).await?;
                 self.host().files.file(fd)?.offset += u64::from(moved);
                 moved
             }
@@ -130,8 +164,8 @@ impl Call<'_> {
             Slot::Input => return Err(Errno::Badf.into()),
             Slot::Dir(_) => return Err(Errno::Isdir.into()),
             Slot::File(file) => {
-                let file = *file;
-                let moved = self.write_at(file, file.offset, &pieces).await?;
+                let offset = file.offset;
+                let moved = self.write_at(fd, offset, &pieces).await?;
                 self.host().files.file(fd)?.offset += u64::from(moved);
                 moved
             }
@@ -147,8 +181,9 @@ impl Call<'_> {
         offset: u64,
         out: u32,
     ) -> Result<(), Stop> {
-        let (pieces, file) = (self.pieces(list, count)?, *self.host().files.file(fd)?);
-        let moved = self.read_at(file, offset, &pieces).await?;
+        let pieces = self.pieces(list, count)?;
+        self.host().files.file(fd)?;
+        let moved = self.read_at(fd, offset, &pieces).await?;
         Ok(self.put_u32(out, moved)?)
     }
 
@@ -160,8 +195,9 @@ impl Call<'_> {
         offset: u64,
         out: u32,
     ) -> Result<(), Stop> {
-        let (pieces, file) = (self.pieces(list, count)?, *self.host().files.file(fd)?);
-        let moved = self.write_at(file, offset, &pieces).await?;
+        let pieces = self.pieces(list, count)?;
+        self.host().files.file(fd)?;
+        let moved = self.write_at(fd, offset, &pieces).await?;
         Ok(self.put_u32(out, moved)?)
     }
 
@@ -172,11 +208,11 @@ impl Call<'_> {
         whence: u32,
         out: u32,
     ) -> Result<(), Stop> {
-        let file = *self.host().files.file(fd)?;
+        let at = self.host().files.file(fd)?.offset;
         let from = match whence {
             abi::WHENCE_SET => 0,
-            abi::WHENCE_CUR => file.offset,
-            abi::WHENCE_END => self.stat(file.node).await?.size,
+            abi::WHENCE_CUR => at,
+            abi::WHENCE_END => self.seen_stat(fd).await?.size,
             _ => return Err(Errno::Inval.into()),
         };
         let to = from.checked_add_signed(offset).filter(|to| *to <= OFFSET_MAX);
@@ -191,7 +227,7 @@ impl Call<'_> {
     }
 
     async fn sync(&mut self, fd: u32, data_only: bool) -> Result<(), Stop> {
-        let open = self.host().files.file(fd)?.open;
+        let open = self.open(fd).await?;
         self.client().ask(Ask::Sync { open, data_only }).await.map(drop)
     }
 
@@ -210,8 +246,9 @@ impl Call<'_> {
 
     /// Makes a file at least so long.
     pub(super) async fn fd_allocate(&mut self, fd: u32, offset: u64, len: u64) -> Result<(), Stop> {
-        let node = self.host().files.file(fd)?.node;
+        self.host().files.file(fd)?;
         self.must_write()?;
+        let node = self.some_node(fd).await?;
         let size = offset.checked_add(len).filter(|size| *size <= OFFSET_MAX);
         let size = size.ok_or(Errno::Fbig)?;
         if self.stat(node).await?.size >= size {
@@ -261,9 +298,9 @@ impl Call<'_> {
     }
 
     pub(super) async fn fd_filestat_get(&mut self, fd: u32, out: u32) -> Result<(), Stop> {
-        let bytes = match self.node(fd)? {
-            Some(node) => abi::filestat(&self.stat(node).await?),
-            None => [0; 64],
+        let bytes = match self.host().files.get(fd)? {
+            Slot::File(_) | Slot::Dir(_) => abi::filestat(&self.seen_stat(fd).await?),
+            Slot::Input | Slot::Output(_) => [0; 64],
         };
         Ok(self.put(out, &bytes)?)
     }

@@ -4,6 +4,7 @@
 use crate::abi::Errno;
 use crate::client::{Client, Held};
 use crate::host::Stop;
+use crate::storelets::DEVICE;
 use base::{Kind, Name, Stat};
 use std::collections::VecDeque;
 use tree::NodeId;
@@ -39,18 +40,27 @@ enum Looked {
     Link(usize, Held),
 }
 
+/// A file that was found.
+pub(super) struct Found {
+    pub(super) held: Held,
+    pub(super) stat: Stat,
+    /// The way there goes through no link and never up.
+    pub(super) straight: bool,
+}
+
 /// Finds a file. With `follow` the last name may be a link.
 pub(super) async fn find(
     client: &Client,
     base: NodeId,
     path: &[u8],
     follow: bool,
-) -> Result<(Held, Stat), Stop> {
+) -> Result<Found, Stop> {
     if path.is_empty() {
         return Err(Errno::Noent.into());
     }
     let must_be_dir = matches!(path.last(), Some(b'/')) || path.ends_with(b"/.");
     let (mut todo, mut way, mut links) = (steps(path)?, Vec::new(), 0);
+    let goes_up = todo.iter().any(|step| matches!(step, Step::Up));
     // So many names of the way are known to be directories.
     let mut sure = 0;
     loop {
@@ -72,7 +82,9 @@ pub(super) async fn find(
             Looked::There(_, stat) if (up || must_be_dir) && stat.kind != Kind::Directory => {
                 return Err(Errno::Notdir.into());
             }
-            Looked::There(held, stat) if !up => return Ok((held, stat)),
+            Looked::There(held, stat) if !up => {
+                return Ok(Found { held, stat, straight: links == 0 && !goes_up });
+            }
             Looked::There(..) => {
                 way.pop();
                 sure = way.len();
@@ -122,6 +134,10 @@ async fn look(client: &Client, base: NodeId, way: &[Name], follow: bool) -> Resu
                 }
             };
         };
+        // A guest starts no others: they would have budgets of their own.
+        if stat.device == DEVICE {
+            return Err(Errno::Notcapable.into());
+        }
         if stat.kind == Kind::Symlink && (follow || !is_last) {
             return Ok(Looked::Link(place, held));
         }
@@ -147,7 +163,7 @@ pub(super) async fn parent(
         return Err(Errno::Inval.into());
     }
     let above: &[u8] = if begin == 0 { b"." } else { &path[..begin] };
-    let (held, stat) = find(client, base, above, true).await?;
+    let Found { held, stat, .. } = find(client, base, above, true).await?;
     if stat.kind != Kind::Directory {
         return Err(Errno::Notdir.into());
     }

@@ -17,8 +17,7 @@ impl Call<'_> {
         };
         let count = bytes.len().min(count as usize);
         client.door.state().used.input += count as u64;
-        self.scatter(pieces, &bytes[..count])?;
-        Ok(count as u32)
+        Ok(self.scatter_all(pieces, count as u32, [&bytes[..count]].into_iter())?)
     }
 
     pub(super) async fn write_output(
