@@ -8,6 +8,7 @@
 //! has had its slice, or has ended. Whoever drives it gives it what it wanted ([`Got`]).
 
 mod abi;
+mod artifact;
 mod budget;
 mod client;
 pub mod compile;
@@ -15,12 +16,14 @@ mod door;
 mod engine;
 mod guest;
 mod host;
+pub mod module;
 pub mod schedule;
 mod wasi;
 
+pub use artifact::{Artifact, Broken, Key};
 pub use budget::{Budget, Reason, Used};
 pub use door::{Given, Got, Stream, Times, Want};
-pub use engine::{Engine, Pace, Program};
+pub use engine::{Engine, GUESTS_MAX, Pace, Program};
 pub use guest::{Ended, Guest, Pause, Start};
 
 #[cfg(test)]
