@@ -1,6 +1,7 @@
 //! `upcall`: the binary. Command line, configuration, start; no logic that could be simulated.
 
 mod clock;
+mod compiler;
 mod config;
 mod fronts;
 mod greeting;
@@ -34,6 +35,8 @@ enum Command {
     #[command(subcommand)]
     Volume(volume::Command),
     Load(Box<load::Load>),
+    #[command(hide = true)]
+    CompileModule(compiler::CompileModule),
     #[command(flatten)]
     Remote(remote::Command),
 }
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         }
         Command::Volume(command) => volume::run(&command),
         Command::Load(command) => load::run(*command),
+        Command::CompileModule(asked) => compiler::run(&asked),
         Command::Remote(command) => Ok(remote::run(&command)),
     };
     match result {
