@@ -2,8 +2,9 @@
 //!
 //! - Rust: lines of at most 100 columns, files of at most 800 lines, functions of at most 70;
 //!   no leftovers (see [`LEFTOVERS`]); no `_ =>` beside an `impl Automaton`; `unsafe` only in
-//!   `crates/reactor`, in the memory of blocks, where compiled modules are loaded, and in `benches`,
-//!   where other people's C is called; each `lib.rs` and `main.rs` begins with what it is.
+//!   `crates/reactor`, in the memory of blocks, where compiled modules are loaded, and in
+//!   `benches`, where other people's C is called; each `lib.rs` and `main.rs` begins with what it
+//!   is.
 //! - Markdown: one title, no dead links to files.
 
 use crate::sh;

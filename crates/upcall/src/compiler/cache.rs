@@ -149,7 +149,7 @@ fn key(dir: &Path) -> Result<Key, String> {
 
 /// Opens a file to read it; not one that a link leads to.
 fn open(path: &Path) -> io::Result<File> {
-    let flags = (libc::O_NOFOLLOW | libc::O_NONBLOCK) as i32;
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 

@@ -139,7 +139,7 @@ fn what_is_no_program_for_this_server_is_refused_with_its_reason() {
     let name = [&with_len(b"env"), &with_len(b"system"), &[0, 0][..]].concat();
     // Behind the types.
     import.splice(14..14, section(2, &[&[1][..], &name].concat()));
-    let garbage: Vec<u8> = (0..40_000_u32).map(|at| (at * at >> 7) as u8).collect();
+    let garbage: Vec<u8> = (0..40_000_u32).map(|at| ((at * at) >> 7) as u8).collect();
     let cases: [(&str, &[u8], &str); 4] = [
         ("garbage", &garbage, "does not begin as WebAssembly does"),
         ("broken", &[b"\0asm\x01\0\0\0", &garbage[..]].concat(), "it is not valid at byte"),
