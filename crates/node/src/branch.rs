@@ -147,10 +147,9 @@ impl Branch {
         match self {
             Branch::Host(host, _) => Some(host.root_file()),
             Branch::Volume(volume) => Some(volume.file()),
-            Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Remote(_)
-            | Branch::Storelets(_) => None,
+            Branch::Service(_) | Branch::Skeleton(_) | Branch::Remote(_) | Branch::Storelets(_) => {
+                None
+            }
         }
     }
 
@@ -222,10 +221,7 @@ impl Branch {
     /// Does what is due at the end of a turn.
     pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
-            Branch::Host(..)
-            | Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Storelets(_) => {}
+            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Storelets(_) => {}
             Branch::Volume(volume) => volume.tick(now, out),
             Branch::Remote(remote) => remote.tick(now, out),
         }

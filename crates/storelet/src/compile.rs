@@ -6,12 +6,20 @@
 
 use crate::Program;
 use base::Buf;
+use sha2::{Digest as _, Sha256};
 use std::fmt;
 use std::str::FromStr;
 
 /// Names a module by what it contains: SHA-256 of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hash(pub [u8; 32]);
+
+impl Hash {
+    /// The name of a module.
+    pub fn of(module: &[u8]) -> Hash {
+        Hash(Sha256::digest(module).into())
+    }
+}
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,13 +1,33 @@
 //! What compiles modules and makes guests of them.
 
+use crate::artifact::Artifact;
+use crate::compile::Hash;
 use crate::host::Host;
+use crate::module::{ENTRIES_MAX, FEATURES, MEMORY_MAX, TABLES_MAX};
 use crate::wasi;
+use sha2::{Digest as _, Sha256};
+use std::hash::{Hash as _, Hasher};
 use std::num::NonZeroUsize;
-use wasmtime::{Config, InstancePre, Linker, Module, Strategy, WasmFeatures};
+use wasmtime::{
+    Config, InstanceAllocationStrategy, InstancePre, Linker, Module, PoolingAllocationConfig,
+    Strategy, bail,
+};
 
 /// Stack of a guest, and of its fiber with what host calls need, bytes.
 const STACK: usize = 512 << 10;
 const FIBER: usize = STACK + (512 << 10);
+
+/// Most guests at a time, by time slices: so much address space is reserved.
+pub const GUESTS_MAX: u32 = 1000;
+
+/// Memory of a guest's place that is kept for the next one there, bytes: making it zero costs
+/// less than giving it back to the kernel and taking it again.
+const MEMORY_KEPT: usize = 128 << 10;
+const STACK_KEPT: usize = 32 << 10;
+const TABLE_KEPT: usize = 16 << 10;
+
+/// Most bytes of what the engine keeps of an instance, as functions that can be referred to.
+const INSTANCE_MAX: usize = 4 << 20;
 
 /// What ends a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,33 +53,61 @@ pub struct Program {
 }
 
 impl Engine {
-    /// An engine.
+    /// An engine. By time slices, it reserves room for [`GUESTS_MAX`] guests: address space, not
+    /// memory. Others make room for each when it begins.
     ///
     /// # Errors
     /// If this processor or system cannot do it.
     pub fn new(pace: Pace) -> wasmtime::Result<Engine> {
-        let mut config = Config::new();
-        config
-            .strategy(Strategy::Cranelift)
-            .max_wasm_stack(STACK)
-            .async_stack_size(FIBER)
-            .async_stack_zeroing(true)
-            .native_unwind_info(false)
-            .wasm_backtrace_max_frames(NonZeroUsize::new(16))
-            .guard_before_linear_memory(true)
-            .wasm_relaxed_simd(false)
-            .wasm_memory64(false)
-            .wasm_multi_memory(false)
-            .wasm_tail_call(false)
-            .wasm_features(WasmFeatures::EXTENDED_CONST, true);
-        match pace {
-            Pace::Ticks => config.epoch_interruption(true),
-            Pace::Fuel(_) => config.consume_fuel(true).cranelift_nan_canonicalization(true),
-        };
-        let engine = wasmtime::Engine::new(&config)?;
+        let mut config = config(pace);
+        if pace == Pace::Ticks {
+            config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool()));
+        }
+        Engine::with(&config, pace)
+    }
+
+    /// An engine that compiles for [`Engine::new`]'s, and reserves no room for guests.
+    ///
+    /// # Errors
+    /// If this processor or system cannot do it.
+    pub fn compiler(pace: Pace) -> wasmtime::Result<Engine> {
+        Engine::with(&config(pace), pace)
+    }
+
+    fn with(config: &Config, pace: Pace) -> wasmtime::Result<Engine> {
+        let engine = wasmtime::Engine::new(config)?;
         let mut linker = Linker::new(&engine);
         wasi::link(&mut linker)?;
         Ok(Engine { engine, linker, pace })
+    }
+
+    /// Names what this engine can load: what another one of the same name has compiled.
+    pub fn compatibility(&self) -> Hash {
+        let mut digest = Digest(Sha256::new());
+        self.engine.precompile_compatibility_hash().hash(&mut digest);
+        Hash(digest.0.finalize().into())
+    }
+
+    /// Compiles what [`crate::module::prepare`] gave of the module of this name, for
+    /// [`Engine::load`]; in this process and for as long as it takes.
+    ///
+    /// # Errors
+    /// If it is no module, or uses what is not there.
+    pub fn precompile(&self, name: Hash, prepared: &[u8]) -> wasmtime::Result<Artifact> {
+        let code = self.engine.precompile_module(prepared)?;
+        Ok(Artifact::new(name, self.compatibility(), &code))
+    }
+
+    /// Binds what was compiled to the functions it calls.
+    ///
+    /// # Errors
+    /// If it was compiled for another engine, or asks for functions that nobody gives.
+    pub fn load(&self, artifact: &Artifact) -> wasmtime::Result<Program> {
+        if artifact.compatibility() != self.compatibility() {
+            bail!("it was compiled for another engine");
+        }
+        let instance = self.linker.instantiate_pre(&artifact.load(&self.engine)?)?;
+        Ok(Program { instance, pace: self.pace })
     }
 
     /// Compiles a module, in this process and for as long as it takes: modules of strangers are
@@ -76,5 +124,56 @@ impl Engine {
     /// Ends the present slice of all guests, where slices are of time.
     pub fn tick(&self) {
         self.engine.increment_epoch();
+    }
+}
+
+/// What is the same for engines that compile and engines that run.
+fn config(pace: Pace) -> Config {
+    let mut config = Config::new();
+    config
+        .strategy(Strategy::Cranelift)
+        .max_wasm_stack(STACK)
+        .async_stack_size(FIBER)
+        .async_stack_zeroing(true)
+        .native_unwind_info(false)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(16))
+        .guard_before_linear_memory(true)
+        .wasm_features(!FEATURES, false)
+        .wasm_features(FEATURES, true);
+    match pace {
+        Pace::Ticks => config.epoch_interruption(true),
+        Pace::Fuel(_) => config.consume_fuel(true).cranelift_nan_canonicalization(true),
+    };
+    config
+}
+
+/// Room for guests.
+fn pool() -> PoolingAllocationConfig {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_core_instances(GUESTS_MAX)
+        .total_memories(GUESTS_MAX)
+        .total_stacks(GUESTS_MAX)
+        .total_tables(GUESTS_MAX * TABLES_MAX)
+        .max_core_instance_size(INSTANCE_MAX)
+        .max_memories_per_module(1)
+        .max_memory_size(MEMORY_MAX)
+        .max_tables_per_module(TABLES_MAX)
+        .table_elements(ENTRIES_MAX as usize)
+        .linear_memory_keep_resident(MEMORY_KEPT)
+        .table_keep_resident(TABLE_KEPT)
+        .async_stack_keep_resident(STACK_KEPT);
+    pool
+}
+
+/// Takes what is hashed into a digest, so that the result is the same in each process.
+struct Digest(Sha256);
+
+impl Hasher for Digest {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        unreachable!("the digest is asked, not this")
     }
 }

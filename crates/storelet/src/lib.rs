@@ -8,6 +8,7 @@
 //! has had its slice, or has ended. Whoever drives it gives it what it wanted ([`Got`]).
 
 mod abi;
+mod artifact;
 mod budget;
 mod client;
 pub mod compile;
@@ -19,6 +20,7 @@ mod guest;
 mod host;
 mod life;
 mod listings;
+pub mod module;
 pub mod order;
 mod report;
 pub mod schedule;
@@ -27,10 +29,11 @@ mod wasi;
 mod window;
 pub mod worker;
 
+pub use artifact::{Artifact, Broken, Key};
 pub use budget::{Budget, Reason, Used};
 pub use crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
 pub use door::{Given, Got, Stream, Times, Want};
-pub use engine::{Engine, Pace, Program};
+pub use engine::{Engine, GUESTS_MAX, Pace, Program};
 pub use guest::{Ended, Guest, Pause, Start};
 pub use report::Report;
 pub use storelets::{DOMAINS_MAX, OPENS_MAX, Settings, Storelets};

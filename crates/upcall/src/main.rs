@@ -37,6 +37,8 @@ enum Command {
     #[command(subcommand)]
     Volume(volume::Command),
     Load(Box<load::Load>),
+    #[command(hide = true)]
+    CompileModule(compiler::CompileModule),
     #[command(flatten)]
     Remote(remote::Command),
 }
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         }
         Command::Volume(command) => volume::run(&command),
         Command::Load(command) => load::run(*command),
+        Command::CompileModule(asked) => compiler::run(&asked),
         Command::Remote(command) => Ok(remote::run(&command)),
     };
     match result {

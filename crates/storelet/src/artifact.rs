@@ -1,0 +1,197 @@
+//! Compiled modules, and how it is known that they are what our compiler made.
+//!
+//! Machine code is run as it is, so nothing else may ever be taken for it. There are two ways to an
+//! [`Artifact`]: compiling, and bytes that somebody with the same [`Key`] has sealed. A key is made
+//! for one child that compiles, or belongs to a cache that only the server reads and writes.
+//! `docs/data-format.md` draws the bytes.
+#![allow(unsafe_code)]
+
+use crate::compile::Hash;
+use hmac::{Hmac, Mac as _};
+use sha2::Sha256;
+use std::fmt;
+use wasmtime::{Engine, Module};
+
+const MAGIC: &[u8; 8] = b"upcall\0M";
+const VERSION: u32 = 1;
+
+/// Where the parts of an artifact begin.
+const COMPATIBILITY: usize = 16;
+const NAME: usize = 48;
+const LENGTH: usize = 80;
+const MAC: usize = 88;
+const CODE: usize = 120;
+
+/// What artifacts are sealed with: secret, and never the same twice.
+#[derive(Clone)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    /// How long a key is, bytes.
+    pub const LEN: usize = 32;
+
+    /// A key of random bytes.
+    pub fn new(bytes: [u8; Key::LEN]) -> Key {
+        Key(bytes)
+    }
+
+    fn mac(&self, artifact: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("keys have any length");
+        mac.update(&artifact[..MAC]);
+        mac.update(&artifact[CODE..]);
+        mac
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+/// These bytes are none of ours, or somebody changed them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+/// A compiled module.
+pub struct Artifact {
+    /// Header and code; see `docs/data-format.md`.
+    bytes: Vec<u8>,
+}
+
+impl Artifact {
+    /// What this process has just compiled.
+    pub(crate) fn new(name: Hash, compatibility: Hash, code: &[u8]) -> Artifact {
+        let mut bytes = Vec::with_capacity(CODE + code.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&compatibility.0);
+        bytes.extend_from_slice(&name.0);
+        bytes.extend_from_slice(&(code.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&[0; CODE - MAC]);
+        bytes.extend_from_slice(code);
+        Artifact { bytes }
+    }
+
+    /// Bytes that can be kept or sent, and opened by whoever has the key.
+    pub fn seal(&mut self, key: &Key) -> &[u8] {
+        let mac = key.mac(&self.bytes).finalize().into_bytes();
+        self.bytes[MAC..CODE].copy_from_slice(&mac);
+        &self.bytes
+    }
+
+    /// Opens what was sealed with this key.
+    ///
+    /// # Errors
+    /// If it was not.
+    pub fn open(bytes: Vec<u8>, key: &Key) -> Result<Artifact, Broken> {
+        let Some((head, code)) = bytes.split_at_checked(CODE) else { return Err(Broken) };
+        let length = (code.len() as u64).to_le_bytes();
+        let begins = [&MAGIC[..], &VERSION.to_le_bytes(), &[0; 4]].concat();
+        if !head.starts_with(&begins) || head[LENGTH..MAC] != length {
+            return Err(Broken);
+        }
+        key.mac(&bytes).verify_slice(&head[MAC..]).map_err(|_| Broken)?;
+        Ok(Artifact { bytes })
+    }
+
+    /// Which module it was.
+    pub fn name(&self) -> Hash {
+        self.hash(NAME)
+    }
+
+    /// Which engines can load it.
+    pub fn compatibility(&self) -> Hash {
+        self.hash(COMPATIBILITY)
+    }
+
+    fn hash(&self, at: usize) -> Hash {
+        Hash(std::array::from_fn(|index| self.bytes[at + index]))
+    }
+
+    /// Its code, bytes.
+    pub fn code_len(&self) -> usize {
+        self.bytes.len() - CODE
+    }
+
+    /// Makes it a module.
+    ///
+    /// # Errors
+    /// If the engine is another one than it was compiled for.
+    pub(crate) fn load(&self, engine: &Engine) -> wasmtime::Result<Module> {
+        // SAFETY: `deserialize` wants the unchanged output of `precompile_module`. That is what an
+        // artifact holds: it was made of that in this process, or its authentication code was made
+        // of it by a process of this server, with a key that only this server has. The engine
+        // itself compares version and settings.
+        unsafe { Module::deserialize(engine, &self.bytes[CODE..]) }
+    }
+}
+
+impl fmt::Debug for Artifact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Artifact({}, {} bytes)", self.name(), self.code_len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Engine, Pace};
+
+    const WAT: &str = r#"(module (memory (export "memory") 1) (func (export "_start")))"#;
+
+    fn artifact(engine: &Engine) -> Artifact {
+        let wasm = wat::parse_str(WAT).expect("a module");
+        engine.precompile(Hash::of(&wasm), &wasm).expect("it compiles")
+    }
+
+    #[test]
+    fn what_is_sealed_opens_and_what_was_changed_does_not() {
+        let engine = Engine::compiler(Pace::Ticks).expect("an engine");
+        let (key, other) = (Key::new([7; 32]), Key::new([8; 32]));
+        let mut artifact = artifact(&engine);
+        let sealed = artifact.seal(&key).to_vec();
+        let opened = Artifact::open(sealed.clone(), &key).expect("its own key");
+        assert_eq!((opened.name(), opened.code_len()), (artifact.name(), artifact.code_len()));
+        engine.load(&opened).expect("it loads");
+        assert_eq!(Artifact::open(sealed.clone(), &other).err(), Some(Broken));
+        let places = (0..CODE + 8).chain((CODE..sealed.len()).step_by(97));
+        for at in places {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert_eq!(Artifact::open(changed, &key).err(), Some(Broken), "byte {at}");
+        }
+        for len in [0, 8, CODE - 1, CODE, sealed.len() - 1] {
+            assert_eq!(Artifact::open(sealed[..len].to_vec(), &key).err(), Some(Broken));
+        }
+    }
+
+    /// What is on disk is read by later versions: `docs/data-format.md` says these bytes.
+    #[test]
+    fn the_header_has_its_bytes() {
+        let mut artifact = Artifact::new(Hash([2; 32]), Hash([1; 32]), b"code");
+        let sealed = artifact.seal(&Key::new([7; 32]));
+        let mut head = b"upcall\0M\x01\0\0\0\0\0\0\0".to_vec();
+        head.extend([[1; 32], [2; 32]].concat());
+        head.extend(b"\x04\0\0\0\0\0\0\0");
+        assert_eq!(sealed[..MAC], head);
+        assert_eq!(&sealed[CODE..], b"code");
+        // HMAC-SHA256 of the rest, as another program computes it.
+        let mac = "d2c478d6b98286e5de33be866ed5cfa7bac7c0f67f6665657236fb0b0c9bc0a6";
+        assert_eq!(Hash(sealed[MAC..CODE].try_into().expect("32 bytes")).to_string(), mac);
+    }
+
+    #[test]
+    fn engines_that_compile_make_what_engines_that_run_can_load() {
+        let compiler = Engine::compiler(Pace::Ticks).expect("an engine");
+        let runner = Engine::new(Pace::Ticks).expect("an engine");
+        let fuel = Engine::new(Pace::Fuel(1000)).expect("an engine");
+        assert_eq!(compiler.compatibility(), runner.compatibility());
+        assert_ne!(compiler.compatibility(), fuel.compatibility());
+        let artifact = artifact(&compiler);
+        runner.load(&artifact).expect("it loads");
+        let error = fuel.load(&artifact).err().expect("another pace").to_string();
+        assert_eq!(error, "it was compiled for another engine");
+    }
+}

@@ -1,0 +1,120 @@
+//! Looking at one function: how much work it makes a compiler.
+//!
+//! A compiler that brings code into SSA form invents values where branches meet: one for each local
+//! that is read in another block than it was set in, at each such place. So it is the product of
+//! such locals and blocks that takes memory, not the size of the function. Finding loops inside of
+//! loops, and what can be moved out of them, takes time that grows with the square of how deep
+//! they are.
+
+use super::{invalid, limit};
+use crate::compile::Refused;
+use wasmparser::{FunctionBody, Operator};
+
+// Most of each. Beside it: what the real program with the most of it has.
+const BODY_MAX: usize = 1 << 20; // 228,073: gojq; Go's tables of Unicode
+const LOCALS_MAX: usize = 20_000; // 9,746: SQLite without optimisation; 466 with
+const NESTING_MAX: usize = 10_000; // 2,402: gojq
+const LOOPS_MAX: usize = 64; // 7: coreutils
+const BLOCKS_MAX: usize = 50_000; // 4,479: gojq
+const TARGETS_MAX: usize = 1_000_000; // 157,128: gojq
+const MEETINGS_MAX: usize = 4_000_000; // 346,819: coreutils
+
+/// What was seen so far, with memory that is used again for each function.
+#[derive(Default)]
+pub(super) struct Look {
+    /// Targets of branch tables, in all functions.
+    targets: usize,
+    /// For each local, in which block it was set last.
+    set: Vec<u32>,
+    /// For each local, whether it is read in another block.
+    wanders: Vec<bool>,
+    /// For each open block, whether it is a loop.
+    open: Vec<bool>,
+}
+
+/// How much of what can be expensive a function has.
+#[derive(Clone, Copy, Default)]
+struct Measure {
+    loops: usize,
+    blocks: usize,
+    nesting: usize,
+    /// Locals that are read in other blocks than they were set in, times blocks.
+    meetings: usize,
+}
+
+impl Look {
+    /// Looks at a function. What is not valid in it is found by somebody else.
+    pub(super) fn function(
+        &mut self,
+        index: u32,
+        params: usize,
+        body: &FunctionBody<'_>,
+    ) -> Result<(), Refused> {
+        let limit = |what: &str, count, max| {
+            limit(&format!("{what} in function {index}"), count, max, "divide that function")
+        };
+        limit("bytes", body.range().len(), BODY_MAX)?;
+        let mut locals = params;
+        for group in body.get_locals_reader().map_err(invalid)? {
+            let (count, _) = group.map_err(invalid)?;
+            locals = locals.saturating_add(count as usize);
+            limit("locals", locals, LOCALS_MAX)?;
+        }
+        let measure = self.measure(locals, body)?;
+        limit("blocks inside of each other", measure.nesting, NESTING_MAX)?;
+        limit("loops inside of each other", measure.loops, LOOPS_MAX)?;
+        limit("branches", measure.blocks, BLOCKS_MAX)?;
+        limit("targets of branch tables up to and", self.targets, TARGETS_MAX)?;
+        let meetings = "meetings of locals and branches";
+        limit(meetings, measure.meetings, MEETINGS_MAX)?;
+        Ok(())
+    }
+
+    fn measure(&mut self, locals: usize, body: &FunctionBody<'_>) -> Result<Measure, Refused> {
+        self.set.clear();
+        self.set.resize(locals, 0);
+        self.wanders.clear();
+        self.wanders.resize(locals, false);
+        self.open.clear();
+        let (mut block, mut loops, mut wandering) = (0, 0, 0);
+        let mut most = Measure::default();
+        for operator in body.get_operators_reader().map_err(invalid)? {
+            #[allow(clippy::wildcard_enum_match_arm, reason = "the others are straight-line code")]
+            match operator.map_err(invalid)? {
+                Operator::Block { .. } => self.open.push(false),
+                Operator::Loop { .. } => {
+                    (block, loops) = (block + 1, loops + 1);
+                    self.open.push(true);
+                }
+                Operator::If { .. } => {
+                    block += 1;
+                    self.open.push(false);
+                }
+                Operator::End => {
+                    block += 1;
+                    loops -= usize::from(self.open.pop() == Some(true));
+                }
+                Operator::Else | Operator::BrIf { .. } => block += 1,
+                Operator::BrTable { targets } => {
+                    block += 1;
+                    self.targets += targets.len() as usize;
+                }
+                Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
+                    self.set.get_mut(local_index as usize).into_iter().for_each(|at| *at = block);
+                }
+                Operator::LocalGet { local_index } => {
+                    let local = local_index as usize;
+                    let elsewhere = self.set.get(local).is_some_and(|at| *at != block);
+                    if elsewhere && !std::mem::replace(&mut self.wanders[local], true) {
+                        wandering += 1;
+                    }
+                }
+                _ => {}
+            }
+            most.loops = most.loops.max(loops);
+            most.nesting = most.nesting.max(self.open.len());
+        }
+        let blocks = block as usize;
+        Ok(Measure { blocks, meetings: blocks * wandering, ..most })
+    }
+}

@@ -1,0 +1,91 @@
+//! `upcall compile-module`: the child that compiles; with names of files, the thread that has such
+//! children, asked about each of them, for tests and for people who measure.
+
+use super::{Compiler, inside};
+use base::op::{Done, Op, Parcel};
+use base::{Buf, Instant, Reactor as _};
+use clap::Args;
+use reactor::{Form, World};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use storelet::compile::{Compiled, Module, ToCompiler};
+use storelet::{Crossing, Engine, Pace};
+
+/// Compile one module from standard input, for the server; or say of each file what would come
+/// of it
+#[derive(Args, Debug)]
+pub(crate) struct CompileModule {
+    /// Modules that the server is asked to compile, all at once
+    files: Vec<PathBuf>,
+
+    /// Keep what was compiled in this directory
+    #[arg(long, value_name = "DIR", requires = "files")]
+    cache: Option<PathBuf>,
+
+    /// Cancel what is not compiled after so many milliseconds
+    #[arg(long, value_name = "MS", requires = "files")]
+    cancel_after: Option<u64>,
+}
+
+/// Does what is asked.
+pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
+    if asked.files.is_empty() {
+        return Ok(inside::run());
+    }
+    let engine = Engine::new(Pace::Ticks).map_err(|error| format!("no engine: {error:#}"))?;
+    let compiler = Compiler::start(Arc::new(engine), asked.cache.clone())?;
+    let settings = reactor::Config::default();
+    let mut world = World::new(Form::Threads, &settings).map_err(|error| error.to_string())?;
+    let mailboxes = vec![world.mailbox(), compiler.mailbox()];
+    world.set_mailboxes(mailboxes.clone());
+    compiler.set_mailboxes(mailboxes);
+    for (ticket, file) in (0..).zip(&asked.files) {
+        let shown = |error| format!("{}: {error}", file.display());
+        let mut bytes = Buf::with_room(0, 0);
+        bytes.extend(&std::fs::read(file).map_err(shown)?);
+        post(&mut world, ToCompiler::Compile { ticket, module: Module::Sent(vec![bytes]) });
+    }
+    let cancel = asked.cancel_after.map(|ms| world.now() + Duration::from_millis(ms));
+    let said = listen(&mut world, asked.files.len(), cancel);
+    post(&mut world, ToCompiler::End);
+    compiler.join()?;
+    let refused = said.iter().any(|compiled| compiled.result.is_err());
+    Ok(if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Waits for what comes of so many modules, and says it.
+fn listen(world: &mut World, count: usize, mut cancel: Option<Instant>) -> Vec<Compiled> {
+    let begun = world.now();
+    let (mut said, mut events) = (Vec::new(), Vec::new());
+    while said.len() < count {
+        world.wait(cancel, &mut events);
+        for event in events.drain(..) {
+            let Done::Parcel(Parcel(parcel)) = event.done else { continue };
+            let Ok(crossing) = parcel.downcast::<Crossing>() else { continue };
+            let Crossing::Compiled(compiled) = *crossing else { continue };
+            let waited = world.now().since(begun).as_secs_f64();
+            println!("{} after {waited:.3} s: {}", compiled.ticket, text(&compiled));
+            said.push(compiled);
+        }
+        if cancel.take_if(|at| world.now() >= *at).is_some() {
+            (0..count as u64).for_each(|ticket| post(world, ToCompiler::Cancel(ticket)));
+        }
+    }
+    said
+}
+
+fn text(compiled: &Compiled) -> String {
+    match &compiled.result {
+        Ok(fresh) if fresh.was_there => format!("{} was there", fresh.hash),
+        Ok(fresh) => {
+            format!("{} compiled in {:.3} s", fresh.hash, fresh.cpu_ns as f64 / 1e9)
+        }
+        Err(refused) => format!("refused: {refused}"),
+    }
+}
+
+fn post(world: &mut World, message: ToCompiler) {
+    world.submit(Op::Post { to: 1, parcel: Parcel(Box::new(message)) });
+}

@@ -1,0 +1,217 @@
+//! A child that compiles one module, as the server sees it.
+//!
+//! It gets the module in a file in memory and leaves its output in another one, so nobody has to
+//! read or write while it runs. It is killed when it is dropped.
+
+use super::inside::{self, CPU_MAX_S, MEMORY_MAX, OUTPUT_MAX, Order};
+use base::Instant;
+use rustix::fs::MemfdFlags;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+use storelet::compile::{Hash, Refused};
+use storelet::{Artifact, Key};
+
+/// Longest time that a child may take, on a machine that is busy with something else.
+const TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Most that is taken of what a child says, bytes.
+const SAID_MAX: u64 = 1 << 10;
+
+/// Which program compiles.
+#[derive(Clone, Debug)]
+pub(super) struct Recipe {
+    pub(super) program: PathBuf,
+    pub(super) args: Vec<String>,
+    pub(super) time_max: Duration,
+}
+
+impl Recipe {
+    /// This very program, also if its file was replaced.
+    pub(super) fn own() -> Recipe {
+        Recipe {
+            program: PathBuf::from("/proc/self/exe"),
+            args: vec!["compile-module".to_string()],
+            time_max: TIME_MAX,
+        }
+    }
+}
+
+/// How a child has ended.
+pub(super) struct Finished {
+    pub(super) result: Result<Artifact, Refused>,
+    /// Processor time that it took, ns.
+    pub(super) cpu_ns: u64,
+}
+
+/// A child that runs.
+pub(super) struct Child {
+    process: std::process::Child,
+    pid: Pid,
+    output: File,
+    said: File,
+    key: Key,
+    name: Hash,
+    compatibility: Hash,
+    /// When it is killed.
+    deadline: Instant,
+}
+
+impl Child {
+    /// Starts one for a module of this name, and for engines of this compatibility.
+    pub(super) fn start(
+        recipe: &Recipe,
+        (name, compatibility): (Hash, Hash),
+        prepared: &[u8],
+        now: Instant,
+    ) -> Result<Child, String> {
+        let order = Order { key: random()?, name };
+        let make = || -> std::io::Result<_> {
+            let (mut input, output, said) = (memory_file()?, memory_file()?, memory_file()?);
+            input.write_all(&order.bytes())?;
+            input.write_all(prepared)?;
+            input.rewind()?;
+            let mut command = Command::new(&recipe.program);
+            command
+                .args(&recipe.args)
+                .env_clear()
+                .current_dir("/")
+                .stdin(Stdio::from(input))
+                .stdout(Stdio::from(output.try_clone()?))
+                .stderr(Stdio::from(said.try_clone()?))
+                // What a terminal tells the server does not end it.
+                .process_group(0);
+            Ok((command.spawn()?, output, said))
+        };
+        let made = make().map_err(|error| format!("no process to compile in: {error}"));
+        let (process, output, said) = made?;
+        let deadline = now + recipe.time_max;
+        let (pid, key) = (Pid::from_child(&process), Key::new(order.key));
+        Ok(Child { process, pid, output, said, key, name, compatibility, deadline })
+    }
+
+    /// The number of its process.
+    #[cfg(test)]
+    pub(super) fn pid(&self) -> i32 {
+        self.pid.as_raw_pid()
+    }
+
+    /// Whether it has ended, and how; one that has had its time is ended here.
+    pub(super) fn look(&mut self, now: Instant) -> Option<Finished> {
+        let late = now >= self.deadline;
+        if late {
+            // One that has just ended by itself is late all the same.
+            let _ = self.process.kill();
+        }
+        let mut options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        options.set(WaitIdOptions::NOHANG, !late);
+        let over = rustix::process::waitid(WaitId::Pid(self.pid), options);
+        if matches!(over, Ok(None)) {
+            return None;
+        }
+        // What it has used is told until it is waited for.
+        let cpu_ns = processor_time(self.pid).unwrap_or(0);
+        let status = self.process.wait();
+        let result = match status {
+            _ if late => Err(Refused::Failed(format!(
+                "it was not done after {} s: try again when the server is less busy",
+                TIME_MAX.as_secs()
+            ))),
+            Ok(status) if status.success() => self.artifact(),
+            Ok(status) => Err(refusal(status, &self.said(), cpu_ns)),
+            Err(error) => Err(Refused::Failed(format!("its process was lost: {error}"))),
+        };
+        Some(Finished { result, cpu_ns })
+    }
+
+    /// What it has made, if it is what was asked for.
+    fn artifact(&self) -> Result<Artifact, Refused> {
+        let read = || -> std::io::Result<Vec<u8>> {
+            let len = self.output.metadata()?.len().min(OUTPUT_MAX);
+            let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+            self.output.read_exact_at(&mut bytes, 0)?;
+            Ok(bytes)
+        };
+        let bytes = read().map_err(|error| Refused::Failed(format!("its output: {error}")))?;
+        let artifact = Artifact::open(bytes, &self.key).ok();
+        let wanted = |artifact: &Artifact| {
+            artifact.name() == self.name && artifact.compatibility() == self.compatibility
+        };
+        let broken = || Refused::Failed("the output of its process is broken".to_string());
+        artifact.filter(wanted).ok_or_else(broken)
+    }
+
+    /// What it has to say, in one line that can be shown.
+    fn said(&self) -> String {
+        let mut bytes = vec![0; SAID_MAX as usize];
+        let len = self.said.read_at(&mut bytes, 0).unwrap_or(0);
+        let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
+        text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have ended, and been waited for.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Why a child has ended without an artifact.
+fn refusal(status: ExitStatus, said: &str, cpu_ns: u64) -> Refused {
+    let spent = cpu_ns >= CPU_MAX_S * 1_000_000_000;
+    let signal = status.signal().and_then(Signal::from_named_raw);
+    match signal {
+        Some(Signal::XCPU) => too_expensive(&format!("{CPU_MAX_S} s of processor time")),
+        Some(Signal::KILL) if spent => too_expensive(&format!("{CPU_MAX_S} s of processor time")),
+        Some(Signal::XFSZ) => Refused::TooLarge(format!(
+            "its machine code is more than {} MiB: divide it into several programs",
+            OUTPUT_MAX >> 20
+        )),
+        Some(Signal::ABORT) if said.contains("memory allocation of") => {
+            too_expensive(&format!("{} GiB of memory", MEMORY_MAX >> 30))
+        }
+        Some(Signal::ABORT) if said.contains("overflowed its stack") => {
+            too_expensive("the stack of a process")
+        }
+        Some(signal) => {
+            Refused::Failed(format!("its process was ended by signal {}: {said}", signal.as_raw()))
+        }
+        None if status.code() == Some(inside::MALFORMED.into()) => {
+            Refused::Malformed(said.to_string())
+        }
+        None => Refused::Failed(said.to_string()),
+    }
+}
+
+fn too_expensive(what: &str) -> Refused {
+    Refused::TooExpensive(format!(
+        "compiling it takes more than {what}: divide its largest functions, or build it with \
+         optimisation"
+    ))
+}
+
+/// A file that only its descriptors name.
+fn memory_file() -> std::io::Result<File> {
+    Ok(File::from(rustix::fs::memfd_create("upcall-compile", MemfdFlags::CLOEXEC)?))
+}
+
+/// Processor time of a process, ns.
+fn processor_time(pid: Pid) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{}/schedstat", pid.as_raw_pid())).ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+/// Random bytes that nobody can guess.
+pub(super) fn random() -> Result<[u8; Key::LEN], String> {
+    let mut bytes = [0; Key::LEN];
+    let mut read = || File::open("/dev/urandom")?.read_exact(&mut bytes);
+    read().map_err(|error: std::io::Error| format!("/dev/urandom: {error}"))?;
+    Ok(bytes)
+}

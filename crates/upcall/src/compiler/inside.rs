@@ -1,0 +1,103 @@
+//! The child that compiles, from within: `upcall compile-module` without names of files.
+//!
+//! It gets an order and a module on standard input and leaves an artifact, sealed with the key of
+//! the order, on standard output. Before it looks at the module it gives up all that compiling
+//! does not need.
+
+use super::filter;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+use std::io::{Read as _, Write as _};
+use std::process::ExitCode;
+use storelet::compile::Hash;
+use storelet::module::KEPT_MAX;
+use storelet::{Engine, Key, Pace};
+
+/// Processor time that compiling may take, seconds.
+pub(super) const CPU_MAX_S: u64 = 20;
+
+/// Address space of the process, with the program itself, bytes.
+pub(super) const MEMORY_MAX: u64 = 1 << 30;
+
+/// Largest artifact, bytes.
+pub(super) const OUTPUT_MAX: u64 = 128 << 20;
+
+/// How the process ends if the module is to blame, and otherwise.
+pub(super) const MALFORMED: u8 = 3;
+const FAILED: u8 = 4;
+
+/// What stands before the module.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    /// What the artifact is to be sealed with.
+    pub(super) key: [u8; Key::LEN],
+    /// The name of the module.
+    pub(super) name: Hash,
+}
+
+impl Order {
+    const LEN: usize = Key::LEN + 32;
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        [self.key, self.name.0].concat()
+    }
+
+    /// The order, and what stands behind it.
+    fn split(input: &[u8]) -> Option<(Order, &[u8])> {
+        let (head, prepared) = input.split_at_checked(Order::LEN)?;
+        let (key, name) = head.split_at_checked(Key::LEN)?;
+        Some((Order { key: key.try_into().ok()?, name: Hash(name.try_into().ok()?) }, prepared))
+    }
+}
+
+/// Compiles what is on standard input.
+pub(super) fn run() -> ExitCode {
+    match compile() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((code, why)) => {
+            let _ = std::io::stderr().write_all(why.as_bytes());
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn compile() -> Result<(), (u8, String)> {
+    let failed = |what: &'static str| move |error| (FAILED, format!("{what}: {error}"));
+    confine().map_err(failed("no limits for the process"))?;
+    let engine = Engine::compiler(Pace::Ticks).map_err(|error| (FAILED, format!("{error:#}")))?;
+    filter::apply().map_err(|error| (FAILED, error))?;
+
+    let mut input = Vec::new();
+    let most = (Order::LEN + KEPT_MAX) as u64;
+    let read = std::io::stdin().lock().take(most).read_to_end(&mut input);
+    read.map_err(failed("standard input"))?;
+    let Some((order, prepared)) = Order::split(&input) else {
+        return Err((FAILED, "compile-module is for the server itself".to_string()));
+    };
+    let made = engine.precompile(order.name, prepared);
+    let mut artifact = made.map_err(|error| (MALFORMED, format!("{error:#}")))?;
+    let sealed = artifact.seal(&Key::new(order.key));
+    std::io::stdout().write_all(sealed).map_err(failed("standard output"))
+}
+
+/// Gives up what compiling does not need, for good.
+fn confine() -> std::io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    rustix::thread::set_no_new_privs(true)?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    rustix::process::nice(19)?;
+    // One more second than the first limit: what ends a process at once.
+    let limits = [
+        (Resource::As, MEMORY_MAX, MEMORY_MAX),
+        (Resource::Cpu, CPU_MAX_S, CPU_MAX_S + 1),
+        (Resource::Fsize, OUTPUT_MAX, OUTPUT_MAX),
+        (Resource::Core, 0, 0),
+        (Resource::Nofile, 3, 3),
+    ];
+    for (resource, soft, hard) in limits {
+        // Whoever started the server may have given it less.
+        let given = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let limit = Rlimit { current: Some(soft.min(given)), maximum: Some(hard.min(given)) };
+        rustix::process::setrlimit(resource, limit)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! The programs that were used last, ready to be instantiated.
+
+use storelet::Program;
+use storelet::compile::Hash;
+
+/// Most programs, and most code of all of them together, bytes.
+const COUNT_MAX: usize = 64;
+const BYTES_MAX: usize = 512 << 20;
+
+/// Some programs; the one that was not used for longest goes first.
+#[derive(Default)]
+pub(super) struct Programs {
+    /// What was used last stands last.
+    all: Vec<Loaded>,
+}
+
+struct Loaded {
+    hash: Hash,
+    program: Program,
+    bytes: usize,
+}
+
+impl Programs {
+    /// A program, if it is there.
+    pub(super) fn find(&mut self, hash: Hash) -> Option<Program> {
+        let at = self.all.iter().position(|loaded| loaded.hash == hash)?;
+        let loaded = self.all.remove(at);
+        let program = loaded.program.clone();
+        self.all.push(loaded);
+        Some(program)
+    }
+
+    /// Keeps a program that was not there.
+    pub(super) fn keep(&mut self, hash: Hash, program: Program, bytes: usize) {
+        self.all.push(Loaded { hash, program, bytes });
+        while self.all.len() > COUNT_MAX || self.bytes() > BYTES_MAX {
+            self.all.remove(0);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.all.iter().map(|loaded| loaded.bytes).sum()
+    }
+}

@@ -1,0 +1,200 @@
+//! What there is to compile, in which order, for whom.
+
+use super::cache::Cache;
+use super::child::{Child, Recipe};
+use super::programs::Programs;
+use base::{Buf, Instant};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use storelet::compile::{Compiled, Fresh, Hash, Module, Refused, ToCompiler};
+use storelet::module::{SENT_MAX, prepare};
+use storelet::{Artifact, Engine};
+
+/// Most modules that wait, and most bytes of them together.
+const JOBS_MAX: usize = 64;
+const BYTES_MAX: usize = 128 << 20;
+
+/// A module that is to be compiled.
+struct Job {
+    hash: Hash,
+    prepared: Vec<u8>,
+    /// Who waits for it: at least one.
+    tickets: Vec<u64>,
+}
+
+/// What is under way, and what is there already.
+pub(super) struct Workshop {
+    engine: Arc<Engine>,
+    cache: Option<Cache>,
+    recipe: Recipe,
+    programs: Programs,
+    waiting: VecDeque<Job>,
+    running: Option<(Job, Child)>,
+    done: Vec<Compiled>,
+    open: bool,
+}
+
+impl Workshop {
+    /// One with nothing to do.
+    pub(super) fn new(engine: Arc<Engine>, cache: Option<Cache>, recipe: Recipe) -> Workshop {
+        Workshop {
+            engine,
+            cache,
+            recipe,
+            programs: Programs::default(),
+            waiting: VecDeque::new(),
+            running: None,
+            done: Vec::new(),
+            open: true,
+        }
+    }
+
+    /// Whether it has not been told to end.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Whether a child runs, which has to be looked after.
+    pub(super) fn is_busy(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// What has come of what was asked since the last call.
+    pub(super) fn take_done(&mut self) -> Vec<Compiled> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// Takes what it is asked; what is there already is given at once.
+    pub(super) fn take(&mut self, message: ToCompiler) {
+        match message {
+            ToCompiler::Compile { ticket, module } => match self.ask(ticket, module) {
+                Ok(None) => {}
+                Ok(Some(fresh)) => self.answer(ticket, Ok(fresh)),
+                Err(refused) => self.answer(ticket, Err(refused)),
+            },
+            ToCompiler::Cancel(ticket) => self.cancel(ticket),
+            ToCompiler::End => {
+                self.open = false;
+                let running = self.running.take().map(|(job, _killed)| job);
+                let jobs: Vec<Job> = running.into_iter().chain(self.waiting.drain(..)).collect();
+                for ticket in jobs.into_iter().flat_map(|job| job.tickets) {
+                    self.answer(ticket, Err(Refused::Cancelled));
+                }
+            }
+        }
+    }
+
+    /// Finds a module, or sees to it that it is compiled: then there is nothing to say yet.
+    fn ask(&mut self, ticket: u64, module: Module) -> Result<Option<Fresh>, Refused> {
+        let (hash, sent) = match module {
+            Module::Known(hash) => (hash, None),
+            Module::Sent(pieces) => {
+                let wasm = whole(&pieces)?;
+                (Hash::of(&wasm), Some(wasm))
+            }
+        };
+        if let Some(fresh) = self.find(hash) {
+            return Ok(Some(fresh));
+        }
+        let running = self.running.iter_mut().map(|(job, _)| job);
+        if let Some(job) = running.chain(&mut self.waiting).find(|job| job.hash == hash) {
+            job.tickets.push(ticket);
+            return Ok(None);
+        }
+        let prepared = prepare(&sent.ok_or(Refused::Unknown)?)?;
+        let bytes: usize = self.waiting.iter().map(|job| job.prepared.len()).sum();
+        if self.waiting.len() == JOBS_MAX || bytes + prepared.len() > BYTES_MAX {
+            let why = "too many modules wait to be compiled: try again in a minute";
+            return Err(Refused::Failed(why.to_string()));
+        }
+        self.waiting.push_back(Job { hash, prepared, tickets: vec![ticket] });
+        Ok(None)
+    }
+
+    /// A program that is in memory or on disk.
+    fn find(&mut self, hash: Hash) -> Option<Fresh> {
+        let program = self.programs.find(hash).or_else(|| {
+            let artifact = self.cache.as_ref()?.find(hash)?;
+            let program = self.engine.load(&artifact).ok()?;
+            self.programs.keep(hash, program.clone(), artifact.code_len());
+            Some(program)
+        });
+        Some(Fresh { hash, program: program?, was_there: true, cpu_ns: 0 })
+    }
+
+    /// Takes somebody off the list. What nobody waits for is not compiled, or not any more.
+    fn cancel(&mut self, ticket: u64) {
+        let running = self.running.iter_mut().map(|(job, _)| job);
+        let Some(job) = running.chain(&mut self.waiting).find(|job| job.tickets.contains(&ticket))
+        else {
+            // It was answered meanwhile.
+            return;
+        };
+        job.tickets.retain(|other| *other != ticket);
+        self.waiting.retain(|job| !job.tickets.is_empty());
+        // Dropping a child kills it.
+        self.running.take_if(|(job, _)| job.tickets.is_empty());
+        self.answer(ticket, Err(Refused::Cancelled));
+    }
+
+    /// Looks after the child, and begins with the next module if there is none.
+    pub(super) fn look(&mut self, now: Instant) {
+        let over = self.running.as_mut().and_then(|(_, child)| child.look(now));
+        if let Some(finished) = over
+            && let Some((job, _)) = self.running.take()
+        {
+            let result = finished.result.and_then(|artifact| self.load(artifact));
+            self.deliver(&job, result, finished.cpu_ns);
+        }
+        while self.running.is_none()
+            && let Some(job) = self.waiting.pop_front()
+        {
+            match self.start(&job, now) {
+                Ok(child) => self.running = Some((job, child)),
+                Err(why) => self.deliver(&job, Err(Refused::Failed(why)), 0),
+            }
+        }
+    }
+
+    fn start(&self, job: &Job, now: Instant) -> Result<Child, String> {
+        Child::start(&self.recipe, (job.hash, self.engine.compatibility()), &job.prepared, now)
+    }
+
+    /// Makes a program of what a child has compiled, and keeps both.
+    fn load(&mut self, artifact: Artifact) -> Result<storelet::Program, Refused> {
+        let program = self.engine.load(&artifact);
+        let program = program.map_err(|error| Refused::Malformed(format!("{error:#}")))?;
+        self.programs.keep(artifact.name(), program.clone(), artifact.code_len());
+        if let Some(cache) = &self.cache {
+            cache.keep(artifact);
+        }
+        Ok(program)
+    }
+
+    /// Tells all that wait. The first of them pays.
+    fn deliver(&mut self, job: &Job, result: Result<storelet::Program, Refused>, cpu_ns: u64) {
+        for (at, ticket) in job.tickets.iter().enumerate() {
+            let cpu_ns = if at == 0 { cpu_ns } else { 0 };
+            let fresh = |program| Fresh { hash: job.hash, program, was_there: at > 0, cpu_ns };
+            self.answer(*ticket, result.clone().map(fresh));
+        }
+    }
+
+    fn answer(&mut self, ticket: u64, result: Result<Fresh, Refused>) {
+        self.done.push(Compiled { ticket, result });
+    }
+}
+
+/// A module in one piece.
+fn whole(pieces: &[Buf]) -> Result<Vec<u8>, Refused> {
+    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+    if len > SENT_MAX {
+        return Err(Refused::TooLarge(format!("{len} bytes, at most {SENT_MAX}: strip it")));
+    }
+    let mut wasm = Vec::with_capacity(len);
+    pieces.iter().for_each(|piece| wasm.extend_from_slice(piece));
+    Ok(wasm)
+}
+
+#[cfg(test)]
+mod tests;

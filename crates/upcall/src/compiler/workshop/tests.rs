@@ -1,0 +1,171 @@
+//! Children that are none: shells that wait, or end in each way that a child can.
+#![allow(clippy::disallowed_methods, reason = "a test of real processes waits in real time")]
+
+use super::*;
+use std::path::PathBuf;
+use std::time::Duration;
+use storelet::Pace;
+
+/// What the shells that stand for children do.
+fn workshop(script: &str) -> Workshop {
+    let engine = Engine::compiler(Pace::Ticks).expect("an engine");
+    let recipe = Recipe {
+        program: PathBuf::from("/bin/sh"),
+        args: vec!["-c".to_string(), script.to_string()],
+        time_max: Duration::from_secs(60),
+    };
+    Workshop::new(Arc::new(engine), None, recipe)
+}
+
+/// A small program; each number makes another one.
+fn program(number: u8) -> Vec<u8> {
+    let mut wasm = b"\0asm\x01\0\0\0".to_vec();
+    wasm.extend(b"\x01\x04\x01\x60\0\0\x03\x02\x01\0\x05\x03\x01\0\x01");
+    wasm.extend(b"\x07\x13\x02\x06_start\0\0\x06memory\x02\0\x0a\x07\x01\x05\0");
+    wasm.extend([0x41, number & 0x3F, 0x1A, 0x0B]);
+    wasm
+}
+
+fn compile(ticket: u64, wasm: &[u8]) -> ToCompiler {
+    let mut piece = Buf::with_room(0, 0);
+    piece.extend(wasm);
+    ToCompiler::Compile { ticket, module: Module::Sent(vec![piece]) }
+}
+
+/// Whose results there are, and what they are.
+fn done(workshop: &mut Workshop) -> Vec<(u64, Option<Refused>)> {
+    let done = workshop.take_done();
+    done.into_iter().map(|compiled| (compiled.ticket, compiled.result.err())).collect()
+}
+
+/// What comes of a module whose child does that.
+fn outcome(script: &str) -> Option<Refused> {
+    let mut workshop = workshop(script);
+    workshop.take(compile(7, &program(0)));
+    loop {
+        workshop.look(Instant::default());
+        if let Some((ticket, refused)) = done(&mut workshop).pop() {
+            assert_eq!(ticket, 7);
+            assert!(!workshop.is_busy());
+            return refused;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn each_end_of_a_child_has_its_reason() {
+    let cases = [
+        ("echo the reason >&2; exit 3", "the module cannot be run: the reason"),
+        ("echo trouble >&2; exit 4", "the server could not compile it: trouble"),
+        ("kill -XCPU $$", "compiling it takes more than 20 s of processor time: divide"),
+        ("kill -XFSZ $$", "its machine code is more than 128 MiB"),
+        ("kill -TERM $$", "its process was ended by signal 15"),
+        ("kill -KILL $$", "its process was ended by signal 9"),
+        (
+            "echo memory allocation of 9 bytes failed >&2; kill -ABRT $$",
+            "compiling it takes more than 1 GiB of memory",
+        ),
+        ("echo main has overflowed its stack >&2; kill -ABRT $$", "more than the stack"),
+        ("echo none", "the output of its process is broken"),
+        ("exit 0", "the output of its process is broken"),
+    ];
+    for (script, said) in cases {
+        let refused = outcome(script).expect("it is refused").to_string();
+        assert!(refused.contains(said), "{script}: {refused}");
+    }
+}
+
+#[test]
+fn a_child_gets_the_order_and_the_module_and_nothing_else() {
+    let script = "echo $(wc -c) $(pwd) $HOME$CARGO >&2; exit 3";
+    let count = 64 + prepare(&program(0)).expect("it is good").len();
+    assert_eq!(outcome(script), Some(Refused::Malformed(format!("{count} /"))));
+}
+
+#[test]
+fn what_is_asked_twice_is_compiled_once() {
+    let mut workshop = workshop("sleep 100");
+    workshop.take(compile(1, &program(0)));
+    workshop.look(Instant::default());
+    workshop.take(compile(2, &program(0)));
+    workshop.take(compile(3, &program(1)));
+    workshop.take(compile(4, &program(1)));
+    let known = Module::Known(Hash::of(&program(0)));
+    workshop.take(ToCompiler::Compile { ticket: 5, module: known });
+    let other = Module::Known(Hash::of(&program(9)));
+    workshop.take(ToCompiler::Compile { ticket: 6, module: other });
+    assert_eq!(done(&mut workshop), [(6, Some(Refused::Unknown))]);
+    assert_eq!(workshop.waiting.len(), 1);
+    workshop.take(ToCompiler::End);
+    let all = [1, 2, 5, 3, 4].map(|ticket| (ticket, Some(Refused::Cancelled)));
+    assert_eq!(done(&mut workshop), all);
+    assert!(!workshop.is_open() && !workshop.is_busy());
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_compiled_any_more() {
+    let mut workshop = workshop("sleep 100");
+    for ticket in 0..4 {
+        workshop.take(compile(ticket, &program(ticket as u8 / 2)));
+    }
+    workshop.look(Instant::default());
+    let pid = workshop.running.as_ref().map(|(_, child)| child.pid()).expect("it runs");
+    let alive = || std::path::Path::new(&format!("/proc/{pid}")).exists();
+    assert!(alive());
+    for ticket in [0, 9, 2] {
+        workshop.take(ToCompiler::Cancel(ticket));
+    }
+    assert!(workshop.is_busy() && alive(), "somebody waits");
+    workshop.take(ToCompiler::Cancel(1));
+    assert!(!workshop.is_busy() && !alive());
+    workshop.take(ToCompiler::Cancel(3));
+    let all = [0, 2, 1, 3].map(|ticket| (ticket, Some(Refused::Cancelled)));
+    assert_eq!(done(&mut workshop), all);
+    workshop.look(Instant::default());
+    assert!(!workshop.is_busy() && workshop.waiting.is_empty());
+}
+
+#[test]
+fn a_child_has_a_minute() {
+    let mut workshop = workshop("sleep 100");
+    workshop.take(compile(1, &program(0)));
+    workshop.look(Instant::default());
+    workshop.look(Instant::default() + Duration::from_secs(59));
+    assert!(workshop.is_busy());
+    workshop.look(Instant::default() + Duration::from_secs(60));
+    let done = done(&mut workshop);
+    let [(1, Some(Refused::Failed(why)))] = &done[..] else { panic!("{done:?}") };
+    assert!(why.contains("after 60 s"), "{why}");
+}
+
+#[test]
+fn no_more_than_so_many_wait() {
+    let mut workshop = workshop("sleep 100");
+    for number in 0..=JOBS_MAX as u64 {
+        // 64 numbers fit into the byte; the last one is another module by its name.
+        let mut wasm = program(number as u8);
+        wasm.extend([0, 2, 1, number as u8]);
+        workshop.take(compile(number, &wasm));
+    }
+    let Some((64, Some(Refused::Failed(why)))) = done(&mut workshop).pop() else {
+        panic!("the last one is refused")
+    };
+    assert!(why.contains("try again"), "{why}");
+    let mut large = vec![Buf::with_room(0, 0); 2];
+    large.iter_mut().for_each(|piece| piece.extend(&vec![0; SENT_MAX]));
+    workshop.take(ToCompiler::Compile { ticket: 99, module: Module::Sent(large) });
+    assert!(matches!(done(&mut workshop)[..], [(99, Some(Refused::TooLarge(_)))]));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_said() {
+    let mut workshop = workshop("");
+    workshop.recipe.program = PathBuf::from("/no/such/program");
+    workshop.take(compile(1, &program(0)));
+    workshop.look(Instant::default());
+    let Some((1, Some(Refused::Failed(why)))) = done(&mut workshop).pop() else {
+        panic!("it is refused")
+    };
+    assert!(why.contains("no process to compile in"), "{why}");
+}

@@ -1,0 +1,243 @@
+//! Compiling of modules by the real child, of modules that mean well and of those that do not.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use super::server::{BINARY, Scratch};
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A number as WebAssembly has it.
+fn number(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value > 0x7F {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+fn with_len(bytes: &[u8]) -> Vec<u8> {
+    [&number(bytes.len())[..], bytes].concat()
+}
+
+fn section(id: u8, contents: &[u8]) -> Vec<u8> {
+    [&[id][..], &with_len(contents)].concat()
+}
+
+/// A program of these functions, the first of which it begins with.
+fn program(bodies: &[Vec<u8>]) -> Vec<u8> {
+    let count = number(bodies.len());
+    let functions = [&count[..], &vec![0; bodies.len()]].concat();
+    let code: Vec<u8> = bodies.iter().flat_map(|body| with_len(body)).collect();
+    [
+        &b"\0asm\x01\0\0\0"[..],
+        &section(1, b"\x01\x60\0\0"),
+        &section(3, &functions),
+        &section(5, b"\x01\0\x01"),
+        &section(7, b"\x02\x06_start\0\0\x06memory\x02\0"),
+        &section(10, &[&count[..], &code].concat()),
+    ]
+    .concat()
+}
+
+fn empty() -> Vec<u8> {
+    vec![0, 0x0B]
+}
+
+/// Many branches, each of which reads and sets some of many locals: values meet everywhere.
+fn branching(locals: usize, branches: usize) -> Vec<u8> {
+    let mut body = [&[1][..], &number(locals), &[0x7F]].concat();
+    for at in 0..branches {
+        let local = |number_of: usize| number(number_of % locals);
+        body.push(0x20);
+        body.extend(local(at));
+        body.extend([0x04, 0x40, 0x20]);
+        body.extend(local(at * 7 + 1));
+        body.extend([0x41, 1, 0x6A, 0x21]);
+        body.extend(local(at * 13));
+        body.push(0x0B);
+    }
+    body.push(0x0B);
+    body
+}
+
+/// Loops inside of each other, and branches to all of them.
+fn looping(loops: usize, branches: usize) -> Vec<u8> {
+    let mut body = [&[1, 1, 0x7F][..], &[0x03, 0x40].repeat(loops)].concat();
+    for at in 0..branches {
+        body.extend([0x20, 0, 0x0D]);
+        body.extend(number(at % loops));
+    }
+    body.extend(vec![0x0B; loops + 1]);
+    body
+}
+
+/// Valid modules, of a megabyte at most, that take a compiler half a minute or gigabytes.
+fn bombs() -> [(&'static str, Vec<u8>, &'static str); 4] {
+    [
+        ("meetings", program(&[branching(1000, 20_000)]), "meetings of locals and branches"),
+        ("large", program(&[branching(5000, 80_000)]), "bytes in function 0, at most 1048576"),
+        ("many", program(&vec![empty(); 200_000]), "200000 functions, at most 50000"),
+        ("loops", program(&[looping(2000, 4000)]), "2000 loops inside of each other"),
+    ]
+}
+
+/// What the server would take, and what takes it seconds, more so where it is not optimised.
+fn slow() -> Vec<u8> {
+    program(&vec![branching(100, 9_000); 60])
+}
+
+fn file(dir: &Scratch, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = dir.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// What comes of modules, a line for each as they are answered.
+fn compile(args: &[&str], files: &[&Path]) -> (Option<i32>, Vec<String>) {
+    let mut command = Command::new(BINARY);
+    let output = command.arg("compile-module").args(args).args(files).output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    (output.status.code(), text.lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn a_module_is_compiled_once_and_there_after_a_restart() {
+    let dir = Scratch::new("compiling");
+    let wasm = file(&dir, "good.wasm", &program(&[empty()]));
+    let cache = dir.path().join("cache");
+    let args = ["--cache", cache.to_str().unwrap()];
+    let (code, lines) = compile(&args, &[&wasm, &wasm]);
+    assert_eq!((code, lines.len()), (Some(0), 2));
+    assert!(lines[0].contains("compiled in 0."), "{lines:?}");
+    assert!(lines[1].contains("was there"), "{lines:?}");
+    let (code, lines) = compile(&args, &[&wasm]);
+    assert!(code == Some(0) && lines[0].contains("was there"), "{lines:?}");
+
+    let is_kept = |path: &PathBuf| path.file_name().unwrap() != "key";
+    let kept = std::fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path());
+    let kept: Vec<PathBuf> = kept.filter(is_kept).collect();
+    let [kept] = &kept[..] else { panic!("{kept:?}") };
+    let mut bytes = std::fs::read(kept).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(kept, bytes).unwrap();
+    for said in ["compiled in", "was there"] {
+        let (code, lines) = compile(&args, &[&wasm]);
+        assert!(code == Some(0) && lines[0].contains(said), "{lines:?}");
+    }
+}
+
+#[test]
+fn what_is_no_program_for_this_server_is_refused_with_its_reason() {
+    let dir = Scratch::new("refusing");
+    let mut import = program(&[empty()]);
+    let name = [&with_len(b"env"), &with_len(b"system"), &[0, 0][..]].concat();
+    // Behind the types.
+    import.splice(14..14, section(2, &[&[1][..], &name].concat()));
+    let garbage: Vec<u8> = (0..40_000_u32).map(|at| ((at * at) >> 7) as u8).collect();
+    let cases: [(&str, &[u8], &str); 4] = [
+        ("garbage", &garbage, "does not begin as WebAssembly does"),
+        ("broken", &[b"\0asm\x01\0\0\0", &garbage[..]].concat(), "it is not valid at byte"),
+        ("short", &program(&[empty()])[..40], "it is not valid at byte"),
+        ("import", &import, "it imports env.system, which is not there"),
+    ];
+    for (name, wasm, said) in cases {
+        let (code, lines) = compile(&[], &[&file(&dir, name, wasm)]);
+        assert!(code == Some(1) && lines[0].contains(said), "{name}: {lines:?}");
+    }
+}
+
+#[test]
+fn modules_made_to_be_expensive_are_refused_at_once() {
+    let dir = Scratch::new("bombs");
+    for (name, wasm, said) in bombs() {
+        let path = file(&dir, name, &wasm);
+        let begun = Instant::now();
+        let (code, lines) = compile(&[], &[&path]);
+        assert!(code == Some(1) && lines[0].contains(said), "{name}: {lines:?}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{name}: {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn what_is_cancelled_ends_soon() {
+    let dir = Scratch::new("cancelling");
+    let path = file(&dir, "slow.wasm", &slow());
+    let begun = Instant::now();
+    let (code, lines) = compile(&["--cancel-after", "700"], &[&path]);
+    assert!(code == Some(1) && lines[0].contains("nobody wanted it any more"), "{lines:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+/// The child alone, given what the server would not have let through to it.
+struct Fate {
+    status: ExitStatus,
+    said: String,
+    /// The most memory that it had at a time, as often as we looked, KiB.
+    memory_kib: u64,
+    output: u64,
+}
+
+/// Compiles with limits as a shell says them, below the child's own.
+fn child(dir: &Scratch, name: &str, wasm: &[u8], limits: &str) -> Fate {
+    let input = file(dir, name, &[&[7; 64], wasm].concat());
+    let outputs = [dir.path().join(format!("{name}.out")), dir.path().join(format!("{name}.said"))];
+    let [output, said] = outputs.each_ref().map(|path| File::create(path).unwrap());
+    let mut command = Command::new("/bin/sh");
+    let script = format!("ulimit {limits}; exec {BINARY} compile-module");
+    command.args(["-c", &script]).stdin(File::open(input).unwrap());
+    let mut child = command.stdout(output).stderr(Stdio::from(said)).spawn().unwrap();
+    let path = format!("/proc/{}/status", child.id());
+    let mut memory_kib = 0;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let peak = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok());
+        memory_kib = memory_kib.max(peak.unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let output = std::fs::metadata(&outputs[0]).unwrap().len();
+    Fate { status, said: std::fs::read_to_string(&outputs[1]).unwrap(), memory_kib, output }
+}
+
+/// Where nothing was looked at before: it compiles what it can, and its limits end it where it
+/// cannot. They are smaller than the server's, because this test has no minutes.
+#[test]
+fn a_child_keeps_its_limits_whatever_it_compiles() {
+    let dir = &Scratch::new("limits");
+    let fates: Vec<(&str, Fate)> = std::thread::scope(|scope| {
+        let run = |(name, wasm, _): (&'static str, Vec<u8>, _)| {
+            scope.spawn(move || (name, child(dir, name, &wasm, "-t 2")))
+        };
+        let running = bombs().map(run);
+        running.into_iter().map(|running| running.join().unwrap()).collect()
+    });
+    for (name, Fate { status, said, memory_kib, output }) in fates {
+        assert!(memory_kib <= 1 << 20, "{name}: {memory_kib} KiB");
+        let ended = match status.signal() {
+            Some(libc::SIGABRT) => said.contains("memory allocation of"),
+            Some(signal) => [libc::SIGXCPU, libc::SIGKILL].contains(&signal),
+            None => status.code() == Some(0) && output > 0,
+        };
+        assert!(ended, "{name}: {status}: {said}");
+    }
+    let fate = child(dir, "memory", &program(&[branching(5000, 80_000)]), "-v 100000");
+    assert_eq!(fate.status.signal(), Some(libc::SIGABRT), "{}", fate.said);
+    assert!(fate.said.contains("memory allocation of"), "{}", fate.said);
+    assert!(fate.memory_kib <= 100_000, "{} KiB", fate.memory_kib);
+
+    let unlimited = "-c 0";
+    let none = child(dir, "none", b"", unlimited);
+    assert_eq!((none.status.code(), none.output), (Some(3), 0), "{}", none.said);
+    let good = child(dir, "good", &program(&[empty()]), unlimited);
+    assert_eq!(good.status.code(), Some(0), "{}", good.said);
+    assert!(good.output > 1000);
+}
