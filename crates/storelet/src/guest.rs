@@ -10,6 +10,9 @@ use std::task::{Context, Poll, Waker};
 use tree::{NodeId, Reply};
 use wasmtime::{Store, Trap, UpdateDeadline};
 
+/// Size of a page of memory, bytes.
+const PAGE: u64 = 64 << 10;
+
 /// How a program is started.
 #[derive(Clone, Debug)]
 pub struct Start {
@@ -168,6 +171,9 @@ async fn run(program: Program, host: Host) -> Ended {
 
 async fn perform(program: &Program, store: &mut Store<Host>) -> wasmtime::Result<()> {
     store.limiter(|host| host);
+    if !fits(program, &store.data().budget) {
+        return Err(Exit::Ended(Reason::Memory).into());
+    }
     match program.pace {
         Pace::Ticks => {
             store.set_epoch_deadline(1);
@@ -182,6 +188,13 @@ async fn perform(program: &Program, store: &mut Store<Host>) -> wasmtime::Result
     store.data_mut().memory = instance.get_memory(&mut *store, "memory");
     let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
     start.call_async(&mut *store, ()).await
+}
+
+/// Whether what a program begins with is within its budget.
+fn fits(program: &Program, budget: &Budget) -> bool {
+    let needs = program.instance.module().resources_required();
+    let memory = needs.max_initial_memory_size.unwrap_or(0).saturating_mul(PAGE);
+    memory <= budget.memory && needs.max_initial_table_size.unwrap_or(0) <= budget.table
 }
 
 /// How it ended, from what the engine says.

@@ -100,7 +100,9 @@ impl Call<'_> {
         let (mut pieces, mut room) = (Vec::new(), BYTES_MAX);
         for index in 0..count {
             let place = at.checked_add(8 * index).ok_or(Errno::Fault)?;
-            let (at, len) = (self.get_u32(place)?, self.get_u32(place + 4)?);
+            // Both at once: behind the last address comes none.
+            let piece = self.get_u64(place)?;
+            let (at, len) = (piece as u32, (piece >> 32) as u32);
             let len = len.min(room);
             self.bytes(at, len)?;
             if len > 0 {
@@ -184,7 +186,6 @@ pub(crate) fn link(linker: &mut Linker<Host>) -> wasmtime::Result<()> {
         environ_sizes_get(count: u32, size: u32),
         clock_res_get(clock: u32, out: u32),
         clock_time_get(clock: u32, precision: u64, out: u32),
-        random_get(at: u32, len: u32),
         fd_advise(fd: u32, offset: u64, len: u64, advice: u32),
         fd_close(fd: u32),
         fd_fdstat_get(fd: u32, out: u32),
@@ -238,6 +239,7 @@ pub(crate) fn link(linker: &mut Linker<Host>) -> wasmtime::Result<()> {
         path_symlink(target: u32, target_len: u32, fd: u32, at: u32, len: u32),
         path_unlink_file(fd: u32, at: u32, len: u32),
         poll_oneoff(subscriptions: u32, events: u32, count: u32, out: u32),
+        random_get(at: u32, len: u32),
         sched_yield(),
     );
     Ok(())

@@ -33,9 +33,14 @@ impl Call<'_> {
         let (base, path, client) = (self.dir(fd)?, self.path(at, len)?, self.client());
         let (oflags, fdflags) = (oflags as u16, fdflags as u16);
         let has = |flag| oflags & flag != 0;
+        if has(abi::CREAT) && has(abi::DIRECTORY) {
+            return Err(Errno::Inval.into());
+        }
         if !self.host().files.has_room() {
             return Err(Errno::Mfile.into());
         }
+        // What is opened must not be lost because its number cannot be told.
+        self.bytes(out, 4)?;
         let access = Access {
             read: rights & abi::RIGHT_READ != 0 || rights & abi::RIGHT_WRITE == 0,
             write: rights & abi::RIGHT_WRITE != 0,
@@ -133,6 +138,10 @@ impl Call<'_> {
     /// Entries behind a cookie: some of those that were got, or the next; none: the end.
     async fn entries_behind(&mut self, fd: u32, cookie: u64) -> Result<Vec<Entry>, Stop> {
         let dir = self.host().files.dir(fd)?;
+        if cookie == 0 {
+            // From the beginning: as the directory is now, not as it was.
+            dir.entries.clear();
+        }
         let place = match dir.from == cookie && !dir.entries.is_empty() {
             true => Some(0),
             false => dir.entries.iter().position(|entry| entry.cookie == cookie).map(|at| at + 1),

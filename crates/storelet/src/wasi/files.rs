@@ -6,6 +6,9 @@ use crate::host::{OpenFile, Slot, Stop};
 use base::{Buf, SetStat, SetTime, Stat};
 use tree::{Ask, NodeId};
 
+/// The largest offset that a file can have: trees know no others.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
 /// Size of a `prestat`, bytes.
 const PRESTAT: usize = 8;
 
@@ -41,6 +44,10 @@ impl Call<'_> {
         pieces: &[Piece],
     ) -> Result<u32, Stop> {
         let (client, count) = (self.client(), len_of(pieces));
+        if offset > OFFSET_MAX {
+            return Err(Errno::Inval.into());
+        }
+        let count = u64::from(count).min(OFFSET_MAX - offset) as u32;
         if count == 0 {
             return Ok(0);
         }
@@ -71,8 +78,12 @@ impl Call<'_> {
         offset: u64,
         pieces: &[Piece],
     ) -> Result<u32, Stop> {
+        self.must_write()?;
         let client = self.client();
         let bytes = self.gather(pieces)?;
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > OFFSET_MAX) {
+            return Err(Errno::Fbig.into());
+        }
         if bytes.is_empty() {
             return Ok(0);
         }
@@ -168,7 +179,8 @@ impl Call<'_> {
             abi::WHENCE_END => self.stat(file.node).await?.size,
             _ => return Err(Errno::Inval.into()),
         };
-        let to = from.checked_add_signed(offset).ok_or(Errno::Inval)?;
+        let to = from.checked_add_signed(offset).filter(|to| *to <= OFFSET_MAX);
+        let to = to.ok_or(Errno::Inval)?;
         self.host().files.file(fd)?.offset = to;
         Ok(self.put_u64(out, to)?)
     }
@@ -199,7 +211,9 @@ impl Call<'_> {
     /// Makes a file at least so long.
     pub(super) async fn fd_allocate(&mut self, fd: u32, offset: u64, len: u64) -> Result<(), Stop> {
         let node = self.host().files.file(fd)?.node;
-        let size = offset.checked_add(len).ok_or(Errno::Fbig)?;
+        self.must_write()?;
+        let size = offset.checked_add(len).filter(|size| *size <= OFFSET_MAX);
+        let size = size.ok_or(Errno::Fbig)?;
         if self.stat(node).await?.size >= size {
             return Ok(());
         }
@@ -256,6 +270,10 @@ impl Call<'_> {
 
     pub(super) async fn fd_filestat_set_size(&mut self, fd: u32, size: u64) -> Result<(), Stop> {
         self.host().files.file(fd)?;
+        self.must_write()?;
+        if size > OFFSET_MAX {
+            return Err(Errno::Fbig.into());
+        }
         self.set_stat(fd, SetStat { size: Some(size), ..SetStat::default() }).await
     }
 

@@ -9,7 +9,7 @@ use rand_chacha::rand_core::RngCore as _;
 /// A guest's clocks go in steps of this, ns: fine clocks tell of others.
 const RESOLUTION_NS: u64 = 1_000_000;
 
-/// Most random bytes at once.
+/// So many random bytes are made at once; after that it is somebody else's turn.
 const RANDOM_MAX: u32 = 64 << 10;
 
 /// Most subscriptions of one poll.
@@ -30,7 +30,7 @@ impl Call<'_> {
             self.put(at, text)?;
             let end = at.checked_add(text.len() as u32).ok_or(Errno::Fault)?;
             self.put(end, &[0])?;
-            at = end + 1;
+            at = end.checked_add(1).ok_or(Errno::Fault)?;
         }
         Ok(())
     }
@@ -83,14 +83,20 @@ impl Call<'_> {
         Ok(self.put_u64(out, coarse)?)
     }
 
-    pub(super) fn random_get(&mut self, at: u32, len: u32) -> Result<(), Stop> {
-        if len > RANDOM_MAX {
-            return Err(Errno::Inval.into());
-        }
+    pub(super) async fn random_get(&mut self, at: u32, len: u32) -> Result<(), Stop> {
         self.bytes(at, len)?;
-        let mut bytes = vec![0; len as usize];
-        self.host().random.fill_bytes(&mut bytes);
-        Ok(self.put(at, &bytes)?)
+        let mut bytes = vec![0; len.min(RANDOM_MAX) as usize];
+        let mut done = 0;
+        while done < len {
+            let now = (len - done).min(RANDOM_MAX);
+            self.host().random.fill_bytes(&mut bytes[..now as usize]);
+            self.put(at + done, &bytes[..now as usize])?;
+            done += now;
+            if now == RANDOM_MAX {
+                self.client().want(Want::Sleep(0)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until the first of some times; files and streams are always ready.
@@ -108,6 +114,7 @@ impl Call<'_> {
         let mut waits = Vec::new();
         for index in 0..count {
             let at = subscriptions.checked_add(SUBSCRIPTION * index).ok_or(Errno::Fault)?;
+            self.bytes(at, SUBSCRIPTION)?;
             let user = self.get_u64(at)?;
             let kind = self.bytes(at, 9)?[8];
             let wait = if kind == CLOCK {
