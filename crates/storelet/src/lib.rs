@@ -23,5 +23,11 @@ pub use door::{Given, Got, Stream, Times, Want};
 pub use engine::{Engine, Pace, Program};
 pub use guest::{Ended, Guest, Pause, Start};
 
+// What integration tests use is used by the tests within, under the same name.
+#[cfg(test)]
+extern crate self as storelet;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
 #[cfg(test)]
 mod tests;
