@@ -47,6 +47,30 @@ pub(crate) const GO: &[Package] = &[
     package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "fetches its library"),
 ];
 
+/// What compiles C for WASI.
+pub(crate) const GUESTS_C: &[Package] = &[
+    package("clang", "clang", "compiles C to WebAssembly"),
+    package("lld", "wasm-ld", "links it"),
+    package("wasi-libc", "/usr/include/wasm32-wasi/stdio.h", "the C library of WASI"),
+    package(
+        "libclang-rt-dev-wasm32",
+        "/usr/share/doc/libclang-rt-dev-wasm32",
+        "what the compiler itself calls",
+    ),
+];
+
+/// What compiles Go for WASI.
+pub(crate) const GUESTS_GO: &[Package] = &[
+    package("golang-go", "go", "compiles Go to WebAssembly"),
+    package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "fetches modules"),
+];
+
+/// What compiles AssemblyScript.
+pub(crate) const GUESTS_NPM: &[Package] = &[
+    package("nodejs", "node", "runs the compiler of AssemblyScript"),
+    package("npm", "npm", "fetches the compiler of AssemblyScript"),
+];
+
 /// The interpreter of a server and a client in Python; what they need comes from PyPI.
 pub(crate) const PYTHON: &[Package] = &[
     package("python3", "python3", "runs a 9P2000 server and a client nobody here wrote"),

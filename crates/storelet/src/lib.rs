@@ -39,5 +39,11 @@ pub use report::Report;
 pub use storelets::{DOMAINS_MAX, OPENS_MAX, Settings, Storelets};
 pub use worker::{Ran, Slice, Worker};
 
+// What integration tests use is used by the tests within, under the same name.
+#[cfg(test)]
+extern crate self as storelet;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
 #[cfg(test)]
 mod tests;

@@ -1,112 +1,10 @@
 //! Guests, driven by hand over a small tree in memory.
 
-use super::*;
-use base::op::Entry;
-use base::{Buf, Error, Kind, Name, Stat};
-use std::collections::{BTreeMap, BTreeSet};
-use tree::{Ask, NodeId, OpenId, Reply};
-
-/// A tree of files that can be walked, read and listed; it counts what it has handed out.
-#[derive(Default)]
-struct Ram {
-    /// By path; the root is empty.
-    files: BTreeMap<Vec<Name>, (Kind, Vec<u8>)>,
-    nodes: BTreeMap<u64, Vec<Name>>,
-    opens: BTreeMap<u64, Vec<Name>>,
-    next: u64,
-}
-
-fn name(text: &str) -> Name {
-    Name::new(text.as_bytes()).expect("a name")
-}
-
-impl Ram {
-    fn new(files: &[(&str, Kind, &str)]) -> Ram {
-        let mut ram = Ram::default();
-        ram.files.insert(Vec::new(), (Kind::Directory, Vec::new()));
-        for (path, kind, contents) in files {
-            let path: Vec<Name> = path.split('/').map(name).collect();
-            ram.files.insert(path, (*kind, contents.as_bytes().to_vec()));
-        }
-        ram
-    }
-
-    fn hand_out(&mut self, path: Vec<Name>) -> NodeId {
-        self.next += 1;
-        self.nodes.insert(self.next, path);
-        NodeId(self.next)
-    }
-
-    fn root(&mut self) -> NodeId {
-        self.hand_out(Vec::new())
-    }
-
-    fn stat(&self, path: &[Name]) -> Result<Stat, Error> {
-        let (kind, contents) = self.files.get(path).ok_or(Error::NotFound)?;
-        let inode = self.files.keys().position(|other| other == path).unwrap_or(0) as u64;
-        Ok(Stat { kind: *kind, size: contents.len() as u64, inode, ..Stat::default() })
-    }
-
-    fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
-        #[allow(clippy::wildcard_enum_match_arm, reason = "these guests only read")]
-        match ask {
-            Ask::Walk { from, names } => {
-                let (mut path, mut stats) = (self.nodes[&from.0].clone(), Vec::new());
-                let count = names.len();
-                for name in names {
-                    path.push(name);
-                    match self.stat(&path) {
-                        Ok(stat) => stats.push(stat),
-                        Err(error) if stats.is_empty() => return Err(error),
-                        Err(_) => return Ok(Reply::Walked(stats, None)),
-                    }
-                }
-                let node = (stats.len() == count).then(|| self.hand_out(path));
-                Ok(Reply::Walked(stats, node))
-            }
-            Ask::Stat { node } => Ok(Reply::Stat(self.stat(&self.nodes[&node.0])?)),
-            Ask::Open { node, .. } => {
-                let path = self.nodes[&node.0].clone();
-                let stat = self.stat(&path)?;
-                self.next += 1;
-                self.opens.insert(self.next, path);
-                Ok(Reply::Opened(OpenId(self.next), stat))
-            }
-            Ask::Read { open, offset, count, .. } => {
-                let contents = &self.files[&self.opens[&open.0]].1;
-                let rest = contents.get(offset as usize..).unwrap_or_default();
-                let mut data = Buf::with_room(0, count as usize);
-                data.extend(&rest[..rest.len().min(count as usize)]);
-                Ok(Reply::Data(data))
-            }
-            Ask::ReadLink { node } => Ok(Reply::Bytes(self.files[&self.nodes[&node.0]].1.clone())),
-            Ask::List { open, cookie, .. } => {
-                let dir = &self.opens[&open.0];
-                let inside =
-                    |path: &&Vec<Name>| path.len() == dir.len() + 1 && path.starts_with(dir);
-                let entries = (1..).zip(self.files.keys().filter(inside));
-                let entry = |(cookie, path): (u64, &Vec<Name>)| Entry {
-                    cookie,
-                    inode: cookie,
-                    device: None,
-                    kind: self.files[path].0,
-                    name: path.last().expect("it is inside").clone(),
-                    stat: None,
-                };
-                Ok(Reply::Entries(entries.skip(cookie as usize).take(2).map(entry).collect()))
-            }
-            Ask::Fetch { .. } | Ask::ListAll { .. } => Err(Error::Unsupported),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn take_back(&mut self, given: Given) {
-        match given {
-            Given::Node(node) => assert!(self.nodes.remove(&node.0).is_some(), "given once"),
-            Given::Open(open) => assert!(self.opens.remove(&open.0).is_some(), "given once"),
-        }
-    }
-}
+use crate::support::drive::{self, Session};
+use crate::support::ram::Ram;
+use crate::{Budget, Ended, Reason, Used, abi};
+use base::Kind;
+use std::collections::BTreeSet;
 
 /// What came of a run.
 struct Run {
@@ -117,40 +15,10 @@ struct Run {
 
 /// Runs a module to its end, or to so many slices.
 fn run(ram: &mut Ram, wat: &str, budget: Budget, slices_max: u64) -> Run {
-    let engine = Engine::new(Pace::Fuel(10_000)).expect("an engine");
-    let program = engine.compile(&wat::parse_str(wat).expect("it is text")).expect("a program");
-    let start = Start {
-        args: vec![b"guest".to_vec()],
-        env: Vec::new(),
-        root: ram.root(),
-        writes: false,
-        seed: [1; 32],
-        budget,
-    };
-    let mut guest = Guest::new(&program, &start);
-    let (mut got, mut output) = (None, Vec::new());
-    let ended = loop {
-        let pause = guest.resume(got.take(), Times::default());
-        guest.take_given().into_iter().for_each(|given| ram.take_back(given));
-        match pause {
-            Pause::Slice if guest.used().slices > slices_max => {
-                break guest.kill(Reason::Cancelled);
-            }
-            Pause::Slice => {}
-            Pause::Wants(Want::File(ask)) => got = Some(Got::File(ram.answer(ask))),
-            Pause::Wants(Want::Output(_, bytes)) => {
-                output.extend(bytes);
-                got = Some(Got::Done);
-            }
-            Pause::Wants(Want::Input(_)) => got = Some(Got::Input(Vec::new())),
-            Pause::Wants(Want::Sleep(_)) => got = Some(Got::Done),
-            Pause::Ended(ended) => break ended,
-        }
-    };
-    let used = guest.used();
-    guest.take_given().into_iter().for_each(|given| ram.take_back(given));
-    assert!(ram.nodes.is_empty() && ram.opens.is_empty(), "all is given back");
-    Run { ended, output: String::from_utf8(output).expect("text"), used }
+    let program = drive::program(&drive::by_fuel(), wat);
+    let session = Session { budget, slices_max, ..Session::new(&["guest"]) };
+    let run = drive::run(ram, &program, &session);
+    Run { ended: run.ended.clone(), output: run.text(), used: run.used }
 }
 
 /// Imports that the modules below use.
@@ -161,6 +29,16 @@ const IMPORTS: &str = r#"
     (func $fd_readdir (param i32 i32 i32 i64 i32) (result i32)))
   (import "wasi_snapshot_preview1" "path_open"
     (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+  (memory (export "memory") 1)
+"#;
+
+/// Those of one that makes directories.
+const IMPORTS_OF_MAKERS: &str = r#"
+  (import "wasi_snapshot_preview1" "fd_readdir"
+    (func $fd_readdir (param i32 i32 i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_create_directory"
+    (func $path_create_directory (param i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
   (memory (export "memory") 1)
 "#;
@@ -188,7 +66,7 @@ fn cat(path: &str) -> String {
 }
 
 fn files() -> Ram {
-    Ram::new(&[
+    let mut ram = Ram::new(&[
         ("a", Kind::Directory, ""),
         ("a/b", Kind::Directory, ""),
         ("a/b/text", Kind::File, "some words that are read"),
@@ -197,7 +75,9 @@ fn files() -> Ram {
         ("out", Kind::Symlink, "../../etc/passwd"),
         ("host", Kind::Symlink, "/etc/passwd"),
         ("round", Kind::Symlink, "round"),
-    ])
+    ]);
+    ram.entries_max = 2;
+    ram
 }
 
 #[test]
@@ -245,7 +125,40 @@ fn a_directory_is_listed_in_pieces() {
         (br $more))))))"#
     );
     let run = run(&mut files(), &wat, Budget::default(), u64::MAX);
-    assert_eq!((run.ended, run.output.as_str()), (Ended::Exit(0), "ahostoutround"));
+    assert_eq!((run.ended, run.output.as_str()), (Ended::Exit(0), "aouthostround"));
+}
+
+#[test]
+fn a_list_from_the_beginning_is_of_the_directory_as_it_is_now() {
+    let wat = format!(
+        r#"(module {IMPORTS_OF_MAKERS}
+  (data (i32.const 0) "new")
+  (func $list (result i32)
+    (drop (call $fd_readdir (i32.const 3) (i32.const 4096) (i32.const 4096)
+      (i64.const 0) (i32.const 64)))
+    (i32.load (i32.const 64)))
+  (func (export "_start") (local $before i32)
+    (local.set $before (call $list))
+    (drop (call $path_create_directory (i32.const 3) (i32.const 0) (i32.const 3)))
+    (call $proc_exit (i32.sub (call $list) (local.get $before)))))"#
+    );
+    let program = drive::program(&drive::by_fuel(), wat);
+    let session = Session { writes: true, ..Session::new(&["guest"]) };
+    let run = drive::run(&mut files(), &program, &session);
+    assert_eq!(run.ended, Ended::Exit(24 + 3), "one entry more");
+}
+
+#[test]
+fn as_many_random_bytes_as_there_is_memory() {
+    let wat = r#"(module
+  (import "wasi_snapshot_preview1" "random_get" (func $random_get (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+  (memory (export "memory") 4)
+  (func (export "_start")
+    (call $proc_exit (call $random_get (i32.const 100) (i32.const 262044)))))"#;
+    let run = run(&mut files(), wat, Budget::default(), u64::MAX);
+    assert_eq!(run.ended, Ended::Exit(0));
+    assert!(run.used.slices > 3, "it gives way to others: {}", run.used.slices);
 }
 
 #[test]
@@ -258,7 +171,9 @@ fn who_never_ends_is_ended_and_gives_everything_back() {
 #[test]
 fn budgets_are_kept() {
     let tight = Budget { operations: 3, ..Budget::default() };
-    let run_1 = run(&mut files(), &cat("a/b/text"), tight, u64::MAX);
+    let mut plain = files();
+    plain.ahead = false;
+    let run_1 = run(&mut plain, &cat("a/b/text"), tight, u64::MAX);
     assert_eq!(run_1.ended, Ended::Killed(Reason::Operations));
     let quiet = Budget { output: 8, ..Budget::default() };
     let run_2 = run(&mut files(), &cat("a/b/text"), quiet, u64::MAX);

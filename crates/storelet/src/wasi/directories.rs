@@ -145,7 +145,9 @@ impl Call<'_> {
         let (seen, root) = (host.seen(), host.root);
         let above = host.files.dir(fd)?.path.clone();
         let straight = above.zip(plain(path)).map(|(above, path)| joined(&above, &path));
-        let Some(path) = straight.filter(|path| !path.is_empty()) else { return Ok(None) };
+        let to_dir = path.ends_with(b"/") || path.ends_with(b"/.");
+        let straight = straight.filter(|path| !path.is_empty() && !to_dir);
+        let Some(path) = straight else { return Ok(None) };
         match host.listings.kind(&path, seen) {
             Some(Kind::Directory) => return Ok(Some(Slot::Dir(OpenDir::listed(path)))),
             Some(Kind::File) if directory => return Err(Errno::Notdir.into()),

@@ -1,0 +1,48 @@
+;; Lists of pieces that are too long, lie outside, overlap each other and themselves.
+;;
+;; must: exit 0
+(module
+  (import "wasi_snapshot_preview1" "fd_write"
+    (func $fd_write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_read" (func $fd_read (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "a/b/text")
+  ;; Ends with the number of the first thing that is not as it must be.
+  (func $is (param $number i32) (param $got i32) (param $must i32)
+    (if (i32.ne (local.get $got) (local.get $must))
+      (then (call $proc_exit (local.get $number)))))
+  (func (export "_start")
+    (call $is (i32.const 1) (call $fd_write (i32.const 1) (i32.const 0) (i32.const -1)
+      (i32.const 64)) (i32.const 28))
+    (call $is (i32.const 2) (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1025)
+      (i32.const 64)) (i32.const 28))
+    (call $is (i32.const 3) (call $fd_read (i32.const 0) (i32.const 0) (i32.const 536870913)
+      (i32.const 64)) (i32.const 28))
+    (i32.store (i32.const 1000) (i32.const 0))
+    (i32.store (i32.const 1004) (i32.const -1))
+    (call $is (i32.const 4) (call $fd_write (i32.const 1) (i32.const 1000) (i32.const 1)
+      (i32.const 64)) (i32.const 21))
+    (call $is (i32.const 5) (call $fd_read (i32.const 0) (i32.const 1000) (i32.const 1)
+      (i32.const 64)) (i32.const 21))
+    (i32.store (i32.const 1000) (i32.const -1))
+    (i32.store (i32.const 1004) (i32.const 2))
+    (call $is (i32.const 6) (call $fd_write (i32.const 1) (i32.const 1000) (i32.const 1)
+      (i32.const 64)) (i32.const 21))
+    (call $is (i32.const 7) (call $fd_write (i32.const 1) (i32.const 65532) (i32.const 1)
+      (i32.const 64)) (i32.const 21))
+    (call $is (i32.const 8) (call $fd_write (i32.const 1) (i32.const 65528) (i32.const 2)
+      (i32.const 64)) (i32.const 21))
+    ;; What is read goes over the list of where it goes, and over how much it is.
+    (i32.store (i32.const 1000) (i32.const 1000))
+    (i32.store (i32.const 1004) (i32.const 16))
+    (i32.store (i32.const 1008) (i32.const 1000))
+    (i32.store (i32.const 1012) (i32.const 16))
+    (call $is (i32.const 9) (call $path_open (i32.const 3) (i32.const 0) (i32.const 0)
+      (i32.const 8) (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0) (i32.const 64))
+      (i32.const 0))
+    (call $is (i32.const 10) (call $fd_read (i32.const 4) (i32.const 1000) (i32.const 2)
+      (i32.const 1000)) (i32.const 0))
+    (call $is (i32.const 11) (i32.load (i32.const 1000)) (i32.const 24))))

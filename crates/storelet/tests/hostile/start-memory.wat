@@ -1,0 +1,5 @@
+;; Its `_start` is a memory.
+;;
+;; must: trap _start
+(module
+  (memory (export "_start") 1))

@@ -1,0 +1,12 @@
+;; Calls what is not in its table.
+;;
+;; must: trap undefined element
+(module
+  (memory (export "memory") 1)
+  (table 4 funcref)
+  (type $nullary (func))
+  (type $unary (func (param i32)))
+  (elem (i32.const 1) $nothing)
+  (func $nothing)
+  (func (export "_start")
+    (call_indirect (type $nullary) (i32.const 4))))
