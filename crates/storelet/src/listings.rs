@@ -17,10 +17,10 @@ pub(crate) const BELIEVED_NS: u64 = 1_000_000_000;
 pub(crate) const AHEAD: u32 = 128 << 10;
 
 /// Most directories asked for at once.
-const ASKED_MAX: usize = 64;
+const ASKED_MAX: usize = 256;
 
 /// Most entries that are kept.
-const ENTRIES_MAX: usize = 64 << 10;
+const ENTRIES_MAX: usize = 128 << 10;
 
 /// A directory's entries.
 pub(crate) type Entries = Arc<Vec<Entry>>;
@@ -62,19 +62,20 @@ impl Listings {
         entries.find(|entry| entry.name.as_bytes() == name).map(|entry| entry.kind)
     }
 
-    /// Which directories to ask for where one is needed: it, and those behind it in its directory
-    /// that are not known.
+    /// Which directories to ask for where one is needed: it, and those that whoever goes into each
+    /// directory as soon as he meets it comes to behind it, as far as they are known of.
     pub(crate) fn wanted(&self, path: &[u8], now: Seen) -> Vec<Vec<u8>> {
-        let (dir, name) = parted(path);
-        let mut wanted = vec![path.to_vec()];
-        if path.is_empty() {
-            return wanted;
+        let (mut wanted, mut at) = (vec![path.to_vec()], path);
+        while !at.is_empty() {
+            let (dir, name) = parted(at);
+            let entries = self.get(dir, now).map(|entries| entries.as_slice()).unwrap_or_default();
+            let behind = entries.iter().skip_while(|entry| entry.name.as_bytes() != name).skip(1);
+            let dirs = behind.filter(|entry| entry.kind == Kind::Directory);
+            let paths = dirs.map(|entry| joined(dir, entry.name.as_bytes()));
+            let room = ASKED_MAX - wanted.len();
+            wanted.extend(paths.filter(|path| self.get(path, now).is_none()).take(room));
+            at = dir;
         }
-        let entries = self.get(dir, now).map(|entries| entries.as_slice()).unwrap_or_default();
-        let behind = entries.iter().skip_while(|entry| entry.name.as_bytes() != name).skip(1);
-        let dirs = behind.filter(|entry| entry.kind == Kind::Directory);
-        let paths = dirs.map(|entry| joined(dir, entry.name.as_bytes()));
-        wanted.extend(paths.filter(|path| self.get(path, now).is_none()).take(ASKED_MAX - 1));
         wanted
     }
 
@@ -149,6 +150,9 @@ mod tests {
         listings.add(vec![listing("", &[("a", dir), ("b", dir), ("f", file), ("c", dir)])], seen);
         listings.add(vec![listing("c", &[])], seen);
         assert_eq!(listings.wanted(b"a", seen), [b"a".to_vec(), b"b".to_vec()]);
+        listings.add(vec![listing("a", &[("x", dir), ("y", dir)])], seen);
+        let wanted = listings.wanted(b"a/x", seen);
+        assert_eq!(wanted, [b"a/x".to_vec(), b"a/y".to_vec(), b"b".to_vec()]);
         assert_eq!(listings.kind(b"f", seen), Some(file));
         assert_eq!(listings.kind(b"a/x", seen), None);
         let late = Seen { at: BELIEVED_NS, ..seen };

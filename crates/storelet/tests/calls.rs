@@ -76,7 +76,7 @@ const PIECES: u32 = 0x4000;
 const MEMORY: u32 = 2 << 20;
 
 /// So many kinds of requests a guest can make a tree do.
-const ASKS: usize = 15;
+const ASKS: usize = 17;
 
 const PATHS_TOLD: &[&str] = &[
     ".",
@@ -223,6 +223,8 @@ fn call(random: &mut Rng) -> Vec<u8> {
             "m" => values.extend([some(random, u64::from(LIST)), some(random, 9000)]),
             "o" => values.push(some(random, u64::from(PIECES))),
             "x" => values.push(some(random, 20)),
+            // Most begin at the beginning.
+            "q" if CALLS[number].0 == "fd_readdir" && random.bool() => values.push(0),
             _ => values.push(long(random)),
         }
     }
@@ -255,6 +257,7 @@ fn tree(random: &mut Rng) -> Ram {
     ram.entries_max = random.usize(1..5);
     ram.transfer_max = random.usize(1..4000);
     ram.in_pieces = random.bool();
+    ram.ahead = random.bool();
     ram
 }
 

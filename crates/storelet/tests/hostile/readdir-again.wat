@@ -1,7 +1,7 @@
 ;; Lists from the beginning for ever.
 ;;
 ;; with: operations=50
-;; must: killed operations
+;; must: killed cpu
 (module
   (import "wasi_snapshot_preview1" "fd_readdir"
     (func $fd_readdir (param i32 i32 i32 i64 i32) (result i32)))
