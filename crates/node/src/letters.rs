@@ -38,8 +38,8 @@ pub(crate) enum Letter {
     Close(OpenId),
     /// The same, and what was begun with it is not finished.
     Abandon(OpenId),
-    /// Home answers a front.
-    Reply(RequestId, Result<Reply, Error>),
+    /// Home answers a front, and says what it has spent on its behalf since the last answer, ns.
+    Reply(RequestId, Result<Reply, Error>, u64),
     /// Home asks for what a front counts; one [`Letter::Reported`] follows, unless the front ends.
     Report(usize),
     /// A front tells it.
@@ -93,7 +93,11 @@ impl Node {
     pub(crate) fn answer(&mut self, id: RequestId, reply: Result<Reply, Error>, ops: &mut Vec<Op>) {
         match asked_by(id) {
             (HOME, id) => self.answer_here(id, reply),
-            (front, id) => post(front, Letter::Reply(id, reply), ops),
+            (front, id) => {
+                let works = self.is_worker(front);
+                let served_ns = if works { self.bill.settle(front, id) } else { 0 };
+                post(front, Letter::Reply(id, reply, served_ns), ops);
+            }
         }
     }
 
@@ -103,10 +107,11 @@ impl Node {
         now: Instant,
         id: RequestId,
         reply: Result<Reply, Error>,
+        served_ns: u64,
         ops: &mut Vec<Op>,
     ) {
         if self.worker.is_some() {
-            let input = worker::Input::Answered(DomainId(id.0), reply, 0);
+            let input = worker::Input::Answered(DomainId(id.0), reply, served_ns);
             return self.step_worker(now, input, ops);
         }
         self.answer_here(id, reply);
@@ -128,12 +133,19 @@ impl Node {
             }
         };
         let input = match *letter {
-            Letter::Ask(front, id, request) => names::Input::Ask(at_home(front, id), request),
+            Letter::Ask(front, id, request) => {
+                if self.is_worker(front) {
+                    self.bill.note(front, id);
+                }
+                names::Input::Ask(at_home(front, id), request)
+            }
             Letter::Cancel(front, id) => names::Input::Cancel(at_home(front, id)),
             Letter::Release(node) => names::Input::Release(node),
             Letter::Close(open) => names::Input::Close(open),
             Letter::Abandon(open) => names::Input::Abandon(open),
-            Letter::Reply(id, reply) => return self.answered(now, id, reply, ops),
+            Letter::Reply(id, reply, served_ns) => {
+                return self.answered(now, id, reply, served_ns, ops);
+            }
             Letter::Report(key) => return self.report(key, ops),
             Letter::Reported(front, key, report) => {
                 return self.reported(now, front, key, *report);

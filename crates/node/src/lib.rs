@@ -15,6 +15,7 @@
 //! Admission happens here, once: so many connections, so many bytes. At a limit sockets are not
 //! read, and TCP pushes back.
 
+mod bill;
 mod branch;
 mod changes;
 mod config;
@@ -42,6 +43,7 @@ pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
 
 use base::op::{Event, Op};
 use base::{Automaton, Error, Instant, Name, Reactor};
+use bill::Bill;
 use branch::Branch;
 use changes::Changes;
 use connection::Connection;
@@ -125,6 +127,8 @@ pub struct Node {
     surveys: Surveys,
     /// If what clients ask of files is to be written down.
     recorder: Option<Box<Recorder>>,
+    /// What is spent on behalf of storelets.
+    bill: Bill,
     /// If it runs storelets.
     worker: Option<Box<Worker>>,
     /// What the operator may want to know. At most [`NEWS_MAX`].
@@ -150,25 +154,7 @@ impl Node {
             Served::Skeleton { .. } => Vec::new(),
         };
         let main = Branch::opened(MAIN, served, &config);
-        let plain = |name: &str| Name::new(name.as_bytes()).expect("a plain name");
-        let snapshots = main.snapshots();
-        let mut places: Vec<Name> = snapshots.iter().map(|_| plain("snapshots")).collect();
-        let settings = config.storelets.clone().filter(|_| config.service);
-        let storelets = settings.map(|it| Branch::storelets(storelets::STORELETS, it, &config));
-        places.extend(storelets.iter().map(|_| plain("storelets")));
-        let service = Service::new(SERVICE, config.wall, config.owner, places);
-        let mut hidden = Vec::new();
-        if config.service {
-            let (at, root) = (main.root(), service.root());
-            hidden.push(Mount { at, name: plain(".upcall"), root });
-            let mount = |root| Mount { at: service.root(), name: plain("snapshots"), root };
-            hidden.extend(snapshots.map(mount));
-            hidden.extend(storelets.iter().map(|tree| Mount {
-                at: service.root(),
-                name: plain("storelets"),
-                root: tree.root(),
-            }));
-        }
+        let (service, storelets, hidden) = hidden(&main, &config);
         let (root, root_stat) = (main.root(), main.root_stat());
         let device = root_stat.device;
         let identifier = if main.identifies() { MAIN } else { SERVICE };
@@ -215,6 +201,7 @@ impl Node {
             changes,
             surveys: Surveys::new(),
             recorder: None,
+            bill: Bill::default(),
             worker: None,
             news: VecDeque::new(),
             scratch: Scratch::default(),
@@ -339,6 +326,32 @@ impl Automaton for Node {
     }
 }
 
+/// The name that the program itself writes.
+fn plain(name: &str) -> Name {
+    Name::new(name.as_bytes()).expect("a plain name")
+}
+
+/// The trees of the server itself, and where they are hidden in the first tree.
+fn hidden(main: &Branch, config: &Config) -> (Service, Option<Branch>, Vec<Mount>) {
+    let snapshots = main.snapshots();
+    let settings = config.storelets.clone().filter(|_| config.service);
+    let storelets = settings.map(|it| Branch::storelets(storelets::STORELETS, it, config));
+    let behind = snapshots.map(|root| (plain("snapshots"), root));
+    let behind = behind.into_iter();
+    let behind = behind.chain(storelets.iter().map(|tree| (plain("storelets"), tree.root())));
+    let behind: Vec<(Name, tree::NodeId)> = behind.collect();
+    let places = behind.iter().map(|(name, _)| name.clone()).collect();
+    let service = Service::new(SERVICE, config.wall, config.owner, places);
+    let mut hidden = Vec::new();
+    if config.service {
+        let (at, root) = (main.root(), service.root());
+        hidden.push(Mount { at, name: plain(".upcall"), root });
+        let mount = |(name, root)| Mount { at: service.root(), name, root };
+        hidden.extend(behind.into_iter().map(mount));
+    }
+    (service, storelets, hidden)
+}
+
 /// The changes that a node begins with; their trees are added to `trees`.
 fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
     let Config { read_only, volume_cache, .. } = *config;
@@ -404,11 +417,15 @@ fn run_while(
         let now = reactor.now();
         reactor.spans(&mut spans);
         spans.drain(..).for_each(|span| node.stages.record_span(now, span));
+        node.bill.begin(events.len());
         node.turn(now, &mut events, &mut ops);
         run_slice(node, reactor, announce, &mut ops);
         ops.drain(..).for_each(|op| reactor.submit(op));
         if node.is_recording() {
             node.end_turn(reactor.now());
+        }
+        if node.bill.is_open() {
+            node.bill.share(reactor.now().since(now));
         }
         if goes_on(node) {
             reactor.wait(node.deadline(), &mut events);

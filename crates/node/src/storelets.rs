@@ -9,7 +9,7 @@ use super::{Config, Export, Node};
 use crate::route::Message;
 use base::op::{Done, Op, OpId, Parcel};
 use base::{Automaton as _, Instant};
-use storelet::{Crossing, Ran, Slice, Worker, worker};
+use storelet::{Crossing, Ran, Slice, ToHome, Worker, worker};
 use tree::{Input as TreeInput, RequestId};
 
 /// The tree of storelets, where there is one.
@@ -28,10 +28,18 @@ impl Node {
         node
     }
 
+    /// Whether that node runs storelets.
+    pub(crate) fn is_worker(&self, node: usize) -> bool {
+        self.config.storelets.as_ref().is_some_and(|it| it.workers.contains(&node))
+    }
+
     /// Takes what crosses from one thread to another.
     pub(crate) fn cross(&mut self, now: Instant, crossing: Crossing, ops: &mut Vec<Op>) {
         if let Crossing::Worker(told) = crossing {
             return self.step_worker(now, worker::Input::Told(told), ops);
+        }
+        if let Crossing::Home(ToHome::Ended(id, _)) = &crossing {
+            self.bill.close(RequestId(id.0));
         }
         let done = Done::Parcel(Parcel(Box::new(crossing)));
         self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNASKED, done)));

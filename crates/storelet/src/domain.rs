@@ -261,6 +261,48 @@ impl Domain {
         State::Running
     }
 
+    /// Somebody wants it to end.
+    fn kill(&mut self, state: State, reason: Reason, out: &mut Vec<Output>) -> State {
+        match state {
+            State::Received(_) | State::Filling(..) => self.end(Report::killed(reason), out),
+            State::Compiling(order, _) => {
+                out.push(Output::CancelCompile);
+                State::Compiling(order, Some(reason))
+            }
+            State::Ready(..) => {
+                out.push(Output::Dequeue);
+                self.end(Report::killed(reason), out)
+            }
+            State::Running => {
+                out.push(Output::Kill(reason));
+                State::Running
+            }
+            state @ (State::Ended | State::Leaving) => state,
+            State::Over => unreachable!("nobody knows of it any more"),
+        }
+    }
+
+    /// Its owner is gone: nobody wants to know what comes of it.
+    fn leave(&mut self, state: State, out: &mut Vec<Output>) -> State {
+        self.talk.cancel_all(out);
+        match state {
+            State::Received(_) | State::Filling(..) | State::Ended => State::Over,
+            State::Compiling(..) => {
+                out.push(Output::CancelCompile);
+                State::Leaving
+            }
+            State::Ready(..) => {
+                out.push(Output::Dequeue);
+                State::Over
+            }
+            State::Running => {
+                out.push(Output::Kill(Reason::Cancelled));
+                State::Leaving
+            }
+            state @ (State::Leaving | State::Over) => unreachable!("{state:?} has no owner"),
+        }
+    }
+
     fn write(&mut self, state: State, id: RequestId, data: Buf, out: &mut Vec<Output>) -> State {
         let written = u32::try_from(data.len()).expect("one message");
         let was_open = !matches!(state, State::Ended);
@@ -285,9 +327,6 @@ impl Automaton for Domain {
     type Output = Output;
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
-        if matches!(input, Input::Gone) {
-            self.talk.cancel_all(out);
-        }
         let state = mem::replace(&mut self.state, State::Over);
         self.state = match (state, input) {
             (state, Input::Write(id, data)) => self.write(state, id, data, out),
@@ -313,39 +352,10 @@ impl Automaton for Domain {
                 State::Running
             }
             (State::Running, Input::Ended(report)) => self.end(*report, out),
-            (State::Received(_) | State::Filling(..), Input::Kill(reason)) => {
-                self.end(Report::killed(reason), out)
-            }
-            (State::Compiling(order, _), Input::Kill(reason)) => {
-                out.push(Output::CancelCompile);
-                State::Compiling(order, Some(reason))
-            }
-            (State::Ready(..), Input::Kill(reason)) => {
-                out.push(Output::Dequeue);
-                self.end(Report::killed(reason), out)
-            }
-            (State::Running, Input::Kill(reason)) => {
-                out.push(Output::Kill(reason));
-                State::Running
-            }
-            (State::Received(_) | State::Filling(..) | State::Ended, Input::Gone) => State::Over,
-            (State::Compiling(..), Input::Gone) => {
-                out.push(Output::CancelCompile);
-                State::Leaving
-            }
-            (State::Ready(..), Input::Gone) => {
-                out.push(Output::Dequeue);
-                State::Over
-            }
-            (State::Running, Input::Gone) => {
-                out.push(Output::Kill(Reason::Cancelled));
-                State::Leaving
-            }
+            (state, Input::Kill(reason)) => self.kill(state, reason, out),
+            (state, Input::Gone) => self.leave(state, out),
             (State::Leaving, Input::Compiled(_) | Input::Ended(_)) => State::Over,
-            (
-                state @ (State::Leaving | State::Ended),
-                Input::Said(..) | Input::Eaten(_) | Input::Kill(_),
-            ) => state,
+            (state @ (State::Leaving | State::Ended), Input::Said(..) | Input::Eaten(_)) => state,
             // Each question is answered once, and who is gone does nothing more.
             (
                 state,
@@ -354,9 +364,7 @@ impl Automaton for Domain {
                 | Input::Refused(_)
                 | Input::Said(..)
                 | Input::Eaten(_)
-                | Input::Ended(_)
-                | Input::Kill(_)
-                | Input::Gone),
+                | Input::Ended(_)),
             ) => unreachable!("{input:?} in {state:?}"),
         };
     }

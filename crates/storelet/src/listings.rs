@@ -154,7 +154,7 @@ mod tests {
         let wanted = listings.wanted(b"a/x", seen);
         assert_eq!(wanted, [b"a/x".to_vec(), b"a/y".to_vec(), b"b".to_vec()]);
         assert_eq!(listings.kind(b"f", seen), Some(file));
-        assert_eq!(listings.kind(b"a/x", seen), None);
+        assert_eq!(listings.kind(b"a/q", seen), None);
         let late = Seen { at: BELIEVED_NS, ..seen };
         assert_eq!(listings.kind(b"f", late), None);
         assert_eq!(listings.kind(b"f", Seen { changes: 1, ..seen }), None);

@@ -12,7 +12,7 @@
 mod listing;
 
 use crate::budget::Reason;
-use crate::compile::{Compiled, ToCompiler};
+use crate::compile::{Compiled, Fresh, Hash, Module, ToCompiler};
 use crate::crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
 use crate::domain::{self, Domain};
 use base::op::{Done, Entry, Op, Parcel};
@@ -29,6 +29,9 @@ pub const DOMAINS_MAX: usize = 1024;
 
 /// Most files open at once.
 pub const OPENS_MAX: usize = DOMAINS_MAX + 256;
+
+/// Most programs that are kept ready.
+const PROGRAMS_MAX: usize = 32;
 
 /// What the server keeps for each storelet beside its memory, bytes.
 const OVERHEAD: u64 = 2 << 20;
@@ -90,6 +93,8 @@ pub struct Storelets {
     opens: Slab<Opened>,
     here: BTreeMap<DomainId, Here>,
     next: u64,
+    /// Programs that were run of late, the last one at the end.
+    programs: VecDeque<Fresh>,
     /// Those that wait for memory.
     queue: VecDeque<DomainId>,
     /// Memory of those that run, bytes.
@@ -110,6 +115,7 @@ impl Storelets {
             opens: Slab::new(),
             here: BTreeMap::new(),
             next: 1,
+            programs: VecDeque::new(),
             queue: VecDeque::new(),
             memory: 0,
             closing: false,
@@ -232,16 +238,20 @@ impl Storelets {
         let mut asks = Vec::new();
         here.domain.step(now, input, &mut asks);
         for ask in asks {
-            self.perform(id, ask, out);
+            self.perform(now, id, ask, out);
         }
         self.settle(id);
         self.admit(now, out);
     }
 
-    fn perform(&mut self, id: DomainId, ask: domain::Output, out: &mut Vec<Output>) {
+    fn perform(&mut self, now: Instant, id: DomainId, ask: domain::Output, out: &mut Vec<Output>) {
         let (ticket, compiler) = (id.0, self.settings.compiler);
         match ask {
             domain::Output::Reply(id, reply) => out.push(Output::Reply(id, reply)),
+            domain::Output::Compile(Module::Known(hash)) if self.has(hash) => {
+                let fresh = self.programs.back().cloned().expect("it is there");
+                self.step_domain(now, id, domain::Input::Compiled(Ok(fresh)), out);
+            }
             domain::Output::Compile(module) => {
                 let asked = ToCompiler::Compile { ticket, module };
                 self.post(compiler, Parcel(Box::new(asked)), out);
@@ -265,6 +275,26 @@ impl Storelets {
             domain::Output::Feed(bytes) => self.tell_its(id, ToWorker::Input(id, bytes), out),
             domain::Output::Taken(count) => self.tell_its(id, ToWorker::Taken(id, count), out),
             domain::Output::Kill(reason) => self.tell_its(id, ToWorker::Kill(id, reason), out),
+        }
+    }
+
+    /// Whether a program was run of late; it is the last one then.
+    fn has(&mut self, hash: Hash) -> bool {
+        let Some(place) = self.programs.iter().position(|fresh| fresh.hash == hash) else {
+            return false;
+        };
+        let fresh = self.programs.remove(place).expect("it was found there");
+        self.programs.push_back(Fresh { was_there: true, cpu_ns: 0, ..fresh });
+        true
+    }
+
+    /// Keeps a program for the next who wants it.
+    fn keep(&mut self, fresh: &Fresh) {
+        if !self.has(fresh.hash) {
+            if self.programs.len() == PROGRAMS_MAX {
+                self.programs.pop_front();
+            }
+            self.programs.push_back(fresh.clone());
         }
     }
 
@@ -328,6 +358,7 @@ impl Storelets {
             Crossing::Home(ToHome::Eaten(id, count)) => (id, domain::Input::Eaten(count)),
             Crossing::Home(ToHome::Ended(id, report)) => (id, domain::Input::Ended(report)),
             Crossing::Compiled(Compiled { ticket, result }) => {
+                result.iter().for_each(|fresh| self.keep(fresh));
                 (DomainId(ticket), domain::Input::Compiled(result))
             }
             Crossing::Worker(told) => unreachable!("this is no worker: {told:?}"),
@@ -340,6 +371,7 @@ impl Storelets {
 impl Storelets {
     fn ask(&mut self, now: Instant, id: RequestId, request: Request, out: &mut Vec<Output>) {
         let Request { caller, ask } = request;
+        #[allow(clippy::wildcard_enum_match_arm, reason = "the others are alike here")]
         let answer = match ask {
             Ask::Open { node, access } => match node.local() {
                 NEW if access.read && access.write => self.begin(now, caller),
@@ -533,11 +565,11 @@ impl Storelets {
 
 /// A caller whose programs command nothing: a mount that they ask for could lead to the host.
 fn humble(caller: Caller) -> Caller {
-    match caller {
+    match &caller {
         Caller::User(user) if user.commands => {
-            Caller::User(Arc::new(User { commands: false, ..(*user).clone() }))
+            Caller::User(Arc::new(User { commands: false, ..(**user).clone() }))
         }
-        caller => caller,
+        Caller::User(_) | Caller::Server => caller,
     }
 }
 

@@ -365,10 +365,7 @@ impl Automaton for Worker {
 
     fn deadline(&self) -> Option<Instant> {
         let alarm = self.alarms.first().map(|(at, _)| *at);
-        let turn = match self.cpu.peek() {
-            Some(at) => Some(Instant(at).max(self.open_from)),
-            None => None,
-        };
+        let turn = self.cpu.peek().map(|at| Instant(at).max(self.open_from));
         let io = self.io.peek().filter(|_| self.asked < ASKED_MAX).map(Instant);
         [alarm, turn, io].into_iter().flatten().min()
     }

@@ -265,6 +265,7 @@ impl Session {
     }
 
     /// The program has ended.
+    #[allow(clippy::boxed_local, reason = "so it is kept")]
     fn run_end(
         &mut self,
         now: Instant,
@@ -301,6 +302,7 @@ impl Session {
 
     /// The server ended it, or the client's body made no sense: there is no way to say that but to
     /// stop in the middle.
+    #[allow(clippy::boxed_local, reason = "so it is kept")]
     fn run_lost(&mut self, run: Box<Run>, out: &mut Vec<Output>) -> State {
         let asked = run.forget(out);
         out.push(Output::Hangup("the program was lost"));

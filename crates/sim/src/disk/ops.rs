@@ -476,10 +476,10 @@ impl Disk {
         let mut listings = Vec::new();
         let mut todo: Vec<(Vec<u8>, u64)> = Vec::new();
         for path in paths.iter().rev() {
-            let parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
-            let found = parts.fold(Some(self.held(from).inode), |dir, part| {
+            let mut parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+            let found = parts.try_fold(self.held(from).inode, |dir, part| {
                 let name = Name::new(part).ok()?;
-                dir.and_then(|dir| self.step(dir, &name).ok()).map(|(inode, _)| inode)
+                self.step(dir, &name).ok().map(|(inode, _)| inode)
             });
             todo.extend(found.map(|inode| (path.clone(), inode)));
         }

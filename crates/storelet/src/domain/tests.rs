@@ -97,20 +97,18 @@ fn order_module_and_input_may_come_in_one_piece_or_in_bytes() {
         let written =
             out.iter().filter(|it| matches!(it, Output::Reply(ID, Ok(Reply::Written(_)))));
         assert_eq!(written.count(), text.len().div_ceil(size));
-        let module = out.iter().find_map(|it| match it {
-            Output::Compile(Module::Sent(parts)) => {
-                Some(parts.iter().flat_map(|part| part.to_vec()))
-            }
-            _other => None,
+        let module = out.iter().find_map(|it| {
+            let Output::Compile(Module::Sent(parts)) = it else { return None };
+            Some(parts.iter().flat_map(|part| part.to_vec()))
         });
         assert_eq!(module.expect("it is compiled").collect::<Vec<u8>>(), b"abc");
         out.clear();
         domain.step(Instant(5), Input::Compiled(Ok(fresh())), &mut out);
         assert!(matches!(out[..], [Output::Enqueue]));
         domain.step(Instant(6), Input::Admitted, &mut out);
-        let fed = out.iter().filter_map(|it| match it {
-            Output::Feed(bytes) => Some(bytes.clone()),
-            _other => None,
+        let fed = out.iter().filter_map(|it| {
+            let Output::Feed(bytes) = it else { return None };
+            Some(bytes.clone())
         });
         let fed: Vec<Vec<u8>> = fed.collect();
         assert_eq!(fed.concat(), b"hello");

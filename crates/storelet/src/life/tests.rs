@@ -18,7 +18,10 @@ fn states() -> Vec<State> {
     ]
 }
 
-fn inputs() -> Vec<(&'static str, fn() -> Input)> {
+/// An input with its name, made as often as it is needed.
+type Sample = (&'static str, fn() -> Input);
+
+fn inputs() -> Vec<Sample> {
     vec![
         ("Begin", || Input::Begin(NodeId(0))),
         ("Turn", || Input::Turn),

@@ -90,10 +90,7 @@ impl Call<'_> {
         }
         let host = self.host();
         let seen = host.seen();
-        let mut window = match host.files.file(fd)?.window.take() {
-            Some(window) => window,
-            None => Box::default(),
-        };
+        let mut window = host.files.file(fd)?.window.take().unwrap_or_default();
         let is_kept = !host.files.file(fd)?.writes;
         if !is_kept || !window.has(offset, seen) {
             let wanted = if is_kept { window.wanted(offset, count) } else { count };

@@ -283,7 +283,8 @@ impl Talk<'_> {
                 }
             }
         };
-        std::thread::spawn(feed);
+        // Nobody waits for it: it may be waiting for somebody at a keyboard.
+        drop(std::thread::Builder::new().name("input".to_string()).spawn(feed));
     }
 
     /// Says how it ended, and with which code.
