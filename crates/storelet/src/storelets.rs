@@ -27,6 +27,9 @@ use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 /// Most storelets at once, running or not.
 pub const DOMAINS_MAX: usize = 1024;
 
+/// Most of them that one user has begun.
+const DOMAINS_OF_ONE: usize = DOMAINS_MAX / 4 * 3;
+
 /// Most files open at once.
 pub const OPENS_MAX: usize = DOMAINS_MAX + 256;
 
@@ -216,13 +219,15 @@ impl Automaton for Storelets {
 impl Storelets {
     /// Begins one, for whoever opens `new`.
     fn begin(&mut self, now: Instant, caller: Caller) -> Result<Reply, Error> {
-        if self.closing || self.here.len() >= DOMAINS_MAX {
+        let caller = humble(caller);
+        let theirs = self.here.values().filter(|here| here.caller == caller).count();
+        if self.closing || self.here.len() >= DOMAINS_MAX || theirs >= DOMAINS_OF_ONE {
             return Err(Error::Busy);
         }
         let id = DomainId(self.next);
         let open = self.open(Opened::Domain(id))?;
         self.next += 1;
-        let (domain, name, caller) = (Domain::new(now), String::new(), humble(caller));
+        let (domain, name) = (Domain::new(now), String::new());
         self.here.insert(id, Here { domain, caller, since: now, runs: None, name });
         Ok(Reply::Opened(open, self.stat(NEW)))
     }

@@ -78,8 +78,8 @@ impl Talk {
         (self.frames, self.input) = (frames, input);
     }
 
-    /// Input in frames: their contents; an empty one is the end. What comes behind the end, or where
-    /// no input is taken, goes nowhere.
+    /// Input in frames: their contents; an empty one is the end. What comes behind the end, or
+    /// where no input is taken, goes nowhere.
     pub(super) fn take_input(&mut self, mut bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut fed = Vec::new();
         while self.input && !bytes.is_empty() {
