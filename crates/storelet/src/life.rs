@@ -136,6 +136,11 @@ impl Life {
         matches!(self.state, State::Hungry | State::Saying | State::Sleeping(_))
     }
 
+    /// Whether it has ended, as far as others are concerned.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, State::Leaving(_) | State::Over)
+    }
+
     /// Whether it waits for nothing any more.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over)

@@ -9,6 +9,8 @@
 //! weight and limit.
 
 mod domain;
+#[cfg(test)]
+mod tests;
 
 use crate::budget::Reason;
 use crate::crossing::{Begin, DomainId, ToHome, ToWorker};

@@ -89,6 +89,9 @@ impl Domain {
 
     /// When it is to be looked at next.
     pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.life.has_ended() {
+            return None;
+        }
         let said = self.said_since.map(|since| since + SAID_TIME);
         [Some(self.until), self.life.deadline(), said].into_iter().flatten().min()
     }

@@ -1,0 +1,151 @@
+use super::*;
+use crate::compile::{Fresh, Hash};
+use crate::order::Order;
+use crate::{Engine, Pace};
+
+/// What a worker is told to run: a module's start function, with an order's lines.
+fn begin(body: &str, lines: &str) -> Box<Begin> {
+    let engine = Engine::new(Pace::Fuel(10_000)).expect("an engine");
+    let wat = format!(
+        r#"(module
+          (import "wasi_snapshot_preview1" "fd_write"
+            (func $write (param i32 i32 i32 i32) (result i32)))
+          (import "wasi_snapshot_preview1" "fd_filestat_get"
+            (func $stat (param i32 i32) (result i32)))
+          (memory (export "memory") 1)
+          (data (i32.const 0) "\10\00\00\00\05\00\00\00")
+          (data (i32.const 16) "hello")
+          (func (export "_start") {body}))"#
+    );
+    let program = engine.compile(&wat::parse_str(wat).expect("it is text")).expect("a program");
+    let program = Fresh { hash: Hash([0; 32]), program, was_there: true, cpu_ns: 0 };
+    let order = Order::parse(format!("module 1\n{lines}").as_bytes()).expect("an order");
+    Box::new(Begin { program, order, caller: Caller::Server, seed: [0; 32] })
+}
+
+/// A worker beside a home that answers walks alone.
+struct Rig {
+    worker: Worker,
+    now: Instant,
+    out: Vec<Output>,
+    ran: BTreeMap<DomainId, u64>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let worker = Worker::new(NodeId(1), Time::default());
+        Rig { worker, now: Instant(0), out: Vec::new(), ran: BTreeMap::new() }
+    }
+
+    fn step(&mut self, input: Input) {
+        self.worker.step(self.now, input, &mut self.out);
+        self.worker.check();
+        let walks = |output: &Output| match output {
+            Output::Ask(id, Request { ask: Ask::Walk { .. }, .. }) => Some(*id),
+            Output::Ask(..)
+            | Output::Cancel(_)
+            | Output::Release(_)
+            | Output::Close(_)
+            | Output::Tell(_) => None,
+        };
+        if let Some(place) = self.out.iter().position(|output| walks(output).is_some()) {
+            let id = walks(&self.out.remove(place)).expect("it was found there");
+            let reply = Ok(Reply::Walked(Vec::new(), Some(NodeId(9))));
+            self.step(Input::Answered(id, reply, 0));
+        }
+    }
+
+    /// Runs slices of a millisecond each until so much time is over, ns.
+    fn run_until(&mut self, until: u64) {
+        while self.now.0 < until {
+            if self.worker.deadline().is_some_and(|at| at <= self.now) {
+                self.step(Input::Tick);
+            }
+            let Some(slice) = self.worker.take_slice(self.now, &mut self.out) else {
+                let next = self.worker.deadline().map_or(until, |at| at.0.max(self.now.0 + 1));
+                self.now = Instant(next.min(until));
+                continue;
+            };
+            let ran = slice.run();
+            *self.ran.entry(ran.id).or_insert(0) += 1_000_000;
+            self.now = self.now + Duration::from_millis(1);
+            self.worker.ran(self.now, ran, 1_000_000, &mut self.out);
+            self.worker.check();
+        }
+    }
+
+    fn told(&self) -> Vec<String> {
+        let told = self.out.iter().filter_map(|output| {
+            let Output::Tell(told) = output else { return None };
+            Some(match told {
+                ToHome::Said(id, _, bytes) => format!("{id} said {}", bytes.len()),
+                ToHome::Eaten(id, count) => format!("{id} ate {count}"),
+                ToHome::Ended(id, report) => {
+                    format!("{id} {}", report.reason.as_deref().unwrap_or(report.end))
+                }
+            })
+        });
+        told.collect()
+    }
+}
+
+const FOREVER: &str = "(loop $on (br $on))";
+
+#[test]
+fn weights_are_met_within_two_percent() {
+    let mut rig = Rig::new();
+    for (number, weight) in [(1, 1), (2, 2), (3, 5)] {
+        let lines = format!("weight {weight}\ncpu 1h\ntime 1h");
+        rig.step(Input::Told(ToWorker::Begin(DomainId(number), begin(FOREVER, &lines))));
+    }
+    rig.run_until(8_000_000_000);
+    let shares = rig.ran.values().map(|ns| *ns as f64 / 8e9).collect::<Vec<f64>>();
+    for (share, wanted) in shares.iter().zip([0.125, 0.25, 0.625]) {
+        assert!((share - wanted).abs() < 0.02 * wanted, "{shares:?}");
+    }
+}
+
+#[test]
+fn who_says_much_waits_for_its_listener() {
+    let mut rig = Rig::new();
+    let says = "(loop $on (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1)
+        (i32.const 8))) (br $on))";
+    rig.step(Input::Told(ToWorker::Begin(DomainId(1), begin(says, "cpu 1h"))));
+    rig.run_until(1_000_000_000);
+    let said = |rig: &Rig| -> usize {
+        let told = rig.told();
+        told.iter().filter_map(|it| it.strip_prefix("1 said ")?.parse::<usize>().ok()).sum()
+    };
+    assert!(said(&rig) <= SAID_MAX && said(&rig) > SAID_MAX - 5, "{}", said(&rig));
+    assert_eq!(rig.worker.states(), ["waiting for its reader"]);
+    rig.step(Input::Told(ToWorker::Taken(DomainId(1), 1000)));
+    rig.run_until(2_000_000_000);
+    assert!(said(&rig) > SAID_MAX + 990, "{}", said(&rig));
+}
+
+/// A request that hangs does not keep a storelet beyond its time, nor the worker busy.
+#[test]
+fn a_request_that_hangs_is_left_behind() {
+    let mut rig = Rig::new();
+    let stats = "(drop (call $stat (i32.const 3) (i32.const 64)))";
+    rig.step(Input::Told(ToWorker::Begin(DomainId(1), begin(stats, "time 1s"))));
+    rig.run_until(500_000_000);
+    assert!(matches!(rig.out.last(), Some(Output::Ask(_, Request { ask: Ask::Stat { .. }, .. }))));
+    rig.run_until(3_000_000_000);
+    assert_eq!(rig.told(), ["1 its time is over"]);
+    assert_eq!((rig.worker.states(), rig.worker.deadline()), (vec!["leaving"], None));
+    rig.step(Input::Answered(DomainId(1), Err(Error::Cancelled), 0));
+    assert!(rig.worker.is_idle());
+    let given = rig.out.iter().filter(|output| matches!(output, Output::Release(NodeId(9))));
+    assert_eq!(given.count(), 1);
+}
+
+#[test]
+fn the_ceiling_is_kept() {
+    let mut rig = Rig::new();
+    rig.step(Input::Told(ToWorker::Ceiling(250_000_000)));
+    rig.step(Input::Told(ToWorker::Begin(DomainId(1), begin(FOREVER, "cpu 1h"))));
+    rig.run_until(4_000_000_000);
+    let share = rig.ran[&DomainId(1)] as f64 / 4e9;
+    assert!((0.245..0.255).contains(&share), "{share}");
+}
