@@ -2,12 +2,14 @@
 //!
 //! The body is the program, or its input if the query names one that the server has. What the
 //! program says is the answer, as it comes; how it ended stands in trailers. The program is an open
-//! file of the tree of storelets, so closing that, if the client leaves, ends it.
+//! file of the tree of storelets, so closing that, if the client leaves, ends it. A client that has
+//! said the end of what it says has left: nothing else tells of one that is gone while its program
+//! says nothing.
 
 use super::answer::{Head, status};
 use super::put::{Left, take_body};
 use super::transfer::frame;
-use super::{FEED, Session, State};
+use super::{CALL, FEED, Session, State};
 use crate::{CallId, Output};
 use base::{Access, Buf, Error, Instant, Name};
 use std::mem;
@@ -65,31 +67,29 @@ enum Step {
 }
 
 impl Run {
-    /// Whether more of the body is wanted, with so many bytes received and not yet passed on.
+    /// Whether the connection should be read, with so many bytes received and not yet passed on:
+    /// for more of the body, or to hear that the client is gone.
     pub(super) fn is_hungry(&self, buffered: usize) -> bool {
-        let wanted = match self.left {
-            Left::Length(left) => left > buffered as u64,
-            Left::Chunks(place) => place != Chunks::Done,
-        };
-        matches!(self.step, Step::Talking { .. }) && wanted && buffered < BODY_MAX
+        matches!(self.step, Step::Talking { .. }) && buffered < BODY_MAX
     }
 
     /// Gives back what it holds; how many answers are to come.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
-        match self.step {
-            Step::Finding | Step::Ending => 1,
+        let (reads, writes) = match self.step {
+            Step::Finding => (true, false),
+            Step::Ending => (false, true),
             Step::Opening(node) => {
                 out.push(Output::Release(node));
-                1
+                (true, false)
             }
             Step::Talking { open, reads, writes } => {
                 out.push(Output::Close(open));
-                if writes {
-                    out.push(Output::Cancel(FEED));
-                }
-                usize::from(reads) + usize::from(writes)
+                (reads, writes)
             }
-        }
+        };
+        out.extend(reads.then_some(Output::Cancel(CALL)));
+        out.extend(writes.then_some(Output::Cancel(FEED)));
+        usize::from(reads) + usize::from(writes)
     }
 }
 
@@ -172,7 +172,7 @@ impl Session {
             }
             (Step::Talking { open, writes, .. }, _) => {
                 run.step = Step::Talking { open, reads: false, writes };
-                self.run_lost(run, out)
+                self.run_lost(run, "the program was lost", out)
             }
         }
     }
@@ -182,6 +182,9 @@ impl Session {
         let Step::Talking { open, mut reads, mut writes } = run.step else {
             return State::Running(run);
         };
+        if self.last_byte_came {
+            return self.run_lost(run, "the client left", out);
+        }
         if !reads && self.unsent <= AHEAD {
             reads = true;
             self.asked = PIECE as usize;
@@ -196,7 +199,7 @@ impl Session {
                 Ok(_) => {}
                 Err(()) => {
                     run.step = Step::Talking { open, reads, writes };
-                    return self.run_lost(run, out);
+                    return self.run_lost(run, "the program's input makes no sense", out);
                 }
             }
         }
@@ -216,9 +219,6 @@ impl Session {
         };
         if run.fed && run.feeds {
             bytes.extend(encode_input(b""));
-        }
-        if !run.fed && self.last_byte_came && data.is_empty() {
-            return Err(());
         }
         Ok(bytes)
     }
@@ -299,11 +299,11 @@ impl Session {
         self.done(now, out)
     }
 
-    /// The server ended it, or the client's body made no sense: there is no way to say that but to
-    /// stop in the middle.
-    fn run_lost(&mut self, run: Box<Run>, out: &mut Vec<Output>) -> State {
+    /// It cannot go on, and there is no way to say that but to stop in the middle.
+    fn run_lost(&mut self, run: Box<Run>, why: &'static str, out: &mut Vec<Output>) -> State {
+        (self.asked, self.input) = (0, Buf::default());
         let asked = run.forget(out);
-        out.push(Output::Hangup("the program was lost"));
+        out.push(Output::Hangup(why));
         State::Closing { asked }
     }
 }

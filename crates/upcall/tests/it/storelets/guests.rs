@@ -97,10 +97,8 @@ pub(super) const SPIN: Guest = Guest::new(
     r#"(memory (export "memory") 1) (func (export "_start") (loop $on (br $on)))"#,
 );
 
-pub(super) const TRAP: Guest = Guest::new(
-    "trap",
-    r#"(memory (export "memory") 1) (func (export "_start") (unreachable))"#,
-);
+pub(super) const TRAP: Guest =
+    Guest::new("trap", r#"(memory (export "memory") 1) (func (export "_start") (unreachable))"#);
 
 /// Sleeps for an hour.
 pub(super) const SLEEP: Guest = Guest::new(

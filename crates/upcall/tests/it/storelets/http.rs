@@ -73,7 +73,8 @@ fn what_is_posted_to_a_known_program_is_its_input() {
     assert_eq!(body(&post(&lab, &query, b"")), "");
     let large = "0123456789abcdef".repeat(100_000);
     assert!(body(&post(&lab, &query, large.as_bytes())) == large);
-    let chunked = head(&query, "Transfer-Encoding: chunked\r\n") + "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+    let chunked =
+        head(&query, "Transfer-Encoding: chunked\r\n") + "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
     assert_eq!(body(&say(&lab, chunked.as_bytes())), "abcde");
     // What is said is heard before all is told.
     let mut client = TcpStream::connect(lab.server.http()).unwrap();
