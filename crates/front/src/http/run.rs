@@ -172,7 +172,7 @@ impl Session {
             }
             (Step::Talking { open, writes, .. }, _) => {
                 run.step = Step::Talking { open, reads: false, writes };
-                self.run_lost(run, "the program was lost", out)
+                self.run_lost(*run, "the program was lost", out)
             }
         }
     }
@@ -183,7 +183,7 @@ impl Session {
             return State::Running(run);
         };
         if self.last_byte_came {
-            return self.run_lost(run, "the client left", out);
+            return self.run_lost(*run, "the client left", out);
         }
         if !reads && self.unsent <= AHEAD {
             reads = true;
@@ -199,7 +199,7 @@ impl Session {
                 Ok(_) => {}
                 Err(()) => {
                     run.step = Step::Talking { open, reads, writes };
-                    return self.run_lost(run, "the program's input makes no sense", out);
+                    return self.run_lost(*run, "the program's input makes no sense", out);
                 }
             }
         }
@@ -241,7 +241,7 @@ impl Session {
                     let chunk = frame(Buf::from(body), self.manner.is_1_1);
                     self.say(chunk, out);
                 }
-                Frame::Report => return self.run_end(now, run, body, out),
+                Frame::Report => return self.run_end(now, *run, body, out),
             }
         }
         run.said = rest.to_vec();
@@ -265,13 +265,7 @@ impl Session {
     }
 
     /// The program has ended.
-    fn run_end(
-        &mut self,
-        now: Instant,
-        run: Box<Run>,
-        report: &[u8],
-        out: &mut Vec<Output>,
-    ) -> State {
+    fn run_end(&mut self, now: Instant, run: Run, report: &[u8], out: &mut Vec<Output>) -> State {
         let Step::Talking { open, writes, .. } = run.step else {
             unreachable!("who does not talk says nothing")
         };
@@ -294,13 +288,13 @@ impl Session {
         self.last |= !run.fed;
         if writes {
             let step = Step::Ending;
-            return State::Running(Box::new(Run { step, ..*run }));
+            return State::Running(Box::new(Run { step, ..run }));
         }
         self.done(now, out)
     }
 
     /// It cannot go on, and there is no way to say that but to stop in the middle.
-    fn run_lost(&mut self, run: Box<Run>, why: &'static str, out: &mut Vec<Output>) -> State {
+    fn run_lost(&mut self, run: Run, why: &'static str, out: &mut Vec<Output>) -> State {
         (self.asked, self.input) = (0, Buf::default());
         let asked = run.forget(out);
         out.push(Output::Hangup(why));
