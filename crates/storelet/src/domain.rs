@@ -154,14 +154,20 @@ impl Domain {
                 text.extend_from_slice(&data);
                 let Some(end) = text.windows(2).position(|two| two == b"\n\n") else {
                     return match text.len() > ORDER_MAX {
-                        true => self.refuse("the order is too long".to_string(), out),
+                        true => {
+                            self.talk.begin(Order::wants_frames(&text), false);
+                            self.refuse("the order is too long".to_string(), out)
+                        }
                         false => State::Received(text),
                     };
                 };
                 let rest = Buf::from(&text[end + 2..]);
                 match Order::parse(&text[..=end]) {
                     Ok(order) => self.ordered(Box::new(order), rest, out),
-                    Err(why) => self.refuse(why, out),
+                    Err(why) => {
+                        self.talk.begin(Order::wants_frames(&text[..=end]), false);
+                        self.refuse(why, out)
+                    }
                 }
             }
             State::Filling(order, mut parts, left) => {

@@ -227,7 +227,12 @@ impl Session {
     fn run_heard(&mut self, now: Instant, mut run: Box<Run>, out: &mut Vec<Output>) -> State {
         let said = mem::take(&mut run.said);
         let mut rest = &said[..];
-        while let Ok(Some((kind, body))) = Frame::decode(rest) {
+        loop {
+            let (kind, body) = match Frame::decode(rest) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) => return self.run_lost(*run, "the program's file says nonsense", out),
+            };
             rest = &rest[wire::storelet::FRAME_HEAD + body.len()..];
             match kind {
                 Frame::State if body == b"running" => self.run_head(now, &mut run, out),

@@ -104,6 +104,17 @@ fn who_reads_already_hears_at_once_what_is_waited_for() {
 }
 
 #[test]
+fn what_is_wrong_with_an_order_is_told_as_it_wants_to_be() {
+    for (order, is_framed) in [("frames\ncolour red\n\n", true), ("colour red\n\n", false)] {
+        let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+        domain.step(Instant(1), Input::Write(ID, Buf::from(order.as_bytes())), &mut out);
+        let said = read(&mut domain, &mut out);
+        assert!(String::from_utf8_lossy(&said).contains("no such word"));
+        assert_eq!(matches!(frames(&said)[..], [(Frame::Report, _)]), is_framed);
+    }
+}
+
+#[test]
 fn order_module_and_input_may_come_in_one_piece_or_in_bytes() {
     let mut text = b"module 3\narg x\ninput\nframes\n\nabc".to_vec();
     for input in [&b"hel"[..], b"lo", b""] {

@@ -38,8 +38,13 @@ impl Lab {
 
     /// A file with the program.
     fn file(&self, guest: &Guest) -> PathBuf {
-        let path = self.programs.path().join(format!("{}.wasm", guest.name));
-        std::fs::write(&path, guest.wasm()).unwrap();
+        let dir = self.programs.path().join(guest.hash());
+        let path = dir.join(format!("{}.wasm", guest.name));
+        // Others may be reading it.
+        if !dir.exists() {
+            std::fs::create_dir(&dir).unwrap();
+            std::fs::write(&path, guest.wasm()).unwrap();
+        }
         path
     }
 
@@ -222,7 +227,7 @@ fn what_is_no_program_is_refused_with_its_reason() {
 #[test]
 fn a_program_sees_its_root_and_changes_nothing_without_leave() {
     let lab = Lab::new(&[]);
-    let code = |options: &[&str], guest| lab.run(options, guest).code;
+    let code = |options: &[&str], guest: &Guest| lab.run(options, guest).code;
     let [open_x, open_y] = [guests::open("x"), guests::open("y")];
     assert_eq!(code(&[], &open_x), Some(0));
     assert_eq!(code(&["--root", "/sub"], &open_y), Some(0));
@@ -247,6 +252,8 @@ fn a_program_starts_no_other() {
         let ran = lab.run(&["--write"], &guests::open_to_write(path));
         assert_eq!(ran.code, Some(guests::NOTCAPABLE), "{path}: {ran:?}");
     }
+    let ran = lab.run(&["--write", "--root", "/.upcall/storelets"], &guests::create("new"));
+    assert_eq!(ran.code, Some(guests::NOTCAPABLE), "{ran:?}");
 }
 
 #[test]
