@@ -1,19 +1,24 @@
 //! `cargo xtask test`: everything, from a clean clone on a fresh Debian machine.
 //!
-//! Missing packages are installed first (apt-get says which and why). Then the unit tests of the
-//! workspace, a short simulation, every fuzzer for a moment, and all conformance suites. The last
-//! line is the sum: `N passed, N failed`.
+//! Missing packages are installed first (apt-get says which and why). Then the programs that
+//! storelets are tested with, which takes minutes only once; the unit tests of the workspace, a
+//! short simulation, every fuzzer for a moment, and all conformance suites. The last line is the
+//! sum: `N passed, N failed`.
 
 use crate::report::Report;
 use crate::server::Kind;
-use crate::{apt, conformance, server, sh};
-use anyhow::{Result, bail};
+use crate::{apt, conformance, guests, server, sh};
+use anyhow::{Context as _, Result, bail};
 
 /// The command. True if everything passed.
 pub(crate) fn main() -> Result<bool> {
     let mut report = Report::default();
     // A unit test of the reactor hangs a mount; without these it would test nothing.
     apt::need(&[apt::CANCEL])?;
+    report.stage("guests", |report| {
+        report.case("guests", programs);
+        Ok(())
+    });
     report.stage("cargo test --workspace", unit);
     report.stage("simulation", |report| smoke(report, "sim/smoke", &["smoke"]));
     report.stage("fuzzers", |report| smoke(report, "fuzz/smoke", &["fuzz", "smoke"]));
@@ -49,10 +54,21 @@ fn smoke(report: &mut Report, name: &str, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// What storelets are tested with.
+fn programs() -> Result<String> {
+    let failed = guests::make(&[])?;
+    if !failed.is_empty() {
+        bail!("not made: {}", failed.join(", "));
+    }
+    Ok(String::new())
+}
+
 fn unit(report: &mut Report) -> Result<()> {
     let (mut passed, mut failed) = (0, 0);
     let mut cargo = sh::cargo(&["test", "--workspace", "--no-fail-fast"]);
-    let status = sh::stream(&mut cargo, |line| {
+    // Tests run in the directories of their crates.
+    let made = sh::scratch("guests")?.canonicalize().context("the directory of guests")?;
+    let status = sh::stream(cargo.env("UPCALL_GUESTS", made), |line| {
         println!("{line}");
         if let Some((good, bad)) = result(line) {
             passed += good;

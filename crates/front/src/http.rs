@@ -491,6 +491,8 @@ impl Session {
     /// The client is gone: gives back what the request under way holds.
     fn lose(&mut self, state: State, out: &mut Vec<Output>) -> State {
         self.input = Buf::default();
+        // A program has two calls, and cancels those that are under way.
+        let cancels = !matches!(state, State::Running(_));
         let asked = match state {
             State::Fetching(_) => 1,
             State::Sending(transfer) => usize::from(transfer.forget(out)),
@@ -502,7 +504,7 @@ impl Session {
             State::Head { .. } | State::Discarding { .. } => 0,
         };
         self.asked = 0;
-        if asked > 0 {
+        if cancels && asked > 0 {
             out.push(Output::Cancel(CALL));
         }
         out.push(Output::Hangup("the client left"));

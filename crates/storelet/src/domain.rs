@@ -154,14 +154,20 @@ impl Domain {
                 text.extend_from_slice(&data);
                 let Some(end) = text.windows(2).position(|two| two == b"\n\n") else {
                     return match text.len() > ORDER_MAX {
-                        true => self.refuse("the order is too long".to_string(), out),
+                        true => {
+                            self.talk.begin(Order::wants_frames(&text), false);
+                            self.refuse("the order is too long".to_string(), out)
+                        }
                         false => State::Received(text),
                     };
                 };
                 let rest = Buf::from(&text[end + 2..]);
                 match Order::parse(&text[..=end]) {
                     Ok(order) => self.ordered(Box::new(order), rest, out),
-                    Err(why) => self.refuse(why, out),
+                    Err(why) => {
+                        self.talk.begin(Order::wants_frames(&text[..=end]), false);
+                        self.refuse(why, out)
+                    }
                 }
             }
             State::Filling(order, mut parts, left) => {
@@ -207,7 +213,7 @@ impl Domain {
         rest: Buf,
         out: &mut Vec<Output>,
     ) -> State {
-        self.talk.tell_state("compiling");
+        self.talk.tell_state("compiling", out);
         out.push(Output::Compile(module));
         self.wrote(State::Compiling(order, None), rest, out)
     }
@@ -240,7 +246,7 @@ impl Domain {
             (Some(reason), _) => self.end(Report::killed(reason), out),
             (None, Err(refused)) => self.end(Report::of_refusal(&refused), out),
             (None, Ok(fresh)) => {
-                self.talk.tell_state("waiting for memory");
+                self.talk.tell_state("waiting for memory", out);
                 out.push(Output::Enqueue);
                 State::Ready(order, fresh)
             }
@@ -255,7 +261,7 @@ impl Domain {
         out: &mut Vec<Output>,
     ) -> State {
         self.waited_ns = now.0 - self.since.0;
-        self.talk.tell_state("running");
+        self.talk.tell_state("running", out);
         out.push(Output::Begin(order, fresh));
         out.extend(self.talk.held().into_iter().map(Output::Feed));
         State::Running

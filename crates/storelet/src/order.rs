@@ -95,6 +95,12 @@ impl Order {
         Ok(order)
     }
 
+    /// Whether a text, perhaps not an order, wants what is said told in frames: so is what is wrong
+    /// with it.
+    pub fn wants_frames(text: &[u8]) -> bool {
+        text.split(|byte| *byte == b'\n').any(|line| line.trim_ascii_end() == b"frames")
+    }
+
     fn take(&mut self, word: &str, value: Vec<u8>) -> Result<(), String> {
         match word {
             "arg" => self.args.push(value),

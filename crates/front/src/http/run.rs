@@ -2,12 +2,14 @@
 //!
 //! The body is the program, or its input if the query names one that the server has. What the
 //! program says is the answer, as it comes; how it ended stands in trailers. The program is an open
-//! file of the tree of storelets, so closing that, if the client leaves, ends it.
+//! file of the tree of storelets, so closing that, if the client leaves, ends it. A client that has
+//! said the end of what it says has left: nothing else tells of one that is gone while its program
+//! says nothing.
 
 use super::answer::{Head, status};
 use super::put::{Left, take_body};
 use super::transfer::frame;
-use super::{FEED, Session, State};
+use super::{CALL, FEED, Session, State};
 use crate::{CallId, Output};
 use base::{Access, Buf, Error, Instant, Name};
 use std::mem;
@@ -65,31 +67,29 @@ enum Step {
 }
 
 impl Run {
-    /// Whether more of the body is wanted, with so many bytes received and not yet passed on.
+    /// Whether the connection should be read, with so many bytes received and not yet passed on:
+    /// for more of the body, or to hear that the client is gone.
     pub(super) fn is_hungry(&self, buffered: usize) -> bool {
-        let wanted = match self.left {
-            Left::Length(left) => left > buffered as u64,
-            Left::Chunks(place) => place != Chunks::Done,
-        };
-        matches!(self.step, Step::Talking { .. }) && wanted && buffered < BODY_MAX
+        matches!(self.step, Step::Talking { .. }) && buffered < BODY_MAX
     }
 
     /// Gives back what it holds; how many answers are to come.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
-        match self.step {
-            Step::Finding | Step::Ending => 1,
+        let (reads, writes) = match self.step {
+            Step::Finding => (true, false),
+            Step::Ending => (false, true),
             Step::Opening(node) => {
                 out.push(Output::Release(node));
-                1
+                (true, false)
             }
             Step::Talking { open, reads, writes } => {
                 out.push(Output::Close(open));
-                if writes {
-                    out.push(Output::Cancel(FEED));
-                }
-                usize::from(reads) + usize::from(writes)
+                (reads, writes)
             }
-        }
+        };
+        out.extend(reads.then_some(Output::Cancel(CALL)));
+        out.extend(writes.then_some(Output::Cancel(FEED)));
+        usize::from(reads) + usize::from(writes)
     }
 }
 
@@ -172,7 +172,7 @@ impl Session {
             }
             (Step::Talking { open, writes, .. }, _) => {
                 run.step = Step::Talking { open, reads: false, writes };
-                self.run_lost(run, out)
+                self.run_lost(*run, "the program was lost", out)
             }
         }
     }
@@ -182,6 +182,9 @@ impl Session {
         let Step::Talking { open, mut reads, mut writes } = run.step else {
             return State::Running(run);
         };
+        if self.last_byte_came {
+            return self.run_lost(*run, "the client left", out);
+        }
         if !reads && self.unsent <= AHEAD {
             reads = true;
             self.asked = PIECE as usize;
@@ -196,7 +199,7 @@ impl Session {
                 Ok(_) => {}
                 Err(()) => {
                     run.step = Step::Talking { open, reads, writes };
-                    return self.run_lost(run, out);
+                    return self.run_lost(*run, "the program's input makes no sense", out);
                 }
             }
         }
@@ -217,9 +220,6 @@ impl Session {
         if run.fed && run.feeds {
             bytes.extend(encode_input(b""));
         }
-        if !run.fed && self.last_byte_came && data.is_empty() {
-            return Err(());
-        }
         Ok(bytes)
     }
 
@@ -227,7 +227,12 @@ impl Session {
     fn run_heard(&mut self, now: Instant, mut run: Box<Run>, out: &mut Vec<Output>) -> State {
         let said = mem::take(&mut run.said);
         let mut rest = &said[..];
-        while let Ok(Some((kind, body))) = Frame::decode(rest) {
+        loop {
+            let (kind, body) = match Frame::decode(rest) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) => return self.run_lost(*run, "the program's file says nonsense", out),
+            };
             rest = &rest[wire::storelet::FRAME_HEAD + body.len()..];
             match kind {
                 Frame::State if body == b"running" => self.run_head(now, &mut run, out),
@@ -241,7 +246,7 @@ impl Session {
                     let chunk = frame(Buf::from(body), self.manner.is_1_1);
                     self.say(chunk, out);
                 }
-                Frame::Report => return self.run_end(now, run, body, out),
+                Frame::Report => return self.run_end(now, *run, body, out),
             }
         }
         run.said = rest.to_vec();
@@ -265,14 +270,7 @@ impl Session {
     }
 
     /// The program has ended.
-    #[allow(clippy::boxed_local, reason = "so it is kept")]
-    fn run_end(
-        &mut self,
-        now: Instant,
-        run: Box<Run>,
-        report: &[u8],
-        out: &mut Vec<Output>,
-    ) -> State {
+    fn run_end(&mut self, now: Instant, run: Run, report: &[u8], out: &mut Vec<Output>) -> State {
         let Step::Talking { open, writes, .. } = run.step else {
             unreachable!("who does not talk says nothing")
         };
@@ -295,17 +293,16 @@ impl Session {
         self.last |= !run.fed;
         if writes {
             let step = Step::Ending;
-            return State::Running(Box::new(Run { step, ..*run }));
+            return State::Running(Box::new(Run { step, ..run }));
         }
         self.done(now, out)
     }
 
-    /// The server ended it, or the client's body made no sense: there is no way to say that but to
-    /// stop in the middle.
-    #[allow(clippy::boxed_local, reason = "so it is kept")]
-    fn run_lost(&mut self, run: Box<Run>, out: &mut Vec<Output>) -> State {
+    /// It cannot go on, and there is no way to say that but to stop in the middle.
+    fn run_lost(&mut self, run: Run, why: &'static str, out: &mut Vec<Output>) -> State {
+        (self.asked, self.input) = (0, Buf::default());
         let asked = run.forget(out);
-        out.push(Output::Hangup("the program was lost"));
+        out.push(Output::Hangup(why));
         State::Closing { asked }
     }
 }

@@ -82,6 +82,38 @@ fn read(domain: &mut Domain, out: &mut Vec<Output>) -> Vec<u8> {
     data.to_vec()
 }
 
+/// Input is sent when the storelet runs, and that may be all it says until then.
+#[test]
+fn who_reads_already_hears_at_once_what_is_waited_for() {
+    let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+    let mut hears = |input, state: &str| {
+        domain.step(Instant(1), Input::Read(ID, 1 << 20, 0), &mut out);
+        domain.check();
+        domain.step(Instant(1), input, &mut out);
+        domain.check();
+        let heard = out.drain(..).find_map(|output| match output {
+            Output::Reply(ID, Ok(Reply::Data(data))) => Some(frames(&data)),
+            _other => None,
+        });
+        assert_eq!(heard, Some(vec![(Frame::State, state.to_string())]));
+    };
+    let order = Buf::from(&b"module 2\nframes\n\nab"[..]);
+    hears(Input::Write(RequestId(2), order), "compiling");
+    hears(Input::Compiled(Ok(fresh())), "waiting for memory");
+    hears(Input::Admitted, "running");
+}
+
+#[test]
+fn what_is_wrong_with_an_order_is_told_as_it_wants_to_be() {
+    for (order, is_framed) in [("frames\ncolour red\n\n", true), ("colour red\n\n", false)] {
+        let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+        domain.step(Instant(1), Input::Write(ID, Buf::from(order.as_bytes())), &mut out);
+        let said = read(&mut domain, &mut out);
+        assert!(String::from_utf8_lossy(&said).contains("no such word"));
+        assert_eq!(matches!(frames(&said)[..], [(Frame::Report, _)]), is_framed);
+    }
+}
+
 #[test]
 fn order_module_and_input_may_come_in_one_piece_or_in_bytes() {
     let mut text = b"module 3\narg x\ninput\nframes\n\nabc".to_vec();

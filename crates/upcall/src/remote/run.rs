@@ -21,8 +21,7 @@ use storelet::compile::Hash;
 use wire::storelet::{FRAME_HEAD, Frame as Kind, encode_input};
 
 /// Where a server takes programs.
-const SERVICE: &str = "/.upcall/storelets";
-const NEW: &str = "/new";
+const NEW: &str = "/.upcall/storelets/new";
 
 /// How long a program may be silent, seconds: the server ends it when its time is over.
 const SILENCE: u64 = 7 * 24 * 3600;
@@ -128,8 +127,8 @@ enum Came {
 
 /// Does it.
 pub(crate) fn run(run: &Run) -> ExitCode {
-    let mut server = run.server.inside(SERVICE);
-    server.timeout = server.timeout.max(SILENCE);
+    let timeout = run.server.timeout.max(SILENCE);
+    let server = Server { timeout, ..run.server.clone() };
     frame::run(&server, false, |frame| {
         frame.if_interrupted("the program was ended".to_string());
         if let Some(hash) = run.program.to_str().and_then(|text| text.strip_prefix("sha256:")) {
@@ -196,7 +195,13 @@ fn order(run: &Run, module: &str) -> Vec<u8> {
 /// Has the program run, if the server has it or gets it here.
 fn once(frame: &Frame, run: &Run, module: &str, wasm: Option<&[u8]>) -> Outcome<Came> {
     let options = OpenOptions::new().read(true).write(true);
-    let file = frame.client.open_with(Path::new(NEW), options)?;
+    let file = frame.client.open_with(Path::new(NEW), options).map_err(|error| {
+        if error.is_not_found() {
+            let step = "name an Upcall server that was not started with --storelet-threads 0";
+            return Trouble::Host(format!("this server runs no programs; {step}"));
+        }
+        error.into()
+    })?;
     let order = order(run, module);
     // What is wrong with it stands in the report.
     let sent = write(&file, &[&order, wasm.unwrap_or_default()].concat());

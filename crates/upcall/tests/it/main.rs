@@ -10,6 +10,7 @@ mod recording;
 mod remote;
 mod server;
 mod spaces;
+mod storelets;
 mod volumes;
 
 use server::{Scratch, Server, get, upcall};

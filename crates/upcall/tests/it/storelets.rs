@@ -1,0 +1,404 @@
+//! Programs beside the data as a person meets them: `upcall run`, `POST`, the list of them.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+#![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
+
+mod guests;
+mod http;
+
+use crate::server::{BINARY, Scratch, Server};
+use client::{Client, OpenOptions, Options};
+use guests::Guest;
+use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take on a machine that has much to do.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A server of a directory, and programs.
+struct Lab {
+    served: Scratch,
+    programs: Scratch,
+    server: Server,
+}
+
+impl Lab {
+    fn new(args: &[&str]) -> Lab {
+        let (served, programs) = (Scratch::new("storelets"), Scratch::new("programs"));
+        let cache = programs.path().join("cache");
+        let cache = ["--storelet-cache", cache.to_str().unwrap()];
+        std::fs::write(served.path().join("x"), "x\n").unwrap();
+        std::fs::create_dir(served.path().join("sub")).unwrap();
+        std::fs::write(served.path().join("sub/y"), "y\n").unwrap();
+        let server = Server::start(served.path(), &[&cache, args].concat());
+        Lab { served, programs, server }
+    }
+
+    /// A file with the program.
+    fn file(&self, guest: &Guest) -> PathBuf {
+        let dir = self.programs.path().join(guest.hash());
+        let path = dir.join(format!("{}.wasm", guest.name));
+        // Others may be reading it.
+        if !dir.exists() {
+            std::fs::create_dir(&dir).unwrap();
+            std::fs::write(&path, guest.wasm()).unwrap();
+        }
+        path
+    }
+
+    /// `upcall run ADDR WORDS`.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command.arg("run").arg(self.server.ninep()).args(words).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs a program with options to its end.
+    fn run(&self, options: &[&str], guest: &Guest) -> Ran {
+        let file = self.file(guest);
+        let words = [options, &[file.to_str().unwrap()]].concat();
+        self.command(&words).output().unwrap().into()
+    }
+
+    /// Starts a program.
+    fn start(&self, options: &[&str], guest: &Guest) -> Begun {
+        let file = self.file(guest);
+        let words = [options, &[file.to_str().unwrap()]].concat();
+        Begun(self.command(&words).spawn().unwrap())
+    }
+
+    /// What the list says of each storelet.
+    fn running(&self) -> Vec<String> {
+        let mut command = Command::new(BINARY);
+        command.args(["cat", self.server.ninep(), "/.upcall/storelets/running"]);
+        let ran: Ran = command.output().unwrap().into();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        ran.out.lines().skip(1).map(str::to_owned).collect()
+    }
+
+    /// Waits until so many are in this state.
+    fn await_state(&self, state: &str, count: usize) -> Vec<String> {
+        let begun = Instant::now();
+        loop {
+            let lines = self.running();
+            let word = |line: &&String| line.split_whitespace().nth(2) == Some(state);
+            if lines.iter().filter(word).count() == count {
+                return lines;
+            }
+            assert!(begun.elapsed() < LONG, "{count} {state}: {lines:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until there is no storelet any more.
+    fn await_none(&self) {
+        let begun = Instant::now();
+        while !self.running().is_empty() {
+            assert!(begun.elapsed() < LONG, "{:?}", self.running());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.server.ninep().parse().unwrap(), &Options::default()).unwrap()
+    }
+
+    /// Writes a line to the list.
+    fn control(&self, line: &str) -> Result<usize, client::Error> {
+        let options = OpenOptions::new().write(true);
+        let running = self.client().open_with("/.upcall/storelets/running", options)?;
+        running.write_at(line.as_bytes(), 0)
+    }
+}
+
+/// How a command ended, and what it said.
+#[derive(Debug)]
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+}
+
+/// A command under way; it does not outlive its test.
+struct Begun(Child);
+
+impl Begun {
+    fn interrupt(&self) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    }
+
+    fn end(mut self) -> Ran {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        self.0.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        Ran { code: self.0.wait().unwrap().code(), out, err }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_program_has_arguments_an_environment_and_an_exit_code_of_its_own() {
+    let lab = Lab::new(&[]);
+    let file = lab.file(&guests::ARGS);
+    let words = ["--env", "A=1", "--env", "B=a%b\nc", file.to_str().unwrap(), "--", "-n", "a b"];
+    let ran: Ran = lab.command(&words).output().unwrap().into();
+    assert_eq!(ran.out, "args\0-n\0a b\0", "{ran:?}");
+    assert_eq!(ran.err, "A=1\0B=a%b\nc\0");
+    assert_eq!(ran.code, Some(0));
+    let ran = lab.run(&[], &guests::EXIT);
+    assert_eq!((ran.code, &ran.out[..], &ran.err[..]), (Some(7), "", ""));
+}
+
+#[test]
+fn input_streams_in_while_output_streams_out() {
+    let lab = Lab::new(&[]);
+    let file = lab.file(&guests::CAT);
+    let mut command = lab.command(&[file.to_str().unwrap()]);
+    let mut begun = Begun(command.stdin(Stdio::piped()).spawn().unwrap());
+    let mut input = begun.0.stdin.take().unwrap();
+    let mut output = BufReader::new(begun.0.stdout.take().unwrap());
+    for line in ["one\n", "two\n"] {
+        input.write_all(line.as_bytes()).unwrap();
+        let mut said = String::new();
+        output.read_line(&mut said).unwrap();
+        assert_eq!(said, line);
+    }
+    // More than anybody holds at a time.
+    let large: Vec<u8> = (0..3 << 20).map(|at: u32| (at / 7) as u8).collect();
+    let sent = large.clone();
+    let sender = std::thread::spawn(move || input.write_all(&sent).unwrap());
+    let mut said = Vec::new();
+    output.read_to_end(&mut said).unwrap();
+    sender.join().unwrap();
+    assert!(said == large, "{} bytes", said.len());
+    assert_eq!(begun.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_program_that_the_server_has_is_run_by_its_hash() {
+    let lab = Lab::new(&[]);
+    let name = guests::EXIT.hash();
+    let ran: Ran = lab.command(&[&name]).output().unwrap().into();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("no program of this name: run the file itself once"), "{ran:?}");
+    assert_eq!(lab.run(&[], &guests::EXIT).code, Some(7));
+    let ran: Ran = lab.command(&[&name]).output().unwrap().into();
+    assert_eq!(ran.code, Some(7), "{ran:?}");
+    // What is no hash is told before anything is sent.
+    let ran: Ran = lab.command(&["sha256:abc"]).output().unwrap().into();
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("64 hexadecimal digits"), "{ran:?}");
+}
+
+#[test]
+fn what_is_no_program_is_refused_with_its_reason() {
+    let lab = Lab::new(&[]);
+    let file = lab.programs.path().join("garbage");
+    std::fs::write(&file, "#!/bin/sh\n".repeat(10_000)).unwrap();
+    let ran: Ran = lab.command(&[file.to_str().unwrap()]).output().unwrap().into();
+    assert_eq!((ran.code, &ran.out[..]), (Some(2), ""), "{ran:?}");
+    assert!(ran.err.contains("does not begin as WebAssembly does"), "{ran:?}");
+    let ran: Ran = lab.command(&["/no/such/program"]).output().unwrap().into();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("name a WebAssembly module"), "{ran:?}");
+    let ran = lab.run(&["--cpu", "10q"], &guests::EXIT);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("cpu 10q") && ran.err.contains("10s"), "{ran:?}");
+    lab.await_none();
+}
+
+#[test]
+fn a_program_sees_its_root_and_changes_nothing_without_leave() {
+    let lab = Lab::new(&[]);
+    let code = |options: &[&str], guest: &Guest| lab.run(options, guest).code;
+    let [open_x, open_y] = [guests::open("x"), guests::open("y")];
+    assert_eq!(code(&[], &open_x), Some(0));
+    assert_eq!(code(&["--root", "/sub"], &open_y), Some(0));
+    assert_eq!(code(&["--root", "/sub"], &open_x), Some(guests::NOENT));
+    assert_eq!(code(&["--root", "/sub"], &guests::open("../x")), Some(guests::NOTCAPABLE));
+    assert_eq!(code(&[], &guests::create("new")), Some(guests::ROFS));
+    assert!(!lab.served.path().join("new").exists());
+    let ran = lab.run(&["--write"], &guests::create("new"));
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(lab.served.path().join("new").exists());
+    let ran = lab.run(&["--root", "/nowhere"], &open_x);
+    assert!(ran.code != Some(0) && !ran.err.is_empty(), "{ran:?}");
+
+    let lab = Lab::new(&["--read-only"]);
+    assert_eq!(lab.run(&["--write"], &guests::create("new")).code, Some(guests::ROFS));
+}
+
+#[test]
+fn a_program_starts_no_other() {
+    let lab = Lab::new(&[]);
+    for path in [".upcall/storelets/new", ".upcall/storelets/running"] {
+        let ran = lab.run(&["--write"], &guests::open_to_write(path));
+        assert_eq!(ran.code, Some(guests::NOTCAPABLE), "{path}: {ran:?}");
+    }
+    let ran = lab.run(&["--write", "--root", "/.upcall/storelets"], &guests::create("new"));
+    assert_eq!(ran.code, Some(guests::NOTCAPABLE), "{ran:?}");
+}
+
+#[test]
+fn a_program_over_its_budget_is_ended_and_the_reason_told() {
+    let lab = Lab::new(&[]);
+    let cases: [(&[&str], &Guest, &str); 4] = [
+        (&["--cpu", "50ms"], &guests::SPIN, "its processor time is used up"),
+        (&["--time", "200ms"], &guests::SLEEP, "its time is over"),
+        (&["--output", "10k"], &guests::FLOOD, "it has said as much as it may"),
+        (&["--io", "10"], &guests::LOOK, "it has made as many requests as it may"),
+    ];
+    for (options, guest, reason) in cases {
+        let ran = lab.run(options, guest);
+        assert_eq!(ran.code, Some(137), "{options:?}: {}", ran.err);
+        assert!(ran.err.contains(reason), "{options:?}: {}", ran.err);
+        assert!(ran.out.len() <= 10 << 10, "{} bytes", ran.out.len());
+    }
+    // Memory is full before it is over.
+    assert_eq!(lab.run(&["--memory", "8M"], &guests::GROW).code, Some(1));
+    assert_eq!(lab.run(&["--memory", "32M"], &guests::GROW).code, Some(0));
+    let ran = lab.run(&["--memory", "8M"], &guests::LARGE);
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("memory"), "{ran:?}");
+    let ran = lab.run(&[], &guests::TRAP);
+    assert_eq!(ran.code, Some(134), "{ran:?}");
+    assert!(ran.err.contains("the program made a mistake: "), "{ran:?}");
+    lab.await_none();
+}
+
+#[test]
+fn what_was_used_is_told_to_people_and_to_programs() {
+    let lab = Lab::new(&[]);
+    let ran = lab.run(&["--report"], &guests::EXIT);
+    assert_eq!((ran.code, &ran.out[..]), (Some(7), ""), "{ran:?}");
+    let words = ["processor", "memory 64", "file requests", "written", "said"];
+    assert!(words.iter().all(|word| ran.err.contains(word)), "{ran:?}");
+    let ran = lab.run(&["--json", "--output", "10k"], &guests::FLOOD);
+    let report: Value = serde_json::from_str(ran.err.lines().next().unwrap()).unwrap();
+    assert_eq!(report["end"], "killed", "{report}");
+    assert_eq!(report["reason"], "it has said as much as it may", "{report}");
+    assert_eq!(format!("sha256:{}", report["module"].as_str().unwrap()), guests::FLOOD.hash());
+    assert!(report["time_ns"].as_u64().unwrap() > 0, "{report}");
+    let ran = lab.run(&["--json"], &guests::ARGS);
+    let report: Value = serde_json::from_str(ran.err.lines().last().unwrap()).unwrap();
+    assert_eq!((&report["end"], &report["exit"]), (&"exit".into(), &0.into()), "{report}");
+    assert_eq!(report["output"], 5, "{report}");
+}
+
+#[test]
+fn who_is_listed_can_be_ended() {
+    let lab = Lab::new(&[]);
+    let begun = lab.start(&[], &guests::SLEEP);
+    let lines = lab.await_state("running", 1);
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert!(line.ends_with("sleep"), "{line}");
+    let number = line.split_whitespace().next().unwrap();
+    assert!(lab.control("kill 4000").unwrap_err().is_not_found());
+    assert!(lab.control("hello").is_err());
+    lab.control(&format!("kill {number}\n")).unwrap();
+    let ran = begun.end();
+    assert_eq!(ran.code, Some(137), "{ran:?}");
+    assert!(ran.err.contains("it was cancelled"), "{ran:?}");
+    lab.await_none();
+}
+
+#[test]
+fn who_is_interrupted_leaves_nothing_on_the_server() {
+    let lab = Lab::new(&[]);
+    for guest in [&guests::SLEEP, &guests::SPIN, &guests::CAT] {
+        let mut command = lab.command(&["--cpu", "10m", lab.file(guest).to_str().unwrap()]);
+        let begun = Begun(command.stdin(Stdio::piped()).spawn().unwrap());
+        lab.await_state("running", 1);
+        begun.interrupt();
+        lab.await_none();
+        let ran = begun.end();
+        assert_eq!(ran.code, Some(130), "{ran:?}");
+        assert!(ran.err.contains("interrupted; the program was ended"), "{ran:?}");
+    }
+    // As one that is killed, or a client whose power fails.
+    let begun = lab.start(&["--cpu", "10m"], &guests::SPIN);
+    lab.await_state("running", 1);
+    drop(begun);
+    lab.await_none();
+}
+
+#[test]
+fn the_end_of_the_server_is_the_end_of_its_programs() {
+    let lab = Lab::new(&[]);
+    let begun = [lab.start(&[], &guests::SLEEP), lab.start(&["--cpu", "10m"], &guests::SPIN)];
+    lab.await_state("running", 2);
+    let started = Instant::now();
+    assert_eq!(lab.server.end(), Some(0));
+    assert!(started.elapsed() < LONG);
+    for begun in begun {
+        let ran = begun.end();
+        assert!(ran.code != Some(0) && !ran.err.is_empty(), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_server_that_runs_no_programs_says_so() {
+    for args in [&["--storelet-threads", "0"][..], &["--no-status"]] {
+        let lab = Lab::new(args);
+        let ran = lab.run(&[], &guests::EXIT);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("runs no programs"), "{ran:?}");
+        assert!(ran.err.contains("--storelet-threads"), "{ran:?}");
+        assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    }
+}
+
+#[test]
+fn memory_is_given_to_as_many_as_there_is_for() {
+    let lab = Lab::new(&["--storelet-memory", "64"]);
+    let ran = lab.run(&["--memory", "1G"], &guests::EXIT);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("no more memory than this server gives: 62M"), "{ran:?}");
+    let both = [0, 1].map(|_| lab.start(&["--memory", "40M", "--time", "2s"], &guests::SLEEP));
+    lab.await_state("ready", 1);
+    let lines = lab.await_state("running", 1);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for begun in both {
+        let ran = begun.end();
+        assert_eq!(ran.code, Some(137), "{ran:?}");
+        assert!(ran.err.contains("its time is over"), "{ran:?}");
+    }
+    lab.await_none();
+}
+
+#[test]
+fn files_are_served_while_programs_never_end() {
+    let lab = Lab::new(&[]);
+    let options = ["--cpu", "10m", "--time", "10m", "--memory", "1M"];
+    let begun: Vec<Begun> = (0..20).map(|_| lab.start(&options, &guests::SPIN)).collect();
+    lab.await_state("running", 20);
+    let started = Instant::now();
+    for _ in 0..5 {
+        let mut command = Command::new(BINARY);
+        let ran: Ran = command.args(["cat", lab.server.ninep(), "/x"]).output().unwrap().into();
+        assert_eq!((ran.code, &ran.out[..]), (Some(0), "x\n"), "{ran:?}");
+        assert!(crate::server::get(lab.server.http(), "/x").ends_with("x\n"));
+    }
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    // One more has its turn.
+    assert_eq!(lab.run(&["--memory", "1M"], &guests::EXIT).code, Some(7));
+    drop(begun);
+    lab.await_none();
+}

@@ -1,0 +1,170 @@
+//! Small programs.
+
+use sha2::{Digest as _, Sha256};
+use std::borrow::Cow;
+
+/// A program: what it is called, and what it does.
+pub(super) struct Guest {
+    pub(super) name: &'static str,
+    body: Cow<'static, str>,
+}
+
+impl Guest {
+    const fn new(name: &'static str, body: &'static str) -> Guest {
+        Guest { name, body: Cow::Borrowed(body) }
+    }
+
+    /// The module.
+    pub(super) fn wasm(&self) -> Vec<u8> {
+        wat::parse_str(format!("(module {PRELUDE} {})", self.body)).unwrap()
+    }
+
+    /// What a server calls it.
+    pub(super) fn hash(&self) -> String {
+        let digest = Sha256::digest(self.wasm());
+        let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("sha256:{digits}")
+    }
+}
+
+/// Errors, as WASI has them.
+pub(super) const NOENT: i32 = 44;
+pub(super) const ROFS: i32 = 69;
+pub(super) const NOTCAPABLE: i32 = 76;
+
+/// What all of them have; `say` writes bytes somewhere, to a file descriptor.
+const PRELUDE: &str = r#"
+    (import "wasi_snapshot_preview1" "fd_write"
+        (func $fd_write (param i32 i32 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "fd_read"
+        (func $fd_read (param i32 i32 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "args_sizes_get"
+        (func $args_sizes_get (param i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "environ_sizes_get"
+        (func $environ_sizes_get (param i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "environ_get"
+        (func $environ_get (param i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "path_open"
+        (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "path_filestat_get"
+        (func $path_filestat_get (param i32 i32 i32 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "poll_oneoff"
+        (func $poll_oneoff (param i32 i32 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
+    (func $say (param $to i32) (param $at i32) (param $length i32)
+        (i32.store (i32.const 0) (local.get $at))
+        (i32.store (i32.const 4) (local.get $length))
+        (drop (call $fd_write (local.get $to) (i32.const 0) (i32.const 1) (i32.const 8))))
+"#;
+
+/// Says its arguments, and complains of its environment.
+pub(super) const ARGS: Guest = Guest::new(
+    "args",
+    r#"(memory (export "memory") 1)
+    (func (export "_start")
+        (drop (call $args_sizes_get (i32.const 16) (i32.const 20)))
+        (drop (call $args_get (i32.const 1024) (i32.const 2048)))
+        (call $say (i32.const 1) (i32.const 2048) (i32.load (i32.const 20)))
+        (drop (call $environ_sizes_get (i32.const 16) (i32.const 20)))
+        (drop (call $environ_get (i32.const 1024) (i32.const 2048)))
+        (call $say (i32.const 2) (i32.const 2048) (i32.load (i32.const 20))))"#,
+);
+
+/// Says what it is told.
+pub(super) const CAT: Guest = Guest::new(
+    "cat",
+    r#"(memory (export "memory") 1)
+    (func (export "_start") (local $count i32)
+        (loop $on
+            (i32.store (i32.const 0) (i32.const 4096))
+            (i32.store (i32.const 4) (i32.const 32768))
+            (if (call $fd_read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8))
+                (then (call $proc_exit (i32.const 1))))
+            (local.set $count (i32.load (i32.const 8)))
+            (if (local.get $count) (then
+                (call $say (i32.const 1) (i32.const 4096) (local.get $count))
+                (br $on)))))"#,
+);
+
+pub(super) const EXIT: Guest = Guest::new(
+    "exit",
+    r#"(memory (export "memory") 1) (func (export "_start") (call $proc_exit (i32.const 7)))"#,
+);
+
+pub(super) const SPIN: Guest = Guest::new(
+    "spin",
+    r#"(memory (export "memory") 1) (func (export "_start") (loop $on (br $on)))"#,
+);
+
+pub(super) const TRAP: Guest =
+    Guest::new("trap", r#"(memory (export "memory") 1) (func (export "_start") (unreachable))"#);
+
+/// Sleeps for an hour.
+pub(super) const SLEEP: Guest = Guest::new(
+    "sleep",
+    r#"(memory (export "memory") 1)
+    (func (export "_start")
+        (i32.store (i32.const 16) (i32.const 1))
+        (i64.store (i32.const 24) (i64.const 3600000000000))
+        (drop (call $poll_oneoff
+            (i32.const 0) (i32.const 100) (i32.const 1) (i32.const 200))))"#,
+);
+
+/// Says something without end.
+pub(super) const FLOOD: Guest = Guest::new(
+    "flood",
+    r#"(memory (export "memory") 1)
+    (func (export "_start")
+        (loop $on (call $say (i32.const 1) (i32.const 1024) (i32.const 1000)) (br $on)))"#,
+);
+
+/// Looks at a file without end.
+pub(super) const LOOK: Guest = Guest::new(
+    "look",
+    r#"(memory (export "memory") 1) (data (i32.const 1024) "x")
+    (func (export "_start")
+        (loop $on
+            (drop (call $path_filestat_get (i32.const 3) (i32.const 0) (i32.const 1024)
+                (i32.const 1) (i32.const 2048)))
+            (br $on)))"#,
+);
+
+/// Wants 16 MiB more; whether they are not there is its exit code.
+pub(super) const GROW: Guest = Guest::new(
+    "grow",
+    r#"(memory (export "memory") 1)
+    (func (export "_start")
+        (call $proc_exit (i32.eq (memory.grow (i32.const 256)) (i32.const -1))))"#,
+);
+
+/// Has 16 MiB from the start.
+pub(super) const LARGE: Guest =
+    Guest::new("large", r#"(memory (export "memory") 256) (func (export "_start"))"#);
+
+/// Opens a file to read it; the error is its exit code.
+pub(super) fn open(path: &str) -> Guest {
+    opening("open", path, 0, 2)
+}
+
+/// The same, to write it.
+pub(super) fn open_to_write(path: &str) -> Guest {
+    opening("write", path, 0, 2 | 64)
+}
+
+/// Makes a file.
+pub(super) fn create(path: &str) -> Guest {
+    opening("create", path, 1, 64)
+}
+
+fn opening(name: &'static str, path: &str, flags: u32, rights: u64) -> Guest {
+    let length = path.len();
+    let body = format!(
+        r#"(memory (export "memory") 1) (data (i32.const 1024) "{path}")
+        (func (export "_start")
+            (call $proc_exit (call $path_open (i32.const 3) (i32.const 0)
+                (i32.const 1024) (i32.const {length}) (i32.const {flags})
+                (i64.const {rights}) (i64.const 0) (i32.const 0) (i32.const 2048))))"#
+    );
+    Guest { name, body: Cow::Owned(body) }
+}
