@@ -89,6 +89,10 @@ impl Domain {
 
     /// When it is to be looked at next.
     pub(super) fn deadline(&self) -> Option<Instant> {
+        // Who has ended only waits for an answer: its time cannot be over once more.
+        if self.life.is_leaving() {
+            return None;
+        }
         let said = self.said_since.map(|since| since + SAID_TIME);
         [Some(self.until), self.life.deadline(), said].into_iter().flatten().min()
     }
