@@ -207,7 +207,7 @@ impl Domain {
         rest: Buf,
         out: &mut Vec<Output>,
     ) -> State {
-        self.talk.tell_state("compiling");
+        self.talk.tell_state("compiling", out);
         out.push(Output::Compile(module));
         self.wrote(State::Compiling(order, None), rest, out)
     }
@@ -240,7 +240,7 @@ impl Domain {
             (Some(reason), _) => self.end(Report::killed(reason), out),
             (None, Err(refused)) => self.end(Report::of_refusal(&refused), out),
             (None, Ok(fresh)) => {
-                self.talk.tell_state("waiting for memory");
+                self.talk.tell_state("waiting for memory", out);
                 out.push(Output::Enqueue);
                 State::Ready(order, fresh)
             }
@@ -255,7 +255,7 @@ impl Domain {
         out: &mut Vec<Output>,
     ) -> State {
         self.waited_ns = now.0 - self.since.0;
-        self.talk.tell_state("running");
+        self.talk.tell_state("running", out);
         out.push(Output::Begin(order, fresh));
         out.extend(self.talk.held().into_iter().map(Output::Feed));
         State::Running

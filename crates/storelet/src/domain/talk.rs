@@ -151,9 +151,10 @@ impl Talk {
     }
 
     /// Tells what the storelet waits for, to those who can tell that from its output.
-    pub(super) fn tell_state(&mut self, state: &str) {
+    pub(super) fn tell_state(&mut self, state: &str, out: &mut Vec<Output>) {
         if self.frames {
             self.push(Frame::State, state.as_bytes().to_vec(), 0);
+            self.let_read(out);
         }
     }
 
