@@ -26,6 +26,7 @@ pub mod listener;
 mod recorder;
 mod recording;
 mod route;
+mod shadow;
 mod shown;
 mod sources;
 pub mod stages;
@@ -40,6 +41,7 @@ pub use front::{Export, Identity, Limits, Protocol};
 pub use letters::{HOME, NODES_MAX};
 pub use names::{Order, script};
 pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
+pub use shadow::{Heard, Shadow, duplicate, label};
 
 use base::op::{Event, Op};
 use base::{Automaton, Error, Instant, Name, Reactor};

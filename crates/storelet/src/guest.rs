@@ -135,6 +135,15 @@ impl Guest {
         Ended::Killed(reason)
     }
 
+    /// What becomes of a pause when the slice before it was charged: nobody goes on whose budget
+    /// that was too much for.
+    pub(crate) fn settle(&mut self, pause: Pause) -> Pause {
+        match (pause, self.budget.exceeded(&self.used())) {
+            (Pause::Slice | Pause::Wants(_), Some(reason)) => Pause::Ended(self.kill(reason)),
+            (pause, _) => pause,
+        }
+    }
+
     /// Ends it where it stands, without a word.
     pub fn stop(&mut self) {
         self.run = None;

@@ -171,8 +171,9 @@ impl Worker {
 
     /// Takes a guest back, which has used so much processor time, ns.
     pub fn ran(&mut self, now: Instant, ran: Ran, cpu_ns: u64, out: &mut Vec<Output>) {
-        let Ran { id, guest, pause } = ran;
+        let Ran { id, mut guest, pause } = ran;
         guest.charge(cpu_ns, 0);
+        let pause = guest.settle(pause);
         let domain = self.domains.get_mut(&id).expect("it was running");
         give_back(&guest, out);
         domain.gather(now, guest.take_output());

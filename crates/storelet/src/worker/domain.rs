@@ -89,6 +89,7 @@ impl Domain {
 
     /// When it is to be looked at next.
     pub(super) fn deadline(&self) -> Option<Instant> {
+        // Who has ended only waits for an answer: its time cannot be over once more.
         if self.life.has_ended() {
             return None;
         }

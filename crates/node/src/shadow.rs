@@ -1,0 +1,84 @@
+//! A front that is no node: for simulations, which ask home what they like without sessions, and
+//! look at what nodes say to each other.
+
+use super::letters::Letter;
+use super::{HOME, NODES_MAX, Node};
+use base::Error;
+use base::op::{Op, Parcel};
+use storelet::Crossing;
+use tree::{Reply, RequestId};
+
+/// What home tells a front.
+#[derive(Debug)]
+pub enum Heard {
+    /// The answer to a request.
+    Reply(RequestId, Result<Reply, Error>),
+    /// To end.
+    Drain,
+    /// Something that is of no concern.
+    Other,
+}
+
+/// The front with this number.
+#[derive(Clone, Copy, Debug)]
+pub struct Shadow(usize);
+
+impl Shadow {
+    /// A front that takes a node's place.
+    ///
+    /// # Panics
+    /// If no front can have this number.
+    pub fn new(number: usize) -> Shadow {
+        assert!(number != HOME && number <= NODES_MAX, "node {number}");
+        Shadow(number)
+    }
+
+    /// What tells home this: an operation of this front's.
+    pub fn tell(self, input: names::Input) -> Op {
+        let mut ops = Vec::new();
+        Node::send_home(self.0, input, &mut ops);
+        ops.pop().expect("it is one letter")
+    }
+
+    /// What tells home that this front has ended, and asks for nothing more.
+    pub fn leave(self) -> Op {
+        Op::Post { to: HOME, parcel: Parcel(Box::new(Letter::Over(self.0))) }
+    }
+
+    /// What home has told.
+    ///
+    /// # Panics
+    /// If it is not for fronts.
+    pub fn hear(self, parcel: Parcel) -> Heard {
+        match *parcel.0.downcast::<Letter>().expect("fronts get letters") {
+            Letter::Reply(id, reply) => Heard::Reply(id, reply),
+            Letter::Drain => Heard::Drain,
+            Letter::Ask(..)
+            | Letter::Cancel(..)
+            | Letter::Release(_)
+            | Letter::Close(_)
+            | Letter::Abandon(_)
+            | Letter::Report(_)
+            | Letter::Reported(..)
+            | Letter::Over(_) => Heard::Other,
+        }
+    }
+}
+
+/// What a parcel is, for a trace.
+pub fn label(parcel: &Parcel) -> String {
+    if let Some(crossing) = parcel.0.downcast_ref::<Crossing>() {
+        return format!("{crossing:?}");
+    }
+    match parcel.0.downcast_ref::<Letter>() {
+        Some(letter) => format!("{letter:?}"),
+        None => "something".to_string(),
+    }
+}
+
+/// Another letter that gives the same node back, for canaries.
+pub fn duplicate(parcel: &Parcel) -> Option<Parcel> {
+    let letter = parcel.0.downcast_ref::<Letter>()?;
+    let Letter::Release(node) = letter else { return None };
+    Some(Parcel(Box::new(Letter::Release(*node))))
+}

@@ -1,0 +1,108 @@
+//! Canaries of storelets: mistakes planted on purpose, which the judges must find.
+
+use super::params::Params;
+use super::sky::Sky;
+use super::yard;
+use crate::run::attempt;
+use crate::trace::Show;
+use base::op::Parcel;
+use node::HOME;
+use storelet::{Crossing, ToHome, ToWorker};
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// A worker does not give a node back.
+    LeakNode,
+    /// A worker does not give an open file back.
+    LeakFile,
+    /// A worker gives a node back twice.
+    GiveTwice,
+    /// Home does not answer.
+    LoseAnswer,
+    /// What a storelet says arrives twice.
+    SayTwice,
+    /// What a storelet says is lost.
+    LoseOutput,
+    /// A storelet says something else than it said.
+    OtherByte,
+    /// A storelet may have more than its order says.
+    OtherBudget,
+    /// The end of a storelet is not told.
+    LoseEnd,
+    /// A storelet is said to have ended in another way.
+    OtherEnd,
+}
+
+impl Mistake {
+    /// Every mistake.
+    pub const ALL: [Mistake; 10] = [
+        Mistake::LeakNode,
+        Mistake::LeakFile,
+        Mistake::GiveTwice,
+        Mistake::LoseAnswer,
+        Mistake::SayTwice,
+        Mistake::LoseOutput,
+        Mistake::OtherByte,
+        Mistake::OtherBudget,
+        Mistake::LoseEnd,
+        Mistake::OtherEnd,
+    ];
+}
+
+/// A parcel on its way, or what is there instead of it on some occasions.
+pub(super) fn spoil(sky: &mut Sky, from: usize, to: usize, mut parcel: Parcel) -> Vec<Parcel> {
+    let Some(mistake) = sky.mistake else { return vec![parcel] };
+    let label = node::label(&parcel);
+    let of_worker = to == HOME && from > 1;
+    let fits = match mistake {
+        Mistake::LeakNode | Mistake::GiveTwice => of_worker && label.starts_with("Release"),
+        Mistake::LeakFile => of_worker && label.starts_with("Close"),
+        Mistake::LoseAnswer => from == HOME && label.starts_with("Reply"),
+        Mistake::SayTwice | Mistake::LoseOutput | Mistake::OtherByte => {
+            label.starts_with("Home(Said")
+        }
+        Mistake::OtherBudget => label.starts_with("Worker(Begin"),
+        Mistake::LoseEnd | Mistake::OtherEnd => label.starts_with("Home(Ended"),
+    };
+    sky.occasions += u32::from(fits);
+    if !fits || !sky.occasions.is_multiple_of(3) {
+        return vec![parcel];
+    }
+    match (mistake, parcel.0.downcast_mut::<Crossing>()) {
+        (Mistake::SayTwice, Some(Crossing::Home(ToHome::Said(id, stream, bytes)))) => {
+            let again = Crossing::Home(ToHome::Said(*id, *stream, bytes.clone())).parcel();
+            vec![parcel, again]
+        }
+        (Mistake::OtherByte, Some(Crossing::Home(ToHome::Said(_, _, bytes)))) => {
+            bytes[0] ^= 1;
+            vec![parcel]
+        }
+        (Mistake::OtherBudget, Some(Crossing::Worker(ToWorker::Begin(_, begin)))) => {
+            let budget = &mut begin.order.budget;
+            (budget.memory, budget.cpu_ns) = (budget.memory * 2, budget.cpu_ns * 2);
+            vec![parcel]
+        }
+        (Mistake::OtherEnd, Some(Crossing::Home(ToHome::Ended(_, report)))) => {
+            report.reason = Some("its time is over".to_string());
+            report.end = if report.end == "killed" { "exit" } else { "killed" };
+            vec![parcel]
+        }
+        (Mistake::GiveTwice, _) => match node::duplicate(&parcel) {
+            Some(again) => vec![parcel, again],
+            None => vec![parcel],
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// Looks for a mistake; gives the number of seeds it took and what was found.
+pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
+    for seed in 1..=seeds {
+        let params = Params::calm(seed);
+        if let Err(found) = attempt(|| yard::run(&params, Show::Hash, Some(mistake))) {
+            return Some((seed, found));
+        }
+    }
+    None
+}

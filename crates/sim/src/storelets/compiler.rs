@@ -1,0 +1,94 @@
+//! Whoever compiles: takes its time, refuses, and loses what nobody wants any more.
+
+use super::programs;
+use super::sky::{Happening, Sky};
+use base::op::Parcel;
+use node::HOME;
+use std::collections::{BTreeMap, BTreeSet};
+use storelet::Crossing;
+use storelet::compile::{Compiled, Fresh, Hash, Module, Refused, ToCompiler};
+
+/// It.
+#[derive(Debug)]
+pub(super) struct Compiler {
+    number: usize,
+    asked: BTreeMap<u64, Asked>,
+    known: BTreeSet<Hash>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Asked {
+    result: Result<Fresh, Refused>,
+    key: (base::Instant, u64),
+}
+
+impl Compiler {
+    pub(super) fn new(number: usize) -> Compiler {
+        Compiler { number, asked: BTreeMap::new(), known: BTreeSet::new(), ended: false }
+    }
+
+    /// Home tells it something.
+    pub(super) fn told(&mut self, sky: &mut Sky, parcel: Parcel) {
+        match *parcel.0.downcast::<ToCompiler>().expect("it is told what it is asked") {
+            ToCompiler::Compile { ticket, module } => {
+                assert!(!self.ended, "it was told to end");
+                let result = self.compile(sky, module);
+                let at = sky.within(sky.params.compile_us);
+                let key = sky.at(at, Happening::Compiled(ticket));
+                let before = self.asked.insert(ticket, Asked { result, key });
+                assert!(before.is_none(), "{ticket} is compiled already");
+            }
+            ToCompiler::Cancel(ticket) => {
+                let late = sky.rng.bool();
+                let Some(asked) = self.asked.get_mut(&ticket) else { return };
+                if !late {
+                    sky.remove(asked.key);
+                    let at = sky.within(10);
+                    asked.key = sky.at(at, Happening::Compiled(ticket));
+                    asked.result = Err(Refused::Cancelled);
+                }
+            }
+            ToCompiler::End => self.ended = true,
+        }
+    }
+
+    fn compile(&mut self, sky: &mut Sky, module: Module) -> Result<Fresh, Refused> {
+        if sky.one_in(sky.params.refuse) {
+            sky.faults += 1;
+            return Err(Refused::TooExpensive("it takes too long".to_string()));
+        }
+        let (hash, bytes) = match module {
+            Module::Known(hash) if !self.known.contains(&hash) => return Err(Refused::Unknown),
+            Module::Known(hash) => (hash, None),
+            Module::Sent(parts) => {
+                let bytes: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
+                (Hash::of(&bytes), Some(bytes))
+            }
+        };
+        if let Some(found) = programs::all().iter().find(|it| it.hash == hash) {
+            let was_there = !self.known.insert(hash);
+            let program = found.program.clone();
+            return Ok(Fresh { hash, program, was_there, cpu_ns: sky.rng.u64(..1_000_000) });
+        }
+        storelet::module::prepare(&bytes.expect("what is known is a program"))?;
+        panic!("clients send the programs, and what is none")
+    }
+
+    /// The time has come to say what came of it.
+    pub(super) fn tell(&mut self, sky: &mut Sky, ticket: u64) {
+        let Asked { result, .. } = self.asked.remove(&ticket).expect("it was asked");
+        let compiled = Crossing::Compiled(Compiled { ticket, result });
+        sky.post(self.number, sky.now, HOME, compiled.parcel());
+    }
+
+    /// Whether it owes nothing.
+    pub(super) fn is_idle(&self) -> bool {
+        self.asked.is_empty()
+    }
+
+    /// Whether it was told to end.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended && self.is_idle()
+    }
+}

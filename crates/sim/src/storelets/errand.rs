@@ -1,0 +1,349 @@
+//! One storelet as the client knows it that began it, and what must be true of it.
+
+mod draw;
+
+use super::programs::{self, DONE, Kinds};
+use super::sky::Sky;
+use base::{Error, Instant};
+use serde_json::Value;
+use std::collections::VecDeque;
+use tree::{OpenId, Reply, RequestId};
+use wire::storelet::Frame;
+
+/// Most bytes of one file request, beyond which no budget of bytes is exceeded.
+const TRANSFER_MAX: u64 = 1 << 20;
+
+/// How long it may take to find a root, ns.
+const ROOT_NS: u64 = 1_000_000_000;
+
+/// What the server keeps for each storelet beside its memory, bytes.
+const OVERHEAD: u64 = 2 << 20;
+
+/// What a storelet may use, as its order says.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    cpu: u64,
+    time: u64,
+    memory: u64,
+    io: u64,
+    bytes: u64,
+    output: u64,
+}
+
+/// What a client wants of a storelet.
+#[derive(Debug)]
+struct Plan {
+    kind: Kinds,
+    budget: Budget,
+    frames: bool,
+    /// The order is wrong.
+    wrong: bool,
+    /// The module is none.
+    garbage: bool,
+    /// The server is to have the module.
+    known: bool,
+    /// It may write, as far as its order goes.
+    writes: bool,
+    /// It waits for input that never comes.
+    waits: bool,
+    /// What it says when it ends by itself.
+    says: Vec<u8>,
+    path: String,
+}
+
+/// The storelet.
+#[derive(Debug)]
+pub(super) struct Errand {
+    pub(super) open: OpenId,
+    pub(super) id: u64,
+    plan: Plan,
+    pieces: VecDeque<Vec<u8>>,
+    writing: bool,
+    pub(super) reading: Option<RequestId>,
+    read_max: u32,
+    count: u32,
+    cancelled: bool,
+    got: Vec<u8>,
+    ended: bool,
+    /// Somebody who may has ended it, or tried to.
+    pub(super) killed: bool,
+    kill_at: Option<Instant>,
+    leave_at: Option<Instant>,
+    /// After so many bytes the client does not listen any more.
+    deaf: usize,
+}
+
+/// How it ended.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Exit,
+    Trap,
+    Killed,
+    Refused,
+    Unknown,
+}
+
+/// What was heard: what it said, and how it ended if that is known.
+struct Heard {
+    said: Vec<u8>,
+    end: Option<(End, String)>,
+    report: Option<Value>,
+}
+
+/// What it does next.
+impl Errand {
+    /// Whether it has ended, and all was heard.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended && !self.writing && self.reading.is_none()
+    }
+
+    pub(super) fn wants_to_leave(&self, now: Instant) -> bool {
+        self.leave_at.is_some_and(|at| at <= now)
+    }
+
+    /// The next that is to be written.
+    pub(super) fn next_piece(&mut self) -> Option<Vec<u8>> {
+        if self.writing {
+            return None;
+        }
+        let piece = self.pieces.pop_front()?;
+        self.writing = true;
+        Some(piece)
+    }
+
+    /// How much is to be read, if anything.
+    pub(super) fn next_read(&mut self, sky: &mut Sky) -> Option<u32> {
+        if self.reading.is_some() || self.ended || self.got.len() >= self.deaf {
+            return None;
+        }
+        let most = if self.got.len() > 20_000 { 100_000 } else { self.read_max };
+        self.count = sky.rng.u32(1..=most);
+        Some(self.count)
+    }
+
+    /// The read that is to be cancelled.
+    pub(super) fn next_cancel(&mut self, sky: &mut Sky) -> Option<RequestId> {
+        let read = self.reading.filter(|_| !self.cancelled)?;
+        self.cancelled = sky.one_in(sky.params.cancel);
+        self.cancelled.then_some(read)
+    }
+
+    pub(super) fn next_kill(&mut self, now: Instant) -> bool {
+        self.kill_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// A write is answered.
+    pub(super) fn wrote(&mut self, count: usize, reply: Result<Reply, Error>) {
+        assert!(std::mem::replace(&mut self.writing, false), "it wrote");
+        match reply {
+            Ok(Reply::Written(written)) => assert_eq!(written as usize, count, "all is taken"),
+            Err(Error::Invalid) => assert!(self.plan.wrong, "the order is right: {:?}", self.plan),
+            Err(Error::Disconnected) => {}
+            reply => panic!("a write is answered by {reply:?}"),
+        }
+        if !matches!(reply, Ok(Reply::Written(_))) {
+            self.pieces.clear();
+        }
+    }
+
+    /// A read is answered.
+    pub(super) fn heard(&mut self, reply: Result<Reply, Error>) -> Option<Vec<u8>> {
+        assert!(self.reading.take().is_some(), "it read");
+        let cancelled = std::mem::replace(&mut self.cancelled, false);
+        match reply {
+            Ok(Reply::Data(data)) => {
+                assert!(data.len() <= self.count as usize, "more than was asked for");
+                self.ended = data.is_empty();
+                self.got.extend_from_slice(&data);
+                Some(data.to_vec())
+            }
+            Err(Error::Cancelled) if cancelled => None,
+            reply => panic!("a read is answered by {reply:?}"),
+        }
+    }
+}
+
+/// What must be true.
+impl Errand {
+    /// Judges what was heard; the client has left.
+    pub(super) fn judge(&self, sky: &Sky, stopping: bool) {
+        let heard = self.understand();
+        self.judge_said(&heard, sky.faults > 0);
+        assert!(!self.ended || !self.plan.frames || heard.report.is_some(), "no report: {self:?}");
+        if let Some((end, reason)) = &heard.end {
+            let at = (end, reason.as_str());
+            match end {
+                End::Exit => self.judge_exit(&heard, sky),
+                End::Trap => self.judge_trap(reason, sky),
+                End::Killed => self.judge_killed(reason, &heard, stopping),
+                End::Refused => self.judge_refused(reason, sky),
+                End::Unknown => assert!(self.plan.known, "it was sent: {at:?} {:?}", self.plan),
+            }
+        }
+        if let Some(report) = &heard.report {
+            self.judge_used(report, heard.said.len() as u64, sky);
+        }
+    }
+
+    /// What came, in frames or without.
+    fn understand(&self) -> Heard {
+        if !self.plan.frames {
+            return self.understand_plain();
+        }
+        let mut heard = Heard { said: Vec::new(), end: None, report: None };
+        let mut rest = &self.got[..];
+        while let Some((frame, body)) = Frame::decode(rest).expect("frames") {
+            assert!(heard.report.is_none(), "something comes behind the report");
+            match frame {
+                Frame::Output | Frame::Error => {
+                    let error = self.plan.kind == Kinds::Sleeper;
+                    assert_eq!(frame == Frame::Error, error, "another stream");
+                    heard.said.extend_from_slice(body);
+                }
+                Frame::State => {}
+                Frame::Report => {
+                    let report: Value = serde_json::from_slice(body).expect("a report is JSON");
+                    let reason = report["reason"].as_str().unwrap_or_default().to_string();
+                    let end = report["end"].as_str().expect("it says how it ended");
+                    heard.end = Some((end_of(end), reason));
+                    heard.report = Some(report);
+                }
+            }
+            rest = &rest[wire::storelet::FRAME_HEAD + body.len()..];
+        }
+        assert!(rest.is_empty() || !self.ended, "half a frame is the last");
+        heard
+    }
+
+    fn understand_plain(&self) -> Heard {
+        let (mut said, mut end) = (self.got.clone(), None);
+        if self.ended {
+            let mark = b"upcall: ";
+            let place = said.windows(mark.len()).rposition(|bytes| bytes == mark);
+            let line = place.map(|at| said.split_off(at));
+            let line = line.map(|line| String::from_utf8(line).expect("it is text"));
+            end = Some(match &line {
+                Some(line) => {
+                    let text = line.trim_end().strip_prefix("upcall: ").expect("it was found");
+                    let (end, reason) = text.split_once(": ").expect("both are said");
+                    (end_of(end), reason.to_string())
+                }
+                None => (End::Exit, String::new()),
+            });
+        }
+        Heard { said, end, report: None }
+    }
+
+    /// It says what its program says, as far as it came.
+    fn judge_said(&self, heard: &Heard, faults: bool) {
+        let Plan { kind, says, .. } = &self.plan;
+        let fits = match kind {
+            Kinds::Flood => heard.said.iter().all(|byte| *byte == 0),
+            // What fails to be listed is left out.
+            Kinds::List if faults => true,
+            _ => says.starts_with(&heard.said),
+        };
+        let end = &heard.end;
+        assert!(fits, "{kind:?} {} says {} bytes, other ones: {end:?}", self.id, heard.said.len());
+    }
+
+    fn judge_exit(&self, heard: &Heard, sky: &Sky) {
+        let Plan { kind, says, writes, waits, budget, .. } = &self.plan;
+        let code = heard.report.as_ref().map(|report| report["exit"].as_u64());
+        let code = code.map(|code| code.expect("who exits has a code"));
+        let all = code.is_none_or(|code| code == DONE);
+        let ends = !kind.is_endless() && !waits && *kind != Kinds::Trap;
+        if all && sky.faults == 0 && self.may_write(sky) {
+            assert!(ends, "it never ends by itself: {:?}", self.plan);
+            assert!(heard.said == *says, "{kind:?} {} has not said all", self.id);
+        } else if code == Some(DONE) {
+            let listed = *kind == Kinds::List;
+            assert!(ends && (listed || heard.said == *says), "it says less: {:?}", self.plan);
+        } else if code.is_some() {
+            let forbidden = !self.may_write(sky);
+            assert!(sky.faults > 0 || forbidden, "exit {code:?} {writes}: {:?}", self.plan);
+        }
+        if let Some(report) = heard.report.as_ref().filter(|_| *kind == Kinds::Hog) {
+            let used = report["memory"].as_u64().expect("it is told");
+            assert!(used + (4 << 16) > budget.memory, "it got {used} only: {budget:?}");
+        }
+    }
+
+    fn may_write(&self, sky: &Sky) -> bool {
+        self.plan.kind != Kinds::Writer || (self.plan.writes && sky.params.writes)
+    }
+
+    fn judge_trap(&self, reason: &str, sky: &Sky) {
+        let rootless = reason.starts_with("its root cannot be entered") && sky.faults > 0;
+        let mistake = reason.contains("unreachable") && self.plan.kind == Kinds::Trap;
+        assert!(rootless || mistake, "{reason}: {:?}", self.plan);
+    }
+
+    /// The reason is one that its budget gives, or somebody who may.
+    fn judge_killed(&self, reason: &str, heard: &Heard, stopping: bool) {
+        let budget = &self.plan.budget;
+        let used = |what: &str| {
+            let number = |report: &Value| report[what].as_u64().expect("a number");
+            heard.report.as_ref().map_or(u64::MAX / 4, number)
+        };
+        let fits = match reason {
+            "its processor time is used up" => used("cpu_ns") + used("served_ns") > budget.cpu,
+            "its time is over" => used("time_ns") + ROOT_NS >= budget.time,
+            "it needs more memory than it may have" => budget.memory < 2 << 16,
+            "it has made as many requests as it may" => used("operations") > budget.io,
+            "it has read and written as many bytes as it may" => {
+                used("read") + used("written") > budget.bytes
+            }
+            "it has said as much as it may" => used("output") > budget.output,
+            "it was cancelled" => self.killed,
+            "the server ends" => stopping,
+            _ => false,
+        };
+        assert!(fits, "killed: {reason}: {:?} {:?}", heard.report, self.plan);
+    }
+
+    fn judge_refused(&self, reason: &str, sky: &Sky) {
+        let Plan { wrong, garbage, budget, .. } = &self.plan;
+        let memory = budget.memory + OVERHEAD > sky.params.memory;
+        let fits = match reason {
+            reason if reason.contains("memory than this server gives") => memory,
+            reason if reason.starts_with("the module is too expensive") => sky.params.refuse > 0,
+            reason if reason.starts_with("the module cannot be run") => *garbage,
+            _ => *wrong,
+        };
+        assert!(fits, "refused: {reason}: {:?}", self.plan);
+    }
+
+    /// No budget is exceeded by more than one slice or request.
+    fn judge_used(&self, report: &Value, said: u64, sky: &Sky) {
+        let budget = &self.plan.budget;
+        let used = |what: &str| report[what].as_u64().expect("a number");
+        let slice = sky.params.slice_ns;
+        let fits = used("cpu_ns") + used("served_ns") <= budget.cpu + slice
+            && used("time_ns") <= budget.time.saturating_add(2 * slice * 10)
+            && used("memory") <= budget.memory
+            && used("operations") <= budget.io.saturating_add(1)
+            && used("read") + used("written") <= budget.bytes.saturating_add(TRANSFER_MAX)
+            && said <= budget.output
+            && said <= used("output");
+        assert!(fits, "{said} bytes said: {report}: {:?}", self.plan);
+    }
+
+    /// The file that must be there in the end, and what must be in it.
+    pub(super) fn written(&self) -> Option<(String, Vec<u8>)> {
+        let report = self.understand().report?;
+        let all = self.plan.kind == Kinds::Writer && report["exit"].as_u64() == Some(DONE);
+        all.then(|| (self.plan.path.clone(), vec![b'w'; programs::WRITTEN]))
+    }
+}
+
+fn end_of(text: &str) -> End {
+    match text {
+        "exit" => End::Exit,
+        "trap" => End::Trap,
+        "killed" => End::Killed,
+        "refused" => End::Refused,
+        "unknown" => End::Unknown,
+        other => panic!("nothing ends like this: {other}"),
+    }
+}

@@ -1,0 +1,178 @@
+//! What clients want, drawn.
+
+use super::{Budget, Errand, Plan};
+use crate::storelets::programs::{self, Kinds};
+use crate::storelets::sky::Sky;
+use base::Instant;
+use base::rng::Rng;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use tree::OpenId;
+
+/// What a budget is where the order says nothing.
+const DEFAULT: Budget = Budget {
+    cpu: 10_000_000_000,
+    time: 60_000_000_000,
+    memory: 256 << 20,
+    io: u64::MAX,
+    bytes: u64::MAX,
+    output: 1 << 30,
+};
+
+impl Errand {
+    /// What a client wants next, of the storelet with this number that it has begun.
+    pub(in crate::storelets) fn draw(sky: &mut Sky, open: OpenId, id: u64, index: usize) -> Errand {
+        let kind = Kinds::ALL[sky.rng.usize(..Kinds::ALL.len())];
+        let (wrong, garbage) = (sky.one_in(sky.params.wrong), sky.one_in(sky.params.wrong));
+        let rng = &mut sky.rng;
+        let (frames, known) = (rng.u8(..4) > 0, !garbage && rng.u8(..3) == 0);
+        let mut text = format!("arg program-{index}\n");
+        let (path, says) = subject(rng, kind, id, &mut text);
+        let budget = budget(rng, &mut text);
+        let writes = rng.u8(..5) > 0;
+        let (input, fed) = input(rng, kind, &says);
+        for (word, said) in [("frames\n", frames), ("write\n", writes), ("input\n", input)] {
+            text.push_str(if said { word } else { "" });
+        }
+        let module = match garbage {
+            true => b"\0asm\x01\0\0\0 and so on, but not as modules go on".to_vec(),
+            false => programs::of(kind).module.clone(),
+        };
+        if wrong {
+            text.push_str(["colour red\n", "cpu 10q\n", "root /a/../b\n"][rng.usize(..3)]);
+        }
+        match known {
+            true => writeln!(text, "module sha256:{}", programs::of(kind).hash),
+            false => writeln!(text, "module {}", module.len()),
+        }
+        .expect("a string");
+        let mut bytes = text.into_bytes();
+        bytes.push(b'\n');
+        bytes.extend(if known { Vec::new() } else { module });
+        let waits = input && kind == Kinds::Echo && !fed.ends_with(&[0; 4]);
+        bytes.extend(fed);
+        let says = if kind == Kinds::Echo && !input { Vec::new() } else { says };
+        let pieces = cut(rng, &bytes);
+        let plan = Plan { kind, budget, frames, wrong, garbage, known, writes, waits, says, path };
+        Errand::of(sky, open, id, plan, pieces)
+    }
+
+    fn of(sky: &mut Sky, open: OpenId, id: u64, plan: Plan, pieces: VecDeque<Vec<u8>>) -> Errand {
+        let some_time = |sky: &mut Sky| Instant(sky.now.0 + (1 << sky.rng.u64(12..29)));
+        let mut leave_at = sky.one_in(sky.params.leave).then(|| some_time(sky));
+        let kill_at = sky.one_in(sky.params.kill).then(|| some_time(sky));
+        let deaf = leave_at.is_some() && sky.rng.bool();
+        let deaf = if deaf { sky.rng.usize(..1000) } else { usize::MAX };
+        if leave_at.is_none() && plan.waits && plan.budget.time == DEFAULT.time {
+            leave_at = Some(Instant(sky.now.0 + 90_000_000_000));
+        }
+        Errand {
+            open,
+            id,
+            plan,
+            pieces,
+            writing: false,
+            reading: None,
+            read_max: [1, 3, 77, 5000, 100_000][sky.rng.usize(..5)],
+            count: 0,
+            cancelled: false,
+            got: Vec::new(),
+            ended: false,
+            killed: false,
+            kill_at,
+            leave_at,
+            deaf,
+        }
+    }
+}
+
+/// What the program is about, and what it says if it comes to its end.
+fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, Vec<u8>) {
+    let stage = programs::stage();
+    let mut path = String::new();
+    let mut says = Vec::new();
+    match kind {
+        Kinds::Cat | Kinds::Opener => {
+            let names = ["empty", "small", "page", "large"];
+            let name = names[rng.usize(..names.len())];
+            let full = format!("data/{name}");
+            let file = stage.into_iter().find(|(path, ..)| *path == full);
+            if kind == Kinds::Cat {
+                says = file.expect("it is there").2;
+            }
+            let rooted = rng.u8(..4) == 0;
+            path = if rooted { name.to_string() } else { full };
+            text.push_str(if rooted { "root /data\n" } else { "" });
+        }
+        Kinds::List => {
+            path = "data/many".to_string();
+            let names = stage.iter().filter_map(|(path, ..)| path.strip_prefix("data/many/"));
+            says = names.flat_map(|name| format!("{name}\n").into_bytes()).collect();
+        }
+        Kinds::Writer => path = format!("out/f{id}"),
+        Kinds::Sleeper | Kinds::Trap => says = b"slept\n".to_vec(),
+        Kinds::Echo => {
+            let length = [0, 10, 5000, 600_000][rng.usize(..4)];
+            says = (0..length).map(|_| rng.u8(..)).collect();
+        }
+        Kinds::Spin | Kinds::Hog | Kinds::Flood => {}
+    }
+    writeln!(text, "arg {path}").expect("a string");
+    (path, says)
+}
+
+/// What it may use; processor time is always said, so that none takes long here.
+fn budget(rng: &mut Rng, text: &mut String) -> Budget {
+    let mut pick = |word: &str, from: &[u64], default: u64, unit: &str| {
+        let value = from[rng.usize(..from.len())];
+        if value == u64::MAX {
+            return default;
+        }
+        writeln!(text, "{word} {value}{unit}").expect("a string");
+        value
+    };
+    let none = u64::MAX;
+    let budget = Budget {
+        cpu: pick("cpu", &[100_000, 5_000_000, 20_000_000, 20_000_000], 0, "ns"),
+        time: pick("time", &[none, none, 10_000_000, 200_000_000], DEFAULT.time, "ns"),
+        memory: pick("memory", &[40_000, 1 << 17, 1 << 20, 5 << 20, 5 << 20], 0, ""),
+        io: pick("io", &[none, none, 0, 2, 100], DEFAULT.io, ""),
+        bytes: pick("bytes", &[none, none, 10_000, 1 << 20], DEFAULT.bytes, ""),
+        output: pick("output", &[none, none, 500, 100_000], DEFAULT.output, ""),
+    };
+    pick("weight", &[none, 1, 300, 10_000], 0, "");
+    pick("limit", &[none, none, 20, 90], 0, "%");
+    pick("reserve", &[none, none, 10], 0, "%");
+    pick("io-limit", &[none, none, 300], 0, "");
+    let memory = pick("memory", &[none, none, none, none, none, none, 300 << 20], 0, "");
+    Budget { memory: if memory > 0 { memory } else { budget.memory }, ..budget }
+}
+
+/// Whether it has input, and that in frames.
+fn input(rng: &mut Rng, kind: Kinds, says: &[u8]) -> (bool, Vec<u8>) {
+    let input = rng.u8(..5) == 0 || (kind == Kinds::Echo && rng.u8(..10) > 0);
+    let mut fed = Vec::new();
+    if input {
+        let data = if kind == Kinds::Echo { says } else { b"that nobody hears" };
+        let size = rng.usize(1..=40_000);
+        data.chunks(size).for_each(|part| fed.extend(wire::storelet::encode_input(part)));
+        if rng.u8(..4) > 0 {
+            fed.extend(wire::storelet::encode_input(b""));
+        } else if fed.ends_with(&[0; 4]) {
+            fed.extend(wire::storelet::encode_input(b""));
+        }
+    }
+    (input, fed)
+}
+
+/// Cut in pieces of odd sizes, not too many.
+fn cut(rng: &mut Rng, bytes: &[u8]) -> VecDeque<Vec<u8>> {
+    let most = [1, 7, 100, 5000, 1 << 20][rng.usize(..5)].max(bytes.len() / 100);
+    let (mut pieces, mut rest) = (VecDeque::new(), bytes);
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rng.usize(1..=most).min(rest.len()));
+        pieces.push_back(piece.to_vec());
+        rest = after;
+    }
+    pieces
+}

@@ -1,0 +1,134 @@
+//! Home's disk: operations take effect at one moment, complete a little later, and fail.
+
+use super::sky::{Happening, Sky};
+use crate::disk::{self, Disk};
+use crate::world::WALL;
+use base::op::{Done, Event, File, Op, OpId};
+use base::{Buf, Error, Time};
+use node::HOME;
+use std::collections::BTreeMap;
+
+/// The disk, and what is under way on it.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) disk: Disk,
+    pending: BTreeMap<OpId, (Op, Option<(base::Instant, u64)>)>,
+    /// Operations under way on each file.
+    using: BTreeMap<File, u32>,
+}
+
+impl Files {
+    pub(super) fn new(disk: Disk) -> Files {
+        Files { disk, pending: BTreeMap::new(), using: BTreeMap::new() }
+    }
+
+    /// Begins an operation of home's.
+    pub(super) fn submit(&mut self, sky: &mut Sky, op: Op) {
+        match op {
+            Op::CloseFile { file, .. } => {
+                assert!(!self.using.contains_key(&file), "{file:?} is closed while it is used");
+                self.disk.close(file);
+            }
+            Op::Cancel { id } => self.cancel(sky, id),
+            Op::Read { id, .. } | Op::Write { id, .. } | Op::Sync { id, .. } => {
+                self.begin(sky, id, op);
+            }
+            Op::Path { id, .. } => self.begin(sky, id, op),
+            other => panic!("home asks for {other:?}"),
+        }
+    }
+
+    fn begin(&mut self, sky: &mut Sky, id: OpId, op: Op) {
+        for file in used(&op) {
+            assert!(self.disk.is_open(file), "{file:?} is not open: {op:?}");
+            *self.using.entry(file).or_insert(0) += 1;
+        }
+        let at = sky.within(sky.params.disk_us);
+        let key = sky.at(at, Happening::Apply(id));
+        let before = self.pending.insert(id, (op, Some(key)));
+        assert!(before.is_none(), "{id:?} is under way already: {before:?}");
+    }
+
+    /// Sometimes it is too late.
+    fn cancel(&mut self, sky: &mut Sky, id: OpId) {
+        let lucky = sky.rng.bool();
+        let Some((op, key)) = self.pending.get_mut(&id) else { return };
+        let Some(key) = key.take_if(|_| lucky) else { return };
+        sky.remove(key);
+        let done = failed(op, Error::Cancelled);
+        self.complete(sky, id, done);
+    }
+
+    /// An operation takes effect.
+    pub(super) fn apply(&mut self, sky: &mut Sky, id: OpId) {
+        let (op, key) = self.pending.get_mut(&id).expect("what is applied is under way");
+        *key = None;
+        let done = match sky.one_in(sky.params.disk_error) {
+            true => {
+                sky.faults += 1;
+                sky.trace.line(format_args!("{} fault", sky.now.0));
+                failed(op, Error::Io)
+            }
+            false => perform(&mut self.disk, date(sky), op),
+        };
+        self.complete(sky, id, done);
+    }
+
+    fn complete(&mut self, sky: &mut Sky, id: OpId, done: Done) {
+        let (op, _) = self.pending.remove(&id).expect("it is under way");
+        for file in used(&op) {
+            let count = self.using.get_mut(&file).expect("counted when it began");
+            *count -= 1;
+            if *count == 0 {
+                self.using.remove(&file);
+            }
+        }
+        // It is over as far as the disk is concerned; home learns of that a little later.
+        let at = sky.within(1);
+        sky.at(at, Happening::Event(HOME, Event { id, done }));
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+}
+
+fn date(sky: &Sky) -> Time {
+    let secs = WALL.secs + (sky.now.0 / 1_000_000_000).cast_signed();
+    Time { secs, nanos: (sky.now.0 % 1_000_000_000) as u32 }
+}
+
+fn used(op: &Op) -> Vec<File> {
+    match op {
+        Op::Read { file, .. } | Op::Write { file, .. } | Op::Sync { file, .. } => vec![*file],
+        Op::Path { op, .. } => disk::files(op),
+        _ => Vec::new(),
+    }
+}
+
+fn failed(op: &Op, error: Error) -> Done {
+    match op {
+        Op::Read { .. } => Done::Read(Err(error)),
+        Op::Write { .. } => Done::Written(Err(error)),
+        Op::Sync { .. } => Done::Synced(Err(error)),
+        _ => Done::Path(Err(error)),
+    }
+}
+
+fn perform(disk: &mut Disk, now: Time, op: &Op) -> Done {
+    match op {
+        Op::Read { file, offset, count, headroom, .. } => {
+            Done::Read(disk.read(*file, *offset, *count).map(|bytes| {
+                let mut buf = Buf::with_room(*headroom as usize, bytes.len());
+                buf.extend(&bytes);
+                buf
+            }))
+        }
+        Op::Write { file, offset, data, .. } => {
+            Done::Written(disk.write(now, *file, *offset, data))
+        }
+        Op::Sync { .. } => Done::Synced(Ok(())),
+        Op::Path { op, .. } => Done::Path(disk.perform(now, op)),
+        other => unreachable!("{other:?} is not for the disk"),
+    }
+}

@@ -1,0 +1,86 @@
+//! What a run of storelets is made of, drawn from its seed.
+
+use base::rng::Rng;
+
+/// What is drawn.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// From this.
+    pub seed: u64,
+    /// Nodes that run storelets.
+    pub workers: usize,
+    /// Clients.
+    pub patrons: usize,
+    /// How many storelets each of them begins.
+    pub errands: u32,
+    /// How long what one node says to another takes at most, microseconds.
+    pub post_us: u64,
+    /// The same of an operation on the disk.
+    pub disk_us: u64,
+    /// The same of compiling a module.
+    pub compile_us: u64,
+    /// Processor time of a slice at most, ns.
+    pub slice_ns: u64,
+    /// Pause of a client between two looks at what it could do at most, microseconds.
+    pub pace_us: u64,
+    /// Memory for all storelets, bytes.
+    pub memory: u64,
+    /// Whether storelets may change files.
+    pub writes: bool,
+    /// One in so many operations on the disk fails; zero: none.
+    pub disk_error: u32,
+    /// One in so many modules is not compiled; zero: none.
+    pub refuse: u32,
+    /// One in so many storelets is left before its end; zero: none.
+    pub leave: u32,
+    /// One in so many storelets is killed; zero: none.
+    pub kill: u32,
+    /// One in so many reads is cancelled; zero: none.
+    pub cancel: u32,
+    /// One in so many orders is wrong; zero: none.
+    pub wrong: u32,
+    /// When the node is asked to end, if that is before the clients are done, microseconds.
+    pub stop_us: Option<u64>,
+}
+
+impl Params {
+    /// Draws the parameters of a run.
+    pub fn draw(seed: u64) -> Params {
+        let mut rng = base::rng::seeded(seed ^ 0x5707_e1e7);
+        let pick = |rng: &mut Rng, from: &[u64]| from[rng.usize(..from.len())];
+        let often = |rng: &mut Rng, from: &[u32]| from[rng.usize(..from.len())];
+        Params {
+            seed,
+            workers: rng.usize(1..=2),
+            patrons: rng.usize(1..=6),
+            errands: rng.u32(1..=12),
+            post_us: pick(&mut rng, &[1, 20, 500, 5000]),
+            disk_us: pick(&mut rng, &[1, 100, 3000, 40_000]),
+            compile_us: pick(&mut rng, &[10, 1000, 300_000]),
+            slice_ns: pick(&mut rng, &[50_000, 1_000_000]),
+            pace_us: pick(&mut rng, &[1000, 10_000, 50_000]),
+            memory: pick(&mut rng, &[8, 20, 200]) << 20,
+            writes: rng.u8(..5) > 0,
+            disk_error: often(&mut rng, &[0, 0, 20, 100]),
+            refuse: often(&mut rng, &[0, 0, 5, 20]),
+            leave: often(&mut rng, &[0, 3, 10]),
+            kill: often(&mut rng, &[0, 4, 10]),
+            cancel: often(&mut rng, &[0, 10, 40]),
+            wrong: often(&mut rng, &[0, 8, 20]),
+            stop_us: (rng.u8(..3) == 0).then(|| 1 << rng.u64(4..22)),
+        }
+    }
+
+    /// A light run, for tests.
+    pub fn light(seed: u64) -> Params {
+        let drawn = Params::draw(seed);
+        Params { errands: drawn.errands.min(4), patrons: drawn.patrons.min(4), ..drawn }
+    }
+
+    /// A calm run: nothing goes wrong and nobody leaves, so that every end is known.
+    pub fn calm(seed: u64) -> Params {
+        let drawn = Params::light(seed);
+        let (disk_error, refuse, leave, kill, wrong, stop_us) = (0, 0, 0, 0, 0, None);
+        Params { disk_error, refuse, leave, kill, wrong, stop_us, writes: true, ..drawn }
+    }
+}

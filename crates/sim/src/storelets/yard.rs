@@ -1,0 +1,322 @@
+//! One run: home, workers, whoever compiles, clients; until nothing is left.
+
+use super::canary::Mistake;
+use super::compiler::Compiler;
+use super::files::Files;
+use super::params::Params;
+use super::patron::Patrons;
+use super::programs;
+use super::sky::{Happening, Sky};
+use crate::disk::{DEVICE, Disk, ROOT};
+use crate::run::Outcome;
+use crate::trace::{Show, Trace, hash};
+use crate::world::{Totals, WALL};
+use base::op::{Done, Event, Op, OpId};
+use base::{Automaton, Instant, Kind, Stat};
+use node::{Config, HOME, Limits, Node, Served, Shadow};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use storelet::{Crossing, Settings, ToHome, ToWorker};
+
+/// The number of the front that the clients are.
+pub(super) const FRONT: usize = HOME + 1;
+
+/// Longest run, virtual time.
+const TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// How often in a row a node may be called for a deadline that has passed.
+const SPINS_MAX: u32 = 1000;
+
+/// A node.
+#[derive(Debug)]
+struct Place {
+    number: usize,
+    node: Node,
+    events: Vec<Event>,
+    is_new: bool,
+    /// It is busy until then.
+    until: Instant,
+    /// How often in a row it was called and nothing had come.
+    spins: u32,
+}
+
+impl Place {
+    fn new(number: usize, node: Node) -> Place {
+        let (events, until) = (Vec::new(), Instant(0));
+        Place { number, node, events, is_new: true, until, spins: 0 }
+    }
+
+    /// When it has something to do.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        if self.node.is_over() {
+            return None;
+        }
+        let at = match self.is_new || !self.events.is_empty() {
+            true => Some(now),
+            false => self.node.deadline(),
+        };
+        at.map(|at| at.max(self.until))
+    }
+}
+
+/// All of it.
+struct Yard {
+    sky: Sky,
+    files: Files,
+    places: Vec<Place>,
+    compiler: Compiler,
+    patrons: Patrons,
+    /// Memory of storelets that run, by their numbers, bytes.
+    running: BTreeMap<u64, u64>,
+    totals: Totals,
+    stopped: bool,
+}
+
+/// Runs a seed; panics with whatever is wrong.
+pub(super) fn run(params: &Params, show: Show, mistake: Option<Mistake>) -> Outcome {
+    let mut yard = Yard::new(params, show, mistake);
+    let held = yard.places[0].node.held();
+    while yard.turn() {}
+    yard.judge(&held);
+    let Yard { sky, mut totals, patrons, .. } = yard;
+    (totals.faults, totals.requests) = (sky.faults, patrons.judged());
+    let (took, hash) = (sky.now.since(Instant(0)), sky.trace.hash());
+    Outcome { took, totals, hash, trace: sky.trace.into_text() }
+}
+
+impl Yard {
+    fn new(params: &Params, show: Show, mistake: Option<Mistake>) -> Yard {
+        let mut sky = Sky::new(params, Trace::new(show), mistake);
+        let mut disk = Disk::new(WALL);
+        for (path, kind, data) in programs::stage() {
+            let (dir, name) = path.rsplit_once('/').unwrap_or(("", &path));
+            let names = dir.split('/').filter(|name| !name.is_empty());
+            let dir = names.fold(ROOT, |at, name| {
+                disk.lookup(at, name.as_bytes()).expect("it was planted before")
+            });
+            disk.plant(WALL, dir, name.as_bytes(), kind, &data);
+        }
+        let config = config(params);
+        let mut home = Node::new(config.clone(), directory(&mut disk), Vec::new());
+        let mut ops = Vec::new();
+        home.set_fronts(FRONT + params.workers, &mut ops);
+        assert!(ops.is_empty(), "nothing is ending");
+        let export = home.export();
+        let mut places = vec![Place::new(HOME, home)];
+        for number in FRONT + 1..=FRONT + params.workers {
+            let config = Config { storelets: None, service: false, ..config.clone() };
+            places.push(Place::new(number, Node::worker(number, config, export.clone())));
+        }
+        let patrons = Patrons::new(&mut sky, Shadow::new(FRONT), export.root);
+        if let Some(us) = params.stop_us {
+            let at = Instant(sky.now.0 + us * 1000);
+            sky.at(at, Happening::Stop);
+        }
+        Yard {
+            compiler: Compiler::new(FRONT + params.workers + 1),
+            sky,
+            files: Files::new(disk),
+            places,
+            patrons,
+            running: BTreeMap::new(),
+            totals: Totals::default(),
+            stopped: false,
+        }
+    }
+
+    /// Goes on to the next moment at which something happens; false: nothing ever will.
+    fn turn(&mut self) -> bool {
+        let now = self.sky.now;
+        let due = self.places.iter().filter_map(|place| place.due(now));
+        let Some(next) = due.chain(self.sky.next()).min() else { return false };
+        self.sky.now = now.max(next);
+        assert!(self.sky.now.since(Instant(0)) < TIME_MAX, "it does not end: {:?}", self.patrons);
+        while let Some(happening) = self.sky.pop() {
+            self.happen(happening);
+        }
+        for index in 0..self.places.len() {
+            if self.places[index].due(self.sky.now).is_some_and(|at| at <= self.sky.now) {
+                self.step(index);
+            }
+        }
+        if self.patrons.are_content() && !self.stopped {
+            let at = self.sky.within(1000);
+            self.stopped = true;
+            self.sky.at(at, Happening::Stop);
+        }
+        true
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Event(FRONT, event) => {
+                self.see(FRONT, &event);
+                let Done::Parcel(parcel) = event.done else { unreachable!("it asked for nothing") };
+                self.patrons.hear(&mut self.sky, parcel);
+            }
+            Happening::Event(number, event) if number > FRONT + self.sky.params.workers => {
+                self.see(number, &event);
+                let Done::Parcel(parcel) = event.done else { unreachable!("it asked for nothing") };
+                self.compiler.told(&mut self.sky, parcel);
+            }
+            Happening::Event(number, event) => {
+                self.see(number, &event);
+                self.watch(&event);
+                let place = self.places.iter_mut().find(|place| place.number == number);
+                let place = place.expect("it is a node");
+                // Nobody hears what is said to a node that has ended.
+                if !place.node.is_over() {
+                    self.totals.events += 1;
+                    place.events.push(event);
+                }
+            }
+            Happening::Apply(id) => self.files.apply(&mut self.sky, id),
+            Happening::Compiled(ticket) => self.compiler.tell(&mut self.sky, ticket),
+            Happening::Wake(index) => self.patrons.wake(&mut self.sky, index),
+            Happening::Stop => {
+                if !self.patrons.is_stopping() {
+                    self.sky.trace.line(format_args!("{} stop", self.sky.now.0));
+                    self.stopped = true;
+                    self.patrons.stop();
+                    let event = Event { id: OpId::UNASKED, done: Done::Stop };
+                    self.places[0].events.push(event);
+                }
+            }
+        }
+    }
+
+    /// Notes what a node is told.
+    fn see(&mut self, number: usize, event: &Event) {
+        let (now, trace) = (self.sky.now.0, &mut self.sky.trace);
+        match &event.done {
+            Done::Parcel(parcel) => {
+                let label = node::label(parcel);
+                let (sum, start) = (hash(0, label.as_bytes()), label.chars().take(80));
+                let start: String = start.collect();
+                trace.line(format_args!("{now} {number} <- {start} {sum:x}"));
+            }
+            Done::Read(Ok(buf)) => {
+                let sum = hash(0, buf);
+                trace.line(format_args!("{now} {number} <- {:x} read {sum:x}", event.id.0));
+            }
+            done => trace.line(format_args!("{now} {number} <- {:x} {done:?}", event.id.0)),
+        }
+    }
+
+    /// Judges what is said about storelets that run.
+    fn watch(&mut self, event: &Event) {
+        let Done::Parcel(parcel) = &event.done else { return };
+        match parcel.0.downcast_ref::<Crossing>() {
+            Some(Crossing::Worker(ToWorker::Begin(id, begin))) => {
+                let before = self.running.insert(id.0, begin.order.budget.memory);
+                assert!(before.is_none(), "storelet {id} begins twice");
+                let sum: u64 = self.running.values().sum();
+                assert!(sum <= self.sky.params.memory, "more memory than there is: {sum}");
+            }
+            Some(Crossing::Home(ToHome::Ended(id, _))) => {
+                assert!(self.running.remove(&id.0).is_some(), "storelet {id} ends twice");
+            }
+            Some(Crossing::Home(ToHome::Said(id, ..))) => {
+                assert!(self.running.contains_key(&id.0), "storelet {id} speaks after its end");
+            }
+            Some(Crossing::Worker(_) | Crossing::Home(_) | Crossing::Compiled(_)) | None => {}
+        }
+    }
+
+    /// One turn of a node, and a slice if it is a worker.
+    fn step(&mut self, index: usize) {
+        let (now, mut ops) = (self.sky.now, Vec::new());
+        let place = &mut self.places[index];
+        let nothing_came = place.events.is_empty() && !place.is_new;
+        place.is_new = false;
+        place.node.turn(now, &mut place.events, &mut ops);
+        place.node.check();
+        let mut ran = false;
+        if let Some(slice) = place.node.take_slice(now, &mut ops) {
+            self.submit(index, now, &mut ops);
+            let cpu = self.sky.rng.u64(1000..=self.sky.params.slice_ns);
+            let later = Instant(now.0 + cpu);
+            let place = &mut self.places[index];
+            place.node.ran(later, slice.run(), cpu, &mut ops);
+            place.node.check();
+            (place.until, ran) = (later, true);
+        }
+        let place = &mut self.places[index];
+        place.spins = match nothing_came && !ran && ops.is_empty() {
+            true => place.spins + 1,
+            false => 0,
+        };
+        assert!(place.spins < SPINS_MAX, "node {} spins", place.number);
+        let at = now.max(place.until);
+        self.submit(index, at, &mut ops);
+    }
+
+    fn submit(&mut self, index: usize, at: Instant, ops: &mut Vec<Op>) {
+        let from = self.places[index].number;
+        for op in ops.drain(..) {
+            match op {
+                Op::Post { to, parcel } => self.sky.post(from, at, to, parcel),
+                op => self.files.submit(&mut self.sky, op),
+            }
+        }
+    }
+
+    /// Nothing will happen any more: nothing may be left.
+    fn judge(&mut self, held: &[(usize, usize)]) {
+        for place in &self.places {
+            let Place { number, node, .. } = place;
+            assert!(node.is_over(), "node {number} has not ended: {:?}", self.patrons);
+            assert!(node.is_quiet(), "node {number} gave something up");
+        }
+        self.patrons.finish();
+        assert_eq!(self.places[0].node.held(), held, "something is held in the end");
+        assert!(self.running.is_empty(), "they run for ever: {:?}", self.running);
+        assert!(self.compiler.is_over() && self.files.is_idle(), "something is under way");
+        assert_eq!(self.files.disk.open_count(), 1, "files were left open, besides the root");
+        for (path, contents) in self.patrons.written() {
+            let name = path.strip_prefix("out/").expect("writers write there");
+            let out = self.files.disk.lookup(ROOT, b"out").expect("it was planted");
+            let found = self.files.disk.lookup(out, name.as_bytes());
+            let file = found.unwrap_or_else(|| panic!("{path} was written, and is not there"));
+            let data = &self.files.disk.inode(file).expect("it has a name").data;
+            let data = data.read(0, data.len() as usize);
+            assert!(data == *contents, "{path}: {} bytes, and others", data.len());
+        }
+    }
+}
+
+fn directory(disk: &mut Disk) -> Served {
+    let stat = Stat {
+        kind: Kind::Directory,
+        mode: 0o755,
+        device: DEVICE,
+        inode: ROOT,
+        modified: WALL,
+        ..Stat::default()
+    };
+    Served::Directory { root: disk.open_root(), stat, path: b"/srv".to_vec() }
+}
+
+fn config(params: &Params) -> Config {
+    let settings = Settings {
+        workers: (FRONT + 1..=FRONT + params.workers).collect(),
+        compiler: FRONT + params.workers + 1,
+        memory: params.memory,
+        writes: params.writes,
+        seed: [5; 32],
+    };
+    Config {
+        read_only: false,
+        service: true,
+        owner: 0,
+        http_write: true,
+        ports: Vec::new(),
+        wall: WALL,
+        limits: Limits { msize: 1 << 20, fids: 1000, calls: 1000, bytes: 1 << 24 },
+        connections_max: 10,
+        bytes_max: 1 << 24,
+        files_max: 100_000,
+        volume_cache: 1 << 24,
+        storelets: Some(settings),
+    }
+}
