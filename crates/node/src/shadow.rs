@@ -51,7 +51,7 @@ impl Shadow {
     /// If it is not for fronts.
     pub fn hear(self, parcel: Parcel) -> Heard {
         match *parcel.0.downcast::<Letter>().expect("fronts get letters") {
-            Letter::Reply(id, reply) => Heard::Reply(id, reply),
+            Letter::Reply(id, reply, _) => Heard::Reply(id, reply),
             Letter::Drain => Heard::Drain,
             Letter::Ask(..)
             | Letter::Cancel(..)

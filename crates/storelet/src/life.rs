@@ -146,11 +146,6 @@ impl Life {
         matches!(self.state, State::Over)
     }
 
-    /// Whether it has ended, and an answer is still to come.
-    pub(crate) fn is_leaving(&self) -> bool {
-        matches!(self.state, State::Leaving(_))
-    }
-
     /// The state in one word.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.state {

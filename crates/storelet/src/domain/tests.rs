@@ -91,9 +91,9 @@ fn who_reads_already_hears_at_once_what_is_waited_for() {
         domain.check();
         domain.step(Instant(1), input, &mut out);
         domain.check();
-        let heard = out.drain(..).find_map(|output| match output {
-            Output::Reply(ID, Ok(Reply::Data(data))) => Some(frames(&data)),
-            _other => None,
+        let heard = out.drain(..).find_map(|output| {
+            let Output::Reply(ID, Ok(Reply::Data(data))) = output else { return None };
+            Some(frames(&data))
         });
         assert_eq!(heard, Some(vec![(Frame::State, state.to_string())]));
     };
