@@ -397,6 +397,8 @@ impl Node {
         };
         self.stop_fronts(ops);
         self.step_worker(now, worker::Input::Drain, ops);
+        // A worker that has nothing to do ends soon: none may be told of another storelet.
+        self.close_trees(now, ops, &|tree| matches!(tree, Branch::Storelets(_)));
         self.messages.push_back(Message::Changes(changes::Input::Drain));
         self.tell_all(&|| connection::Input::Drain);
         self.route(now, ops);

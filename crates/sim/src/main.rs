@@ -7,6 +7,7 @@
 //! | `determinism SEED` | runs a seed twice and compares the traces |
 //! | `volume [SEED] [--runs N] [--seconds N]` | runs a store on a failing disk, 300 seeds |
 //! | `joined [--seed SEED] [--runs N] [--seconds N] [--trace]` | runs a mux of servers, 40 seeds |
+//! | `storelets [SEED] [--runs N] [--seconds N] [--trace]` | runs storelets, 100 seeds |
 //! | `canary` | plants mistakes and must find each |
 //! | `fuzz [NAME] [--seconds N] [--seed S]` | runs one fuzzer, or all |
 //! | `smoke`, `fuzz smoke` | all of it, for a moment |
@@ -18,6 +19,7 @@ use sim::fuzz::{FUZZERS, Fuzzer, fuzz};
 use sim::joined;
 use sim::params::Params;
 use sim::run::{attempt, run};
+use sim::storelets;
 use sim::trace::Show;
 use sim::volume;
 use sim::world::Totals;
@@ -31,6 +33,8 @@ const RUNS: u64 = 200;
 const VOLUMES: u64 = 300;
 /// Seeds of a run of joined servers that names none.
 const JOINED: u64 = 40;
+/// Seeds of a run of storelets that names none.
+const STORELETS: u64 = 100;
 /// Seeds within which a canary must be found.
 const CANARY_SEEDS: u64 = 20;
 /// The same, for canaries in the store.
@@ -93,6 +97,8 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
             joins(options, options.seed.unwrap_or(1), options.runs.unwrap_or(count))
         }
         ["joined", first] => joins(options, seed(first)?, options.runs.unwrap_or(1)),
+        ["storelets"] => storelet_runs(options, 1, options.runs.unwrap_or(STORELETS)),
+        ["storelets", first] => storelet_runs(options, seed(first)?, options.runs.unwrap_or(1)),
         ["determinism", first] => determinism(seed(first)?),
         ["determinism"] => determinism(1),
         ["canary"] => canary(),
@@ -109,6 +115,7 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
                 runs(&limited, 1, RUNS),
                 volumes(&limited, 1, VOLUMES),
                 joins(&limited, 1, JOINED),
+                storelet_runs(&limited, 1, STORELETS),
                 determinism(1),
                 canary(),
             ];
@@ -116,8 +123,8 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
         }
         [first] => runs(options, seed(first)?, options.runs.unwrap_or(1)),
         _ => {
-            return Err("run | volume | joined | determinism | canary | fuzz | smoke; see main.rs"
-                .to_string());
+            let known = "run | volume | joined | storelets | determinism | canary | fuzz | smoke";
+            return Err(format!("{known}; see main.rs"));
         }
     })
 }
@@ -238,6 +245,43 @@ fn joins(options: &Options, first: u64, count: u64) -> (u64, u64) {
     (passed, failed)
 }
 
+fn storelet_runs(options: &Options, first: u64, count: u64) -> (u64, u64) {
+    let (mut passed, mut failed) = (0, 0);
+    let started = clock();
+    let show = if options.trace { Show::Print } else { Show::Hash };
+    let (mut sum, mut hash) = (Totals::default(), 0u64);
+    for seed in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
+        if !within(started, options.seconds) {
+            break;
+        }
+        let params = storelets::Params::draw(seed);
+        if count == 1 || options.trace {
+            println!("storelets {seed}: {params:?}");
+        }
+        match attempt(|| storelets::run(&params, show)) {
+            Ok(outcome) => {
+                passed += 1;
+                sum.events += outcome.totals.events;
+                sum.requests += outcome.totals.requests;
+                sum.faults += outcome.totals.faults;
+                hash = hash.rotate_left(1) ^ outcome.hash;
+            }
+            Err(what) => {
+                println!("storelets {seed}: {params:?}");
+                let what: String = what.chars().take(1000).collect();
+                println!("storelets {seed} failed: {what}\ncargo xtask sim storelets {seed}");
+                failed += 1;
+            }
+        }
+    }
+    let Totals { events, requests, faults, .. } = sum;
+    println!(
+        "storelets: {passed} seeds from {first} on, {events} events, {requests} storelets, \
+         {faults} faults, {hash:016x}"
+    );
+    (passed, failed)
+}
+
 fn determinism(seed: u64) -> (u64, u64) {
     let once = || attempt(|| run(Params::draw(seed), Show::Keep));
     match (once(), once()) {
@@ -282,7 +326,7 @@ fn canary() -> (u64, u64) {
             }
         }
     }
-    for more in [volume_canaries(), joined_canaries()] {
+    for more in [volume_canaries(), joined_canaries(), storelet_canaries()] {
         (passed, failed) = (passed + more.0, failed + more.1);
     }
     (passed, failed)
@@ -295,6 +339,24 @@ fn joined_canaries() -> (u64, u64) {
             Some((seed, what)) => {
                 let line: String = what.chars().take(100).collect();
                 println!("canary {mistake:?}: found by joined {seed}: {line}");
+                passed += 1;
+            }
+            None => {
+                println!("canary {mistake:?}: NOT found within {CANARY_SEEDS} seeds");
+                failed += 1;
+            }
+        }
+    }
+    (passed, failed)
+}
+
+fn storelet_canaries() -> (u64, u64) {
+    let (mut passed, mut failed) = (0, 0);
+    for mistake in storelets::canary::Mistake::ALL {
+        match quietly(|| storelets::canary::hunt(mistake, CANARY_SEEDS)) {
+            Some((seed, what)) => {
+                let line: String = what.chars().take(100).collect();
+                println!("canary {mistake:?}: found by storelets {seed}: {line}");
                 passed += 1;
             }
             None => {

@@ -169,7 +169,7 @@ impl Errand {
     pub(super) fn judge(&self, sky: &Sky, stopping: bool) {
         let heard = self.understand();
         self.judge_said(&heard, sky.faults > 0);
-        assert!(!self.ended || !self.plan.frames || heard.report.is_some(), "no report: {self:?}");
+        assert!(!self.ended || !self.is_framed() || heard.report.is_some(), "no report: {self:?}");
         if let Some((end, reason)) = &heard.end {
             let at = (end, reason.as_str());
             match end {
@@ -187,7 +187,7 @@ impl Errand {
 
     /// What came, in frames or without.
     fn understand(&self) -> Heard {
-        if !self.plan.frames {
+        if !self.is_framed() {
             return self.understand_plain();
         }
         let mut heard = Heard { said: Vec::new(), end: None, report: None };
@@ -215,12 +215,17 @@ impl Errand {
         heard
     }
 
+    /// Who was not understood, or ended before its order was whole, is told so in plain text.
+    fn is_framed(&self) -> bool {
+        self.plan.frames && self.got.first() != Some(&b'u')
+    }
+
     fn understand_plain(&self) -> Heard {
         let (mut said, mut end) = (self.got.clone(), None);
+        let mark = b"upcall: ";
+        let place = said.windows(mark.len()).rposition(|bytes| bytes == mark);
+        let line = place.map(|at| said.split_off(at));
         if self.ended {
-            let mark = b"upcall: ";
-            let place = said.windows(mark.len()).rposition(|bytes| bytes == mark);
-            let line = place.map(|at| said.split_off(at));
             let line = line.map(|line| String::from_utf8(line).expect("it is text"));
             end = Some(match &line {
                 Some(line) => {
@@ -230,6 +235,12 @@ impl Errand {
                 }
                 None => (End::Exit, String::new()),
             });
+        }
+        if let Some(part) = (1..mark.len()).rev().find(|part| said.ends_with(&mark[..*part])) {
+            // The reason may have come in part, unless that is the program's own.
+            if !self.ended && !self.plan.says.starts_with(&said) {
+                said.truncate(said.len() - part);
+            }
         }
         Heard { said, end, report: None }
     }
