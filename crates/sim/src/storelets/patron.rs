@@ -341,10 +341,10 @@ impl Patrons {
 
 /// What comes for somebody who has left.
 fn expect_late(reply: &Result<Reply, Error>) {
-    let fits = match reply {
-        Ok(Reply::Data(_) | Reply::Written(_)) => true,
-        Err(Error::Cancelled | Error::Disconnected | Error::Invalid) => true,
-        _ => false,
-    };
+    let fits = matches!(
+        reply,
+        Ok(Reply::Data(_) | Reply::Written(_))
+            | Err(Error::Cancelled | Error::Disconnected | Error::Invalid)
+    );
     assert!(fits, "who has left is answered {reply:?}");
 }
