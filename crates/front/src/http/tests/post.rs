@@ -1,0 +1,261 @@
+//! Programs that run beside the data.
+
+use super::*;
+
+pub(super) const POST: &str = "POST /.upcall/storelets";
+
+/// Up to the program's first word; its body is `body`.
+pub(super) fn begin_post(lab: &mut Lab, query: &str, body: &str) {
+    let length = body.len();
+    let fields = format!("Host: localhost\r\nContent-Length: {length}\r\n");
+    lab.say(&format!("{POST}{query} HTTP/1.1\r\n{fields}\r\n{body}"));
+    lab.answer(Ok(Reply::Walked(vec![file(0); 3], Some(NodeId(5)))));
+    lab.answer(Ok(Reply::Opened(OpenId(7), file(0))));
+}
+
+impl Lab {
+    fn fed(&mut self) {
+        self.step("<- fed", Input::Answered(FEED, Ok(Reply::Written(1))));
+    }
+
+    fn says(&mut self, frames: &[(Frame, &str)]) {
+        let frames = frames.iter().map(|(frame, text)| frame.encode(text.as_bytes()));
+        self.answer(Ok(Reply::Data(Buf::from(frames.collect::<Vec<_>>().concat()))));
+    }
+}
+
+#[test]
+fn a_program_is_sent_and_answers() {
+    let mut lab = Lab::new();
+    begin_post(&mut lab, "?arg=a", "abc");
+    lab.fed();
+    lab.fed();
+    lab.says(&[(Frame::State, "compiling"), (Frame::State, "running"), (Frame::Output, "one")]);
+    lab.says(&[(Frame::Error, "hm"), (Frame::Output, "two")]);
+    lab.says(&[(Frame::Report, r#"{"end":"exit","exit":3}"#)]);
+    lab.get("");
+    expect![[r#"
+        POST /.upcall/storelets?arg=a HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Open
+        <- Opened: release 5, ask 2 Write, ask 0 Read 0+65536
+        <- fed: ask 2 Write
+        <- fed: 
+        <- Data: say "200 OK" +0, say 8 bytes, ask 0 Read 0+65536
+        <- Data: say 8 bytes, ask 0 Read 0+65536
+        <- Data: close 7, say 101 bytes
+        GET /f HTTP/1.1: ask 0 Fetch
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+/// All bytes that are said of a program that says this.
+fn said_of(frames: &[(Frame, &str)], query: &str) -> String {
+    let mut session = session();
+    let request =
+        format!("{POST}{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx");
+    let frames = frames.iter().map(|(frame, text)| frame.encode(text.as_bytes()));
+    let frames = Buf::from(frames.collect::<Vec<_>>().concat());
+    let inputs = [
+        Input::Received(Buf::from(request.as_bytes())),
+        Input::Answered(CALL, Ok(Reply::Walked(vec![file(0); 3], Some(NodeId(5))))),
+        Input::Answered(CALL, Ok(Reply::Opened(OpenId(7), file(0)))),
+        Input::Answered(FEED, Ok(Reply::Written(1))),
+        Input::Answered(FEED, Ok(Reply::Written(1))),
+        Input::Answered(CALL, Ok(Reply::Data(frames))),
+    ];
+    let mut out = Vec::new();
+    for input in inputs {
+        session.step(Instant(0), input, &mut out);
+        session.check();
+    }
+    let bytes = out.iter().filter_map(|output| match output {
+        Output::Send(bytes) => Some(&bytes[..]),
+        _ => None,
+    });
+    String::from_utf8(bytes.collect::<Vec<_>>().concat()).unwrap()
+}
+
+#[test]
+fn how_a_program_ended_is_told_behind_what_it_said() {
+    let running = (Frame::State, "running");
+    let report = r#"{"end":"killed","reason":"its \"time\" is over","time_ns":5}"#;
+    let frames =
+        [running, (Frame::Error, "a\r\nb"), (Frame::Output, "out"), (Frame::Report, report)];
+    let said = said_of(&frames, "");
+    let end = format!(
+        "\r\n\r\n3\r\nout\r\n0\r\nUpcall-End: killed\r\nUpcall-Complaint: a%0D%0Ab\r\n\
+         Upcall-Report: {report}\r\n\r\n"
+    );
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with(&end), "{said}");
+    let said = said_of(&frames, "?errors");
+    assert!(said.contains("\r\n\r\n4\r\na\r\nb\r\n3\r\nout\r\n0\r\n"), "{said}");
+    for (end, code) in [("unknown", 404), ("refused", 422), ("killed", 503)] {
+        let report = format!(r#"{{"end":"{end}","reason":"so it is"}}"#);
+        let said = said_of(&[(Frame::State, "compiling"), (Frame::Report, &report)], "");
+        assert!(said.starts_with(&format!("HTTP/1.1 {code} ")), "{said}");
+        assert!(said.contains("so it is"), "{said}");
+    }
+}
+
+#[test]
+fn a_program_ends_with_its_client() {
+    for (label, input) in [("lost", Input::Lost), ("end", Input::Ended)] {
+        let mut lab = Lab::new();
+        begin_post(&mut lab, "", "abc");
+        lab.fed();
+        assert!(lab.session.is_hungry(), "nothing else tells that the client is gone");
+        lab.text.clear();
+        lab.step(label, input);
+        lab.answer(Err(Error::Cancelled));
+        assert!(!lab.session.is_over());
+        lab.fed();
+        assert!(lab.session.is_over());
+        let close = "close 7, cancel 0, cancel 2, hang up: the client left\n";
+        assert!(lab.text.starts_with(&format!("{label}: {close}")), "{}", lab.text);
+    }
+}
+
+#[test]
+fn what_cannot_be_posted_is_refused() {
+    let cases = [
+        ("POST /else HTTP/1.1\r\nContent-Length: 1\r\n", "405 Method Not Allowed"),
+        ("POST /.upcall/storelets HTTP/1.1\r\n", "411 Length Required"),
+        ("POST /.upcall/storelets HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", "411 "),
+        ("POST /.upcall/storelets?write HTTP/1.1\r\nContent-Length: 1\r\n", "403 Forbidden"),
+    ];
+    for (head, line) in cases {
+        let mut lab = Lab::new();
+        lab.session.export.http_write = false;
+        lab.say(&format!("{head}Host: localhost\r\n\r\n"));
+        assert!(lab.text.contains(&format!("say \"{line}")), "{}", lab.text);
+        assert!(lab.text.ends_with("finish\n"), "{}", lab.text);
+    }
+    let mut lab = Lab::new();
+    lab.say("POST /.upcall/storelets?module=x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.answer(Err(Error::NotFound));
+    assert!(lab.text.contains("404 Not Found"), "{}", lab.text);
+}
+
+/// What a program is asked, what it was given, and what it has said.
+#[derive(Default)]
+struct Books {
+    asked: std::collections::BTreeMap<u32, Ask>,
+    held: Vec<u64>,
+    made: u64,
+    unsent: usize,
+}
+
+impl Books {
+    fn take(&mut self, out: Vec<Output>) {
+        for output in out {
+            match output {
+                Output::Ask(call, request) => {
+                    let is_new = self.asked.insert(call.0, request.ask).is_none();
+                    assert!(is_new, "{call:?} twice");
+                }
+                Output::Release(NodeId(id)) | Output::Close(OpenId(id)) => {
+                    let index = self.held.iter().position(|held| *held == id);
+                    self.held.swap_remove(index.expect("given back once, and only what was given"));
+                }
+                Output::Cancel(call) => assert!(self.asked.contains_key(&call.0), "{call:?}"),
+                Output::Send(bytes) => self.unsent += bytes.len(),
+                Output::Abandon(_) => panic!("nothing is abandoned"),
+                Output::Finish | Output::Hangup(_) => {}
+            }
+        }
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.made += 1;
+        self.held.push(self.made);
+        self.made
+    }
+
+    fn reply(&mut self, ask: &Ask, rng: &mut Rng) -> Result<Reply, Error> {
+        if rng.u8(0..12) == 0 {
+            return Err(Error::Io);
+        }
+        let frames = [
+            Frame::State.encode(b"compiling"),
+            Frame::State.encode(b"running"),
+            Frame::Output.encode(&vec![7; rng.usize(1..200_000)]),
+            Frame::Error.encode(b"hm"),
+            Frame::Report.encode(br#"{"end":"exit","exit":0}"#),
+        ];
+        Ok(match ask {
+            Ask::Walk { .. } => Reply::Walked(vec![file(0); 3], Some(NodeId(self.new_id()))),
+            Ask::Open { .. } => Reply::Opened(OpenId(self.new_id()), file(0)),
+            Ask::Read { .. } => {
+                let frame = &frames[rng.usize(0..frames.len())];
+                let cut = if rng.bool() { frame.len() } else { rng.usize(0..frame.len()) };
+                // Sometimes only a part of a frame, which nothing that makes sense follows.
+                Reply::Data(Buf::from(&frame[..cut]))
+            }
+            Ask::Write { data, .. } => Reply::Written(data.len() as u32),
+            other => panic!("{other:?}"),
+        })
+    }
+}
+
+/// Whatever clients say and programs do, what was opened is closed once, and every question gets
+/// its end.
+#[test]
+fn no_program_is_kept() {
+    for seed in 0..500 {
+        let mut rng = seeded(seed);
+        let (mut session, mut books) = (session(), Books::default());
+        for _ in 0..60 {
+            let answer = rng.choice(books.asked.keys().copied().collect::<Vec<_>>());
+            let input = match (rng.u8(0..8), answer) {
+                (0..4, Some(call)) => {
+                    let ask = books.asked.remove(&call).unwrap();
+                    Input::Answered(CallId(call), books.reply(&ask, &mut rng))
+                }
+                (4, _) if books.unsent > 0 => {
+                    let sent = rng.usize(1..=books.unsent);
+                    books.unsent -= sent;
+                    Input::Sent(sent)
+                }
+                (5, _) => Input::Tick,
+                (6, _) if rng.u8(0..10) == 0 => Input::Drain,
+                (7, _) if rng.u8(0..10) == 0 => Input::Ended,
+                _ if session.is_hungry() => Input::Received(posted(&mut rng)),
+                _ => continue,
+            };
+            let mut out = Vec::new();
+            session.step(Instant(0), input, &mut out);
+            session.check();
+            books.take(out);
+        }
+        let mut out = Vec::new();
+        if !session.is_over() {
+            session.step(Instant(0), Input::Lost, &mut out);
+            // One that closes has cancelled what it could.
+            out.retain(|output| !matches!(output, Output::Cancel(_)));
+        }
+        books.take(out);
+        while let Some((call, ask)) = books.asked.pop_first() {
+            let (mut out, reply) = (Vec::new(), books.reply(&ask, &mut rng));
+            session.step(Instant(0), Input::Answered(CallId(call), reply), &mut out);
+            books.take(out);
+        }
+        assert!(session.is_over(), "seed {seed}");
+        assert_eq!(books.held, Vec::<u64>::new(), "seed {seed}");
+    }
+}
+
+/// Something that a client says: a request, a part of one, or nonsense.
+fn posted(rng: &mut Rng) -> Buf {
+    let heads = [
+        "POST /.upcall/storelets HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",
+        "POST /.upcall/storelets?module=x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+        "POST /.upcall/storelets?module=x HTTP/1.1\r\nHost: localhost\r\n\
+         Transfer-Encoding: chunked\r\n\r\n",
+        "POST /.upcall/storelets?module=x&errors HTTP/1.0\r\n\r\n",
+        "3\r\nabc\r\n",
+        "0\r\n\r\n",
+        "012345678",
+        "zz\r\n",
+    ];
+    Buf::from(rng.choice(heads).unwrap().as_bytes())
+}
