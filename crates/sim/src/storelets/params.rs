@@ -61,7 +61,7 @@ impl Params {
             pace_us: pick(&mut rng, &[1000, 10_000, 50_000]),
             memory: pick(&mut rng, &[8, 20, 200]) << 20,
             writes: rng.u8(..5) > 0,
-            disk_error: often(&mut rng, &[0, 0, 20, 100]),
+            disk_error: often(&mut rng, &[0, 0, 5, 30]),
             refuse: often(&mut rng, &[0, 0, 5, 20]),
             leave: often(&mut rng, &[0, 3, 10]),
             kill: often(&mut rng, &[0, 4, 10]),

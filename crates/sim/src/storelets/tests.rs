@@ -11,7 +11,7 @@ fn seeds_with_every_fault_pass() {
         let totals = run(&Params::light(seed), Show::Hash).totals;
         (judged, faults) = (judged + totals.requests, faults + totals.faults);
     }
-    assert!(judged > 100 && faults > 5, "{judged} storelets, {faults} faults");
+    assert!(judged > 100 && faults > 3, "{judged} storelets, {faults} faults");
 }
 
 #[test]
