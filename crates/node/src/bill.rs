@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tree::RequestId;
 
-/// Who bears what. Bounded: a storelet has one request under way.
+/// Most debts that are kept.
+const OWED_MAX: usize = 4096;
+
+/// Who bears what.
 #[derive(Debug, Default)]
 pub(crate) struct Bill {
     /// How much happened in this turn, and on whose behalf.
@@ -42,6 +45,10 @@ impl Bill {
 
     /// The turn has taken so long.
     pub(crate) fn share(&mut self, time: Duration) {
+        // Those that were told of their end before their last answer owe nothing more.
+        if self.owed.len() > OWED_MAX {
+            self.owed.clear();
+        }
         let parts = self.happened.max(self.bearers.len()).max(1) as u128;
         let part = u64::try_from(time.as_nanos() / parts).unwrap_or(u64::MAX);
         for bearer in self.bearers.drain(..) {

@@ -17,8 +17,12 @@ use crate::order::{ORDER_MAX, Order, Wanted};
 use crate::report::Report;
 use base::{Automaton, Buf, Error, Instant};
 use std::mem;
+use std::time::Duration;
 use talk::Talk;
 use tree::{Reply, RequestId};
+
+/// How long its owner may take for order and module.
+const ORDER_TIME: Duration = Duration::from_secs(120);
 
 /// What can happen to a domain.
 #[derive(Debug)]
@@ -76,7 +80,7 @@ enum State {
     /// For the rest of its order.
     Received(Vec<u8>),
     /// For so many more bytes of its module.
-    Filling(Box<Order>, Vec<Buf>, u64),
+    Filling(Box<Order>, Vec<u8>, u64),
     /// For its module to be compiled; if it is to end then: why.
     Compiling(Box<Order>, Option<Reason>),
     /// For memory.
@@ -99,6 +103,8 @@ pub(crate) struct Domain {
     /// When it was begun, and until it ran: how long it had to wait for that, ns.
     since: Instant,
     waited_ns: u64,
+    /// How large the module is that was sent and is not compiled yet, bytes.
+    sent: usize,
     /// Its module.
     fresh: Option<(crate::compile::Hash, u64)>,
 }
@@ -107,7 +113,32 @@ impl Domain {
     /// A domain that has got nothing yet.
     pub(crate) fn new(now: Instant) -> Domain {
         let (state, talk) = (State::Received(Vec::new()), Talk::default());
-        Domain { state, talk, since: now, waited_ns: 0, fresh: None }
+        Domain { state, talk, since: now, waited_ns: 0, sent: 0, fresh: None }
+    }
+
+    /// How much of a module it keeps, bytes.
+    pub(crate) fn module_bytes(&self) -> usize {
+        match &self.state {
+            State::Filling(_, module, _) => module.capacity(),
+            State::Received(_)
+            | State::Compiling(..)
+            | State::Ready(..)
+            | State::Running
+            | State::Ended
+            | State::Leaving
+            | State::Over => self.sent,
+        }
+    }
+
+    /// Until when its owner must have said what is to be run.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let speaks = matches!(self.state, State::Received(_) | State::Filling(..));
+        speaks.then(|| self.since + ORDER_TIME)
+    }
+
+    /// Whether so much input waits that more is not taken.
+    pub(crate) fn is_full(&self) -> bool {
+        self.talk.is_full()
     }
 
     /// Whether it can be forgotten.
@@ -148,7 +179,7 @@ impl Domain {
     }
 
     /// More came from its owner: goes on as far as that leads.
-    fn wrote(&mut self, state: State, mut data: Buf, out: &mut Vec<Output>) -> State {
+    fn wrote(&mut self, state: State, data: Buf, out: &mut Vec<Output>) -> State {
         match state {
             State::Received(mut text) => {
                 text.extend_from_slice(&data);
@@ -170,16 +201,16 @@ impl Domain {
                     }
                 }
             }
-            State::Filling(order, mut parts, left) => {
+            State::Filling(order, mut module, left) => {
                 let count = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
+                module.extend_from_slice(&data[..count]);
                 let rest = Buf::from(&data[count..]);
-                data.truncate(count);
-                parts.push(data);
                 let left = left - count as u64;
                 if left > 0 {
-                    return State::Filling(order, parts, left);
+                    return State::Filling(order, module, left);
                 }
-                self.compile(order, Module::Sent(parts), rest, out)
+                self.sent = module.len();
+                self.compile(order, Module::Sent(vec![Buf::from(module)]), rest, out)
             }
             state @ (State::Compiling(..) | State::Ready(..) | State::Running) => {
                 let fed = self.talk.take_input(&data);
@@ -239,6 +270,7 @@ impl Domain {
         result: Result<Fresh, Refused>,
         out: &mut Vec<Output>,
     ) -> State {
+        self.sent = 0;
         if let Ok(fresh) = &result {
             self.fresh = Some((fresh.hash, fresh.cpu_ns));
         }

@@ -154,8 +154,7 @@ impl Guest {
         self.door.state().room += bytes;
     }
 
-    /// Takes this much of what it may say, if there is so much; or all, if it is more than it may
-    /// ever.
+    /// Takes this much of what it may say, if there is so much.
     pub fn spend(&self, bytes: usize) -> bool {
         let room = &mut self.door.state().room;
         let enough = *room >= bytes;

@@ -233,6 +233,13 @@ impl Host {
         Seen { at: self.door.state().times.monotonic, changes: self.changes }
     }
 
+    /// Adds what was opened ahead, perhaps with what was read ahead.
+    pub(crate) fn add_ahead(&mut self, slot: Slot) -> u32 {
+        let fd = self.files.add(slot);
+        self.shrink();
+        fd
+    }
+
     /// Forgets what was read ahead, of all files, if that is too much.
     pub(crate) fn shrink(&mut self) {
         let windows = || {

@@ -238,12 +238,15 @@ impl Automaton for Life {
             (State::Hungry, Input::Fed(bytes)) => State::Ready(Some(Got::Input(bytes))),
             (State::Saying, Input::Heard) => State::Ready(Some(Got::Done)),
             (State::Sleeping(until), Input::Tick) if until <= now => State::Ready(Some(Got::Done)),
+            (State::Ready(got), Input::Kill(reason)) => {
+                if let Some(Got::File(Ok(reply))) = got {
+                    out.push(Output::Disclaim(reply));
+                }
+                Life::kill(reason, out);
+                State::Over
+            }
             (
-                State::Ready(_)
-                | State::Queued(_)
-                | State::Hungry
-                | State::Saying
-                | State::Sleeping(_),
+                State::Queued(_) | State::Hungry | State::Saying | State::Sleeping(_),
                 Input::Kill(reason),
             ) => {
                 Life::kill(reason, out);

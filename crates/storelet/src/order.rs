@@ -24,6 +24,12 @@ use units::{duration, number, share, size};
 /// The longest order, bytes.
 pub const ORDER_MAX: usize = 256 << 10;
 
+/// The largest reservation of one storelet, ns of each second.
+const RESERVED_MAX: u64 = 100_000_000;
+
+/// Most files that a storelet may have open.
+const FILES_MAX: u64 = 1024;
+
 /// The largest module, bytes.
 pub const MODULE_MAX: u64 = 32 << 20;
 
@@ -127,9 +133,9 @@ impl Order {
             "io" => self.budget.operations = number(rest)?,
             "bytes" => self.budget.bytes = size(rest)?,
             "output" => self.budget.output = size(rest)?,
-            "files" => self.budget.files = number(rest)?,
+            "files" => self.budget.files = files(rest)?,
             "weight" => self.terms.weight = weight(rest)?,
-            "reserve" => self.terms.reservation = share(rest)?,
+            "reserve" => self.terms.reservation = reservation(rest)?,
             "limit" => self.terms.limit = share(rest)?,
             "io-limit" => self.io_limit = number(rest)?.max(1),
             _unknown => {
@@ -167,6 +173,20 @@ fn path(bytes: &[u8]) -> Result<Vec<Name>, String> {
         name.ok_or_else(|| "write a path from the root, without '..'".to_string())
     };
     parts.map(name).collect()
+}
+
+/// At most a tenth of a processor: what is certain to one is taken from all others.
+fn reservation(text: &str) -> Result<u64, String> {
+    let ns = share(text)?;
+    match ns <= RESERVED_MAX {
+        true => Ok(ns),
+        false => Err("at most 10% can be certain".to_string()),
+    }
+}
+
+fn files(text: &str) -> Result<u64, String> {
+    let files = number(text).ok().filter(|files| (1..=FILES_MAX).contains(files));
+    files.ok_or_else(|| format!("write a number from 1 to {FILES_MAX}"))
 }
 
 fn weight(text: &str) -> Result<u32, String> {

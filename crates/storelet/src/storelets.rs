@@ -27,11 +27,17 @@ use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 /// Most storelets at once, running or not.
 pub const DOMAINS_MAX: usize = 1024;
 
+/// Most that run: there are no more places for guests.
+const RUNNING_MAX: usize = crate::engine::GUESTS_MAX as usize - 1;
+
 /// Most of them that one user has begun.
 const DOMAINS_OF_ONE: usize = DOMAINS_MAX / 4 * 3;
 
 /// Most files open at once.
 pub const OPENS_MAX: usize = DOMAINS_MAX + 256;
+
+/// How much modules may take that come in or wait to be compiled, bytes.
+const MODULES_BYTES_MAX: usize = 256 << 20;
 
 /// Most programs that are kept ready.
 const PROGRAMS_MAX: usize = 32;
@@ -206,6 +212,10 @@ impl Automaton for Storelets {
         }
     }
 
+    fn deadline(&self) -> Option<Instant> {
+        self.here.values().filter_map(|here| here.domain.due()).min()
+    }
+
     fn check(&self) {
         assert!(self.here.len() <= DOMAINS_MAX && self.opens.len() <= OPENS_MAX);
         let runs = self.here.values().filter_map(|here| here.runs);
@@ -283,6 +293,22 @@ impl Storelets {
         }
     }
 
+    /// Whether what is written to a storelet cannot be kept: modules that come in, or its input.
+    fn has_no_room(&self, id: DomainId) -> bool {
+        let domain = &self.here[&id].domain;
+        let modules = || self.here.values().map(|here| here.domain.module_bytes()).sum::<usize>();
+        domain.is_full() || (domain.due().is_some() && modules() > MODULES_BYTES_MAX)
+    }
+
+    /// Ends those whose owners have not said in time what is to be run.
+    pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let late = |here: &Here| here.domain.due().is_some_and(|due| due <= now);
+        let ids = self.here.iter().filter(|(_, here)| late(here)).map(|(id, _)| *id);
+        for id in ids.collect::<Vec<DomainId>>() {
+            self.step_domain(now, id, domain::Input::Kill(Reason::Time), out);
+        }
+    }
+
     /// Whether a program was run of late; it is the last one then.
     fn has(&mut self, hash: Hash) -> bool {
         let Some(place) = self.programs.iter().position(|fresh| fresh.hash == hash) else {
@@ -325,7 +351,7 @@ impl Storelets {
 
     /// Lets those run for which there is memory, in the order they came.
     fn admit(&mut self, now: Instant, out: &mut Vec<Output>) {
-        while let Some(id) = self.queue.front().copied() {
+        while let Some(id) = self.queue.front().copied().filter(|_| !self.closing) {
             let order = self.here[&id].domain.order().expect("it waits for memory");
             let wanted = order.budget.memory.saturating_add(OVERHEAD);
             if wanted > self.settings.memory {
@@ -335,7 +361,8 @@ impl Storelets {
                 self.step_domain(now, id, domain::Input::Refused(why), out);
                 continue;
             }
-            if self.memory + wanted > self.settings.memory {
+            let running = self.here.values().filter(|here| here.runs.is_some()).count();
+            if self.memory + wanted > self.settings.memory || running >= RUNNING_MAX {
                 return;
             }
             self.queue.pop_front();
@@ -388,6 +415,7 @@ impl Storelets {
                 node => self.look(now, &caller, node),
             },
             Ask::Write { open, data, .. } => match &self.opens[open.local()] {
+                Opened::Domain(domain) if self.has_no_room(*domain) => Err(Error::Busy),
                 Opened::Domain(domain) => {
                     let input = domain::Input::Write(id, data);
                     return self.step_domain(now, *domain, input, out);

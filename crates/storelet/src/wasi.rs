@@ -151,8 +151,11 @@ impl Call<'_> {
     /// Refused, where nothing may be changed. What was seen before is not believed any more.
     fn must_write(&mut self) -> Result<(), Errno> {
         let host = self.host();
+        if !host.writes {
+            return Err(Errno::Rofs);
+        }
         host.changes += 1;
-        if host.writes { Ok(()) } else { Err(Errno::Rofs) }
+        Ok(())
     }
 }
 

@@ -38,7 +38,7 @@ impl Crew {
             format!("this machine cannot run storelets ({error}): add --storelet-threads 0")
         })?;
         let engine = Arc::new(engine);
-        let compiler = Compiler::start(Arc::clone(&engine), cache(serve))?;
+        let compiler = compiler(serve, &engine)?;
         let ticker = Ticker::start(engine)?;
         Ok(Some(Crew { compiler, ticker, workers }))
     }
@@ -66,6 +66,18 @@ impl Crew {
     pub(crate) fn join(self) -> Result<(), String> {
         self.compiler.join()
     }
+}
+
+/// Starts whoever compiles. Where the usual place for what he keeps cannot be used, as by a server
+/// that became another user, he keeps nothing; what was asked for must be possible.
+fn compiler(serve: &Serve, engine: &Arc<Engine>) -> Result<Compiler, String> {
+    Compiler::start(Arc::clone(engine), cache(serve)).or_else(|why| {
+        if serve.storelet_cache.is_some() {
+            return Err(why);
+        }
+        eprintln!("upcall: storelets are compiled anew after each start, because I {why}");
+        Compiler::start(Arc::clone(engine), None)
+    })
 }
 
 /// Where compiled modules are kept; `None`: nowhere, because nobody says where.

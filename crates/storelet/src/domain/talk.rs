@@ -13,6 +13,9 @@ use wire::storelet::Frame;
 /// How much input may wait before its writer has to, bytes.
 const INPUT_MAX: usize = 256 << 10;
 
+/// How much more several writers at once may bring, bytes.
+const PIPELINED_MAX: usize = 4 << 20;
+
 /// How much a storelet's output is read before it hears of that, bytes.
 const TAKEN: usize = SAID_MAX / 4;
 
@@ -81,7 +84,7 @@ impl Talk {
     /// Input in frames: their contents; an empty one is the end. What comes behind the end, or
     /// where no input is taken, goes nowhere.
     pub(super) fn take_input(&mut self, mut bytes: &[u8]) -> Vec<Vec<u8>> {
-        let mut fed = Vec::new();
+        let mut fed: Vec<Vec<u8>> = Vec::new();
         while self.input && !bytes.is_empty() {
             self.gap = match self.gap {
                 Gap::Head(mut head, had) => {
@@ -99,7 +102,7 @@ impl Talk {
                 }
                 Gap::Body(left) => {
                     let now = bytes.len().min(left);
-                    fed.push(bytes[..now].to_vec());
+                    add(&mut fed, &bytes[..now]);
                     bytes = &bytes[now..];
                     self.uneaten += now;
                     if now == left { Gap::Head([0; 4], 0) } else { Gap::Body(left - now) }
@@ -112,7 +115,17 @@ impl Talk {
 
     /// Keeps input for a storelet that does not run yet.
     pub(super) fn hold(&mut self, fed: Vec<Vec<u8>>) {
-        self.held.extend(fed);
+        for bytes in fed {
+            match bytes.is_empty() {
+                true => self.held.push(bytes),
+                false => add(&mut self.held, &bytes),
+            }
+        }
+    }
+
+    /// Whether so much input waits that more is not taken: whoever writes has not waited.
+    pub(super) fn is_full(&self) -> bool {
+        self.uneaten > INPUT_MAX + PIPELINED_MAX
     }
 
     /// What was kept.
@@ -230,5 +243,13 @@ impl Talk {
     pub(super) fn check(&self) {
         assert!(self.reads.is_empty() || (self.said.is_empty() && !self.closed));
         assert!(self.writes.is_empty() || self.uneaten > INPUT_MAX);
+    }
+}
+
+/// Adds input behind what there is; many small frames become one.
+fn add(fed: &mut Vec<Vec<u8>>, bytes: &[u8]) {
+    match fed.last_mut() {
+        Some(last) if !last.is_empty() && last.len() < INPUT_MAX => last.extend_from_slice(bytes),
+        Some(_) | None => fed.push(bytes.to_vec()),
     }
 }

@@ -67,7 +67,7 @@ impl Call<'_> {
             && let Some(slot) =
                 self.open_ahead(fd, &path, (follow, has(abi::DIRECTORY)), rights).await?
         {
-            let fd = self.host().files.add(slot);
+            let fd = self.host().add_ahead(slot);
             return Ok(self.put_u32(out, fd)?);
         }
         let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
