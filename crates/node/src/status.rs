@@ -90,6 +90,10 @@ impl Report {
     }
 
     fn count_queues(&mut self, node: &Node) {
+        // A worker has neither connections nor what is theirs.
+        if node.worker.is_some() {
+            return;
+        }
         self.queues.extend([
             ("connections", node.connections.len(), node.config.connections_max),
             ("bytes", node.bytes, node.config.bytes_max),

@@ -5,6 +5,7 @@ use crate::compiler::Compiler;
 use crate::config::Serve;
 use crate::ticker::Ticker;
 use reactor::Mailbox;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use storelet::{Engine, Pace, Settings};
@@ -75,7 +76,9 @@ fn compiler(serve: &Serve, engine: &Arc<Engine>) -> Result<Compiler, String> {
         if serve.storelet_cache.is_some() {
             return Err(why);
         }
-        eprintln!("upcall: storelets are compiled anew after each start, because I {why}");
+        let told = "storelets are compiled anew after each start, because I";
+        // Whoever reads that need not be there.
+        let _ = writeln!(io::stderr(), "upcall: {told} {why}");
         Compiler::start(Arc::clone(engine), None)
     })
 }
