@@ -7,17 +7,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tree::RequestId;
 
-/// Most debts that are kept.
-const OWED_MAX: usize = 4096;
+/// A request of a storelet: of which node, and by which id. A storelet has one under way.
+type Asked = (usize, RequestId);
 
 /// Who bears what.
 #[derive(Debug, Default)]
 pub(crate) struct Bill {
     /// How much happened in this turn, and on whose behalf.
     happened: usize,
-    bearers: Vec<(usize, RequestId)>,
+    bearers: Vec<Asked>,
     /// What was spent since a storelet's last answer, ns.
-    owed: BTreeMap<(usize, RequestId), u64>,
+    owed: BTreeMap<Asked, u64>,
+    /// Requests under way; whether their storelets have ended, so that nobody bears them.
+    under_way: BTreeMap<Asked, bool>,
 }
 
 impl Bill {
@@ -27,15 +29,27 @@ impl Bill {
         self.bearers.clear();
     }
 
-    /// Something was done in this turn for a request of another node.
-    pub(crate) fn note(&mut self, node: usize, id: RequestId) {
+    /// A storelet asks.
+    pub(crate) fn asked(&mut self, node: usize, id: RequestId) {
         self.bearers.push((node, id));
+        self.under_way.insert((node, id), false);
+    }
+
+    /// A storelet ends that has a request under way.
+    pub(crate) fn leave(&mut self, node: usize, id: RequestId) {
+        // The answer may be on its way already.
+        if let Some(left) = self.under_way.get_mut(&(node, id)) {
+            *left = true;
+        }
     }
 
     /// What has been spent on a storelet's behalf and it has not heard of, as it is answered.
     pub(crate) fn settle(&mut self, node: usize, id: RequestId) -> u64 {
-        self.note(node, id);
-        self.owed.remove(&(node, id)).unwrap_or(0)
+        let asked = (node, id);
+        if self.under_way.remove(&asked) == Some(false) {
+            self.bearers.push(asked);
+        }
+        self.owed.remove(&asked).unwrap_or(0)
     }
 
     /// Whether somebody bears a part of this turn.
@@ -45,10 +59,6 @@ impl Bill {
 
     /// The turn has taken so long.
     pub(crate) fn share(&mut self, time: Duration) {
-        // Those that were told of their end before their last answer owe nothing more.
-        if self.owed.len() > OWED_MAX {
-            self.owed.clear();
-        }
         let parts = self.happened.max(self.bearers.len()).max(1) as u128;
         let part = u64::try_from(time.as_nanos() / parts).unwrap_or(u64::MAX);
         for bearer in self.bearers.drain(..) {
@@ -58,6 +68,7 @@ impl Bill {
 
     /// A storelet has ended: nobody bears what was spent last.
     pub(crate) fn close(&mut self, id: RequestId) {
+        self.bearers.retain(|(_, other)| *other != id);
         self.owed.retain(|(_, other), _| *other != id);
     }
 }
@@ -71,17 +82,32 @@ mod tests {
         let (mut bill, one, two) = (Bill::default(), RequestId(1), RequestId(2));
         bill.begin(4);
         assert!(!bill.is_open());
-        bill.note(7, one);
-        bill.note(7, two);
+        bill.asked(7, one);
+        bill.asked(7, two);
         bill.share(Duration::from_nanos(400));
         assert!(!bill.is_open(), "it is borne once");
         bill.begin(1);
         assert_eq!(bill.settle(7, one), 100);
+        bill.asked(7, one);
         bill.share(Duration::from_nanos(30));
         assert_eq!((bill.settle(7, one), bill.settle(7, two)), (30, 100));
         bill.share(Duration::from_nanos(2));
         bill.close(one);
         bill.close(two);
         assert!(bill.owed.is_empty());
+    }
+
+    #[test]
+    fn who_has_ended_bears_nothing_more() {
+        let (mut bill, id) = (Bill::default(), RequestId(1));
+        bill.begin(1);
+        bill.asked(7, id);
+        bill.leave(7, id);
+        bill.close(id);
+        bill.share(Duration::from_nanos(100));
+        bill.begin(1);
+        assert_eq!(bill.settle(7, id), 0);
+        bill.share(Duration::from_nanos(100));
+        assert!(bill.owed.is_empty() && bill.under_way.is_empty());
     }
 }

@@ -38,8 +38,9 @@ pub(crate) struct Counts {
     pub(crate) opens: usize,
     pub(crate) locks: (usize, usize),
     pub(crate) errands: Vec<(&'static str, usize)>,
-    /// Storelets, by state.
+    /// Storelets, by state; memory that they have been given, and how much there is, bytes.
     pub(crate) domains: Vec<(&'static str, usize)>,
+    pub(crate) memory: Option<(u64, u64)>,
     /// Of a server: what the link to it is doing.
     pub(crate) link: Option<&'static str>,
     /// Of a volume: its store, and its reaper with how many inodes wait for that.
@@ -289,6 +290,7 @@ impl Branch {
             Branch::Storelets(storelets) => Counts {
                 opens: storelets.opens(),
                 domains: storelets.states(),
+                memory: Some(storelets.memory()),
                 ..Counts::default()
             },
             Branch::Remote(remote) => {

@@ -135,11 +135,17 @@ impl Node {
         let input = match *letter {
             Letter::Ask(front, id, request) => {
                 if self.is_worker(front) {
-                    self.bill.note(front, id);
+                    self.bill.asked(front, id);
                 }
                 names::Input::Ask(at_home(front, id), request)
             }
-            Letter::Cancel(front, id) => names::Input::Cancel(at_home(front, id)),
+            Letter::Cancel(front, id) => {
+                // A storelet does not want its answer any more because it has ended.
+                if self.is_worker(front) {
+                    self.bill.leave(front, id);
+                }
+                names::Input::Cancel(at_home(front, id))
+            }
             Letter::Release(node) => names::Input::Release(node),
             Letter::Close(open) => names::Input::Close(open),
             Letter::Abandon(open) => names::Input::Abandon(open),

@@ -113,6 +113,9 @@ impl Report {
             ("locks", sum(&|tree| tree.locks.0), tree::locks::RANGES_MAX * counts.len()),
             ("lock_waits", sum(&|tree| tree.locks.1), tree::locks::WAITING_MAX * counts.len()),
         ]);
+        for (given, most) in counts.iter().filter_map(|tree| tree.memory) {
+            self.add_queue(("storelet_memory", given as usize, most as usize));
+        }
         for (store, _) in counts.into_iter().filter_map(|tree| tree.volume) {
             let (journal, journal_max) = store.journal;
             self.add_queue(("cache", store.cache.0, store.cache.1));

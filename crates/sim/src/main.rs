@@ -18,7 +18,7 @@ use sim::canary::{Mistake, hunt};
 use sim::fuzz::{FUZZERS, Fuzzer, fuzz};
 use sim::joined;
 use sim::params::Params;
-use sim::run::{attempt, run};
+use sim::run::{Outcome, attempt, run};
 use sim::storelets;
 use sim::trace::Show;
 use sim::volume;
@@ -209,43 +209,28 @@ fn volumes(options: &Options, first: u64, count: u64) -> (u64, u64) {
 }
 
 fn joins(options: &Options, first: u64, count: u64) -> (u64, u64) {
-    let (mut passed, mut failed) = (0, 0);
-    let started = clock();
-    let show = if options.trace { Show::Print } else { Show::Hash };
-    let (mut sum, mut hash) = (Totals::default(), 0u64);
-    for seed in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
-        if !within(started, options.seconds) {
-            break;
-        }
+    let one = |seed, show| {
         let params = joined::Params::draw(seed);
-        if count == 1 || options.trace {
-            println!("joined {seed}: {params:?}");
-        }
-        match attempt(|| joined::run(&params, show)) {
-            Ok(outcome) => {
-                passed += 1;
-                sum.events += outcome.totals.events;
-                sum.requests += outcome.totals.requests;
-                sum.faults += outcome.totals.faults;
-                hash = hash.rotate_left(1) ^ outcome.hash;
-            }
-            Err(what) => {
-                println!("joined {seed}: {params:?}");
-                let what: String = what.chars().take(1000).collect();
-                println!("joined {seed} failed: {what}\ncargo xtask sim joined {seed}");
-                failed += 1;
-            }
-        }
-    }
-    let Totals { events, requests, faults, .. } = sum;
-    println!(
-        "joined: {passed} seeds from {first} on, {events} events, {requests} requests, \
-         {faults} faults, {hash:016x}"
-    );
-    (passed, failed)
+        (format!("{params:?}"), move || joined::run(&params, show))
+    };
+    scenario(options, ("joined", "requests"), (first, count), one)
 }
 
 fn storelet_runs(options: &Options, first: u64, count: u64) -> (u64, u64) {
+    let one = |seed, show| {
+        let params = storelets::Params::draw(seed);
+        (format!("{params:?}"), move || storelets::run(&params, show))
+    };
+    scenario(options, ("storelets", "storelets"), (first, count), one)
+}
+
+/// Runs a scenario with many seeds. `one` says what a seed's parameters are, and how to run it.
+fn scenario<R: FnOnce() -> Outcome>(
+    options: &Options,
+    (name, what): (&str, &str),
+    (first, count): (u64, u64),
+    one: impl Fn(u64, Show) -> (String, R),
+) -> (u64, u64) {
     let (mut passed, mut failed) = (0, 0);
     let started = clock();
     let show = if options.trace { Show::Print } else { Show::Hash };
@@ -254,11 +239,11 @@ fn storelet_runs(options: &Options, first: u64, count: u64) -> (u64, u64) {
         if !within(started, options.seconds) {
             break;
         }
-        let params = storelets::Params::draw(seed);
+        let (params, run) = one(seed, show);
         if count == 1 || options.trace {
-            println!("storelets {seed}: {params:?}");
+            println!("{name} {seed}: {params}");
         }
-        match attempt(|| storelets::run(&params, show)) {
+        match attempt(run) {
             Ok(outcome) => {
                 passed += 1;
                 sum.events += outcome.totals.events;
@@ -266,18 +251,18 @@ fn storelet_runs(options: &Options, first: u64, count: u64) -> (u64, u64) {
                 sum.faults += outcome.totals.faults;
                 hash = hash.rotate_left(1) ^ outcome.hash;
             }
-            Err(what) => {
-                println!("storelets {seed}: {params:?}");
-                let what: String = what.chars().take(1000).collect();
-                println!("storelets {seed} failed: {what}\ncargo xtask sim storelets {seed}");
+            Err(why) => {
+                println!("{name} {seed}: {params}");
+                let why: String = why.chars().take(1000).collect();
+                println!("{name} {seed} failed: {why}\ncargo xtask sim {name} {seed}");
                 failed += 1;
             }
         }
     }
     let Totals { events, requests, faults, .. } = sum;
     println!(
-        "storelets: {passed} seeds from {first} on, {events} events, {requests} storelets, \
-         {faults} faults, {hash:016x}"
+        "{name}: {passed} seeds from {first} on, {events} events, {requests} {what}, {faults} \
+         faults, {hash:016x}"
     );
     (passed, failed)
 }

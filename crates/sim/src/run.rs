@@ -109,7 +109,8 @@ fn copy_to_volume(world: &mut World) -> Served {
     stage.served(world)
 }
 
-fn directory(root: base::op::File) -> Served {
+/// The directory that is served: a root that was opened.
+pub(crate) fn directory(root: base::op::File) -> Served {
     let stat = Stat {
         kind: Kind::Directory,
         mode: 0o755,

@@ -131,6 +131,18 @@ impl Client {
         Ok(open)
     }
 
+    pub(crate) async fn create(
+        &self,
+        dir: NodeId,
+        name: Name,
+        access: Access,
+        exclusive: bool,
+    ) -> Result<(NodeId, OpenId), Stop> {
+        let ask = Ask::Create { dir, name, access, exclusive, mode: 0o666, gid: None };
+        let Reply::Created(node, open, _) = self.ask(ask).await? else { strange() };
+        Ok((node, open))
+    }
+
     /// Reads once: pieces of what is there, none at the end.
     pub(crate) async fn read(
         &self,

@@ -141,6 +141,11 @@ impl Domain {
         self.talk.is_full()
     }
 
+    /// Whether this request of its owner waits.
+    pub(crate) fn is_asked(&self, id: RequestId) -> bool {
+        self.talk.is_asked(id)
+    }
+
     /// Whether it can be forgotten.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over)

@@ -233,8 +233,8 @@ impl Host {
         Seen { at: self.door.state().times.monotonic, changes: self.changes }
     }
 
-    /// Adds what was opened ahead, perhaps with what was read ahead.
-    pub(crate) fn add_ahead(&mut self, slot: Slot) -> u32 {
+    /// Adds what was opened, perhaps with what was read ahead.
+    pub(crate) fn add(&mut self, slot: Slot) -> u32 {
         let fd = self.files.add(slot);
         self.shrink();
         fd

@@ -22,6 +22,7 @@ use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use tree::flat::{self, ROOT, part};
 use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 
 /// Most storelets at once, running or not.
@@ -49,7 +50,6 @@ const OVERHEAD: u64 = 2 << 20;
 pub(crate) const DEVICE: u64 = u64::MAX - 2;
 
 /// The files.
-const ROOT: usize = 0;
 const NEW: usize = 1;
 const RUNNING: usize = 2;
 const FILES: [(&str, usize, u32); 2] = [("new", NEW, 0o666), ("running", RUNNING, 0o644)];
@@ -155,9 +155,9 @@ impl Storelets {
         counts.into_iter().collect()
     }
 
-    /// Memory that storelets have been given, how much there is for them, and how many wait, bytes.
-    pub fn memory(&self) -> (u64, u64, usize) {
-        (self.memory, self.settings.memory, self.queue.len())
+    /// Memory that storelets have been given, and how much there is for them, bytes.
+    pub fn memory(&self) -> (u64, u64) {
+        (self.memory, self.settings.memory)
     }
 
     /// Ends all storelets, for the end of the server.
@@ -195,8 +195,9 @@ impl Automaton for Storelets {
         match input {
             Input::Ask(id, request) => self.ask(now, id, request, out),
             Input::Cancel(id) => {
-                let ids: Vec<DomainId> = self.here.keys().copied().collect();
-                for domain in ids {
+                let waits = |(_, here): &(&DomainId, &Here)| here.domain.is_asked(id);
+                let domain = self.here.iter().find(waits).map(|(domain, _)| *domain);
+                if let Some(domain) = domain {
                     self.step_domain(now, domain, domain::Input::Cancel(id), out);
                 }
             }
@@ -535,7 +536,7 @@ impl Storelets {
     fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
         #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else can be done here")]
         match ask {
-            Ask::Walk { from, names } => self.walk(from, &names),
+            Ask::Walk { from, names } => flat::walk(from, &names, find, |node| self.stat(node)),
             Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.local()))),
             Ask::List { open, cookie, with_stat, .. } => self.list(open, cookie, with_stat),
             Ask::Sync { .. } => Ok(Reply::Done),
@@ -545,20 +546,6 @@ impl Storelets {
             Ask::ReadLink { .. } => Err(Error::Invalid),
             _other => Err(Error::Unsupported),
         }
-    }
-
-    fn walk(&self, from: NodeId, names: &[Name]) -> Result<Reply, Error> {
-        let (mut node, mut stats) = (from.local(), Vec::new());
-        for name in names {
-            let next = if node == ROOT { find(name) } else { Err(Error::NotDirectory) };
-            match next {
-                Ok(found) => node = found,
-                Err(error) if stats.is_empty() => return Err(error),
-                Err(_) => return Ok(Reply::Walked(stats, None)),
-            }
-            stats.push(self.stat(node));
-        }
-        Ok(Reply::Walked(stats, Some(NodeId::new(self.index, node))))
     }
 
     fn list(&self, open: OpenId, cookie: u64, with_stat: bool) -> Result<Reply, Error> {
@@ -612,12 +599,4 @@ fn find(name: &Name) -> Result<usize, Error> {
     }
     let found = FILES.iter().find(|(text, ..)| text.as_bytes() == name.as_bytes());
     found.map(|(_, node, _)| *node).ok_or(Error::NotFound)
-}
-
-fn part(text: &[u8], offset: u64, count: u32, room: u32) -> Buf {
-    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(text.len());
-    let end = start.saturating_add(count as usize).min(text.len());
-    let mut data = Buf::with_room(room as usize, end - start);
-    data.extend(&text[start..end]);
-    data
 }

@@ -9,6 +9,7 @@ mod files;
 mod path;
 mod process;
 mod streams;
+mod way;
 
 pub(crate) use directories::handed_out;
 

@@ -384,35 +384,16 @@ impl Automaton for Worker {
 
 /// What a file request costs, in requests.
 fn cost(ask: &Ask) -> u64 {
-    let bytes = match ask {
-        Ask::Read { count, .. }
-        | Ask::List { bytes_max: count, .. }
-        | Ask::ListAll { bytes_max: count, .. } => u64::from(*count),
-        Ask::Fetch { read_max, .. } => u64::from(*read_max),
-        Ask::Write { data, .. } => data.len() as u64,
-        Ask::Walk { .. }
-        | Ask::Stat { .. }
-        | Ask::SetStat { .. }
-        | Ask::Open { .. }
-        | Ask::Create { .. }
-        | Ask::Sync { .. }
-        | Ask::MakeDir { .. }
-        | Ask::Symlink { .. }
-        | Ask::MakeNode { .. }
-        | Ask::ReadLink { .. }
-        | Ask::Link { .. }
-        | Ask::Rename { .. }
-        | Ask::RenameNode { .. }
-        | Ask::Remove { .. }
-        | Ask::RemoveNode { .. }
-        | Ask::StatFs { .. }
-        | Ask::GetAttr { .. }
-        | Ask::SetAttr { .. }
-        | Ask::ListAttrs { .. }
-        | Ask::RemoveAttr { .. }
-        | Ask::Lock { .. }
-        | Ask::GetLock { .. }
-        | Ask::Identify { .. } => 0,
+    let bytes = if let Ask::Read { count, .. }
+    | Ask::List { bytes_max: count, .. }
+    | Ask::ListAll { bytes_max: count, .. }
+    | Ask::Fetch { read_max: count, .. } = ask
+    {
+        u64::from(*count)
+    } else if let Ask::Write { data, .. } = ask {
+        data.len() as u64
+    } else {
+        0
     };
     1 + bytes / BYTES_PER_COST
 }

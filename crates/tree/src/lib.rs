@@ -10,6 +10,7 @@
 //! - [`volume`]: files in a crash-safe store of our own.
 //! - [`locks`]: who holds which range of which file, for every tree that needs it.
 
+pub mod flat;
 pub mod host;
 pub mod locks;
 pub mod remote;

@@ -10,6 +10,7 @@
     reason = "what is not a read of these files is not supported by them"
 )]
 
+use crate::flat::{self, ROOT};
 use crate::request::Topic;
 use crate::request::{Ask, Input, NodeId, OpenId, Output, Refusal, Reply, Request, RequestId};
 use base::op::{Done, Entry, Op, OpId, PathDone, PathOp, Who};
@@ -38,7 +39,6 @@ const CONTROL: usize = FILES.len();
 
 /// The device number of service files; no host has it.
 const DEVICE: u64 = u64::MAX;
-const ROOT: usize = 0;
 
 /// A request that waits for contents.
 #[derive(Debug)]
@@ -339,15 +339,13 @@ impl Service {
 
     fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
         match ask {
-            Ask::Walk { from, names } => self.walk(from, &names),
+            Ask::Walk { from, names } => flat::walk(from, &names, find, |node| self.stat(node)),
             Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.local()))),
             Ask::Open { .. } => {
                 let open = self.open(Opened::Directory)?;
                 Ok(Reply::Opened(open, self.stat(ROOT)))
             }
-            Ask::Read { open, offset, count, headroom } => {
-                self.read(open, offset, count as usize, headroom as usize)
-            }
+            Ask::Read { open, offset, count, headroom } => self.read(open, offset, count, headroom),
             Ask::List { open, cookie, with_stat, .. } => self.list(open, cookie, with_stat),
             Ask::Sync { .. } => Ok(Reply::Done),
             Ask::StatFs { .. } => Ok(Reply::StatFs(StatFs { name_max: 255, ..StatFs::default() })),
@@ -358,20 +356,6 @@ impl Service {
         }
     }
 
-    fn walk(&self, from: NodeId, names: &[Name]) -> Result<Reply, Error> {
-        let (mut node, mut stats) = (from.local(), Vec::new());
-        for name in names {
-            let next = if node == ROOT { find(name) } else { Err(Error::NotDirectory) };
-            match next {
-                Ok(found) => node = found,
-                Err(error) if stats.is_empty() => return Err(error),
-                Err(_) => return Ok(Reply::Walked(stats, None)),
-            }
-            stats.push(self.stat(node));
-        }
-        Ok(Reply::Walked(stats, Some(NodeId::new(self.index, node))))
-    }
-
     fn open(&mut self, opened: Opened) -> Result<OpenId, Error> {
         if self.opens.len() + self.renderings.len() >= OPENS_MAX {
             return Err(Error::TooManyOpen);
@@ -379,17 +363,13 @@ impl Service {
         Ok(OpenId::new(self.index, self.opens.insert(opened)))
     }
 
-    fn read(&self, open: OpenId, offset: u64, count: usize, room: usize) -> Result<Reply, Error> {
+    fn read(&self, open: OpenId, offset: u64, count: u32, room: u32) -> Result<Reply, Error> {
         let contents = match &self.opens[open.local()] {
             Opened::File(contents) => contents.as_slice(),
             Opened::Control(control) => control.complaint(),
             Opened::Directory => return Err(Error::IsDirectory),
         };
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(contents.len());
-        let end = start.saturating_add(count).min(contents.len());
-        let mut data = Buf::with_room(room, end - start);
-        data.extend(&contents[start..end]);
-        Ok(Reply::Data(data))
+        Ok(Reply::Data(flat::part(contents, offset, count, room)))
     }
 
     fn list(&self, open: OpenId, cookie: u64, with_stat: bool) -> Result<Reply, Error> {

@@ -61,12 +61,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         workers: crew.as_ref().map_or(0, |crew| crew.workers),
         beat: crew.as_ref().map(|crew| crew.ticker.beat()),
     };
-    let others = crew.iter().map(|crew| crew.compiler.mailbox()).collect();
-    let (fronts, all) = Fronts::start(&plan, &mut world, others)?;
-    let mut ops = Vec::new();
-    node.set_fronts(plan.fronts + plan.workers, &mut ops);
-    ops.into_iter().for_each(|op| world.submit(op));
-    crew.iter().for_each(|crew| crew.meet(all.clone()));
+    let fronts = help(&plan, crew.as_ref(), &mut node, &mut world)?;
     say(&Greeting {
         serve,
         path: &path,
@@ -88,6 +83,24 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     }
     fronts.join()?;
     crew.map_or(Ok(()), Crew::join)
+}
+
+/// Starts the other threads, and tells everybody where the others are.
+fn help(
+    plan: &Plan,
+    crew: Option<&Crew>,
+    node: &mut Node,
+    world: &mut World,
+) -> Result<Fronts, String> {
+    let others = crew.iter().map(|crew| crew.compiler.mailbox()).collect();
+    let (fronts, all) = Fronts::start(plan, world, others)?;
+    let mut ops = Vec::new();
+    node.set_fronts(plan.fronts + plan.workers, &mut ops);
+    ops.into_iter().for_each(|op| world.submit(op));
+    if let Some(crew) = crew {
+        crew.meet(all);
+    }
+    Ok(fronts)
 }
 
 /// What each of so many threads is made with: its part of what all may have.

@@ -12,6 +12,7 @@ use super::transfer::frame;
 use super::{CALL, FEED, Session, State};
 use crate::{CallId, Output};
 use base::{Access, Buf, Error, Instant, Name};
+use serde_json::Value;
 use std::mem;
 use tree::{Ask, NodeId, OpenId, Reply};
 use wire::http::{Body, Chunks, Request, encode_component, refusal};
@@ -275,19 +276,19 @@ impl Session {
             unreachable!("who does not talk says nothing")
         };
         out.push(Output::Close(open));
-        let text = String::from_utf8_lossy(report);
-        let end = field(&text, "end").unwrap_or_default();
+        let report: Value = serde_json::from_slice(report).unwrap_or_default();
         if run.headed {
             if self.manner.is_1_1 {
-                self.say(Buf::from(trailers(&text, end, &run.complaint).into_bytes()), out);
+                self.say(Buf::from(trailers(&report, &run.complaint).into_bytes()), out);
             }
         } else {
-            let code = match end {
-                "unknown" => 404,
-                "refused" => 422,
-                _killed => 503,
+            let code = match report["end"].as_str() {
+                Some("unknown") => 404,
+                Some("refused") => 422,
+                Some(_) | None => 503,
             };
-            self.say_error_text(now, code, field(&text, "reason").unwrap_or_default(), out);
+            let reason = report["reason"].as_str().unwrap_or_default();
+            self.say_error_text(now, code, reason, out);
         }
         // The rest of the body is not read as a request.
         self.last |= !run.fed;
@@ -350,31 +351,16 @@ impl Query {
 }
 
 /// The trailers: how the program ended, and what it complained of.
-fn trailers(report: &str, end: &str, complaint: &[u8]) -> String {
-    let report: String = report.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
-    let exit = number(&report, "exit").map(|code| format!("Upcall-Exit: {code}\r\n"));
-    let complaint = match complaint {
-        [] => String::new(),
-        text => format!("Upcall-Complaint: {}\r\n", encode_component(text)),
-    };
-    let exit = exit.unwrap_or_default();
-    format!("0\r\nUpcall-End: {end}\r\n{exit}{complaint}Upcall-Report: {report}\r\n\r\n")
-}
-
-/// The text of a field of a report, which is flat and has few escapes.
-fn field<'a>(report: &'a str, name: &str) -> Option<&'a str> {
-    let rest = report.split_once(&format!("\"{name}\":\""))?.1;
-    let mut last = ' ';
-    let end = rest.find(|c| {
-        let ends = c == '"' && last != '\\';
-        last = c;
-        ends
-    })?;
-    Some(&rest[..end])
-}
-
-/// The number of a field of a report.
-fn number<'a>(report: &'a str, name: &str) -> Option<&'a str> {
-    let rest = report.split_once(&format!("\"{name}\":"))?.1;
-    Some(rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default())
+fn trailers(report: &Value, complaint: &[u8]) -> String {
+    let end = report["end"].as_str().unwrap_or_default();
+    let mut text = format!("0\r\nUpcall-End: {end}\r\n");
+    let exit = report["exit"].as_u64().map(|code| format!("Upcall-Exit: {code}\r\n"));
+    text.extend(exit);
+    if !complaint.is_empty() {
+        text += &format!("Upcall-Complaint: {}\r\n", encode_component(complaint));
+    }
+    // A field is ASCII.
+    let report = report.to_string();
+    let report = report.chars().map(|c| if c.is_ascii() { c } else { '?' });
+    text + "Upcall-Report: " + &report.collect::<String>() + "\r\n\r\n"
 }

@@ -77,6 +77,19 @@ pub(crate) fn changes(op: &PathOp) -> bool {
     }
 }
 
+/// How full the disk says that it is.
+const STATFS: StatFs = StatFs {
+    kind: 0xEF53,
+    block_size: 4096,
+    blocks: 1 << 20,
+    blocks_free: 1 << 19,
+    blocks_available: 1 << 18,
+    files: 1 << 16,
+    files_free: 1 << 15,
+    id: DEVICE,
+    name_max: 255,
+};
+
 impl Disk {
     /// Performs a path operation.
     ///
@@ -151,17 +164,7 @@ impl Disk {
             PathOp::ListAll { from, paths, bytes_max } => {
                 Ok(self.list_all(*from, paths, *bytes_max as usize))
             }
-            PathOp::StatFs { .. } => Ok(PathDone::StatFs(StatFs {
-                kind: 0xEF53,
-                block_size: 4096,
-                blocks: 1 << 20,
-                blocks_free: 1 << 19,
-                blocks_available: 1 << 18,
-                files: 1 << 16,
-                files_free: 1 << 15,
-                id: DEVICE,
-                name_max: 255,
-            })),
+            PathOp::StatFs { .. } => Ok(PathDone::StatFs(STATFS)),
             PathOp::GetAttr { file, name } => {
                 let value = self.node(self.held(*file).inode).attrs.get(name);
                 value.cloned().map(PathDone::Bytes).ok_or(Error::NoAttribute)

@@ -7,13 +7,13 @@ use super::params::Params;
 use super::patron::Patrons;
 use super::programs;
 use super::sky::{Happening, Sky};
-use crate::disk::{DEVICE, Disk, ROOT};
+use crate::disk::{Disk, ROOT};
 use crate::run::Outcome;
 use crate::trace::{Show, Trace, hash};
 use crate::world::{Totals, WALL};
 use base::op::{Done, Event, Op, OpId};
-use base::{Automaton, Instant, Kind, Stat};
-use node::{Config, HOME, Limits, Node, Served, Shadow};
+use base::{Automaton, Instant};
+use node::{Config, HOME, Limits, Node, Shadow};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storelet::{Crossing, Settings, ToHome, ToWorker};
@@ -97,7 +97,8 @@ impl Yard {
             disk.plant(WALL, dir, name.as_bytes(), kind, &data);
         }
         let config = config(params);
-        let mut home = Node::new(config.clone(), directory(&mut disk), Vec::new());
+        let mut home =
+            Node::new(config.clone(), crate::run::directory(disk.open_root()), Vec::new());
         let mut ops = Vec::new();
         home.set_fronts(FRONT + params.workers, &mut ops);
         assert!(ops.is_empty(), "nothing is ending");
@@ -283,18 +284,6 @@ impl Yard {
             assert!(data == *contents, "{path}: {} bytes, and others", data.len());
         }
     }
-}
-
-fn directory(disk: &mut Disk) -> Served {
-    let stat = Stat {
-        kind: Kind::Directory,
-        mode: 0o755,
-        device: DEVICE,
-        inode: ROOT,
-        modified: WALL,
-        ..Stat::default()
-    };
-    Served::Directory { root: disk.open_root(), stat, path: b"/srv".to_vec() }
 }
 
 fn config(params: &Params) -> Config {

@@ -223,6 +223,12 @@ impl Talk {
         data
     }
 
+    /// Whether this request waits.
+    pub(super) fn is_asked(&self, id: RequestId) -> bool {
+        let reads = self.reads.iter().map(|(read, ..)| *read);
+        reads.chain(self.writes.iter().map(|(write, _)| *write)).any(|other| other == id)
+    }
+
     /// A request is not waited for any more.
     pub(super) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
         let count = self.reads.len() + self.writes.len();

@@ -2,12 +2,12 @@
 #![expect(clippy::too_many_arguments, reason = "they are those of WASI")]
 
 use super::path::{Found, find, parent};
+use super::way::Way;
 use super::{Call, files};
 use crate::abi::{self, Errno};
 use crate::door::Given;
-use crate::host::{OpenDir, OpenFile, Slot, Stop};
+use crate::host::{OpenDir, Slot, Stop};
 use crate::listings::{AHEAD, Entries, joined, plain};
-use crate::window::Window;
 use base::{Access, Kind};
 use std::sync::Arc;
 use tree::{Ask, NodeId, OpenId, Reply};
@@ -41,106 +41,66 @@ impl Call<'_> {
     ) -> Result<(), Stop> {
         let path = self.path(at, len)?;
         self.host().files.dir(fd)?;
-        let (oflags, fdflags) = (oflags as u16, fdflags as u16);
-        let has = |flag| oflags & flag != 0;
-        if has(abi::CREAT) && has(abi::DIRECTORY) {
-            return Err(Errno::Inval.into());
-        }
+        let way = Way::new(flags, oflags as u16, rights, fdflags as u16)?;
         if !self.host().files.has_room() {
             return Err(Errno::Mfile.into());
         }
         // What is opened must not be lost because its number cannot be told.
         self.bytes(out, 4)?;
-        let access = Access {
-            read: rights & abi::RIGHT_READ != 0 || rights & abi::RIGHT_WRITE == 0,
-            write: rights & abi::RIGHT_WRITE != 0,
-            append: fdflags & abi::APPEND != 0,
-            truncate: has(abi::TRUNC),
-            sync: fdflags & (abi::SYNC | abi::DSYNC) != 0,
-        };
-        if access.changes() || has(abi::CREAT) {
+        if way.changes() {
             self.must_write()?;
         }
-        let follow = flags & abi::SYMLINK_FOLLOW != 0;
-        if !access.changes()
-            && !has(abi::CREAT)
-            && let Some(slot) =
-                self.open_ahead(fd, &path, (follow, has(abi::DIRECTORY)), rights).await?
-        {
-            let fd = self.host().add_ahead(slot);
-            return Ok(self.put_u32(out, fd)?);
-        }
-        let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
-        let found = match find(&client, base, &path, follow).await {
-            Ok(_) if has(abi::CREAT) && has(abi::EXCL) => return Err(Errno::Exist.into()),
-            Ok(found) => Some(found),
-            Err(Stop::Errno(Errno::Noent)) if has(abi::CREAT) => None,
-            Err(stop) => return Err(stop),
+        let slot = match way.changes() {
+            true => None,
+            false => self.open_ahead(fd, &path, &way).await?,
         };
-        let Some(Found { held, stat, straight }) = found else {
-            let (dir, name) = parent(&client, base, &path).await?;
-            let exclusive = has(abi::EXCL);
-            let dir = dir.node();
-            let ask = Ask::Create { dir, name, access, exclusive, mode: 0o666, gid: None };
-            let Reply::Created(node, open, _) = client.ask(ask).await? else {
-                unreachable!("an answer to another question")
-            };
-            return self.opened(node, open, access, rights, out);
+        let slot = match slot {
+            Some(slot) => slot,
+            None => self.open_at(fd, &path, &way).await?,
         };
-        match stat.kind {
-            Kind::Symlink => return Err(Errno::Loop.into()),
-            Kind::Directory => {
-                if access.changes() {
-                    return Err(Errno::Isdir.into());
-                }
-                let above = self.host().files.dir(fd)?.path.clone().filter(|_| straight);
-                let path = above.zip(plain(&path)).map(|(above, path)| joined(&above, &path));
-                let dir = Slot::Dir(OpenDir::found(held.keep(), path));
-                let fd = self.host().files.add(dir);
-                return Ok(self.put_u32(out, fd)?);
-            }
-            _ if has(abi::DIRECTORY) => return Err(Errno::Notdir.into()),
-            Kind::File => {}
-            // Those may wait for ever, or do what nobody expects of a file.
-            Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
-                return Err(Errno::Notsup.into());
-            }
-        }
-        let open = client.open(held.node(), access).await?;
-        self.opened(held.keep(), open, access, rights, out)
-    }
-
-    fn opened(
-        &mut self,
-        node: NodeId,
-        open: OpenId,
-        access: Access,
-        rights: u64,
-        out: u32,
-    ) -> Result<(), Stop> {
-        let file = OpenFile {
-            node: Some(node),
-            path: Vec::new(),
-            open: Some(open),
-            stat: None,
-            writes: access.write,
-            window: None,
-            offset: 0,
-            append: access.append,
-            rights,
-        };
-        let fd = self.host().files.add(Slot::File(file));
+        let fd = self.host().add(slot);
         Ok(self.put_u32(out, fd)?)
     }
 
+    /// Opens step by step, and makes what is to be made.
+    async fn open_at(&mut self, fd: u32, path: &[u8], way: &Way) -> Result<Slot, Stop> {
+        let base = self.node(fd).await?.ok_or(Errno::Notdir)?;
+        let (client, access) = (self.client(), way.access);
+        let found = match find(&client, base, path, way.follow).await {
+            Ok(_) if way.has(abi::CREAT) && way.has(abi::EXCL) => return Err(Errno::Exist.into()),
+            Ok(found) => found,
+            Err(Stop::Errno(Errno::Noent)) if way.has(abi::CREAT) => {
+                let (dir, name) = parent(&client, base, path).await?;
+                let exclusive = way.has(abi::EXCL);
+                let (node, open) = client.create(dir.node(), name, access, exclusive).await?;
+                return Ok(Slot::File(way.opened(node, open)));
+            }
+            Err(stop) => return Err(stop),
+        };
+        let Found { held, stat, straight } = found;
+        match stat.kind {
+            Kind::Symlink => Err(Errno::Loop.into()),
+            Kind::Directory if access.changes() => Err(Errno::Isdir.into()),
+            Kind::Directory => {
+                let above = self.host().files.dir(fd)?.path.clone().filter(|_| straight);
+                let path = above.zip(plain(path)).map(|(above, path)| joined(&above, &path));
+                Ok(Slot::Dir(OpenDir::found(held.keep(), path)))
+            }
+            _ if way.has(abi::DIRECTORY) => Err(Errno::Notdir.into()),
+            Kind::File => {
+                let open = client.open(held.node(), access).await?;
+                Ok(Slot::File(way.opened(held.keep(), open)))
+            }
+            // Those may wait for ever, or do what nobody expects of a file.
+            Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
+                Err(Errno::Notsup.into())
+            }
+        }
+    }
+
     /// Opens what a listing knows, or what can be fetched as a whole, with at most one request.
-    async fn open_ahead(
-        &mut self,
-        fd: u32,
-        path: &[u8],
-        (follow, directory): (bool, bool),
-        rights: u64,
-    ) -> Result<Option<Slot>, Stop> {
+    async fn open_ahead(&mut self, fd: u32, path: &[u8], way: &Way) -> Result<Option<Slot>, Stop> {
+        let directory = way.has(abi::DIRECTORY);
         let host = self.host();
         let (seen, root) = (host.seen(), host.root);
         let above = host.files.dir(fd)?.path.clone();
@@ -152,27 +112,14 @@ impl Call<'_> {
             Some(Kind::Directory) => return Ok(Some(Slot::Dir(OpenDir::listed(path)))),
             Some(Kind::File) if directory => return Err(Errno::Notdir.into()),
             Some(Kind::File) => {}
-            None if follow && !directory => {}
+            None if way.follow && !directory => {}
             Some(
                 Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice,
             )
             | None => return Ok(None),
         }
         let found = self.client().fetch(root, &path, FETCH).await?;
-        Ok(found.map(|(stat, data, open)| {
-            let window = Window::first(data, stat.size, seen);
-            Slot::File(OpenFile {
-                node: None,
-                path,
-                open,
-                stat: Some((stat, seen)),
-                writes: false,
-                window: Some(Box::new(window)),
-                offset: 0,
-                append: false,
-                rights,
-            })
-        }))
+        Ok(found.map(|found| Slot::File(way.fetched(path, found, seen))))
     }
 
     pub(super) async fn fd_readdir(

@@ -10,7 +10,6 @@ use clap::Args;
 use client::{File, OpenOptions};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -141,7 +140,7 @@ pub(crate) fn run(run: &Run) -> ExitCode {
             };
         }
         let wasm = read(&run.program)?;
-        let hash = Hash(Sha256::digest(&wasm).into());
+        let hash = Hash::of(&wasm);
         if let Came::Over(code) = once(frame, run, &format!("sha256:{hash}"), None)? {
             return Ok(code);
         }

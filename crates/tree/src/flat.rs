@@ -1,0 +1,41 @@
+//! Flat directories of files that have no names elsewhere: what the trees of the server itself
+//! share. Files are numbers; the root is zero.
+
+use crate::request::{NodeId, Reply};
+use base::{Buf, Error, Name, Stat};
+
+/// The number of the directory.
+pub const ROOT: usize = 0;
+
+/// Walks some names in the tree with this number: `find` says which file a name is, `stat` what a
+/// file's attributes are.
+///
+/// # Errors
+/// `NotFound`, or `NotDirectory` behind a file, if not even the first name is there.
+pub fn walk(
+    from: NodeId,
+    names: &[Name],
+    find: impl Fn(&Name) -> Result<usize, Error>,
+    stat: impl Fn(usize) -> Stat,
+) -> Result<Reply, Error> {
+    let (mut node, mut stats) = (from.local(), Vec::new());
+    for name in names {
+        let next = if node == ROOT { find(name) } else { Err(Error::NotDirectory) };
+        match next {
+            Ok(found) => node = found,
+            Err(error) if stats.is_empty() => return Err(error),
+            Err(_) => return Ok(Reply::Walked(stats, None)),
+        }
+        stats.push(stat(node));
+    }
+    Ok(Reply::Walked(stats, Some(NodeId::new(from.tree(), node))))
+}
+
+/// A part of a file's contents, with room in front of it.
+pub fn part(contents: &[u8], offset: u64, count: u32, headroom: u32) -> Buf {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(contents.len());
+    let end = start.saturating_add(count as usize).min(contents.len());
+    let mut data = Buf::with_room(headroom as usize, end - start);
+    data.extend(&contents[start..end]);
+    data
+}
