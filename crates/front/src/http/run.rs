@@ -276,10 +276,11 @@ impl Session {
             unreachable!("who does not talk says nothing")
         };
         out.push(Output::Close(open));
-        let report: Value = serde_json::from_slice(report).unwrap_or_default();
+        let text = String::from_utf8_lossy(report);
+        let report: Value = serde_json::from_str(&text).unwrap_or_default();
         if run.headed {
             if self.manner.is_1_1 {
-                self.say(Buf::from(trailers(&report, &run.complaint).into_bytes()), out);
+                self.say(Buf::from(trailers(&text, &report, &run.complaint).into_bytes()), out);
             }
         } else {
             let code = match report["end"].as_str() {
@@ -351,7 +352,7 @@ impl Query {
 }
 
 /// The trailers: how the program ended, and what it complained of.
-fn trailers(report: &Value, complaint: &[u8]) -> String {
+fn trailers(report_text: &str, report: &Value, complaint: &[u8]) -> String {
     let end = report["end"].as_str().unwrap_or_default();
     let mut text = format!("0\r\nUpcall-End: {end}\r\n");
     let exit = report["exit"].as_u64().map(|code| format!("Upcall-Exit: {code}\r\n"));
@@ -360,7 +361,6 @@ fn trailers(report: &Value, complaint: &[u8]) -> String {
         text += &format!("Upcall-Complaint: {}\r\n", encode_component(complaint));
     }
     // A field is ASCII.
-    let report = report.to_string();
-    let report = report.chars().map(|c| if c.is_ascii() { c } else { '?' });
-    text + "Upcall-Report: " + &report.collect::<String>() + "\r\n\r\n"
+    let ascii = report_text.chars().map(|c| if c.is_ascii() { c } else { '?' });
+    text + "Upcall-Report: " + &ascii.collect::<String>() + "\r\n\r\n"
 }
