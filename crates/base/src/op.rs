@@ -374,6 +374,18 @@ pub enum PathOp {
         /// How many bytes of names, each with 24 bytes of overhead, to return at most.
         bytes_max: u32,
     },
+    /// Small plain files, each as a whole, as many of the first as fit. What is not there, is
+    /// something else or larger, is on another file system or cannot be read, is left out.
+    ReadAll {
+        /// Where the paths start.
+        from: File,
+        /// Which files: components joined by `/`, followed by nothing but directories.
+        paths: Vec<Vec<u8>>,
+        /// The largest of them, bytes.
+        size_max: u32,
+        /// How many bytes of contents to return at most.
+        bytes_max: u32,
+    },
     /// How full the file system is.
     StatFs {
         /// Any file on it.
@@ -528,6 +540,17 @@ pub struct Listing {
     pub entries: Vec<Entry>,
 }
 
+/// A file as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Its path from where it was asked for: components joined by `/`.
+    pub path: Vec<u8>,
+    /// Its attributes.
+    pub stat: Stat,
+    /// What is in it: as many bytes as they say.
+    pub data: Buf,
+}
+
 /// What a path operation gives.
 #[derive(Debug)]
 pub enum PathDone {
@@ -550,6 +573,8 @@ pub enum PathDone {
     Entries(Vec<Entry>),
     /// [`PathOp::ListAll`]: directories that were listed.
     Listings(Vec<Listing>),
+    /// [`PathOp::ReadAll`]: files that were read.
+    Contents(Vec<Content>),
     /// [`PathOp::StatFs`].
     StatFs(StatFs),
     /// [`PathOp::Identify`].

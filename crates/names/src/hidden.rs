@@ -57,4 +57,10 @@ impl Hidden {
     pub(crate) fn is_name(&self, name: &Name) -> bool {
         self.names.contains(name)
     }
+
+    /// Whether a path of such names goes through one.
+    pub(crate) fn is_on(&self, path: &[u8]) -> bool {
+        let mut names = path.split(|byte| *byte == b'/').flat_map(Name::new);
+        names.any(|name| self.is_name(&name))
+    }
 }

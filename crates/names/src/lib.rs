@@ -260,6 +260,11 @@ impl Names {
                 return Err(Error::Unsupported);
             }
             Ask::ListAll { .. } if !self.table.is_empty() => return Err(Error::Unsupported),
+            Ask::ReadAll { ref paths, .. }
+                if !self.table.is_empty() || paths.iter().any(|path| self.hidden.is_on(path)) =>
+            {
+                return Err(Error::Unsupported);
+            }
             Ask::List { open, cookie, bytes_max, with_stat } if open.tree() == NAMES => {
                 let waiting = Waiting { id, cookie, bytes_max, with_stat };
                 self.list(open, waiting, out);

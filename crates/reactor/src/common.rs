@@ -247,6 +247,7 @@ impl Common {
             | PathDone::Bytes(_)
             | PathDone::Entries(_)
             | PathDone::Listings(_)
+            | PathDone::Contents(_)
             | PathDone::StatFs(_)
             | PathDone::User(_)
             | PathDone::Volume(..)

@@ -8,6 +8,7 @@
 //! node's thread with it.
 
 mod attrs;
+mod contents;
 mod create;
 mod extended;
 mod fetch;
@@ -137,6 +138,7 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
         | PathOp::RemoveFile { .. }
         | PathOp::List { .. }
         | PathOp::ListAll { .. }
+        | PathOp::ReadAll { .. }
         | PathOp::StatFs { .. }
         | PathOp::GetAttr { .. }
         | PathOp::SetAttr { .. }
@@ -166,6 +168,7 @@ pub(crate) fn files(op: &PathOp) -> [Option<File>; 2] {
         | PathOp::ReadLink { file }
         | PathOp::List { file, .. }
         | PathOp::ListAll { from: file, .. }
+        | PathOp::ReadAll { from: file, .. }
         | PathOp::StatFs { file }
         | PathOp::GetAttr { file, .. }
         | PathOp::SetAttr { file, .. }
@@ -236,6 +239,9 @@ fn dispatch(ground: &mut Ground<'_>, caller: &Caller, op: &PathOp) -> Outcome<Pa
             rename::remove_file(ground, caller, fd(*root)?, fd(*file)?)
         }
         PathOp::ListAll { from, paths, bytes_max } => list::list_all(*from, paths, *bytes_max),
+        PathOp::ReadAll { from, paths, size_max, bytes_max } => {
+            contents::read_all(ground, *from, paths, *size_max, *bytes_max)
+        }
         PathOp::List { file, cookie, bytes_max, with_stat } => {
             list::list(ground, *file, *cookie, *bytes_max, *with_stat)
         }

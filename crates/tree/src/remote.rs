@@ -248,6 +248,7 @@ impl Remote {
             | Reply::Written(_)
             | Reply::Entries(_)
             | Reply::Listings(_)
+            | Reply::Contents(_)
             | Reply::Bytes(_)
             | Reply::StatFs(_)
             | Reply::Locked

@@ -5,7 +5,7 @@
 //! give it back. Ids are made by trees and never by clients, so an unknown one is a mistake of
 //! this program and not of a peer.
 
-use base::op::{Done, Entry, Listing, Op, OpId, Who};
+use base::op::{Content, Done, Entry, Listing, Op, OpId, Who};
 use base::{Access, Buf, Caller, Error, Kind, Name, SetStat, Stat, StatFs, User};
 
 pub use crate::locks::{Lock, LockKind, Owner};
@@ -252,6 +252,19 @@ pub enum Ask {
         /// At most so many bytes of names and 24 bytes for each.
         bytes_max: u32,
     },
+    /// Small plain files, each as a whole, as many of the first as fit. What is not there, is
+    /// something else or larger, or cannot be read, is left out; a tree need not know this
+    /// (`Unsupported`).
+    ReadAll {
+        /// Where the paths start.
+        from: NodeId,
+        /// Which files: components joined by `/`, followed by nothing but directories.
+        paths: Vec<Vec<u8>>,
+        /// The largest of them, bytes.
+        size_max: u32,
+        /// At most so many bytes of contents.
+        bytes_max: u32,
+    },
     /// Make a directory.
     MakeDir {
         /// Where.
@@ -409,6 +422,7 @@ impl Ask {
             | Ask::Stat { node: one }
             | Ask::Open { node: one, .. }
             | Ask::ListAll { from: one, .. }
+            | Ask::ReadAll { from: one, .. }
             | Ask::Create { dir: one, .. }
             | Ask::MakeDir { dir: one, .. }
             | Ask::Symlink { dir: one, .. }
@@ -446,6 +460,7 @@ impl Ask {
             | Ask::Stat { node: one }
             | Ask::Open { node: one, .. }
             | Ask::ListAll { from: one, .. }
+            | Ask::ReadAll { from: one, .. }
             | Ask::Create { dir: one, .. }
             | Ask::MakeDir { dir: one, .. }
             | Ask::Symlink { dir: one, .. }
@@ -504,6 +519,7 @@ impl Ask {
             | Ask::Sync { .. }
             | Ask::List { .. }
             | Ask::ListAll { .. }
+            | Ask::ReadAll { .. }
             | Ask::ReadLink { .. }
             | Ask::RenameNode { to: None, .. }
             | Ask::RemoveNode { .. }
@@ -541,6 +557,7 @@ impl Ask {
             | Ask::Sync { .. }
             | Ask::List { .. }
             | Ask::ListAll { .. }
+            | Ask::ReadAll { .. }
             | Ask::ReadLink { .. }
             | Ask::RenameNode { to: None, .. }
             | Ask::RemoveNode { .. }
@@ -579,6 +596,7 @@ impl Ask {
             | Ask::Sync { .. }
             | Ask::List { .. }
             | Ask::ListAll { .. }
+            | Ask::ReadAll { .. }
             | Ask::ReadLink { .. }
             | Ask::StatFs { .. }
             | Ask::GetAttr { .. }
@@ -617,6 +635,8 @@ pub enum Reply {
     Entries(Vec<Entry>),
     /// Directories that were listed.
     Listings(Vec<Listing>),
+    /// Files that were read.
+    Contents(Vec<Content>),
     /// A link's target, an attribute's value, the list of attributes.
     Bytes(Vec<u8>),
     /// How full the tree is.

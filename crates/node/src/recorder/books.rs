@@ -114,6 +114,7 @@ impl Books {
             Ask::Stat { .. }
             | Ask::List { .. }
             | Ask::ListAll { .. }
+            | Ask::ReadAll { .. }
             | Ask::MakeDir { .. }
             | Ask::Symlink { .. }
             | Ask::MakeNode { .. }

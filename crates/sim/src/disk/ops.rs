@@ -1,8 +1,8 @@
 //! Path operations, one by one as the real reactor's straight-line code does them.
 
 use super::{DEVICE, Disk, Held, ROOT, SIZE_MAX};
-use base::op::{Entry, File, Listing, PathDone, PathOp, Who};
-use base::{Access, Error, Kind, Name, SetStat, SetTime, StatFs, Time, User};
+use base::op::{Content, Entry, File, Listing, PathDone, PathOp, Who};
+use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, StatFs, Time, User};
 
 type Outcome = Result<PathDone, Error>;
 
@@ -22,6 +22,7 @@ pub(crate) fn files(op: &PathOp) -> Vec<File> {
         | PathOp::ReadLink { file }
         | PathOp::List { file, .. }
         | PathOp::ListAll { from: file, .. }
+        | PathOp::ReadAll { from: file, .. }
         | PathOp::StatFs { file }
         | PathOp::GetAttr { file, .. }
         | PathOp::SetAttr { file, .. }
@@ -67,6 +68,7 @@ pub(crate) fn changes(op: &PathOp) -> bool {
         | PathOp::ReadLink { .. }
         | PathOp::List { .. }
         | PathOp::ListAll { .. }
+        | PathOp::ReadAll { .. }
         | PathOp::StatFs { .. }
         | PathOp::GetAttr { .. }
         | PathOp::ListAttrs { .. }
@@ -163,6 +165,9 @@ impl Disk {
             }
             PathOp::ListAll { from, paths, bytes_max } => {
                 Ok(self.list_all(*from, paths, *bytes_max as usize))
+            }
+            PathOp::ReadAll { from, paths, size_max, bytes_max } => {
+                Ok(self.read_all(*from, paths, (*size_max).into(), (*bytes_max).into()))
             }
             PathOp::StatFs { .. } => Ok(PathDone::StatFs(STATFS)),
             PathOp::GetAttr { file, name } => {
@@ -479,11 +484,7 @@ impl Disk {
         let mut listings = Vec::new();
         let mut todo: Vec<(Vec<u8>, u64)> = Vec::new();
         for path in paths.iter().rev() {
-            let mut parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
-            let found = parts.try_fold(self.held(from).inode, |dir, part| {
-                let name = Name::new(part).ok()?;
-                self.step(dir, &name).ok().map(|(inode, _)| inode)
-            });
+            let found = self.below(self.held(from).inode, path);
             todo.extend(found.map(|inode| (path.clone(), inode)));
         }
         while let Some((path, inode)) = todo.pop() {
@@ -501,6 +502,33 @@ impl Disk {
             listings.push(Listing { path, entries });
         }
         PathDone::Listings(listings)
+    }
+
+    fn read_all(&self, from: File, paths: &[Vec<u8>], size_max: u64, mut left: u64) -> PathDone {
+        let mut contents = Vec::new();
+        for path in paths {
+            let found = self.below(self.held(from).inode, path);
+            let stat = found.map(|inode| (inode, self.stat(inode)));
+            let plain = stat
+                .filter(|(_, stat)| stat.kind == Kind::File && (1..=size_max).contains(&stat.size));
+            let Some((inode, stat)) = plain else { continue };
+            if stat.size > left {
+                break;
+            }
+            left -= stat.size;
+            let data = self.node(inode).data.read(0, stat.size as usize);
+            contents.push(Content { path: path.clone(), stat, data: Buf::from(&data[..]) });
+        }
+        PathDone::Contents(contents)
+    }
+
+    /// What stands at a path that goes straight down.
+    fn below(&self, from: u64, path: &[u8]) -> Option<u64> {
+        let mut parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+        parts.try_fold(from, |dir, part| {
+            let name = Name::new(part).ok()?;
+            self.step(dir, &name).ok().map(|(inode, _)| inode)
+        })
     }
 
     fn list(&self, file: File, cookie: u64, bytes_max: usize, with_stat: bool) -> Outcome {

@@ -374,6 +374,7 @@ pub(crate) fn handed_out(reply: &Reply) -> Vec<Given> {
         | Reply::Written(_)
         | Reply::Entries(_)
         | Reply::Listings(_)
+        | Reply::Contents(_)
         | Reply::Bytes(_)
         | Reply::StatFs(_)
         | Reply::Locked

@@ -108,6 +108,7 @@ fn finish_path(host: &mut Host, done: PathDone, out: &mut Vec<Output>) -> Result
         PathDone::Bytes(bytes) => Reply::Bytes(bytes),
         PathDone::Entries(entries) => Reply::Entries(entries),
         PathDone::Listings(listings) => Reply::Listings(listings),
+        PathDone::Contents(contents) => Reply::Contents(contents),
         PathDone::StatFs(stat) => Reply::StatFs(stat),
         PathDone::User(user) => Reply::User(user),
         PathDone::Root(..) | PathDone::Volume(..) | PathDone::Addresses(_) => {

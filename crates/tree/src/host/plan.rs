@@ -138,6 +138,9 @@ impl Host {
             Ask::ListAll { from, paths, bytes_max } => {
                 PathOp::ListAll { from: file(from), paths, bytes_max }
             }
+            Ask::ReadAll { from, paths, size_max, bytes_max } => {
+                PathOp::ReadAll { from: file(from), paths, size_max, bytes_max }
+            }
             Ask::Stat { node } => PathOp::Stat { file: file(node) },
             Ask::SetStat { node, open, set } => match open.filter(|_| set.size.is_some()) {
                 Some(open) => PathOp::SetStat { file: self.open_file(open), open: true, set },

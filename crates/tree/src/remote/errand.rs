@@ -180,7 +180,9 @@ pub(super) fn refused(ask: &Ask) -> Option<Error> {
             (node.local() == ROOT).then_some(Error::NotPermitted)
         }
         Ask::Remove { name, .. } => special(name).then_some(Error::Invalid),
-        Ask::Identify { .. } | Ask::ListAll { .. } => Some(Error::Unsupported),
+        Ask::Identify { .. } | Ask::ListAll { .. } | Ask::ReadAll { .. } => {
+            Some(Error::Unsupported)
+        }
         Ask::Walk { .. }
         | Ask::Fetch { .. }
         | Ask::Stat { .. }

@@ -1,0 +1,81 @@
+//! Many small files at once, each as a whole.
+
+use super::{Ground, Outcome, attrs, open};
+use crate::descriptor;
+use base::op::{Content, File, PathDone};
+use base::{Buf, Kind};
+use rustix::fd::{AsFd as _, BorrowedFd};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::IoSliceMut;
+
+/// Reads files, as many of the first as fit.
+pub(super) fn read_all(
+    ground: &Ground<'_>,
+    from: File,
+    paths: &[Vec<u8>],
+    size_max: u32,
+    bytes_max: u32,
+) -> Outcome<PathDone> {
+    let from = descriptor::file(from)?;
+    let (mut contents, mut left) = (Vec::new(), u64::from(bytes_max));
+    for path in paths {
+        match read(ground, from, path, u64::from(size_max), left) {
+            One::Read(content) => {
+                left -= content.data.len() as u64;
+                contents.push(content);
+            }
+            One::LeftOut => {}
+            One::Full => break,
+        }
+    }
+    Ok(PathDone::Contents(contents))
+}
+
+/// What becomes of one of them.
+enum One {
+    Read(Content),
+    LeftOut,
+    /// There is no room for it.
+    Full,
+}
+
+fn read(ground: &Ground<'_>, from: BorrowedFd<'_>, path: &[u8], size_max: u64, left: u64) -> One {
+    // Who asks has seen plain files there. If a device has come in the place of one since, opening
+    // it does not wait, and it is not read.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | open::ALWAYS;
+    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+    let Ok(file) = rustix::fs::openat2(from, path, flags, Mode::empty(), resolve) else {
+        return One::LeftOut;
+    };
+    let Ok(stat) = attrs::stat(ground, file.as_fd()) else { return One::LeftOut };
+    // What calls itself empty may not be: those of `/proc` do.
+    if stat.kind != Kind::File || stat.size == 0 || stat.size > size_max {
+        return One::LeftOut;
+    }
+    if stat.size > left {
+        return One::Full;
+    }
+    match whole(file.as_fd(), stat.size) {
+        Ok(Some(data)) => One::Read(Content { path: path.to_vec(), stat, data }),
+        // It was cut meanwhile.
+        Ok(None) | Err(_) => One::LeftOut,
+    }
+}
+
+/// All of a file of this size; `None` if there is less.
+fn whole(file: BorrowedFd<'_>, size: u64) -> rustix::io::Result<Option<Buf>> {
+    let size = usize::try_from(size).expect("it fits in 32 bits");
+    let mut buf = Buf::with_room(0, size);
+    while buf.len() < size {
+        let (offset, want) = (buf.len() as u64, size - buf.len());
+        let mut slices = [IoSliceMut::new(&mut buf.spare()[..want])];
+        match rustix::io::preadv2(file, &mut slices, offset, ReadWriteFlags::empty()) {
+            Ok(0) => return Ok(None),
+            Ok(n) => buf.grow(n),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(buf))
+}
