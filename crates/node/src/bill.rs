@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tree::RequestId;
 
-/// A request of a storelet: of which node, and by which id. A storelet has one under way.
+/// A request of a storelet: of which node, and by which id.
 type Asked = (usize, RequestId);
 
 /// Who bears what.

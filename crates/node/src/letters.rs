@@ -13,7 +13,7 @@ use base::op::{Op, Parcel};
 use base::{Error, Instant};
 use front::CallId;
 use std::collections::BTreeSet;
-use storelet::{Crossing, DomainId, worker};
+use storelet::{AskId, Crossing, worker};
 use tree::{NodeId, OpenId, Reply, Request, RequestId};
 
 /// The number of the node that has the name space.
@@ -111,7 +111,7 @@ impl Node {
         ops: &mut Vec<Op>,
     ) {
         if self.worker.is_some() {
-            let input = worker::Input::Answered(DomainId(id.0), reply, served_ns);
+            let input = worker::Input::Answered(AskId::of(id.0), reply, served_ns);
             return self.step_worker(now, input, ops);
         }
         self.answer_here(id, reply);

@@ -9,7 +9,7 @@ use super::{Config, Export, Node};
 use crate::route::Message;
 use base::op::{Done, Op, OpId, Parcel};
 use base::{Automaton as _, Instant};
-use storelet::{Crossing, Ran, Slice, ToHome, Worker, worker};
+use storelet::{AskId, Crossing, Ran, Slice, ToHome, Worker, worker};
 use tree::{Input as TreeInput, RequestId};
 
 /// The tree of storelets, where there is one.
@@ -39,7 +39,9 @@ impl Node {
             return self.step_worker(now, worker::Input::Told(told), ops);
         }
         if let Crossing::Home(ToHome::Ended(id, _)) = &crossing {
-            self.bill.close(RequestId(id.0));
+            for ahead in [false, true] {
+                self.bill.close(RequestId(AskId { domain: *id, ahead }.number()));
+            }
         }
         let done = Done::Parcel(Parcel(Box::new(crossing)));
         self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNASKED, done)));
@@ -59,8 +61,8 @@ impl Node {
         let Role::Front(number) = self.role else { unreachable!("home runs no storelets") };
         for output in out {
             let input = match output {
-                Output::Ask(id, request) => names::Input::Ask(RequestId(id.0), request),
-                Output::Cancel(id) => names::Input::Cancel(RequestId(id.0)),
+                Output::Ask(id, request) => names::Input::Ask(RequestId(id.number()), request),
+                Output::Cancel(id) => names::Input::Cancel(RequestId(id.number())),
                 Output::Release(node) => names::Input::Release(node),
                 Output::Close(open) => names::Input::Close(open),
                 Output::Tell(told) => {

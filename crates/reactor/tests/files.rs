@@ -79,6 +79,47 @@ fn fetch(rig: &mut rig::Rig, path: &str, read_max: u32) -> Result<PathDone, Erro
     rig.path_op(PathOp::Fetch { root, path: path.into(), read_max, headroom: 100 })
 }
 
+/// What is listed and read ahead of somebody who looks through a tree: links are not followed,
+/// nothing leads out, and pipes are not waited for.
+#[test]
+fn trees_are_listed_and_small_files_read_many_at_a_time() {
+    on_both(|rig| {
+        fs::create_dir_all(rig.path("a/b")).unwrap();
+        fs::create_dir(rig.path("c")).unwrap();
+        for (path, len) in [("a/one", 1), ("a/b/two", 200), ("a/large", 5000), ("a/empty", 0)] {
+            fs::write(rig.path(path), vec![7; len]).unwrap();
+        }
+        symlink("one", rig.path("a/link")).unwrap();
+        symlink("/etc", rig.path("c/out")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, rig.path("a/pipe"), 0o600.into()).unwrap();
+        let from = rig.root;
+        let bytes = |path: &str| path.as_bytes().to_vec();
+        let list = |rig: &mut rig::Rig, paths: &[&str], bytes_max| {
+            let paths = paths.iter().map(|path| bytes(path)).collect();
+            let done = rig.path_op(PathOp::ListAll { from, paths, bytes_max }).unwrap();
+            let PathDone::Listings(listings) = done else { panic!("{done:?}") };
+            let named = listings.iter().map(|it| (it.path.clone(), it.entries.len()));
+            named.collect::<Vec<_>>()
+        };
+        let listed = list(rig, &["a", "c/out", "../..", "c"], 10_000);
+        assert_eq!(listed, [(bytes("a"), 6), (bytes("a/b"), 1), (bytes("c"), 1)]);
+        assert_eq!(list(rig, &["a", "c"], 200), [(bytes("a"), 6), (bytes("a/b"), 1)]);
+
+        let read = |rig: &mut rig::Rig, paths: &[&str], bytes_max| {
+            let paths = paths.iter().map(|path| bytes(path)).collect();
+            let op = PathOp::ReadAll { from, paths, size_max: 1000, bytes_max };
+            let done = rig.path_op(op).unwrap();
+            let PathDone::Contents(contents) = done else { panic!("{done:?}") };
+            contents.iter().all(|it| it.data.len() as u64 == it.stat.size).then_some(()).unwrap();
+            contents.into_iter().map(|it| String::from_utf8(it.path).unwrap()).collect::<Vec<_>>()
+        };
+        let all = ["a/one", "a/link", "a/pipe", "a/large", "a/empty", "a/b", "no", "a/b/two"];
+        assert_eq!(read(rig, &all, 10_000), ["a/one", "a/b/two"]);
+        assert_eq!(read(rig, &all, 200), ["a/one"], "there is no room for the other");
+        assert_eq!(read(rig, &["c/out/passwd", "../x", "/etc/passwd"], 10_000), [""; 0]);
+    });
+}
+
 #[test]
 fn a_fetch_reads_small_files_whole_and_keeps_large_ones_open() {
     on_both(|rig| {

@@ -65,6 +65,13 @@ impl Client {
         }
     }
 
+    /// Asks ahead: the answer is taken up when it has come.
+    pub(crate) fn foresee(&self, ask: Ask) {
+        let state = &mut *self.door.state();
+        state.used.operations += 1;
+        state.foreseen = Some(ask);
+    }
+
     pub(crate) async fn walk(
         &self,
         from: NodeId,
@@ -90,6 +97,7 @@ impl Client {
         match self.ask(ask).await {
             Ok(Reply::Fetched(stat, data, open)) => {
                 if stat.kind == Kind::File && stat.device != DEVICE {
+                    self.door.state().used.read += data.len() as u64;
                     return Ok(Some((stat, data, open)));
                 }
                 self.door.state().given.extend(open.map(Given::Open));
@@ -151,10 +159,14 @@ impl Client {
         count: u32,
     ) -> Result<Vec<Buf>, Stop> {
         let reply = self.ask(Ask::Read { open, offset, count, headroom: 0 }).await?;
-        if let Reply::Data(data) = reply {
-            return Ok(vec![data]);
-        }
-        let Reply::Pieces(pieces) = reply else { strange() };
+        let pieces = if let Reply::Data(data) = reply {
+            vec![data]
+        } else {
+            let Reply::Pieces(pieces) = reply else { strange() };
+            pieces
+        };
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        self.door.state().used.read += bytes as u64;
         Ok(pieces)
     }
 

@@ -19,6 +19,28 @@ impl fmt::Display for DomainId {
     }
 }
 
+/// Names a request of a storelet, which has at most two under way: one it waits for, and one that
+/// it asks ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AskId {
+    /// Whose.
+    pub domain: DomainId,
+    /// Whether it is asked ahead.
+    pub ahead: bool,
+}
+
+impl AskId {
+    /// It as a number that no other request of a worker has.
+    pub fn number(self) -> u64 {
+        self.domain.0 << 1 | u64::from(self.ahead)
+    }
+
+    /// The request with this number.
+    pub fn of(number: u64) -> AskId {
+        AskId { domain: DomainId(number >> 1), ahead: number & 1 == 1 }
+    }
+}
+
 /// What a worker is told.
 #[derive(Debug)]
 pub enum ToWorker {

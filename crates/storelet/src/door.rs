@@ -27,6 +27,8 @@ pub enum Want {
     Output(Stream, Vec<u8>),
     /// That so much time passes, ns.
     Sleep(u64),
+    /// What was asked ahead.
+    Ahead,
 }
 
 /// What it gets.
@@ -62,6 +64,9 @@ pub struct Times {
 pub(crate) struct State {
     want: Option<Want>,
     got: Option<Got>,
+    /// What it asks ahead, and what has come of that.
+    pub(crate) foreseen: Option<Ask>,
+    pub(crate) arrived: Option<Result<Reply, Error>>,
     pub(crate) given: Vec<Given>,
     /// How much it may say without waiting, bytes; and what it has said so.
     pub(crate) room: usize,

@@ -4,10 +4,11 @@ use crate::budget::{Budget, Reason, Used};
 use crate::door::{Door, Given, Got, Stream, Times, Want};
 use crate::engine::{Pace, Program};
 use crate::host::Host;
+use base::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use tree::{NodeId, Reply};
+use tree::{Ask, NodeId, Reply};
 use wasmtime::{Store, Trap, UpdateDeadline};
 
 /// Size of a page of memory, bytes.
@@ -126,6 +127,16 @@ impl Guest {
             }
             None => Pause::Slice,
         }
+    }
+
+    /// What it asks ahead.
+    pub fn take_foreseen(&self) -> Option<Ask> {
+        self.door.state().foreseen.take()
+    }
+
+    /// What it asked ahead has come.
+    pub fn arrive(&self, reply: Result<Reply, Error>) {
+        self.door.state().arrived = Some(reply);
     }
 
     /// Ends it where it stands. What it waited for still comes, and is given to

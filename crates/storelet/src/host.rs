@@ -1,9 +1,10 @@
 //! What the host keeps for one guest.
 
 use crate::abi::{self, Errno};
+use crate::ahead::Foresight;
 use crate::budget::{Budget, Reason};
 use crate::door::{Door, Given, Stream};
-use crate::listings::{Entries, Listings, Seen};
+use crate::listings::{Entries, Seen};
 use crate::window::Window;
 use base::{Error, Stat};
 use rand_chacha::ChaCha20Rng;
@@ -12,7 +13,7 @@ use tree::{NodeId, OpenId};
 use wasmtime::{Memory, ResourceLimiter};
 
 /// How much may be read ahead for a guest, over all its files, bytes.
-const WINDOWS_MAX: usize = 8 << 20;
+const WINDOWS_MAX: usize = 4 << 20;
 
 /// Why a call does not return to the guest with success.
 #[derive(Debug)]
@@ -189,8 +190,8 @@ pub(crate) struct Host {
     pub(crate) files: Files,
     /// What it sees as `/`.
     pub(crate) root: NodeId,
-    /// Directories that were listed ahead.
-    pub(crate) listings: Listings,
+    /// What was seen ahead.
+    pub(crate) foresight: Foresight,
     /// How often it has changed something: what was seen before is not believed any more.
     pub(crate) changes: u64,
     /// Whether it may change anything.
@@ -208,7 +209,7 @@ impl Host {
             env: start.env.clone(),
             files: Files::new(start.root, start.budget.files),
             root: start.root,
-            listings: Listings::default(),
+            foresight: Foresight::default(),
             changes: 0,
             writes: start.writes,
             random: ChaCha20Rng::from_seed(start.seed),
@@ -231,6 +232,11 @@ impl Host {
     /// What is seen now.
     pub(crate) fn seen(&self) -> Seen {
         Seen { at: self.door.state().times.monotonic, changes: self.changes }
+    }
+
+    /// Takes up what was asked ahead and has come.
+    pub(crate) fn absorb(&mut self) {
+        self.foresight.absorb(&mut self.door.state());
     }
 
     /// Adds what was opened, perhaps with what was read ahead.

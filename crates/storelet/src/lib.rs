@@ -8,10 +8,12 @@
 //! has had its slice, or has ended. Whoever drives it gives it what it wanted ([`Got`]).
 
 mod abi;
+mod ahead;
 mod artifact;
 mod budget;
 mod client;
 pub mod compile;
+mod contents;
 mod crossing;
 mod domain;
 mod door;
@@ -31,7 +33,7 @@ pub mod worker;
 
 pub use artifact::{Artifact, Broken, Key};
 pub use budget::{Budget, Reason, Used};
-pub use crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
+pub use crossing::{AskId, Begin, Crossing, DomainId, ToHome, ToWorker};
 pub use door::{Given, Got, Stream, Times, Want};
 pub use engine::{Engine, GUESTS_MAX, Pace, Program};
 pub use guest::{Ended, Guest, Pause, Start};

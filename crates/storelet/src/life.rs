@@ -32,6 +32,8 @@ pub(crate) enum Input {
     Admitted,
     /// The answer to what it asked.
     Answered(Result<Reply, Error>),
+    /// What it asked ahead has come.
+    Arrived,
     /// Some of its input; nothing: the end.
     Fed(Vec<u8>),
     /// What it says is taken.
@@ -85,6 +87,8 @@ enum State {
     Queued(Box<Ask>),
     /// For an answer.
     Asking,
+    /// For the answer to what it asked ahead.
+    Awaiting,
     /// For input.
     Hungry,
     /// For somebody to take what it said.
@@ -123,6 +127,7 @@ impl Life {
             | State::Ready(_)
             | State::Running
             | State::Asking
+            | State::Awaiting
             | State::Hungry
             | State::Saying
             | State::Sleeping(_)
@@ -153,7 +158,7 @@ impl Life {
             State::Ready(_) => "ready",
             State::Running => "running",
             State::Queued(_) => "waiting to ask",
-            State::Asking => "waiting for files",
+            State::Asking | State::Awaiting => "waiting for files",
             State::Hungry => "waiting for input",
             State::Saying => "waiting for its reader",
             State::Sleeping(_) => "sleeping",
@@ -200,6 +205,7 @@ impl Life {
                 out.push(Output::Say(stream, bytes));
                 State::Saying
             }
+            Pause::Wants(Want::Ahead) => State::Awaiting,
             Pause::Wants(Want::Sleep(ns)) => State::Sleeping(Instant(now.0.saturating_add(ns))),
             Pause::Ended(ended) => {
                 out.extend([Output::Drop, Output::Ended(ended)]);
@@ -235,6 +241,7 @@ impl Automaton for Life {
                 State::Asking
             }
             (State::Asking, Input::Answered(reply)) => State::Ready(Some(Got::File(reply))),
+            (State::Awaiting, Input::Arrived) => State::Ready(Some(Got::Done)),
             (State::Hungry, Input::Fed(bytes)) => State::Ready(Some(Got::Input(bytes))),
             (State::Saying, Input::Heard) => State::Ready(Some(Got::Done)),
             (State::Sleeping(until), Input::Tick) if until <= now => State::Ready(Some(Got::Done)),
@@ -246,7 +253,11 @@ impl Automaton for Life {
                 State::Over
             }
             (
-                State::Queued(_) | State::Hungry | State::Saying | State::Sleeping(_),
+                State::Queued(_)
+                | State::Awaiting
+                | State::Hungry
+                | State::Saying
+                | State::Sleeping(_),
                 Input::Kill(reason),
             ) => {
                 Life::kill(reason, out);
@@ -267,7 +278,7 @@ impl Automaton for Life {
                 out.extend(reply.ok().map(Output::Disclaim));
                 State::Over
             }
-            (state, Input::Tick)
+            (state, Input::Tick | Input::Arrived)
             | (state @ (State::Leaving(_) | State::Over | State::New(_)), Input::Kill(_)) => state,
             // A slice is run at once; who waits for one thing does not get another.
             (
@@ -293,6 +304,7 @@ impl Automaton for Life {
             | State::Running
             | State::Queued(_)
             | State::Asking
+            | State::Awaiting
             | State::Hungry
             | State::Saying
             | State::Leaving(_)

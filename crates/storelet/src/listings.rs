@@ -3,24 +3,30 @@
 //! Programs that look through a tree list one directory after the other. The first of them brings
 //! those behind it along ([`tree::Ask::ListAll`]), so that the others need no request. What was
 //! listed ahead is believed for a moment, like what an NFS client has seen, and not after the guest
-//! itself has changed something.
+//! itself has changed something. What is old still tells what a guest will ask for next.
 
 use base::Kind;
 use base::op::{Entry, Listing};
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// For so long what was seen is believed, ns.
 pub(crate) const BELIEVED_NS: u64 = 1_000_000_000;
 
-/// How much is listed at once, bytes of names and 24 for each.
-pub(crate) const AHEAD: u32 = 128 << 10;
+/// How much is listed at once, at first and at most: bytes of names and 24 for each.
+const FIRST: u32 = 32 << 10;
+const MOST: u32 = 128 << 10;
 
 /// Most directories asked for at once.
 const ASKED_MAX: usize = 256;
 
-/// Most entries that are kept.
-const ENTRIES_MAX: usize = 128 << 10;
+/// Most entries that are kept: about 2 MiB of the server's memory.
+const ENTRIES_MAX: usize = 16 << 10;
+
+/// Most entries that are looked at to find the files that come next, and how deep.
+const LOOKED_MAX: usize = 512;
+const DEPTH_MAX: usize = 64;
 
 /// A directory's entries.
 pub(crate) type Entries = Arc<Vec<Entry>>;
@@ -39,11 +45,33 @@ impl Seen {
     }
 }
 
+/// A directory that was listed.
+#[derive(Debug)]
+struct Listed {
+    entries: Entries,
+    seen: Seen,
+    /// Where a name was found last: the next one is often behind it.
+    place: usize,
+    /// The guest has listed it.
+    is_visited: bool,
+    /// When it was of use last, as a number that grows.
+    used: u64,
+}
+
 /// What was listed, by paths from the guest's root.
 #[derive(Debug, Default)]
 pub(crate) struct Listings {
-    by_path: BTreeMap<Vec<u8>, (Entries, Seen)>,
+    by_path: BTreeMap<Vec<u8>, Listed>,
     entries: usize,
+    clock: u64,
+    /// How many directories the guest has listed, and how many stand ready for it.
+    visits: u64,
+    unvisited: usize,
+    /// How many came at once, and the last of them.
+    batch: usize,
+    last: Option<Vec<u8>>,
+    /// How much was asked for at once.
+    asked: u32,
     /// The tree does not know how.
     pub(crate) unsupported: bool,
 }
@@ -51,50 +79,183 @@ pub(crate) struct Listings {
 impl Listings {
     /// The entries of a directory, if they are known.
     pub(crate) fn get(&self, path: &[u8], now: Seen) -> Option<&Entries> {
-        let (entries, seen) = self.by_path.get(path)?;
-        seen.is_fresh(now).then_some(entries)
+        let listed = self.by_path.get(path)?;
+        listed.seen.is_fresh(now).then_some(&listed.entries)
+    }
+
+    /// The same, for a guest that lists it.
+    pub(crate) fn visit(&mut self, path: &[u8], now: Seen) -> Option<Entries> {
+        self.visits += 1;
+        let listed = self.by_path.get_mut(path).filter(|listed| listed.seen.is_fresh(now))?;
+        self.unvisited -= usize::from(!listed.is_visited);
+        listed.is_visited = true;
+        Some(Arc::clone(&listed.entries))
     }
 
     /// What stands at a path, if the directory it is in is known.
-    pub(crate) fn kind(&self, path: &[u8], now: Seen) -> Option<Kind> {
+    pub(crate) fn kind(&mut self, path: &[u8], now: Seen) -> Option<Kind> {
+        let (entries, place) = self.place(path)?;
+        self.get(parted(path).0, now).map(|_| entries[place].kind)
+    }
+
+    /// The entries of the directory in which a path ends, perhaps old ones, and its place there.
+    fn place(&mut self, path: &[u8]) -> Option<(Entries, usize)> {
         let (dir, name) = parted(path);
-        let mut entries = self.get(dir, now)?.iter();
-        entries.find(|entry| entry.name.as_bytes() == name).map(|entry| entry.kind)
+        self.clock += 1;
+        let listed = self.by_path.get_mut(dir)?;
+        listed.used = self.clock;
+        let (entries, from) = (&listed.entries, listed.place);
+        let mut places = (from..entries.len()).chain(0..from);
+        let place = places.find(|place| entries[*place].name.as_bytes() == name)?;
+        listed.place = place;
+        Some((Arc::clone(entries), place))
     }
 
     /// Which directories to ask for where one is needed: it, and those that whoever goes into each
     /// directory as soon as he meets it comes to behind it, as far as they are known of.
-    pub(crate) fn wanted(&self, path: &[u8], now: Seen) -> Vec<Vec<u8>> {
-        let (mut wanted, mut at) = (vec![path.to_vec()], path);
+    pub(crate) fn wanted(&mut self, path: &[u8], now: Seen) -> (Vec<Vec<u8>>, u32) {
+        let mut wanted = vec![path.to_vec()];
+        self.add_behind(path, now, &mut wanted);
+        (wanted, self.how_much())
+    }
+
+    /// Which directories to ask for before they are needed; none: there are enough, or nobody seems
+    /// to look through a tree.
+    pub(crate) fn foreseen(&mut self, now: Seen) -> Option<(Vec<Vec<u8>>, u32)> {
+        if self.unsupported || self.visits < 2 || self.unvisited > self.batch * 3 / 2 {
+            return None;
+        }
+        let last = self.last.take()?;
+        let mut paths = Vec::new();
+        let entries = self.get(&last, now).cloned().unwrap_or_default();
+        self.add_unknown(&last, &entries, now, &mut paths);
+        self.add_behind(&last, now, &mut paths);
+        (!paths.is_empty()).then(|| (paths, self.how_much()))
+    }
+
+    fn how_much(&mut self) -> u32 {
+        self.asked = (self.asked * 2).clamp(FIRST, MOST);
+        self.asked
+    }
+
+    /// What is asked for next is as much as can be: a directory did not fit. Whether that is more.
+    pub(crate) fn ask_most(&mut self) -> bool {
+        std::mem::replace(&mut self.asked, MOST) < MOST
+    }
+
+    fn add_behind(&mut self, path: &[u8], now: Seen, paths: &mut Vec<Vec<u8>>) {
+        let mut at = path;
         while !at.is_empty() {
-            let (dir, name) = parted(at);
-            let entries = self.get(dir, now).map(|entries| entries.as_slice()).unwrap_or_default();
-            let behind = entries.iter().skip_while(|entry| entry.name.as_bytes() != name).skip(1);
-            let dirs = behind.filter(|entry| entry.kind == Kind::Directory);
-            let paths = dirs.map(|entry| joined(dir, entry.name.as_bytes()));
-            let room = ASKED_MAX - wanted.len();
-            wanted.extend(paths.filter(|path| self.get(path, now).is_none()).take(room));
+            let dir = parted(at).0;
+            if let Some((entries, place)) = self.place(at) {
+                self.add_unknown(dir, &entries[place + 1..], now, paths);
+            }
             at = dir;
         }
-        wanted
+    }
+
+    fn add_unknown(&self, dir: &[u8], entries: &[Entry], now: Seen, paths: &mut Vec<Vec<u8>>) {
+        let dirs = entries.iter().filter(|entry| entry.kind == Kind::Directory);
+        let below = dirs.map(|entry| joined(dir, entry.name.as_bytes()));
+        let room = ASKED_MAX - paths.len();
+        paths.extend(below.filter(|path| self.get(path, now).is_none()).take(room));
+    }
+
+    /// Which plain files whoever goes into each directory as soon as he meets it comes to behind
+    /// this one, as far as directories are known.
+    pub(crate) fn files_behind(&mut self, path: &[u8], most: usize) -> Vec<Vec<u8>> {
+        let mut search = Search { found: Vec::new(), most, looked: 0 };
+        let mut at = path;
+        while !at.is_empty()
+            && let Some((entries, place)) = self.place(at)
+        {
+            let dir = parted(at).0;
+            if self.gather(dir, &entries[place + 1..], 0, &mut search).is_break() {
+                break;
+            }
+            at = dir;
+        }
+        search.found
+    }
+
+    fn gather(
+        &self,
+        dir: &[u8],
+        entries: &[Entry],
+        depth: usize,
+        search: &mut Search,
+    ) -> ControlFlow<()> {
+        for entry in entries {
+            search.looked += 1;
+            if search.looked > LOOKED_MAX || search.found.len() == search.most {
+                return ControlFlow::Break(());
+            }
+            let path = || joined(dir, entry.name.as_bytes());
+            match entry.kind {
+                Kind::File => search.found.push(path()),
+                Kind::Directory => {
+                    let path = path();
+                    let listed = self.by_path.get(&path).filter(|_| depth < DEPTH_MAX);
+                    let Some(listed) = listed else { return ControlFlow::Break(()) };
+                    self.gather(&path, &listed.entries, depth + 1, search)?;
+                }
+                Kind::Symlink
+                | Kind::Fifo
+                | Kind::Socket
+                | Kind::CharDevice
+                | Kind::BlockDevice => {}
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// Takes up what was listed.
     pub(crate) fn add(&mut self, listings: Vec<Listing>, seen: Seen) {
-        if self.entries > ENTRIES_MAX {
-            self.by_path.retain(|_, (_, old)| old.is_fresh(seen));
-            self.entries = self.by_path.values().map(|(entries, _)| entries.len()).sum();
-        }
-        if self.entries > ENTRIES_MAX {
-            self.by_path.clear();
-            self.entries = 0;
-        }
+        self.batch = listings.len();
+        self.last = listings.last().map(|listing| listing.path.clone());
         for Listing { path, entries } in listings {
-            self.entries += entries.len();
-            let old = self.by_path.insert(path, (Arc::new(entries), seen));
-            self.entries -= old.map_or(0, |(entries, _)| entries.len());
+            self.clock += 1;
+            self.entries += entries.len() + 1;
+            self.unvisited += 1;
+            let (entries, used) = (Arc::new(entries), self.clock);
+            let listed = Listed { entries, seen, place: 0, is_visited: false, used };
+            let old = self.by_path.insert(path, listed);
+            self.forget(old);
+        }
+        self.shrink();
+    }
+
+    fn forget(&mut self, old: Option<Listed>) {
+        if let Some(old) = old {
+            self.entries -= old.entries.len() + 1;
+            self.unvisited -= usize::from(!old.is_visited);
         }
     }
+
+    /// Forgets what was not of use for the longest time, if there is too much.
+    fn shrink(&mut self) {
+        if self.entries <= ENTRIES_MAX {
+            return;
+        }
+        let mut by_use: Vec<(bool, u64, Vec<u8>)> = Vec::with_capacity(self.by_path.len());
+        let order = |(path, it): (&Vec<u8>, &Listed)| (!it.is_visited, it.used, path.clone());
+        by_use.extend(self.by_path.iter().map(order));
+        by_use.sort();
+        for (_, _, path) in by_use {
+            if self.entries <= ENTRIES_MAX * 3 / 4 {
+                break;
+            }
+            let old = self.by_path.remove(&path);
+            self.forget(old);
+        }
+    }
+}
+
+/// A search for files.
+struct Search {
+    found: Vec<Vec<u8>>,
+    most: usize,
+    looked: usize,
 }
 
 /// A path's directory, and its last name.
@@ -146,12 +307,12 @@ mod tests {
         let (dir, file) = (Kind::Directory, Kind::File);
         let seen = Seen::default();
         let mut listings = Listings::default();
-        assert_eq!(listings.wanted(b"", seen), [b"".to_vec()]);
+        assert_eq!(listings.wanted(b"", seen), (vec![b"".to_vec()], FIRST));
         listings.add(vec![listing("", &[("a", dir), ("b", dir), ("f", file), ("c", dir)])], seen);
         listings.add(vec![listing("c", &[])], seen);
-        assert_eq!(listings.wanted(b"a", seen), [b"a".to_vec(), b"b".to_vec()]);
+        assert_eq!(listings.wanted(b"a", seen).0, [b"a".to_vec(), b"b".to_vec()]);
         listings.add(vec![listing("a", &[("x", dir), ("y", dir)])], seen);
-        let wanted = listings.wanted(b"a/x", seen);
+        let wanted = listings.wanted(b"a/x", seen).0;
         assert_eq!(wanted, [b"a/x".to_vec(), b"a/y".to_vec(), b"b".to_vec()]);
         assert_eq!(listings.kind(b"f", seen), Some(file));
         assert_eq!(listings.kind(b"a/q", seen), None);

@@ -12,8 +12,9 @@ mod domain;
 #[cfg(test)]
 mod tests;
 
+use crate::ahead;
 use crate::budget::Reason;
-use crate::crossing::{Begin, DomainId, ToHome, ToWorker};
+use crate::crossing::{AskId, Begin, DomainId, ToHome, ToWorker};
 use crate::door::{Given, Got, Times};
 use crate::guest::{Guest, Pause};
 use crate::life;
@@ -50,7 +51,7 @@ pub enum Input {
     /// Home tells it something.
     Told(ToWorker),
     /// The answer to a storelet's file request, and what that cost home, ns.
-    Answered(DomainId, Result<Reply, Error>, u64),
+    Answered(AskId, Result<Reply, Error>, u64),
     /// Time has passed.
     Tick,
     /// It is to end: every storelet is killed.
@@ -60,10 +61,10 @@ pub enum Input {
 /// What a worker can ask for.
 #[derive(Debug)]
 pub enum Output {
-    /// Ask the name space on behalf of a storelet; it has one request under way at most.
-    Ask(DomainId, Request),
+    /// Ask the name space on behalf of a storelet.
+    Ask(AskId, Request),
     /// The answer is not wanted any more.
-    Cancel(DomainId),
+    Cancel(AskId),
     /// Give a node back.
     Release(NodeId),
     /// Give an open file back.
@@ -177,12 +178,16 @@ impl Worker {
         let domain = self.domains.get_mut(&id).expect("it was running");
         give_back(&guest, out);
         domain.gather(now, guest.take_output());
+        let foreseen = guest.take_foreseen();
         domain.guest = Some(guest);
         self.cpu.charge(domain.cpu, cpu_ns, now.0);
         if self.ceiling < SECOND {
             let spaced = u128::from(cpu_ns) * u128::from(SECOND) / u128::from(self.ceiling.max(1));
             let from = self.open_from.max(Instant(now.0.saturating_sub(cpu_ns)));
             self.open_from = Instant(from.0.saturating_add(spaced as u64));
+        }
+        if let Some(ask) = foreseen {
+            self.foresee(now, id, ahead::Input::Foreseen(ask), out);
         }
         self.live(now, id, life::Input::Paused(pause), out);
         self.pass_on(now, id, out);
@@ -206,17 +211,43 @@ impl Worker {
         for ask in asks {
             self.perform(now, id, ask, out);
         }
+        if self.domains.get(&id).is_some_and(|domain| domain.life.has_ended()) {
+            self.foresee(now, id, ahead::Input::Leave, out);
+        }
         self.settle(now, id);
+    }
+
+    /// Steps what a storelet asks ahead, and does what that asks for.
+    fn foresee(&mut self, now: Instant, id: DomainId, input: ahead::Input, out: &mut Vec<Output>) {
+        let Some(domain) = self.domains.get_mut(&id) else { return };
+        let mut asks = Vec::new();
+        domain.ahead.step(now, input, &mut asks);
+        for ask in asks {
+            match ask {
+                ahead::Output::Ask(ask) => self.ask(AskId { domain: id, ahead: true }, ask, out),
+                ahead::Output::Cancel => {
+                    out.push(Output::Cancel(AskId { domain: id, ahead: true }))
+                }
+                ahead::Output::Arrived(reply) => {
+                    let guest = self.domains[&id].guest.as_ref();
+                    guest.expect("who has ended gets nothing").arrive(reply);
+                    self.live(now, id, life::Input::Arrived, out);
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, id: AskId, ask: Ask, out: &mut Vec<Output>) {
+        self.asked += 1;
+        let caller = self.domains[&id.domain].begin.caller.clone();
+        out.push(Output::Ask(id, Request { caller, ask }));
     }
 
     fn perform(&mut self, now: Instant, id: DomainId, ask: life::Output, out: &mut Vec<Output>) {
         let domain = self.domains.get_mut(&id).expect("it is stepped");
         match ask {
-            life::Output::Ask(ask) => {
-                self.asked += 1;
-                out.push(Output::Ask(id, Request { caller: domain.begin.caller.clone(), ask }));
-            }
-            life::Output::Cancel => out.push(Output::Cancel(id)),
+            life::Output::Ask(ask) => self.ask(AskId { domain: id, ahead: false }, ask, out),
+            life::Output::Cancel => out.push(Output::Cancel(AskId { domain: id, ahead: false })),
             life::Output::Make(root) => domain.make(root, now),
             life::Output::Resume(got) => domain.resumes = Some(got),
             life::Output::Hungry(count) => {
@@ -256,14 +287,14 @@ impl Worker {
     fn settle(&mut self, now: Instant, id: DomainId) {
         let Some(domain) = self.domains.get_mut(&id) else { return };
         self.cpu.set_ready(domain.cpu, domain.life.is_ready(), now.0);
-        self.io.set_ready(domain.io, domain.life.queued().is_some(), now.0);
+        self.io.set_ready(domain.io, domain.queued().is_some(), now.0);
         let alarm = domain.deadline();
         let old = mem::replace(&mut domain.alarm, alarm);
         if old != alarm {
             old.map(|at| self.alarms.remove(&(at, id)));
             alarm.map(|at| self.alarms.insert((at, id)));
         }
-        if domain.life.is_over() {
+        if domain.life.is_over() && domain.ahead.is_free() {
             let domain = self.domains.remove(&id).expect("it is there");
             domain.alarm.map(|at| self.alarms.remove(&(at, id)));
             self.cpu.remove(domain.cpu);
@@ -279,9 +310,14 @@ impl Worker {
             && let Turn::Of(key) = self.io.next(now.0)
         {
             let id = self.by_io[&key];
-            let cost = self.domains[&id].life.queued().map_or(1, cost);
-            self.io.charge(key, cost, now.0);
-            self.live(now, id, life::Input::Admitted, out);
+            let domain = &self.domains[&id];
+            self.io.charge(key, domain.queued().map_or(1, cost), now.0);
+            if domain.life.queued().is_some() {
+                self.live(now, id, life::Input::Admitted, out);
+            } else {
+                self.foresee(now, id, ahead::Input::Admitted, out);
+                self.settle(now, id);
+            }
         }
     }
 
@@ -347,12 +383,17 @@ impl Automaton for Worker {
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match input {
             Input::Told(told) => self.told(now, told, out),
-            Input::Answered(id, reply, served_ns) => {
+            Input::Answered(AskId { domain: id, ahead }, reply, served_ns) => {
                 self.asked -= 1;
                 let domain = self.domains.get_mut(&id).expect("it asked");
                 domain.served(served_ns);
                 self.cpu.charge(domain.cpu, served_ns, now.0);
-                self.live(now, id, life::Input::Answered(reply), out);
+                if ahead {
+                    self.foresee(now, id, ahead::Input::Answered(reply), out);
+                    self.settle(now, id);
+                } else {
+                    self.live(now, id, life::Input::Answered(reply), out);
+                }
             }
             Input::Tick => self.tick(now, out),
             Input::Drain => {
@@ -387,6 +428,7 @@ fn cost(ask: &Ask) -> u64 {
     let bytes = if let Ask::Read { count, .. }
     | Ask::List { bytes_max: count, .. }
     | Ask::ListAll { bytes_max: count, .. }
+    | Ask::ReadAll { bytes_max: count, .. }
     | Ask::Fetch { read_max: count, .. } = ask
     {
         u64::from(*count)

@@ -251,7 +251,7 @@ impl Errand {
         let fits = match kind {
             Kinds::Flood => heard.said.iter().all(|byte| *byte == 0),
             // What fails to be listed is left out.
-            Kinds::List if faults => true,
+            Kinds::List | Kinds::Search if faults => true,
             _ => says.starts_with(&heard.said),
         };
         let end = &heard.end;
@@ -268,7 +268,7 @@ impl Errand {
             assert!(ends, "it never ends by itself: {:?}", self.plan);
             assert!(heard.said == *says, "{kind:?} {} has not said all", self.id);
         } else if code == Some(DONE) {
-            let listed = *kind == Kinds::List;
+            let listed = matches!(kind, Kinds::List | Kinds::Search);
             assert!(ends && (listed || heard.said == *says), "it says less: {:?}", self.plan);
         } else if code.is_some() {
             let forbidden = !self.may_write(sky);

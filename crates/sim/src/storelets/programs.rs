@@ -21,6 +21,8 @@ pub(super) enum Kinds {
     Cat,
     /// Says the names in a directory.
     List,
+    /// Says what is in all files of a directory.
+    Search,
     /// Says what it hears.
     Echo,
     /// Runs for ever.
@@ -40,9 +42,10 @@ pub(super) enum Kinds {
 }
 
 impl Kinds {
-    pub(super) const ALL: [Kinds; 10] = [
+    pub(super) const ALL: [Kinds; 11] = [
         Kinds::Cat,
         Kinds::List,
+        Kinds::Search,
         Kinds::Echo,
         Kinds::Spin,
         Kinds::Hog,
@@ -62,6 +65,7 @@ impl Kinds {
         match self {
             Kinds::Cat => CAT,
             Kinds::List => LIST,
+            Kinds::Search => SEARCH,
             Kinds::Echo => ECHO,
             Kinds::Spin => "(func (export \"_start\") (loop $on (br $on)))",
             Kinds::Hog => HOG,
@@ -205,6 +209,34 @@ const LIST: &str = r#"
         (local.set $at (local.get $behind))
         (br $on)))
       (br_if $more (i32.eq (i32.sub (local.get $end) (i32.const 65536)) (i32.const 500))))
+    (call $exit (i32.const 7)))
+"#;
+
+const SEARCH: &str = r#"
+  (func (export "_start") (local $dir i32) (local $cookie i64) (local $at i32) (local $end i32)
+      (local $behind i32)
+    (call $open (i32.const 2) (i64.const 16384))
+    (local.set $dir (i32.load (i32.const 64)))
+    (loop $more
+      (call $must (call $fd_readdir (local.get $dir) (i32.const 100000) (i32.const 900)
+        (local.get $cookie) (i32.const 80)))
+      (local.set $at (i32.const 100000))
+      (local.set $end (i32.add (local.get $at) (i32.load (i32.const 80))))
+      (block $out (loop $on
+        (br_if $out (i32.gt_u (i32.add (local.get $at) (i32.const 24)) (local.get $end)))
+        (local.set $behind (i32.add (i32.add (local.get $at) (i32.const 24))
+          (i32.load (i32.add (local.get $at) (i32.const 16)))))
+        (br_if $out (i32.gt_u (local.get $behind) (local.get $end)))
+        (local.set $cookie (i64.load (local.get $at)))
+        (call $must (call $path_open (local.get $dir) (i32.const 0)
+          (i32.add (local.get $at) (i32.const 24))
+          (i32.load (i32.add (local.get $at) (i32.const 16)))
+          (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0) (i32.const 64)))
+        (call $copy (i32.load (i32.const 64)))
+        (call $must (call $fd_close (i32.load (i32.const 64))))
+        (local.set $at (local.get $behind))
+        (br $on)))
+      (br_if $more (i32.eq (i32.sub (local.get $end) (i32.const 100000)) (i32.const 900))))
     (call $exit (i32.const 7)))
 "#;
 

@@ -10,6 +10,7 @@ fn states() -> Vec<State> {
         State::Running,
         State::Queued(Box::new(stat())),
         State::Asking,
+        State::Awaiting,
         State::Hungry,
         State::Saying,
         State::Sleeping(Instant(0)),
@@ -32,9 +33,11 @@ fn inputs() -> Vec<Sample> {
             Input::Paused(Pause::Wants(Want::Output(Stream::Output, Vec::new())))
         }),
         ("Paused(Sleep)", || Input::Paused(Pause::Wants(Want::Sleep(1)))),
+        ("Paused(Ahead)", || Input::Paused(Pause::Wants(Want::Ahead))),
         ("Paused(Ended)", || Input::Paused(Pause::Ended(Ended::Exit(0)))),
         ("Admitted", || Input::Admitted),
         ("Answered", || Input::Answered(Ok(Reply::Walked(Vec::new(), Some(NodeId(1)))))),
+        ("Arrived", || Input::Arrived),
         ("Fed", || Input::Fed(Vec::new())),
         ("Heard", || Input::Heard),
         ("Tick", || Input::Tick),
@@ -105,8 +108,9 @@ fn it_ends_once_whenever_it_is_killed() {
                     }
                 }
                 State::Ready(_) => Input::Turn,
-                State::Running => (inputs()[2 + rng.usize(0..6)].1)(),
+                State::Running => (inputs()[2 + rng.usize(0..7)].1)(),
                 State::Queued(_) => Input::Admitted,
+                State::Awaiting => Input::Arrived,
                 State::Hungry => Input::Fed(Vec::new()),
                 State::Saying => Input::Heard,
                 State::Sleeping(_) | State::Over => Input::Tick,

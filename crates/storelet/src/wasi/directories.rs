@@ -5,10 +5,10 @@ use super::path::{Found, find, parent};
 use super::way::Way;
 use super::{Call, files};
 use crate::abi::{self, Errno};
-use crate::door::Given;
-use crate::host::{OpenDir, Slot, Stop};
-use crate::listings::{AHEAD, Entries, joined, plain};
-use base::{Access, Kind};
+use crate::door::{Given, Want};
+use crate::host::{Host, OpenDir, Slot, Stop};
+use crate::listings::{Entries, Seen, joined, plain};
+use base::{Access, Buf, Kind, Stat};
 use std::sync::Arc;
 use tree::{Ask, NodeId, OpenId, Reply};
 
@@ -108,7 +108,7 @@ impl Call<'_> {
         let to_dir = path.ends_with(b"/") || path.ends_with(b"/.");
         let straight = straight.filter(|path| !path.is_empty() && !to_dir);
         let Some(path) = straight else { return Ok(None) };
-        match host.listings.kind(&path, seen) {
+        match host.foresight.listings.kind(&path, seen) {
             Some(Kind::Directory) => return Ok(Some(Slot::Dir(OpenDir::listed(path)))),
             Some(Kind::File) if directory => return Err(Errno::Notdir.into()),
             Some(Kind::File) => {}
@@ -118,8 +118,27 @@ impl Call<'_> {
             )
             | None => return Ok(None),
         }
+        if let Some((stat, data, seen)) = self.content(&path).await? {
+            return Ok(Some(Slot::File(way.fetched(path, (stat, data, None), seen))));
+        }
         let found = self.client().fetch(root, &path, FETCH).await?;
         Ok(found.map(|found| Slot::File(way.fetched(path, found, seen))))
+    }
+
+    /// A file that was read ahead; and those behind it are.
+    async fn content(&mut self, path: &[u8]) -> Result<Option<(Stat, Buf, Seen)>, Stop> {
+        self.host().absorb();
+        if self.host().foresight.is_file_coming(path) {
+            self.client().want(Want::Ahead).await?;
+            self.host().absorb();
+        }
+        let host = self.host();
+        let (seen, root) = (host.seen(), host.root);
+        let content = host.foresight.contents.take(path, seen);
+        if let Some(ask) = host.foresight.see_files(path, root, seen) {
+            self.client().foresee(ask);
+        }
+        Ok(content)
     }
 
     pub(super) async fn fd_readdir(
@@ -198,17 +217,31 @@ impl Call<'_> {
         let dir = host.files.dir(fd)?;
         (dir.entries, dir.is_all, dir.from, dir.place) = (Entries::default(), false, 0, (0, 0));
         let Some(path) = dir.path.clone() else { return Ok(()) };
-        if host.listings.get(&path, seen).is_none() && !host.listings.unsupported {
-            let wanted = host.listings.wanted(&path, seen);
-            match self.client().list_all(root, wanted, AHEAD).await? {
-                Some(listings) => self.host().listings.add(listings, seen),
-                None => self.host().listings.unsupported = true,
+        host.absorb();
+        let is_known = |host: &Host| host.foresight.listings.get(&path, seen).is_some();
+        if !is_known(host) && host.foresight.are_listings_coming() {
+            self.client().want(Want::Ahead).await?;
+            self.host().absorb();
+        }
+        while !is_known(self.host()) && !self.host().foresight.listings.unsupported {
+            let (wanted, bytes_max) = self.host().foresight.listings.wanted(&path, seen);
+            let listed = self.client().list_all(root, wanted, bytes_max).await?;
+            let listings = &mut self.host().foresight.listings;
+            match listed {
+                Some(listed) => listings.add(listed, seen),
+                None => listings.unsupported = true,
+            }
+            if listings.get(&path, seen).is_none() && !listings.ask_most() {
+                break;
             }
         }
         let host = self.host();
-        if let Some(entries) = host.listings.get(&path, seen).cloned() {
+        if let Some(entries) = host.foresight.listings.visit(&path, seen) {
             let dir = host.files.dir(fd)?;
             (dir.entries, dir.is_all) = (entries, true);
+        }
+        if let Some(ask) = host.foresight.see_directories(root, seen) {
+            self.client().foresee(ask);
         }
         Ok(())
     }

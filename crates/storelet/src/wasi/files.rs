@@ -102,9 +102,7 @@ impl Call<'_> {
         }
         let moved = self.scatter_all(pieces, count, window.behind(offset))?;
         window.moved(offset, moved);
-        let host = self.host();
-        host.files.file(fd)?.window = Some(window).filter(|_| is_kept);
-        host.door.state().used.read += u64::from(moved);
+        self.host().files.file(fd)?.window = Some(window).filter(|_| is_kept);
         Ok(moved)
     }
 

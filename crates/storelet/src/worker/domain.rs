@@ -1,6 +1,7 @@
 //! One storelet of a worker: its life, its guest, and what goes in and out.
 
 use super::{Output, SAID_MAX, SAID_TIME, give_back};
+use crate::ahead::Ahead;
 use crate::crossing::{Begin, DomainId, ToHome};
 use crate::door::{Got, Stream};
 use crate::guest::{Ended, Guest, Start};
@@ -10,13 +11,14 @@ use crate::schedule::Key;
 use base::{Automaton as _, Instant};
 use std::collections::VecDeque;
 use std::mem;
-use tree::NodeId;
+use tree::{Ask, NodeId};
 
 /// A storelet of a worker.
 #[derive(Debug)]
 pub(super) struct Domain {
     pub(super) begin: Box<Begin>,
     pub(super) life: Life,
+    pub(super) ahead: Ahead,
     /// Its turns of the processor, and of file requests.
     pub(super) cpu: Key,
     pub(super) io: Key,
@@ -52,6 +54,7 @@ impl Domain {
         Domain {
             begin,
             life,
+            ahead: Ahead::default(),
             cpu,
             io,
             guest: None,
@@ -102,6 +105,11 @@ impl Domain {
         if let Some(guest) = &self.guest {
             guest.charge(0, served_ns);
         }
+    }
+
+    /// What waits for its turn to be asked.
+    pub(super) fn queued(&self) -> Option<&Ask> {
+        self.life.queued().or_else(|| self.ahead.queued())
     }
 
     pub(super) fn take_input(&mut self, bytes: Vec<u8>) {

@@ -134,7 +134,11 @@ fn a_request_that_hangs_is_left_behind() {
     rig.run_until(3_000_000_000);
     assert_eq!(rig.told(), ["1 its time is over"]);
     assert_eq!((rig.worker.states(), rig.worker.deadline()), (vec!["leaving"], None));
-    rig.step(Input::Answered(DomainId(1), Err(Error::Cancelled), 0));
+    rig.step(Input::Answered(
+        AskId { domain: DomainId(1), ahead: false },
+        Err(Error::Cancelled),
+        0,
+    ));
     assert!(rig.worker.is_idle());
     let given = rig.out.iter().filter(|output| matches!(output, Output::Release(NodeId(9))));
     assert_eq!(given.count(), 1);

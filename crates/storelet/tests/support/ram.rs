@@ -1,6 +1,6 @@
 //! A tree in memory that does all that a guest can ask for, and counts what it has handed out.
 
-use base::op::{Entry, Listing};
+use base::op::{Content, Entry, Listing};
 use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, Stat, Time};
 use std::collections::BTreeMap;
 use storelet::Given;
@@ -142,7 +142,10 @@ impl Ram {
             Ask::ListAll { from, paths, bytes_max } if self.ahead => {
                 Ok(self.list_all(self.nodes[&from.0], paths, bytes_max as usize))
             }
-            Ask::ListAll { .. } => Err(Error::Unsupported),
+            Ask::ReadAll { from, paths, size_max, bytes_max } if self.ahead => {
+                Ok(self.read_all(self.nodes[&from.0], paths, size_max as usize, bytes_max as usize))
+            }
+            Ask::ListAll { .. } | Ask::ReadAll { .. } => Err(Error::Unsupported),
             other => self.change(other),
         }
     }
@@ -165,11 +168,31 @@ impl Ram {
         Ok(Reply::Fetched(stat, data, (!all).then_some(open)))
     }
 
+    fn below(&self, from: u64, path: &[u8]) -> Option<u64> {
+        let mut parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+        parts.try_fold(from, |dir, part| self.child(dir, &Name::new(part).ok()?).ok())
+    }
+
+    fn read_all(&self, from: u64, paths: Vec<Vec<u8>>, most: usize, mut left: usize) -> Reply {
+        let mut contents = Vec::new();
+        for path in paths {
+            let Some(found) = self.below(from, &path) else { continue };
+            let Body::File(bytes) = &self.files[&found].body else { continue };
+            if bytes.is_empty() || bytes.len() > most {
+                continue;
+            }
+            if bytes.len() > left {
+                break;
+            }
+            left -= bytes.len();
+            let (stat, data) = (self.stat(found), Buf::from(&bytes[..]));
+            contents.push(Content { path, stat, data });
+        }
+        Reply::Contents(contents)
+    }
+
     fn list_all(&self, from: u64, paths: Vec<Vec<u8>>, mut left: usize) -> Reply {
-        let find = |path: &Vec<u8>| {
-            let mut parts = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
-            parts.try_fold(from, |dir, part| self.child(dir, &Name::new(part).ok()?).ok())
-        };
+        let find = |path: &Vec<u8>| self.below(from, path);
         let mut todo: Vec<(Vec<u8>, u64)> =
             paths.iter().rev().filter_map(|path| Some((path.clone(), find(path)?))).collect();
         let mut listings = Vec::new();

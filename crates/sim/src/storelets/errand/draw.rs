@@ -109,6 +109,11 @@ fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, V
             let names = stage.iter().filter_map(|(path, ..)| path.strip_prefix("data/many/"));
             says = names.flat_map(|name| format!("{name}\n").into_bytes()).collect();
         }
+        Kinds::Search => {
+            path = "data/many".to_string();
+            let files = stage.into_iter().filter(|(path, ..)| path.starts_with("data/many/"));
+            says = files.flat_map(|(.., bytes)| bytes).collect();
+        }
         Kinds::Writer => path = format!("out/f{id}"),
         Kinds::Sleeper | Kinds::Trap => says = b"slept\n".to_vec(),
         Kinds::Echo => {

@@ -1,0 +1,51 @@
+use super::*;
+use base::drawing::{Drawing, variant};
+
+fn ask() -> Ask {
+    Ask::ListAll { from: NodeId(1), paths: vec![Vec::new()], bytes_max: 1 }
+}
+
+/// An input with its name, made as often as it is needed.
+type Sample = (&'static str, fn() -> Input);
+
+const INPUTS: [Sample; 4] = [
+    ("Foreseen", || Input::Foreseen(ask())),
+    ("Admitted", || Input::Admitted),
+    ("Answered", || Input::Answered(Ok(Reply::Listings(Vec::new())))),
+    ("Leave", || Input::Leave),
+];
+
+#[test]
+fn states_md_is_fresh() {
+    let mut drawing = Drawing::default();
+    for (label, input) in INPUTS {
+        let states = [State::Free, State::Queued(Box::new(ask())), State::Asking, State::Leaving];
+        for state in states {
+            drawing.sample_as(label, Ahead { state }, input(), |ahead| variant(&ahead.state));
+        }
+    }
+    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/ahead/states.md"));
+}
+
+/// Whenever the guest ends, what was asked is answered once and given to nobody.
+#[test]
+fn nothing_arrives_for_a_guest_that_has_ended() {
+    for leaves_at in 0..4 {
+        let (mut ahead, mut asked, mut arrived) = (Ahead::default(), 0, 0);
+        for (place, input) in [0, 1, 2].into_iter().enumerate() {
+            let mut out = Vec::new();
+            if place == leaves_at {
+                ahead.step(Instant(0), Input::Leave, &mut out);
+                break;
+            }
+            ahead.step(Instant(0), (INPUTS[input].1)(), &mut out);
+            asked += out.iter().filter(|it| matches!(it, Output::Ask(_))).count();
+            arrived += out.iter().filter(|it| matches!(it, Output::Arrived(_))).count();
+        }
+        if matches!(ahead.state, State::Leaving) {
+            ahead.step(Instant(0), Input::Answered(Err(Error::Cancelled)), &mut Vec::new());
+        }
+        assert!(ahead.is_free());
+        assert_eq!((asked, arrived), (usize::from(leaves_at > 1), usize::from(leaves_at > 2)));
+    }
+}

@@ -1,0 +1,159 @@
+//! Small files that were read ahead for a guest, each as a whole.
+//!
+//! Programs that search a tree open one file after the other, as they stand in its directories.
+//! Once they do, the next files are read together ([`tree::Ask::ReadAll`]): more each time, if
+//! what was read is taken. What was read ahead is believed for a moment, as everything is.
+
+use crate::listings::{Listings, Seen};
+use base::op::Content;
+use base::{Buf, Stat};
+use std::collections::VecDeque;
+
+/// Largest file that is read ahead, bytes; and most bytes and files that are read together.
+const SIZE_MAX: u32 = 256 << 10;
+const BYTES_MAX: u32 = 1 << 20;
+const FILES: (usize, usize) = (4, 64);
+
+/// Files to be read together.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Batch {
+    /// Which.
+    pub(crate) paths: Vec<Vec<u8>>,
+    /// The largest of them, bytes.
+    pub(crate) size_max: u32,
+    /// At most so many bytes.
+    pub(crate) bytes_max: u32,
+}
+
+/// A file, or `None`: it was left out.
+type Whole = Option<(Stat, Buf)>;
+
+/// What was read ahead.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// In the order in which they are expected to be opened.
+    files: VecDeque<(Vec<u8>, Whole, Seen)>,
+    /// How many to read together; none: nobody goes from file to file.
+    many: usize,
+    /// The file that is behind the one that was opened last.
+    next: Option<Vec<u8>>,
+    /// The tree does not know how.
+    pub(crate) unsupported: bool,
+}
+
+impl Contents {
+    /// Takes a file that was read ahead. What was expected before it is not wanted any more.
+    pub(crate) fn take(&mut self, path: &[u8], now: Seen) -> Option<(Stat, Buf, Seen)> {
+        let place = self.files.iter().position(|(other, ..)| other == path);
+        match place {
+            Some(place) if place > self.many / 2 => self.many /= 2,
+            Some(_) => self.many = (self.many * 2).clamp(FILES.0, FILES.1),
+            None if self.next.as_deref() == Some(path) => self.many = self.many.max(FILES.0),
+            None => (self.files, self.many) = (VecDeque::new(), 0),
+        }
+        let (_, whole, seen) = self.files.drain(..=place?).next_back()?;
+        let (stat, data) = whole.filter(|_| seen.is_fresh(now))?;
+        Some((stat, data, seen))
+    }
+
+    /// A file was opened: what to read while the guest is at it.
+    pub(crate) fn foreseen(&mut self, path: &[u8], listings: &mut Listings) -> Option<Batch> {
+        self.next = listings.files_behind(path, 1).pop();
+        if self.unsupported || self.many == 0 || self.files.len() > self.many / 2 {
+            return None;
+        }
+        let from = self.files.back().map_or(path, |(path, ..)| path);
+        let paths = listings.files_behind(from, self.many);
+        let batch = Batch { paths, size_max: SIZE_MAX, bytes_max: BYTES_MAX };
+        (!batch.paths.is_empty()).then_some(batch)
+    }
+
+    /// Takes up what was read of the files that were asked for: how many bytes.
+    pub(crate) fn add(&mut self, asked: Vec<Vec<u8>>, read: Vec<Content>, seen: Seen) -> u64 {
+        let bytes = read.iter().map(|content| content.data.len() as u64).sum();
+        let mut read = read.into_iter().peekable();
+        for path in asked {
+            // Behind the last one that fitted nobody has looked.
+            if read.peek().is_none() && bytes > u64::from(BYTES_MAX / 2) {
+                break;
+            }
+            let whole = read.next_if(|content| content.path == path);
+            let whole = whole.map(|content| (content.stat, content.data));
+            self.files.push_back((path, whole, seen));
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::op::{Entry, Listing};
+    use base::{Kind, Name};
+
+    /// A directory of plain files, seen now.
+    fn listed(names: &[String]) -> Listings {
+        let entry = |name: &String| Entry {
+            cookie: 1,
+            inode: 1,
+            device: None,
+            kind: Kind::File,
+            name: Name::new(name.as_bytes()).expect("a name"),
+            stat: None,
+        };
+        let mut listings = Listings::default();
+        let entries = names.iter().map(entry).collect();
+        listings.add(vec![Listing { path: b"d".to_vec(), entries }], Seen::default());
+        listings
+    }
+
+    fn content(path: &[u8], len: usize) -> Content {
+        let data = Buf::from(&vec![7; len][..]);
+        Content { path: path.to_vec(), stat: Stat::default(), data }
+    }
+
+    #[test]
+    fn who_goes_from_file_to_file_finds_them_read() {
+        let names: Vec<String> = (0..300).map(|number| format!("{number:03}")).collect();
+        let (mut listings, mut contents) = (listed(&names), Contents::default());
+        let (mut batches, mut hits) = (Vec::new(), 0);
+        for name in &names {
+            let path = [b"d/", name.as_bytes()].concat();
+            hits += usize::from(contents.take(&path, Seen::default()).is_some());
+            if let Some(batch) = contents.foreseen(&path, &mut listings) {
+                let read = batch.paths.iter().map(|path| content(path, 10)).collect();
+                batches.push(batch.paths.len());
+                assert_eq!(
+                    contents.add(batch.paths, read, Seen::default()),
+                    10 * batches.last().map_or(0, |it| *it as u64)
+                );
+            }
+        }
+        assert_eq!(hits, 298, "all but the first two");
+        assert_eq!(batches[..4], [4, 8, 32, 64]);
+    }
+
+    #[test]
+    fn who_opens_this_and_that_gets_nothing_ahead() {
+        let names: Vec<String> = (0..300).map(|number| format!("{number:03}")).collect();
+        let (mut listings, mut contents) = (listed(&names), Contents::default());
+        for number in [7, 3, 250, 9, 100] {
+            let path = format!("d/{number:03}").into_bytes();
+            assert!(contents.take(&path, Seen::default()).is_none());
+            assert_eq!(contents.foreseen(&path, &mut listings), None);
+        }
+    }
+
+    #[test]
+    fn what_was_left_out_or_did_not_fit_is_not_taken_for_there() {
+        let mut contents = Contents { many: 4, ..Contents::default() };
+        let asked = [b"a", b"b", b"c", b"d"].map(|path| path.to_vec()).to_vec();
+        let large = BYTES_MAX as usize / 2 + 1;
+        contents.add(asked, vec![content(b"b", 5), content(b"c", large)], Seen::default());
+        assert_eq!(contents.files.len(), 3, "nobody has looked at the last one");
+        assert!(contents.take(b"a", Seen::default()).is_none());
+        assert_eq!(contents.many, 8, "it was expected all the same");
+        assert!(contents.take(b"b", Seen { changes: 1, at: 0 }).is_none(), "it is old");
+        assert!(contents.take(b"c", Seen::default()).is_some());
+    }
+}
