@@ -6,7 +6,7 @@
 //! | `coreutils` | uutils coreutils, one program of many names | crates.io |
 //! | `gojq` | a jq | a Go module |
 //! | `sql` | SQLite with a small shell | crates.io (its C source), `guests/c` |
-//! | `find`, `wc` | in C | `guests/c` |
+//! | `find`, `wc`, `count` | in C | `guests/c` |
 //! | `sums` | in Go | `guests/go` |
 //! | `usage` | in Rust | `guests/rust` |
 //! | `letters` | in AssemblyScript | `guests/assemblyscript` |
@@ -63,6 +63,7 @@ const UTILITIES: &str = "b2sum base64 basename cat cksum comm cp cut dirname ech
 const GUESTS: &[Guest] = &[
     guest("find", "", Recipe::C { file: "find.c" }),
     guest("wc", "", Recipe::C { file: "wc.c" }),
+    guest("count", "", Recipe::C { file: "count.c" }),
     guest("usage", "usage.wasm", Recipe::Rust { dir: "rust" }),
     guest("sums", "", Recipe::Go { dir: "go" }),
     guest("letters", "", Recipe::AssemblyScript { dir: "assemblyscript" }),
@@ -185,9 +186,15 @@ impl Recipe {
     fn files(&self) -> Result<Vec<PathBuf>> {
         match self {
             Recipe::Crate { .. } | Recipe::GoModule { .. } => Ok(Vec::new()),
-            Recipe::C { file } | Recipe::Sqlite { file, .. } => Ok(vec![sources("c").join(file)]),
-            Recipe::Rust { dir } => Ok(files_of(&sources(dir).join("src"))?),
-            Recipe::Go { dir } | Recipe::AssemblyScript { dir } => files_of(&sources(dir)),
+            Recipe::C { file } | Recipe::Sqlite { file, .. } => {
+                Ok(["upcall.h", file].map(|name| sources("c").join(name)).to_vec())
+            }
+            Recipe::Rust { dir } => files_of(&sources(dir).join("src")),
+            Recipe::Go { dir } => {
+                let library = files_of(&sources(dir).join("upcall"))?;
+                Ok([files_of(&sources(dir))?, library].concat())
+            }
+            Recipe::AssemblyScript { dir } => files_of(&sources(dir)),
         }
     }
 }

@@ -67,6 +67,8 @@ pub(crate) struct State {
     /// What it asks ahead, and what has come of that.
     pub(crate) foreseen: Option<Ask>,
     pub(crate) arrived: Option<Result<Reply, Error>>,
+    /// It has waited in its present call.
+    pub(crate) has_waited: bool,
     pub(crate) given: Vec<Given>,
     /// How much it may say without waiting, bytes; and what it has said so.
     pub(crate) room: usize,
@@ -112,7 +114,7 @@ impl Future for Waiting<'_> {
         let want = self.want.take();
         let mut state = self.door.state();
         if want.is_some() {
-            (state.want, state.got) = (want, None);
+            (state.want, state.got, state.has_waited) = (want, None, true);
         }
         state.got.take().map_or(Poll::Pending, Poll::Ready)
     }

@@ -91,7 +91,7 @@ impl Guest {
     /// A guest that has not begun.
     pub fn new(program: &Program, start: &Start) -> Guest {
         let door = Door::default();
-        let host = Host::new(start, door.clone());
+        let host = Host::new(start, door.clone(), program.pace);
         let run = Some(Box::pin(run(program.clone(), host)) as Pin<Box<_>>);
         Guest { door, budget: start.budget, run, waits: false }
     }

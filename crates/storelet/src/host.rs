@@ -4,6 +4,7 @@ use crate::abi::{self, Errno};
 use crate::ahead::Foresight;
 use crate::budget::{Budget, Reason};
 use crate::door::{Door, Given, Stream};
+use crate::engine::Pace;
 use crate::listings::{Entries, Seen};
 use crate::window::Window;
 use base::{Error, Stat};
@@ -196,12 +197,14 @@ pub(crate) struct Host {
     pub(crate) changes: u64,
     /// Whether it may change anything.
     pub(crate) writes: bool,
+    /// Whether its slices are of time.
+    pub(crate) by_ticks: bool,
     pub(crate) random: ChaCha20Rng,
     pub(crate) budget: Budget,
 }
 
 impl Host {
-    pub(crate) fn new(start: &crate::Start, door: Door) -> Host {
+    pub(crate) fn new(start: &crate::Start, door: Door, pace: Pace) -> Host {
         Host {
             door,
             memory: None,
@@ -212,6 +215,7 @@ impl Host {
             foresight: Foresight::default(),
             changes: 0,
             writes: start.writes,
+            by_ticks: pace == Pace::Ticks,
             random: ChaCha20Rng::from_seed(start.seed),
             budget: start.budget,
         }

@@ -9,6 +9,7 @@
 mod body;
 
 use crate::compile::Refused;
+use crate::wasi::INTRINSICS;
 use body::Look;
 use std::ops::Range;
 use wasmparser::types::{EntityType, Types};
@@ -244,10 +245,11 @@ fn imports(section: &ImportSectionReader<'_>) -> Result<(), Refused> {
         }
         let known = match import.module {
             WASI => FUNCTIONS.contains(&import.name),
-            other => other == UPCALL,
+            UPCALL => INTRINSICS.contains(&import.name),
+            _ => false,
         };
         if !known {
-            let given = "those of WASI preview 1 (wasi_snapshot_preview1) and of upcall";
+            let given = "those of WASI preview 1 (wasi_snapshot_preview1) and six of upcall";
             return malformed(&format!(
                 "it imports {module}.{name}, which is not there: only {given} are; {BUILD}"
             ));

@@ -6,18 +6,21 @@
 
 mod directories;
 mod files;
+mod intrinsics;
 mod path;
 mod process;
 mod streams;
 mod way;
 
 pub(crate) use directories::handed_out;
+pub(crate) use intrinsics::FUNCTIONS as INTRINSICS;
 
 use crate::abi::Errno;
 use crate::client::Client;
 use crate::guest::Exit;
 use crate::host::{Host, Stop};
-use wasmtime::{Caller, Extern, Linker};
+use std::mem;
+use wasmtime::{AsContextMut as _, Caller, Extern, Linker};
 
 /// A module's name for them.
 const MODULE: &str = "wasi_snapshot_preview1";
@@ -43,6 +46,14 @@ impl Call<'_> {
 
     fn client(&mut self) -> Client {
         Client::of(self.0.data())
+    }
+
+    /// A guest that had to wait goes on with a whole slice.
+    fn renew_slice(&mut self) {
+        let host = self.0.data();
+        if host.by_ticks && mem::take(&mut host.door.state().has_waited) {
+            self.0.as_context_mut().set_epoch_deadline(1);
+        }
     }
 
     /// All of the guest's memory.
@@ -180,7 +191,12 @@ macro_rules! link {
             stringify!($name),
             |caller: Caller<'_, Host>, ($($arg,)*): ($($type,)*)| {
                 caller.data().door.state().used.calls += 1;
-                Box::new(async move { ended(Call(caller).$name($($arg),*).await) })
+                Box::new(async move {
+                    let mut call = Call(caller);
+                    let result = call.$name($($arg),*).await;
+                    call.renew_slice();
+                    ended(result)
+                })
             },
         )?;
     )*};
@@ -265,5 +281,5 @@ pub(crate) fn link(linker: &mut Linker<Host>) -> wasmtime::Result<()> {
         random_get(at: u32, len: u32),
         sched_yield(),
     );
-    Ok(())
+    intrinsics::link(linker)
 }

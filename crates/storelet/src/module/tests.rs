@@ -68,9 +68,11 @@ fn what_is_wrong_is_said_and_what_to_do() {
         let error = refused(&wasm);
         assert!(error.contains(said), "{error}: {said}");
     }
-    for given in ["wasi_snapshot_preview1\" \"fd_read", "upcall\" \"anything"] {
+    for given in ["wasi_snapshot_preview1\" \"fd_read", "upcall\" \"find"] {
         prepare(&program_with(&format!("(import \"{given}\" (func))"))).expect("it is there");
     }
+    let error = refused(&program_with(r#"(import "upcall" "anything" (func))"#));
+    assert!(error.contains("upcall.anything, which is not there"), "{error}");
 }
 
 #[test]
@@ -136,8 +138,9 @@ fn the_functions_that_may_be_imported_are_those_that_the_engine_gives() {
     let none = program_with(r#"(import "wasi_snapshot_preview1" "args_fork" (func))"#);
     let error = engine.compile(&none).err().expect("not there").to_string();
     assert!(error.contains("unknown import"), "{error}");
-    for name in FUNCTIONS {
-        let wasm = program_with(&format!(r#"(import "wasi_snapshot_preview1" "{name}" (func))"#));
+    let wasi = FUNCTIONS.map(|name| (WASI, name));
+    for (module, name) in wasi.into_iter().chain(INTRINSICS.map(|name| (UPCALL, name))) {
+        let wasm = program_with(&format!(r#"(import "{module}" "{name}" (func))"#));
         // The type is wrong; that is noticed of functions that are there.
         let error = engine.compile(&wasm).err().expect("wrong type").to_string();
         assert!(error.contains("incompatible import type"), "{error}");

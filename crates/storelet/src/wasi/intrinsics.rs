@@ -1,0 +1,191 @@
+//! What the server does for guests faster than they can: finding bytes, and hashing.
+//!
+//! The functions of the module `upcall`. They look at the guest's memory where it is, with the
+//! processor's widest vectors; who gives an address outside of it is ended, as by any instruction.
+//! They work in pieces, between which others have their turns.
+
+use super::Call;
+use crate::door::Want;
+use crate::host::{Host, Stop};
+use memchr::memmem::Finder;
+use sha2::digest::generic_array::GenericArray;
+use wasmtime::{Caller, Linker, Trap, bail};
+
+/// A module's name for them.
+const MODULE: &str = "upcall";
+
+/// The functions.
+pub(crate) const FUNCTIONS: [&str; 6] =
+    ["count_byte", "crc32", "find", "find_byte", "find_byte_last", "sha256_blocks"];
+
+/// How much is looked at between two turns, bytes: a fraction of a millisecond.
+const PIECE: u32 = 1 << 20;
+
+/// Longest text that is looked for, bytes.
+const NEEDLE_MAX: u32 = 64 << 10;
+
+/// What stands for a place that is not there.
+const NOWHERE: u32 = u32::MAX;
+
+/// A block of SHA-256, bytes; and how many are given to it at once.
+const BLOCK: usize = 64;
+const BLOCKS: usize = 32;
+
+type Outcome<T> = wasmtime::Result<T>;
+
+impl Call<'_> {
+    /// Some of the guest's memory.
+    fn span(&mut self, at: u32, len: u32) -> Outcome<&mut [u8]> {
+        self.bytes(at, len).map_err(|_| Trap::MemoryOutOfBounds.into())
+    }
+
+    /// Lets others have their turn before the next piece.
+    async fn give_way(&mut self) -> Outcome<()> {
+        match self.client().want(Want::Sleep(0)).await {
+            Ok(_) => Ok(()),
+            Err(Stop::Ended(reason)) => Err(crate::guest::Exit::Ended(reason).into()),
+            Err(Stop::Errno(errno)) => unreachable!("waiting fails with {errno:?}"),
+        }
+    }
+
+    /// Goes through memory in pieces of which each is followed by `more` bytes of the next, until
+    /// there is a result.
+    async fn through<T>(
+        &mut self,
+        at: u32,
+        len: u32,
+        more: u32,
+        mut look: impl FnMut(u32, &[u8]) -> Option<T>,
+    ) -> Outcome<Option<T>> {
+        self.span(at, len)?;
+        let mut done = 0;
+        while done < len {
+            let end = done.saturating_add(PIECE).min(len);
+            let seen = end.saturating_add(more).min(len);
+            if let Some(found) = look(done, self.span(at + done, seen - done)?) {
+                return Ok(Some(found));
+            }
+            done = end;
+            if done < len {
+                self.give_way().await?;
+            }
+        }
+        Ok(None)
+    }
+
+    async fn find_byte(&mut self, at: u32, len: u32, byte: u32) -> Outcome<u32> {
+        let look = |from, bytes: &[u8]| Some(from + memchr::memchr(byte as u8, bytes)? as u32);
+        Ok(self.through(at, len, 0, look).await?.unwrap_or(NOWHERE))
+    }
+
+    async fn find_byte_last(&mut self, at: u32, len: u32, byte: u32) -> Outcome<u32> {
+        self.span(at, len)?;
+        let mut end = len;
+        while end > 0 {
+            let from = end.saturating_sub(PIECE);
+            let bytes = self.span(at + from, end - from)?;
+            if let Some(place) = memchr::memrchr(byte as u8, bytes) {
+                return Ok(from + place as u32);
+            }
+            end = from;
+            if end > 0 {
+                self.give_way().await?;
+            }
+        }
+        Ok(NOWHERE)
+    }
+
+    async fn count_byte(&mut self, at: u32, len: u32, byte: u32) -> Outcome<u32> {
+        let mut count = 0;
+        let look = |_, bytes: &[u8]| {
+            count += memchr::memchr_iter(byte as u8, bytes).count() as u32;
+            None::<()>
+        };
+        self.through(at, len, 0, look).await?;
+        Ok(count)
+    }
+
+    async fn find(&mut self, at: u32, len: u32, needle: u32, needle_len: u32) -> Outcome<u32> {
+        if needle_len > NEEDLE_MAX {
+            bail!("it looks for {needle_len} bytes at once, of at most {NEEDLE_MAX}");
+        }
+        let needle = self.span(needle, needle_len)?.to_vec();
+        if needle.is_empty() {
+            return self.span(at, len).map(|_| 0);
+        }
+        let finder = Finder::new(&needle);
+        let look = |from, bytes: &[u8]| Some(from + finder.find(bytes)? as u32);
+        Ok(self.through(at, len, needle_len - 1, look).await?.unwrap_or(NOWHERE))
+    }
+
+    async fn crc32(&mut self, before: u32, at: u32, len: u32) -> Outcome<u32> {
+        let mut hasher = crc32fast::Hasher::new_with_initial(before);
+        let look = |_, bytes: &[u8]| {
+            hasher.update(bytes);
+            None::<()>
+        };
+        self.through(at, len, 0, look).await?;
+        Ok(hasher.finalize())
+    }
+
+    async fn sha256_blocks(&mut self, state: u32, at: u32, blocks: u32) -> Outcome<()> {
+        let mut words = [0; 8];
+        let text = self.span(state, 32)?;
+        for (word, bytes) in words.iter_mut().zip(text.chunks_exact(4)) {
+            *word = u32::from_le_bytes(bytes.try_into().expect("it has four"));
+        }
+        let Some(len) = blocks.checked_mul(BLOCK as u32) else {
+            return Err(Trap::MemoryOutOfBounds.into());
+        };
+        let look = |_, bytes: &[u8]| {
+            let mut memory = [GenericArray::default(); BLOCKS];
+            for chunk in bytes.chunks(BLOCK * BLOCKS) {
+                let blocks = chunk.chunks_exact(BLOCK).map(GenericArray::clone_from_slice);
+                let count = memory.iter_mut().zip(blocks).map(|(to, block)| *to = block).count();
+                sha2::compress256(&mut words, &memory[..count]);
+            }
+            None::<()>
+        };
+        self.through(at, len, 0, look).await?;
+        for (bytes, word) in self.span(state, 32)?.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+macro_rules! link {
+    ($linker:ident, $($name:ident($($arg:ident),*)),* $(,)?) => {$(
+        $linker.func_wrap_async(
+            MODULE,
+            stringify!($name),
+            |caller: Caller<'_, Host>, ($($arg,)*): ($(link!(@type $arg),)*)| {
+                caller.data().door.state().used.calls += 1;
+                Box::new(async move {
+                    let mut call = Call(caller);
+                    let result = call.$name($($arg),*).await;
+                    call.renew_slice();
+                    result
+                })
+            },
+        )?;
+    )*};
+    (@type $arg:ident) => { u32 };
+}
+
+/// Gives all of them to modules.
+pub(super) fn link(linker: &mut Linker<Host>) -> Outcome<()> {
+    link!(
+        linker,
+        count_byte(at, len, byte),
+        crc32(before, at, len),
+        find(at, len, needle, needle_len),
+        find_byte(at, len, byte),
+        find_byte_last(at, len, byte),
+        sha256_blocks(state, at, blocks),
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
