@@ -24,7 +24,7 @@ use sim::trace::Show;
 use sim::volume;
 use sim::world::Totals;
 use std::panic::{set_hook, take_hook};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 /// Seeds of a run that names none.
@@ -109,17 +109,19 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
             let seed = Some(seed(first)?);
             fuzzers(&Options { seed, seconds: options.seconds, ..Options::default() }, Some(name))?
         }
-        ["smoke"] => {
+        ["smoke"] => smoke()?,
+        ["smoke", "one"] => {
             let limited = Options { seconds: Some(60), ..Options::default() };
             let parts = [
                 runs(&limited, 1, RUNS),
                 volumes(&limited, 1, VOLUMES),
                 joins(&limited, 1, JOINED),
-                storelet_runs(&limited, 1, STORELETS),
-                determinism(1),
-                canary(),
             ];
-            parts.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+            sum(&parts)
+        }
+        ["smoke", "two"] => {
+            let limited = Options { seconds: Some(60), ..Options::default() };
+            sum(&[storelet_runs(&limited, 1, STORELETS), determinism(1), canary()])
         }
         [first] => runs(options, seed(first)?, options.runs.unwrap_or(1)),
         _ => {
@@ -132,6 +134,36 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
 #[allow(clippy::disallowed_methods, reason = "how long a person waits is measured by their clock")]
 fn clock() -> Instant {
     Instant::now()
+}
+
+fn sum(parts: &[(u64, u64)]) -> (u64, u64) {
+    parts.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1))
+}
+
+/// All of it, for a moment: in two processes, for most machines have two processors, and a panic
+/// is told to the whole process.
+fn smoke() -> Result<(u64, u64), String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let part = &|name: &str| Command::new(&program).args(["smoke", name]).output();
+    let parts = std::thread::scope(|scope| {
+        let both = ["one", "two"].map(|name| scope.spawn(move || part(name)));
+        both.map(|part| part.join().expect("waiting does not panic"))
+    });
+    let mut sums = Vec::new();
+    for output in parts {
+        let output = output.map_err(|error| error.to_string())?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let (last, before) = match said.trim_end().rsplit_once('\n') {
+            Some((before, last)) => (last, before),
+            None => (said.trim_end(), ""),
+        };
+        println!("{before}");
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        let figures = last.strip_suffix(" failed").and_then(|it| it.split_once(" passed, "));
+        let figures = figures.and_then(|(good, bad)| Some((good.parse().ok()?, bad.parse().ok()?)));
+        sums.push(figures.ok_or_else(|| format!("a half of it ended with {}", output.status))?);
+    }
+    Ok(sum(&sums))
 }
 
 fn within(since: Instant, seconds: Option<u64>) -> bool {

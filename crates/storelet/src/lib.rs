@@ -8,9 +8,11 @@
 //! has had its slice, or has ended. Whoever drives it gives it what it wanted ([`Got`]).
 
 mod abi;
+mod admission;
 mod ahead;
 mod artifact;
 mod budget;
+mod ceiling;
 mod client;
 pub mod compile;
 mod contents;

@@ -1,0 +1,114 @@
+//! How much of the processor storelets may have, by how late the file service is.
+//!
+//! While storelets run, the node that has the files wants to be woken at certain times, and sees
+//! how much later it is. That is what a request waits too before anybody looks at it: for the
+//! processor, and for the requests before it. If half of the times in a window were late, storelets
+//! get less of each second; if not, they get a little more again (additive increase,
+//! multiplicative decrease). The kernel ranks the threads of storelets below those of the service;
+//! where it cannot (a container's share, a busy hypervisor), or where the server has more
+//! to do than it can, this is what keeps the service steady.
+
+use base::Instant;
+use std::time::Duration;
+
+/// Between two looks, and how many of them are judged together.
+const PULSE: Duration = Duration::from_millis(10);
+const WINDOW: usize = 10;
+
+/// Later than this is late.
+const LATE: Duration = Duration::from_millis(1);
+
+/// All of each second, the least that is left to storelets, and what they get back, ns.
+pub(crate) const ALL: u64 = 1_000_000_000;
+const LEAST: u64 = ALL / 20;
+const STEP: u64 = ALL / 20;
+
+/// The ceiling.
+#[derive(Debug)]
+pub(crate) struct Ceiling {
+    /// When it looks again; `None`: no storelets run.
+    due: Option<Instant>,
+    looks: usize,
+    late: usize,
+    /// How much of each second storelets may have, ns.
+    share: u64,
+}
+
+impl Default for Ceiling {
+    fn default() -> Ceiling {
+        Ceiling { due: None, looks: 0, late: 0, share: ALL }
+    }
+}
+
+impl Ceiling {
+    /// When it wants to look.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Looks, if it is time, whether storelets run or not: how much of each second they may have
+    /// from now on, ns, if that changes.
+    pub(crate) fn look(&mut self, now: Instant, is_needed: bool) -> Option<u64> {
+        let Some(due) = self.due else {
+            self.due = is_needed.then(|| now + PULSE);
+            return None;
+        };
+        if now < due {
+            return None;
+        }
+        self.due = is_needed.then(|| now + PULSE);
+        self.looks += 1;
+        self.late += usize::from(now > due + LATE);
+        if self.looks < WINDOW {
+            return None;
+        }
+        let was_late = self.late * 2 > self.looks;
+        (self.looks, self.late) = (0, 0);
+        let share = match was_late {
+            true => (self.share / 4 * 3).max(LEAST),
+            false => (self.share + STEP).min(ALL),
+        };
+        (std::mem::replace(&mut self.share, share) != share).then_some(share)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks for some seconds, each time so much later; all that it has said.
+    fn looks(ceiling: &mut Ceiling, begin: Instant, seconds: u64, late: Duration) -> Vec<u64> {
+        let (mut now, mut said) = (begin, Vec::new());
+        while now < begin + Duration::from_secs(seconds) {
+            said.extend(ceiling.look(now, true));
+            now = ceiling.due().expect("storelets run") + late;
+        }
+        said
+    }
+
+    #[test]
+    fn storelets_get_less_while_the_service_is_late_and_all_when_it_is_not() {
+        let mut ceiling = Ceiling::default();
+        assert_eq!(looks(&mut ceiling, Instant(0), 5, Duration::from_micros(200)), [0; 0]);
+        let less = looks(&mut ceiling, Instant(6 * ALL), 5, Duration::from_millis(3));
+        assert_eq!(less[..2], [ALL / 4 * 3, ALL / 16 * 9]);
+        assert_eq!(less.last(), Some(&LEAST), "never nothing");
+        let more = looks(&mut ceiling, Instant(12 * ALL), 5, Duration::ZERO);
+        assert!(more.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(more.last(), Some(&ALL));
+    }
+
+    #[test]
+    fn a_few_late_looks_change_nothing_and_nobody_is_woken_without_storelets() {
+        let mut ceiling = Ceiling::default();
+        let (mut now, mut said) = (Instant(0), Vec::new());
+        for look in 0..100 {
+            said.extend(ceiling.look(now, true));
+            let late = if look % 3 == 0 { LATE * 5 } else { Duration::ZERO };
+            now = ceiling.due().expect("storelets run") + late;
+        }
+        assert_eq!(said, [0; 0]);
+        assert_eq!(ceiling.look(now, false), None);
+        assert_eq!(ceiling.due(), None);
+    }
+}
