@@ -571,10 +571,10 @@ pub enum PathDone {
     Bytes(Vec<u8>),
     /// [`PathOp::List`]: none: the end.
     Entries(Vec<Entry>),
-    /// [`PathOp::ListAll`]: directories that were listed.
-    Listings(Vec<Listing>),
-    /// [`PathOp::ReadAll`]: files that were read.
-    Contents(Vec<Content>),
+    /// [`PathOp::ListAll`]: directories that were listed, and the processor time that took, ns.
+    Listings(Vec<Listing>, u64),
+    /// [`PathOp::ReadAll`]: files that were read, and the processor time that took, ns.
+    Contents(Vec<Content>, u64),
     /// [`PathOp::StatFs`].
     StatFs(StatFs),
     /// [`PathOp::Identify`].

@@ -1,7 +1,7 @@
 //! What home spends on behalf of storelets: they are charged for it (ActiveStorage, §3.3).
 //!
 //! A turn's time is shared by what happened in it: the requests of storelets that came and were
-//! answered bear their parts of it. What threads of the pool do is not known here.
+//! answered bear their parts of it. Large jobs of the pool tell what they took with their answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

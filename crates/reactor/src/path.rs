@@ -190,6 +190,12 @@ pub(crate) fn files(op: &PathOp) -> [Option<File>; 2] {
     }
 }
 
+/// The processor time of this thread, ns: what large jobs cost is told, to be charged to somebody.
+fn spent_ns() -> u64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    (spent.tv_sec as u64) * 1_000_000_000 + spent.tv_nsec as u64
+}
+
 /// The group that the caller wants for what is made.
 fn group_of(op: &PathOp) -> Option<u32> {
     if let PathOp::Create { gid, .. }

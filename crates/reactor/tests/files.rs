@@ -97,7 +97,7 @@ fn trees_are_listed_and_small_files_read_many_at_a_time() {
         let list = |rig: &mut rig::Rig, paths: &[&str], bytes_max| {
             let paths = paths.iter().map(|path| bytes(path)).collect();
             let done = rig.path_op(PathOp::ListAll { from, paths, bytes_max }).unwrap();
-            let PathDone::Listings(listings) = done else { panic!("{done:?}") };
+            let PathDone::Listings(listings, _) = done else { panic!("{done:?}") };
             let named = listings.iter().map(|it| (it.path.clone(), it.entries.len()));
             named.collect::<Vec<_>>()
         };
@@ -109,7 +109,7 @@ fn trees_are_listed_and_small_files_read_many_at_a_time() {
             let paths = paths.iter().map(|path| bytes(path)).collect();
             let op = PathOp::ReadAll { from, paths, size_max: 1000, bytes_max };
             let done = rig.path_op(op).unwrap();
-            let PathDone::Contents(contents) = done else { panic!("{done:?}") };
+            let PathDone::Contents(contents, _) = done else { panic!("{done:?}") };
             contents.iter().all(|it| it.data.len() as u64 == it.stat.size).then_some(()).unwrap();
             contents.into_iter().map(|it| String::from_utf8(it.path).unwrap()).collect::<Vec<_>>()
         };

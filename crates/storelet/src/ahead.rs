@@ -127,10 +127,10 @@ impl Foresight {
     pub(crate) fn absorb(&mut self, door: &mut Door) {
         let Some(reply) = door.arrived.take() else { return };
         match (self.coming.take(), reply) {
-            (Some(Coming::Listings(seen)), Ok(Reply::Listings(listings))) => {
+            (Some(Coming::Listings(seen)), Ok(Reply::Listings(listings, _))) => {
                 self.listings.add(listings, seen);
             }
-            (Some(Coming::Contents(asked, seen)), Ok(Reply::Contents(contents))) => {
+            (Some(Coming::Contents(asked, seen)), Ok(Reply::Contents(contents, _))) => {
                 door.used.read += self.contents.add(asked, contents, seen);
             }
             (Some(Coming::Listings(_)), _) => self.listings.unsupported = true,

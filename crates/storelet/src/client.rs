@@ -117,7 +117,7 @@ impl Client {
         bytes_max: u32,
     ) -> Result<Option<Vec<Listing>>, Stop> {
         match self.ask(Ask::ListAll { from, paths, bytes_max }).await {
-            Ok(Reply::Listings(listings)) => Ok(Some(listings)),
+            Ok(Reply::Listings(listings, _)) => Ok(Some(listings)),
             Ok(_) => strange(),
             Err(Stop::Errno(_)) => Ok(None),
             Err(ended) => Err(ended),

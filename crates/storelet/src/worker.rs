@@ -386,6 +386,7 @@ impl Automaton for Worker {
             Input::Answered(AskId { domain: id, ahead }, reply, served_ns) => {
                 self.asked -= 1;
                 let domain = self.domains.get_mut(&id).expect("it asked");
+                let served_ns = served_ns.saturating_add(reply.as_ref().map_or(0, job_ns));
                 domain.served(served_ns);
                 self.cpu.charge(domain.cpu, served_ns, now.0);
                 if ahead {
@@ -438,6 +439,11 @@ fn cost(ask: &Ask) -> u64 {
         0
     };
     1 + bytes / BYTES_PER_COST
+}
+
+/// What a large job took of a processor besides, ns.
+fn job_ns(reply: &Reply) -> u64 {
+    if let Reply::Listings(_, ns) | Reply::Contents(_, ns) = reply { *ns } else { 0 }
 }
 
 /// Gives back what a guest does not hold any more.

@@ -247,8 +247,8 @@ impl Remote {
             | Reply::Pieces(_)
             | Reply::Written(_)
             | Reply::Entries(_)
-            | Reply::Listings(_)
-            | Reply::Contents(_)
+            | Reply::Listings(..)
+            | Reply::Contents(..)
             | Reply::Bytes(_)
             | Reply::StatFs(_)
             | Reply::Locked

@@ -633,10 +633,10 @@ pub enum Reply {
     Written(u32),
     /// Entries; none: the end of the directory.
     Entries(Vec<Entry>),
-    /// Directories that were listed.
-    Listings(Vec<Listing>),
-    /// Files that were read.
-    Contents(Vec<Content>),
+    /// Directories that were listed, and the processor time that took, ns.
+    Listings(Vec<Listing>, u64),
+    /// Files that were read, and the processor time that took, ns.
+    Contents(Vec<Content>, u64),
     /// A link's target, an attribute's value, the list of attributes.
     Bytes(Vec<u8>),
     /// How full the tree is.

@@ -1,6 +1,6 @@
 //! Many small files at once, each as a whole.
 
-use super::{Ground, Outcome, attrs, open};
+use super::{Ground, Outcome, attrs, open, spent_ns};
 use crate::descriptor;
 use base::op::{Content, File, PathDone};
 use base::{Buf, Kind};
@@ -18,6 +18,7 @@ pub(super) fn read_all(
     bytes_max: u32,
 ) -> Outcome<PathDone> {
     let from = descriptor::file(from)?;
+    let begun = spent_ns();
     let (mut contents, mut left) = (Vec::new(), u64::from(bytes_max));
     for path in paths {
         match read(ground, from, path, u64::from(size_max), left) {
@@ -29,7 +30,7 @@ pub(super) fn read_all(
             One::Full => break,
         }
     }
-    Ok(PathDone::Contents(contents))
+    Ok(PathDone::Contents(contents, spent_ns() - begun))
 }
 
 /// What becomes of one of them.

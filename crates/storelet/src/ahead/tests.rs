@@ -11,7 +11,7 @@ type Sample = (&'static str, fn() -> Input);
 const INPUTS: [Sample; 4] = [
     ("Foreseen", || Input::Foreseen(ask())),
     ("Admitted", || Input::Admitted),
-    ("Answered", || Input::Answered(Ok(Reply::Listings(Vec::new())))),
+    ("Answered", || Input::Answered(Ok(Reply::Listings(Vec::new(), 0)))),
     ("Leave", || Input::Leave),
 ];
 

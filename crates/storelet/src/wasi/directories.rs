@@ -406,8 +406,8 @@ pub(crate) fn handed_out(reply: &Reply) -> Vec<Given> {
         | Reply::Pieces(_)
         | Reply::Written(_)
         | Reply::Entries(_)
-        | Reply::Listings(_)
-        | Reply::Contents(_)
+        | Reply::Listings(..)
+        | Reply::Contents(..)
         | Reply::Bytes(_)
         | Reply::StatFs(_)
         | Reply::Locked

@@ -188,7 +188,7 @@ impl Ram {
             let (stat, data) = (self.stat(found), Buf::from(&bytes[..]));
             contents.push(Content { path, stat, data });
         }
-        Reply::Contents(contents)
+        Reply::Contents(contents, 0)
     }
 
     fn list_all(&self, from: u64, paths: Vec<Vec<u8>>, mut left: usize) -> Reply {
@@ -220,7 +220,7 @@ impl Ram {
             }
             listings.push(Listing { path, entries });
         }
-        Reply::Listings(listings)
+        Reply::Listings(listings, 0)
     }
 
     /// The requests that change something.

@@ -107,8 +107,8 @@ fn finish_path(host: &mut Host, done: PathDone, out: &mut Vec<Output>) -> Result
         }
         PathDone::Bytes(bytes) => Reply::Bytes(bytes),
         PathDone::Entries(entries) => Reply::Entries(entries),
-        PathDone::Listings(listings) => Reply::Listings(listings),
-        PathDone::Contents(contents) => Reply::Contents(contents),
+        PathDone::Listings(listings, cpu_ns) => Reply::Listings(listings, cpu_ns),
+        PathDone::Contents(contents, cpu_ns) => Reply::Contents(contents, cpu_ns),
         PathDone::StatFs(stat) => Reply::StatFs(stat),
         PathDone::User(user) => Reply::User(user),
         PathDone::Root(..) | PathDone::Volume(..) | PathDone::Addresses(_) => {
