@@ -13,6 +13,21 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DomainId(pub u64);
 
+/// Where in the name of a storelet of a chain its place stands.
+const STAGE_BITS: u32 = 48;
+
+impl DomainId {
+    /// The storelet at this place of the chain that this one begins.
+    pub fn stage(self, place: usize) -> DomainId {
+        DomainId(self.0 | (place as u64) << STAGE_BITS)
+    }
+
+    /// The first of its chain, and its place there.
+    pub fn first(self) -> (DomainId, usize) {
+        (DomainId(self.0 & ((1 << STAGE_BITS) - 1)), (self.0 >> STAGE_BITS) as usize)
+    }
+}
+
 impl fmt::Display for DomainId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
@@ -67,6 +82,8 @@ pub enum Crossing {
     Home(ToHome),
     /// From whoever compiles.
     Compiled(crate::compile::Compiled),
+    /// From whoever keeps what is installed.
+    Kept(crate::standing::Kept),
 }
 
 impl Crossing {

@@ -12,6 +12,7 @@ mod streams;
 mod way;
 
 pub(crate) use directories::handed_out;
+pub(crate) use streams::open_input;
 
 use crate::abi::Errno;
 use crate::client::Client;

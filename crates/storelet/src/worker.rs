@@ -217,7 +217,7 @@ impl Worker {
                 out.push(Output::Ask(id, Request { caller: domain.begin.caller.clone(), ask }));
             }
             life::Output::Cancel => out.push(Output::Cancel(id)),
-            life::Output::Make(root) => domain.make(root, now),
+            life::Output::Make(root) => domain.make(self.root, root, now),
             life::Output::Resume(got) => domain.resumes = Some(got),
             life::Output::Hungry(count) => {
                 domain.hungry = Some(count);
