@@ -41,7 +41,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let lines: Vec<(usize, String)> = joints.iter().map(|j| (j.line, j.text())).collect();
     let joins = joints.into_iter().map(|joint| join(&mut world, joint));
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
-    let crew = Crew::start(serve)?;
+    let crew = Crew::start(serve, file.as_deref().unwrap_or(&path))?;
     let mut share = share(serve, threads, ports, &world, (limits, files_max));
     share.storelets = crew.as_ref().map(|it| it.settings(serve, threads - 1)).transpose()?;
     let mut node = Node::new(share.clone(), served, joins);
