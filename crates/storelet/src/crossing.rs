@@ -5,9 +5,10 @@ use crate::compile::Fresh;
 use crate::door::Stream;
 use crate::order::Order;
 use crate::report::Report;
-use base::Caller;
 use base::op::Parcel;
+use base::{Caller, Error};
 use std::fmt;
+use tree::{OpenId, Reply, Request};
 
 /// Names a storelet that was started: no two of a server have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +85,15 @@ pub enum Crossing {
     Compiled(crate::compile::Compiled),
     /// From whoever keeps what is installed.
     Kept(crate::standing::Kept),
+    /// The server asks on its own behalf or that of who installed something; one
+    /// [`Crossing::Answered`] with the number follows.
+    Ask(u64, Request),
+    /// It does not want that any more.
+    Cancel(u64),
+    /// It gives an open file back.
+    Close(OpenId),
+    /// It is answered.
+    Answered(u64, Result<Reply, Error>),
 }
 
 impl Crossing {

@@ -274,6 +274,16 @@ fn is_for_all(word: &str) -> bool {
     ["stdin", "input", "frames", "check"].contains(&word)
 }
 
+/// The path of a directory, from the root, as it stands in a line.
+pub(crate) fn dir(text: &str) -> Result<Vec<Name>, String> {
+    path(&decoded(text))
+}
+
+/// How long something takes, ns.
+pub(crate) fn time(text: &str) -> Result<u64, String> {
+    duration(text)
+}
+
 /// The path of a file, from the root.
 fn file(bytes: &[u8]) -> Result<Vec<u8>, String> {
     let names = path(bytes)?;

@@ -2,16 +2,19 @@
 //!
 //! Whoever may command the server says at a [desk] what is to be installed. The [shelf] knows all
 //! that is installed, and has it kept by somebody who may wait for a disk ([`ToKeeper`]) before it
-//! says so. What came of the last runs stands in a [book](book).
+//! says so. What came of the last runs stands in a [book](book). What runs although nobody asks is a
+//! [duty](duty), or waits for [files](watch).
 
 pub(crate) mod book;
 pub(crate) mod deed;
 pub(crate) mod desk;
+pub(crate) mod duty;
 pub(crate) mod entry;
 pub(crate) mod listing;
 pub(crate) mod shelf;
 #[cfg(test)]
 mod tests;
+pub(crate) mod watch;
 
 use crate::compile::Hash;
 use crate::order::Label;
@@ -26,6 +29,8 @@ pub enum Key {
     Module(Hash),
     /// What came of its last runs.
     Book(Label),
+    /// For which files of its directory it has run.
+    Files(Label),
 }
 
 /// Something that is to be kept from now on, in the place of what was there; nothing: not any more.
@@ -63,6 +68,8 @@ pub struct Stock {
     pub names: Vec<(Label, Vec<u8>)>,
     /// The same.
     pub books: Vec<(Label, Vec<u8>)>,
+    /// For which files of their directories they have run.
+    pub files: Vec<(Label, Vec<u8>)>,
     /// The modules.
     pub modules: BTreeSet<Hash>,
     /// Why nothing can be kept, if that is so.

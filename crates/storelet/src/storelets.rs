@@ -12,14 +12,16 @@
 mod desks;
 mod files;
 mod listing;
+mod watches;
 
 use crate::budget::Reason;
 use crate::compile::{Compiled, Fresh, Hash, Module, ToCompiler};
 use crate::crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
 use crate::domain::{self, Domain, ORDER_TIME};
 use crate::order::{Label, Order};
+use crate::standing::duty::Duty;
 use crate::standing::shelf::{self, Shelf};
-use crate::standing::{Stock, desk};
+use crate::standing::{Stock, desk, watch};
 use base::op::{Done, Op, Parcel};
 use base::{Automaton, Caller, Error, Instant, Stat, Time, User};
 use desks::AtDesk;
@@ -31,6 +33,7 @@ use std::mem;
 use std::sync::Arc;
 use tree::flat::ROOT;
 use tree::{Input, NodeId, Output, Reply};
+use watches::Watched;
 
 /// Most storelets at once, running or not.
 pub const DOMAINS_MAX: usize = 1024;
@@ -61,6 +64,8 @@ pub(crate) const DEVICE: u64 = u64::MAX - 2;
 pub struct Settings {
     /// The numbers of the nodes that run storelets.
     pub workers: Vec<usize>,
+    /// The number of the node that has the name space.
+    pub home: usize,
     /// The number of whoever compiles.
     pub compiler: usize,
     /// How much memory all storelets may have, bytes.
@@ -95,6 +100,18 @@ struct Named {
     /// When that was, seconds since 1970, and why.
     at: i64,
     trigger: String,
+    why: Why,
+}
+
+/// Why something that is installed is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Somebody named it.
+    Asked,
+    /// It is time.
+    Time,
+    /// A file is new; the watch of this number has found it.
+    File(u64),
 }
 
 #[derive(Debug)]
@@ -129,6 +146,10 @@ pub struct Storelets {
     /// What is installed, and the desks where more can be.
     shelf: Shelf,
     desks: BTreeMap<DomainId, AtDesk>,
+    /// What runs when it is time, and what waits for files; whether those were begun.
+    duties: BTreeMap<Label, Duty>,
+    watches: BTreeMap<u64, Watched>,
+    is_settled: bool,
     /// What the operator may want to know.
     news: VecDeque<String>,
     closing: bool,
@@ -144,7 +165,7 @@ impl Storelets {
         let shelf = Shelf::new(mem::take(&mut settings.standing), &mut told);
         let news = told.into_iter().filter_map(|output| match output {
             shelf::Output::Tell(text) => Some(text),
-            shelf::Output::Keep(..) | shelf::Output::Filed(..) => None,
+            shelf::Output::Keep(..) | shelf::Output::Filed(..) | shelf::Output::Saved(_) => None,
         });
         Storelets {
             index,
@@ -160,6 +181,9 @@ impl Storelets {
             memory: 0,
             shelf,
             desks: BTreeMap::new(),
+            duties: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            is_settled: false,
             news: news.collect(),
             closing: false,
             is_over: false,
@@ -205,6 +229,7 @@ impl Storelets {
                 self.step_domain(now, id, domain::Input::Kill(Reason::Shutdown), out);
             }
         }
+        self.leave_all(now, out);
         for desk in self.desks.keys().copied().collect::<Vec<_>>() {
             self.step_desk(now, desk, desk::Input::Late, out);
         }
@@ -215,7 +240,8 @@ impl Storelets {
     fn end(&mut self, out: &mut Vec<Output>) {
         let ended = self.here.values().all(|here| here.domain.has_ended());
         let filed = self.shelf.is_quiet() && self.desks.values().all(|it| !it.desk.waits());
-        if self.closing && ended && filed && !mem::replace(&mut self.is_over, true) {
+        let left = self.watches.is_empty();
+        if self.closing && ended && filed && left && !mem::replace(&mut self.is_over, true) {
             self.post(self.settings.compiler, Parcel(Box::new(ToCompiler::End)), out);
         }
     }
@@ -271,7 +297,8 @@ impl Automaton for Storelets {
 
     fn deadline(&self) -> Option<Instant> {
         let desks = self.desks.values().filter_map(AtDesk::due);
-        self.here.values().filter_map(|here| here.domain.due()).chain(desks).min()
+        let due = self.here.values().filter_map(|here| here.domain.due()).chain(desks).min();
+        [due, self.watch_deadline()].into_iter().flatten().min()
     }
 
     fn check(&self) {
@@ -282,6 +309,7 @@ impl Automaton for Storelets {
         assert!(self.queue.iter().all(|id| self.here[id].domain.wanted().is_some()));
         self.shelf.check();
         self.desks.values().for_each(|at| at.desk.check());
+        self.watches.values().for_each(|it| it.watch.check());
     }
 }
 
@@ -393,6 +421,7 @@ impl Storelets {
         for id in desks.collect::<Vec<DomainId>>() {
             self.step_desk(now, id, desk::Input::Late, out);
         }
+        self.look_around(now, out);
     }
 
     /// Whether a program was run of late; it is the last one then.
@@ -496,7 +525,13 @@ impl Storelets {
                 (id, domain::Input::Compiled(result))
             }
             Crossing::Kept(kept) => return self.step_shelf(now, shelf::Input::Kept(kept), out),
-            Crossing::Worker(told) => unreachable!("this is no worker: {told:?}"),
+            Crossing::Answered(id, reply) => {
+                return self.step_watch(now, id, watch::Input::Answered(reply), out);
+            }
+            other @ (Crossing::Worker(_)
+            | Crossing::Ask(..)
+            | Crossing::Cancel(_)
+            | Crossing::Close(_)) => unreachable!("this is for others: {other:?}"),
         };
         self.step_domain(now, id, input, out);
     }

@@ -57,6 +57,7 @@ impl Crew {
         reactor::fill_random(&mut seed).map_err(|error| format!("no random numbers: {error}"))?;
         Ok(Settings {
             workers: (first..first + self.workers).collect(),
+            home: node::HOME,
             compiler: first + self.workers,
             memory: serve.storelet_memory.unwrap_or(MEMORY_MIB).saturating_mul(1 << 20),
             writes: !serve.read_only,

@@ -222,7 +222,14 @@ impl Yard {
                 assert!(self.running.contains_key(&id.0), "storelet {id} speaks after its end");
             }
             Some(
-                Crossing::Worker(_) | Crossing::Home(_) | Crossing::Compiled(_) | Crossing::Kept(_),
+                Crossing::Worker(_)
+                | Crossing::Home(_)
+                | Crossing::Compiled(_)
+                | Crossing::Kept(_)
+                | Crossing::Ask(..)
+                | Crossing::Cancel(_)
+                | Crossing::Close(_)
+                | Crossing::Answered(..),
             )
             | None => {}
         }
@@ -293,6 +300,7 @@ impl Yard {
 fn config(params: &Params) -> Config {
     let settings = Settings {
         workers: (FRONT + 1..=FRONT + params.workers).collect(),
+        home: HOME,
         compiler: FRONT + params.workers + 1,
         memory: params.memory,
         writes: params.writes,

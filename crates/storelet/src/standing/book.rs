@@ -72,6 +72,10 @@ impl Run {
 pub(crate) struct Book {
     /// The oldest first.
     pub(crate) runs: VecDeque<Run>,
+    /// When it was last run because it was time, ns since 1970; and how often that has failed since
+    /// it last did not.
+    #[serde(default)]
+    pub(crate) past: Option<(i64, u32)>,
 }
 
 impl Book {

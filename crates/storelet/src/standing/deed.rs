@@ -5,9 +5,12 @@
 //! module 48213
 //! arg wc
 //! cpu 10s
+//! every 5m                     or: at 03:00          and: on /incoming, existing
 //! ```
 
-use crate::order::{Label, Order, Pick, Wanted};
+use super::duty::When;
+use crate::order::{self, Label, Order, Pick, Wanted};
+use base::Name;
 use std::fmt::Write as _;
 
 /// What is to be done.
@@ -29,6 +32,18 @@ pub(crate) struct Plan {
     pub(crate) order: Order,
     /// What was said of it, without its name and its module.
     pub(crate) text: String,
+    /// When it runs although nobody asks for it.
+    pub(crate) when: Option<When>,
+    /// The directory for whose files it runs.
+    pub(crate) on: Option<On>,
+}
+
+/// A directory for whose files something runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct On {
+    pub(crate) dir: Vec<Name>,
+    /// Those that are there already count as new.
+    pub(crate) existing: bool,
 }
 
 /// What is said of a run, not of what is installed.
@@ -81,11 +96,29 @@ impl Deed {
 impl Plan {
     /// Understands what is said of a storelet with this name and this line about its module.
     pub(crate) fn parse(label: Label, module: &str, text: String) -> Result<Plan, String> {
-        let mut order = Order::parse(format!("{module}\n{text}").as_bytes())?;
+        let (mut when, mut on, mut existing) = (None, None, false);
+        let mut said = format!("{module}\n");
+        for line in text.lines() {
+            let (word, value) = line.split_once(' ').unwrap_or((line, ""));
+            let wrong = |why: String| format!("'{line}': {why}");
+            match word {
+                "every" | "at" if when.is_some() => return Err(wrong("say one of them".into())),
+                "every" => when = Some(When::every(value).map_err(wrong)?),
+                "at" => when = Some(When::at(value).map_err(wrong)?),
+                "on" => on = Some(order::dir(value).map_err(wrong)?),
+                "existing" => existing = true,
+                _order => said.write_fmt(format_args!("{line}\n")).expect("a string"),
+            }
+        }
+        if existing && on.is_none() {
+            return Err("'existing': of which directory? write 'on DIR' too".to_string());
+        }
+        let on = on.map(|dir| On { dir, existing });
+        let mut order = Order::parse(said.as_bytes())?;
         if !text.lines().any(|line| line.starts_with("arg ")) {
             order.args = vec![label.as_str().as_bytes().to_vec()];
         }
-        Ok(Plan { label, order, text })
+        Ok(Plan { label, order, text, when, on })
     }
 
     /// Where its module is.
@@ -125,6 +158,12 @@ mod tests {
             ("name wc\nmodule 7\nstdin /a", "when it is run"),
             ("name wc\nmodule 7\nstanding b", "when it is run"),
             ("name wc\nmodule 0", "empty module"),
+            ("name wc\nmodule 7\nevery 1h\nat 03:00", "one of them"),
+            ("name wc\nmodule 7\nevery 1ms", "at least 1s"),
+            ("name wc\nmodule 7\nat 3pm", "such as 03:00"),
+            ("name wc\nmodule 7\nat 24:00", "such as 03:00"),
+            ("name wc\nmodule 7\non ../x", "without '..'"),
+            ("name wc\nmodule 7\nexisting", "on DIR"),
             ("use wc", "which version"),
             ("remove wc@1", "remove NAME"),
             ("remove wc\nremove wc2", "alone"),

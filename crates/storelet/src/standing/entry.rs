@@ -45,7 +45,7 @@ pub(crate) struct Version {
     /// What was said of it.
     pub(crate) order: String,
     pub(crate) by: By,
-    /// When it was installed, seconds since 1970.
+    /// When it was installed, ns since 1970.
     pub(crate) at: i64,
 }
 

@@ -2,11 +2,54 @@
 
 use super::book::Run;
 use super::shelf::Shelf;
+use crate::order::Label;
+use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// A line for each that is installed.
-pub(crate) fn installed(shelf: &Shelf) -> Vec<u8> {
+/// What one does that runs by itself.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Doing {
+    /// When it runs next, seconds since 1970; none: it runs now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<Option<i64>>,
+    /// How often it has failed since it last did not.
+    pub(crate) failures: u32,
+    /// For how many files it has run, how many are to come, for how many it was given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) files: Option<[usize; 3]>,
+    /// Why its directory cannot be looked through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trouble: Option<String>,
+    /// Files for which it was given up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) failed: Vec<String>,
+}
+
+impl Doing {
+    /// It, in words.
+    fn words(&self) -> String {
+        let mut words = Vec::new();
+        match self.next {
+            Some(Some(next)) => words.push(format!("next {}", utc(next))),
+            Some(None) => words.push("runs now".to_string()),
+            None => {}
+        }
+        if self.failures > 0 {
+            words.push(format!("failed {} times", self.failures));
+        }
+        if let Some([done, waiting, failed]) = self.files {
+            words.push(format!("files: {done} done, {waiting} waiting, {failed} given up"));
+        }
+        words.extend(self.trouble.iter().map(|why| format!("cannot look: {why}")));
+        words.extend(self.failed.iter().map(|path| format!("given up {}", plain(path))));
+        words.join("; ")
+    }
+}
+
+/// A line for each that is installed, and one for what it does by itself.
+pub(crate) fn installed(shelf: &Shelf, doings: &BTreeMap<Label, Doing>) -> Vec<u8> {
     let mut text = "name                 version kept user  last    program\n".to_string();
     for (label, entry) in shelf.entries() {
         let Some(current) = entry.current() else { continue };
@@ -20,12 +63,15 @@ pub(crate) fn installed(shelf: &Shelf) -> Vec<u8> {
             text,
             "{label:<20} {version:<7} {kept:<4} {user:<5} {last:<7} {module} {program}"
         );
+        if let Some(doing) = doings.get(label) {
+            let _ = writeln!(text, "    {}", doing.words());
+        }
     }
     text.into_bytes()
 }
 
 /// The same as JSON.
-pub(crate) fn installed_json(shelf: &Shelf) -> Vec<u8> {
+pub(crate) fn installed_json(shelf: &Shelf, doings: &BTreeMap<Label, Doing>) -> Vec<u8> {
     let all = shelf.entries().map(|(label, entry)| {
         let book = shelf.books().find(|(other, _)| *other == label);
         let versions = entry.versions.iter().map(|version| {
@@ -34,7 +80,7 @@ pub(crate) fn installed_json(shelf: &Shelf) -> Vec<u8> {
                 "module": version.module,
                 "order": version.order.lines().collect::<Vec<&str>>(),
                 "uid": version.by.uid,
-                "installed": version.at,
+                "installed": version.at / 1_000_000_000,
             })
         });
         json!({
@@ -42,6 +88,7 @@ pub(crate) fn installed_json(shelf: &Shelf) -> Vec<u8> {
             "current": entry.current,
             "versions": versions.collect::<Vec<Value>>(),
             "last": book.and_then(|(_, book)| book.runs.back()),
+            "doing": doings.get(label),
         })
     });
     lines(&Value::Array(all.collect()))

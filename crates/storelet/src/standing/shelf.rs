@@ -29,7 +29,7 @@ pub(crate) struct Filing {
     /// Of what is to be installed: its module, and the bytes of that if they were sent.
     pub(crate) module: Option<(Hash, Option<Vec<u8>>)>,
     pub(crate) caller: Caller,
-    /// When, seconds since 1970.
+    /// When, ns since 1970.
     pub(crate) at: i64,
 }
 
@@ -57,6 +57,17 @@ impl Filed {
     }
 }
 
+/// Why a storelet has run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Somebody asked for it.
+    Asked,
+    /// It was time; when that was, ns since 1970, and how often it has failed since it did not.
+    Time(i64, u32),
+    /// A file was new.
+    File,
+}
+
 /// What can happen to the shelf.
 #[derive(Debug)]
 pub(crate) enum Input {
@@ -64,8 +75,10 @@ pub(crate) enum Input {
     File(Box<Filing>),
     /// It is kept, or not.
     Kept(Kept),
-    /// A storelet has run, or several in a chain; whether that is to survive a crash.
-    Ran(Label, Run, bool),
+    /// A storelet has run. If nobody had asked for it, that is to survive a crash.
+    Ran(Label, Run, Cause),
+    /// For which files one has run.
+    Files(Label, Vec<u8>),
 }
 
 /// What the shelf can ask for.
@@ -75,6 +88,8 @@ pub(crate) enum Output {
     Keep(u64, Vec<Change>),
     /// What came of what was said at a desk.
     Filed(DomainId, Filed),
+    /// For which files one has run is kept, or cannot be.
+    Saved(Label),
     /// The operator may want to know.
     Tell(String),
 }
@@ -109,8 +124,10 @@ pub(crate) struct Shelf {
     modules: BTreeSet<Hash>,
     /// What is to be changed next. At most one for each desk.
     queue: VecDeque<Box<Filing>>,
-    /// Books that are being kept.
-    saving: BTreeSet<u64>,
+    /// Books that are being kept, and for which files one has run.
+    saving: BTreeMap<u64, Option<Label>>,
+    /// For which files they had run when the server began, until somebody wants to know.
+    files: BTreeMap<Label, Vec<u8>>,
     next_ticket: u64,
     /// Something was left out: its modules are not thrown away.
     spares: bool,
@@ -120,14 +137,15 @@ pub(crate) struct Shelf {
 impl Shelf {
     /// A shelf with what was kept. What makes no sense is told, and left alone.
     pub(crate) fn new(stock: Stock, out: &mut Vec<Output>) -> Shelf {
-        let Stock { names, books, modules, closed } = stock;
+        let Stock { names, books, files, modules, closed } = stock;
         let mut shelf = Shelf {
             state: State::Idle,
             entries: BTreeMap::new(),
             books: BTreeMap::new(),
             modules,
             queue: VecDeque::new(),
-            saving: BTreeSet::new(),
+            saving: BTreeMap::new(),
+            files: files.into_iter().collect(),
             next_ticket: 1,
             spares: false,
             closed,
@@ -172,6 +190,11 @@ impl Shelf {
     /// Whether nothing is being kept.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(self.state, State::Idle) && self.saving.is_empty()
+    }
+
+    /// For which files one had run when the server began; the first who asks is told.
+    pub(crate) fn take_files(&mut self, label: &Label) -> Option<Vec<u8>> {
+        self.files.remove(label)
     }
 
     /// What is installed under the names of an order, to be run as that says.
@@ -280,6 +303,9 @@ impl Shelf {
             };
             changes.push(Change { key: Key::Module(module), bytes: Some(bytes) });
         }
+        if plan.on.is_none() {
+            changes.push(Change { key: Key::Files(label.clone()), bytes: None });
+        }
         changes.push(Change { key: Key::Name(label.clone()), bytes: Some(entry.bytes()) });
         let goes = self.unused(&label, Some(&entry));
         changes.extend(goes.iter().map(|hash| Change { key: Key::Module(*hash), bytes: None }));
@@ -303,7 +329,7 @@ impl Shelf {
         let known = self.plan(&pick);
         known.map_err(|why| Filed::not("unknown", why))?;
         let goes = self.unused(&label, None);
-        let first = [Key::Name(label.clone()), Key::Book(label.clone())];
+        let first = [Key::Name(label.clone()), Key::Book(label.clone()), Key::Files(label.clone())];
         let keys = first.into_iter().chain(goes.iter().map(|hash| Key::Module(*hash)));
         let changes = keys.map(|key| Change { key, bytes: None }).collect();
         let filed = Filed::done("removed", &label, None);
@@ -336,18 +362,34 @@ impl Shelf {
         filed
     }
 
-    fn ran(&mut self, label: Label, run: Run, durable: bool, out: &mut Vec<Output>) {
+    fn ran(&mut self, label: Label, run: Run, cause: Cause, out: &mut Vec<Output>) {
         if !self.entries.contains_key(&label) {
             return;
         }
         let book = self.books.entry(label.clone()).or_default();
         book.add(run);
-        if durable && self.closed.is_none() {
-            let change = Change { key: Key::Book(label), bytes: Some(book.bytes()) };
-            let ticket = self.ticket();
-            self.saving.insert(ticket);
-            out.push(Output::Keep(ticket, vec![change]));
+        match cause {
+            Cause::Asked => return,
+            Cause::Time(last, failures) => book.past = Some((last, failures)),
+            Cause::File => {}
         }
+        let change = Change { key: Key::Book(label), bytes: Some(book.bytes()) };
+        self.save(None, change, out);
+    }
+
+    fn save(&mut self, whose: Option<Label>, change: Change, out: &mut Vec<Output>) {
+        let ticket = self.ticket();
+        self.saving.insert(ticket, whose);
+        out.push(Output::Keep(ticket, vec![change]));
+    }
+
+    /// Keeps for which files one has run, if it is still installed.
+    fn files(&mut self, label: Label, bytes: Vec<u8>, out: &mut Vec<Output>) {
+        if !self.entries.contains_key(&label) {
+            return out.push(Output::Saved(label));
+        }
+        let change = Change { key: Key::Files(label.clone()), bytes: Some(bytes) };
+        self.save(Some(label), change, out);
     }
 }
 
@@ -370,8 +412,12 @@ impl Automaton for Shelf {
                 self.queue.push_back(filing);
                 state
             }
-            (state, Input::Ran(label, run, durable)) => {
-                self.ran(label, run, durable, out);
+            (state, Input::Ran(label, run, cause)) => {
+                self.ran(label, run, cause, out);
+                state
+            }
+            (state, Input::Files(label, bytes)) => {
+                self.files(label, bytes, out);
                 state
             }
             (State::Keeping(ticket, desk, kind), Input::Kept(kept)) if kept.ticket == ticket => {
@@ -383,9 +429,11 @@ impl Automaton for Shelf {
                 self.go_on(out)
             }
             (state @ (State::Idle | State::Keeping(..)), Input::Kept(kept)) => {
-                assert!(self.saving.remove(&kept.ticket), "{kept:?} was not asked for");
+                let whose = self.saving.remove(&kept.ticket).expect("it was asked for");
                 let lost = kept.result.err();
-                out.extend(lost.map(|why| Output::Tell(format!("a log is not kept: {why}"))));
+                let tell = |why| format!("what came of storelets is not kept: {why}");
+                out.extend(lost.map(|why| Output::Tell(tell(why))));
+                out.extend(whose.map(Output::Saved));
                 state
             }
         };

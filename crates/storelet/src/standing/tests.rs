@@ -3,7 +3,7 @@
 use super::book::Run;
 use super::deed::Deed;
 use super::desk::{self, Desk};
-use super::shelf::{Filed, Filing, Input, Output, Shelf};
+use super::shelf::{Cause, Filed, Filing, Input, Output, Shelf};
 use super::{Change, Kept, Key, Stock};
 use crate::compile::{Fresh, Hash, Refused};
 use crate::crossing::DomainId;
@@ -118,7 +118,7 @@ impl Lab {
                     told.extend(self.keep(next, works));
                 }
                 Output::Filed(_, filed) => told.push(filed),
-                Output::Tell(_) => {}
+                Output::Tell(_) | Output::Saved(_) => {}
             }
         }
         told
@@ -157,6 +157,7 @@ fn stock(disk: &BTreeMap<Key, Vec<u8>>) -> Stock {
         match key {
             Key::Name(label) => stock.names.push((label.clone(), bytes.clone())),
             Key::Book(label) => stock.books.push((label.clone(), bytes.clone())),
+            Key::Files(label) => stock.files.push((label.clone(), bytes.clone())),
             Key::Module(hash) => drop(stock.modules.insert(*hash)),
         }
     }
@@ -256,12 +257,17 @@ fn the_last_runs_are_known_and_those_that_matter_survive() {
     let report = Report::refused("no".to_string());
     for at in 0..40 {
         let run = Run::new((at, 1, "request /x"), &caller(), &report, b"hm\n");
-        let asked = lab.step(Input::Ran(label.clone(), run, at == 39));
+        let asked = lab.step(Input::Ran(
+            label.clone(),
+            run,
+            if at == 39 { Cause::Time(7, 2) } else { Cause::Asked },
+        ));
         assert_eq!(asked.len(), usize::from(at == 39));
         lab.keep(asked, true);
     }
     let after = Lab::new(lab.disk.clone());
     let (_, book) = after.shelf.books().next().expect("it was kept");
+    assert_eq!(book.past, Some((7, 2)));
     assert_eq!((book.runs.len(), book.runs[0].at, book.runs[31].at), (32, 8, 39));
     let log = super::listing::log(&after.shelf, &|run| run.uid == Some(5));
     assert_eq!(String::from_utf8(log).expect("text").lines().count(), 1 + 2 * 32);

@@ -1,6 +1,6 @@
 //! Desks, the shelf, and what is run by its name.
 
-use super::{Here, Named, ORDER_TIME, Opened, Storelets, files};
+use super::{Here, Named, ORDER_TIME, Opened, Storelets, Why, files};
 use crate::compile::{Module, ToCompiler};
 use crate::crossing::DomainId;
 use crate::domain::Stage;
@@ -16,6 +16,12 @@ use tree::{Output, Reply};
 
 /// Most desks at once: a module of each may have to be kept.
 const DESKS_MAX: usize = 16;
+
+/// A second, ns.
+pub(super) const SECOND: i64 = 1_000_000_000;
+
+/// How far the dates of files may lie behind the clock, ns: a tick of the kernel.
+const COARSE: i64 = 10_000_000;
 
 /// Most news that wait to be told.
 const NEWS_MAX: usize = 64;
@@ -36,9 +42,10 @@ impl AtDesk {
 }
 
 impl Storelets {
-    /// The time on the wall, seconds since 1970.
-    fn wall(&self, now: Instant) -> i64 {
-        self.started.secs + (now.0 / 1_000_000_000).cast_signed()
+    /// The time on the wall, ns since 1970.
+    pub(super) fn wall(&self, now: Instant) -> i64 {
+        let started = self.started.secs.saturating_mul(SECOND) + i64::from(self.started.nanos);
+        started.saturating_add_unsigned(now.0)
     }
 
     /// Lets somebody say what is to be installed: root or the server's own user, and of them only
@@ -97,7 +104,9 @@ impl Storelets {
                 self.post(compiler, Parcel(Box::new(ToCompiler::Cancel(ticket))), out);
             }
             desk::Output::File(deed, module) => {
-                let (caller, at) = (self.desks[&id].caller.clone(), self.wall(now));
+                let AtDesk { caller, since, .. } = &self.desks[&id];
+                // What is new is what comes from here on, by the dates that the kernel gives.
+                let (caller, at) = (caller.clone(), self.wall(*since) - COARSE);
                 let filing = Filing { desk: id, deed, module, caller, at };
                 self.step_shelf(now, shelf::Input::File(Box::new(filing)), out);
             }
@@ -113,7 +122,9 @@ impl Storelets {
                     let asked = ToKeeper { ticket, changes };
                     self.post(self.settings.compiler, Parcel(Box::new(asked)), out);
                 }
+                shelf::Output::Saved(label) => self.saved(now, &label, out),
                 shelf::Output::Filed(desk, filed) => {
+                    self.is_settled = false;
                     self.step_desk(now, desk, desk::Input::Filed(filed), out);
                 }
                 shelf::Output::Tell(text) => self.news(text),
@@ -136,13 +147,13 @@ impl Storelets {
         order: &Order,
     ) -> Result<Vec<Stage>, String> {
         let stages = self.shelf.resolve(order)?;
-        let at = self.wall(now);
+        let at = self.wall(now) / SECOND;
         let here = self.here.get_mut(&id).expect("it is stepped");
         let file = order.stdin.as_ref().map(|path| String::from_utf8_lossy(path));
         let file = file.map_or(String::new(), |path| format!(" /{path}"));
         let picks = stages.iter().filter_map(|stage| stage.called.parse::<Pick>().ok());
         let all = picks.map(|pick| (pick.label, pick.version.unwrap_or_default())).collect();
-        here.named = Some(Named { all, at, trigger: format!("request{file}") });
+        here.named = Some(Named { all, at, trigger: format!("request{file}"), why: Why::Asked });
         Ok(stages)
     }
 
@@ -156,14 +167,17 @@ impl Storelets {
         out: &mut Vec<Output>,
     ) {
         let Some(Here { named, caller, .. }) = self.here.get_mut(&id) else { return };
-        let Some(Named { all, at, trigger }) = named.take() else { return };
+        let Some(Named { all, at, trigger, why }) = named.take() else { return };
         if report.end == "checked" {
             return;
         }
         let caller = caller.clone();
+        let well = report.is_exit() && report.exit == Some(0);
         for (label, version) in all {
             let run = Run::new((at, version, &trigger), &caller, report, complaint);
-            self.step_shelf(now, shelf::Input::Ran(label, run, false), out);
+            let Some(cause) = self.cause(now, &label, why, well) else { continue };
+            self.step_shelf(now, shelf::Input::Ran(label, run, cause), out);
         }
+        self.done_for(now, id, why, well, out);
     }
 }

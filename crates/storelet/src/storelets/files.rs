@@ -179,8 +179,8 @@ impl Storelets {
     fn text(&self, now: Instant, caller: &Caller, node: usize) -> Vec<u8> {
         let may = |run: &Run| self.may_know(caller, run.uid);
         match node {
-            INSTALLED => standing::installed(&self.shelf),
-            INSTALLED_JSON => standing::installed_json(&self.shelf),
+            INSTALLED => standing::installed(&self.shelf, &self.doings()),
+            INSTALLED_JSON => standing::installed_json(&self.shelf, &self.doings()),
             LOG => standing::log(&self.shelf, &may),
             LOG_JSON => standing::log_json(&self.shelf, &may),
             _running => {

@@ -5,6 +5,7 @@
 //! names/NAME     what is installed under a name, as JSON
 //! modules/HASH   a module, as it was sent
 //! books/NAME     what came of its last runs, as JSON
+//! files/NAME     for which files of its directory it has run, as JSON
 //! ```
 //!
 //! A file is there as a whole or not at all: it is written under another name, made durable, and
@@ -22,6 +23,7 @@ use storelet::standing::{Change, Kept, Key, Stock, ToKeeper};
 const NAMES: &str = "names";
 const MODULES: &str = "modules";
 const BOOKS: &str = "books";
+const FILES: &str = "files";
 
 /// What a file is called while it is written.
 const NEW: &str = ".new";
@@ -49,14 +51,15 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Opens a directory if it is there; else it is made for the first thing that is kept.
+    /// Opens a directory if it is there; else it is made for the first thing that is kept. One that
+    /// this user may not even look for is not there.
     ///
     /// # Errors
     /// If it cannot be used, or another server has it.
     pub(crate) fn find(dir: &Path) -> Result<Keeper, String> {
         match dir.try_exists() {
-            Ok(false) => Ok(Keeper { dir: dir.to_path_buf(), lock: None }),
-            Ok(true) | Err(_) => Keeper::make(dir),
+            Ok(false) | Err(_) => Ok(Keeper { dir: dir.to_path_buf(), lock: None }),
+            Ok(true) => Keeper::make(dir),
         }
     }
 
@@ -83,7 +86,7 @@ impl Keeper {
         let lock = lock.map_err(|error| cannot(&error))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| cannot(&"another server keeps its storelets there"))?;
-        for name in [NAMES, MODULES, BOOKS] {
+        for name in [NAMES, MODULES, BOOKS, FILES] {
             make(&self.dir.join(name)).map_err(|error| cannot(&error))?;
         }
         sync_dir(&self.dir).map_err(|error| cannot(&error))?;
@@ -113,6 +116,12 @@ impl Keeper {
             let bytes = read(&self.dir.join(BOOKS).join(&name));
             if let (Ok(label), Ok(bytes)) = (name.parse(), bytes) {
                 stock.books.push((label, bytes));
+            }
+        }
+        for name in self.files(FILES, tell) {
+            let bytes = read(&self.dir.join(FILES).join(&name));
+            if let (Ok(label), Ok(bytes)) = (name.parse(), bytes) {
+                stock.files.push((label, bytes));
             }
         }
         let modules = self.files(MODULES, tell);
@@ -192,6 +201,7 @@ fn place(key: &Key) -> (&'static str, String) {
         Key::Name(label) => (NAMES, label.to_string()),
         Key::Module(hash) => (MODULES, hash.to_string()),
         Key::Book(label) => (BOOKS, label.to_string()),
+        Key::Files(label) => (FILES, label.to_string()),
     }
 }
 

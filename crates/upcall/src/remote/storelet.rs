@@ -54,6 +54,23 @@ pub(crate) struct Install {
     #[arg(value_name = "ARGS", last = true)]
     args: Vec<OsString>,
 
+    /// Run it so often, too, for whoever installs it: 30s, 5m, 12h
+    #[arg(long, value_name = "TIME", conflicts_with = "at")]
+    every: Option<String>,
+
+    /// Run it once a day at this time (UTC), too: 03:00
+    #[arg(long, value_name = "HH:MM")]
+    at: Option<String>,
+
+    /// Run it for each new file beneath this directory, too: with that as its input, and its path as
+    /// the last argument
+    #[arg(long, value_name = "DIR")]
+    on: Option<PathBuf>,
+
+    /// Files that are there already count as new
+    #[arg(long, requires = "on")]
+    existing: bool,
+
     #[command(flatten)]
     limits: Limits,
 }
@@ -198,6 +215,12 @@ fn order(install: &Install, module: &str) -> Vec<u8> {
     line(&mut order, "arg", install.name.as_bytes());
     install.args.iter().for_each(|arg| line(&mut order, "arg", arg.as_bytes()));
     install.limits.say(&mut order);
+    install.every.iter().for_each(|time| line(&mut order, "every", time.as_bytes()));
+    install.at.iter().for_each(|time| line(&mut order, "at", time.as_bytes()));
+    install.on.iter().for_each(|dir| line(&mut order, "on", dir.as_os_str().as_bytes()));
+    if install.existing {
+        order.extend_from_slice(b"existing\n");
+    }
     order.push(b'\n');
     order
 }
