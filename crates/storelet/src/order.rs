@@ -12,8 +12,8 @@
 //!
 //! Bytes that have no place in a line are written as in a URL, `%0A`.
 //!
-//! In the place of `module`, `standing wc` or `standing wc@2` names a storelet that is installed: it
-//! brings its module, arguments, environment and budget, and what is said here can only add
+//! In the place of `module`, `standing wc` or `standing wc@2` names a storelet that is installed:
+//! it brings its module, arguments, environment and budget, and what is said here can only add
 //! arguments and take from the budget. Several such lines are a chain: what one says is the
 //! input of the next. `stdin /logs/x` makes a file the input of the first.
 

@@ -6,8 +6,8 @@
 //! (`inside`), whose output is authenticated, kept and loaded.
 //!
 //! It is asked and answers as nodes of the process do, by parcels: [`ToCompiler`] into its mailbox,
-//! [`storelet::compile::Compiled`] into that of the node that has the name space. As it may wait for
-//! a disk, it also keeps what is installed ([`keeper`]).
+//! [`storelet::compile::Compiled`] into that of the node that has the name space. As it may wait
+//! for a disk, it also keeps what is installed ([`keeper`]).
 
 mod cache;
 mod check;

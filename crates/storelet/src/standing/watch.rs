@@ -1,11 +1,11 @@
 //! A watch: a storelet runs for each new file beneath a directory.
 //!
-//! The directory is looked through now and again, a request at a time, and the longer that takes the
-//! more seldom. A file counts once two looks in a row have found it the same, so that one that is
-//! still being written does not; if it has changed after its run, it counts again. For which files
-//! it has run is kept, so a crash can only bring a run twice that was under way or had just ended.
-//! One file comes after the other. One for which it fails is tried again, and given up after some
-//! time.
+//! The directory is looked through now and again, a request at a time, and the longer that takes
+//! the more seldom. A file counts once two looks in a row have found it the same, so that one that
+//! is still being written does not; if it has changed after its run, it counts again. For which
+//! files it has run is kept, so a crash can only bring a run twice that was under way or had just
+//! ended. One file comes after the other. One for which it fails is tried again, and given up
+//! after some time.
 //!
 #![doc = include_str!("watch/states.md")]
 

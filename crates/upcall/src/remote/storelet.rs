@@ -62,8 +62,8 @@ pub(crate) struct Install {
     #[arg(long, value_name = "HH:MM")]
     at: Option<String>,
 
-    /// Run it for each new file beneath this directory, too: with that as its input, and its path as
-    /// the last argument
+    /// Run it for each new file beneath this directory, too: with that as its input, and its path
+    /// as the last argument
     #[arg(long, value_name = "DIR")]
     on: Option<PathBuf>,
 

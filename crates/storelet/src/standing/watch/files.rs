@@ -116,8 +116,8 @@ impl Files {
         std::mem::take(&mut self.changed)
     }
 
-    /// A look has found these, and no others. What has changed of its `own` file is what the program
-    /// that runs does to it.
+    /// A look has found these, and no others. What has changed of its `own` file is what the
+    /// program that runs does to it.
     pub(crate) fn seen(&mut self, found: BTreeMap<Path, (Mark, Time)>, own: Option<&[Name]>) {
         let before = self.all.len();
         self.all.retain(|path, _| found.contains_key(path));

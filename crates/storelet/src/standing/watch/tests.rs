@@ -118,7 +118,8 @@ impl Lab {
             return std::mem::take(&mut self.runs);
         }
         while let Some(ask) = asks.pop() {
-            asks = match ask {
+            #[allow(clippy::wildcard_enum_match_arm, reason = "the others are alike here")]
+            let next = match ask {
                 Ask::Fetch { path, .. } if path.len() == 1 => self.step(fetched()),
                 Ask::Fetch { .. } => self.step(Input::Answered(Err(Error::NotFound))),
                 Ask::List { cookie, .. } => {
@@ -127,6 +128,7 @@ impl Lab {
                 }
                 other => panic!("{other:?} is no look"),
             };
+            asks = next;
         }
         std::mem::take(&mut self.runs)
     }
