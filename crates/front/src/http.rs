@@ -29,7 +29,7 @@ use base::{Automaton, Buf, Caller, Error, Instant, Time};
 use delete::Delete;
 use listing::Listing;
 use put::Put;
-use run::Run;
+use run::{Run, names_storelet};
 use std::mem;
 use std::time::Duration;
 use transfer::Transfer;
@@ -102,6 +102,8 @@ pub struct Session {
     caller: Caller,
     /// Reached by way of loopback: guarded against web pages.
     local: bool,
+    /// The kernel says who the client is, who may be let command the server then.
+    commands: bool,
     /// What has been received and not yet taken. Bounded by [`HEAD_MAX`] and one receive.
     input: Buf,
     /// No further request is going to be read.
@@ -126,6 +128,7 @@ impl Session {
             export,
             caller,
             local,
+            commands: false,
             input: Buf::default(),
             last: false,
             last_byte_came: false,
@@ -133,6 +136,11 @@ impl Session {
             unsent: 0,
             allowance,
         }
+    }
+
+    /// The kernel says who the client is: it may command the server, if that user may.
+    pub fn let_command(&mut self) {
+        self.commands = true;
     }
 
     /// Whether the connection should be read.
@@ -422,6 +430,9 @@ impl Session {
                 if request.body != Body::None =>
             {
                 self.refuse(now, refusal(400, "this method takes no body here"), out)
+            }
+            Method::Get | Method::Head if names_storelet(&request) => {
+                self.run_named(now, &request, out)
             }
             Method::Get | Method::Head => self.fetch(request, out),
             Method::Options => {

@@ -52,7 +52,7 @@ impl Session {
     pub fn let_command(&mut self) {
         match self {
             Session::NineP(session) => session.let_command(),
-            Session::Http(_) => {}
+            Session::Http(session) => session.let_command(),
         }
     }
 

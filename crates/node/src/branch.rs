@@ -222,7 +222,8 @@ impl Branch {
     /// Does what is due at the end of a turn.
     pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
-            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Storelets(_) => {}
+            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}
+            Branch::Storelets(storelets) => storelets.tick(now, out),
             Branch::Volume(volume) => volume.tick(now, out),
             Branch::Remote(remote) => remote.tick(now, out),
         }
@@ -231,11 +232,8 @@ impl Branch {
     /// The next thing that the operator may want to know.
     pub(crate) fn next_news(&mut self) -> Option<String> {
         match self {
-            Branch::Host(..)
-            | Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Volume(_)
-            | Branch::Storelets(_) => None,
+            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Volume(_) => None,
+            Branch::Storelets(storelets) => storelets.next_news(),
             Branch::Remote(remote) => {
                 let news = remote.next_news()?;
                 Some(format!("{}: {news}", remote.name()))

@@ -22,6 +22,9 @@ pub const HOME: usize = 0;
 /// Where in a request's id the number of the node stands that asks.
 const NODE_BITS: u32 = 56;
 
+/// Who asks where the tree of storelets does: no node has this number.
+const OWN: usize = 0xff;
+
 /// Most nodes of a process.
 pub const NODES_MAX: usize = 127;
 
@@ -74,6 +77,11 @@ fn asked_by(id: RequestId) -> (usize, RequestId) {
 }
 
 impl Node {
+    /// The id by which home knows a request of its own tree of storelets.
+    pub(crate) fn of_storelets(id: RequestId) -> RequestId {
+        at_home(OWN, id)
+    }
+
     /// Sends what a session of this front asks home.
     pub(crate) fn send_home(front: usize, input: names::Input, ops: &mut Vec<Op>) {
         let letter = match input {
@@ -93,6 +101,7 @@ impl Node {
     pub(crate) fn answer(&mut self, id: RequestId, reply: Result<Reply, Error>, ops: &mut Vec<Op>) {
         match asked_by(id) {
             (HOME, id) => self.answer_here(id, reply),
+            (OWN, id) => self.answer_storelets(id, reply),
             (front, id) => {
                 let works = self.is_worker(front);
                 let served_ns = if works { self.bill.settle(front, id) } else { 0 };

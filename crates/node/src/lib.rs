@@ -222,6 +222,8 @@ impl Node {
     /// If there are more nodes than [`NODES_MAX`].
     pub fn front(number: usize, config: Config, export: Export) -> Node {
         assert!(number != HOME && number <= NODES_MAX, "node {number}");
+        // Home has the tree of storelets, with all that is installed: there is one.
+        let config = Config { storelets: None, ..config };
         let mut node = Node::new(config, Served::Skeleton { paths: Vec::new() }, Vec::new());
         (node.role, node.export) = (Role::Front(number), export);
         node

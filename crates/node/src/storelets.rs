@@ -8,9 +8,9 @@ use super::letters::{HOME, Role};
 use super::{Config, Export, Node};
 use crate::route::Message;
 use base::op::{Done, Op, OpId, Parcel};
-use base::{Automaton as _, Instant};
+use base::{Automaton as _, Error, Instant};
 use storelet::{AskId, Crossing, Ran, Slice, ToHome, Worker, worker};
-use tree::{Input as TreeInput, RequestId};
+use tree::{Input as TreeInput, Reply, RequestId};
 
 /// The tree of storelets, where there is one.
 pub(crate) const STORELETS: u16 = super::SERVICE + 1;
@@ -38,12 +38,37 @@ impl Node {
         if let Crossing::Worker(told) = crossing {
             return self.step_worker(now, worker::Input::Told(told), ops);
         }
-        if let Crossing::Home(ToHome::Ended(id, _)) = &crossing {
-            for ahead in [false, true] {
-                self.bill.close(RequestId(AskId { domain: *id, ahead }.number()));
+        let crossing = match crossing {
+            Crossing::Ask(id, request) => {
+                let input = names::Input::Ask(Node::of_storelets(RequestId(id)), request);
+                return self.messages.push_back(Message::Names(input));
             }
-        }
+            Crossing::Cancel(id) => {
+                let input = names::Input::Cancel(Node::of_storelets(RequestId(id)));
+                return self.messages.push_back(Message::Names(input));
+            }
+            Crossing::Close(open) => {
+                return self.messages.push_back(Message::Names(names::Input::Close(open)));
+            }
+            Crossing::Home(ToHome::Ended(id, report)) => {
+                for ahead in [false, true] {
+                    self.bill.close(RequestId(AskId { domain: id, ahead }.number()));
+                }
+                Crossing::Home(ToHome::Ended(id, report))
+            }
+            crossing @ (Crossing::Home(_)
+            | Crossing::Worker(_)
+            | Crossing::Compiled(_)
+            | Crossing::Kept(_)
+            | Crossing::Answered(..)) => crossing,
+        };
         let done = Done::Parcel(Parcel(Box::new(crossing)));
+        self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNASKED, done)));
+    }
+
+    /// Gives the tree of storelets the answer to what it asked.
+    pub(crate) fn answer_storelets(&mut self, id: RequestId, reply: Result<Reply, Error>) {
+        let done = Done::Parcel(Crossing::Answered(id.0, reply).parcel());
         self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNASKED, done)));
     }
 

@@ -8,6 +8,8 @@
 //! The judges know what each program says ([`programs`]), and so what each storelet must have
 //! said, how it may have ended, and what it may have used ([`errand`]). In the end, however
 //! that comes, nothing is left: no file is held, no storelet runs, no request is unanswered.
+//!
+//! What is installed has a world of its own ([`shop`]): a disk, and crashes.
 
 pub mod canary;
 mod compiler;
@@ -16,6 +18,7 @@ mod files;
 pub mod params;
 mod patron;
 mod programs;
+mod shop;
 mod sky;
 #[cfg(test)]
 mod tests;
@@ -28,5 +31,9 @@ use crate::trace::Show;
 
 /// Runs a seed; panics with whatever is wrong.
 pub fn run(params: &Params, show: Show) -> Outcome {
-    yard::run(params, show, None)
+    let mut outcome = yard::run(params, show, None);
+    let (judged, sum) = shop::run(params.seed, None);
+    outcome.totals.requests += judged;
+    outcome.hash ^= sum;
+    outcome
 }

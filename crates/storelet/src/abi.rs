@@ -42,6 +42,23 @@ pub(crate) enum Errno {
     Notcapable = 76,
 }
 
+impl Errno {
+    /// It, in words, where somebody other than a guest is told of it.
+    pub(crate) fn plain(self) -> String {
+        let known = [
+            (Errno::Noent, "there is no such file"),
+            (Errno::Notdir, "there is no such file"),
+            (Errno::Acces, "its permissions refuse that"),
+            (Errno::Perm, "its permissions refuse that"),
+            (Errno::Isdir, "it is a directory"),
+            (Errno::Notcapable, "it is not for programs"),
+            (Errno::Notsup, "it is no plain file"),
+        ];
+        let found = known.iter().find(|(errno, _)| *errno == self);
+        found.map_or_else(|| format!("error {}", self as u16), |(_, words)| words.to_string())
+    }
+}
+
 impl From<Error> for Errno {
     fn from(error: Error) -> Errno {
         match error {

@@ -68,6 +68,26 @@ pub struct Used {
     pub slices: u64,
 }
 
+impl Used {
+    /// What both have used together.
+    pub fn with(&self, other: &Used) -> Used {
+        Used {
+            cpu_ns: self.cpu_ns + other.cpu_ns,
+            served_ns: self.served_ns + other.served_ns,
+            fuel: self.fuel.saturating_add(other.fuel),
+            memory: self.memory + other.memory,
+            operations: self.operations + other.operations,
+            walks: self.walks + other.walks,
+            read: self.read + other.read,
+            written: self.written + other.written,
+            output: self.output + other.output,
+            input: self.input + other.input,
+            calls: self.calls + other.calls,
+            slices: self.slices + other.slices,
+        }
+    }
+}
+
 /// Why a storelet was ended before its own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -85,6 +105,10 @@ pub enum Reason {
     Output,
     /// Whoever started it wanted it to end, or is gone.
     Cancelled,
+    /// Who was to hear it has ended.
+    Unheard,
+    /// Another storelet of its chain failed.
+    Broken,
     /// The server ends.
     Shutdown,
 }
@@ -99,12 +123,28 @@ impl fmt::Display for Reason {
             Reason::Bytes => "it has read and written as many bytes as it may",
             Reason::Output => "it has said as much as it may",
             Reason::Cancelled => "it was cancelled",
+            Reason::Unheard => "nobody listens to it any more",
+            Reason::Broken => "another storelet of its chain failed",
             Reason::Shutdown => "the server ends",
         })
     }
 }
 
 impl Budget {
+    /// What both allow.
+    pub fn least(&self, other: &Budget) -> Budget {
+        Budget {
+            cpu_ns: self.cpu_ns.min(other.cpu_ns),
+            time_ns: self.time_ns.min(other.time_ns),
+            memory: self.memory.min(other.memory),
+            table: self.table.min(other.table),
+            operations: self.operations.min(other.operations),
+            bytes: self.bytes.min(other.bytes),
+            output: self.output.min(other.output),
+            files: self.files.min(other.files),
+        }
+    }
+
     /// Whether what was used is more than this.
     pub fn exceeded(&self, used: &Used) -> Option<Reason> {
         let cpu = used.cpu_ns.saturating_add(used.served_ns);

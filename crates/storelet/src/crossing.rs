@@ -5,13 +5,29 @@ use crate::compile::Fresh;
 use crate::door::Stream;
 use crate::order::Order;
 use crate::report::Report;
-use base::Caller;
 use base::op::Parcel;
+use base::{Caller, Error};
 use std::fmt;
+use tree::{OpenId, Reply, Request};
 
 /// Names a storelet that was started: no two of a server have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DomainId(pub u64);
+
+/// Where in the name of a storelet of a chain its place stands.
+const STAGE_BITS: u32 = 48;
+
+impl DomainId {
+    /// The storelet at this place of the chain that this one begins.
+    pub fn stage(self, place: usize) -> DomainId {
+        DomainId(self.0 | (place as u64) << STAGE_BITS)
+    }
+
+    /// The first of its chain, and its place there.
+    pub fn first(self) -> (DomainId, usize) {
+        (DomainId(self.0 & ((1 << STAGE_BITS) - 1)), (self.0 >> STAGE_BITS) as usize)
+    }
+}
 
 impl fmt::Display for DomainId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,6 +105,17 @@ pub enum Crossing {
     Home(ToHome),
     /// From whoever compiles.
     Compiled(crate::compile::Compiled),
+    /// From whoever keeps what is installed.
+    Kept(crate::standing::Kept),
+    /// The server asks on its own behalf or that of who installed something; one
+    /// [`Crossing::Answered`] with the number follows.
+    Ask(u64, Request),
+    /// It does not want that any more.
+    Cancel(u64),
+    /// It gives an open file back.
+    Close(OpenId),
+    /// It is answered.
+    Answered(u64, Result<Reply, Error>),
 }
 
 impl Crossing {

@@ -4,9 +4,13 @@
 //! the storelet says. Where it runs is a worker's business (the [life](crate::life) of a storelet
 //! there is a machine of its own).
 //!
+//! What is installed can be named instead of a module, several to be a [chain](pipe): then this is
+//! all of the chain, which begins and ends as one.
+//!
 #![doc = include_str!("domain/states.md")]
 
-mod talk;
+mod pipe;
+pub(crate) mod talk;
 #[cfg(test)]
 mod tests;
 
@@ -16,13 +20,26 @@ use crate::door::Stream;
 use crate::order::{ORDER_MAX, Order, Wanted};
 use crate::report::Report;
 use base::{Automaton, Buf, Error, Instant};
+use pipe::Pipe;
 use std::mem;
 use std::time::Duration;
 use talk::Talk;
 use tree::{Reply, RequestId};
 
 /// How long its owner may take for order and module.
-const ORDER_TIME: Duration = Duration::from_secs(120);
+pub(crate) const ORDER_TIME: Duration = Duration::from_secs(120);
+
+/// How much of what it complains of is kept, bytes.
+pub(crate) const COMPLAINT_MAX: usize = 1 << 10;
+
+/// One storelet of a chain that is to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    /// What it is called.
+    pub(crate) called: String,
+    /// What is to be run, and how: no names in it.
+    pub(crate) order: Order,
+}
 
 /// What can happen to a domain.
 #[derive(Debug)]
@@ -33,18 +50,22 @@ pub(crate) enum Input {
     Read(RequestId, u32, u32),
     /// A request is not waited for any more.
     Cancel(RequestId),
+    /// What is installed under the names that its order says, or why it cannot be run.
+    Resolved(Result<Vec<Stage>, String>),
+    /// Its owner is the server, which has made its chain and hears nothing but the end.
+    Begin(Vec<Stage>),
     /// Its module is compiled, or not.
     Compiled(Result<Fresh, Refused>),
     /// There is memory for it: it runs from now on.
     Admitted,
     /// There never will be: why.
     Refused(String),
-    /// It says something.
-    Said(Stream, Vec<u8>),
+    /// The storelet at this place of the chain says something.
+    Said(usize, Stream, Vec<u8>),
     /// It has taken so much of its input.
-    Eaten(usize),
+    Eaten(usize, usize),
     /// It has ended.
-    Ended(Box<Report>),
+    Ended(usize, Box<Report>),
     /// It is to end.
     Kill(Reason),
     /// Its owner is gone.
@@ -56,6 +77,8 @@ pub(crate) enum Input {
 pub(crate) enum Output {
     /// The answer to its owner.
     Reply(RequestId, Result<Reply, Error>),
+    /// Say what is installed under these names; [`Input::Resolved`] follows.
+    Resolve(Box<Order>),
     /// Compile this; [`Input::Compiled`] follows.
     Compile(Module),
     /// It need not be compiled any more.
@@ -64,14 +87,23 @@ pub(crate) enum Output {
     Enqueue,
     /// Take it out of the queue.
     Dequeue,
-    /// Run it; [`Input::Ended`] follows.
-    Begin(Box<Order>, Fresh),
-    /// Give it input; nothing: the end.
-    Feed(Vec<u8>),
+    /// Run the chain; [`Input::Ended`] follows for each of its storelets.
+    Begin(Vec<(Order, Fresh)>),
+    /// Give the one at this place input; nothing: the end.
+    Feed(usize, Vec<u8>),
     /// So much of what it said was read.
-    Taken(usize),
+    Taken(usize, usize),
     /// End it.
-    Kill(Reason),
+    Kill(usize, Reason),
+    /// All of it has ended like this, and complained of that.
+    Over(Box<Report>, Vec<u8>),
+}
+
+/// A chain whose modules are compiled one after the other.
+#[derive(Debug)]
+struct Chain {
+    stages: Vec<Stage>,
+    fresh: Vec<Fresh>,
 }
 
 /// What it waits for.
@@ -79,18 +111,22 @@ pub(crate) enum Output {
 enum State {
     /// For the rest of its order.
     Received(Vec<u8>),
+    /// For what is installed under the names in its order.
+    Naming,
     /// For so many more bytes of its module.
     Filling(Box<Order>, Vec<u8>, u64),
-    /// For its module to be compiled; if it is to end then: why.
-    Compiling(Box<Order>, Option<Reason>),
+    /// For its next module to be compiled; if it is to end then: why.
+    Compiling(Chain, Option<Reason>),
     /// For memory.
-    Ready(Box<Order>, Fresh),
+    Ready(Chain),
     /// For its end; it runs and waits on a worker.
-    Running,
+    Running(Pipe),
     /// For somebody to read its report.
     Ended,
-    /// For its end, which nobody wants to know of.
-    Leaving,
+    /// For a module that nobody wants any more.
+    Dropping,
+    /// For its end, which its owner does not want to know of.
+    Leaving(Pipe),
     /// For nothing.
     Over,
 }
@@ -105,15 +141,22 @@ pub(crate) struct Domain {
     waited_ns: u64,
     /// How large the module is that was sent and is not compiled yet, bytes.
     sent: usize,
-    /// Its module.
-    fresh: Option<(crate::compile::Hash, u64)>,
+    /// Its module, if it has one only, and processor time that compiling took, ns.
+    module: Option<crate::compile::Hash>,
+    compile_ns: u64,
+    /// Only whether it could be run is wanted.
+    check: bool,
+    /// What it complained of first.
+    complaint: Vec<u8>,
 }
 
 impl Domain {
     /// A domain that has got nothing yet.
     pub(crate) fn new(now: Instant) -> Domain {
         let (state, talk) = (State::Received(Vec::new()), Talk::default());
-        Domain { state, talk, since: now, waited_ns: 0, sent: 0, fresh: None }
+        let (module, compile_ns, complaint) = (None, 0, Vec::new());
+        let (waited_ns, sent, check) = (0, 0, false);
+        Domain { state, talk, since: now, waited_ns, sent, module, compile_ns, check, complaint }
     }
 
     /// How much of a module it keeps, bytes.
@@ -121,11 +164,13 @@ impl Domain {
         match &self.state {
             State::Filling(_, module, _) => module.capacity(),
             State::Received(_)
+            | State::Naming
             | State::Compiling(..)
-            | State::Ready(..)
-            | State::Running
+            | State::Ready(_)
+            | State::Running(_)
             | State::Ended
-            | State::Leaving
+            | State::Dropping
+            | State::Leaving(_)
             | State::Over => self.sent,
         }
     }
@@ -156,16 +201,20 @@ impl Domain {
         matches!(self.state, State::Ended | State::Over)
     }
 
-    /// The order of one that waits for memory.
-    pub(crate) fn order(&self) -> Option<&Order> {
+    /// Of one that waits for memory: how much each of its storelets may have, bytes.
+    pub(crate) fn wanted(&self) -> Option<Vec<u64>> {
         match &self.state {
-            State::Ready(order, _) => Some(order),
+            State::Ready(chain) => {
+                Some(chain.stages.iter().map(|stage| stage.order.budget.memory).collect())
+            }
             State::Received(_)
+            | State::Naming
             | State::Filling(..)
             | State::Compiling(..)
-            | State::Running
+            | State::Running(_)
             | State::Ended
-            | State::Leaving
+            | State::Dropping
+            | State::Leaving(_)
             | State::Over => None,
         }
     }
@@ -173,12 +222,12 @@ impl Domain {
     /// The state in one word.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.state {
-            State::Received(_) | State::Filling(..) => "received",
+            State::Received(_) | State::Naming | State::Filling(..) => "received",
             State::Compiling(..) => "compiling",
-            State::Ready(..) => "ready",
-            State::Running => "running",
+            State::Ready(_) => "ready",
+            State::Running(_) => "running",
             State::Ended => "done",
-            State::Leaving => "leaving",
+            State::Dropping | State::Leaving(_) => "leaving",
             State::Over => "over",
         }
     }
@@ -215,43 +264,74 @@ impl Domain {
                     return State::Filling(order, module, left);
                 }
                 self.sent = module.len();
-                self.compile(order, Module::Sent(vec![Buf::from(module)]), rest, out)
+                let sent = Module::Sent(vec![Buf::from(module)]);
+                let state = self.compile_own(order, sent, out);
+                self.wrote(state, rest, out)
             }
-            state @ (State::Compiling(..) | State::Ready(..) | State::Running) => {
+            state
+            @ (State::Naming | State::Compiling(..) | State::Ready(_) | State::Running(_)) => {
                 let fed = self.talk.take_input(&data);
-                if matches!(state, State::Running) {
-                    out.extend(fed.into_iter().map(Output::Feed));
+                if matches!(state, State::Running(_)) {
+                    out.extend(fed.into_iter().map(|bytes| Output::Feed(0, bytes)));
                 } else {
                     self.talk.hold(fed);
                 }
                 state
             }
             // Who has ended takes nothing any more.
-            state @ (State::Ended | State::Leaving | State::Over) => state,
+            state @ (State::Ended | State::Dropping | State::Leaving(_) | State::Over) => state,
         }
     }
 
     fn ordered(&mut self, order: Box<Order>, rest: Buf, out: &mut Vec<Output>) -> State {
         self.talk.begin(order.frames, order.input);
-        match order.module {
-            Wanted::Known(hash) => self.compile(order, Module::Known(hash), rest, out),
-            Wanted::Follows(length) => {
-                let state = State::Filling(order, Vec::new(), length);
-                self.wrote(state, rest, out)
+        self.check = order.check;
+        let state = match order.module {
+            Wanted::Known(hash) => self.compile_own(order, Module::Known(hash), out),
+            Wanted::Follows(length) => State::Filling(order, Vec::new(), length),
+            Wanted::Standing(_) => {
+                out.push(Output::Resolve(order));
+                State::Naming
+            }
+        };
+        self.wrote(state, rest, out)
+    }
+
+    /// Compiles a module that was named or sent by its owner.
+    fn compile_own(&mut self, order: Box<Order>, module: Module, out: &mut Vec<Output>) -> State {
+        self.talk.tell_state("compiling", out);
+        out.push(Output::Compile(module));
+        let stages = vec![Stage { called: "it".to_string(), order: *order }];
+        State::Compiling(Chain { stages, fresh: Vec::new() }, None)
+    }
+
+    /// Compiles the next module of a chain; when all are there, waits for memory.
+    fn go_on(&mut self, chain: Chain, out: &mut Vec<Output>) -> State {
+        match chain.stages.get(chain.fresh.len()) {
+            Some(Stage { order, .. }) => {
+                let Wanted::Known(hash) = order.module else {
+                    unreachable!("what is installed is known by its hash")
+                };
+                out.push(Output::Compile(Module::Known(hash)));
+                State::Compiling(chain, None)
+            }
+            None if self.check => self.end(Report::checked(), out),
+            None => {
+                self.talk.tell_state("waiting for memory", out);
+                out.push(Output::Enqueue);
+                State::Ready(chain)
             }
         }
     }
 
-    fn compile(
-        &mut self,
-        order: Box<Order>,
-        module: Module,
-        rest: Buf,
-        out: &mut Vec<Output>,
-    ) -> State {
-        self.talk.tell_state("compiling", out);
-        out.push(Output::Compile(module));
-        self.wrote(State::Compiling(order, None), rest, out)
+    fn resolved(&mut self, resolved: Result<Vec<Stage>, String>, out: &mut Vec<Output>) -> State {
+        match resolved {
+            Ok(stages) => {
+                self.talk.tell_state("compiling", out);
+                self.go_on(Chain { stages, fresh: Vec::new() }, out)
+            }
+            Err(why) => self.end(Report::unknown(why), out),
+        }
     }
 
     fn refuse(&mut self, why: String, out: &mut Vec<Output>) -> State {
@@ -259,90 +339,127 @@ impl Domain {
     }
 
     /// Nothing more will be said but how it ended.
-    fn end(&mut self, mut report: Report, out: &mut Vec<Output>) -> State {
-        report.waited_ns = self.waited_ns;
-        if let Some((hash, compile_ns)) = self.fresh {
-            (report.module, report.compile_ns) = (Some(hash.to_string()), compile_ns);
-        }
+    fn end(&mut self, report: Report, out: &mut Vec<Output>) -> State {
+        let report = self.complete(report, out);
         self.talk.close(&report, out);
         State::Ended
     }
 
+    /// The report of its end, which is told to those who keep it.
+    fn complete(&mut self, mut report: Report, out: &mut Vec<Output>) -> Report {
+        (report.waited_ns, report.compile_ns) = (self.waited_ns, self.compile_ns);
+        report.module = self.module.map(|hash| hash.to_string());
+        out.push(Output::Over(Box::new(report.clone()), mem::take(&mut self.complaint)));
+        report
+    }
+
     fn compiled(
         &mut self,
-        order: Box<Order>,
+        mut chain: Chain,
         doomed: Option<Reason>,
         result: Result<Fresh, Refused>,
         out: &mut Vec<Output>,
     ) -> State {
         self.sent = 0;
+        let is_chain = chain.stages.len() > 1;
         if let Ok(fresh) = &result {
-            self.fresh = Some((fresh.hash, fresh.cpu_ns));
+            self.module = Some(fresh.hash).filter(|_| !is_chain);
+            self.compile_ns += fresh.cpu_ns;
         }
         match (doomed, result) {
             (Some(reason), _) => self.end(Report::killed(reason), out),
-            (None, Err(refused)) => self.end(Report::of_refusal(&refused), out),
+            (None, Err(refused)) => {
+                let stage = chain.stages.get(chain.fresh.len()).filter(|_| is_chain);
+                let stage = stage.map(|stage| stage.called.clone());
+                self.end(Report { stage, ..Report::of_refusal(&refused) }, out)
+            }
             (None, Ok(fresh)) => {
-                self.talk.tell_state("waiting for memory", out);
-                out.push(Output::Enqueue);
-                State::Ready(order, fresh)
+                chain.fresh.push(fresh);
+                self.go_on(chain, out)
             }
         }
     }
 
-    fn begin(
-        &mut self,
-        now: Instant,
-        order: Box<Order>,
-        fresh: Fresh,
-        out: &mut Vec<Output>,
-    ) -> State {
+    fn begin(&mut self, now: Instant, chain: Chain, out: &mut Vec<Output>) -> State {
         self.waited_ns = now.0 - self.since.0;
         self.talk.tell_state("running", out);
-        out.push(Output::Begin(order, fresh));
-        out.extend(self.talk.held().into_iter().map(Output::Feed));
-        State::Running
+        let Chain { stages, fresh } = chain;
+        let pipe = Pipe::new(stages.iter().map(|stage| stage.called.clone()));
+        let orders = stages.into_iter().map(|stage| stage.order).enumerate();
+        let fed =
+            |(place, order): (usize, Order)| Order { input: order.input || place > 0, ..order };
+        out.push(Output::Begin(orders.map(fed).zip(fresh).collect()));
+        out.extend(self.talk.held().into_iter().map(|bytes| Output::Feed(0, bytes)));
+        State::Running(pipe)
+    }
+
+    fn said(
+        &mut self,
+        pipe: &Pipe,
+        (stage, stream): (usize, Stream),
+        bytes: Vec<u8>,
+        out: &mut Vec<Output>,
+    ) {
+        if stream == Stream::Error {
+            let room = COMPLAINT_MAX - self.complaint.len();
+            self.complaint.extend_from_slice(&bytes[..room.min(bytes.len())]);
+        }
+        match stream {
+            Stream::Output if !pipe.is_last(stage) => pipe.pass_on(stage, bytes, out),
+            Stream::Output | Stream::Error => self.talk.say(stage, stream, bytes, out),
+        }
+    }
+
+    /// The storelet at this place has taken so much of its input.
+    fn eaten(&mut self, stage: usize, count: usize, out: &mut Vec<Output>) {
+        match stage.checked_sub(1) {
+            Some(before) => out.push(Output::Taken(before, count)),
+            None => self.talk.eaten(count, out),
+        }
     }
 
     /// Somebody wants it to end.
     fn kill(&mut self, state: State, reason: Reason, out: &mut Vec<Output>) -> State {
         match state {
             State::Received(_) | State::Filling(..) => self.end(Report::killed(reason), out),
-            State::Compiling(order, _) => {
+            State::Compiling(chain, _) => {
                 out.push(Output::CancelCompile);
-                State::Compiling(order, Some(reason))
+                State::Compiling(chain, Some(reason))
             }
-            State::Ready(..) => {
+            State::Ready(_) => {
                 out.push(Output::Dequeue);
                 self.end(Report::killed(reason), out)
             }
-            State::Running => {
-                out.push(Output::Kill(reason));
-                State::Running
+            State::Running(pipe) => {
+                pipe.kill(reason, out);
+                State::Running(pipe)
             }
-            state @ (State::Ended | State::Leaving) => state,
-            State::Over => unreachable!("nobody knows of it any more"),
+            state @ (State::Ended | State::Dropping | State::Leaving(_)) => state,
+            state @ (State::Naming | State::Over) => unreachable!("killed in {state:?}"),
         }
     }
 
     /// Its owner is gone: nobody wants to know what comes of it.
     fn leave(&mut self, state: State, out: &mut Vec<Output>) -> State {
         self.talk.cancel_all(out);
+        self.talk.mute();
         match state {
             State::Received(_) | State::Filling(..) | State::Ended => State::Over,
             State::Compiling(..) => {
                 out.push(Output::CancelCompile);
-                State::Leaving
+                State::Dropping
             }
-            State::Ready(..) => {
+            State::Ready(_) => {
                 out.push(Output::Dequeue);
                 State::Over
             }
-            State::Running => {
-                out.push(Output::Kill(Reason::Cancelled));
-                State::Leaving
+            State::Running(pipe) => {
+                pipe.kill(Reason::Cancelled, out);
+                State::Leaving(pipe)
             }
-            state @ (State::Leaving | State::Over) => unreachable!("{state:?} has no owner"),
+            state @ (State::Naming | State::Dropping | State::Leaving(_) | State::Over) => {
+                unreachable!("{state:?} has no owner")
+            }
         }
     }
 
@@ -354,11 +471,13 @@ impl Domain {
             State::Ended if was_open => out.push(Output::Reply(id, Err(Error::Invalid))),
             State::Ended => out.push(Output::Reply(id, Err(Error::Disconnected))),
             State::Received(_)
+            | State::Naming
             | State::Filling(..)
             | State::Compiling(..)
-            | State::Ready(..)
-            | State::Running
-            | State::Leaving
+            | State::Ready(_)
+            | State::Running(_)
+            | State::Dropping
+            | State::Leaving(_)
             | State::Over => self.talk.written(id, written, out),
         }
         state
@@ -381,33 +500,56 @@ impl Automaton for Domain {
                 self.talk.cancel(id, out);
                 state
             }
-            (State::Compiling(order, doomed), Input::Compiled(result)) => {
-                self.compiled(order, doomed, result, out)
+            (State::Received(_), Input::Begin(stages)) => {
+                self.talk.mute();
+                self.resolved(Ok(stages), out)
             }
-            (State::Ready(order, fresh), Input::Admitted) => self.begin(now, order, fresh, out),
-            (State::Ready(..), Input::Refused(why)) => self.refuse(why, out),
-            (State::Running, Input::Said(stream, bytes)) => {
-                self.talk.say(stream, bytes, out);
-                State::Running
+            (State::Naming, Input::Resolved(resolved)) => self.resolved(resolved, out),
+            (State::Compiling(chain, doomed), Input::Compiled(result)) => {
+                self.compiled(chain, doomed, result, out)
             }
-            (State::Running, Input::Eaten(count)) => {
-                self.talk.eaten(count, out);
-                State::Running
+            (State::Ready(chain), Input::Admitted) => self.begin(now, chain, out),
+            (State::Ready(_), Input::Refused(why)) => self.refuse(why, out),
+            (State::Running(pipe), Input::Said(stage, stream, bytes)) => {
+                self.said(&pipe, (stage, stream), bytes, out);
+                State::Running(pipe)
             }
-            (State::Running, Input::Ended(report)) => self.end(*report, out),
+            (State::Running(pipe), Input::Eaten(stage, count)) => {
+                self.eaten(stage, count, out);
+                State::Running(pipe)
+            }
+            (State::Running(mut pipe), Input::Ended(stage, report)) => {
+                match pipe.ended(stage, *report, out) {
+                    Some(report) => self.end(report, out),
+                    None => State::Running(pipe),
+                }
+            }
+            (State::Leaving(mut pipe), Input::Ended(stage, report)) => {
+                match pipe.ended(stage, *report, out) {
+                    Some(report) => {
+                        self.complete(report, out);
+                        State::Over
+                    }
+                    None => State::Leaving(pipe),
+                }
+            }
             (state, Input::Kill(reason)) => self.kill(state, reason, out),
             (state, Input::Gone) => self.leave(state, out),
-            (State::Leaving, Input::Compiled(_) | Input::Ended(_)) => State::Over,
-            (state @ (State::Leaving | State::Ended), Input::Said(..) | Input::Eaten(_)) => state,
+            (State::Dropping, Input::Compiled(_)) => State::Over,
+            (state @ (State::Leaving(_) | State::Ended), Input::Said(..) | Input::Eaten(..)) => {
+                state
+            }
             // Each question is answered once, and who is gone does nothing more.
             (
                 state,
-                input @ (Input::Compiled(_)
+                input @ (Input::Resolved(_)
+                | Input::Begin(_)
+                | Input::Compiled(_)
                 | Input::Admitted
                 | Input::Refused(_)
                 | Input::Said(..)
-                | Input::Eaten(_)
-                | Input::Ended(_)),
+                | Input::Eaten(..)
+                | Input::Ended(..)),
             ) => unreachable!("{input:?} in {state:?}"),
         };
     }

@@ -3,13 +3,17 @@
 use crate::budget::{Budget, Reason, Used};
 use crate::door::{Door, Given, Got, Stream, Times, Want};
 use crate::engine::{Pace, Program};
-use crate::host::Host;
+use crate::host::{Host, Stop};
+use crate::wasi;
 use base::Error;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use tree::{Ask, NodeId, Reply};
 use wasmtime::{Store, Trap, UpdateDeadline};
+
+/// How the end of a guest begins whose input cannot be opened.
+pub(crate) const NO_INPUT: &str = "its input cannot be read";
 
 /// Size of a page of memory, bytes.
 const PAGE: u64 = 64 << 10;
@@ -23,6 +27,9 @@ pub struct Start {
     pub env: Vec<Vec<u8>>,
     /// The directory that it sees as `/`. The guest gives this reference back.
     pub root: NodeId,
+    /// The file that is its input: a directory of which it gives nothing back, and the way from
+    /// there. `None`: its input is fed to it.
+    pub stdin: Option<(NodeId, Vec<u8>)>,
     /// Whether it may change anything.
     pub writes: bool,
     /// Where its random numbers begin: what nobody can guess.
@@ -92,7 +99,8 @@ impl Guest {
     pub fn new(program: &Program, start: &Start) -> Guest {
         let door = Door::default();
         let host = Host::new(start, door.clone(), program.pace);
-        let run = Some(Box::pin(run(program.clone(), host)) as Pin<Box<_>>);
+        let run = run(program.clone(), host, start.stdin.clone());
+        let run = Some(Box::pin(run) as Pin<Box<_>>);
         Guest { door, budget: start.budget, run, waits: false }
     }
 
@@ -211,7 +219,15 @@ impl Guest {
     }
 }
 
-async fn run(program: Program, host: Host) -> Ended {
+async fn run(program: Program, mut host: Host, stdin: Option<(NodeId, Vec<u8>)>) -> Ended {
+    if let Some((base, path)) = stdin
+        && let Err(stop) = wasi::open_input(&mut host, base, &path).await
+    {
+        return match stop {
+            Stop::Errno(errno) => Ended::Trap(format!("{NO_INPUT}: {}", errno.plain())),
+            Stop::Ended(reason) => Ended::Killed(reason),
+        };
+    }
     let mut store = Store::new(program.instance.module().engine(), host);
     let result = perform(&program, &mut store).await;
     if let Ok(left) = store.get_fuel() {

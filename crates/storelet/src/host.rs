@@ -124,6 +124,12 @@ impl Files {
         Files { slots, open: 0, open_max }
     }
 
+    /// A file is the input.
+    pub(crate) fn set_input(&mut self, file: OpenFile) {
+        self.open += 1;
+        self.slots[0] = Some(Slot::File(file));
+    }
+
     pub(crate) fn get(&mut self, fd: u32) -> Result<&mut Slot, Errno> {
         self.slots.get_mut(fd as usize).and_then(Option::as_mut).ok_or(Errno::Badf)
     }

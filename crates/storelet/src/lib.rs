@@ -28,6 +28,7 @@ pub mod module;
 pub mod order;
 mod report;
 pub mod schedule;
+pub mod standing;
 mod storelets;
 mod wasi;
 mod window;

@@ -11,13 +11,20 @@
 //! ```
 //!
 //! Bytes that have no place in a line are written as in a URL, `%0A`.
+//!
+//! In the place of `module`, `standing wc` or `standing wc@2` names a storelet that is installed:
+//! it brings its module, arguments, environment and budget, and what is said here can only add
+//! arguments and take from the budget. Several such lines are a chain: what one says is the
+//! input of the next. `stdin /logs/x` makes a file the input of the first.
 
+mod label;
 mod units;
 
 use crate::budget::Budget;
 use crate::compile::Hash;
 use crate::schedule::{Terms, WEIGHT_MAX};
 use base::Name;
+pub use label::{Label, Pick};
 use percent_encoding::percent_decode;
 use units::{duration, number, share, size};
 
@@ -33,13 +40,18 @@ const FILES_MAX: u64 = 1024;
 /// The largest module, bytes.
 pub const MODULE_MAX: u64 = 32 << 20;
 
+/// Most storelets of a chain.
+pub const STAGES_MAX: usize = 8;
+
 /// Where a module's bytes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// With the server, under this name.
     Known(Hash),
     /// They follow the order: so many.
     Follows(u64),
+    /// With the server, as a storelet that is installed.
+    Standing(Pick),
 }
 
 /// What is to be run, and how.
@@ -55,6 +67,8 @@ pub struct Order {
     pub root: Vec<Name>,
     /// Whether it may change files.
     pub writes: bool,
+    /// The file that is its input: its path from the root of what is served.
+    pub stdin: Option<Vec<u8>>,
     /// Whether its input follows, in frames; else it has none.
     pub input: bool,
     /// Whether what it says is told in frames, with a report at the end; else it is what is read.
@@ -65,6 +79,10 @@ pub struct Order {
     pub terms: Terms,
     /// File requests per second it may make at most.
     pub io_limit: u64,
+    /// Nothing is run: what is wanted to know is whether it could be.
+    pub check: bool,
+    /// The storelets that follow it in a chain.
+    pub then: Vec<Order>,
 }
 
 impl Order {
@@ -74,31 +92,115 @@ impl Order {
     /// Which line is wrong, and what to write instead.
     pub fn parse(text: &[u8]) -> Result<Order, String> {
         let text = str::from_utf8(text).map_err(|_| "an order is UTF-8 text".to_string())?;
-        let mut order = Order {
+        let (mut order, mut then) = (Order::plain(), Vec::new());
+        for line in text.lines() {
+            let line = line.trim_end_matches('\r');
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            let said = |why| format!("'{word} {rest}': {why}");
+            let value = decoded(rest);
+            if word == "standing" {
+                order.next(&mut then, &value).map_err(said)?;
+                continue;
+            }
+            let stage = then.last_mut().filter(|_| !is_for_all(word)).unwrap_or(&mut order);
+            stage.take(word, value).map_err(said)?;
+        }
+        if order.module == Wanted::Follows(0) {
+            let why = "an order needs a line 'module sha256:HASH', 'module LENGTH' or \
+                       'standing NAME'";
+            return Err(why.to_string());
+        }
+        if order.input && order.stdin.is_some() {
+            return Err("'stdin' and 'input': it has one input only".to_string());
+        }
+        if order.args.is_empty() && !order.is_standing() {
+            order.args.push(b"storelet".to_vec());
+        }
+        order.then = then;
+        Ok(order)
+    }
+
+    /// An order that says nothing.
+    fn plain() -> Order {
+        Order {
             module: Wanted::Follows(0),
             args: Vec::new(),
             env: Vec::new(),
             root: Vec::new(),
             writes: false,
+            stdin: None,
             input: false,
             frames: false,
             budget: Budget::default(),
             terms: Terms::default(),
             io_limit: u64::MAX,
+            check: false,
+            then: Vec::new(),
+        }
+    }
+
+    /// An order for what is installed, which takes nothing from what that may.
+    fn standing(pick: Pick) -> Order {
+        let all = u64::MAX;
+        let budget = Budget {
+            cpu_ns: all,
+            time_ns: all,
+            memory: all,
+            table: all,
+            operations: all,
+            bytes: all,
+            output: all,
+            files: all,
         };
-        for line in text.lines() {
-            let line = line.trim_end_matches('\r');
-            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let value = decoded(rest);
-            order.take(word, value).map_err(|why| format!("'{word} {rest}': {why}"))?;
+        let terms = Terms { weight: u32::MAX, reservation: all, limit: all };
+        let module = Wanted::Standing(pick);
+        Order { module, writes: true, budget, terms, ..Order::plain() }
+    }
+
+    fn is_standing(&self) -> bool {
+        matches!(self.module, Wanted::Standing(_))
+    }
+
+    /// What is installed comes next: the first, or the next of a chain.
+    fn next(&mut self, then: &mut Vec<Order>, value: &[u8]) -> Result<(), String> {
+        let pick = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+        let stage = Order::standing(pick.ok_or_else(|| label::SAY.to_string())?);
+        if self.is_standing() {
+            if then.len() + 2 > STAGES_MAX {
+                return Err(format!("a chain has at most {STAGES_MAX} storelets"));
+            }
+            then.push(stage);
+            return Ok(());
         }
-        if order.module == Wanted::Follows(0) {
-            return Err("an order needs a line 'module sha256:HASH' or 'module LENGTH'".to_string());
+        let all = Order {
+            stdin: self.stdin.clone(),
+            input: self.input,
+            frames: self.frames,
+            check: self.check,
+            ..Order::plain()
+        };
+        if *self != all {
+            return Err("it comes before the words that it is to be run with".to_string());
         }
-        if order.args.is_empty() {
-            order.args.push(b"storelet".to_vec());
-        }
-        Ok(order)
+        let Order { stdin, input, frames, check, .. } = all;
+        *self = Order { stdin, input, frames, check, ..stage };
+        Ok(())
+    }
+
+    /// Takes what was installed in the place of its name: it may what both say it may.
+    ///
+    /// # Panics
+    /// If it is no order for what is installed.
+    pub fn resolve(&mut self, installed: &Order) {
+        assert!(self.is_standing(), "what is asked for by its name");
+        self.module = installed.module.clone();
+        self.args.splice(..0, installed.args.iter().cloned());
+        self.env.clone_from(&installed.env);
+        self.root.clone_from(&installed.root);
+        self.writes &= installed.writes;
+        self.budget = self.budget.least(&installed.budget);
+        self.terms = least(self.terms, installed.terms);
+        self.io_limit = self.io_limit.min(installed.io_limit);
     }
 
     /// Whether a text, perhaps not an order, wants what is said told in frames: so is what is wrong
@@ -108,11 +210,15 @@ impl Order {
     }
 
     fn take(&mut self, word: &str, value: Vec<u8>) -> Result<(), String> {
+        if self.is_standing() && FIXED.contains(&word) {
+            return Err("that was said when it was installed".to_string());
+        }
         match word {
             "arg" => self.args.push(value),
             "env" if value.contains(&b'=') => self.env.push(value),
             "env" => return Err("write NAME=VALUE".to_string()),
             "root" => self.root = path(&value)?,
+            "stdin" => self.stdin = Some(file(&value)?),
             _plain => {
                 let text = str::from_utf8(&value).map_err(|_| "write plain text".to_string())?;
                 self.set(word, text)?;
@@ -125,6 +231,8 @@ impl Order {
         match word {
             "module" => self.module = module(rest)?,
             "write" => self.writes = true,
+            "read-only" => self.writes = false,
+            "check" => self.check = true,
             "input" => self.input = true,
             "frames" => self.frames = true,
             "cpu" => self.budget.cpu_ns = duration(rest)?,
@@ -139,12 +247,50 @@ impl Order {
             "limit" => self.terms.limit = share(rest)?,
             "io-limit" => self.io_limit = number(rest)?.max(1),
             _unknown => {
-                let known = "module, arg, env, root, write, input, frames, cpu, time, memory, io, \
-                             bytes, output, files, weight, reserve, limit, io-limit";
+                let known = "module, standing, arg, env, root, write, read-only, stdin, input, \
+                             frames, check, cpu, time, memory, io, bytes, output, files, weight, \
+                             reserve, limit, io-limit";
                 return Err(format!("no such word; there are {known}"));
             }
         }
         Ok(())
+    }
+}
+
+/// What both allow.
+fn least(one: Terms, other: Terms) -> Terms {
+    Terms {
+        reservation: one.reservation.min(other.reservation),
+        weight: one.weight.min(other.weight),
+        limit: one.limit.min(other.limit),
+    }
+}
+
+/// What cannot be said of what is installed.
+const FIXED: [&str; 4] = ["module", "env", "root", "write"];
+
+/// Whether a word is about a chain as a whole.
+fn is_for_all(word: &str) -> bool {
+    ["stdin", "input", "frames", "check"].contains(&word)
+}
+
+/// The path of a directory, from the root, as it stands in a line.
+pub(crate) fn dir(text: &str) -> Result<Vec<Name>, String> {
+    path(&decoded(text))
+}
+
+/// How long something takes, ns.
+pub(crate) fn time(text: &str) -> Result<u64, String> {
+    duration(text)
+}
+
+/// The path of a file, from the root.
+fn file(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let names = path(bytes)?;
+    let names: Vec<&[u8]> = names.iter().map(Name::as_bytes).collect();
+    match names.is_empty() {
+        true => Err("write the path of a file".to_string()),
+        false => Ok(names.join(&b'/')),
     }
 }
 
@@ -225,6 +371,25 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_is_what_is_installed_with_less_than_that_may() {
+        let text = "frames\nstanding a\narg x\ncpu 1s\nstanding b@2\nread-only\nstdin /d/./f";
+        let mut order = Order::parse(text.as_bytes()).expect("it is one");
+        assert_eq!(order.stdin, Some(b"d/f".to_vec()));
+        let [second] = &order.then[..] else { panic!("{order:?}") };
+        assert!(order.frames && !second.writes && second.args.is_empty());
+        assert_eq!(second.module, Wanted::Standing("b@2".parse().expect("a name")));
+        let installed = format!("module sha256:{}\narg wc\nwrite\ncpu 9s\ntime 3s", "7".repeat(64));
+        let installed = Order::parse(installed.as_bytes()).expect("it is one");
+        order.resolve(&installed);
+        assert_eq!(order.module, installed.module);
+        assert_eq!(order.args, [b"wc".to_vec(), b"x".to_vec()]);
+        let (second, third) = (1_000_000_000, 3_000_000_000);
+        assert_eq!((order.budget.cpu_ns, order.budget.time_ns), (second, third));
+        assert_eq!(order.budget.memory, Budget::default().memory);
+        assert!(order.writes && order.terms == Terms::default());
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_what_to_write() {
         let fails = |text: &str| Order::parse(text.as_bytes()).expect_err("it is wrong");
         assert!(fails("arg x").contains("needs a line 'module"));
@@ -233,6 +398,16 @@ mod tests {
         assert!(fails("module sha256:12").contains("64 hexadecimal"));
         assert!(fails("colour red").contains("there are module"));
         assert!(fails("module 1\nroot /a/../b").contains("without '..'"));
+        assert!(fails("standing a\nroot /a").contains("when it was installed"));
+        assert!(fails("standing a\nmodule 1").contains("when it was installed"));
+        assert!(fails("module 1\nstanding a").contains("comes before"));
+        assert!(fails("arg x\nstanding a").contains("comes before"));
+        assert!(fails("standing a@0").contains("NAME@VERSION"));
+        assert!(fails("standing ../a").contains("NAME@VERSION"));
+        assert!(fails(&"standing a\n".repeat(9)).contains("at most 8"));
+        assert!(fails("standing a\nstdin /").contains("path of a file"));
+        assert!(fails("standing a\nstdin /../a").contains("without '..'"));
+        assert!(fails("standing a\nstdin /a\ninput").contains("one input only"));
         assert!(fails("module 1\ncpu 10q").contains("10s"));
         assert!(fails("module 1\nweight 0").contains("1 to"));
         assert!(fails("module 1\nlimit x").contains("50%"));

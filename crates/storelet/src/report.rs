@@ -8,11 +8,14 @@ use serde::Serialize;
 /// How a storelet ended, and what it has used. Times are in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// `exit`, `trap`, `killed`, `refused`, or `unknown`: the module has to be sent.
+    /// `exit`, `trap`, `killed`, `refused`, `checked`, or `unknown`: the module has to be sent.
     pub end: &'static str,
     /// The code that it exited with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit: Option<u32>,
+    /// Of a chain that failed: the storelet that did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
     /// Why it did not end by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -39,7 +42,8 @@ impl Report {
             Ended::Killed(reason) => ("killed", None, Some(reason.to_string())),
         };
         let (module, waited_ns, compile_ns) = (None, 0, 0);
-        Report { end, exit, reason, module, waited_ns, compile_ns, time_ns, used }
+        let stage = None;
+        Report { end, exit, stage, reason, module, waited_ns, compile_ns, time_ns, used }
     }
 
     /// The report of a storelet that was ended before it began.
@@ -51,6 +55,25 @@ impl Report {
     pub fn refused(why: String) -> Report {
         let report = Report::killed(Reason::Cancelled);
         Report { end: "refused", reason: Some(why), ..report }
+    }
+
+    /// The report of a storelet that could be run, and was not to be.
+    pub fn checked() -> Report {
+        Report { end: "checked", ..Report::refused(String::new()) }.without_reason()
+    }
+
+    /// The report of a storelet that is not installed: why.
+    pub fn unknown(why: String) -> Report {
+        Report { end: "unknown", ..Report::refused(why) }
+    }
+
+    fn without_reason(self) -> Report {
+        Report { reason: None, ..self }
+    }
+
+    /// Whether it went its way to the end, whatever it said there.
+    pub fn is_exit(&self) -> bool {
+        self.end == "exit"
     }
 
     /// The report of a storelet whose module cannot be run.

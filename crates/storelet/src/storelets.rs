@@ -9,21 +9,31 @@
 //! Whoever starts a storelet has it run as himself. Memory is admitted here: the sum of what the
 //! storelets that run may have stays below a limit, and the others wait in the order they came.
 
+mod desks;
+mod files;
 mod listing;
+mod watches;
 
 use crate::budget::Reason;
 use crate::compile::{Compiled, Fresh, Hash, Module, ToCompiler};
 use crate::crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
-use crate::domain::{self, Domain};
-use base::op::{Done, Entry, Op, Parcel};
-use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, Stat, StatFs, Time, User};
+use crate::domain::{self, Domain, ORDER_TIME};
+use crate::order::{Label, Order};
+use crate::standing::duty::Duty;
+use crate::standing::shelf::{self, Shelf};
+use crate::standing::{Stock, desk, watch};
+use base::op::{Done, Op, Parcel};
+use base::{Automaton, Caller, Error, Instant, Stat, Time, User};
+use desks::AtDesk;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::sync::Arc;
-use tree::flat::{self, ROOT, part};
-use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
+use tree::flat::ROOT;
+use tree::{Input, NodeId, Output, Reply};
+use watches::Watched;
 
 /// Most storelets at once, running or not.
 pub const DOMAINS_MAX: usize = 1024;
@@ -49,16 +59,13 @@ const OVERHEAD: u64 = 2 << 20;
 /// The device number of these files; no host has it.
 pub(crate) const DEVICE: u64 = u64::MAX - 2;
 
-/// The files.
-const NEW: usize = 1;
-const RUNNING: usize = 2;
-const FILES: [(&str, usize, u32); 2] = [("new", NEW, 0o666), ("running", RUNNING, 0o644)];
-
 /// What is settled before the first storelet.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The numbers of the nodes that run storelets.
     pub workers: Vec<usize>,
+    /// The number of the node that has the name space.
+    pub home: usize,
     /// The number of whoever compiles.
     pub compiler: usize,
     /// How much memory all storelets may have, bytes.
@@ -67,6 +74,8 @@ pub struct Settings {
     pub writes: bool,
     /// Where random numbers begin: what nobody can guess.
     pub seed: [u8; 32],
+    /// What is installed.
+    pub standing: Stock,
 }
 
 /// A storelet.
@@ -75,10 +84,34 @@ struct Here {
     domain: Domain,
     caller: Caller,
     since: Instant,
-    /// Where it runs, and with how much memory.
-    runs: Option<(usize, u64)>,
+    /// Where the storelets of its chain run, and with how much memory altogether.
+    runs: Option<(Vec<usize>, u64)>,
     /// What it was started as.
     name: String,
+    /// What is installed of it, if it was named.
+    named: Option<Named>,
+}
+
+/// Storelets that are run because they were named.
+#[derive(Debug)]
+struct Named {
+    /// What they are called, and of which version they are.
+    all: Vec<(Label, u32)>,
+    /// When that was, seconds since 1970, and why.
+    at: i64,
+    trigger: String,
+    why: Why,
+}
+
+/// Why something that is installed is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Somebody named it.
+    Asked,
+    /// It is time.
+    Time,
+    /// A file is new; the watch of this number has found it.
+    File(u64),
 }
 
 #[derive(Debug)]
@@ -87,6 +120,8 @@ enum Opened {
     Text(Vec<u8>),
     /// A storelet of this open file.
     Domain(DomainId),
+    /// A desk of this open file.
+    Desk(DomainId),
     /// Whoever has it may end storelets: his own, or all.
     Control(Caller),
 }
@@ -108,13 +143,30 @@ pub struct Storelets {
     queue: VecDeque<DomainId>,
     /// Memory of those that run, bytes.
     memory: u64,
+    /// What is installed, and the desks where more can be.
+    shelf: Shelf,
+    desks: BTreeMap<DomainId, AtDesk>,
+    /// What runs when it is time, and what waits for files; whether those were begun.
+    duties: BTreeMap<Label, Duty>,
+    watches: BTreeMap<u64, Watched>,
+    is_settled: bool,
+    /// What the operator may want to know.
+    news: VecDeque<String>,
     closing: bool,
+    /// Whoever compiles and keeps was told to end.
+    is_over: bool,
 }
 
 impl Storelets {
     /// Number `index` among the node's trees; its files bear the date `started`, and belong to
     /// `owner`.
-    pub fn new(index: u16, started: Time, owner: u32, settings: Settings) -> Storelets {
+    pub fn new(index: u16, started: Time, owner: u32, mut settings: Settings) -> Storelets {
+        let mut told = Vec::new();
+        let shelf = Shelf::new(mem::take(&mut settings.standing), &mut told);
+        let news = told.into_iter().filter_map(|output| match output {
+            shelf::Output::Tell(text) => Some(text),
+            shelf::Output::Keep(..) | shelf::Output::Filed(..) | shelf::Output::Saved(_) => None,
+        });
         Storelets {
             index,
             started,
@@ -127,7 +179,14 @@ impl Storelets {
             programs: VecDeque::new(),
             queue: VecDeque::new(),
             memory: 0,
+            shelf,
+            desks: BTreeMap::new(),
+            duties: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            is_settled: false,
+            news: news.collect(),
             closing: false,
+            is_over: false,
         }
     }
 
@@ -162,7 +221,7 @@ impl Storelets {
 
     /// Ends all storelets, for the end of the server.
     pub fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
-        if std::mem::replace(&mut self.closing, true) {
+        if mem::replace(&mut self.closing, true) {
             return;
         }
         for id in self.here.keys().copied().collect::<Vec<_>>() {
@@ -170,12 +229,31 @@ impl Storelets {
                 self.step_domain(now, id, domain::Input::Kill(Reason::Shutdown), out);
             }
         }
-        self.post(self.settings.compiler, Parcel(Box::new(ToCompiler::End)), out);
+        self.leave_all(now, out);
+        for desk in self.desks.keys().copied().collect::<Vec<_>>() {
+            self.step_desk(now, desk, desk::Input::Late, out);
+        }
+        self.end(out);
+    }
+
+    /// Tells whoever compiles and keeps to end, once nothing of that is under way.
+    fn end(&mut self, out: &mut Vec<Output>) {
+        let ended = self.here.values().all(|here| here.domain.has_ended());
+        let filed = self.shelf.is_quiet() && self.desks.values().all(|it| !it.desk.waits());
+        let left = self.watches.is_empty();
+        if self.closing && ended && filed && left && !mem::replace(&mut self.is_over, true) {
+            self.post(self.settings.compiler, Parcel(Box::new(ToCompiler::End)), out);
+        }
     }
 
     /// Whether nothing is under way any more.
     pub fn is_closed(&self) -> bool {
-        self.closing && self.here.values().all(|here| here.domain.has_ended())
+        self.is_over
+    }
+
+    /// The next thing that the operator may want to know.
+    pub fn next_news(&mut self) -> Option<String> {
+        self.news.pop_front()
     }
 
     fn post(&self, to: usize, parcel: Parcel, out: &mut Vec<Output>) {
@@ -200,6 +278,10 @@ impl Automaton for Storelets {
                 if let Some(domain) = domain {
                     self.step_domain(now, domain, domain::Input::Cancel(id), out);
                 }
+                let desk = self.desks.iter().find(|(_, at)| at.desk.is_asked(id));
+                if let Some(desk) = desk.map(|(desk, _)| *desk) {
+                    self.step_desk(now, desk, desk::Input::Cancel(id), out);
+                }
             }
             // Nodes are numbers here: there is nothing to free.
             Input::Release(_) => {}
@@ -214,15 +296,20 @@ impl Automaton for Storelets {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.here.values().filter_map(|here| here.domain.due()).min()
+        let desks = self.desks.values().filter_map(AtDesk::due);
+        let due = self.here.values().filter_map(|here| here.domain.due()).chain(desks).min();
+        [due, self.watch_deadline()].into_iter().flatten().min()
     }
 
     fn check(&self) {
         assert!(self.here.len() <= DOMAINS_MAX && self.opens.len() <= OPENS_MAX);
-        let runs = self.here.values().filter_map(|here| here.runs);
+        let runs = self.here.values().filter_map(|here| here.runs.as_ref());
         assert_eq!(runs.map(|(_, memory)| memory).sum::<u64>(), self.memory);
         self.here.values().for_each(|here| here.domain.check());
-        assert!(self.queue.iter().all(|id| self.here[id].domain.order().is_some()));
+        assert!(self.queue.iter().all(|id| self.here[id].domain.wanted().is_some()));
+        self.shelf.check();
+        self.desks.values().for_each(|at| at.desk.check());
+        self.watches.values().for_each(|it| it.watch.check());
     }
 }
 
@@ -239,8 +326,9 @@ impl Storelets {
         let open = self.open(Opened::Domain(id))?;
         self.next += 1;
         let (domain, name) = (Domain::new(now), String::new());
-        self.here.insert(id, Here { domain, caller, since: now, runs: None, name });
-        Ok(Reply::Opened(open, self.stat(NEW)))
+        let (runs, named) = (None, None);
+        self.here.insert(id, Here { domain, caller, since: now, runs, name, named });
+        Ok(Reply::Opened(open, self.stat(files::NEW)))
     }
 
     fn step_domain(
@@ -258,6 +346,7 @@ impl Storelets {
         }
         self.settle(id);
         self.admit(now, out);
+        self.end(out);
     }
 
     fn perform(&mut self, now: Instant, id: DomainId, ask: domain::Output, out: &mut Vec<Output>) {
@@ -277,20 +366,39 @@ impl Storelets {
             }
             domain::Output::Enqueue => self.queue.push_back(id),
             domain::Output::Dequeue => self.queue.retain(|other| *other != id),
-            domain::Output::Begin(mut order, program) => {
-                let here = self.here.get_mut(&id).expect("it is stepped");
-                let (worker, _) = here.runs.expect("it was admitted");
-                here.name = listing::name(&order.args);
-                order.writes &= self.settings.writes;
-                let mut seed = [0; 32];
-                self.random.fill_bytes(&mut seed);
-                let caller = here.caller.clone();
-                let begin = Begin { program, order: *order, caller, seed };
-                self.tell(worker, ToWorker::Begin(id, Box::new(begin)), out);
+            domain::Output::Begin(chain) => self.begin_chain(id, chain, out),
+            domain::Output::Feed(stage, bytes) => {
+                self.tell_its(id, stage, ToWorker::Input(id.stage(stage), bytes), out);
             }
-            domain::Output::Feed(bytes) => self.tell_its(id, ToWorker::Input(id, bytes), out),
-            domain::Output::Taken(count) => self.tell_its(id, ToWorker::Taken(id, count), out),
-            domain::Output::Kill(reason) => self.tell_its(id, ToWorker::Kill(id, reason), out),
+            domain::Output::Taken(stage, count) => {
+                self.tell_its(id, stage, ToWorker::Taken(id.stage(stage), count), out);
+            }
+            domain::Output::Kill(stage, reason) => {
+                self.tell_its(id, stage, ToWorker::Kill(id.stage(stage), reason), out);
+            }
+            domain::Output::Resolve(order) => {
+                let resolved = self.resolve(now, id, &order);
+                self.step_domain(now, id, domain::Input::Resolved(resolved), out);
+            }
+            domain::Output::Over(report, complaint) => {
+                self.write_down(now, id, &report, &complaint, out);
+            }
+        }
+    }
+
+    /// Has the storelets of a chain run.
+    fn begin_chain(&mut self, id: DomainId, chain: Vec<(Order, Fresh)>, out: &mut Vec<Output>) {
+        let here = self.here.get_mut(&id).expect("it is stepped");
+        let (workers, _) = here.runs.clone().expect("it was admitted");
+        let names: Vec<String> = chain.iter().map(|(it, _)| listing::name(&it.args)).collect();
+        here.name = names.join(" | ");
+        let caller = here.caller.clone();
+        for (stage, ((mut order, program), worker)) in chain.into_iter().zip(workers).enumerate() {
+            order.writes &= self.settings.writes;
+            let mut seed = [0; 32];
+            self.random.fill_bytes(&mut seed);
+            let begin = Begin { program, order, caller: caller.clone(), seed };
+            self.tell(worker, ToWorker::Begin(id.stage(stage), Box::new(begin)), out);
         }
     }
 
@@ -308,6 +416,12 @@ impl Storelets {
         for id in ids.collect::<Vec<DomainId>>() {
             self.step_domain(now, id, domain::Input::Kill(Reason::Time), out);
         }
+        let late = |at: &AtDesk| at.due().is_some_and(|due| due <= now);
+        let desks = self.desks.iter().filter(|(_, at)| late(at)).map(|(id, _)| *id);
+        for id in desks.collect::<Vec<DomainId>>() {
+            self.step_desk(now, id, desk::Input::Late, out);
+        }
+        self.look_around(now, out);
     }
 
     /// Whether a program was run of late; it is the last one then.
@@ -330,10 +444,10 @@ impl Storelets {
         }
     }
 
-    /// Tells the worker of a storelet that has one.
-    fn tell_its(&self, id: DomainId, told: ToWorker, out: &mut Vec<Output>) {
-        if let Some((worker, _)) = self.here[&id].runs {
-            self.tell(worker, told, out);
+    /// Tells the worker of a storelet of a chain that has one.
+    fn tell_its(&self, id: DomainId, stage: usize, told: ToWorker, out: &mut Vec<Output>) {
+        if let Some((workers, _)) = &self.here[&id].runs {
+            self.tell(workers[stage], told, out);
         }
     }
 
@@ -353,234 +467,79 @@ impl Storelets {
     /// Lets those run for which there is memory, in the order they came.
     fn admit(&mut self, now: Instant, out: &mut Vec<Output>) {
         while let Some(id) = self.queue.front().copied().filter(|_| !self.closing) {
-            let order = self.here[&id].domain.order().expect("it waits for memory");
-            let wanted = order.budget.memory.saturating_add(OVERHEAD);
-            if wanted > self.settings.memory {
+            let wanted = self.here[&id].domain.wanted().expect("it waits for memory");
+            let (count, sum) = (wanted.len(), wanted.into_iter().fold(0, more));
+            if sum > self.settings.memory {
                 self.queue.pop_front();
                 let most = (self.settings.memory - OVERHEAD.min(self.settings.memory)) >> 20;
                 let why = format!("it may have no more memory than this server gives: {most}M");
                 self.step_domain(now, id, domain::Input::Refused(why), out);
                 continue;
             }
-            let running = self.here.values().filter(|here| here.runs.is_some()).count();
-            if self.memory + wanted > self.settings.memory || running >= RUNNING_MAX {
+            let runs = self.here.values().filter_map(|here| here.runs.as_ref());
+            let running: usize = runs.map(|(workers, _)| workers.len()).sum();
+            if self.memory + sum > self.settings.memory || running + count > RUNNING_MAX {
                 return;
             }
             self.queue.pop_front();
-            self.memory += wanted;
-            let worker = self.idlest();
-            self.here.get_mut(&id).expect("it waits").runs = Some((worker, wanted));
+            self.memory += sum;
+            let workers = self.idlest(count);
+            self.here.get_mut(&id).expect("it waits").runs = Some((workers, sum));
             self.step_domain(now, id, domain::Input::Admitted, out);
         }
     }
 
-    /// The worker that has the fewest storelets.
-    fn idlest(&self) -> usize {
-        let load = |worker: &usize| {
-            let runs = self.here.values().filter_map(|here| here.runs);
-            runs.filter(|(other, _)| other == worker).count()
-        };
-        *self.settings.workers.iter().min_by_key(|worker| load(worker)).expect("there is one")
+    /// For each of so many storelets, the worker that has the fewest then.
+    fn idlest(&self, count: usize) -> Vec<usize> {
+        let runs = self.here.values().filter_map(|here| here.runs.as_ref());
+        let mut busy: Vec<usize> = runs.flat_map(|(workers, _)| workers).copied().collect();
+        let before = busy.len();
+        for _ in 0..count {
+            let load = |worker: &&usize| busy.iter().filter(|other| other == worker).count();
+            let all = self.settings.workers.iter();
+            busy.push(*all.min_by_key(load).expect("there is one"));
+        }
+        busy.split_off(before)
     }
 
     fn crossed(&mut self, now: Instant, crossing: Crossing, out: &mut Vec<Output>) {
         let (id, input) = match crossing {
             Crossing::Home(ToHome::Said(id, stream, bytes)) => {
-                (id, domain::Input::Said(stream, bytes))
+                let (id, stage) = id.first();
+                (id, domain::Input::Said(stage, stream, bytes))
             }
-            Crossing::Home(ToHome::Eaten(id, count)) => (id, domain::Input::Eaten(count)),
-            Crossing::Home(ToHome::Ended(id, report)) => (id, domain::Input::Ended(report)),
+            Crossing::Home(ToHome::Eaten(id, count)) => {
+                let (id, stage) = id.first();
+                (id, domain::Input::Eaten(stage, count))
+            }
+            Crossing::Home(ToHome::Ended(id, report)) => {
+                let (id, stage) = id.first();
+                (id, domain::Input::Ended(stage, report))
+            }
             Crossing::Compiled(Compiled { ticket, result }) => {
                 result.iter().for_each(|fresh| self.keep(fresh));
-                (DomainId(ticket), domain::Input::Compiled(result))
+                let id = DomainId(ticket);
+                if self.desks.contains_key(&id) {
+                    return self.step_desk(now, id, desk::Input::Compiled(result), out);
+                }
+                (id, domain::Input::Compiled(result))
             }
-            Crossing::Worker(told) => unreachable!("this is no worker: {told:?}"),
+            Crossing::Kept(kept) => return self.step_shelf(now, shelf::Input::Kept(kept), out),
+            Crossing::Answered(id, reply) => {
+                return self.step_watch(now, id, watch::Input::Answered(reply), out);
+            }
+            other @ (Crossing::Worker(_)
+            | Crossing::Ask(..)
+            | Crossing::Cancel(_)
+            | Crossing::Close(_)) => unreachable!("this is for others: {other:?}"),
         };
         self.step_domain(now, id, input, out);
     }
 }
 
-/// Files.
-impl Storelets {
-    fn ask(&mut self, now: Instant, id: RequestId, request: Request, out: &mut Vec<Output>) {
-        let Request { caller, ask } = request;
-        #[allow(clippy::wildcard_enum_match_arm, reason = "the others are alike here")]
-        let answer = match ask {
-            Ask::Open { node, access } => match node.local() {
-                NEW if access.read && access.write => self.begin(now, caller),
-                NEW => Err(Error::Denied),
-                RUNNING if access.changes() => self
-                    .open(Opened::Control(caller))
-                    .map(|open| Reply::Opened(open, self.stat(RUNNING))),
-                ROOT if access.changes() => Err(Error::IsDirectory),
-                node => self.look(now, &caller, node),
-            },
-            Ask::Write { open, data, .. } => match &self.opens[open.local()] {
-                Opened::Domain(domain) if self.has_no_room(*domain) => Err(Error::Busy),
-                Opened::Domain(domain) => {
-                    let input = domain::Input::Write(id, data);
-                    return self.step_domain(now, *domain, input, out);
-                }
-                Opened::Control(caller) => self.control(now, &caller.clone(), &data, out),
-                Opened::Directory | Opened::Text(_) => Err(Error::Denied),
-            },
-            Ask::Read { open, offset, count, headroom } => match &self.opens[open.local()] {
-                Opened::Domain(domain) => {
-                    let input = domain::Input::Read(id, count, headroom);
-                    return self.step_domain(now, *domain, input, out);
-                }
-                Opened::Text(text) => Ok(Reply::Data(part(text, offset, count, headroom))),
-                Opened::Control(_) => Ok(Reply::Data(part(&[], offset, count, headroom))),
-                Opened::Directory => Err(Error::IsDirectory),
-            },
-            Ask::Fetch { path, headroom, .. } => self.fetch(now, &caller, &path, headroom),
-            // Who writes a file anew makes it empty first: nothing is kept here.
-            Ask::SetStat { node, set, .. } if node.local() != ROOT && set.size.is_some() => {
-                Ok(Reply::Done)
-            }
-            ask if ask.changes() => Err(Error::NotPermitted),
-            ask => self.answer(ask),
-        };
-        out.push(Output::Reply(id, answer));
-    }
-
-    fn open(&mut self, opened: Opened) -> Result<OpenId, Error> {
-        if self.opens.len() >= OPENS_MAX {
-            return Err(Error::TooManyOpen);
-        }
-        Ok(OpenId::new(self.index, self.opens.insert(opened)))
-    }
-
-    /// Opens what can only be looked at.
-    fn look(&mut self, now: Instant, caller: &Caller, node: usize) -> Result<Reply, Error> {
-        if node == ROOT {
-            let open = self.open(Opened::Directory)?;
-            return Ok(Reply::Opened(open, self.stat(ROOT)));
-        }
-        let text = self.listing(now, caller);
-        let stat = Stat { size: text.len() as u64, ..self.stat(node) };
-        Ok(Reply::Opened(self.open(Opened::Text(text))?, stat))
-    }
-
-    fn fetch(
-        &mut self,
-        now: Instant,
-        caller: &Caller,
-        path: &[Name],
-        headroom: u32,
-    ) -> Result<Reply, Error> {
-        match path {
-            [] => {
-                let open = self.open(Opened::Directory)?;
-                Ok(Reply::Fetched(self.stat(ROOT), Buf::default(), Some(open)))
-            }
-            [name] if find(name)? == RUNNING => {
-                let text = self.listing(now, caller);
-                let stat = Stat { size: text.len() as u64, ..self.stat(RUNNING) };
-                Ok(Reply::Fetched(stat, part(&text, 0, u32::MAX, headroom), None))
-            }
-            [_new] => Err(Error::Unsupported),
-            _deeper => Err(Error::NotFound),
-        }
-    }
-
-    fn take_back(&mut self, now: Instant, open: OpenId, out: &mut Vec<Output>) {
-        if let Opened::Domain(id) = self.opens.remove(open.local()) {
-            self.step_domain(now, id, domain::Input::Gone, out);
-        }
-    }
-
-    /// Carries out lines such as `kill 17`.
-    fn control(
-        &mut self,
-        now: Instant,
-        caller: &Caller,
-        data: &[u8],
-        out: &mut Vec<Output>,
-    ) -> Result<Reply, Error> {
-        let text = str::from_utf8(data).map_err(|_| Error::Invalid)?;
-        for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            let number = line.strip_prefix("kill ").and_then(|number| number.trim().parse().ok());
-            let id = DomainId(number.ok_or(Error::Invalid)?);
-            let here = self.here.get(&id).ok_or(Error::NotFound)?;
-            if !self.may(caller, &here.caller) {
-                return Err(Error::NotPermitted);
-            }
-            if !here.domain.has_ended() {
-                self.step_domain(now, id, domain::Input::Kill(Reason::Cancelled), out);
-            }
-        }
-        Ok(Reply::Written(u32::try_from(data.len()).expect("one message")))
-    }
-
-    /// Whether somebody may look at and end what another has started.
-    fn may(&self, caller: &Caller, other: &Caller) -> bool {
-        match caller {
-            Caller::Server => *other == Caller::Server,
-            Caller::User(user) => {
-                let whose = |other: &Caller| match other {
-                    Caller::Server => self.owner,
-                    Caller::User(other) => other.uid,
-                };
-                [0, self.owner, whose(other)].contains(&user.uid)
-            }
-        }
-    }
-
-    /// The storelets that somebody may know of, a line each.
-    fn listing(&self, now: Instant, caller: &Caller) -> Vec<u8> {
-        let theirs = self.here.iter().filter(|(_, here)| self.may(caller, &here.caller));
-        listing::text(now, theirs)
-    }
-
-    fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
-        #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else can be done here")]
-        match ask {
-            Ask::Walk { from, names } => flat::walk(from, &names, find, |node| self.stat(node)),
-            Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.local()))),
-            Ask::List { open, cookie, with_stat, .. } => self.list(open, cookie, with_stat),
-            Ask::Sync { .. } => Ok(Reply::Done),
-            Ask::StatFs { .. } => Ok(Reply::StatFs(StatFs { name_max: 255, ..StatFs::default() })),
-            Ask::ListAttrs { .. } => Ok(Reply::Bytes(Vec::new())),
-            Ask::GetAttr { .. } => Err(Error::NoAttribute),
-            Ask::ReadLink { .. } => Err(Error::Invalid),
-            _other => Err(Error::Unsupported),
-        }
-    }
-
-    fn list(&self, open: OpenId, cookie: u64, with_stat: bool) -> Result<Reply, Error> {
-        let Opened::Directory = &self.opens[open.local()] else {
-            return Err(Error::NotDirectory);
-        };
-        let entry = |(name, node, _): &(&str, usize, u32)| Entry {
-            cookie: *node as u64,
-            inode: *node as u64,
-            device: None,
-            kind: Kind::File,
-            name: Name::new(name.as_bytes()).expect("a plain name"),
-            stat: with_stat.then(|| self.stat(*node)),
-        };
-        let behind = FILES.iter().filter(|(_, node, _)| *node as u64 > cookie);
-        Ok(Reply::Entries(behind.map(entry).collect()))
-    }
-
-    fn stat(&self, node: usize) -> Stat {
-        let file = FILES.iter().find(|(_, number, _)| *number == node);
-        let (kind, mode) = file.map_or((Kind::Directory, 0o555), |(.., mode)| (Kind::File, *mode));
-        Stat {
-            device: DEVICE,
-            inode: node as u64,
-            kind,
-            mode,
-            links: if kind == Kind::Directory { 2 } else { 1 },
-            uid: self.owner,
-            accessed: self.started,
-            modified: self.started,
-            changed: self.started,
-            block_size: 4096,
-            ..Stat::default()
-        }
-    }
+/// With the memory of one more storelet, and what the server keeps for it.
+fn more(sum: u64, memory: u64) -> u64 {
+    sum.saturating_add(memory).saturating_add(OVERHEAD)
 }
 
 /// A caller whose programs command nothing: a mount that they ask for could lead to the host.
@@ -591,12 +550,4 @@ fn humble(caller: Caller) -> Caller {
         }
         Caller::User(_) | Caller::Server => caller,
     }
-}
-
-fn find(name: &Name) -> Result<usize, Error> {
-    if matches!(name.as_bytes(), b"." | b"..") {
-        return Ok(ROOT);
-    }
-    let found = FILES.iter().find(|(text, ..)| text.as_bytes() == name.as_bytes());
-    found.map(|(_, node, _)| *node).ok_or(Error::NotFound)
 }

@@ -14,6 +14,7 @@ mod way;
 
 pub(crate) use directories::handed_out;
 pub(crate) use intrinsics::FUNCTIONS as INTRINSICS;
+pub(crate) use streams::open_input;
 
 use crate::abi::Errno;
 use crate::client::Client;

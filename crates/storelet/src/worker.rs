@@ -248,7 +248,7 @@ impl Worker {
         match ask {
             life::Output::Ask(ask) => self.ask(AskId { domain: id, ahead: false }, ask, out),
             life::Output::Cancel => out.push(Output::Cancel(AskId { domain: id, ahead: false })),
-            life::Output::Make(root) => domain.make(root, now),
+            life::Output::Make(root) => domain.make(self.root, root, now),
             life::Output::Resume(got) => domain.resumes = Some(got),
             life::Output::Hungry(count) => {
                 domain.hungry = Some(count);

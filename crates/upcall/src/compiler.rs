@@ -6,13 +6,15 @@
 //! (`inside`), whose output is authenticated, kept and loaded.
 //!
 //! It is asked and answers as nodes of the process do, by parcels: [`ToCompiler`] into its mailbox,
-//! [`storelet::compile::Compiled`] into that of the node that has the name space.
+//! [`storelet::compile::Compiled`] into that of the node that has the name space. As it may wait
+//! for a disk, it also keeps what is installed ([`keeper`]).
 
 mod cache;
 mod check;
 mod child;
 mod filter;
 mod inside;
+pub(crate) mod keeper;
 mod programs;
 mod workshop;
 
@@ -22,6 +24,7 @@ use base::Reactor as _;
 use base::op::{Done, Op, Parcel};
 use cache::Cache;
 use child::Recipe;
+use keeper::Keeper;
 use node::HOME;
 use reactor::{Form, Mailbox, World};
 use std::path::PathBuf;
@@ -30,6 +33,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use storelet::compile::ToCompiler;
+use storelet::standing::ToKeeper;
 use storelet::{Crossing, Engine};
 use workshop::Workshop;
 
@@ -47,9 +51,24 @@ impl Compiler {
     /// Starts it, with a directory to keep what was compiled, if there is one. It takes up work
     /// once it knows the mailboxes.
     pub(crate) fn start(engine: Arc<Engine>, cache: Option<PathBuf>) -> Result<Compiler, String> {
+        Compiler::with(Compiler::workshop(engine, cache)?)
+    }
+
+    /// The same, with somebody who keeps what is installed.
+    pub(crate) fn start_with(
+        engine: Arc<Engine>,
+        cache: Option<PathBuf>,
+        keeper: &mut Option<Keeper>,
+    ) -> Result<Compiler, String> {
+        let mut workshop = Compiler::workshop(engine, cache)?;
+        workshop.set_keeper(keeper.take());
+        Compiler::with(workshop)
+    }
+
+    fn workshop(engine: Arc<Engine>, cache: Option<PathBuf>) -> Result<Workshop, String> {
         let compatibility = engine.compatibility();
         let cache = cache.map(|dir| Cache::open(&dir, compatibility)).transpose()?;
-        Compiler::with(Workshop::new(engine, cache, Recipe::own()))
+        Ok(Workshop::new(engine, cache, Recipe::own()))
     }
 
     fn with(workshop: Workshop) -> Result<Compiler, String> {
@@ -108,14 +127,16 @@ fn one(
         world.wait(deadline, &mut events);
         for event in events.drain(..) {
             let Done::Parcel(Parcel(parcel)) = event.done else { continue };
-            if let Ok(message) = parcel.downcast::<ToCompiler>() {
-                workshop.take(*message);
+            match parcel.downcast::<ToCompiler>().map_err(|other| other.downcast::<ToKeeper>()) {
+                Ok(message) => workshop.take(*message),
+                Err(Ok(asked)) => workshop.keep(*asked),
+                Err(Err(_)) => {}
             }
         }
         workshop.look(world.now());
-        for compiled in workshop.take_done() {
-            let parcel = Crossing::Compiled(compiled).parcel();
-            world.submit(Op::Post { to: HOME, parcel });
+        let compiled = workshop.take_done().into_iter().map(Crossing::Compiled);
+        for crossing in compiled.chain(workshop.take_kept().into_iter().map(Crossing::Kept)) {
+            world.submit(Op::Post { to: HOME, parcel: crossing.parcel() });
         }
     }
 }

@@ -118,6 +118,12 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     pub(crate) storelet_cache: Option<PathBuf>,
 
+    /// Keep storelets that are installed in this directory, which only this server may use
+    /// [default: one for what is served, below upcall/storelets in $XDG_STATE_HOME or
+    /// ~/.local/state]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) storelet_state: Option<PathBuf>,
+
     /// Read all of this from a TOML file; flags win over it
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
@@ -175,6 +181,7 @@ impl Serve {
             storelet_threads: self.storelet_threads.or(file.storelet_threads),
             storelet_memory: self.storelet_memory.or(file.storelet_memory),
             storelet_cache: self.storelet_cache.or(file.storelet_cache),
+            storelet_state: self.storelet_state.or(file.storelet_state),
             config: self.config,
         })
     }

@@ -2,12 +2,15 @@
 //! [fronts](crate::fronts) of a kind.
 
 use crate::compiler::Compiler;
+use crate::compiler::keeper::Keeper;
 use crate::config::Serve;
 use crate::ticker::Ticker;
 use reactor::Mailbox;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use storelet::compile::Hash;
+use storelet::standing::Stock;
 use storelet::{Engine, Pace, Settings};
 
 /// Memory for storelets unless said otherwise, MiB.
@@ -21,11 +24,13 @@ pub(crate) struct Crew {
     pub(crate) compiler: Compiler,
     pub(crate) ticker: Ticker,
     pub(crate) workers: usize,
+    /// What is installed.
+    standing: Stock,
 }
 
 impl Crew {
-    /// Starts it, unless nobody is to run storelets.
-    pub(crate) fn start(serve: &Serve) -> Result<Option<Crew>, String> {
+    /// Starts it for what is served, unless nobody is to run storelets.
+    pub(crate) fn start(serve: &Serve, what: &Path) -> Result<Option<Crew>, String> {
         let workers = serve.storelet_threads.unwrap_or(1);
         if workers == 0 || serve.no_status {
             return Ok(None);
@@ -39,9 +44,10 @@ impl Crew {
             format!("this machine cannot run storelets ({error}): add --storelet-threads 0")
         })?;
         let engine = Arc::new(engine);
-        let compiler = compiler(serve, &engine)?;
+        let (mut keeper, standing) = keeper(serve, what)?;
+        let compiler = compiler(serve, &engine, &mut keeper)?;
         let ticker = Ticker::start(engine)?;
-        Ok(Some(Crew { compiler, ticker, workers }))
+        Ok(Some(Crew { compiler, ticker, workers, standing }))
     }
 
     /// What the node needs to know, with so many fronts before the workers.
@@ -51,10 +57,12 @@ impl Crew {
         reactor::fill_random(&mut seed).map_err(|error| format!("no random numbers: {error}"))?;
         Ok(Settings {
             workers: (first..first + self.workers).collect(),
+            home: node::HOME,
             compiler: first + self.workers,
             memory: serve.storelet_memory.unwrap_or(MEMORY_MIB).saturating_mul(1 << 20),
             writes: !serve.read_only,
             seed,
+            standing: self.standing.clone(),
         })
     }
 
@@ -71,16 +79,62 @@ impl Crew {
 
 /// Starts whoever compiles. Where the usual place for what he keeps cannot be used, as by a server
 /// that became another user, he keeps nothing; what was asked for must be possible.
-fn compiler(serve: &Serve, engine: &Arc<Engine>) -> Result<Compiler, String> {
-    Compiler::start(Arc::clone(engine), cache(serve)).or_else(|why| {
+fn compiler(
+    serve: &Serve,
+    engine: &Arc<Engine>,
+    keeper: &mut Option<Keeper>,
+) -> Result<Compiler, String> {
+    Compiler::start_with(Arc::clone(engine), cache(serve), keeper).or_else(|why| {
         if serve.storelet_cache.is_some() {
             return Err(why);
         }
         let told = "storelets are compiled anew after each start, because I";
-        // Whoever reads that need not be there.
-        let _ = writeln!(io::stderr(), "upcall: {told} {why}");
-        Compiler::start(Arc::clone(engine), None)
+        tell(&format!("{told} {why}"));
+        Compiler::start_with(Arc::clone(engine), None, keeper)
     })
+}
+
+/// Says something to the operator, who need not be there.
+fn tell(text: &str) {
+    let _ = writeln!(io::stderr(), "upcall: {text}");
+}
+
+/// Who keeps what is installed, and what that is. Where the usual place for it cannot be used,
+/// nothing can be installed; what was asked for must be possible.
+fn keeper(serve: &Serve, what: &Path) -> Result<(Option<Keeper>, Stock), String> {
+    let keeper = match (&serve.storelet_state, state(what)) {
+        (Some(dir), _) => Some(Keeper::make(dir)?),
+        (None, Some(dir)) => match Keeper::find(&dir) {
+            Ok(keeper) => Some(keeper),
+            Err(why) => {
+                tell(&format!("no storelets are installed: I {why}"));
+                let stock = Stock { closed: Some(why), ..Stock::default() };
+                return Ok((None, stock));
+            }
+        },
+        (None, None) => None,
+    };
+    let stock = match &keeper {
+        Some(keeper) => keeper.stock(&mut |text| tell(&text)),
+        None => {
+            let why = "this server keeps nothing: start it with --storelet-state DIR";
+            Stock { closed: Some(why.to_string()), ..Stock::default() }
+        }
+    };
+    Ok((keeper, stock))
+}
+
+/// Where what is installed beside this is kept; `None`: nowhere, because nobody says where.
+fn state(what: &Path) -> Option<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    let usual = match std::env::var_os("XDG_STATE_HOME") {
+        Some(state) if !state.is_empty() => Some(PathBuf::from(state)),
+        Some(_) | None => home(),
+    };
+    let whole = what.canonicalize().unwrap_or_else(|_| what.to_path_buf());
+    let hash = Hash::of(whole.as_os_str().as_encoded_bytes()).to_string();
+    let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    usual.map(|state| state.join(CACHE).join(format!("{name}-{}", &hash[..16])))
 }
 
 /// Where compiled modules are kept; `None`: nowhere, because nobody says where.

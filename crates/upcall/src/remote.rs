@@ -12,6 +12,7 @@ mod names;
 mod put;
 mod report;
 mod run;
+mod storelet;
 mod trees;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -41,6 +42,9 @@ pub(crate) enum Command {
     Mkdir(lists::Mkdir),
     /// Run a program beside the data of an Upcall server.
     Run(Box<run::Run>),
+    /// Install programs on an Upcall server under names, and look after them.
+    #[command(subcommand)]
+    Storelet(storelet::Command),
     /// Show or change what an Upcall server joins to one tree.
     Names(names::Names),
 }
@@ -56,6 +60,7 @@ pub(crate) fn run(command: &Command) -> ExitCode {
         Command::Rm(rm) => lists::rm(rm),
         Command::Mkdir(mkdir) => lists::mkdir(mkdir),
         Command::Run(run) => run::run(run),
+        Command::Storelet(command) => storelet::run(command),
         Command::Names(names) => names::run(names),
     }
 }

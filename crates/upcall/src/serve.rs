@@ -41,7 +41,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let lines: Vec<(usize, String)> = joints.iter().map(|j| (j.line, j.text())).collect();
     let joins = joints.into_iter().map(|joint| join(&mut world, joint));
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
-    let crew = Crew::start(serve)?;
+    let crew = Crew::start(serve, file.as_deref().unwrap_or(&path))?;
     let mut share = share(serve, threads, ports, &world, (limits, files_max));
     share.storelets = crew.as_ref().map(|it| it.settings(serve, threads - 1)).transpose()?;
     let mut node = Node::new(share.clone(), served, joins);
@@ -117,7 +117,7 @@ fn share(
         http_write: serve.http_write,
         owner: reactor::own_user(),
         ports,
-        wall: world.wall(),
+        wall: wall_at_zero(world),
         limits,
         connections_max: serve.connections_max.unwrap_or(16_384).div_ceil(threads),
         bytes_max: (serve.memory_max.unwrap_or(512) << 20) / threads,
@@ -125,6 +125,14 @@ fn share(
         volume_cache: serve.cache.unwrap_or(CACHE_MIB).saturating_mul(1 << 20),
         storelets: None,
     }
+}
+
+/// The date on the wall when the world's clock stood at zero.
+fn wall_at_zero(world: &World) -> base::Time {
+    let (wall, now) = (world.wall(), world.now().0.cast_signed());
+    let ns = wall.secs.saturating_mul(1_000_000_000).saturating_add(wall.nanos.into()) - now;
+    let (secs, nanos) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
+    base::Time { secs, nanos: u32::try_from(nanos).expect("below a second") }
 }
 
 /// Gives what is served to the world; what there is to say of a volume.

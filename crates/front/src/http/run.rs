@@ -5,22 +5,27 @@
 //! file of the tree of storelets, so closing that, if the client leaves, ends it. A client that has
 //! said the end of what it says has left: nothing else tells of one that is gone while its program
 //! says nothing.
+//!
+//! `GET /logs/x?storelet=wc` runs what is installed under that name, with the file as its input. It
+//! changes nothing, as nobody expects that of a `GET`. `POST /.upcall/storelets/install` installs.
 
 use super::answer::{Head, status};
 use super::put::{Left, take_body};
 use super::transfer::frame;
 use super::{CALL, FEED, Session, State};
 use crate::{CallId, Output};
-use base::{Access, Buf, Error, Instant, Name};
+use base::{Access, Buf, Caller, Error, Instant, Kind, Name, User};
 use serde_json::Value;
 use std::mem;
+use std::sync::Arc;
 use tree::{Ask, NodeId, OpenId, Reply};
-use wire::http::{Body, Chunks, Request, encode_component, refusal};
+use wire::http::{Body, Chunks, Request, Verdict, encode_component, refusal};
 use wire::storelet::{Frame, encode_input};
 
 /// Where programs are taken.
 const PLACE: [&[u8]; 2] = [b".upcall", b"storelets"];
 const NEW: &[u8] = b"new";
+const INSTALL: &[u8] = b"install";
 
 /// How much of what a program says is read at once, bytes; and how much may be unsent then.
 const PIECE: u32 = 64 << 10;
@@ -32,13 +37,19 @@ const BODY_MAX: usize = 256 << 10;
 /// How much of what a program complains of is told at its end, bytes.
 const COMPLAINT_MAX: usize = 2 << 10;
 
+/// Who installs.
+const COMMANDERS: &str =
+    "only root and the server's own user install storelets, over a unix socket";
+
 /// Words of an order that the query may not say, because they are said here.
-const OURS: [&str; 2] = ["frames", "input"];
+const OURS: [&str; 5] = ["frames", "input", "stdin", "standing", "check"];
 
 /// A program that runs.
 #[derive(Debug)]
 pub(super) struct Run {
     step: Step,
+    /// The file that is opened for it.
+    file: &'static [u8],
     order: Vec<u8>,
     /// The body is the program's input.
     feeds: bool,
@@ -57,6 +68,8 @@ pub(super) struct Run {
 /// What it waits for.
 #[derive(Debug)]
 enum Step {
+    /// For the file that is to be its input.
+    Looking,
     /// For the file that programs are started with.
     Finding,
     /// For that to be opened.
@@ -77,7 +90,7 @@ impl Run {
     /// Gives back what it holds; how many answers are to come.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
         let (reads, writes) = match self.step {
-            Step::Finding => (true, false),
+            Step::Looking | Step::Finding => (true, false),
             Step::Ending => (false, true),
             Step::Opening(node) => {
                 out.push(Output::Release(node));
@@ -97,12 +110,17 @@ impl Run {
 impl Session {
     /// Starts a program.
     pub(super) fn run(&mut self, now: Instant, request: Request, out: &mut Vec<Output>) -> State {
-        let path = request.target.path.iter().map(Name::as_bytes);
-        if !path.eq(PLACE) {
+        let path = || request.target.path.iter().map(Name::as_bytes);
+        let installs = path().eq(PLACE.into_iter().chain([INSTALL]));
+        if !path().eq(PLACE) && !installs {
             let reason = "POST starts a program: post it to /.upcall/storelets";
             return self.refuse(now, refusal(405, reason), out);
         }
-        let Some(query) = Query::parse(&request) else {
+        let query = match installs {
+            true => Query::of_install(&request),
+            false => Query::parse(&request),
+        };
+        let Some(query) = query else {
             let reason = "send a program with its length, or name one: ?module=sha256:HASH";
             return self.refuse(now, refusal(411, reason), out);
         };
@@ -110,23 +128,76 @@ impl Session {
             let reason = "this server does not write over HTTP: start it with --http-write";
             return self.refuse(now, refusal(403, reason), out);
         }
-        let names = PLACE.iter().copied().chain([NEW]);
-        let names = names.map(|name| Name::new(name).expect("a plain name")).collect();
-        self.ask(Ask::Walk { from: self.export.root, names }, out);
+        let file = if installs { INSTALL } else { NEW };
+        self.find_file(file, out);
         if request.expects_continue && self.input.is_empty() {
             self.say(Buf::from(&b"HTTP/1.1 100 Continue\r\n\r\n"[..]), out);
         }
-        State::Running(Box::new(Run {
-            step: Step::Finding,
-            order: query.order,
-            feeds: query.feeds,
-            merges: query.merges,
-            left: query.left,
-            fed: false,
-            said: Vec::new(),
-            complaint: Vec::new(),
-            headed: false,
-        }))
+        State::Running(Box::new(query.run(Step::Finding, file)))
+    }
+
+    /// Runs what is installed, with a file as its input.
+    pub(super) fn run_named(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        out: &mut Vec<Output>,
+    ) -> State {
+        // What a program says has no version that a client could know.
+        if request.conditions.judge(request.method, None) == Verdict::Failed {
+            let reason = "what a program says has no version: ask without If-Match";
+            return self.fail(now, refusal(412, reason), out);
+        }
+        let query = Query::of_named(request, self.manner.head_only);
+        let path = request.target.path.clone();
+        self.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 }, out);
+        State::Running(Box::new(query.run(Step::Looking, NEW)))
+    }
+
+    /// The file is there, or not: on to the program.
+    fn run_looked(
+        &mut self,
+        now: Instant,
+        mut run: Box<Run>,
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let stat = match reply {
+            Ok(Reply::Fetched(stat, _, open)) => {
+                out.extend(open.map(Output::Close));
+                stat
+            }
+            Ok(other) => unreachable!("{other:?} answers no fetch"),
+            Err(error) => return self.fail(now, status(error), out),
+        };
+        match stat.kind {
+            Kind::File => {}
+            Kind::Directory => return self.fail(now, status(Error::IsDirectory), out),
+            Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
+                return self.fail(now, status(Error::Unsupported), out);
+            }
+        }
+        self.find_file(NEW, out);
+        run.step = Step::Finding;
+        State::Running(run)
+    }
+
+    fn find_file(&mut self, file: &'static [u8], out: &mut Vec<Output>) {
+        let names = PLACE.iter().copied().chain([file]);
+        let names = names.map(|name| Name::new(name).expect("a plain name")).collect();
+        self.ask(Ask::Walk { from: self.export.root, names }, out);
+    }
+
+    /// Opens what was found. Who installs commands the server, if the kernel says who it is.
+    fn open_file(&mut self, node: NodeId, file: &[u8], out: &mut Vec<Output>) {
+        let access = Access { read: true, write: true, ..Access::default() };
+        let caller = match self.caller.clone() {
+            Caller::User(user) if file == INSTALL && self.commands => {
+                Caller::User(Arc::new(User { commands: true, ..(*user).clone() }))
+            }
+            caller @ (Caller::User(_) | Caller::Server) => caller,
+        };
+        out.push(Output::Ask(CALL, tree::Request { caller, ask: Ask::Open { node, access } }));
     }
 
     pub(super) fn run_answered(
@@ -137,10 +208,10 @@ impl Session {
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) -> State {
-        match (run.step, reply) {
+        match (mem::replace(&mut run.step, Step::Looking), reply) {
+            (Step::Looking, reply) => self.run_looked(now, run, reply, out),
             (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
-                let access = Access { read: true, write: true, ..Access::default() };
-                self.ask(Ask::Open { node, access }, out);
+                self.open_file(node, run.file, out);
                 run.step = Step::Opening(node);
                 State::Running(run)
             }
@@ -158,7 +229,11 @@ impl Session {
             (Step::Opening(node), reply) => {
                 out.push(Output::Release(node));
                 let error = reply.err().unwrap_or(Error::Invalid);
-                self.refuse(now, status(error), out)
+                let refused = match (run.file, error) {
+                    (INSTALL, Error::NotPermitted) => refusal(403, COMMANDERS),
+                    (_, error) => status(error),
+                };
+                self.refuse(now, refused, out)
             }
             (Step::Ending, _) => self.done(now, out),
             (Step::Talking { open, reads, .. }, _) if call == FEED => {
@@ -256,8 +331,7 @@ impl Session {
 
     /// The program runs: the answer begins.
     fn run_head(&mut self, now: Instant, run: &mut Run, out: &mut Vec<Output>) {
-        let head = Head::new(200).field("Content-Type", "application/octet-stream");
-        let head = super::get::safe(head);
+        let head = super::get::safe(run_fields(Head::new(200)));
         let head = match self.manner.is_1_1 {
             true => head
                 .field("Trailer", "Upcall-End, Upcall-Exit, Upcall-Complaint, Upcall-Report")
@@ -282,8 +356,11 @@ impl Session {
             if self.manner.is_1_1 {
                 self.say(Buf::from(trailers(&text, &report, &run.complaint).into_bytes()), out);
             }
+        } else if report["reason"].is_null() {
+            self.run_filed(now, &report, out);
         } else {
             let code = match report["end"].as_str() {
+                Some("failed") => 500,
                 Some("unknown") => 404,
                 Some("refused") => 422,
                 Some(_) | None => 503,
@@ -298,6 +375,30 @@ impl Session {
             return State::Running(Box::new(Run { step, ..run }));
         }
         self.done(now, out)
+    }
+
+    /// Something was installed, or could be run: says so.
+    fn run_filed(&mut self, now: Instant, report: &Value, out: &mut Vec<Output>) {
+        let name = report["name"].as_str().unwrap_or_default();
+        let version = report["version"].as_u64().map(|version| format!("@{version}"));
+        let (code, text) = match report["end"].as_str() {
+            Some("installed") => (201, format!("{name}{}\n", version.unwrap_or_default())),
+            Some("checked") => {
+                let head = super::get::safe(run_fields(Head::new(200)));
+                let head = self.end(now, head);
+                return self.say(Buf::from(head), out);
+            }
+            end => {
+                let version = version.unwrap_or_default();
+                (200, format!("{name}{version} {}\n", end.unwrap_or_default()))
+            }
+        };
+        let head = Head::new(code)
+            .field("Content-Type", "text/plain; charset=utf-8")
+            .field("Content-Length", text.len());
+        let mut bytes = self.end(now, head);
+        bytes.extend_from_slice(text.as_bytes());
+        self.say(Buf::from(bytes), out);
     }
 
     /// It cannot go on, and there is no way to say that but to stop in the middle.
@@ -349,6 +450,86 @@ impl Query {
         order.push(b'\n');
         Some(Query { order, feeds: named, merges, writes, left })
     }
+
+    /// What is installed, with the file of the request as its input. Words about it stand behind
+    /// its name; those before the first are about the last.
+    fn of_named(request: &Request, is_check: bool) -> Query {
+        let path = request.target.path.iter().map(Name::as_bytes).collect::<Vec<_>>().join(&b'/');
+        let check = if is_check { "check\n" } else { "" };
+        let mut order = format!("frames\n{check}stdin /{}\n", encode_component(&path)).into_bytes();
+        let (mut merges, mut early) = (false, Vec::new());
+        for (key, value) in &request.target.query {
+            match key.as_str() {
+                "errors" => merges = true,
+                "storelet" => {
+                    for name in value.split(|byte| *byte == b'|') {
+                        let name = encode_component(name.trim_ascii());
+                        order.extend_from_slice(format!("standing {name}\nread-only\n").as_bytes());
+                    }
+                }
+                key if OURS.contains(&key) => {}
+                key => {
+                    let (key, value) = (encode_component(key.as_bytes()), encode_component(value));
+                    let line = format!("{key} {value}\n").into_bytes();
+                    let is_early = !order.windows(9).any(|word| word == b"standing ");
+                    if is_early { early.extend(line) } else { order.extend(line) }
+                }
+            }
+        }
+        order.extend(early);
+        order.push(b'\n');
+        Query { order, feeds: false, merges, writes: false, left: Left::Length(0) }
+    }
+
+    /// What is to be installed. `None`: nothing is, and nothing else is said.
+    fn of_install(request: &Request) -> Option<Query> {
+        let pairs = &request.target.query;
+        let alone = pairs.iter().any(|(key, _)| ["use", "remove"].contains(&key.as_str()));
+        let (mut order, left) = match (alone, request.body) {
+            (true, Body::None) => (b"frames\n".to_vec(), 0),
+            (true, Body::Length(length)) => (b"frames\n".to_vec(), length),
+            (false, Body::Length(length)) => {
+                (format!("frames\nmodule {length}\n").into_bytes(), length)
+            }
+            (_, Body::None | Body::Chunked) => return None,
+        };
+        for (key, value) in pairs.iter().filter(|(key, _)| key != "frames") {
+            let (key, value) = (encode_component(key.as_bytes()), encode_component(value));
+            order.extend_from_slice(format!("{key} {value}").trim_end().as_bytes());
+            order.push(b'\n');
+        }
+        order.push(b'\n');
+        let left = Left::Length(left);
+        Some(Query { order, feeds: false, merges: false, writes: true, left })
+    }
+
+    /// What is to be done for it.
+    fn run(self, step: Step, file: &'static [u8]) -> Run {
+        Run {
+            step,
+            file,
+            order: self.order,
+            feeds: self.feeds,
+            merges: self.merges,
+            left: self.left,
+            fed: false,
+            said: Vec::new(),
+            complaint: Vec::new(),
+            headed: false,
+        }
+    }
+}
+
+/// What is true of every answer that a program gives.
+fn run_fields(head: Head) -> Head {
+    head.field("Content-Type", "application/octet-stream")
+        .field("Cache-Control", "no-store")
+        .field("Accept-Ranges", "none")
+}
+
+/// Whether a request wants something run with the file that it names.
+pub(super) fn names_storelet(request: &Request) -> bool {
+    request.target.query.iter().any(|(key, _)| key == "storelet")
 }
 
 /// The trailers: how the program ended, and what it complained of.

@@ -1,6 +1,7 @@
 //! Canaries of storelets: mistakes planted on purpose, which the judges must find.
 
 use super::params::Params;
+use super::shop;
 use super::sky::Sky;
 use super::yard;
 use crate::run::attempt;
@@ -32,11 +33,15 @@ pub enum Mistake {
     LoseEnd,
     /// A storelet is said to have ended in another way.
     OtherEnd,
+    /// What is installed is said to be kept, and is not.
+    LoseKept,
+    /// That a file was run for is forgotten.
+    ForgetFile,
 }
 
 impl Mistake {
     /// Every mistake.
-    pub const ALL: [Mistake; 10] = [
+    pub const ALL: [Mistake; 12] = [
         Mistake::LeakNode,
         Mistake::LeakFile,
         Mistake::GiveTwice,
@@ -47,6 +52,8 @@ impl Mistake {
         Mistake::OtherBudget,
         Mistake::LoseEnd,
         Mistake::OtherEnd,
+        Mistake::LoseKept,
+        Mistake::ForgetFile,
     ];
 }
 
@@ -64,6 +71,8 @@ pub(super) fn spoil(sky: &mut Sky, from: usize, to: usize, mut parcel: Parcel) -
         }
         Mistake::OtherBudget => label.starts_with("Worker(Begin"),
         Mistake::LoseEnd | Mistake::OtherEnd => label.starts_with("Home(Ended"),
+        // Of the world of what is installed.
+        Mistake::LoseKept | Mistake::ForgetFile => false,
     };
     sky.occasions += u32::from(fits);
     if !fits || !sky.occasions.is_multiple_of(3) {
@@ -100,7 +109,22 @@ pub(super) fn spoil(sky: &mut Sky, from: usize, to: usize, mut parcel: Parcel) -
 pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
     for seed in 1..=seeds {
         let params = Params::calm(seed);
-        if let Err(found) = attempt(|| yard::run(&params, Show::Hash, Some(mistake))) {
+        let found = match mistake {
+            Mistake::LoseKept | Mistake::ForgetFile => {
+                attempt(|| shop::run(seed, Some(mistake))).err()
+            }
+            Mistake::LeakNode
+            | Mistake::LeakFile
+            | Mistake::GiveTwice
+            | Mistake::LoseAnswer
+            | Mistake::SayTwice
+            | Mistake::LoseOutput
+            | Mistake::OtherByte
+            | Mistake::OtherBudget
+            | Mistake::LoseEnd
+            | Mistake::OtherEnd => attempt(|| yard::run(&params, Show::Hash, Some(mistake))).err(),
+        };
+        if let Some(found) = found {
             return Some((seed, found));
         }
     }

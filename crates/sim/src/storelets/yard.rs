@@ -16,6 +16,7 @@ use base::{Automaton, Instant};
 use node::{Config, HOME, Limits, Node, Shadow};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use storelet::standing::Stock;
 use storelet::{Crossing, Settings, ToHome, ToWorker};
 
 /// The number of the front that the clients are.
@@ -220,7 +221,17 @@ impl Yard {
             Some(Crossing::Home(ToHome::Said(id, ..))) => {
                 assert!(self.running.contains_key(&id.0), "storelet {id} speaks after its end");
             }
-            Some(Crossing::Worker(_) | Crossing::Home(_) | Crossing::Compiled(_)) | None => {}
+            Some(
+                Crossing::Worker(_)
+                | Crossing::Home(_)
+                | Crossing::Compiled(_)
+                | Crossing::Kept(_)
+                | Crossing::Ask(..)
+                | Crossing::Cancel(_)
+                | Crossing::Close(_)
+                | Crossing::Answered(..),
+            )
+            | None => {}
         }
     }
 
@@ -289,10 +300,12 @@ impl Yard {
 fn config(params: &Params) -> Config {
     let settings = Settings {
         workers: (FRONT + 1..=FRONT + params.workers).collect(),
+        home: HOME,
         compiler: FRONT + params.workers + 1,
         memory: params.memory,
         writes: params.writes,
         seed: [5; 32],
+        standing: Stock::default(),
     };
     Config {
         read_only: false,

@@ -2,6 +2,7 @@
 
 use super::Output;
 use crate::door::Stream;
+use crate::order::STAGES_MAX;
 use crate::report::Report;
 use crate::worker::SAID_MAX;
 use base::{Buf, Error};
@@ -25,8 +26,9 @@ struct Said {
     bytes: Vec<u8>,
     /// So much of it was read.
     read: usize,
-    /// So much of it is the storelet's own.
+    /// So much of it is the storelet's own, which is the one at this place of its chain.
     own: usize,
+    stage: usize,
 }
 
 /// How much of an input frame is still to come.
@@ -40,7 +42,7 @@ enum Gap {
 
 /// What is on its way either way.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(crate) struct Talk {
     frames: bool,
     input: bool,
     gap: Gap,
@@ -51,11 +53,13 @@ pub(super) struct Talk {
     /// Writers that wait for it to take some.
     writes: VecDeque<(RequestId, u32)>,
     said: VecDeque<Said>,
-    /// What was read and the storelet has not heard of.
-    taken: usize,
+    /// What was read and the storelets of the chain have not heard of.
+    taken: [usize; STAGES_MAX],
     /// Readers that wait for something to be said.
     reads: VecDeque<(RequestId, u32, u32)>,
     closed: bool,
+    /// Nobody hears it: what is said goes nowhere.
+    mute: bool,
 }
 
 impl Default for Talk {
@@ -68,22 +72,28 @@ impl Default for Talk {
             uneaten: 0,
             writes: VecDeque::new(),
             said: VecDeque::new(),
-            taken: 0,
+            taken: [0; STAGES_MAX],
             reads: VecDeque::new(),
             closed: false,
+            mute: false,
         }
     }
 }
 
 impl Talk {
     /// How it is talked from now on.
-    pub(super) fn begin(&mut self, frames: bool, input: bool) {
+    pub(crate) fn begin(&mut self, frames: bool, input: bool) {
         (self.frames, self.input) = (frames, input);
+    }
+
+    /// Nobody hears what is said from now on.
+    pub(crate) fn mute(&mut self) {
+        self.mute = true;
     }
 
     /// Input in frames: their contents; an empty one is the end. What comes behind the end, or
     /// where no input is taken, goes nowhere.
-    pub(super) fn take_input(&mut self, mut bytes: &[u8]) -> Vec<Vec<u8>> {
+    pub(crate) fn take_input(&mut self, mut bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut fed: Vec<Vec<u8>> = Vec::new();
         while self.input && !bytes.is_empty() {
             self.gap = match self.gap {
@@ -114,7 +124,7 @@ impl Talk {
     }
 
     /// Keeps input for a storelet that does not run yet.
-    pub(super) fn hold(&mut self, fed: Vec<Vec<u8>>) {
+    pub(crate) fn hold(&mut self, fed: Vec<Vec<u8>>) {
         for bytes in fed {
             match bytes.is_empty() {
                 true => self.held.push(bytes),
@@ -124,17 +134,17 @@ impl Talk {
     }
 
     /// Whether so much input waits that more is not taken: whoever writes has not waited.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.uneaten > INPUT_MAX + PIPELINED_MAX
     }
 
     /// What was kept.
-    pub(super) fn held(&mut self) -> Vec<Vec<u8>> {
+    pub(crate) fn held(&mut self) -> Vec<Vec<u8>> {
         mem::take(&mut self.held)
     }
 
     /// Answers a writer, or lets it wait until the storelet has taken what there is.
-    pub(super) fn written(&mut self, id: RequestId, count: u32, out: &mut Vec<Output>) {
+    pub(crate) fn written(&mut self, id: RequestId, count: u32, out: &mut Vec<Output>) {
         self.writes.push_back((id, count));
         self.let_write(out);
     }
@@ -147,50 +157,66 @@ impl Talk {
     }
 
     /// The storelet has taken so much.
-    pub(super) fn eaten(&mut self, count: usize, out: &mut Vec<Output>) {
+    pub(crate) fn eaten(&mut self, count: usize, out: &mut Vec<Output>) {
         self.uneaten -= count;
         self.let_write(out);
     }
 
     /// The storelet says something.
-    pub(super) fn say(&mut self, stream: Stream, bytes: Vec<u8>, out: &mut Vec<Output>) {
+    pub(crate) fn say(
+        &mut self,
+        stage: usize,
+        stream: Stream,
+        bytes: Vec<u8>,
+        out: &mut Vec<Output>,
+    ) {
         let own = bytes.len();
+        if self.mute {
+            return out.push(Output::Taken(stage, own));
+        }
         let frame = match stream {
             Stream::Output => Frame::Output,
             Stream::Error => Frame::Error,
         };
-        self.push(frame, bytes, own);
+        self.push(frame, bytes, (own, stage));
         self.let_read(out);
     }
 
     /// Tells what the storelet waits for, to those who can tell that from its output.
-    pub(super) fn tell_state(&mut self, state: &str, out: &mut Vec<Output>) {
+    pub(crate) fn tell_state(&mut self, state: &str, out: &mut Vec<Output>) {
         if self.frames {
-            self.push(Frame::State, state.as_bytes().to_vec(), 0);
+            self.push(Frame::State, state.as_bytes().to_vec(), (0, 0));
             self.let_read(out);
         }
     }
 
     /// Says the last: how the storelet ended.
-    pub(super) fn close(&mut self, report: &Report, out: &mut Vec<Output>) {
+    pub(crate) fn close(&mut self, report: &Report, out: &mut Vec<Output>) {
+        let stage = report.stage.iter().map(|stage| format!("{stage}: ")).collect::<String>();
+        let reason = report.reason.as_ref();
+        let text = reason.map(|reason| format!("upcall: {}: {stage}{reason}\n", report.end));
+        self.close_with(report.to_json(), &text.unwrap_or_default(), out);
+    }
+
+    /// Says the last, as JSON to those who take frames, as text to others.
+    pub(crate) fn close_with(&mut self, json: Vec<u8>, text: &str, out: &mut Vec<Output>) {
         if self.frames {
-            self.push(Frame::Report, report.to_json(), 0);
-        } else if let Some(reason) = &report.reason {
-            let text = format!("upcall: {}: {reason}\n", report.end);
-            self.push(Frame::Error, text.into_bytes(), 0);
+            self.push(Frame::Report, json, (0, 0));
+        } else if !text.is_empty() {
+            self.push(Frame::Error, text.as_bytes().to_vec(), (0, 0));
         }
         self.closed = true;
         self.let_write(out);
         self.let_read(out);
     }
 
-    fn push(&mut self, frame: Frame, bytes: Vec<u8>, own: usize) {
+    fn push(&mut self, frame: Frame, bytes: Vec<u8>, (own, stage): (usize, usize)) {
         let bytes = if self.frames { frame.encode(&bytes) } else { bytes };
-        self.said.push_back(Said { bytes, read: 0, own });
+        self.said.push_back(Said { bytes, read: 0, own, stage });
     }
 
     /// Somebody reads.
-    pub(super) fn read(&mut self, id: RequestId, count: u32, room: u32, out: &mut Vec<Output>) {
+    pub(crate) fn read(&mut self, id: RequestId, count: u32, room: u32, out: &mut Vec<Output>) {
         self.reads.push_back((id, count, room));
         self.let_read(out);
     }
@@ -201,8 +227,11 @@ impl Talk {
             let data = self.take(count as usize, room as usize);
             out.push(Output::Reply(id, Ok(Reply::Data(data))));
         }
-        if self.taken > TAKEN || (self.taken > 0 && self.said.is_empty()) {
-            out.push(Output::Taken(mem::take(&mut self.taken)));
+        let all = self.said.is_empty();
+        for (stage, taken) in self.taken.iter_mut().enumerate() {
+            if *taken > TAKEN || (*taken > 0 && all) {
+                out.push(Output::Taken(stage, mem::take(taken)));
+            }
         }
     }
 
@@ -216,7 +245,7 @@ impl Talk {
             data.extend(&said.bytes[said.read..said.read + now]);
             said.read += now;
             if said.read == said.bytes.len() {
-                self.taken += said.own;
+                self.taken[said.stage] += said.own;
                 self.said.pop_front();
             }
         }
@@ -224,13 +253,13 @@ impl Talk {
     }
 
     /// Whether this request waits.
-    pub(super) fn is_asked(&self, id: RequestId) -> bool {
+    pub(crate) fn is_asked(&self, id: RequestId) -> bool {
         let reads = self.reads.iter().map(|(read, ..)| *read);
         reads.chain(self.writes.iter().map(|(write, _)| *write)).any(|other| other == id)
     }
 
     /// A request is not waited for any more.
-    pub(super) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
+    pub(crate) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
         let count = self.reads.len() + self.writes.len();
         self.reads.retain(|(read, ..)| *read != id);
         self.writes.retain(|(write, _)| *write != id);
@@ -240,13 +269,13 @@ impl Talk {
     }
 
     /// Nobody waits for anything any more.
-    pub(super) fn cancel_all(&mut self, out: &mut Vec<Output>) {
+    pub(crate) fn cancel_all(&mut self, out: &mut Vec<Output>) {
         let reads = self.reads.drain(..).map(|(id, ..)| id);
         let writes = self.writes.drain(..).map(|(id, _)| id);
         out.extend(reads.chain(writes).map(|id| Output::Reply(id, Err(Error::Cancelled))));
     }
 
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         assert!(self.reads.is_empty() || (self.said.is_empty() && !self.closed));
         assert!(self.writes.is_empty() || self.uneaten > INPUT_MAX);
     }

@@ -25,31 +25,48 @@ const ID: RequestId = RequestId(1);
 fn states_md_is_fresh() {
     let fresh = fresh();
     let simple = || order("module 2");
-    let states: [&dyn Fn() -> State; 8] = [
+    let stages = |count: usize| -> Vec<Stage> {
+        let text = format!("module sha256:{}", Hash([7; 32]));
+        let stage = |place| Stage { called: format!("s{place}@1"), order: *order(&text) };
+        (0..count).map(stage).collect()
+    };
+    let chain =
+        |count: usize, had: usize| Chain { stages: stages(count), fresh: vec![fresh.clone(); had] };
+    let pipe = |count: usize| Pipe::new((0..count).map(|place| format!("s{place}@1")));
+    let states: [&dyn Fn() -> State; 12] = [
         &|| State::Received(Vec::new()),
+        &|| State::Naming,
         &|| State::Filling(simple(), Vec::new(), 2),
-        &|| State::Compiling(simple(), None),
-        &|| State::Ready(simple(), fresh.clone()),
-        &|| State::Running,
+        &|| State::Compiling(chain(1, 0), None),
+        &|| State::Compiling(chain(2, 0), None),
+        &|| State::Ready(chain(1, 1)),
+        &|| State::Running(pipe(1)),
+        &|| State::Running(pipe(2)),
         &|| State::Ended,
-        &|| State::Leaving,
+        &|| State::Dropping,
+        &|| State::Leaving(pipe(1)),
         &|| State::Over,
     ];
     let write = |text: &'static [u8]| Input::Write(ID, Buf::from(text));
-    let inputs: [(&str, &dyn Fn() -> Input); 15] = [
+    let named = || Input::Resolved(Ok(stages(2)));
+    let inputs: [(&str, &dyn Fn() -> Input); 19] = [
         ("Write(some)", &|| write(b"m")),
         ("Write(order)", &|| write(b"module 2\n\n")),
         ("Write(order, module)", &|| write(b"module 2\n\nab")),
+        ("Write(names)", &|| write(b"standing s0\nstanding s1\n\n")),
         ("Write(nonsense)", &|| write(b"nonsense\n\n")),
+        ("Resolved(Ok)", &named),
+        ("Resolved(Err)", &|| Input::Resolved(Err("no".to_string()))),
+        ("Begin", &|| Input::Begin(stages(1))),
         ("Read", &|| Input::Read(ID, 10, 0)),
         ("Cancel", &|| Input::Cancel(ID)),
         ("Compiled(Ok)", &|| Input::Compiled(Ok(fresh.clone()))),
         ("Compiled(Err)", &|| Input::Compiled(Err(Refused::Unknown))),
         ("Admitted", &|| Input::Admitted),
         ("Refused", &|| Input::Refused(String::new())),
-        ("Said", &|| Input::Said(Stream::Output, vec![1])),
-        ("Eaten", &|| Input::Eaten(0)),
-        ("Ended", &|| Input::Ended(report())),
+        ("Said", &|| Input::Said(0, Stream::Output, vec![1])),
+        ("Eaten", &|| Input::Eaten(0, 0)),
+        ("Ended", &|| Input::Ended(0, report())),
         ("Kill", &|| Input::Kill(Reason::Time)),
         ("Gone", &|| Input::Gone),
     ];
@@ -139,14 +156,14 @@ fn order_module_and_input_may_come_in_one_piece_or_in_bytes() {
         assert!(matches!(out[..], [Output::Enqueue]));
         domain.step(Instant(6), Input::Admitted, &mut out);
         let fed = out.iter().filter_map(|it| {
-            let Output::Feed(bytes) = it else { return None };
+            let Output::Feed(0, bytes) = it else { return None };
             Some(bytes.clone())
         });
         let fed: Vec<Vec<u8>> = fed.collect();
         assert_eq!(fed.concat(), b"hello");
         assert!(fed.last().expect("an end").is_empty());
-        domain.step(Instant(7), Input::Said(Stream::Error, b"hm".to_vec()), &mut out);
-        domain.step(Instant(8), Input::Ended(report()), &mut out);
+        domain.step(Instant(7), Input::Said(0, Stream::Error, b"hm".to_vec()), &mut out);
+        domain.step(Instant(8), Input::Ended(0, report()), &mut out);
         let said = frames(&read(&mut domain, &mut out));
         let kinds: Vec<Frame> = said.iter().map(|(frame, _)| *frame).collect();
         let states = [Frame::State; 3];
@@ -168,29 +185,123 @@ fn a_writer_waits_while_its_storelet_takes_nothing() {
     domain.step(Instant(0), Input::Admitted, &mut out);
     out.clear();
     domain.step(Instant(0), Input::Write(RequestId(2), Buf::from(&[0; 300_000][..])), &mut out);
-    assert!(matches!(out[..], [Output::Feed(_)]), "{out:?}");
-    domain.step(Instant(0), Input::Eaten(100_000), &mut out);
+    assert!(matches!(out[..], [Output::Feed(0, _)]), "{out:?}");
+    domain.step(Instant(0), Input::Eaten(0, 100_000), &mut out);
     assert!(matches!(out[1], Output::Reply(RequestId(2), Ok(Reply::Written(300_000)))));
 }
 
 #[test]
 fn what_is_read_is_told_in_time() {
     let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
-    domain.state = State::Running;
+    domain.state = State::Running(Pipe::new(["it".to_string()].into_iter()));
     domain.step(Instant(0), Input::Read(ID, 5, 0), &mut out);
     assert!(out.is_empty());
-    domain.step(Instant(0), Input::Said(Stream::Output, b"hello world".to_vec()), &mut out);
+    domain.step(Instant(0), Input::Said(0, Stream::Output, b"hello world".to_vec()), &mut out);
     let [Output::Reply(ID, Ok(Reply::Data(data)))] = &out[..] else { panic!("{out:?}") };
     assert_eq!(&**data, b"hello");
     domain.step(Instant(0), Input::Read(ID, 50, 0), &mut out);
-    assert!(matches!(out[2], Output::Taken(11)), "{out:?}");
+    assert!(matches!(out[2], Output::Taken(0, 11)), "{out:?}");
+}
+
+/// A chain that runs, of so many storelets.
+fn chain(count: usize) -> Domain {
+    let mut domain = Domain::new(Instant(0));
+    domain.talk.begin(true, false);
+    domain.state = State::Running(Pipe::new((0..count).map(|place| format!("s{place}@1"))));
+    domain
+}
+
+/// What comes of an input, but for what is read.
+fn come_of(domain: &mut Domain, input: Input) -> Vec<String> {
+    let mut out = Vec::new();
+    domain.step(Instant(9), input, &mut out);
+    domain.check();
+    out.iter().map(|it| format!("{it:?}").chars().take(40).collect()).collect()
+}
+
+fn killed(reason: Reason) -> Box<Report> {
+    Box::new(Report::killed(reason))
+}
+
+fn exit(code: u32) -> Box<Report> {
+    Box::new(Report::new(&Ended::Exit(code), Used { read: 5, ..Used::default() }, 9))
+}
+
+fn last_report(domain: &mut Domain) -> serde_json::Value {
+    let said = frames(&read(domain, &mut Vec::new()));
+    let Some((Frame::Report, json)) = said.last() else { panic!("{said:?}") };
+    serde_json::from_str(json).expect("it is JSON")
+}
+
+#[test]
+fn what_one_of_a_chain_says_the_next_one_reads_as_fast_as_it_can() {
+    let mut domain = chain(2);
+    let said = come_of(&mut domain, Input::Said(0, Stream::Output, b"ab".to_vec()));
+    assert_eq!(said, ["Feed(1, [97, 98])"]);
+    assert_eq!(come_of(&mut domain, Input::Eaten(1, 2)), ["Taken(0, 2)"]);
+    assert!(come_of(&mut domain, Input::Said(1, Stream::Output, b"2".to_vec())).is_empty());
+    assert_eq!(come_of(&mut domain, Input::Ended(0, exit(0))), ["Feed(1, [])"]);
+    come_of(&mut domain, Input::Ended(1, exit(0)));
+    let report = last_report(&mut domain);
+    assert_eq!((&report["exit"], &report["read"]), (&0.into(), &10.into()), "{report}");
+    assert!(report["stage"].is_null(), "{report}");
+}
+
+#[test]
+fn a_chain_fails_where_one_of_it_does() {
+    // Who makes a mistake takes the others along.
+    let mut domain = chain(3);
+    let trap = Report::new(&Ended::Trap("unreachable".to_string()), Used::default(), 1);
+    let asked = come_of(&mut domain, Input::Ended(1, Box::new(trap)));
+    assert_eq!(asked, ["Kill(0, Broken)", "Kill(2, Broken)"]);
+    come_of(&mut domain, Input::Ended(2, killed(Reason::Broken)));
+    come_of(&mut domain, Input::Ended(0, killed(Reason::Broken)));
+    let report = last_report(&mut domain);
+    assert_eq!((&report["end"], &report["stage"]), (&"trap".into(), &"s1@1".into()), "{report}");
+    // Who only complains does not, and is named all the same.
+    let mut domain = chain(2);
+    assert_eq!(come_of(&mut domain, Input::Ended(0, exit(3))), ["Feed(1, [])"]);
+    come_of(&mut domain, Input::Ended(1, exit(0)));
+    let report = last_report(&mut domain);
+    assert_eq!((&report["exit"], &report["stage"]), (&3.into(), &"s0@1".into()), "{report}");
+}
+
+#[test]
+fn who_has_read_enough_of_a_chain_ends_it_well() {
+    let mut domain = chain(3);
+    assert_eq!(
+        come_of(&mut domain, Input::Ended(2, exit(0))),
+        ["Kill(1, Unheard)"],
+        "the one before it first"
+    );
+    // What is said meanwhile goes nowhere.
+    assert!(come_of(&mut domain, Input::Said(1, Stream::Output, vec![1])).is_empty());
+    let asked = come_of(&mut domain, Input::Ended(1, killed(Reason::Unheard)));
+    assert_eq!(asked, ["Kill(0, Unheard)"]);
+    come_of(&mut domain, Input::Ended(0, killed(Reason::Unheard)));
+    let report = last_report(&mut domain);
+    assert_eq!((&report["end"], &report["exit"]), (&"exit".into(), &0.into()), "{report}");
+}
+
+#[test]
+fn a_chain_that_nobody_wants_any_more_ends_and_is_written_down() {
+    let mut domain = chain(2);
+    come_of(&mut domain, Input::Said(0, Stream::Error, b"hm".to_vec()));
+    let asked = come_of(&mut domain, Input::Gone);
+    assert_eq!(asked, ["Kill(0, Cancelled)", "Kill(1, Cancelled)"]);
+    come_of(&mut domain, Input::Ended(0, killed(Reason::Cancelled)));
+    let asked = come_of(&mut domain, Input::Ended(1, killed(Reason::Cancelled)));
+    assert!(asked.iter().any(|it| it.starts_with("Over(Report { end: \"killed\"")), "{asked:?}");
+    assert!(domain.is_over());
 }
 
 #[test]
 fn who_is_wrong_hears_why() {
     let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
     domain.step(Instant(0), Input::Write(ID, Buf::from(&b"colour red\n\n"[..])), &mut out);
-    assert!(matches!(out[..], [Output::Reply(ID, Err(Error::Invalid))]));
+    let [Output::Over(..), Output::Reply(ID, Err(Error::Invalid))] = &out[..] else {
+        panic!("{out:?}")
+    };
     let said = String::from_utf8(read(&mut domain, &mut out)).expect("text");
     assert!(said.starts_with("upcall: refused: 'colour red': no such word"), "{said}");
 }

@@ -1,8 +1,32 @@
 //! Standard input, output and error.
 
+use super::path::find;
+use super::way::Way;
 use super::{Call, Piece, len_of};
+use crate::abi::{self, Errno};
+use crate::client::Client;
 use crate::door::{Got, Stream, Want};
-use crate::host::Stop;
+use crate::host::{Host, Stop};
+use base::{Access, Kind};
+use tree::NodeId;
+
+/// Makes a file the guest's input: one that is found from here, before the guest begins.
+pub(crate) async fn open_input(host: &mut Host, base: NodeId, path: &[u8]) -> Result<(), Stop> {
+    let client = Client::of(host);
+    let found = find(&client, base, path, true).await?;
+    match found.stat.kind {
+        Kind::File => {}
+        Kind::Directory => return Err(Errno::Isdir.into()),
+        // Those may wait for ever, or do what nobody expects of a file.
+        Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
+            return Err(Errno::Notsup.into());
+        }
+    }
+    let open = client.open(found.held.node(), Access::READ).await?;
+    let way = Way::new(abi::SYMLINK_FOLLOW, 0, abi::RIGHT_READ, 0)?;
+    host.files.set_input(way.opened(found.held.keep(), open));
+    Ok(())
+}
 
 impl Call<'_> {
     pub(super) async fn read_input(&mut self, pieces: &[Piece]) -> Result<u32, Stop> {

@@ -73,13 +73,14 @@ impl Domain {
         }
     }
 
-    /// Makes its guest, which sees this directory as its root.
-    pub(super) fn make(&mut self, root: NodeId, now: Instant) {
+    /// Makes its guest, which sees this directory of what is served as its root.
+    pub(super) fn make(&mut self, served: NodeId, root: NodeId, now: Instant) {
         let order = &mut self.begin.order;
         let start = Start {
             args: mem::take(&mut order.args),
             env: mem::take(&mut order.env),
             root,
+            stdin: order.stdin.take().map(|path| (served, path)),
             writes: order.writes,
             seed: self.begin.seed,
             budget: order.budget,

@@ -82,6 +82,7 @@ pub(crate) fn run_with(
         args: session.args.clone(),
         env: Vec::new(),
         root: ram.root(),
+        stdin: None,
         writes: session.writes,
         seed: session.seed,
         budget: session.budget,

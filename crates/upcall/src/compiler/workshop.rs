@@ -2,12 +2,14 @@
 
 use super::cache::Cache;
 use super::child::{Child, Recipe};
+use super::keeper::Keeper;
 use super::programs::Programs;
 use base::{Buf, Instant};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use storelet::compile::{Compiled, Fresh, Hash, Module, Refused, ToCompiler};
 use storelet::module::{SENT_MAX, prepare};
+use storelet::standing::{Kept, ToKeeper};
 use storelet::{Artifact, Engine};
 
 /// Most modules that wait, and most bytes of them together.
@@ -26,11 +28,13 @@ struct Job {
 pub(super) struct Workshop {
     engine: Arc<Engine>,
     cache: Option<Cache>,
+    keeper: Option<Keeper>,
     recipe: Recipe,
     programs: Programs,
     waiting: VecDeque<Job>,
     running: Option<(Job, Child)>,
     done: Vec<Compiled>,
+    kept: Vec<Kept>,
     open: bool,
 }
 
@@ -40,13 +44,20 @@ impl Workshop {
         Workshop {
             engine,
             cache,
+            keeper: None,
             recipe,
             programs: Programs::default(),
             waiting: VecDeque::new(),
             running: None,
             done: Vec::new(),
+            kept: Vec::new(),
             open: true,
         }
+    }
+
+    /// Lets somebody keep what is installed.
+    pub(super) fn set_keeper(&mut self, keeper: Option<Keeper>) {
+        self.keeper = keeper;
     }
 
     /// Whether it has not been told to end.
@@ -62,6 +73,19 @@ impl Workshop {
     /// What has come of what was asked since the last call.
     pub(super) fn take_done(&mut self) -> Vec<Compiled> {
         std::mem::take(&mut self.done)
+    }
+
+    /// What was kept since the last call, or not.
+    pub(super) fn take_kept(&mut self) -> Vec<Kept> {
+        std::mem::take(&mut self.kept)
+    }
+
+    /// Keeps something.
+    pub(super) fn keep(&mut self, asked: ToKeeper) {
+        let ticket = asked.ticket;
+        let kept = self.keeper.as_mut().map(|keeper| keeper.keep(asked));
+        let nowhere = || Kept { ticket, result: Err("this server keeps nothing".to_string()) };
+        self.kept.push(kept.unwrap_or_else(nowhere));
     }
 
     /// Takes what it is asked; what is there already is given at once.
@@ -101,7 +125,8 @@ impl Workshop {
             job.tickets.push(ticket);
             return Ok(None);
         }
-        let prepared = prepare(&sent.ok_or(Refused::Unknown)?)?;
+        let kept = || self.keeper.as_ref().and_then(|keeper| keeper.module(hash));
+        let prepared = prepare(&sent.or_else(kept).ok_or(Refused::Unknown)?)?;
         let bytes: usize = self.waiting.iter().map(|job| job.prepared.len()).sum();
         if self.waiting.len() == JOBS_MAX || bytes + prepared.len() > BYTES_MAX {
             let why = "too many modules wait to be compiled: try again in a minute";

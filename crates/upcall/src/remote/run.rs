@@ -26,7 +26,7 @@ const NEW: &str = "/.upcall/storelets/new";
 const SILENCE: u64 = 7 * 24 * 3600;
 
 /// How much is read and written at once, bytes.
-const PIECE: usize = 128 << 10;
+pub(super) const PIECE: usize = 128 << 10;
 
 /// What in an argument is written as in a URL.
 const SPECIAL: &AsciiSet = &CONTROLS.add(b'%');
@@ -43,69 +43,24 @@ pub(crate) struct Run {
 
     /// The program: a WebAssembly module for WASI preview 1, or sha256:HASH of one that the server
     /// has
-    #[arg(value_name = "PROGRAM")]
-    program: PathBuf,
+    #[arg(value_name = "PROGRAM", required_unless_present = "storelet")]
+    program: Option<PathBuf>,
 
     /// Its arguments
     #[arg(value_name = "ARGS", last = true)]
     args: Vec<OsString>,
 
-    /// Processor time it may use: 500ms, 10s, 2m [default: 10s]
-    #[arg(long, value_name = "TIME")]
-    cpu: Option<String>,
+    /// Run what is installed there under this name, NAME or NAME@VERSION, instead of a program of
+    /// yours; several joined by '|' are a chain, each of which reads what the one before it says
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["program", "env", "write"])]
+    storelet: Option<String>,
 
-    /// How long it may take from its first instruction to its end [default: 60s]
-    #[arg(long, value_name = "TIME")]
-    time: Option<String>,
+    /// A file of the server that is its input, instead of yours
+    #[arg(long, value_name = "PATH")]
+    stdin: Option<PathBuf>,
 
-    /// Memory it may have: 64M, 1G [default: 256M]
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<String>,
-
-    /// File requests it may make [default: as many as it likes]
-    #[arg(long, value_name = "N")]
-    io: Option<String>,
-
-    /// Bytes it may read and write [default: as many as it likes]
-    #[arg(long, value_name = "SIZE")]
-    bytes: Option<String>,
-
-    /// What it may say [default: 1G]
-    #[arg(long, value_name = "SIZE")]
-    output: Option<String>,
-
-    /// Files it may have open [default: 256]
-    #[arg(long, value_name = "N")]
-    files: Option<String>,
-
-    /// Its part of the processor, and of file requests, beside those of others: 1 to 10000
-    /// [default: 100]
-    #[arg(long, value_name = "N")]
-    weight: Option<String>,
-
-    /// This share of a processor is certain: 10%
-    #[arg(long, value_name = "SHARE")]
-    reserve: Option<String>,
-
-    /// It never gets more than this share of a processor: 50%
-    #[arg(long, value_name = "SHARE")]
-    limit: Option<String>,
-
-    /// It never makes more file requests per second than this
-    #[arg(long, value_name = "N")]
-    io_limit: Option<String>,
-
-    /// The directory that it sees as /
-    #[arg(long, value_name = "PATH", default_value = "/")]
-    root: PathBuf,
-
-    /// Let it change files, as far as you may
-    #[arg(long)]
-    write: bool,
-
-    /// A variable of its environment, NAME=VALUE; can be given several times
-    #[arg(long, value_name = "NAME=VALUE")]
-    env: Vec<OsString>,
+    #[command(flatten)]
+    limits: Limits,
 
     /// Say at the end what it has used
     #[arg(long)]
@@ -116,10 +71,71 @@ pub(crate) struct Run {
     json: bool,
 }
 
+/// With how much of everything a program runs.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Limits {
+    /// Processor time it may use: 500ms, 10s, 2m [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub(super) cpu: Option<String>,
+
+    /// How long it may take from its first instruction to its end [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    pub(super) time: Option<String>,
+
+    /// Memory it may have: 64M, 1G [default: 256M]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) memory: Option<String>,
+
+    /// File requests it may make [default: as many as it likes]
+    #[arg(long, value_name = "N")]
+    pub(super) io: Option<String>,
+
+    /// Bytes it may read and write [default: as many as it likes]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) bytes: Option<String>,
+
+    /// What it may say [default: 1G]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) output: Option<String>,
+
+    /// Files it may have open [default: 256]
+    #[arg(long, value_name = "N")]
+    pub(super) files: Option<String>,
+
+    /// Its part of the processor, and of file requests, beside those of others: 1 to 10000
+    /// [default: 100]
+    #[arg(long, value_name = "N")]
+    pub(super) weight: Option<String>,
+
+    /// This share of a processor is certain: 10%
+    #[arg(long, value_name = "SHARE")]
+    pub(super) reserve: Option<String>,
+
+    /// It never gets more than this share of a processor: 50%
+    #[arg(long, value_name = "SHARE")]
+    pub(super) limit: Option<String>,
+
+    /// It never makes more file requests per second than this
+    #[arg(long, value_name = "N")]
+    pub(super) io_limit: Option<String>,
+
+    /// The directory that it sees as /
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    pub(super) root: PathBuf,
+
+    /// Let it change files, as far as you may
+    #[arg(long)]
+    pub(super) write: bool,
+
+    /// A variable of its environment, NAME=VALUE; can be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(super) env: Vec<OsString>,
+}
+
 /// What a first attempt can bring.
 enum Came {
-    /// The server does not have the program.
-    Unknown,
+    /// The server does not have the program: what it says to that.
+    Unknown(String),
     /// Its end.
     Over(ExitCode),
 }
@@ -130,65 +146,101 @@ pub(crate) fn run(run: &Run) -> ExitCode {
     let server = Server { timeout, ..run.server.clone() };
     frame::run(&server, false, |frame| {
         frame.if_interrupted("the program was ended".to_string());
-        if let Some(hash) = run.program.to_str().and_then(|text| text.strip_prefix("sha256:")) {
+        let Some(program) = &run.program else {
+            return match once(frame, run, "", None)? {
+                Came::Over(code) => Ok(code),
+                Came::Unknown(why) => Err(Trouble::Host(why)),
+            };
+        };
+        if let Some(hash) = program.to_str().and_then(|text| text.strip_prefix("sha256:")) {
             return match once(frame, run, &format!("sha256:{hash}"), None)? {
                 Came::Over(code) => Ok(code),
-                Came::Unknown => {
+                Came::Unknown(_) => {
                     let what = "the server has no program of this name";
                     Err(Trouble::Host(format!("{what}: run the file itself once")))
                 }
             };
         }
-        let wasm = read(&run.program)?;
+        let wasm = read(program)?;
         let hash = Hash::of(&wasm);
         if let Came::Over(code) = once(frame, run, &format!("sha256:{hash}"), None)? {
             return Ok(code);
         }
         match once(frame, run, &wasm.len().to_string(), Some(&wasm))? {
             Came::Over(code) => Ok(code),
-            Came::Unknown => unreachable!("what was sent is known"),
+            Came::Unknown(_) => unreachable!("what was sent is known"),
         }
     })
 }
 
-fn read(path: &Path) -> Outcome<Vec<u8>> {
+pub(super) fn read(path: &Path) -> Outcome<Vec<u8>> {
     let step = "name a WebAssembly module";
     std::fs::read(path).map_err(|error| Trouble::host("read", path, &error, step))
 }
 
-/// The order of a program.
+/// The order of a program, or of what is installed.
 fn order(run: &Run, module: &str) -> Vec<u8> {
-    let mut order = format!("module {module}\nframes\ninput\n").into_bytes();
-    let mut line = |word: &str, value: &[u8]| {
-        let value = percent_encode(value, SPECIAL);
-        order.extend_from_slice(format!("{word} {value}\n").as_bytes());
+    let mut order = b"frames\n".to_vec();
+    match &run.stdin {
+        Some(path) => line(&mut order, "stdin", path.as_os_str().as_bytes()),
+        None => order.extend_from_slice(b"input\n"),
+    }
+    let Some(names) = &run.storelet else {
+        line(&mut order, "module", module.as_bytes());
+        let program = run.program.as_deref().unwrap_or(Path::new("storelet"));
+        let name = program.file_stem().unwrap_or(program.as_os_str());
+        line(&mut order, "arg", name.as_bytes());
+        run.args.iter().for_each(|arg| line(&mut order, "arg", arg.as_bytes()));
+        run.limits.say(&mut order);
+        order.push(b'\n');
+        return order;
     };
-    let name = run.program.file_stem().unwrap_or(run.program.as_os_str());
-    line("arg", name.as_bytes());
-    run.args.iter().for_each(|arg| line("arg", arg.as_bytes()));
-    run.env.iter().for_each(|env| line("env", env.as_bytes()));
-    line("root", run.root.as_os_str().as_bytes());
-    let said = [
-        ("cpu", &run.cpu),
-        ("time", &run.time),
-        ("memory", &run.memory),
-        ("io", &run.io),
-        ("bytes", &run.bytes),
-        ("output", &run.output),
-        ("files", &run.files),
-        ("weight", &run.weight),
-        ("reserve", &run.reserve),
-        ("limit", &run.limit),
-        ("io-limit", &run.io_limit),
-    ];
-    for (word, value) in said {
-        value.iter().for_each(|value| line(word, value.as_bytes()));
+    for name in names.split('|') {
+        line(&mut order, "standing", name.trim().as_bytes());
+        run.limits.narrow(&mut order);
     }
-    if run.write {
-        order.extend_from_slice(b"write\n");
-    }
+    // Arguments are for the last of them.
+    run.args.iter().for_each(|arg| line(&mut order, "arg", arg.as_bytes()));
     order.push(b'\n');
     order
+}
+
+/// Adds a line.
+pub(super) fn line(order: &mut Vec<u8>, word: &str, value: &[u8]) {
+    let value = percent_encode(value, SPECIAL);
+    order.extend_from_slice(format!("{word} {value}\n").as_bytes());
+}
+
+impl Limits {
+    /// Says all of it.
+    pub(super) fn say(&self, order: &mut Vec<u8>) {
+        self.env.iter().for_each(|env| line(order, "env", env.as_bytes()));
+        line(order, "root", self.root.as_os_str().as_bytes());
+        self.narrow(order);
+        if self.write {
+            order.extend_from_slice(b"write\n");
+        }
+    }
+
+    /// Says how much it may have.
+    fn narrow(&self, order: &mut Vec<u8>) {
+        let said = [
+            ("cpu", &self.cpu),
+            ("time", &self.time),
+            ("memory", &self.memory),
+            ("io", &self.io),
+            ("bytes", &self.bytes),
+            ("output", &self.output),
+            ("files", &self.files),
+            ("weight", &self.weight),
+            ("reserve", &self.reserve),
+            ("limit", &self.limit),
+            ("io-limit", &self.io_limit),
+        ];
+        for (word, value) in said {
+            value.iter().for_each(|value| line(order, word, value.as_bytes()));
+        }
+    }
 }
 
 /// Has the program run, if the server has it or gets it here.
@@ -215,7 +267,7 @@ fn once(frame: &Frame, run: &Run, module: &str, wasm: Option<&[u8]>) -> Outcome<
 }
 
 /// Writes all of it; the place means nothing there.
-fn write(file: &File, mut bytes: &[u8]) -> Result<(), client::Error> {
+pub(super) fn write(file: &File, mut bytes: &[u8]) -> Result<(), client::Error> {
     while !bytes.is_empty() {
         let count = bytes.len().min(PIECE);
         let written = file.write_at(&bytes[..count], 0)?;
@@ -265,7 +317,7 @@ impl Talk<'_> {
                 let _ = io::stderr().lock().write_all(body);
             }
             Kind::State => {
-                if body == b"running" && !self.feeding {
+                if body == b"running" && !self.feeding && self.run.stdin.is_none() {
                     self.feeding = true;
                     self.feed();
                 }
@@ -296,19 +348,20 @@ impl Talk<'_> {
         let report: Value = serde_json::from_slice(report)
             .map_err(|error| Trouble::Host(format!("a strange report: {error}")))?;
         let end = report["end"].as_str().unwrap_or_default();
+        let reason = report["reason"].as_str().unwrap_or_default();
         if end == "unknown" {
-            return Ok(Came::Unknown);
+            return Ok(Came::Unknown(reason.to_string()));
         }
         if self.run.json {
             eprintln!("{report}");
         } else if self.run.report {
             eprint!("{}", told(&report));
         }
-        let reason = report["reason"].as_str().unwrap_or_default();
+        let who = report["stage"].as_str().map_or("the program".into(), |it| format!("'{it}'"));
         Ok(Came::Over(match end {
             "exit" => ExitCode::from(report["exit"].as_u64().unwrap_or(1) as u8),
-            "trap" => complain(&format!("the program made a mistake: {reason}"), TRAPPED),
-            "killed" => complain(&format!("the program was ended: {reason}"), KILLED),
+            "trap" => complain(&format!("{who} made a mistake: {reason}"), TRAPPED),
+            "killed" => complain(&format!("{who} was ended: {reason}"), KILLED),
             _refused => complain(reason, 2),
         }))
     }
@@ -320,7 +373,7 @@ fn complain(what: &str, code: u8) -> ExitCode {
 }
 
 /// The next whole frame.
-fn next_frame(said: &[u8]) -> Outcome<Option<(Kind, &[u8])>> {
+pub(super) fn next_frame(said: &[u8]) -> Outcome<Option<(Kind, &[u8])>> {
     let strange = |_| Trouble::Host("the server says what this program does not know".into());
     Kind::decode(said).map_err(strange)
 }

@@ -4,6 +4,8 @@
 
 mod guests;
 mod http;
+mod standing;
+mod triggers;
 
 use crate::server::{BINARY, Scratch, Server};
 use client::{Client, OpenOptions, Options};
@@ -72,8 +74,13 @@ impl Lab {
 
     /// What the list says of each storelet.
     fn running(&self) -> Vec<String> {
+        self.running_at(self.server.ninep())
+    }
+
+    /// The same, for who asks there.
+    fn running_at(&self, address: &str) -> Vec<String> {
         let mut command = Command::new(BINARY);
-        command.args(["cat", self.server.ninep(), "/.upcall/storelets/running"]);
+        command.args(["cat", address, "/.upcall/storelets/running"]);
         let ran: Ran = command.output().unwrap().into();
         assert_eq!(ran.code, Some(0), "{ran:?}");
         ran.out.lines().skip(1).map(str::to_owned).collect()
@@ -81,9 +88,13 @@ impl Lab {
 
     /// Waits until so many are in this state.
     fn await_state(&self, state: &str, count: usize) -> Vec<String> {
+        self.await_client_state(self.server.ninep(), state, count)
+    }
+
+    fn await_client_state(&self, address: &str, state: &str, count: usize) -> Vec<String> {
         let begun = Instant::now();
         loop {
-            let lines = self.running();
+            let lines = self.running_at(address);
             let word = |line: &&String| line.split_whitespace().nth(2) == Some(state);
             if lines.iter().filter(word).count() == count {
                 return lines;

@@ -27,7 +27,7 @@ fn say(lab: &Lab, bytes: &[u8]) -> String {
 }
 
 /// What was said in chunks.
-fn body(answer: &str) -> String {
+pub(super) fn body(answer: &str) -> String {
     let (head, mut rest) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.contains("Transfer-Encoding: chunked"), "{answer}");
     let mut body = String::new();

@@ -1,0 +1,532 @@
+//! What is installed, through crashes: the tree of storelets with a disk, files, and runs.
+//!
+//! Somebody installs, uses and removes; files come into a directory; whoever keeps takes his
+//! time. At any moment all of it crashes, and begins again with what is on the disk. What was told
+//! must be there then; no storelet runs twice at once by itself; each file is run for at least
+//! once, and not again once that is on the disk.
+
+use super::canary::Mistake;
+use super::programs::{self, Kinds};
+use crate::trace::hash;
+use crate::world::WALL;
+use base::op::{Done, Entry, Op, OpId};
+use base::rng::Rng;
+use base::{Access, Automaton as _, Buf, Caller, Instant, Kind, Name, Stat, Time, User};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use storelet::compile::{Compiled, Fresh, Hash, Module, Refused, ToCompiler};
+use storelet::standing::{Change, Kept, Key, Stock, ToKeeper};
+use storelet::{Crossing, DomainId, Ended, Report, Settings, Storelets, ToHome, ToWorker, Used};
+use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
+
+/// The numbers of those around.
+const HOME: usize = 0;
+const WORKER: usize = 1;
+const COMPILER: usize = 2;
+
+/// The number of the tree.
+const TREE: u16 = 9;
+
+/// How long it goes on, and how long until all is done then, ns.
+const BUSY: u64 = 120_000_000_000;
+const CALM: u64 = 200_000_000_000;
+
+const NAMES: [&str; 3] = ["see", "tick", "plain"];
+
+/// Something that is going to happen.
+#[derive(Debug)]
+enum Happening {
+    Compiled(u64, Result<Hash, Refused>),
+    Kept(u64, Vec<Change>),
+    Answered(u64, Ask),
+    Ended(DomainId, Ended),
+    File,
+    Say,
+    Crash,
+    Stop,
+}
+
+/// A storelet that runs by itself.
+#[derive(Debug)]
+struct Own {
+    label: String,
+    file: Option<String>,
+}
+
+/// Somebody at a desk.
+#[derive(Debug)]
+struct Sitter {
+    open: OpenId,
+    /// The name of which was spoken.
+    label: &'static str,
+}
+
+struct Shop {
+    rng: Rng,
+    now: Instant,
+    tree: Storelets,
+    disk: BTreeMap<Key, Vec<u8>>,
+    queue: BTreeMap<(Instant, u64), Happening>,
+    sequence: u64,
+    sitter: Option<Sitter>,
+    running: BTreeMap<u64, Own>,
+    opens: BTreeSet<u64>,
+    files: BTreeMap<String, Stat>,
+    /// For how many it has run well, and which of these the disk knows of.
+    done: BTreeMap<String, u32>,
+    /// What was told: names with the version in use; none: removed.
+    told: BTreeMap<&'static str, Option<u32>>,
+    /// Names of which nobody knows what became of them.
+    doubt: BTreeSet<&'static str>,
+    mistake: Option<Mistake>,
+    /// When what is to be kept last is.
+    kept_at: Instant,
+    /// How often it has failed for a file.
+    failed: BTreeMap<String, u32>,
+    crashes: u32,
+    turns: u32,
+    ended: bool,
+    judged: u64,
+    sum: u64,
+}
+
+/// Runs a seed: how much was judged, and a number that is the same for the same run.
+pub(super) fn run(seed: u64, mistake: Option<Mistake>) -> (u64, u64) {
+    let mut shop = Shop::new(seed, mistake);
+    while shop.turn() {}
+    shop.judge();
+    (shop.judged, shop.sum)
+}
+
+fn settings(standing: Stock) -> Settings {
+    let (workers, memory) = (vec![WORKER], 1 << 30);
+    Settings {
+        workers,
+        home: HOME,
+        compiler: COMPILER,
+        memory,
+        writes: false,
+        seed: [1; 32],
+        standing,
+    }
+}
+
+fn owner() -> Caller {
+    Caller::User(Arc::new(User { uid: 5, gid: 5, groups: Vec::new(), commands: true }))
+}
+
+impl Shop {
+    fn new(seed: u64, mistake: Option<Mistake>) -> Shop {
+        let mut shop = Shop {
+            rng: base::rng::seeded(seed ^ 0x5_4095),
+            now: Instant(1_000_000),
+            tree: Storelets::new(TREE, WALL, 5, settings(Stock::default())),
+            disk: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            sequence: 0,
+            sitter: None,
+            running: BTreeMap::new(),
+            opens: BTreeSet::new(),
+            files: BTreeMap::new(),
+            done: BTreeMap::new(),
+            told: BTreeMap::new(),
+            doubt: BTreeSet::new(),
+            mistake,
+            kept_at: Instant(0),
+            failed: BTreeMap::new(),
+            crashes: 0,
+            turns: 0,
+            ended: false,
+            judged: 0,
+            sum: 0,
+        };
+        for _ in 0..shop.rng.u32(1..=12) {
+            shop.some_time(Happening::File);
+        }
+        for _ in 0..shop.rng.u32(4..=14) {
+            shop.some_time(Happening::Say);
+        }
+        for _ in 0..shop.rng.u32(0..=5) {
+            shop.some_time(Happening::Crash);
+        }
+        shop.at(Instant(BUSY + CALM), Happening::Stop);
+        shop
+    }
+
+    fn some_time(&mut self, what: Happening) {
+        let at = Instant(self.rng.u64(1_000_000..BUSY));
+        self.at(at, what);
+    }
+
+    fn at(&mut self, at: Instant, what: Happening) {
+        self.sequence += 1;
+        self.queue.insert((at, self.sequence), what);
+    }
+
+    fn within(&mut self, most_us: u64, what: Happening) {
+        let at = Instant(self.now.0 + self.rng.u64(1000..=most_us * 1000));
+        self.at(at, what);
+    }
+
+    /// Goes on to the next moment; false: nothing will happen any more.
+    fn turn(&mut self) -> bool {
+        let next = self.queue.keys().next().map(|(at, _)| *at);
+        let due = self.tree.deadline();
+        let Some(at) = next.into_iter().chain(due).min() else { return false };
+        self.now = self.now.max(at);
+        self.turns += 1;
+        assert!(self.turns < 1_000_000, "it goes round and round: {:?}", self.tree.deadline());
+        let mut out = Vec::new();
+        if let Some((key, _)) = self.queue.first_key_value()
+            && key.0 <= self.now
+            && let Some((_, what)) = self.queue.pop_first()
+        {
+            self.sum = hash(self.sum, format!("{} {what:?}", self.now.0).as_bytes());
+            self.happen(what, &mut out);
+        }
+        self.tree.tick(self.now, &mut out);
+        self.settle(out);
+        self.tree.check();
+        !self.ended || !self.tree.is_closed()
+    }
+
+    fn settle(&mut self, out: Vec<Output>) {
+        for output in out {
+            match output {
+                Output::Reply(_, Ok(Reply::Data(said))) => self.heard(&said),
+                Output::Reply(_, Ok(Reply::Written(_))) => {}
+                Output::Do(Op::Post { to, parcel }) => self.posted(to, parcel.0),
+                other => panic!("nobody asked for {other:?}"),
+            }
+        }
+    }
+
+    fn posted(&mut self, to: usize, parcel: Box<dyn std::any::Any + Send>) {
+        if to == COMPILER {
+            return match parcel.downcast::<ToCompiler>() {
+                Ok(asked) => self.compile(*asked),
+                Err(other) => {
+                    let asked = other.downcast::<ToKeeper>().expect("it keeps and compiles");
+                    // One after the other.
+                    let at = Instant(self.now.0 + self.rng.u64(1000..30_000_000)).max(self.kept_at);
+                    self.kept_at = at;
+                    self.at(at, Happening::Kept(asked.ticket, asked.changes));
+                }
+            };
+        }
+        match *parcel.downcast::<Crossing>().expect("the others take these") {
+            Crossing::Ask(id, request) => {
+                assert_eq!(request.caller.clone(), theirs(), "as who installed it");
+                self.within(5000, Happening::Answered(id, request.ask));
+            }
+            Crossing::Close(open) => assert!(self.opens.remove(&(open.local() as u64))),
+            Crossing::Worker(ToWorker::Begin(id, begin)) => {
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                let label = text(&begin.order.args[0]);
+                let twice = self.running.values().any(|own| own.label == label);
+                assert!(!twice, "{label} runs twice at once");
+                let file = begin.order.stdin.as_deref().map(text);
+                self.running.insert(id.0, Own { label, file });
+                let code = u32::from(self.fails(id.0));
+                self.within(3_000_000, Happening::Ended(id, Ended::Exit(code)));
+            }
+            // What it says of those that it ends is the same as if they had ended by themselves.
+            Crossing::Worker(_) | Crossing::Cancel(_) => {}
+            other => panic!("nobody takes {other:?}"),
+        }
+    }
+
+    /// Whether a run that begins is to fail; no file so often that it is given up.
+    fn fails(&mut self, id: u64) -> bool {
+        let may = self.rng.u8(..4) == 0 && self.now.0 < BUSY;
+        let Some(file) = self.running[&id].file.clone().filter(|_| may) else { return may };
+        let failed = self.failed.entry(file).or_insert(0);
+        *failed += 1;
+        *failed < 3
+    }
+
+    fn compile(&mut self, asked: ToCompiler) {
+        let ToCompiler::Compile { ticket, module } = asked else { return };
+        let hash = match module {
+            Module::Known(hash) => hash,
+            Module::Sent(parts) => {
+                let bytes: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
+                Hash::of(&bytes)
+            }
+        };
+        let known = programs::all().iter().any(|it| it.hash == hash);
+        let result = if known { Ok(hash) } else { Err(Refused::Unknown) };
+        self.within(20_000, Happening::Compiled(ticket, result));
+    }
+
+    fn happen(&mut self, what: Happening, out: &mut Vec<Output>) {
+        let crossing = match what {
+            Happening::Compiled(ticket, result) => {
+                let fresh = |hash| {
+                    let all = programs::all().iter();
+                    let it = all.clone().find(|it| it.hash == hash).expect("it was there");
+                    Fresh { hash, program: it.program.clone(), was_there: true, cpu_ns: 0 }
+                };
+                Crossing::Compiled(Compiled { ticket, result: result.map(fresh) })
+            }
+            Happening::Kept(ticket, changes) => {
+                if self.mistake != Some(Mistake::LoseKept) {
+                    changes.into_iter().for_each(|change| self.apply(change));
+                }
+                Crossing::Kept(Kept { ticket, result: Ok(()) })
+            }
+            Happening::Answered(id, ask) => Crossing::Answered(id, Ok(self.answer(ask))),
+            Happening::Ended(id, ended) => match self.ran(id, &ended) {
+                Some(report) => Crossing::Home(ToHome::Ended(id, Box::new(report))),
+                None => return,
+            },
+            Happening::File => return self.come(),
+            Happening::Say => return self.say(out),
+            Happening::Crash => return self.crash(),
+            Happening::Stop => {
+                self.ended = true;
+                return self.tree.close(self.now, out);
+            }
+        };
+        let done = Done::Parcel(crossing.parcel());
+        self.tree.step(self.now, Input::Done(OpId::UNASKED, done), out);
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change.bytes {
+            Some(bytes) => drop(self.disk.insert(change.key, bytes)),
+            None => drop(self.disk.remove(&change.key)),
+        }
+    }
+
+    fn ran(&mut self, id: DomainId, ended: &Ended) -> Option<Report> {
+        let own = self.running.remove(&id.0)?;
+        self.judged += 1;
+        if let (Ended::Exit(0), Some(file)) = (ended, own.file) {
+            if self.on_disk(&file) {
+                panic!("{file} was run for, and that was on the disk");
+            }
+            let done = self.done.entry(file).or_insert(0);
+            *done += 1;
+            assert!(
+                *done <= 1 + self.crashes,
+                "run for {done} times, and {} crashes",
+                self.crashes
+            );
+        }
+        let spoilt = self.mistake == Some(Mistake::ForgetFile);
+        let told = if spoilt { Ended::Exit(1) } else { ended.clone() };
+        Some(Report::new(&told, Used::default(), 1))
+    }
+
+    /// Whether the disk says that a file was run for.
+    fn on_disk(&self, file: &str) -> bool {
+        let label = "see".parse().expect("a name");
+        let bytes = self.disk.get(&Key::Files(label));
+        let quoted = format!("\"{}\"", file.replace('-', "%2D"));
+        bytes.is_some_and(|bytes| String::from_utf8_lossy(bytes).contains(&quoted))
+    }
+
+    /// A file comes.
+    fn come(&mut self) {
+        let number = self.files.len() as u64;
+        let dir = if self.rng.bool() { "in" } else { "in/sub" };
+        let (path, now) = (format!("{dir}/f-{number}"), self.date());
+        let stat = Stat { kind: Kind::File, inode: number + 10, modified: now, ..directory() };
+        self.files.insert(path, Stat { changed: now, size: number, ..stat });
+    }
+
+    fn date(&self) -> Time {
+        let (secs, nanos) = (self.now.0 / 1_000_000_000, self.now.0 % 1_000_000_000);
+        Time { secs: WALL.secs + secs.cast_signed(), nanos: WALL.nanos + nanos as u32 }
+    }
+
+    /// The name space answers.
+    fn answer(&mut self, ask: Ask) -> Reply {
+        #[allow(clippy::wildcard_enum_match_arm, reason = "the others are alike here")]
+        match ask {
+            Ask::Fetch { path, .. } => {
+                let deep = path.len() > 1;
+                self.sequence += 1;
+                let number = self.sequence << 1 | u64::from(deep);
+                self.opens.insert(number);
+                let open = OpenId::new(1, number as usize);
+                Reply::Fetched(directory(), Buf::default(), Some(open))
+            }
+            Ask::List { cookie: 1.., .. } => Reply::Entries(Vec::new()),
+            Ask::List { open, .. } => {
+                let number = open.local() as u64;
+                assert!(self.opens.contains(&number), "it is not open");
+                let deep = number & 1 == 1;
+                let dir = if deep { "in/sub/" } else { "in/" };
+                let here = self.files.iter().filter_map(|(path, stat)| {
+                    let name = path.strip_prefix(dir)?;
+                    (!name.contains('/')).then(|| entry(name, stat.clone()))
+                });
+                let sub = (!deep).then(|| entry("sub", directory()));
+                Reply::Entries(here.chain(sub).collect())
+            }
+            other => panic!("no look is {other:?}"),
+        }
+    }
+
+    fn ask(&mut self, id: u64, ask: Ask, out: &mut Vec<Output>) {
+        let request = Request { caller: owner(), ask };
+        self.tree.step(self.now, Input::Ask(RequestId(id), request), out);
+    }
+
+    /// Somebody says what is to be installed.
+    fn say(&mut self, out: &mut Vec<Output>) {
+        if self.sitter.is_some() {
+            return;
+        }
+        let install = Name::new(b"install").expect("a name");
+        let mut said = Vec::new();
+        self.ask(1, Ask::Walk { from: self.tree.root(), names: vec![install] }, &mut said);
+        let Some(Output::Reply(_, Ok(Reply::Walked(_, Some(node))))) = said.pop() else {
+            panic!("the desk is not there")
+        };
+        let node: NodeId = node;
+        let access = Access { write: true, ..Access::READ };
+        self.ask(1, Ask::Open { node, access }, &mut said);
+        let Some(Output::Reply(_, Ok(Reply::Opened(open, _)))) = said.pop() else {
+            panic!("nobody may sit down")
+        };
+        let label = NAMES[self.rng.usize(..NAMES.len())];
+        let program = programs::of(Kinds::ALL[self.rng.usize(..3)]);
+        let known = self.told.get(label).copied().flatten();
+        let text = match (known, self.rng.u8(..8)) {
+            (Some(version), 0) => format!("frames\nuse {label}@{}\n\n", version.max(2) - 1),
+            // What looks for files stays, so that it is known for which.
+            (Some(_), 1) if label != "see" => format!("frames\nremove {label}\n\n"),
+            _ => {
+                let more = match label {
+                    "see" => "on /in\nexisting\n",
+                    "tick" => "every 7s\n",
+                    _plain => "",
+                };
+                let length = program.module.len();
+                format!("frames\nname {label}\n{more}module {length}\n\n")
+            }
+        };
+        let data = Buf::from(&[text.as_bytes(), &program.module].concat()[..]);
+        self.sitter = Some(Sitter { open, label });
+        self.doubt.insert(label);
+        self.ask(2, Ask::Write { open, offset: 0, data }, out);
+        self.ask(3, Ask::Read { open, offset: 0, count: 1 << 16, headroom: 0 }, out);
+    }
+
+    /// They are told what came of it.
+    fn heard(&mut self, said: &[u8]) {
+        let Some(Sitter { open, label }) = self.sitter.take() else { panic!("nobody listens") };
+        let text = String::from_utf8_lossy(&said[5..]).into_owned();
+        let version = text.split("\"version\":").nth(1).and_then(|rest| {
+            rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|text| text.parse().ok())
+        });
+        if text.contains("\"removed\"") {
+            self.told.insert(label, None);
+        } else if version.is_some() {
+            self.told.insert(label, version);
+        } else {
+            assert!(text.contains("\"unknown\""), "{text}");
+        }
+        self.doubt.remove(label);
+        self.judged += 1;
+        let mut out = Vec::new();
+        self.tree.step(self.now, Input::Close(open), &mut out);
+        self.settle(out);
+    }
+
+    /// All of it ends; what was to be kept is, in part; and it begins again.
+    fn crash(&mut self) {
+        let pending = std::mem::take(&mut self.queue);
+        let mut goes_on = self.mistake != Some(Mistake::LoseKept);
+        self.crashes += 1;
+        for (key, what) in pending {
+            match what {
+                Happening::Kept(_, changes) => {
+                    for change in changes {
+                        goes_on = goes_on && self.rng.u8(..3) > 0;
+                        if goes_on {
+                            self.apply(change);
+                        }
+                    }
+                }
+                Happening::Compiled(..) | Happening::Answered(..) | Happening::Ended(..) => {}
+                what @ (Happening::File | Happening::Say | Happening::Crash | Happening::Stop) => {
+                    self.queue.insert(key, what);
+                }
+            }
+        }
+        self.kept_at = self.now;
+        (self.sitter, self.running, self.opens) = (None, BTreeMap::new(), BTreeSet::new());
+        self.tree = Storelets::new(TREE, WALL, 5, settings(self.stock()));
+        assert!(self.tree.next_news().is_none(), "what was kept makes no sense");
+        self.look();
+    }
+
+    fn stock(&self) -> Stock {
+        let mut stock = Stock::default();
+        for (key, bytes) in &self.disk {
+            match key {
+                Key::Name(label) => stock.names.push((label.clone(), bytes.clone())),
+                Key::Book(label) => stock.books.push((label.clone(), bytes.clone())),
+                Key::Files(label) => stock.files.push((label.clone(), bytes.clone())),
+                Key::Module(hash) => drop(stock.modules.insert(*hash)),
+            }
+        }
+        stock
+    }
+
+    /// What was told is there.
+    fn look(&mut self) {
+        let path = vec![Name::new(b"installed.json").expect("a name")];
+        let mut said = Vec::new();
+        let ask = Ask::Fetch { root: Some(self.tree.root()), path, read_max: 0, headroom: 0 };
+        self.ask(4, ask, &mut said);
+        let Some(Output::Reply(_, Ok(Reply::Fetched(_, text, _)))) = said.pop() else {
+            panic!("the list cannot be read")
+        };
+        let all: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
+        let all = all.as_array().expect("a list");
+        let told = self.told.clone();
+        for (label, version) in told.into_iter().filter(|(it, _)| !self.doubt.contains(it)) {
+            let found = all.iter().find(|it| it["name"] == label);
+            let found = found.and_then(|it| it["current"].as_u64());
+            assert_eq!(found, version.map(u64::from), "{label} is not what was told");
+            self.judged += 1;
+        }
+        for label in std::mem::take(&mut self.doubt) {
+            let found = all.iter().find(|it| it["name"] == label);
+            let found = found.and_then(|it| it["current"].as_u64());
+            self.told.insert(label, found.map(|version| version as u32));
+        }
+    }
+
+    /// In the end nothing is under way, and each file was run for.
+    fn judge(&mut self) {
+        assert!(self.opens.is_empty(), "directories are open: {:?}", self.opens);
+        assert!(self.tree.opens() == 0, "files of its own are open");
+        if self.told.get("see").copied().flatten().is_some() {
+            for file in self.files.keys() {
+                assert!(self.done.contains_key(file), "{file} was not run for");
+                self.judged += 1;
+            }
+        }
+    }
+}
+
+/// Who installed what looks for files, as whom it runs.
+fn theirs() -> Caller {
+    Caller::User(Arc::new(User { uid: 5, gid: 5, groups: Vec::new(), commands: false }))
+}
+
+fn directory() -> Stat {
+    Stat { kind: Kind::Directory, mode: 0o755, links: 1, ..Stat::default() }
+}
+
+fn entry(name: &str, stat: Stat) -> Entry {
+    let name = Name::new(name.as_bytes()).expect("a name");
+    let (kind, inode) = (stat.kind, stat.inode);
+    Entry { cookie: 1, inode, device: None, kind, name, stat: Some(stat) }
+}

@@ -1,0 +1,176 @@
+//! What is said at a desk: a storelet is installed, another version is used, or it is removed.
+//!
+//! ```text
+//! name wc                      or: use wc@2          or: remove wc
+//! module 48213
+//! arg wc
+//! cpu 10s
+//! every 5m                     or: at 03:00          and: on /incoming, existing
+//! ```
+
+use super::duty::When;
+use crate::order::{self, Label, Order, Pick, Wanted};
+use base::Name;
+use std::fmt::Write as _;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// To install a storelet, as its next version.
+    Install(Box<Plan>),
+    /// To use another version of it.
+    Use(Label, u32),
+    /// To remove it.
+    Remove(Label),
+}
+
+/// A storelet as it is installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) label: Label,
+    /// How it is run.
+    pub(crate) order: Order,
+    /// What was said of it, without its name and its module.
+    pub(crate) text: String,
+    /// When it runs although nobody asks for it.
+    pub(crate) when: Option<When>,
+    /// The directory for whose files it runs.
+    pub(crate) on: Option<On>,
+}
+
+/// A directory for whose files something runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct On {
+    pub(crate) dir: Vec<Name>,
+    /// Those that are there already count as new.
+    pub(crate) existing: bool,
+}
+
+/// What is said of a run, not of what is installed.
+const OF_RUNS: [&str; 5] = ["standing", "stdin", "input", "check", "read-only"];
+
+impl Deed {
+    /// Understands a text, without the empty line.
+    ///
+    /// # Errors
+    /// Which line is wrong, and what to write instead.
+    pub(crate) fn parse(text: &[u8]) -> Result<Deed, String> {
+        let text = str::from_utf8(text).map_err(|_| "what is said is UTF-8 text".to_string())?;
+        let (mut label, mut module, mut rest, mut lines) = (None, None, String::new(), 0);
+        for line in text.lines().map(|line| line.trim_end_matches('\r')) {
+            let (word, value) = line.split_once(' ').unwrap_or((line, ""));
+            let wrong = |why: &dyn std::fmt::Display| format!("'{line}': {why}");
+            match word {
+                "frames" => continue,
+                "name" => label = Some(value.parse().map_err(|why| wrong(&why))?),
+                "use" | "remove" => {
+                    let pick: Pick = value.parse().map_err(|why| wrong(&why))?;
+                    let is_alone = text.lines().all(|other| other == "frames" || other == line);
+                    return match (word, pick.version) {
+                        _ if !is_alone => Err(wrong(&"say that alone")),
+                        ("use", Some(version)) => Ok(Deed::Use(pick.label, version)),
+                        ("remove", None) => Ok(Deed::Remove(pick.label)),
+                        ("use", None) => Err(wrong(&"which version? write 'use NAME@VERSION'")),
+                        _ => Err(wrong(&"all its versions are removed: write 'remove NAME'")),
+                    };
+                }
+                "module" => module = Some(line),
+                word if OF_RUNS.contains(&word) => {
+                    return Err(wrong(&"that is said when it is run, not when it is installed"));
+                }
+                _other => rest.write_fmt(format_args!("{line}\n")).expect("a string"),
+            }
+            lines += 1;
+        }
+        if lines == 0 {
+            return Err(
+                "write 'name NAME' and a module, 'use NAME@VERSION' or 'remove NAME'".into()
+            );
+        }
+        let label = label.ok_or("what is it called? write 'name NAME'")?;
+        let module = module.ok_or("write 'module LENGTH', and the module behind all")?;
+        Plan::parse(label, module, rest).map(|plan| Deed::Install(Box::new(plan)))
+    }
+}
+
+impl Plan {
+    /// Understands what is said of a storelet with this name and this line about its module.
+    pub(crate) fn parse(label: Label, module: &str, text: String) -> Result<Plan, String> {
+        let (mut when, mut on, mut existing) = (None, None, false);
+        let mut said = format!("{module}\n");
+        for line in text.lines() {
+            let (word, value) = line.split_once(' ').unwrap_or((line, ""));
+            let wrong = |why: String| format!("'{line}': {why}");
+            match word {
+                "every" | "at" if when.is_some() => return Err(wrong("say one of them".into())),
+                "every" => when = Some(When::every(value).map_err(wrong)?),
+                "at" => when = Some(When::at(value).map_err(wrong)?),
+                "on" => on = Some(order::dir(value).map_err(wrong)?),
+                "existing" => existing = true,
+                _order => said.write_fmt(format_args!("{line}\n")).expect("a string"),
+            }
+        }
+        if existing && on.is_none() {
+            return Err("'existing': of which directory? write 'on DIR' too".to_string());
+        }
+        let on = on.map(|dir| On { dir, existing });
+        let mut order = Order::parse(said.as_bytes())?;
+        if !text.lines().any(|line| line.starts_with("arg ")) {
+            order.args = vec![label.as_str().as_bytes().to_vec()];
+        }
+        Ok(Plan { label, order, text, when, on })
+    }
+
+    /// Where its module is.
+    pub(crate) fn module(&self) -> &Wanted {
+        &self.order.module
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deed_is_one_of_three() {
+        let deed = |text: &str| Deed::parse(text.as_bytes());
+        let Ok(Deed::Install(plan)) = deed("frames\nname wc\ncpu 1s\nmodule 7\nmemory 1M") else {
+            panic!("it is to be installed")
+        };
+        assert_eq!((plan.label.as_str(), plan.text.as_str()), ("wc", "cpu 1s\nmemory 1M\n"));
+        assert_eq!(plan.order.args, [b"wc".to_vec()]);
+        assert_eq!(plan.module(), &Wanted::Follows(7));
+        let label: Label = "wc".parse().expect("a name");
+        assert_eq!(deed("use wc@3\nframes"), Ok(Deed::Use(label.clone(), 3)));
+        assert_eq!(deed("remove wc"), Ok(Deed::Remove(label)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_to_write() {
+        let fails = |text: &str| Deed::parse(text.as_bytes()).expect_err("it is wrong");
+        for (text, why) in [
+            ("", "name NAME"),
+            ("module 7", "what is it called"),
+            ("name wc", "module LENGTH"),
+            ("name ../../etc\nmodule 7", "at most 64 letters"),
+            ("name a@1\nmodule 7", "at most 64 letters"),
+            ("name wc\nmodule 7\ncolour red", "no such word"),
+            ("name wc\nmodule 7\nstdin /a", "when it is run"),
+            ("name wc\nmodule 7\nstanding b", "when it is run"),
+            ("name wc\nmodule 0", "empty module"),
+            ("name wc\nmodule 7\nevery 1h\nat 03:00", "one of them"),
+            ("name wc\nmodule 7\nevery 1ms", "at least 1s"),
+            ("name wc\nmodule 7\nat 3pm", "such as 03:00"),
+            ("name wc\nmodule 7\nat 24:00", "such as 03:00"),
+            ("name wc\nmodule 7\non ../x", "without '..'"),
+            ("name wc\nmodule 7\nexisting", "on DIR"),
+            ("use wc", "which version"),
+            ("remove wc@1", "remove NAME"),
+            ("remove wc\nremove wc2", "alone"),
+            ("name wc\nmodule 7\nremove wc", "alone"),
+        ] {
+            assert!(fails(text).contains(why), "{text}: {}", fails(text));
+        }
+        assert!(Deed::parse(b"name \xff").is_err());
+    }
+}

@@ -1,0 +1,160 @@
+//! What is installed and what came of its runs, for people and for programs.
+
+use super::book::Run;
+use super::shelf::Shelf;
+use crate::order::Label;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// What one does that runs by itself.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Doing {
+    /// When it runs next, seconds since 1970; none: it runs now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<Option<i64>>,
+    /// How often it has failed since it last did not.
+    pub(crate) failures: u32,
+    /// For how many files it has run, how many are to come, for how many it was given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) files: Option<[usize; 3]>,
+    /// Why its directory cannot be looked through.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trouble: Option<String>,
+    /// Files for which it was given up.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) failed: Vec<String>,
+}
+
+impl Doing {
+    /// It, in words.
+    fn words(&self) -> String {
+        let mut words = Vec::new();
+        match self.next {
+            Some(Some(next)) => words.push(format!("next {}", utc(next))),
+            Some(None) => words.push("runs now".to_string()),
+            None => {}
+        }
+        if self.failures > 0 {
+            words.push(format!("failed {} times", self.failures));
+        }
+        if let Some([done, waiting, failed]) = self.files {
+            words.push(format!("files: {done} done, {waiting} waiting, {failed} given up"));
+        }
+        words.extend(self.trouble.iter().map(|why| format!("cannot look: {why}")));
+        words.extend(self.failed.iter().map(|path| format!("given up {}", plain(path))));
+        words.join("; ")
+    }
+}
+
+/// A line for each that is installed, and one for what it does by itself.
+pub(crate) fn installed(shelf: &Shelf, doings: &BTreeMap<Label, Doing>) -> Vec<u8> {
+    let mut text = "name                 version kept user  last    program\n".to_string();
+    for (label, entry) in shelf.entries() {
+        let Some(current) = entry.current() else { continue };
+        let book = shelf.books().find(|(other, _)| *other == label);
+        let last = book.and_then(|(_, book)| book.runs.back());
+        let last = last.map_or("-".to_string(), ended);
+        let (version, kept, user) = (current.version, entry.versions.len(), current.by.uid);
+        let program = current.order.lines().collect::<Vec<&str>>().join(", ");
+        let module = &current.module[..12];
+        let _ = writeln!(
+            text,
+            "{label:<20} {version:<7} {kept:<4} {user:<5} {last:<7} {module} {program}"
+        );
+        if let Some(doing) = doings.get(label) {
+            let _ = writeln!(text, "    {}", doing.words());
+        }
+    }
+    text.into_bytes()
+}
+
+/// The same as JSON.
+pub(crate) fn installed_json(shelf: &Shelf, doings: &BTreeMap<Label, Doing>) -> Vec<u8> {
+    let all = shelf.entries().map(|(label, entry)| {
+        let book = shelf.books().find(|(other, _)| *other == label);
+        let versions = entry.versions.iter().map(|version| {
+            json!({
+                "version": version.version,
+                "module": version.module,
+                "order": version.order.lines().collect::<Vec<&str>>(),
+                "uid": version.by.uid,
+                "installed": version.at / 1_000_000_000,
+            })
+        });
+        json!({
+            "name": label.as_str(),
+            "current": entry.current,
+            "versions": versions.collect::<Vec<Value>>(),
+            "last": book.and_then(|(_, book)| book.runs.back()),
+            "doing": doings.get(label),
+        })
+    });
+    lines(&Value::Array(all.collect()))
+}
+
+/// What came of the last runs that somebody may know of, a line each.
+pub(crate) fn log(shelf: &Shelf, may: &dyn Fn(&Run) -> bool) -> Vec<u8> {
+    let mut text =
+        "date                 storelet             user   end     cpu-ms why\n".to_string();
+    for (label, book) in shelf.books() {
+        for run in book.runs.iter().filter(|run| may(run)) {
+            let user = run.uid.map_or("server".to_string(), |uid| uid.to_string());
+            let (name, ms) = (format!("{label}@{}", run.version), run.cpu_ns as f64 / 1e6);
+            let (date, end, trigger) = (utc(run.at), ended(run), plain(&run.trigger));
+            let reason = run.reason.iter().map(|why| format!("; {}", plain(why)));
+            let reason: String = reason.collect();
+            let _ =
+                writeln!(text, "{date} {name:<20} {user:<6} {end:<7} {ms:<6.1} {trigger}{reason}");
+            run.complaint.lines().for_each(|line| {
+                let _ = writeln!(text, "    {}", plain(line));
+            });
+        }
+    }
+    text.into_bytes()
+}
+
+/// The same as JSON.
+pub(crate) fn log_json(shelf: &Shelf, may: &dyn Fn(&Run) -> bool) -> Vec<u8> {
+    let runs = shelf.books().flat_map(|(label, book)| {
+        let theirs = book.runs.iter().filter(|run| may(run));
+        theirs.map(|run| json!({ "name": label.as_str(), "run": run }))
+    });
+    lines(&Value::Array(runs.collect()))
+}
+
+/// How a run ended, in a word.
+fn ended(run: &Run) -> String {
+    match (run.end.as_str(), run.exit) {
+        ("exit", Some(code)) => format!("exit {code}"),
+        (end, _) => end.to_string(),
+    }
+}
+
+/// What strangers said, in one line.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn lines(value: &Value) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).expect("texts and numbers");
+    text.push(b'\n');
+    text
+}
+
+/// A date, as `2026-11-22T04:01:35Z`.
+pub(crate) fn utc(secs: i64) -> String {
+    let (days, of_day) = (secs.div_euclid(86_400), secs.rem_euclid(86_400));
+    // Days to a date, after Howard Hinnant's `civil_from_days`: years begin in March.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let moon = (5 * of_year + 2) / 153;
+    let (day, month) =
+        (of_year - (153 * moon + 2) / 5 + 1, if moon < 10 { moon + 3 } else { moon - 9 });
+    let year = year + era * 400 + i64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}

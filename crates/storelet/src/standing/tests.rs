@@ -1,0 +1,276 @@
+//! Desks and the shelf.
+
+use super::book::Run;
+use super::deed::Deed;
+use super::desk::{self, Desk};
+use super::shelf::{Cause, Filed, Filing, Input, Output, Shelf};
+use super::{Change, Kept, Key, Stock};
+use crate::compile::{Fresh, Hash, Refused};
+use crate::crossing::DomainId;
+use crate::order::{Order, Pick};
+use crate::report::Report;
+use crate::{Engine, Pace};
+use base::drawing::Drawing;
+use base::{Automaton as _, Buf, Caller, Instant, User};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tree::RequestId;
+
+const ID: RequestId = RequestId(1);
+
+fn fresh() -> Fresh {
+    let engine = Engine::new(Pace::Fuel(1000)).expect("an engine");
+    let wat = "(module (memory (export \"memory\") 1) (func (export \"_start\")))";
+    let program = engine.compile(&wat::parse_str(wat).expect("it is text")).expect("it is one");
+    Fresh { hash: Hash([7; 32]), program, was_there: false, cpu_ns: 5 }
+}
+
+#[test]
+fn states_md_is_fresh() {
+    let fresh = fresh();
+    let write = |text: &'static [u8]| desk::Input::Write(ID, Buf::from(text));
+    let begin: [(&str, &[&[u8]], bool); 7] = [
+        ("Received", &[], false),
+        ("Filling", &[b"name a\nmodule 2\n\nx"], false),
+        ("Compiling", &[b"name a\nmodule 2\n\nab"], false),
+        ("Filing", &[b"remove a\n\n"], false),
+        ("Told", &[b"nonsense\n\n"], false),
+        ("Leaving", &[b"remove a\n\n"], true),
+        ("Over", &[], true),
+    ];
+    let filed = || Filed::not("failed", "the disk is full".to_string());
+    let inputs: [(&str, &dyn Fn() -> desk::Input); 12] = [
+        ("Write(some)", &|| write(b"n")),
+        ("Write(all)", &|| write(b"name a\nmodule 2\n\nab")),
+        ("Write(deed)", &|| write(b"use a@1\n\n")),
+        ("Write(nonsense)", &|| write(b"nonsense\n\n")),
+        ("Read", &|| desk::Input::Read(ID, 10, 0)),
+        ("Cancel", &|| desk::Input::Cancel(ID)),
+        ("Compiled(Ok)", &|| desk::Input::Compiled(Ok(fresh.clone()))),
+        ("Compiled(Err)", &|| desk::Input::Compiled(Err(Refused::Unknown))),
+        ("Filed", &|| desk::Input::Filed(filed())),
+        ("Late", &|| desk::Input::Late),
+        ("Gone", &|| desk::Input::Gone),
+        ("Write(rest)", &|| write(b"bc")),
+    ];
+    let mut drawing = Drawing::default();
+    for (label, input) in inputs {
+        for (state, said, gone) in begin {
+            let (mut desk, mut out) = (Desk::new(), Vec::new());
+            said.iter().for_each(|text| desk.step(Instant(0), write(text), &mut out));
+            gone.then(|| desk.step(Instant(0), desk::Input::Gone, &mut out));
+            assert_eq!(desk.state_name(), state);
+            drawing.sample_as(label, desk, input(), Desk::state_name);
+        }
+    }
+    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/standing/desk/states.md"));
+}
+
+fn caller() -> Caller {
+    Caller::User(Arc::new(User { uid: 5, gid: 6, groups: vec![7], commands: true }))
+}
+
+/// A shelf, and somebody who keeps.
+struct Lab {
+    shelf: Shelf,
+    disk: BTreeMap<Key, Vec<u8>>,
+    desk: u64,
+}
+
+impl Lab {
+    /// With what is on a disk.
+    fn new(disk: BTreeMap<Key, Vec<u8>>) -> Lab {
+        let mut told = Vec::new();
+        let shelf = Shelf::new(stock(&disk), &mut told);
+        assert!(told.is_empty(), "{told:?}");
+        Lab { shelf, disk, desk: 0 }
+    }
+
+    fn step(&mut self, input: Input) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.shelf.step(Instant(0), input, &mut out);
+        self.shelf.check();
+        out
+    }
+
+    fn say(&mut self, text: &str, module: Option<u8>) -> Vec<Output> {
+        self.desk += 1;
+        let deed = Deed::parse(text.as_bytes()).expect("it makes sense");
+        let module = module.map(|byte| (Hash([byte; 32]), Some(vec![byte])));
+        let (desk, caller) = (DomainId(self.desk), caller());
+        let filing = Filing { desk, deed, module, caller, at: 1000 };
+        self.step(Input::File(Box::new(filing)))
+    }
+
+    /// Keeps what is to be kept; what was told then.
+    fn keep(&mut self, asked: Vec<Output>, works: bool) -> Vec<Filed> {
+        let mut told = Vec::new();
+        for output in asked {
+            match output {
+                Output::Keep(ticket, changes) if works => {
+                    apply(&mut self.disk, changes);
+                    let next = self.step(Input::Kept(Kept { ticket, result: Ok(()) }));
+                    told.extend(self.keep(next, works));
+                }
+                Output::Keep(ticket, _) => {
+                    let result = Err("the disk is full".to_string());
+                    let next = self.step(Input::Kept(Kept { ticket, result }));
+                    told.extend(self.keep(next, works));
+                }
+                Output::Filed(_, filed) => told.push(filed),
+                Output::Tell(_) | Output::Saved(_) => {}
+            }
+        }
+        told
+    }
+
+    /// Says something, and has it kept.
+    fn done(&mut self, text: &str, module: Option<u8>) -> Filed {
+        let asked = self.say(text, module);
+        let mut told = self.keep(asked, true);
+        assert_eq!(told.len(), 1, "{told:?}");
+        told.remove(0)
+    }
+
+    fn install(&mut self, module: u8) -> Option<u32> {
+        self.done("name wc\nmodule 1\ncpu 1s", Some(module)).version
+    }
+
+    fn resolve(&self, order: &str) -> Result<Vec<String>, String> {
+        let stages = self.shelf.resolve(&Order::parse(order.as_bytes()).expect("an order"));
+        stages.map(|stages| stages.into_iter().map(|stage| stage.called).collect())
+    }
+}
+
+fn apply(disk: &mut BTreeMap<Key, Vec<u8>>, changes: Vec<Change>) {
+    for Change { key, bytes } in changes {
+        match bytes {
+            Some(bytes) => drop(disk.insert(key, bytes)),
+            None => drop(disk.remove(&key)),
+        }
+    }
+}
+
+fn stock(disk: &BTreeMap<Key, Vec<u8>>) -> Stock {
+    let mut stock = Stock::default();
+    for (key, bytes) in disk {
+        match key {
+            Key::Name(label) => stock.names.push((label.clone(), bytes.clone())),
+            Key::Book(label) => stock.books.push((label.clone(), bytes.clone())),
+            Key::Files(label) => stock.files.push((label.clone(), bytes.clone())),
+            Key::Module(hash) => drop(stock.modules.insert(*hash)),
+        }
+    }
+    stock
+}
+
+#[test]
+fn versions_come_are_used_and_go() {
+    let mut lab = Lab::new(BTreeMap::new());
+    assert_eq!((lab.install(1), lab.install(2)), (Some(1), Some(2)));
+    assert_eq!(lab.resolve("standing wc").expect("it is there"), ["wc@2"]);
+    assert_eq!(lab.done("use wc@1", None).end, "used");
+    let both = lab.resolve("standing wc\nstanding wc@2").expect("they are there");
+    assert_eq!(both, ["wc@1", "wc@2"]);
+    for module in 3..=10 {
+        assert_eq!(lab.install(module), Some(u32::from(module)));
+    }
+    let why = lab.resolve("standing wc@2").expect_err("it has gone");
+    assert!(why.contains("3, 4, 5"), "{why}");
+    let modules = lab.disk.keys().filter(|key| matches!(key, Key::Module(_))).count();
+    assert_eq!(modules, 8, "modules of versions that are gone are thrown away");
+    assert_eq!(lab.done("use wc@2", None).end, "unknown");
+    assert_eq!(lab.done("remove wc", None).end, "removed");
+    assert!(lab.disk.is_empty(), "{:?}", lab.disk.keys());
+    assert_eq!(lab.done("remove wc", None).end, "unknown");
+}
+
+/// Whatever is on the disk when a server ends, the next one has a shelf of it that was there.
+#[test]
+fn a_crash_leaves_what_was_told_and_nothing_in_half() {
+    let mut lab = Lab::new(BTreeMap::new());
+    lab.install(1);
+    let asked = lab.say("name wc\nmodule 1", Some(2));
+    let [Output::Keep(_, changes)] = &asked[..] else { panic!("{asked:?}") };
+    for count in 0..=changes.len() {
+        let mut disk = lab.disk.clone();
+        apply(&mut disk, changes[..count].to_vec());
+        let after = Lab::new(disk);
+        let now = after.resolve("standing wc").expect("it is there");
+        assert_eq!(now, [if count < changes.len() { "wc@1" } else { "wc@2" }]);
+    }
+}
+
+#[test]
+fn what_is_not_kept_is_not_there() {
+    let mut lab = Lab::new(BTreeMap::new());
+    let asked = lab.say("name wc\nmodule 1", Some(1));
+    assert!(lab.resolve("standing wc").is_err(), "it is not durable yet");
+    let told = lab.keep(asked, false);
+    assert!(told[0].reason.as_ref().is_some_and(|why| why.contains("disk is full")), "{told:?}");
+    assert!(lab.resolve("standing wc").is_err());
+    // Two at once are done one after the other.
+    let first = lab.say("name wc\nmodule 1", Some(1));
+    assert!(lab.say("name wc\nmodule 1", Some(2)).is_empty());
+    let versions: Vec<_> = lab.keep(first, true).iter().map(|filed| filed.version).collect();
+    assert_eq!(versions, [Some(1), Some(2)]);
+}
+
+#[test]
+fn what_makes_no_sense_is_told_and_left_alone() {
+    let mut lab = Lab::new(BTreeMap::new());
+    lab.install(1);
+    lab.done("name other\nmodule 1", Some(2));
+    let label: crate::order::Label = "wc".parse().expect("a name");
+    let good = lab.disk[&Key::Name(label.clone())].clone();
+    let text = String::from_utf8(good.clone()).expect("JSON");
+    let wrong = [
+        b"{".to_vec(),
+        text.replace("\"format\":1", "\"format\":9").into_bytes(),
+        text.replace("\"current\":1", "\"current\":4").into_bytes(),
+        text.replace("cpu 1s", "cpu 1q").into_bytes(),
+        text.replace("\"name\":\"wc\"", "\"name\":\"../wc\"").into_bytes(),
+        text.replace("0101", "0909").into_bytes(),
+    ];
+    for bytes in wrong {
+        let mut disk = lab.disk.clone();
+        disk.insert(Key::Name(label.clone()), bytes);
+        let mut told = Vec::new();
+        let mut shelf = Shelf::new(stock(&disk), &mut told);
+        assert!(matches!(&told[..], [Output::Tell(text)] if text.contains("'wc'")), "{told:?}");
+        assert!(shelf.plan(&"other".parse::<Pick>().expect("a name")).is_ok());
+        // Nothing of it is thrown away.
+        let (deed, module) = (Deed::parse(b"remove other").expect("one"), None);
+        let filing = Filing { desk: DomainId(1), deed, module, caller: caller(), at: 0 };
+        let mut out = Vec::new();
+        shelf.step(Instant(0), Input::File(Box::new(filing)), &mut out);
+        let [Output::Keep(_, changes)] = &out[..] else { panic!("{out:?}") };
+        assert!(!changes.iter().any(|change| matches!(change.key, Key::Module(_))), "{changes:?}");
+    }
+}
+
+#[test]
+fn the_last_runs_are_known_and_those_that_matter_survive() {
+    let mut lab = Lab::new(BTreeMap::new());
+    lab.install(1);
+    let label: crate::order::Label = "wc".parse().expect("a name");
+    let report = Report::refused("no".to_string());
+    for at in 0..40 {
+        let run = Run::new((at, 1, "request /x"), &caller(), &report, b"hm\n");
+        let asked = lab.step(Input::Ran(
+            label.clone(),
+            run,
+            if at == 39 { Cause::Time(7, 2) } else { Cause::Asked },
+        ));
+        assert_eq!(asked.len(), usize::from(at == 39));
+        lab.keep(asked, true);
+    }
+    let after = Lab::new(lab.disk.clone());
+    let (_, book) = after.shelf.books().next().expect("it was kept");
+    assert_eq!(book.past, Some((7, 2)));
+    assert_eq!((book.runs.len(), book.runs[0].at, book.runs[31].at), (32, 8, 39));
+    let log = super::listing::log(&after.shelf, &|run| run.uid == Some(5));
+    assert_eq!(String::from_utf8(log).expect("text").lines().count(), 1 + 2 * 32);
+    assert_eq!(super::listing::utc(1_763_784_095), "2025-11-22T04:01:35Z");
+    assert_eq!(super::listing::utc(951_827_696), "2000-02-29T12:34:56Z");
+}

@@ -1,0 +1,376 @@
+//! A watch: a storelet runs for each new file beneath a directory.
+//!
+//! The directory is looked through now and again, a request at a time, and the longer that takes
+//! the more seldom. A file counts once two looks in a row have found it the same, so that one that
+//! is still being written does not; if it has changed after its run, it counts again. For which
+//! files it has run is kept, so a crash can only bring a run twice that was under way or had just
+//! ended. One file comes after the other. One for which it fails is tried again, and given up
+//! after some time.
+//!
+#![doc = include_str!("watch/states.md")]
+
+mod files;
+#[cfg(test)]
+mod tests;
+
+use base::op::Entry;
+use base::{Automaton, Error, Instant, Kind, Name, Time};
+pub(crate) use files::Files;
+use files::Mark;
+use std::collections::BTreeMap;
+use std::mem;
+use std::time::Duration;
+use tree::{Ask, OpenId, Reply};
+
+/// How long after a look the next one begins, at least; and in looks.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_LOOKS: u32 = 10;
+
+/// How long after a look that failed.
+const PAUSE_FAILED: Duration = Duration::from_secs(10);
+
+/// Most files, and how deep they may lie.
+pub(crate) const FILES_MAX: usize = 20_000;
+const DEPTH_MAX: usize = 32;
+
+/// Most directories of one look.
+const DIRS_MAX: usize = 10_000;
+
+/// How much of a directory is listed at once, bytes.
+const LIST: u32 = 64 << 10;
+
+/// How often a file is tried, and how long after it failed.
+pub(crate) const TRIES_MAX: u32 = 4;
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// Names from the root.
+type Path = Vec<Name>;
+
+/// What can happen to a watch.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Time has passed.
+    Tick,
+    /// The answer to what it asked.
+    Answered(Result<Reply, Error>),
+    /// The run for the file has ended, well or not; or it could not be begun now.
+    Ran(Option<bool>),
+    /// What it wanted kept is, or not.
+    Kept,
+    /// It is not wanted any more.
+    Leave,
+}
+
+/// What a watch can ask for.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Ask the name space; [`Input::Answered`] follows.
+    Ask(Ask),
+    /// The answer is not wanted any more; it comes all the same.
+    Cancel,
+    /// Give this open directory back.
+    Close(OpenId),
+    /// Run for this file; [`Input::Ran`] follows.
+    Run(Path),
+    /// Keep for which files it has run; [`Input::Kept`] follows.
+    Keep(Vec<u8>),
+}
+
+/// A look under way.
+#[derive(Debug, Default)]
+struct Look {
+    since: Instant,
+    /// Directories that are still to be looked at.
+    todo: Vec<Path>,
+    dirs: usize,
+    found: BTreeMap<Path, (Mark, Time)>,
+}
+
+/// What it waits for.
+#[derive(Debug)]
+enum State {
+    /// For the time of the next look.
+    Waiting(Instant),
+    /// For this directory to be opened.
+    Opening(Look, Path),
+    /// For more of what is in it.
+    Listing(Look, Path, OpenId),
+    /// For an answer that nobody wants any more.
+    Leaving(Option<OpenId>),
+    /// For nothing.
+    Over,
+}
+
+/// The watch automaton.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    state: State,
+    dir: Path,
+    files: Files,
+    /// The program may change files: what changes while it runs is its own doing.
+    writes: bool,
+    /// The file for which it runs.
+    running: Option<Path>,
+    /// What is kept is being kept.
+    keeping: bool,
+    /// Why the last look failed.
+    trouble: Option<String>,
+}
+
+impl Watch {
+    /// A watch over a directory, by a program that may change files or not, with what was kept of
+    /// that directory.
+    pub(crate) fn new(now: Instant, (dir, writes): (Path, bool), files: Files) -> Watch {
+        let state = State::Waiting(now);
+        let (running, keeping, trouble) = (None, false, None);
+        Watch { state, dir, files, writes, running, keeping, trouble }
+    }
+
+    /// Its directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether it can be forgotten.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    /// How many files it has run for, how many are to come, for how many it was given up; and why
+    /// the directory cannot be looked through.
+    pub(crate) fn counts(&self) -> ([usize; 3], Option<&str>) {
+        (self.files.counts(), self.trouble.as_deref())
+    }
+
+    /// Files for which it was given up.
+    pub(crate) fn failed(&self) -> Vec<String> {
+        self.files.failed()
+    }
+
+    /// Asks for the next directory; at the end of a look, waits for the next one.
+    fn go_on(&mut self, now: Instant, mut look: Look, out: &mut Vec<Output>) -> State {
+        let Some(dir) = look.todo.pop() else {
+            let own = self.running.as_deref().filter(|_| self.writes);
+            self.files.seen(mem::take(&mut look.found), own);
+            self.trouble = None;
+            return State::Waiting(now + PAUSE.max(now.since(look.since) * PAUSE_LOOKS));
+        };
+        look.dirs += 1;
+        if look.dirs > DIRS_MAX || look.found.len() > FILES_MAX {
+            return self.fail(now, format!("there are more than {FILES_MAX} files beneath it"));
+        }
+        let ask = Ask::Fetch { root: None, path: dir.clone(), read_max: 0, headroom: 0 };
+        out.push(Output::Ask(ask));
+        State::Opening(look, dir)
+    }
+
+    fn fail(&mut self, now: Instant, why: String) -> State {
+        self.trouble = Some(why);
+        State::Waiting(now + PAUSE_FAILED)
+    }
+
+    /// A directory is open, or not.
+    fn opened(
+        &mut self,
+        now: Instant,
+        look: Look,
+        dir: Path,
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let is_first = dir == self.dir;
+        match reply {
+            Ok(Reply::Fetched(stat, _, Some(open))) if stat.kind == Kind::Directory => {
+                list(open, 0, out);
+                State::Listing(look, dir, open)
+            }
+            Ok(Reply::Fetched(_, _, open)) => {
+                out.extend(open.map(Output::Close));
+                match is_first {
+                    true => self.fail(now, "it is no directory".to_string()),
+                    false => self.go_on(now, look, out),
+                }
+            }
+            Ok(other) => unreachable!("{other:?} answers no fetch"),
+            // One beneath it is gone meanwhile, or not for the user it runs as.
+            Err(Error::NotFound | Error::Denied | Error::NotDirectory) if !is_first => {
+                self.go_on(now, look, out)
+            }
+            Err(error) => self.fail(now, error.to_string()),
+        }
+    }
+
+    /// Some of what is in a directory.
+    fn listed(
+        &mut self,
+        now: Instant,
+        (mut look, dir, open): (Look, Path, OpenId),
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        match reply {
+            Ok(Reply::Entries(entries)) if entries.is_empty() => {
+                out.push(Output::Close(open));
+                self.go_on(now, look, out)
+            }
+            Ok(Reply::Entries(entries)) => {
+                let cookie = entries.last().expect("there are some").cookie;
+                entries.into_iter().for_each(|entry| look.take(&dir, entry));
+                if look.found.len() > FILES_MAX {
+                    out.push(Output::Close(open));
+                    return self.fail(now, format!("more than {FILES_MAX} files are beneath it"));
+                }
+                list(open, cookie, out);
+                State::Listing(look, dir, open)
+            }
+            Ok(other) => unreachable!("{other:?} answers no list"),
+            Err(error) => {
+                out.push(Output::Close(open));
+                self.fail(now, error.to_string())
+            }
+        }
+    }
+
+    /// Runs for the next file, and has kept what is to be.
+    fn act(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if matches!(self.state, State::Leaving(_) | State::Over) {
+            return;
+        }
+        if self.running.is_none()
+            && let Some(path) = self.files.next(now)
+        {
+            out.push(Output::Run(path.clone()));
+            self.running = Some(path);
+        }
+        if !self.keeping && self.files.take_changed() {
+            self.keeping = true;
+            out.push(Output::Keep(self.files.bytes()));
+        }
+    }
+
+    fn ran(&mut self, now: Instant, well: Option<bool>) {
+        // Who is not wanted any more is told of its last run as well.
+        let Some(path) = self.running.take() else { return };
+        match well {
+            Some(well) => self.files.ran(&path, well, self.writes, now + TRY_AGAIN),
+            None => self.files.put_off(&path, now + TRY_AGAIN),
+        }
+    }
+
+    fn leave(state: State, out: &mut Vec<Output>) -> State {
+        match state {
+            State::Waiting(_) => State::Over,
+            State::Opening(..) => {
+                out.push(Output::Cancel);
+                State::Leaving(None)
+            }
+            State::Listing(_, _, open) => {
+                out.push(Output::Cancel);
+                State::Leaving(Some(open))
+            }
+            state @ (State::Leaving(_) | State::Over) => state,
+        }
+    }
+}
+
+impl Look {
+    /// Takes what stands in a directory.
+    fn take(&mut self, dir: &Path, entry: Entry) {
+        let Entry { kind, name, stat, .. } = entry;
+        let path = || dir.iter().cloned().chain([name.clone()]).collect::<Path>();
+        match (kind, stat) {
+            (Kind::Directory, _) if dir.len() < DEPTH_MAX => self.todo.push(path()),
+            (Kind::File, Some(stat)) => {
+                self.found.insert(path(), (Mark::of(&stat), stat.changed));
+            }
+            // What has no attributes is looked at the next time.
+            (
+                Kind::Directory
+                | Kind::File
+                | Kind::Symlink
+                | Kind::Fifo
+                | Kind::Socket
+                | Kind::CharDevice
+                | Kind::BlockDevice,
+                _,
+            ) => {}
+        }
+    }
+}
+
+/// Asks for what is in an open directory, behind a cookie.
+fn list(open: OpenId, cookie: u64, out: &mut Vec<Output>) {
+    out.push(Output::Ask(Ask::List { open, cookie, bytes_max: LIST, with_stat: true }));
+}
+
+impl Automaton for Watch {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        let state = mem::replace(&mut self.state, State::Over);
+        self.state = match (state, input) {
+            (State::Waiting(at), Input::Tick) if at <= now => {
+                let todo = vec![self.dir.clone()];
+                self.go_on(now, Look { since: now, todo, ..Look::default() }, out)
+            }
+            (state, Input::Tick) => state,
+            (State::Opening(look, dir), Input::Answered(reply)) => {
+                self.opened(now, look, dir, reply, out)
+            }
+            (State::Listing(look, dir, open), Input::Answered(reply)) => {
+                self.listed(now, (look, dir, open), reply, out)
+            }
+            (State::Leaving(open), Input::Answered(reply)) => {
+                if let Ok(Reply::Fetched(_, _, Some(open))) = reply {
+                    out.push(Output::Close(open));
+                }
+                out.extend(open.map(Output::Close));
+                State::Over
+            }
+            (state, Input::Ran(well)) => {
+                self.ran(now, well);
+                state
+            }
+            (state, Input::Kept) => {
+                self.keeping = false;
+                state
+            }
+            (state, Input::Leave) => Watch::leave(state, out),
+            // Who has asked for nothing gets no answer.
+            (state @ (State::Waiting(_) | State::Over), Input::Answered(reply)) => {
+                unreachable!("{reply:?} in {state:?}")
+            }
+        };
+        self.act(now, out);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let look = match self.state {
+            State::Waiting(at) => Some(at),
+            State::Opening(..) | State::Listing(..) => None,
+            State::Leaving(_) | State::Over => return None,
+        };
+        let file = self.files.due().filter(|_| self.running.is_none());
+        look.into_iter().chain(file).min()
+    }
+
+    fn check(&self) {
+        self.files.check();
+    }
+}
+
+/// What stands for a path, from the root.
+pub(crate) fn shown(path: &[Name]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for name in path {
+        text.push(b'/');
+        text.extend_from_slice(name.as_bytes());
+    }
+    text
+}
+
+/// For those who know only that a file was read.
+pub(crate) fn stdin(path: &[Name]) -> Vec<u8> {
+    shown(path).split_off(1)
+}

@@ -1,0 +1,183 @@
+//! Desks, the shelf, and what is run by its name.
+
+use super::{Here, Named, ORDER_TIME, Opened, Storelets, Why, files};
+use crate::compile::{Module, ToCompiler};
+use crate::crossing::DomainId;
+use crate::domain::Stage;
+use crate::order::{Order, Pick};
+use crate::report::Report;
+use crate::standing::ToKeeper;
+use crate::standing::book::Run;
+use crate::standing::desk::{self, Desk};
+use crate::standing::shelf::{self, Filing};
+use base::op::Parcel;
+use base::{Automaton as _, Caller, Error, Instant};
+use tree::{Output, Reply};
+
+/// Most desks at once: a module of each may have to be kept.
+const DESKS_MAX: usize = 16;
+
+/// A second, ns.
+pub(super) const SECOND: i64 = 1_000_000_000;
+
+/// How far the dates of files may lie behind the clock, ns: a tick of the kernel.
+const COARSE: i64 = 10_000_000;
+
+/// Most news that wait to be told.
+const NEWS_MAX: usize = 64;
+
+/// Who sits at a desk.
+#[derive(Debug)]
+pub(super) struct AtDesk {
+    pub(super) desk: Desk,
+    caller: Caller,
+    since: Instant,
+}
+
+impl AtDesk {
+    /// Until when something must have been said.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.desk.is_spoken_to().then(|| self.since + ORDER_TIME)
+    }
+}
+
+impl Storelets {
+    /// The time on the wall, ns since 1970.
+    pub(super) fn wall(&self, now: Instant) -> i64 {
+        let started = self.started.secs.saturating_mul(SECOND) + i64::from(self.started.nanos);
+        started.saturating_add_unsigned(now.0)
+    }
+
+    /// Lets somebody say what is to be installed: root or the server's own user, and of them only
+    /// who the kernel knows and who asked for it.
+    pub(super) fn sit_down(&mut self, now: Instant, caller: Caller) -> Result<Reply, Error> {
+        let may = match &caller {
+            Caller::Server => false,
+            Caller::User(user) => user.commands && [0, self.owner].contains(&user.uid),
+        };
+        if !may {
+            return Err(Error::NotPermitted);
+        }
+        if self.closing || self.desks.len() >= DESKS_MAX {
+            return Err(Error::Busy);
+        }
+        let id = DomainId(self.next);
+        let open = self.open(Opened::Desk(id))?;
+        self.next += 1;
+        self.desks.insert(id, AtDesk { desk: Desk::new(), caller, since: now });
+        Ok(Reply::Opened(open, self.stat(files::INSTALL)))
+    }
+
+    pub(super) fn step_desk(
+        &mut self,
+        now: Instant,
+        id: DomainId,
+        input: desk::Input,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(at) = self.desks.get_mut(&id) else { return };
+        let mut asks = Vec::new();
+        at.desk.step(now, input, &mut asks);
+        for ask in asks {
+            self.serve_desk(now, id, ask, out);
+        }
+        if self.desks.get(&id).is_some_and(|at| at.desk.is_over()) {
+            self.desks.remove(&id);
+        }
+        self.end(out);
+    }
+
+    fn serve_desk(&mut self, now: Instant, id: DomainId, ask: desk::Output, out: &mut Vec<Output>) {
+        let (ticket, compiler) = (id.0, self.settings.compiler);
+        match ask {
+            desk::Output::Reply(id, reply) => out.push(Output::Reply(id, reply)),
+            desk::Output::Compile(Module::Known(hash)) if !self.shelf.has(hash) => {
+                // Compiled it may be, but its bytes could not be kept.
+                let unknown = Err(crate::compile::Refused::Unknown);
+                self.step_desk(now, id, desk::Input::Compiled(unknown), out);
+            }
+            desk::Output::Compile(module) => {
+                let asked = ToCompiler::Compile { ticket, module };
+                self.post(compiler, Parcel(Box::new(asked)), out);
+            }
+            desk::Output::CancelCompile => {
+                self.post(compiler, Parcel(Box::new(ToCompiler::Cancel(ticket))), out);
+            }
+            desk::Output::File(deed, module) => {
+                let AtDesk { caller, since, .. } = &self.desks[&id];
+                // What is new is what comes from here on, by the dates that the kernel gives.
+                let (caller, at) = (caller.clone(), self.wall(*since) - COARSE);
+                let filing = Filing { desk: id, deed, module, caller, at };
+                self.step_shelf(now, shelf::Input::File(Box::new(filing)), out);
+            }
+        }
+    }
+
+    pub(super) fn step_shelf(&mut self, now: Instant, input: shelf::Input, out: &mut Vec<Output>) {
+        let mut asks = Vec::new();
+        self.shelf.step(now, input, &mut asks);
+        for ask in asks {
+            match ask {
+                shelf::Output::Keep(ticket, changes) => {
+                    let asked = ToKeeper { ticket, changes };
+                    self.post(self.settings.compiler, Parcel(Box::new(asked)), out);
+                }
+                shelf::Output::Saved(label) => self.saved(now, &label, out),
+                shelf::Output::Filed(desk, filed) => {
+                    self.is_settled = false;
+                    self.step_desk(now, desk, desk::Input::Filed(filed), out);
+                }
+                shelf::Output::Tell(text) => self.news(text),
+            }
+        }
+        self.end(out);
+    }
+
+    fn news(&mut self, text: String) {
+        if self.news.len() < NEWS_MAX {
+            self.news.push_back(text);
+        }
+    }
+
+    /// What is installed under the names of an order; from now on it is known by them.
+    pub(super) fn resolve(
+        &mut self,
+        now: Instant,
+        id: DomainId,
+        order: &Order,
+    ) -> Result<Vec<Stage>, String> {
+        let stages = self.shelf.resolve(order)?;
+        let at = self.wall(now) / SECOND;
+        let here = self.here.get_mut(&id).expect("it is stepped");
+        let file = order.stdin.as_ref().map(|path| String::from_utf8_lossy(path));
+        let file = file.map_or(String::new(), |path| format!(" /{path}"));
+        let picks = stages.iter().filter_map(|stage| stage.called.parse::<Pick>().ok());
+        let all = picks.map(|pick| (pick.label, pick.version.unwrap_or_default())).collect();
+        here.named = Some(Named { all, at, trigger: format!("request{file}"), why: Why::Asked });
+        Ok(stages)
+    }
+
+    /// Writes down how storelets have ended that were named.
+    pub(super) fn write_down(
+        &mut self,
+        now: Instant,
+        id: DomainId,
+        report: &Report,
+        complaint: &[u8],
+        out: &mut Vec<Output>,
+    ) {
+        let Some(Here { named, caller, .. }) = self.here.get_mut(&id) else { return };
+        let Some(Named { all, at, trigger, why }) = named.take() else { return };
+        if report.end == "checked" {
+            return;
+        }
+        let caller = caller.clone();
+        let well = report.is_exit() && report.exit == Some(0);
+        for (label, version) in all {
+            let run = Run::new((at, version, &trigger), &caller, report, complaint);
+            let Some(cause) = self.cause(now, &label, why, well) else { continue };
+            self.step_shelf(now, shelf::Input::Ran(label, run, cause), out);
+        }
+        self.done_for(now, id, why, well, out);
+    }
+}

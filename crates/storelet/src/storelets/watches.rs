@@ -1,0 +1,290 @@
+//! What runs although nobody asks for it: when it is time, and for new files.
+
+use super::desks::SECOND;
+use super::{DOMAINS_MAX, Here, Named, Storelets, Why};
+use crate::crossing::{Crossing, DomainId};
+use crate::domain::{self, Domain, Stage};
+use crate::order::{Label, Pick};
+use crate::standing::deed::Plan;
+use crate::standing::duty::{self, Duty};
+use crate::standing::entry::Version;
+use crate::standing::listing::Doing;
+use crate::standing::shelf::{self, Cause};
+use crate::standing::watch::{self, Files, Watch};
+use base::op::Op;
+use base::{Automaton as _, Caller, Instant, Name};
+use std::collections::BTreeMap;
+use tree::{Output, Request};
+
+/// A watch, and whose it is.
+#[derive(Debug)]
+pub(super) struct Watched {
+    label: Label,
+    pub(super) watch: Watch,
+    /// As whom it looks.
+    caller: Caller,
+    /// It is not wanted any more.
+    leaves: bool,
+}
+
+impl Storelets {
+    /// When what runs by itself wants to be looked at.
+    pub(super) fn watch_deadline(&self) -> Option<Instant> {
+        if self.closing {
+            return None;
+        }
+        if !self.is_settled {
+            return Some(Instant(0));
+        }
+        let watches = self.watches.values().filter_map(|it| it.watch.deadline());
+        let duties = self.duties.values().filter_map(Duty::due);
+        let start = self.wall(Instant(0));
+        let duties = duties.map(|due| Instant(due.saturating_sub(start).max(0).cast_unsigned()));
+        watches.chain(duties).min()
+    }
+
+    /// Looks at what time has brought about.
+    pub(super) fn look_around(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if self.closing {
+            return;
+        }
+        if !std::mem::replace(&mut self.is_settled, true) {
+            self.settle_all(now, out);
+        }
+        let wall = self.wall(now);
+        let due = self.duties.iter().filter(|(_, it)| it.due().is_some_and(|due| due <= wall));
+        for label in due.map(|(label, _)| label.clone()).collect::<Vec<Label>>() {
+            self.step_duty(now, &label, duty::Input::Tick(wall), out);
+        }
+        let due = |it: &Watched| it.watch.deadline().is_some_and(|at| at <= now);
+        let watches = self.watches.iter().filter(|(_, it)| due(it)).map(|(id, _)| *id);
+        for id in watches.collect::<Vec<u64>>() {
+            self.step_watch(now, id, watch::Input::Tick, out);
+        }
+    }
+
+    /// Begins and ends duties and watches as what is installed wants it.
+    fn settle_all(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let plans = self.shelf.entries().filter_map(|(label, entry)| {
+            let version = entry.current()?;
+            Some((label.clone(), version.clone(), version.plan(label).ok()?))
+        });
+        let plans: Vec<(Label, Version, Plan)> = plans.collect();
+        let timed =
+            |label: &Label| plans.iter().any(|(it, _, plan)| it == label && plan.when.is_some());
+        self.duties.retain(|label, _| timed(label));
+        for id in self.watches.keys().copied().collect::<Vec<u64>>() {
+            let Watched { label, watch, caller, .. } = &self.watches[&id];
+            let same = |plan: &Plan| plan.on.as_ref().is_some_and(|on| on.dir == *watch.dir());
+            let stays = plans.iter().any(|(it, version, plan)| {
+                it == label && same(plan) && version.by.caller() == *caller
+            });
+            if !stays {
+                self.leave_watch(now, id, out);
+            }
+        }
+        for (label, version, plan) in plans {
+            self.settle_one(now, label, &version, &plan);
+        }
+    }
+
+    fn settle_one(&mut self, now: Instant, label: Label, version: &Version, plan: &Plan) {
+        if let Some(when) = plan.when {
+            let book = self.shelf.books().find(|(it, _)| **it == label);
+            let past = book.and_then(|(_, book)| book.past).unwrap_or((version.at, 0));
+            let duty = self.duties.entry(label.clone());
+            duty.or_insert_with(|| Duty::new(when, past.0, past.1)).set(when, version.at);
+        }
+        let there = self.watches.values().any(|it| it.label == label && !it.leaves);
+        let Some(on) = plan.on.as_ref().filter(|_| !there) else { return };
+        let since = if on.existing { i64::MIN } else { version.at };
+        let files = match self.shelf.take_files(&label) {
+            Some(bytes) => Files::read(&on.dir, since, &bytes),
+            None => Files::new(&on.dir, since),
+        };
+        let writes = plan.order.writes && self.settings.writes;
+        let watch = Watch::new(now, (on.dir.clone(), writes), files);
+        let caller = version.by.caller();
+        self.watches.insert(self.next, Watched { label, watch, caller, leaves: false });
+        self.next += 1;
+    }
+
+    fn leave_watch(&mut self, now: Instant, id: u64, out: &mut Vec<Output>) {
+        if let Some(it) = self.watches.get_mut(&id) {
+            it.leaves = true;
+            self.step_watch(now, id, watch::Input::Leave, out);
+        }
+    }
+
+    /// Ends all watches, for the end of the server.
+    pub(super) fn leave_all(&mut self, now: Instant, out: &mut Vec<Output>) {
+        for id in self.watches.keys().copied().collect::<Vec<u64>>() {
+            self.leave_watch(now, id, out);
+        }
+    }
+
+    fn step_duty(
+        &mut self,
+        now: Instant,
+        label: &Label,
+        input: duty::Input,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(duty) = self.duties.get_mut(label) else { return };
+        let mut asks = Vec::new();
+        duty.step(now, input, &mut asks);
+        for duty::Output::Run in asks {
+            if !self.begin_own(now, label, Why::Time, None, out) {
+                let wall = self.wall(now);
+                self.step_duty(now, label, duty::Input::Busy(wall), out);
+            }
+        }
+    }
+
+    pub(super) fn step_watch(
+        &mut self,
+        now: Instant,
+        id: u64,
+        input: watch::Input,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(it) = self.watches.get_mut(&id) else { return };
+        let mut asks = Vec::new();
+        it.watch.step(now, input, &mut asks);
+        let (label, caller) = (it.label.clone(), it.caller.clone());
+        for ask in asks {
+            let crossing = match ask {
+                watch::Output::Ask(ask) => {
+                    Crossing::Ask(id, Request { caller: caller.clone(), ask })
+                }
+                watch::Output::Cancel => Crossing::Cancel(id),
+                watch::Output::Close(open) => Crossing::Close(open),
+                watch::Output::Run(path) => {
+                    if !self.begin_own(now, &label, Why::File(id), Some(&path), out) {
+                        self.step_watch(now, id, watch::Input::Ran(None), out);
+                    }
+                    continue;
+                }
+                watch::Output::Keep(bytes) => {
+                    self.step_shelf(now, shelf::Input::Files(label.clone(), bytes), out);
+                    continue;
+                }
+            };
+            out.push(Output::Do(Op::Post { to: self.settings.home, parcel: crossing.parcel() }));
+        }
+        if self.watches.get(&id).is_some_and(|it| it.watch.is_over()) {
+            self.watches.remove(&id);
+        }
+        self.end(out);
+    }
+
+    /// For which files one has run is kept.
+    pub(super) fn saved(&mut self, now: Instant, label: &Label, out: &mut Vec<Output>) {
+        let its = self.watches.iter().find(|(_, it)| it.label == *label && !it.leaves);
+        if let Some(id) = its.map(|(id, _)| *id) {
+            self.step_watch(now, id, watch::Input::Kept, out);
+        }
+    }
+
+    /// Begins a storelet on the server's own account; false if that cannot be done now.
+    fn begin_own(
+        &mut self,
+        now: Instant,
+        label: &Label,
+        why: Why,
+        file: Option<&[Name]>,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let pick = Pick { label: label.clone(), version: None };
+        let entry = self.shelf.entries().find(|(it, _)| *it == label);
+        let version = entry.and_then(|(_, entry)| entry.current()).cloned();
+        let (Some(version), Ok((called, Plan { mut order, .. }))) =
+            (version, self.shelf.plan(&pick))
+        else {
+            return false;
+        };
+        if self.closing || self.here.len() >= DOMAINS_MAX {
+            return false;
+        }
+        let trigger = match file {
+            Some(path) => {
+                order.stdin = Some(watch::stdin(path));
+                order.args.push(watch::shown(path));
+                format!("file {}", String::from_utf8_lossy(&watch::shown(path)))
+            }
+            None => "schedule".to_string(),
+        };
+        let all = vec![(label.clone(), version.version)];
+        let named = Named { all, at: self.wall(now) / SECOND, trigger, why };
+        let id = DomainId(self.next);
+        self.next += 1;
+        let (domain, caller, name) = (Domain::new(now), version.by.caller(), String::new());
+        let here = Here { domain, caller, since: now, runs: None, name, named: Some(named) };
+        self.here.insert(id, here);
+        self.step_domain(now, id, domain::Input::Begin(vec![Stage { called, order }]), out);
+        true
+    }
+
+    /// What a run comes to that has ended, well or not; nothing, if only the server's end ended it.
+    pub(super) fn cause(
+        &mut self,
+        now: Instant,
+        label: &Label,
+        why: Why,
+        well: bool,
+    ) -> Option<Cause> {
+        match why {
+            Why::Asked => Some(Cause::Asked),
+            Why::Time | Why::File(_) if self.closing && !well => None,
+            Why::File(_) => Some(Cause::File),
+            Why::Time => {
+                let duty = self.duties.get_mut(label)?;
+                // Installed anew while it ran.
+                duty.due().is_none().then_some(())?;
+                duty.step(now, duty::Input::Ended(well), &mut Vec::new());
+                let (last, failures) = duty.past();
+                Some(Cause::Time(last, failures))
+            }
+        }
+    }
+
+    /// Tells who had it run, and forgets what nobody else waits for.
+    pub(super) fn done_for(
+        &mut self,
+        now: Instant,
+        id: DomainId,
+        why: Why,
+        well: bool,
+        out: &mut Vec<Output>,
+    ) {
+        match why {
+            Why::Asked => return,
+            Why::Time => {}
+            Why::File(watch) => {
+                let well = Some(well).filter(|well| *well || !self.closing);
+                self.step_watch(now, watch, watch::Input::Ran(well), out);
+            }
+        }
+        self.step_domain(now, id, domain::Input::Gone, out);
+    }
+
+    /// What all do that run by themselves.
+    pub(super) fn doings(&self) -> BTreeMap<Label, Doing> {
+        let mut doings: BTreeMap<Label, Doing> = BTreeMap::new();
+        for (label, duty) in &self.duties {
+            let doing = doings.entry(label.clone()).or_default();
+            doing.next = Some(duty.due().map(|due| due / SECOND));
+            doing.failures = duty.past().1;
+        }
+        for Watched { label, watch, leaves, .. } in self.watches.values() {
+            if !leaves {
+                let doing = doings.entry(label.clone()).or_default();
+                let (counts, trouble) = watch.counts();
+                doing.files = Some(counts);
+                doing.trouble = trouble.map(str::to_string);
+                doing.failed = watch.failed();
+            }
+        }
+        doings
+    }
+}

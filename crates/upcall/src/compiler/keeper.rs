@@ -1,0 +1,226 @@
+//! What is installed, kept on disk: a directory that one server has, and nobody else writes.
+//!
+//! ```text
+//! lock           whoever has this server's storelets has it locked
+//! names/NAME     what is installed under a name, as JSON
+//! modules/HASH   a module, as it was sent
+//! books/NAME     what came of its last runs, as JSON
+//! files/NAME     for which files of its directory it has run, as JSON
+//! ```
+//!
+//! A file is there as a whole or not at all: it is written under another name, made durable, and
+//! renamed; then its directory is made durable. What does not belong here is left alone.
+
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use storelet::compile::Hash;
+use storelet::standing::{Change, Kept, Key, Stock, ToKeeper};
+
+/// Directories of it.
+const NAMES: &str = "names";
+const MODULES: &str = "modules";
+const BOOKS: &str = "books";
+const FILES: &str = "files";
+
+/// What a file is called while it is written.
+const NEW: &str = ".new";
+
+/// The largest file that is read, bytes: no module is larger.
+const FILE_MAX: u64 = 32 << 20;
+
+/// Most files of a directory that are looked at.
+const FILES_MAX: usize = 100_000;
+
+/// A directory, which is locked once something is in it.
+pub(crate) struct Keeper {
+    dir: PathBuf,
+    lock: Option<File>,
+}
+
+impl Keeper {
+    /// Opens a directory that is to be there from now on.
+    ///
+    /// # Errors
+    /// If it cannot be used, or another server has it.
+    pub(crate) fn make(dir: &Path) -> Result<Keeper, String> {
+        let mut keeper = Keeper { dir: dir.to_path_buf(), lock: None };
+        keeper.lock()?;
+        Ok(keeper)
+    }
+
+    /// Opens a directory if it is there; else it is made for the first thing that is kept. One that
+    /// this user may not even look for is not there.
+    ///
+    /// # Errors
+    /// If it cannot be used, or another server has it.
+    pub(crate) fn find(dir: &Path) -> Result<Keeper, String> {
+        match dir.try_exists() {
+            Ok(false) | Err(_) => Ok(Keeper { dir: dir.to_path_buf(), lock: None }),
+            Ok(true) => Keeper::make(dir),
+        }
+    }
+
+    fn lock(&mut self) -> Result<(), String> {
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        let shown = self.dir.display();
+        let cannot = |why: &dyn std::fmt::Display| {
+            format!("cannot keep storelets in {shown}: {why}; name another with --storelet-state")
+        };
+        let make = |dir: &Path| DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        make(&self.dir).map_err(|error| cannot(&error))?;
+        let stat = std::fs::metadata(&self.dir).map_err(|error| cannot(&error))?;
+        let own = reactor::own_user();
+        if stat.uid() != own || stat.mode() & 0o022 != 0 {
+            return Err(cannot(&format!(
+                "it must belong to user {own} and others must not write to it"
+            )));
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.custom_flags(libc::O_NOFOLLOW).open(self.dir.join("lock"));
+        let lock = lock.map_err(|error| cannot(&error))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| cannot(&"another server keeps its storelets there"))?;
+        for name in [NAMES, MODULES, BOOKS, FILES] {
+            make(&self.dir.join(name)).map_err(|error| cannot(&error))?;
+        }
+        sync_dir(&self.dir).map_err(|error| cannot(&error))?;
+        if let Some(above) = self.dir.parent() {
+            // Those above it may belong to others.
+            let _ = sync_dir(above);
+        }
+        self.lock = Some(lock);
+        Ok(())
+    }
+
+    /// All that was kept. What cannot be read is told.
+    pub(crate) fn stock(&self, tell: &mut dyn FnMut(String)) -> Stock {
+        if self.lock.is_none() {
+            return Stock::default();
+        }
+        let mut stock = Stock::default();
+        for name in self.files(NAMES, tell) {
+            let path = self.dir.join(NAMES).join(&name);
+            match (name.parse(), read(&path)) {
+                (Ok(label), Ok(bytes)) => stock.names.push((label, bytes)),
+                (Err(_), _) => tell(format!("{} is no storelet's: left alone", path.display())),
+                (_, Err(error)) => tell(format!("cannot read {}: {error}", path.display())),
+            }
+        }
+        for name in self.files(BOOKS, tell) {
+            let bytes = read(&self.dir.join(BOOKS).join(&name));
+            if let (Ok(label), Ok(bytes)) = (name.parse(), bytes) {
+                stock.books.push((label, bytes));
+            }
+        }
+        for name in self.files(FILES, tell) {
+            let bytes = read(&self.dir.join(FILES).join(&name));
+            if let (Ok(label), Ok(bytes)) = (name.parse(), bytes) {
+                stock.files.push((label, bytes));
+            }
+        }
+        let modules = self.files(MODULES, tell);
+        stock.modules = modules.iter().filter_map(|name| name.parse().ok()).collect();
+        stock
+    }
+
+    /// The names of files in one of the directories. What was not finished is removed.
+    fn files(&self, dir: &str, tell: &mut dyn FnMut(String)) -> Vec<String> {
+        let path = self.dir.join(dir);
+        let entries = match std::fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) => {
+                tell(format!("cannot read {}: {error}", path.display()));
+                return Vec::new();
+            }
+        };
+        let names = entries.take(FILES_MAX).filter_map(Result::ok);
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+        let (new, mut names): (Vec<String>, Vec<String>) = names.partition(|name| {
+            // No name of ours begins with a dot.
+            name.starts_with(NEW)
+        });
+        for name in new {
+            let _ = std::fs::remove_file(path.join(name));
+        }
+        names.sort_unstable();
+        names
+    }
+
+    /// The bytes of a module.
+    pub(super) fn module(&self, hash: Hash) -> Option<Vec<u8>> {
+        self.lock.as_ref()?;
+        let bytes = read(&self.dir.join(MODULES).join(hash.to_string())).ok()?;
+        (Hash::of(&bytes) == hash).then_some(bytes)
+    }
+
+    /// Makes changes durable.
+    pub(super) fn keep(&mut self, asked: ToKeeper) -> Kept {
+        let ToKeeper { ticket, changes } = asked;
+        let result = self.lock().and_then(|()| {
+            changes.into_iter().try_for_each(|change| {
+                let (dir, name) = place(&change.key);
+                let path = self.dir.join(dir).join(&name);
+                self.change(dir, &name, change)
+                    .map_err(|error| format!("cannot write {}: {error}", path.display()))
+            })
+        });
+        Kept { ticket, result }
+    }
+
+    fn change(&self, dir: &str, name: &str, change: Change) -> io::Result<()> {
+        let dir = self.dir.join(dir);
+        let path = dir.join(name);
+        match change.bytes {
+            Some(bytes) => {
+                let new = dir.join(NEW);
+                let _ = std::fs::remove_file(&new);
+                let mut file =
+                    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+                file.write_all(&bytes)?;
+                file.sync_all()?;
+                std::fs::rename(&new, &path)?;
+            }
+            None => match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            },
+        }
+        sync_dir(&dir)
+    }
+}
+
+/// In which directory something is kept, and under which name.
+fn place(key: &Key) -> (&'static str, String) {
+    match key {
+        Key::Name(label) => (NAMES, label.to_string()),
+        Key::Module(hash) => (MODULES, hash.to_string()),
+        Key::Book(label) => (BOOKS, label.to_string()),
+        Key::Files(label) => (FILES, label.to_string()),
+    }
+}
+
+/// Reads a plain file; not one that a link leads to.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let stat = file.metadata()?;
+    if !stat.is_file() || stat.len() > FILE_MAX {
+        return Err(io::Error::other("it is no plain file, or too large"));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests;

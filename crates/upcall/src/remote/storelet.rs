@@ -1,0 +1,278 @@
+//! `upcall storelet`: programs that are installed on a server under names.
+
+use super::frame::{self, Frame};
+use super::run::{Limits, PIECE, line, next_frame, read, write};
+use super::{Outcome, Server, Trouble};
+use clap::{Args, Subcommand};
+use client::OpenOptions;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use storelet::compile::Hash;
+use wire::storelet::{FRAME_HEAD, Frame as Kind};
+
+/// Where a server takes commands, of those who attach there.
+const SERVICE: &str = "/.upcall";
+const INSTALL: &str = "/storelets/install";
+
+/// The files that tell of what is installed.
+const FILES: &str = "/.upcall/storelets";
+
+/// What can be done with what is installed.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Install a program under a name, as its next version; only root and the server's own user
+    /// may, over a unix socket
+    Install(Box<Install>),
+    /// Show what is installed
+    List(Show),
+    /// Show what came of the last runs
+    Log(Log),
+    /// Remove a storelet with all its versions
+    Remove(Named),
+    /// Use another version of a storelet, NAME@VERSION
+    Use(Named),
+}
+
+/// What is installed.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Install {
+    #[command(flatten)]
+    server: Server,
+
+    /// The name it is to have: letters, digits, '-', '_' and '.'
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// The program: a WebAssembly module for WASI preview 1
+    #[arg(value_name = "PROGRAM")]
+    program: PathBuf,
+
+    /// Its arguments
+    #[arg(value_name = "ARGS", last = true)]
+    args: Vec<OsString>,
+
+    /// Run it so often, too, for whoever installs it: 30s, 5m, 12h
+    #[arg(long, value_name = "TIME", conflicts_with = "at")]
+    every: Option<String>,
+
+    /// Run it once a day at this time (UTC), too: 03:00
+    #[arg(long, value_name = "HH:MM")]
+    at: Option<String>,
+
+    /// Run it for each new file beneath this directory, too: with that as its input, and its path
+    /// as the last argument
+    #[arg(long, value_name = "DIR")]
+    on: Option<PathBuf>,
+
+    /// Files that are there already count as new
+    #[arg(long, requires = "on")]
+    existing: bool,
+
+    #[command(flatten)]
+    limits: Limits,
+}
+
+/// What is shown.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    server: Server,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is shown of one, or of all.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Log {
+    #[command(flatten)]
+    server: Server,
+
+    /// Of this storelet only
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One of them.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Named {
+    #[command(flatten)]
+    server: Server,
+
+    /// Which
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+/// Does it.
+pub(crate) fn run(command: &Command) -> ExitCode {
+    match command {
+        Command::Install(install) => self::install(install),
+        Command::List(show) => show_file(&show.server, &list_name("installed", show.json)),
+        Command::Log(log) => self::log(log),
+        Command::Remove(named) => deed(named, "remove"),
+        Command::Use(named) => deed(named, "use"),
+    }
+}
+
+fn list_name(name: &str, json: bool) -> String {
+    format!("{FILES}/{name}{}", if json { ".json" } else { "" })
+}
+
+/// Says what a file says.
+fn show_file(server: &Server, path: &str) -> ExitCode {
+    frame::run(server, false, |frame| {
+        let text = read_file(frame, path)?;
+        frame::say(&String::from_utf8_lossy(&text))?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn read_file(frame: &Frame, path: &str) -> Outcome<Vec<u8>> {
+    frame.client.read_file(path).map_err(|error| no_programs(&error).unwrap_or(error.into()))
+}
+
+/// If an error means that nothing is run there.
+fn no_programs(error: &client::Error) -> Option<Trouble> {
+    let step = "name an Upcall server that was not started with --storelet-threads 0";
+    let why = format!("this server runs no programs; {step}");
+    error.is_not_found().then_some(Trouble::Host(why))
+}
+
+fn log(log: &Log) -> ExitCode {
+    let Some(name) = &log.name else {
+        return show_file(&log.server, &list_name("log", log.json));
+    };
+    frame::run(&log.server, false, |frame| {
+        let text = read_file(frame, &list_name("log", log.json))?;
+        let text = String::from_utf8_lossy(&text);
+        let text = match log.json {
+            true => of_one_json(&text, name)?,
+            false => of_one(&text, name),
+        };
+        frame::say(&text)?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// The head, and the lines of one storelet with what it complained of.
+fn of_one(text: &str, name: &str) -> String {
+    let (mut of_it, mut kept) = (true, String::new());
+    for (number, line) in text.lines().enumerate() {
+        if number > 0 && !line.starts_with(' ') {
+            let called = line.split_whitespace().nth(1).unwrap_or_default();
+            of_it = called.split('@').next() == Some(name);
+        }
+        if of_it {
+            kept += line;
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+fn of_one_json(text: &str, name: &str) -> Outcome<String> {
+    let runs: Vec<Value> = serde_json::from_str(text)
+        .map_err(|error| Trouble::Host(format!("the server says a strange log: {error}")))?;
+    let runs = runs.into_iter().filter(|run| run["name"] == name);
+    Ok(format!("{:#}\n", Value::Array(runs.collect())))
+}
+
+fn deed(named: &Named, word: &str) -> ExitCode {
+    frame::run(&named.server.inside(SERVICE), false, |frame| {
+        let mut said = b"frames\n".to_vec();
+        line(&mut said, word, named.name.as_bytes());
+        said.push(b'\n');
+        told(&say_at_desk(frame, &said)?)
+    })
+}
+
+fn install(install: &Install) -> ExitCode {
+    frame::run(&install.server.inside(SERVICE), false, |frame| {
+        let wasm = read(&install.program)?;
+        // Who has sent it once need not do so again.
+        let known = say_at_desk(frame, &order(install, &format!("sha256:{}", Hash::of(&wasm))))?;
+        if known["end"] != "unknown" {
+            return told(&known);
+        }
+        let order = order(install, &wasm.len().to_string());
+        told(&say_at_desk(frame, &[order, wasm].concat())?)
+    })
+}
+
+fn order(install: &Install, module: &str) -> Vec<u8> {
+    let mut order = b"frames\n".to_vec();
+    line(&mut order, "name", install.name.as_bytes());
+    line(&mut order, "module", module.as_bytes());
+    line(&mut order, "arg", install.name.as_bytes());
+    install.args.iter().for_each(|arg| line(&mut order, "arg", arg.as_bytes()));
+    install.limits.say(&mut order);
+    install.every.iter().for_each(|time| line(&mut order, "every", time.as_bytes()));
+    install.at.iter().for_each(|time| line(&mut order, "at", time.as_bytes()));
+    install.on.iter().for_each(|dir| line(&mut order, "on", dir.as_os_str().as_bytes()));
+    if install.existing {
+        order.extend_from_slice(b"existing\n");
+    }
+    order.push(b'\n');
+    order
+}
+
+/// Says something where things are installed: what came of it.
+fn say_at_desk(frame: &Frame, said: &[u8]) -> Outcome<Value> {
+    let options = OpenOptions::new().read(true).write(true);
+    let file = frame.client.open_with(Path::new(INSTALL), options);
+    let file = file.map_err(|error| no_programs(&error).unwrap_or_else(|| may_not(error)))?;
+    frame.if_interrupted("'upcall storelet list' shows what was done".to_string());
+    write(&file, said)?;
+    let (mut heard, mut piece) = (Vec::new(), vec![0; PIECE]);
+    loop {
+        let count = file.read_at(&mut piece, 0)?;
+        heard.extend_from_slice(&piece[..count]);
+        match next_frame(&heard)? {
+            Some((Kind::Report, body)) => {
+                return serde_json::from_slice(body)
+                    .map_err(|error| Trouble::Host(format!("a strange report: {error}")));
+            }
+            Some((Kind::Output | Kind::Error | Kind::State, body)) => {
+                let length = FRAME_HEAD + body.len();
+                heard.drain(..length);
+            }
+            None if count == 0 => {
+                return Err(Trouble::Host("the server did not say what came of it".to_string()));
+            }
+            None => {}
+        }
+    }
+}
+
+/// Who is refused is told what to do instead.
+fn may_not(error: client::Error) -> Trouble {
+    let text = error.to_string();
+    match text.contains("ermitted") {
+        true => Trouble::Host(format!(
+            "{text}; only root and the server's own user install storelets, over a unix socket: \
+             serve with --9p unix:PATH and name that"
+        )),
+        false => error.into(),
+    }
+}
+
+/// Says what came of it.
+fn told(filed: &Value) -> Outcome<ExitCode> {
+    let (name, end) = (filed["name"].as_str().unwrap_or_default(), &filed["end"]);
+    if let Some(reason) = filed["reason"].as_str() {
+        return Err(Trouble::Host(reason.to_string()));
+    }
+    let version = filed["version"].as_u64().map(|version| format!("@{version}"));
+    let end = end.as_str().unwrap_or_default();
+    frame::say(&format!("{name}{} {end}\n", version.unwrap_or_default()))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,346 @@
+//! What is installed, as a person meets it: `upcall storelet`, `GET …?storelet=`, restarts.
+
+use super::guests::{self, Guest};
+use super::http::body;
+use super::{Lab, Ran};
+use crate::server::{BINARY, Scratch, Server, get};
+use client::{Client, OpenOptions, Options};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A server that keeps what is installed, reached by a unix socket too.
+pub(super) struct Shop {
+    pub(super) lab: Lab,
+    pub(super) state: Scratch,
+}
+
+/// A server of a directory that keeps its state there, with other options.
+fn args(state: &Path, more: &[&str]) -> Vec<String> {
+    let (socket, http) = (state.join("9p.sock"), state.join("http.sock"));
+    let kept = state.join("kept");
+    let socket = format!("unix:{}", socket.display());
+    let http = format!("unix:{}", http.display());
+    let mut args = vec!["--9p".to_string(), socket, "--http".to_string(), http];
+    args.extend(["--storelet-state".to_string(), kept.display().to_string()]);
+    args.extend(more.iter().map(|arg| (*arg).to_string()));
+    args
+}
+
+impl Shop {
+    pub(super) fn new(more: &[&str]) -> Shop {
+        let state = Scratch::new("standing");
+        let args = args(state.path(), more);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        Shop { lab: Lab::new(&args), state }
+    }
+
+    /// Ends the server as a power failure would, and starts another one in its place.
+    pub(super) fn crash(self, more: &[&str]) -> Shop {
+        let Shop { lab: Lab { served, programs, server }, state } = self;
+        server.kill();
+        for socket in ["9p.sock", "http.sock"] {
+            std::fs::remove_file(state.path().join(socket)).unwrap();
+        }
+        let cache = programs.path().join("cache");
+        let mut args = args(state.path(), more);
+        args.extend(["--storelet-cache".to_string(), cache.display().to_string()]);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let server = Server::start(served.path(), &args);
+        Shop { lab: Lab { served, programs, server }, state }
+    }
+
+    pub(super) fn socket(&self) -> String {
+        format!("unix:{}", self.state.path().join("9p.sock").display())
+    }
+
+    /// `upcall storelet WORDS[0] SOCKET WORDS[1..]`.
+    pub(super) fn storelet(&self, words: &[&str]) -> Ran {
+        let mut command = Command::new(BINARY);
+        command.args(["storelet", words[0], &self.socket()]).args(&words[1..]);
+        command.output().unwrap().into()
+    }
+
+    pub(super) fn install(&self, name: &str, guest: &Guest, options: &[&str]) -> Ran {
+        let file = self.lab.file(guest);
+        self.storelet(&[&["install", name, file.to_str().unwrap()], options].concat())
+    }
+
+    /// What `list` says of each name: the version in use, and how many are kept.
+    fn list(&self) -> Vec<(String, u64, usize)> {
+        let ran = self.storelet(&["list", "--json"]);
+        let all: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
+        let one = |it: &Value| {
+            let versions = it["versions"].as_array().unwrap().len();
+            (it["name"].as_str().unwrap().to_string(), it["current"].as_u64().unwrap(), versions)
+        };
+        all.iter().map(one).collect()
+    }
+
+    fn get(&self, path: &str) -> String {
+        get(self.lab.server.http(), path)
+    }
+
+    /// What a storelet says of a file.
+    fn run(&self, name: &str, file: &str) -> Ran {
+        self.lab.command(&["--storelet", name, "--stdin", file]).output().unwrap().into()
+    }
+}
+
+#[test]
+fn what_is_installed_runs_with_a_file_for_whoever_may_read_it() {
+    let shop = Shop::new(&[]);
+    assert_eq!(shop.install("cat", &guests::CAT, &[]).out, "cat@1 installed\n");
+    assert_eq!(body(&shop.get("/x?storelet=cat")), "x\n");
+    assert_eq!(body(&shop.get("/sub/y?storelet=cat%7Ccat@1&storelet=cat")), "y\n");
+    let ran = shop.run("cat|cat", "/sub/y");
+    assert_eq!((ran.code, &ran.out[..]), (Some(0), "y\n"), "{ran:?}");
+    let answer = shop.get("/x?storelet=cat");
+    assert!(!answer.contains("ETag") && answer.contains("Accept-Ranges: none"), "{answer}");
+    for (path, code, why) in [
+        ("/x?storelet=dog", "404", "no storelet 'dog' is installed here: there are cat"),
+        ("/x?storelet=cat@2", "404", "no version 2"),
+        ("/nowhere?storelet=cat", "404", "no such file"),
+        ("/sub/?storelet=cat", "409", "directory"),
+        ("/.upcall/storelets/new?storelet=cat", "403", "cannot be used"),
+        ("/x?storelet=cat&write", "422", "when it was installed"),
+        ("/x?storelet=cat&root=/sub", "422", "when it was installed"),
+        ("/x?storelet=cat&stdin=/sub/y&colour=red", "422", "no such word"),
+        ("/x?storelet=..%2Fcat", "422", "NAME or NAME@VERSION"),
+        ("/x?storelet=cat%0Amodule%201", "422", "NAME or NAME@VERSION"),
+        ("/x?storelet=%00%ff", "422", "NAME or NAME@VERSION"),
+        ("/x?storelet", "422", "NAME or NAME@VERSION"),
+        ("/x?storelet=a%7Cb%7C", "422", "NAME or NAME@VERSION"),
+        (&format!("/x?storelet=cat{}", "%7Ccat".repeat(8)), "422", "at most 8"),
+    ] {
+        let answer = shop.get(path);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{path}: {answer}");
+        assert!(answer.contains(why), "{path}: {answer}");
+    }
+    // Others' files stay theirs, if there are others.
+    let own = shop.lab.served.path().join("own");
+    std::fs::write(&own, "secret").unwrap();
+    std::fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    if shop.lab.server.greeting().contains("act as user 65534") {
+        assert!(shop.get("/own?storelet=cat").starts_with("HTTP/1.1 403 "));
+        let ran = shop.run("cat", "/own");
+        assert!(ran.err.contains("its permissions refuse that"), "{ran:?}");
+    }
+    let ran = shop.run("cat", "/nowhere");
+    assert!(ran.err.contains("its input cannot be read: there is no such file"), "{ran:?}");
+    shop.lab.await_none();
+}
+
+#[test]
+fn a_head_runs_nothing_and_conditions_do_not_apply_to_the_file() {
+    let shop = Shop::new(&[]);
+    shop.install("spin", &guests::SPIN, &["--cpu", "10m", "--time", "10m"]);
+    let ask = |fields: &[&str], path: &str| {
+        let url = format!("http://{}{path}", shop.lab.server.http());
+        let fields = fields.iter().flat_map(|field| ["-H", field]);
+        let ran =
+            Command::new("curl").args(["-s", "-I", "-m", "60"]).args(fields).arg(url).output();
+        String::from_utf8(ran.unwrap().stdout).unwrap()
+    };
+    assert!(ask(&[], "/x?storelet=spin").starts_with("HTTP/1.1 200 "));
+    assert!(ask(&[], "/x?storelet=other").starts_with("HTTP/1.1 404 "));
+    assert!(ask(&[], "/other?storelet=spin").starts_with("HTTP/1.1 404 "));
+    assert!(ask(&["If-Match: \"a\""], "/x?storelet=spin").starts_with("HTTP/1.1 412 "));
+    let raw = ask(&[], "/x");
+    let tag = raw.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap().trim();
+    let answer = ask(&[&format!("If-None-Match: {tag}"), "Range: bytes=0-0"], "/x?storelet=spin");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(shop.lab.running().is_empty());
+}
+
+#[test]
+fn a_chain_streams_and_fails_as_a_whole() {
+    let shop = Shop::new(&[]);
+    let large: String = (0..300_000).map(|at| format!("{at:09}\n")).collect();
+    std::fs::write(shop.lab.served.path().join("large"), &large).unwrap();
+    for (name, guest) in [
+        ("cat", &guests::CAT),
+        ("flood", &guests::FLOOD),
+        ("exit", &guests::EXIT),
+        ("trap", &guests::TRAP),
+        ("sleep", &guests::SLEEP),
+    ] {
+        shop.install(name, guest, &[]);
+    }
+    let url = format!("http://{}/large?storelet=cat%7Ccat%7Ccat", shop.lab.server.http());
+    let said = Command::new("curl").args(["-sS", "-m", "100", &url]).output().unwrap();
+    assert!(said.stdout == large.as_bytes(), "{} bytes", said.stdout.len());
+    // Who does not read holds those before it: what is under way is bounded.
+    let mut child = shop.lab.command(&["--storelet", "flood|sleep", "--stdin", "/x"]);
+    let begun = super::Begun(child.spawn().unwrap());
+    shop.lab.await_state("running", 1);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = shop.lab.server.pid();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(kib < 600 << 10, "{peak}");
+    drop(begun);
+    shop.lab.await_none();
+    // The end of the last is the end of all; a mistake is that of all, with its name.
+    let ran = shop.run("flood|exit", "/x");
+    assert_eq!((ran.code, &ran.out[..]), (Some(7), ""), "{ran:?}");
+    let ran = shop.run("cat|trap|cat", "/large");
+    assert_eq!(ran.code, Some(134), "{ran:?}");
+    assert!(ran.err.contains("'trap@1' made a mistake: "), "{ran:?}");
+    let ran = shop.run("flood|cat", "/x");
+    assert_eq!(ran.code, Some(137), "{}", ran.err);
+    assert!(ran.err.contains("it has said as much as it may"), "{}", ran.err);
+    let answer = shop.get("/x?storelet=sleep%7Ctrap");
+    assert!(answer.contains("\"stage\":\"trap@1\""), "{answer}");
+    shop.lab.await_none();
+}
+
+#[test]
+fn versions_are_installed_used_and_removed() {
+    let shop = Shop::new(&["--http-write"]);
+    shop.install("it", &guests::EXIT, &[]);
+    let ran = shop.install("it", &guests::ARGS, &["--env", "A=1", "--", "-n"]);
+    assert_eq!(ran.out, "it@2 installed\n", "{ran:?}");
+    assert_eq!(shop.list(), [("it".to_string(), 2, 2)]);
+    let ran = shop.run("it", "/x");
+    assert_eq!((&ran.out[..], &ran.err[..]), ("it\0-n\0", "A=1\0"), "{ran:?}");
+    let ran: Ran = shop.lab.command(&["--storelet", "it", "--", "b%"]).output().unwrap().into();
+    assert_eq!(ran.out, "it\0-n\0b%\0", "{ran:?}");
+    assert_eq!(shop.run("it@1", "/x").code, Some(7));
+    assert_eq!(shop.storelet(&["use", "it@1"]).out, "it@1 used\n");
+    assert_eq!(shop.run("it", "/x").code, Some(7));
+    let ran = shop.storelet(&["use", "it@9"]);
+    assert!(ran.code != Some(0) && ran.err.contains("no version 9"), "{ran:?}");
+    // Over HTTP, by who may.
+    let curl = |words: &[&str]| {
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-m", "60", "--unix-socket"]).arg(shop.state.path().join("http.sock"));
+        let ran: Ran = curl.args(words).stdin(Stdio::null()).output().unwrap().into();
+        ran.out
+    };
+    let file = format!("@{}", shop.lab.file(&guests::CAT).display());
+    let place = "http://localhost/.upcall/storelets/install";
+    let said = curl(&["--data-binary", &file, &format!("{place}?name=cat&cpu=1s")]);
+    assert_eq!(said, "cat@1\n");
+    assert_eq!(body(&shop.get("/x?storelet=cat")), "x\n");
+    assert!(
+        curl(&["--data-binary", "junk", &format!("{place}?name=cat")]).contains("cannot be run")
+    );
+    assert!(curl(&["-X", "POST", &format!("{place}?remove=dog")]).contains("no storelet 'dog'"));
+    assert_eq!(curl(&["-X", "POST", &format!("{place}?remove=cat")]), "cat removed\n");
+    assert_eq!(shop.storelet(&["remove", "it"]).out, "it removed\n");
+    assert!(shop.list().is_empty());
+    let kept = shop.state.path().join("kept/modules");
+    assert_eq!(std::fs::read_dir(kept).unwrap().count(), 0, "their modules are gone too");
+}
+
+#[test]
+fn who_may_not_command_the_server_installs_nothing() {
+    let shop = Shop::new(&[]);
+    let file = shop.lab.file(&guests::CAT);
+    let file = file.to_str().unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(["storelet", "install", shop.lab.server.ninep(), "cat", file]);
+    let ran: Ran = command.output().unwrap().into();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains("over a unix socket"), "{ran:?}");
+    // Nor by HTTP where that does not write, nor a program that runs here.
+    let mut curl = Command::new("curl");
+    curl.args(["-s", "-m", "60", "--unix-socket"]).arg(shop.state.path().join("http.sock"));
+    curl.args(["--data-binary", "x", "http://localhost/.upcall/storelets/install?name=a"]);
+    let ran: Ran = curl.output().unwrap().into();
+    assert!(ran.out.contains("--http-write"), "{ran:?}");
+    let ran = shop.lab.run(&["--write"], &guests::open_to_write(".upcall/storelets/install"));
+    assert_eq!(ran.code, Some(guests::NOTCAPABLE), "{ran:?}");
+    assert!(shop.list().is_empty());
+}
+
+#[test]
+fn what_makes_no_sense_is_not_installed() {
+    let shop = Shop::new(&[]);
+    let address = shop.socket().parse().unwrap();
+    let options = Options { aname: "/.upcall".to_string(), ..Options::default() };
+    let client = Client::connect(&address, &options).unwrap();
+    let say = |bytes: &[u8]| {
+        let options = OpenOptions::new().read(true).write(true);
+        let desk = client.open_with("/storelets/install", options).unwrap();
+        let mut at = 0;
+        while at < bytes.len() {
+            let count = (bytes.len() - at).min(60_000);
+            at += desk.write_at(&bytes[at..at + count], 0).unwrap();
+        }
+        let mut answer = vec![0; 4096];
+        let count = desk.read_at(&mut answer, 0).unwrap();
+        String::from_utf8(answer[..count].to_vec()).unwrap()
+    };
+    let long = format!("name a\n{}module 3\n\nabc", "env A=b\n".repeat(3000));
+    for (said, why) in [
+        (&b"\n\n"[..], "write 'name NAME'"),
+        (b"name ../x\nmodule 3\n\nabc", "at most 64 letters"),
+        (b"name a\nmodule 99999999999\n\n", "at most"),
+        (b"name a\nmodule 3\n\nabc", "cannot be run"),
+        (b"name a\nmodule 3\nstdin /x\n\nabc", "when it is run"),
+        (b"\xff\xfe\n\n", "UTF-8"),
+        (b"use a@1\n\n", "no storelet 'a'"),
+        (b"remove a\nremove b\n\n", "alone"),
+        (long.as_bytes(), "cannot be run"),
+        (&[b'a'; 300_000], "too long"),
+    ] {
+        let answer = say(said);
+        assert!(answer.contains(why), "{:?}: {answer}", String::from_utf8_lossy(said));
+    }
+    // Who leaves in the middle leaves nothing.
+    let options = OpenOptions::new().read(true).write(true);
+    let desk = client.open_with("/storelets/install", options).unwrap();
+    desk.write_at(b"name a\nmodule 100\n\nabc", 0).unwrap();
+    drop(desk);
+    assert!(shop.list().is_empty());
+    assert_eq!(shop.install("a", &guests::CAT, &[]).out, "a@1 installed\n");
+}
+
+#[test]
+fn what_was_told_survives_a_crash_and_what_others_left_is_told() {
+    let mut shop = Shop::new(&[]);
+    for (round, guest) in [&guests::EXIT, &guests::CAT, &guests::ARGS].into_iter().enumerate() {
+        let ran = shop.install("it", guest, &[]);
+        assert_eq!(ran.out, format!("it@{} installed\n", round + 1), "{ran:?}");
+        shop = shop.crash(&[]);
+        assert_eq!(shop.list(), [("it".to_string(), round as u64 + 1, round + 1)]);
+    }
+    shop.storelet(&["use", "it@1"]);
+    shop = shop.crash(&[]);
+    assert_eq!(shop.run("it", "/x").code, Some(7));
+    // Without the cache of what was compiled: the module itself was kept.
+    std::fs::remove_dir_all(shop.lab.programs.path().join("cache")).unwrap();
+    std::fs::write(shop.state.path().join("kept/names/other"), "{\"format\":7}").unwrap();
+    shop = shop.crash(&[]);
+    assert_eq!(shop.run("it@2", "/x").out, "x\n");
+    assert_eq!(shop.list().len(), 1);
+    assert!(shop.state.path().join("kept/names/other").exists());
+    // One directory, one server.
+    let kept = shop.state.path().join("kept");
+    let mut command = Command::new(BINARY);
+    let other = format!("unix:{}", shop.state.path().join("other.sock").display());
+    command.arg("serve").arg(shop.lab.served.path()).args(["--9p", &other, "--http", "none"]);
+    let ran: Ran = command.arg("--storelet-state").arg(kept).output().unwrap().into();
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("another server keeps its storelets there"), "{ran:?}");
+}
+
+#[test]
+fn what_came_of_runs_is_told_to_whom_it_concerns() {
+    let shop = Shop::new(&[]);
+    shop.install("args", &guests::ARGS, &["--env", "A=1"]);
+    shop.install("exit", &guests::EXIT, &[]);
+    shop.run("args", "/x");
+    shop.get("/sub/y?storelet=exit");
+    let ran = shop.storelet(&["log", "exit", "--json"]);
+    let runs: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
+    let [run] = &runs[..] else { panic!("{runs:?}") };
+    assert_eq!(run["run"]["trigger"], "request /sub/y", "{run}");
+    assert_eq!((&run["run"]["exit"], &run["run"]["version"]), (&7.into(), &1.into()), "{run}");
+    let ran = shop.storelet(&["log", "args"]);
+    assert_eq!(ran.out.lines().count(), 3, "{ran:?}");
+    assert!(ran.out.contains("    A=1?") && ran.out.contains("request /x"), "{ran:?}");
+}

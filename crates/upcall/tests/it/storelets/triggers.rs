@@ -1,0 +1,163 @@
+//! What runs although nobody asks for it: when it is time, and for new files.
+
+use super::LONG;
+use super::guests;
+use super::standing::Shop;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+impl Shop {
+    /// What came of the runs of a storelet: why it ran, how it ended.
+    fn runs(&self, name: &str) -> Vec<(String, String)> {
+        let ran = self.storelet(&["log", name, "--json"]);
+        let all: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
+        let text = |it: &Value| it.as_str().unwrap_or_default().to_string();
+        all.iter().map(|it| (text(&it["run"]["trigger"]), text(&it["run"]["end"]))).collect()
+    }
+
+    /// Waits until it has run so often.
+    fn await_runs(&self, name: &str, count: usize) -> Vec<(String, String)> {
+        let begun = Instant::now();
+        loop {
+            let runs = self.runs(name);
+            if runs.len() >= count {
+                return runs;
+            }
+            assert!(begun.elapsed() < LONG, "{count} runs: {runs:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// What the list says that a storelet does by itself.
+    fn doing(&self, name: &str) -> Value {
+        let ran = self.storelet(&["list", "--json"]);
+        let all: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
+        all.iter().find(|it| it["name"] == name).unwrap()["doing"].clone()
+    }
+
+    /// The same, once this is true of it.
+    fn await_doing(&self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        loop {
+            let doing = self.doing(name);
+            if fits(&doing) {
+                return doing;
+            }
+            assert!(begun.elapsed() < LONG, "{doing}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        std::fs::write(self.lab.served.path().join(path), text).unwrap();
+    }
+}
+
+/// Long enough for whatever should not happen.
+const LOOKS: Duration = Duration::from_secs(4);
+
+#[test]
+fn what_has_its_time_runs_then_and_once_after_a_pause() {
+    let shop = Shop::new(&[]);
+    shop.install("tick", &guests::CAT, &["--every", "1s"]);
+    shop.install("fail", &guests::EXIT, &["--every", "1s"]);
+    shop.install("night", &guests::CAT, &["--at", "03:00"]);
+    let runs = shop.await_runs("tick", 3);
+    assert!(runs.iter().all(|run| *run == ("schedule".into(), "exit".into())), "{runs:?}");
+    // Who fails is run more and more seldom.
+    let doing = shop.await_doing("fail", |doing| doing["failures"].as_u64() >= Some(2));
+    assert!(doing["next"].as_u64().is_some(), "{doing}");
+    assert!(shop.runs("fail").len() < 5);
+    let next = shop.doing("night")["next"].as_i64().unwrap();
+    assert_eq!(next.rem_euclid(86_400), 3 * 3600);
+    assert!(shop.runs("night").is_empty());
+    let ran = shop.storelet(&["list"]);
+    assert!(ran.out.contains("    next 20") && ran.out.contains("failed "), "{ran:?}");
+    // What it did is known after a crash, and what it missed is done once.
+    shop.install("slow", &guests::CAT, &["--every", "30s"]);
+    let shop = shop.crash(&[]);
+    assert!(shop.runs("tick").len() >= 3);
+    assert!(shop.doing("fail")["failures"].as_u64() >= Some(2));
+    assert!(shop.runs("slow").is_empty());
+    shop.storelet(&["remove", "tick"]);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(shop.runs("tick").is_empty() && shop.doing("slow")["failures"] == 0);
+}
+
+#[test]
+fn two_of_the_same_never_run_at_once_and_another_version_has_its_own_time() {
+    let shop = Shop::new(&[]);
+    shop.install("long", &guests::SLEEP, &["--every", "1s"]);
+    shop.lab.await_client_state(&shop.socket(), "running", 1);
+    std::thread::sleep(LOOKS);
+    assert_eq!(shop.doing("long")["next"], Value::Null);
+    assert!(shop.runs("long").is_empty());
+    let running = || shop.lab.running_at(&shop.socket()).len();
+    assert_eq!(running(), 1);
+    // What runs goes on; the version that is used now does not run by itself.
+    shop.install("long", &guests::EXIT, &[]);
+    assert_eq!(shop.doing("long"), Value::Null);
+    assert_eq!(running(), 1);
+    assert_eq!(shop.lab.server.end(), Some(0), "the end of the server is its end too");
+}
+
+#[test]
+fn each_new_file_is_run_for_once() {
+    let shop = Shop::new(&[]);
+    shop.put("sub/old", "old");
+    shop.install("see", &guests::ARGS, &["--on", "/sub"]);
+    shop.install("all", &guests::CAT, &["--on", "/sub", "--existing"]);
+    std::fs::create_dir_all(shop.lab.served.path().join("sub/deep/er")).unwrap();
+    shop.put("sub/a", "a");
+    shop.put("sub/deep/er/b c", "b");
+    let sorted = |mut runs: Vec<(String, String)>| {
+        runs.sort();
+        runs.into_iter().map(|(trigger, end)| format!("{trigger}: {end}")).collect::<Vec<_>>()
+    };
+    let new = ["file /sub/a: exit", "file /sub/deep/er/b c: exit"];
+    assert_eq!(sorted(shop.await_runs("see", 2)), new);
+    let all = sorted(shop.await_runs("all", 4));
+    assert_eq!(all[2..], ["file /sub/old: exit", "file /sub/y: exit"]);
+    // Its argument is its path: that and its name are what it said.
+    let ran = shop.storelet(&["log", "see", "--json"]);
+    let runs: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
+    let said = |at: usize| runs[at]["run"]["output"].as_u64().unwrap() as usize;
+    let mut lengths = [said(0), said(1)];
+    lengths.sort_unstable();
+    assert_eq!(lengths, ["see\0/sub/a\0".len(), "see\0/sub/deep/er/b c\0".len()]);
+    let doing = shop.await_doing("see", |doing| doing["files"][1] == 0);
+    assert_eq!(doing["files"], serde_json::json!([4, 0, 0]), "{doing}");
+    // Once, also after a crash; and what came meanwhile is not missed.
+    std::thread::sleep(Duration::from_millis(500));
+    let Shop { lab, state } = shop;
+    std::fs::write(lab.served.path().join("sub/meanwhile"), "x").unwrap();
+    let shop = Shop { lab, state }.crash(&[]);
+    let runs = sorted(shop.await_runs("see", 3));
+    assert_eq!(runs, [new[0], new[1], "file /sub/meanwhile: exit"]);
+    std::thread::sleep(LOOKS);
+    assert_eq!(shop.runs("see").len(), 3);
+    // Another file of the same name is another file.
+    shop.put("sub/a.tmp", "new");
+    std::fs::rename(shop.lab.served.path().join("sub/a.tmp"), shop.lab.served.path().join("sub/a"))
+        .unwrap();
+    assert_eq!(shop.await_runs("see", 4)[3].0, "file /sub/a");
+}
+
+#[test]
+fn a_file_that_cannot_be_done_is_given_up_and_named() {
+    let shop = Shop::new(&[]);
+    shop.install("bad", &guests::TRAP, &["--on", "/sub"]);
+    shop.put("sub/a", "a");
+    let doing = shop.await_doing("bad", |doing| doing["files"][2] == 1);
+    assert_eq!(doing["failed"], serde_json::json!(["/sub/a"]), "{doing}");
+    let runs = shop.runs("bad");
+    assert_eq!(runs.len(), 4, "{runs:?}");
+    assert!(runs.iter().all(|run| *run == ("file /sub/a".into(), "trap".into())), "{runs:?}");
+    let shop = shop.crash(&[]);
+    std::thread::sleep(LOOKS);
+    assert_eq!(shop.runs("bad").len(), 4);
+    // A directory that is not there is told, and waited for.
+    shop.install("far", &guests::CAT, &["--on", "/nowhere"]);
+    let doing = shop.await_doing("far", |doing| !doing["trouble"].is_null());
+    assert_eq!(doing["files"], serde_json::json!([0, 0, 0]), "{doing}");
+}
