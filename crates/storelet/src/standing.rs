@@ -2,8 +2,8 @@
 //!
 //! Whoever may command the server says at a [desk] what is to be installed. The [shelf] knows all
 //! that is installed, and has it kept by somebody who may wait for a disk ([`ToKeeper`]) before it
-//! says so. What came of the last runs stands in a [book](book). What runs although nobody asks
-//! is a [duty](duty), or [watches](watch) a directory.
+//! says so. What came of the last runs stands in a [book]. What runs although nobody asks
+//! is a [duty], or [watches](watch) a directory.
 
 pub(crate) mod book;
 pub(crate) mod deed;
