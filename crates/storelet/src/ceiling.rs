@@ -11,8 +11,10 @@
 use base::Instant;
 use std::time::Duration;
 
-/// Between two looks, and how many of them are judged together.
+/// Between two looks, if it was late of late, and if it was not for long; how many looks are judged
+/// together.
 const PULSE: Duration = Duration::from_millis(10);
+const PULSE_MOST: Duration = Duration::from_millis(160);
 const WINDOW: usize = 10;
 
 /// Later than this is late.
@@ -28,6 +30,7 @@ const STEP: u64 = ALL / 20;
 pub(crate) struct Ceiling {
     /// When it looks again; `None`: no storelets run.
     due: Option<Instant>,
+    pulse: Duration,
     looks: usize,
     late: usize,
     /// How much of each second storelets may have, ns.
@@ -36,7 +39,7 @@ pub(crate) struct Ceiling {
 
 impl Default for Ceiling {
     fn default() -> Ceiling {
-        Ceiling { due: None, looks: 0, late: 0, share: ALL }
+        Ceiling { due: None, pulse: PULSE, looks: 0, late: 0, share: ALL }
     }
 }
 
@@ -50,19 +53,25 @@ impl Ceiling {
     /// from now on, ns, if that changes.
     pub(crate) fn look(&mut self, now: Instant, is_needed: bool) -> Option<u64> {
         let Some(due) = self.due else {
-            self.due = is_needed.then(|| now + PULSE);
+            self.due = is_needed.then(|| now + self.pulse);
             return None;
         };
         if now < due {
             return None;
         }
-        self.due = is_needed.then(|| now + PULSE);
         self.looks += 1;
-        self.late += usize::from(now > due + LATE);
+        if now > due + LATE {
+            self.late += 1;
+            self.pulse = PULSE;
+        }
+        self.due = is_needed.then(|| now + self.pulse);
         if self.looks < WINDOW {
             return None;
         }
         let was_late = self.late * 2 > self.looks;
+        if self.late == 0 && self.share == ALL {
+            self.pulse = (self.pulse * 2).min(PULSE_MOST);
+        }
         (self.looks, self.late) = (0, 0);
         let share = match was_late {
             true => (self.share / 4 * 3).max(LEAST),

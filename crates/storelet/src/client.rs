@@ -34,6 +34,7 @@ impl Client {
 
     /// Says something; waits only if there is no room for it.
     pub(crate) async fn say(&self, stream: Stream, bytes: Vec<u8>) -> Result<(), Stop> {
+        self.must_go_on()?;
         let roomy = {
             let state = &mut *self.door.state();
             state.used.output += bytes.len() as u64;

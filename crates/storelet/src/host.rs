@@ -14,7 +14,7 @@ use tree::{NodeId, OpenId};
 use wasmtime::{Memory, ResourceLimiter};
 
 /// How much may be read ahead for a guest, over all its files, bytes.
-const WINDOWS_MAX: usize = 4 << 20;
+const WINDOWS_MAX: usize = 2 << 20;
 
 /// Why a call does not return to the guest with success.
 #[derive(Debug)]

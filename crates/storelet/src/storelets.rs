@@ -14,7 +14,9 @@ mod files;
 mod listing;
 mod watches;
 
+use crate::admission::{Admission, Need, user_of};
 use crate::budget::Reason;
+use crate::ceiling::Ceiling;
 use crate::compile::{Compiled, Fresh, Hash, Module, ToCompiler};
 use crate::crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
 use crate::domain::{self, Domain, ORDER_TIME};
@@ -54,7 +56,7 @@ const MODULES_BYTES_MAX: usize = 256 << 20;
 const PROGRAMS_MAX: usize = 32;
 
 /// What the server keeps for each storelet beside its memory, bytes.
-const OVERHEAD: u64 = 2 << 20;
+const OVERHEAD: u64 = 6 << 20;
 
 /// The device number of these files; no host has it.
 pub(crate) const DEVICE: u64 = u64::MAX - 2;
@@ -139,10 +141,10 @@ pub struct Storelets {
     next: u64,
     /// Programs that were run of late, the last one at the end.
     programs: VecDeque<Fresh>,
-    /// Those that wait for memory.
-    queue: VecDeque<DomainId>,
-    /// Memory of those that run, bytes.
-    memory: u64,
+    /// Who runs, and who waits for memory.
+    admission: Admission,
+    /// How much of the processor they may have.
+    ceiling: Ceiling,
     /// What is installed, and the desks where more can be.
     shelf: Shelf,
     desks: BTreeMap<DomainId, AtDesk>,
@@ -161,7 +163,7 @@ impl Storelets {
     /// Number `index` among the node's trees; its files bear the date `started`, and belong to
     /// `owner`.
     pub fn new(index: u16, started: Time, owner: u32, mut settings: Settings) -> Storelets {
-        let mut told = Vec::new();
+        let (mut told, limit) = (Vec::new(), Need { memory: settings.memory, places: RUNNING_MAX });
         let shelf = Shelf::new(mem::take(&mut settings.standing), &mut told);
         let news = told.into_iter().filter_map(|output| match output {
             shelf::Output::Tell(text) => Some(text),
@@ -177,8 +179,8 @@ impl Storelets {
             here: BTreeMap::new(),
             next: 1,
             programs: VecDeque::new(),
-            queue: VecDeque::new(),
-            memory: 0,
+            admission: Admission::new(limit),
+            ceiling: Ceiling::default(),
             shelf,
             desks: BTreeMap::new(),
             duties: BTreeMap::new(),
@@ -216,7 +218,7 @@ impl Storelets {
 
     /// Memory that storelets have been given, and how much there is for them, bytes.
     pub fn memory(&self) -> (u64, u64) {
-        (self.memory, self.settings.memory)
+        (self.admission.memory(), self.settings.memory)
     }
 
     /// Ends all storelets, for the end of the server.
@@ -298,15 +300,15 @@ impl Automaton for Storelets {
     fn deadline(&self) -> Option<Instant> {
         let desks = self.desks.values().filter_map(AtDesk::due);
         let due = self.here.values().filter_map(|here| here.domain.due()).chain(desks).min();
-        [due, self.watch_deadline()].into_iter().flatten().min()
+        [due, self.watch_deadline(), self.ceiling.due()].into_iter().flatten().min()
     }
 
     fn check(&self) {
         assert!(self.here.len() <= DOMAINS_MAX && self.opens.len() <= OPENS_MAX);
         let runs = self.here.values().filter_map(|here| here.runs.as_ref());
-        assert_eq!(runs.map(|(_, memory)| memory).sum::<u64>(), self.memory);
+        assert_eq!(runs.map(|(_, memory)| memory).sum::<u64>(), self.admission.memory());
+        self.admission.check();
         self.here.values().for_each(|here| here.domain.check());
-        assert!(self.queue.iter().all(|id| self.here[id].domain.wanted().is_some()));
         self.shelf.check();
         self.desks.values().for_each(|at| at.desk.check());
         self.watches.values().for_each(|it| it.watch.check());
@@ -318,7 +320,8 @@ impl Storelets {
     /// Begins one, for whoever opens `new`.
     fn begin(&mut self, now: Instant, caller: Caller) -> Result<Reply, Error> {
         let caller = humble(caller);
-        let theirs = self.here.values().filter(|here| here.caller == caller).count();
+        let user = user_of(&caller);
+        let theirs = self.here.values().filter(|here| user_of(&here.caller) == user).count();
         if self.closing || self.here.len() >= DOMAINS_MAX || theirs >= DOMAINS_OF_ONE {
             return Err(Error::Busy);
         }
@@ -346,6 +349,7 @@ impl Storelets {
         }
         self.settle(id);
         self.admit(now, out);
+        self.look_how_late(now, out);
         self.end(out);
     }
 
@@ -364,8 +368,8 @@ impl Storelets {
             domain::Output::CancelCompile => {
                 self.post(compiler, Parcel(Box::new(ToCompiler::Cancel(ticket))), out);
             }
-            domain::Output::Enqueue => self.queue.push_back(id),
-            domain::Output::Dequeue => self.queue.retain(|other| *other != id),
+            domain::Output::Enqueue => self.enqueue(now, id, out),
+            domain::Output::Dequeue => self.admission.dequeue(id),
             domain::Output::Begin(chain) => self.begin_chain(id, chain, out),
             domain::Output::Feed(stage, bytes) => {
                 self.tell_its(id, stage, ToWorker::Input(id.stage(stage), bytes), out);
@@ -422,6 +426,7 @@ impl Storelets {
             self.step_desk(now, id, desk::Input::Late, out);
         }
         self.look_around(now, out);
+        self.look_how_late(now, out);
     }
 
     /// Whether a program was run of late; it is the last one then.
@@ -454,38 +459,49 @@ impl Storelets {
     /// Takes memory back from one that has ended, and forgets it if it is over.
     fn settle(&mut self, id: DomainId) {
         let Some(here) = self.here.get_mut(&id) else { return };
-        if here.domain.has_ended()
-            && let Some((_, memory)) = here.runs.take()
-        {
-            self.memory -= memory;
+        if here.domain.has_ended() && here.runs.take().is_some() {
+            self.admission.release(id);
         }
         if here.domain.is_over() {
             self.here.remove(&id);
         }
     }
 
-    /// Lets those run for which there is memory, in the order they came.
+    /// What a storelet, or its chain, needs that waits to be admitted.
+    fn need(&self, id: DomainId) -> Need {
+        let wanted = self.here[&id].domain.wanted().expect("it waits for memory");
+        Need { places: wanted.len(), memory: wanted.into_iter().fold(0, more) }
+    }
+
+    fn enqueue(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
+        let need = self.need(id);
+        if self.admission.could_fit(need) {
+            return self.admission.enqueue(id, user_of(&self.here[&id].caller), need);
+        }
+        let most = (self.settings.memory - OVERHEAD.min(self.settings.memory)) >> 20;
+        let why = format!("it may have no more memory than this server gives: {most}M");
+        self.step_domain(now, id, domain::Input::Refused(why), out);
+    }
+
+    /// Lets those run for which there is memory.
     fn admit(&mut self, now: Instant, out: &mut Vec<Output>) {
-        while let Some(id) = self.queue.front().copied().filter(|_| !self.closing) {
-            let wanted = self.here[&id].domain.wanted().expect("it waits for memory");
-            let (count, sum) = (wanted.len(), wanted.into_iter().fold(0, more));
-            if sum > self.settings.memory {
-                self.queue.pop_front();
-                let most = (self.settings.memory - OVERHEAD.min(self.settings.memory)) >> 20;
-                let why = format!("it may have no more memory than this server gives: {most}M");
-                self.step_domain(now, id, domain::Input::Refused(why), out);
-                continue;
-            }
-            let runs = self.here.values().filter_map(|here| here.runs.as_ref());
-            let running: usize = runs.map(|(workers, _)| workers.len()).sum();
-            if self.memory + sum > self.settings.memory || running + count > RUNNING_MAX {
-                return;
-            }
-            self.queue.pop_front();
-            self.memory += sum;
-            let workers = self.idlest(count);
-            self.here.get_mut(&id).expect("it waits").runs = Some((workers, sum));
+        while !self.closing
+            && let Some(id) = self.admission.next()
+        {
+            let Need { memory, places } = self.need(id);
+            let workers = self.idlest(places);
+            self.here.get_mut(&id).expect("it waits").runs = Some((workers, memory));
             self.step_domain(now, id, domain::Input::Admitted, out);
+        }
+    }
+
+    /// Tells the workers how much of the processor there is for storelets, if that has changed.
+    fn look_how_late(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let runs = self.here.values().any(|here| here.runs.is_some());
+        if let Some(share) = self.ceiling.look(now, runs && !self.closing) {
+            for worker in self.settings.workers.clone() {
+                self.tell(worker, ToWorker::Ceiling(share), out);
+            }
         }
     }
 

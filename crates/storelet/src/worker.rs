@@ -12,6 +12,7 @@ mod domain;
 #[cfg(test)]
 mod tests;
 
+use crate::admission::user_of;
 use crate::ahead;
 use crate::budget::Reason;
 use crate::crossing::{AskId, Begin, DomainId, ToHome, ToWorker};
@@ -19,7 +20,7 @@ use crate::door::{Given, Got, Times};
 use crate::guest::{Guest, Pause};
 use crate::life;
 use crate::schedule::{Key, Schedule, Terms, Turn};
-use base::{Automaton, Caller, Error, Instant, Time};
+use base::{Automaton, Error, Instant, Time};
 use domain::Domain;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -322,10 +323,7 @@ impl Worker {
     }
 
     fn begin(&mut self, now: Instant, id: DomainId, begin: Box<Begin>, out: &mut Vec<Output>) {
-        let user = match &begin.caller {
-            Caller::Server => u32::MAX,
-            Caller::User(user) => user.uid,
-        };
+        let user = user_of(&begin.caller);
         let cpu = self.cpu.add(user, USER_WEIGHT, begin.order.terms);
         let weight = begin.order.terms.weight;
         let io_terms = Terms { reservation: 0, weight, limit: begin.order.io_limit };

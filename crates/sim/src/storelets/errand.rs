@@ -17,7 +17,7 @@ const TRANSFER_MAX: u64 = 1 << 20;
 const ROOT_NS: u64 = 1_000_000_000;
 
 /// What the server keeps for each storelet beside its memory, bytes.
-const OVERHEAD: u64 = 2 << 20;
+const OVERHEAD: u64 = 6 << 20;
 
 /// What a storelet may use, as its order says.
 #[derive(Clone, Copy, Debug)]

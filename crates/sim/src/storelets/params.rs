@@ -59,7 +59,7 @@ impl Params {
             compile_us: pick(&mut rng, &[10, 1000, 300_000]),
             slice_ns: pick(&mut rng, &[50_000, 1_000_000]),
             pace_us: pick(&mut rng, &[1000, 10_000, 50_000]),
-            memory: pick(&mut rng, &[8, 20, 200]) << 20,
+            memory: pick(&mut rng, &[16, 40, 400]) << 20,
             writes: rng.u8(..5) > 0,
             disk_error: often(&mut rng, &[0, 0, 5, 30]),
             refuse: often(&mut rng, &[0, 0, 5, 20]),

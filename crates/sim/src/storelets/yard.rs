@@ -254,7 +254,8 @@ impl Yard {
             (place.until, ran) = (later, true);
         }
         let place = &mut self.places[index];
-        place.spins = match nothing_came && !ran && ops.is_empty() {
+        let is_due = place.node.deadline().is_some_and(|due| due <= now);
+        place.spins = match nothing_came && !ran && ops.is_empty() && is_due {
             true => place.spins + 1,
             false => 0,
         };

@@ -2,6 +2,7 @@ use super::*;
 use crate::compile::{Fresh, Hash};
 use crate::order::Order;
 use crate::{Engine, Pace};
+use base::Caller;
 
 /// What a worker is told to run: a module's start function, with an order's lines.
 fn begin(body: &str, lines: &str) -> Box<Begin> {
