@@ -128,8 +128,10 @@ const SUITES: &[Suite] = &[
     Suite { name: "volume-power", packages: &[apt::VM], root: false, run: power::run },
 ];
 
+pub(crate) use interop::mount9p;
 pub(crate) use power::load as power_load;
 pub(crate) use raw::Raw;
+pub(crate) use tree::linux;
 
 /// Runs a suite over a volume.
 fn over_volume(

@@ -11,7 +11,7 @@
 //! | `hostile [--runs N]` | programs that want to do harm, against a running server |
 //! | `guests [NAME …]` | programs for storelets, into `target/guests` |
 //! | `bench [9p] [http] [store] [files] [cold] [--record]` | against peers, in turn in one run |
-//! | `paper mux`, `paper load --traces DIR` | a paper's evaluation made again, with plots |
+//! | `paper mux`, `paper load --traces DIR`, `paper storelet` | a paper's evaluation made again |
 //!
 //! `.ci/run` calls `test` and nothing else.
 
