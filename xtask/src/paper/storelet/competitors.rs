@@ -127,8 +127,12 @@ impl<'a> Competitors<'a> {
         Competitors { form, work, port, dir, core, children: Vec::new() }
     }
 
-    /// Starts more until there are so many, and waits until they run.
+    /// Starts some or ends some until there are so many, and waits until these run.
     pub(super) fn become_many(&mut self, count: usize) -> Result<()> {
+        for mut child in self.children.drain(count.min(self.children.len())..) {
+            child.kill()?;
+            child.wait()?;
+        }
         while self.children.len() < count {
             let mut command = match self.form {
                 Form::Storelet => self.storelet(),

@@ -77,10 +77,10 @@ pub(super) fn measure(lab: &mut Lab) -> Result<()> {
         .flat_map(|work| CONTESTS.map(|contest| (contest, work)))
         .map(|(contest, work)| Series { contest, work, rates: none(), p50: none(), p99: none() })
         .collect();
-    for round in 0..lab.of(3, 1) {
+    for round in 0..lab.of(3, 2) {
         for series in &mut all {
             lab.tell(&format!("round {round}: {}, {:?}", series.name(), series.work));
-            once(lab, series, &dir, counts).with_context(|| series.name())?;
+            once(lab, series, &dir, counts, round % 2 == 1).with_context(|| series.name())?;
         }
     }
     write(lab, &all, counts);
@@ -98,20 +98,33 @@ fn ground(base: &Path) -> Result<PathBuf> {
     Ok(dir.canonicalize()?)
 }
 
-/// One round: more and more of them, as in the paper.
-fn once(lab: &Lab, series: &mut Series, dir: &Path, counts: &[usize]) -> Result<()> {
+/// One round: more and more of them, as in the paper; or fewer and fewer, so that what comes first
+/// is not always the same.
+fn once(
+    lab: &Lab,
+    series: &mut Series,
+    dir: &Path,
+    counts: &[usize],
+    is_falling: bool,
+) -> Result<()> {
     let (peer, form) = series.contest;
     let service = Service::start(lab, peer, dir, core(0))?;
     let mut competitors = Competitors::new((form, series.work), service.port(), dir, core(0));
     let seconds = lab.of("3s", "1s");
-    for (at, count) in counts.iter().enumerate() {
-        competitors.become_many(*count)?;
-        let target = format!("9p://127.0.0.1:{}/file", service.port());
-        let aname = dir.display().to_string();
-        let load = |more: &[&str]| {
-            let words = ["--target", &target, "--aname", &aname, "--workers", "1", "--size", "4K"];
-            instrument::run(&[&words[..], more, &["--seconds", seconds]].concat(), core(1))
-        };
+    let target = format!("9p://127.0.0.1:{}/file", service.port());
+    let aname = dir.display().to_string();
+    let load = |more: &[&str]| {
+        let words = ["--target", &target, "--aname", &aname, "--workers", "1", "--size", "4K"];
+        instrument::run(&[&words[..], more, &["--seconds", seconds]].concat(), core(1))
+    };
+    // Once for nothing, before anybody competes.
+    load(&["--users", USERS])?;
+    let mut order: Vec<(usize, usize)> = counts.iter().copied().enumerate().collect();
+    if is_falling {
+        order.reverse();
+    }
+    for (at, count) in order {
+        competitors.become_many(count)?;
         series.rates[at].push(number(&load(&["--users", USERS])?, "/rate"));
         let open = load(&["--rate", RATE])?;
         series.p50[at].push(number(&open, "/times/together/response/p50") / 1e3);
@@ -127,8 +140,9 @@ fn write(lab: &mut Lab, all: &[Series], counts: &[usize]) {
          competitors share processor 0, the load is made on processor 1: reads of 4 KiB at \
          random of a file in the page cache, by 9P2000.L. Competitors count (*spin*) or read \
          {FILES} files of 64 KiB again and again (*scan*), the same source as storelets and as \
-         processes. Medians and ranges of {} rounds, the servers in turn.\n",
-        lab.of(3, 1)
+         processes. Medians and ranges of {} rounds, the servers in turn, with more \
+         and more competitors or fewer and fewer.\n",
+        lab.of(3, 2)
     );
     for work in [Work::Spin, Work::Scan] {
         let name = format!("{work:?}").to_lowercase();

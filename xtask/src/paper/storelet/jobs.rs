@@ -6,7 +6,6 @@ use super::{Lab, link, seconds, spread};
 use crate::bench::table::median;
 use crate::conformance::linux;
 use crate::paper::plot::{Axes, Figure};
-use crate::sh;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -288,7 +287,5 @@ fn draw(lab: &mut Lab, rows: &[Row]) -> Result<()> {
     ];
     let (title, x) = ("find in Linux's source, by delay", "milliseconds each way (0.1: loopback)");
     let figure = Figure { title, x, y: "seconds", lines, axes: Axes::Logarithmic };
-    lab.figure("storelet-find", &figure)?;
-    let _ = sh::empty("paper/storelet/database");
-    Ok(())
+    lab.figure("storelet-find", &figure)
 }
