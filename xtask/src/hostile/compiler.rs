@@ -27,7 +27,8 @@ pub(super) fn expensive(server: &Server, ground: &Ground) -> Result<String> {
         _ => bail!("slow: {report}"),
     };
     Ok(format!(
-        "4 refused for what they are; one was let through, the compiler had {} MiB and {:.2} s: {end}",
+        "4 refused for what they are; one was let through, the compiler had {} MiB and {:.2} s: \
+         {end}",
         peak.kib >> 10,
         peak.ticks as f64 / 100.0,
     ))

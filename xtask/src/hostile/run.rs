@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn the_last_report_counts_whatever_a_program_says() {
-        let text = "{\"end\":\"exit\",\"exit\":0}noise{\"end\":\"killed\",\"reason\":\"its time is over\"}\n";
+        let text = "{\"end\":\"exit\",\"exit\":0}noise\
+                    {\"end\":\"killed\",\"reason\":\"its time is over\"}\n";
         assert!(matches!(reported(text), Ok(End::Killed(budget)) if budget == "time"));
         assert!(reported("nothing at all").is_err());
     }

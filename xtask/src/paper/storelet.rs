@@ -59,6 +59,8 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
 pub(super) struct Lab {
     quick: bool,
     record: bool,
+    /// Whether the kernel's client is asked, too.
+    kernel: bool,
     base: PathBuf,
     text: String,
     figures: PathBuf,
@@ -73,7 +75,15 @@ impl Lab {
         let figures = if record { sh::root().join("docs/paper") } else { base.clone() };
         std::fs::create_dir_all(&figures)?;
         let text = format!("# Storelets, measured as their paper measured its own\n\n{HEAD}\n");
-        Ok(Lab { quick: plan.quick, record, base, text, figures, started: Instant::now() })
+        Ok(Lab {
+            quick: plan.quick,
+            record,
+            kernel: plan.kernel,
+            base,
+            text,
+            figures,
+            started: Instant::now(),
+        })
     }
 
     /// One of two, the second to see that it runs.

@@ -3,8 +3,9 @@
 //! `*.wat` begin with what they try. Then come, in the same comment: `with:`, budgets other than
 //! the usual ones, and `writes`; `pace: ticks`, it is run by time too; `must:`, how it has to end;
 //! and `served:`, how at a server of a directory, if otherwise: that looks at modules before, and
-//! a directory of the host has its own opinion of cookies and of links to nothing. The tests of this crate run them in a process of their own; `cargo xtask hostile` runs them
-//! against a server, and has this file from here.
+//! a directory of the host has its own opinion of cookies and of links to nothing. The tests of
+//! this crate run them in a process of their own; `cargo xtask hostile` runs them against a server,
+//! and has this file from here.
 
 use std::path::Path;
 

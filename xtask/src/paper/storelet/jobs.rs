@@ -6,7 +6,9 @@ use super::{Lab, link, seconds, spread};
 use crate::bench::table::median;
 use crate::conformance::linux;
 use crate::paper::plot::{Axes, Figure};
-use anyhow::{Context, Result};
+use crate::server::Server;
+use crate::{apt, sh, vm};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -93,7 +95,46 @@ pub(super) fn measure(lab: &mut Lab) -> Result<()> {
     let server = lab.serve(&places.tree, None)?;
     let lines = work::search_from_the_root(&places.tree, server.ninep)?;
     write(lab, &places, &rows, &accuracies, lines);
+    if lab.kernel {
+        let place = places.tree.display().to_string();
+        kernel(lab, &server, &place, links[1].find)?;
+    }
     draw(lab, &rows)
+}
+
+/// `find` by Linux's own client in the virtual machine, over the link of 1 ms, beside the storelet
+/// over the same.
+fn kernel(lab: &mut Lab, server: &Server, place: &str, part: &str) -> Result<()> {
+    lab.tell("find by Linux's 9P client in a virtual machine");
+    apt::need(&[apt::VM])?;
+    let port = link::relay(server.ninep, Duration::from_millis(1))?;
+    let script = vm::mount_script(port, place, "cache=none,ro")
+        + &format!(
+            "cd /mnt; begun=$(cut -d' ' -f1 /proc/uptime)\n\
+             echo \"@found $(/usr/bin/find {part} -name itimer.c)\"\n\
+             echo \"@times $begun $(cut -d' ' -f1 /proc/uptime)\"; cd /\n"
+        );
+    let job = vm::Job::new("storelet", &script, Duration::from_secs(900))?;
+    job.program(&sh::which("find").context("no find")?)?;
+    let said = job.run()?;
+    let line = |head: &str| said.lines().find_map(|line| line.trim().strip_prefix(head));
+    let found = line("@found ").context("the kernel's client found nothing")?;
+    ensure!(found.ends_with("kernel/time/itimer.c"), "the kernel's client found {found:?}");
+    let times = line("@times ").context("no times")?;
+    let times: Vec<f64> = times.split(' ').filter_map(|time| time.parse().ok()).collect();
+    ensure!(times.len() == 2, "no times: {times:?}");
+    let took = times[1] - times[0];
+    let own = work::beside(Job::Find, port, part)?.seconds;
+    let _ = writeln!(
+        lab.text,
+        "\nAs a check, `find {part}` by Linux's own 9P client, in a virtual machine whose \
+         processor is emulated: {} s over the link of 1 ms, {:.0} times as long as the storelet \
+         there ({} s).\n",
+        seconds(took),
+        took / own,
+        seconds(own),
+    );
+    Ok(())
 }
 
 struct Places {

@@ -13,7 +13,8 @@ const WORD: &str = "do_setitimer";
 
 /// Rows of the database.
 const ROWS: u32 = 400_000;
-const QUERY: &str = "pragma temp_store = memory; select kind, count(*), sum(size), min(name), max(name) from files \
+const QUERY: &str = "pragma temp_store = memory; \
+                     select kind, count(*), sum(size), min(name), max(name) from files \
                      where name like '%7%' group by kind order by kind";
 
 /// A job.
