@@ -44,7 +44,7 @@ pub(crate) fn empty() -> Vec<u8> {
 }
 
 /// Many branches, each of which reads and sets some of many locals: values meet everywhere.
-fn branching(locals: usize, branches: usize) -> Vec<u8> {
+pub(crate) fn branching(locals: usize, branches: usize) -> Vec<u8> {
     let mut body = [&[1][..], &number(locals), &[0x7F]].concat();
     for at in 0..branches {
         let local = |number_of: usize| number(number_of % locals);

@@ -1,7 +1,7 @@
 //! Compiling of modules by the real child, of modules that mean well and of those that do not.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
-use super::bombs::{bombs, empty, program, section, slow, with_len};
+use super::bombs::{bombs, branching, empty, program, section, slow, with_len};
 use super::server::{BINARY, Scratch};
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;

@@ -80,7 +80,7 @@ fn compared(lab: &mut Lab, tree: &Path) -> Result<()> {
         let program = guests::native(name)?.display().to_string();
         let (mut natives, mut owns, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
         // The first round is for nothing: files come into the page cache.
-        for round in 0..=lab.of(5, 1) {
+        for round in 0..=lab.of(3, 1) {
             let begun = Instant::now();
             let mut command = sh::cmd(&program, args);
             let said = command.current_dir(tree).output().context("start it")?.stdout;
