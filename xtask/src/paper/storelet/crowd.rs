@@ -23,8 +23,9 @@ const BYTES: usize = 64 << 10;
 /// What the load reads of.
 const READ_BYTES: usize = 32 << 20;
 
-/// Requests a second where the service is asked for less than it can.
-const RATE: &str = "1000";
+/// Requests a second where the service is asked for less than it can alone. Beside a hundred
+/// processes that is already more than it can, and what it owes then is waited for.
+const RATE: &str = "300";
 /// At once where it is asked for all it can.
 const USERS: &str = "8";
 
@@ -110,23 +111,23 @@ fn once(
     let (peer, form) = series.contest;
     let service = Service::start(lab, peer, dir, core(0))?;
     let mut competitors = Competitors::new((form, series.work), service.port(), dir, core(0));
-    let seconds = lab.of("3s", "1s");
+    let (closed, open) = lab.of(("2s", "3s"), ("1s", "1s"));
     let target = format!("9p://127.0.0.1:{}/file", service.port());
     let aname = dir.display().to_string();
     let load = |more: &[&str]| {
         let words = ["--target", &target, "--aname", &aname, "--workers", "1", "--size", "4K"];
-        instrument::run(&[&words[..], more, &["--seconds", seconds]].concat(), core(1))
+        instrument::run(&[&words[..], more].concat(), core(1))
     };
     // Once for nothing, before anybody competes.
-    load(&["--users", USERS])?;
+    load(&["--users", USERS, "--seconds", closed])?;
     let mut order: Vec<(usize, usize)> = counts.iter().copied().enumerate().collect();
     if is_falling {
         order.reverse();
     }
     for (at, count) in order {
         competitors.become_many(count)?;
-        series.rates[at].push(number(&load(&["--users", USERS])?, "/rate"));
-        let open = load(&["--rate", RATE])?;
+        series.rates[at].push(number(&load(&["--users", USERS, "--seconds", closed])?, "/rate"));
+        let open = load(&["--rate", RATE, "--seconds", open])?;
         series.p50[at].push(number(&open, "/times/together/response/p50") / 1e3);
         series.p99[at].push(number(&open, "/times/together/response/p99") / 1e3);
     }
