@@ -97,6 +97,16 @@ pub(crate) const BENCH_STORE: &[Package] = &[
 /// What the evaluation of the load generator takes.
 pub(crate) const LOAD: &[Package] = &[package("fio", "fio", "replays beside ours")];
 
+/// What the evaluation of storelets takes: mounts, native programs, and servers beside ours.
+pub(crate) const STORELET: &[Package] = &[
+    package("rclone", "rclone", "mounts what our server serves by HTTP"),
+    package("fuse3", "fusermount3", "mounts and unmounts"),
+    package("gcc", "cc", "builds programs natively, to compare with"),
+    package("diod", "diod", "a file server beside ours"),
+    package("nfs-ganesha", "ganesha.nfsd", "another one"),
+    package("nfs-ganesha-vfs", "/usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so", "its files"),
+];
+
 /// Makes sure that all of these packages are there.
 pub(crate) fn need(groups: &[&[Package]]) -> Result<()> {
     let missing: Vec<_> =

@@ -14,6 +14,7 @@
 //! | `interop` | eight clients and ten servers, each with each | qemu, diod, go, python3 |
 //! | `http` | curl, and raw bytes for what curl will not send | curl |
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
+//! | `hostile` | programs that want to do harm, once each, beside clients that only read | curl |
 //! | `names` | the same kernel, in two diods, a volume and directories as one | qemu, root, diod |
 //! | `oldest` | wget and the kernel's 9P, beside the server on the oldest kernel promised | qemu |
 //! | `tree` | kernel and curl read a Linux source tree of 78,000 files | qemu, root, 4 GB of disk |
@@ -96,6 +97,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "names", packages: &[apt::VM, apt::DIOD], root: true, run: names::run },
     Suite { name: "oldest", packages: &[apt::VM], root: false, run: oldest::run },
     Suite { name: "tree", packages: &[apt::VM, apt::CURL], root: true, run: tree::run },
+    Suite { name: "hostile", packages: &[apt::CURL], root: false, run: crate::hostile::suite },
     Suite { name: "crowd", packages: &[], root: false, run: crowd::run },
     Suite {
         name: "volume-http",
@@ -126,7 +128,10 @@ const SUITES: &[Suite] = &[
     Suite { name: "volume-power", packages: &[apt::VM], root: false, run: power::run },
 ];
 
+pub(crate) use interop::mount9p;
 pub(crate) use power::load as power_load;
+pub(crate) use raw::Raw;
+pub(crate) use tree::linux;
 
 /// Runs a suite over a volume.
 fn over_volume(

@@ -6,7 +6,7 @@
 //! | `coreutils` | uutils coreutils, one program of many names | crates.io |
 //! | `gojq` | a jq | a Go module |
 //! | `sql` | SQLite with a small shell | crates.io (its C source), `guests/c` |
-//! | `find`, `wc`, `count` | in C | `guests/c` |
+//! | `find`, `wc`, `count`, `compete` | in C | `guests/c` |
 //! | `sums` | in Go | `guests/go` |
 //! | `usage` | in Rust | `guests/rust` |
 //! | `letters` | in AssemblyScript | `guests/assemblyscript` |
@@ -15,7 +15,10 @@
 //! Debian packages are installed; Rust's target comes from rustup. A program that cannot be built
 //! does not keep the others from being built, but fails the command.
 
+mod native;
 mod toolchain;
+
+pub(crate) use native::native;
 
 use crate::{apt, sh};
 use anyhow::{Context, Result, bail};
@@ -64,6 +67,7 @@ const GUESTS: &[Guest] = &[
     guest("find", "", Recipe::C { file: "find.c" }),
     guest("wc", "", Recipe::C { file: "wc.c" }),
     guest("count", "", Recipe::C { file: "count.c" }),
+    guest("compete", "", Recipe::C { file: "compete.c" }),
     guest("usage", "usage.wasm", Recipe::Rust { dir: "rust" }),
     guest("sums", "", Recipe::Go { dir: "go" }),
     guest("letters", "", Recipe::AssemblyScript { dir: "assemblyscript" }),

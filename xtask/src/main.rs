@@ -8,9 +8,10 @@
 //! | `sim [SEED] …` | the simulated twin; prints its seed first |
 //! | `fuzz NAME [SEED]`, `fuzz smoke` | one fuzzer, or all for a moment |
 //! | `conformance [SUITE …]` | clients that nobody here wrote, against a running server |
+//! | `hostile [--runs N]` | programs that want to do harm, against a running server |
 //! | `guests [NAME …]` | programs for storelets, into `target/guests` |
 //! | `bench [9p] [http] [store] [files] [cold] [--record]` | against peers, in turn in one run |
-//! | `paper mux`, `paper load --traces DIR` | a paper's evaluation made again, with plots |
+//! | `paper mux`, `paper load --traces DIR`, `paper storelet` | a paper's evaluation made again |
 //!
 //! `.ci/run` calls `test` and nothing else.
 
@@ -21,6 +22,7 @@ mod check;
 mod conformance;
 mod files;
 mod guests;
+mod hostile;
 mod instrument;
 mod licences;
 mod paper;
@@ -59,14 +61,15 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         "sim" => test::sim(rest).map(|()| true),
         "fuzz" => test::fuzz(rest).map(|()| true),
         "conformance" => conformance::main(rest),
+        "hostile" => hostile::main(rest),
         "guests" => guests::main(rest),
         "bench" => bench::main(rest).map(|()| true),
         "paper" => paper::main(rest).map(|()| true),
         // What the suite `volume-power` runs in its virtual machine.
         "power-load" => conformance::power_load(rest).map(|()| true),
         _ => bail!(
-            "usage: cargo xtask check | test | machines | sim | fuzz | conformance | guests | \
-             bench | paper"
+            "usage: cargo xtask check | test | machines | sim | fuzz | conformance | hostile | \
+             guests | bench | paper"
         ),
     }
 }

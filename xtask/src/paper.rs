@@ -1,10 +1,13 @@
-//! `cargo xtask paper mux [--quick] [--record]`, `cargo xtask paper load --traces DIR [--quick]
-//! [--record]`: a paper's evaluation made again with our server, beside what the paper says of its
-//! own.
+//! `cargo xtask paper mux [--quick] [--record]`, `cargo xtask paper storelet [--kernel] [--quick]
+//! [--record]`, `cargo xtask paper load --traces DIR [--quick] [--record]`: a paper's evaluation
+//! made again with our server, beside what the paper says of its own.
 //!
 //! *mux* is thesis 004, §6.1: latency per message as clients and servers grow in number, walks
 //! over mount points, reads of unions. *load* is paper 003, §6: how far from their times I/Os are
-//! issued, and what that does; `--traces` says where the traces are that it replays. The figures
+//! issued, and what that does; `--traces` says where the traces are that it replays. *storelet* is
+//! paper 002: programs beside the data against a mount, and a file service beside competitors;
+//! with a word behind it (`jobs`, `crowd`, `start`) only that part, with `--kernel` also by
+//! Linux's own client in a virtual machine (root, qemu). The figures
 //! go to `docs/paper/` with `--record`, else they are only printed. `--quick` takes fewer points
 //! and less time, to see that it runs.
 
@@ -12,6 +15,7 @@ mod crowd;
 mod load;
 mod mux;
 mod plot;
+mod storelet;
 
 use anyhow::{Result, bail};
 use std::path::PathBuf;
@@ -22,6 +26,10 @@ pub(crate) struct Plan {
     pub(crate) record: bool,
     /// Where the traces are that are replayed.
     pub(crate) traces: Option<PathBuf>,
+    /// Whether Linux's own client mounts, too.
+    pub(crate) kernel: bool,
+    /// The only part that is measured, where there are several.
+    pub(crate) part: Option<String>,
 }
 
 /// The command. The client must not be the slow part, so it runs in a release build.
@@ -30,24 +38,27 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
         let words = ["run", "--quiet", "--release", "-p", "xtask", "--", "paper"];
         return crate::sh::run(crate::sh::cargo(&words).args(args));
     }
-    let mut plan = Plan { quick: false, record: false, traces: None };
+    let mut plan = Plan { quick: false, record: false, kernel: false, traces: None, part: None };
     let mut paper: Option<fn(&Plan) -> Result<()>> = None;
     let mut words = args.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--quick" => plan.quick = true,
+            "--kernel" => plan.kernel = true,
             "--record" => plan.record = true,
             "--traces" => plan.traces = words.next().map(PathBuf::from),
             "mux" => paper = Some(mux::run),
             "load" => paper = Some(load::run),
+            "storelet" => paper = Some(storelet::run),
+            "jobs" | "crowd" | "start" => plan.part = Some(word.clone()),
             other => bail!(
-                "no paper or option {other}: there are mux and load, with --quick and --record, \
-                 and for load --traces DIR"
+                "no paper or option {other}: there are mux, load and storelet, with --quick \
+                 and --record; for load --traces DIR, for storelet jobs, crowd or start"
             ),
         }
     }
     match paper {
         Some(run) => run(&plan),
-        None => bail!("which paper? there are mux and load"),
+        None => bail!("which paper? there are mux, load and storelet"),
     }
 }

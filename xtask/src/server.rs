@@ -145,12 +145,17 @@ impl Server {
 
     /// Processor time so far, user and system, of it and its children, in clock ticks (1/100 s).
     pub(crate) fn cpu_ticks(&self) -> u64 {
-        family(self.pid()).iter().map(|pid| ticks(*pid)).sum()
+        family(self.pid()).iter().map(|pid| ticks_of(*pid)).sum()
     }
 
     /// Resident memory in KiB, of it and its children.
     pub(crate) fn rss_kib(&self) -> u64 {
-        family(self.pid()).iter().map(|pid| rss(*pid)).sum()
+        family(self.pid()).iter().map(|pid| rss_of(*pid)).sum()
+    }
+
+    /// The processes that it has started and that still run.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        family(self.pid()).split_off(1)
     }
 
     /// The process that does the work: the only child if there is one, else itself.
@@ -290,19 +295,25 @@ pub(crate) fn free_port() -> Result<u16> {
     bail!("no port between {FIRST} and {} of 127.0.0.1 is free", FIRST + COUNT)
 }
 
+/// A process and those that its threads have started.
 fn family(pid: u32) -> Vec<u32> {
-    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let children = list.unwrap_or_default();
-    std::iter::once(pid).chain(children.split_whitespace().filter_map(|c| c.parse().ok())).collect()
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = threads.filter_map(|thread| {
+        let list = std::fs::read_to_string(thread.path().join("children")).ok()?;
+        Some(list.split_whitespace().filter_map(|c| c.parse().ok()).collect::<Vec<u32>>())
+    });
+    std::iter::once(pid).chain(children.flatten()).collect()
 }
 
-fn ticks(pid: u32) -> u64 {
+/// Processor time of a process, user and system, in clock ticks; 0 if it is gone.
+pub(crate) fn ticks_of(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let after = stat.rsplit(") ").next().unwrap_or_default();
     after.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-fn rss(pid: u32) -> u64 {
+/// Resident memory of a process in KiB; 0 if it is gone.
+pub(crate) fn rss_of(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     line.trim().trim_end_matches(" kB").trim().parse().unwrap_or(0)

@@ -21,6 +21,8 @@ use peers::{Peer, Running};
 use std::path::{Path, PathBuf};
 use tools::Tools;
 
+pub(crate) use tools::mount9p;
+
 /// How many entries the directory has that is listed.
 const ENTRIES: usize = 200;
 

@@ -13,17 +13,15 @@ const RUST_FLAGS: &str = "-C target-feature=+simd128";
 const GO_MINOR_MIN: u32 = 21;
 
 /// SQLite without threads, shared memory and loaded code, which preview 1 has not.
-const SQLITE_FLAGS: &[&str] = &[
+pub(super) const SQLITE_OPTIONS: &[&str] = &[
     "-DSQLITE_THREADSAFE=0",
     "-DSQLITE_OMIT_LOAD_EXTENSION",
     "-DSQLITE_OMIT_WAL",
     "-DSQLITE_MAX_MMAP_SIZE=0",
     "-DSQLITE_DEFAULT_MEMSTATUS=0",
     "-DSQLITE_ENABLE_MATH_FUNCTIONS",
-    "-D_WASI_EMULATED_GETPID",
-    "-lwasi-emulated-getpid",
-    "-lm",
 ];
+const SQLITE_FLAGS: &[&str] = &["-D_WASI_EMULATED_GETPID", "-lwasi-emulated-getpid", "-lm"];
 const C_FLAGS: &[&str] = &["--target=wasm32-wasi", "-O2", "-msimd128", "-Wall", "-s"];
 
 /// What is changed here when flags or the ways of building change: all is built again.
@@ -120,7 +118,8 @@ pub(super) fn c(file: &Path, sqlite: Option<&Path>, name: &str) -> Result<PathBu
     let mut clang = sh::cmd("clang", C_FLAGS);
     clang.arg(file).arg("-o").arg(&made);
     if let Some(sqlite) = sqlite {
-        clang.arg(sqlite.join("sqlite3.c")).arg("-I").arg(sqlite).args(SQLITE_FLAGS);
+        clang.arg(sqlite.join("sqlite3.c")).arg("-I").arg(sqlite);
+        clang.args(SQLITE_OPTIONS).args(SQLITE_FLAGS);
     }
     sh::read(&mut clang)?;
     Ok(made)

@@ -1,6 +1,7 @@
 ;; Has memory under another name.
 ;;
 ;; must: exit 21
+;; served: refused
 (module
   (import "wasi_snapshot_preview1" "fd_write"
     (func $fd_write (param i32 i32 i32 i32) (result i32)))

@@ -2,6 +2,7 @@
 ;;
 ;; with: writes
 ;; must: exit 0
+;; served: exit 5
 (module
   (import "wasi_snapshot_preview1" "path_symlink"
     (func $path_symlink (param i32 i32 i32 i32 i32) (result i32)))

@@ -2,6 +2,7 @@
 ;;
 ;; with: memory=4G time=1000000s operations=10000 output=1G
 ;; must: exit 0
+;; served: refused
 (module
   (import "wasi_snapshot_preview1" "args_get" (func $args_get (param i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_write"

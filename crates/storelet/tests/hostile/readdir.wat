@@ -2,6 +2,7 @@
 ;;
 ;; with: operations=10000
 ;; must: exit 0
+;; served: exit 3
 (module
   (import "wasi_snapshot_preview1" "fd_readdir"
     (func $fd_readdir (param i32 i32 i32 i64 i32) (result i32)))

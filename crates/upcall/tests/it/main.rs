@@ -1,6 +1,7 @@
 //! The binary as a person meets it: what it prints, how it ends, what it refuses.
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
+mod bombs;
 mod compiling;
 mod copying;
 mod instrument;

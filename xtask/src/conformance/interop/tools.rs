@@ -61,6 +61,11 @@ fn kept<T>(
     outcome.map_err(|error| missing.push((name, format!("{error:#}")))).ok()
 }
 
+/// A FUSE client of 9P2000 that comes with one of these modules.
+pub(crate) fn mount9p() -> Result<PathBuf> {
+    server("mount9p", ("github.com/knusbaum/go9p", GO9P))
+}
+
 /// A program of a Go module.
 fn server(name: &str, module: (&str, &str)) -> Result<PathBuf> {
     let dir = sh::scratch(&format!("interop/{name}-{}", module.1))?;

@@ -1,0 +1,155 @@
+//! `cargo xtask hostile [--runs N] [--at-once N] [--server uring|threads]`: programs that want to
+//! do harm, against a running server.
+//!
+//! The modules are those of `crates/storelet/tests/hostile`, which say themselves how each must
+//! end, with the same small budgets. They run many at once, in turn by `upcall run` (9P) and by
+//! `POST`, and every ninth client goes away in the middle. Meanwhile others read files by 9P and
+//! HTTP and look at every byte. At the end nobody else has had an error, the server lives, and
+//! has as much memory and as many descriptors as after a first round. Before that it is given
+//! modules that are made to be expensive to compile, while its compiler is watched.
+//!
+//! Budgets of processor time are instructions in the tests and time here: who must end otherwise
+//! than by that gets more of it, for a machine that has much to do. As a suite of `conformance`
+//! it is one round.
+
+#[path = "../../crates/upcall/tests/it/bombs.rs"]
+#[allow(dead_code, reason = "its parts are for tests of the compiler alone")]
+mod bombs;
+mod compiler;
+#[path = "../../crates/storelet/tests/hostile/corpus.rs"]
+mod corpus;
+mod ground;
+mod others;
+mod run;
+
+use crate::report::Report;
+use crate::server::{self, Kind, Server};
+use crate::{apt, sh};
+use anyhow::{Context, Result, bail, ensure};
+use ground::Ground;
+use others::Others;
+use run::{Ran, Runs};
+use std::time::{Duration, Instant};
+
+/// How many run at once.
+const AT_ONCE: usize = 16;
+
+/// How much more memory may be there at the end than after the first round, KiB.
+const KEPT_KIB_MAX: u64 = 16 << 10;
+
+/// How long memory and descriptors may take to come back.
+const SETTLE: Duration = Duration::from_secs(20);
+
+/// The command. True if everything passed.
+pub(crate) fn main(args: &[String]) -> Result<bool> {
+    let (mut runs, mut at_once, mut kind) = (1000, AT_ONCE, Kind::Uring);
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        let value = words.next().map_or("", String::as_str);
+        match word.as_str() {
+            "--runs" => runs = value.parse().context("--runs: how many?")?,
+            "--at-once" => at_once = value.parse().context("--at-once: how many?")?,
+            "--server" => kind = Kind::named(value).context("--server: use uring or threads")?,
+            other => bail!("no option {other}: there are --runs N, --at-once N, --server NAME"),
+        }
+    }
+    ensure!(runs > 0 && at_once > 0, "nothing is run");
+    apt::need(&[apt::CURL])?;
+    server::build()?;
+    let mut report = Report::default();
+    report.stage("hostile programs", |report| attack(report, kind, runs, at_once));
+    Ok(report.finish())
+}
+
+/// The suite: one round of all.
+pub(crate) fn suite(report: &mut Report, kind: Kind) -> Result<()> {
+    if matches!(kind, Kind::Diod | Kind::Nginx) {
+        report.skip("hostile", "only our own server runs programs");
+        return Ok(());
+    }
+    attack(report, kind, 0, AT_ONCE)
+}
+
+/// A first round of all that there are, and then so many runs.
+fn attack(report: &mut Report, kind: Kind, count: usize, at_once: usize) -> Result<()> {
+    let ground = Ground::new()?;
+    let mut server = ground.serve(kind)?;
+    let others = Others::begin(&server, &ground);
+    report.case("hostile/compiling", || compiler::expensive(&server, &ground));
+    let runs = Runs::new(&server, &ground)?;
+    let all = runs.count();
+    report.case("hostile/first_round", || judged(&runs.go(0..all, at_once)));
+    if count > 0 {
+        let before = Held::settled(&server)?;
+        report.case("hostile/runs", || judged(&runs.go(all..all + count, at_once)));
+        report.case("hostile/nothing_is_kept", || before.returned(&server));
+    }
+    report.case("hostile/others", || others.end());
+    report.case("hostile/server_lives", || {
+        ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        let none = ground.running(&server)?;
+        ensure!(none.is_empty(), "programs are still there: {none:?}");
+        let status = server.stop()?;
+        ensure!(status == Some(0), "ended with {status:?}");
+        Ok("SIGTERM ends it with 0".into())
+    });
+    Ok(())
+}
+
+/// Whether all ended as they must.
+fn judged(ran: &Ran) -> Result<String> {
+    let shown = &ran.wrong[..ran.wrong.len().min(12)];
+    ensure!(shown.is_empty(), "{} ended wrongly:\n{}", ran.wrong.len(), shown.join("\n"));
+    Ok(format!(
+        "{} ended as they must ({} by 9P, {} by HTTP), {} were left",
+        ran.ninep + ran.http,
+        ran.ninep,
+        ran.http,
+        ran.left
+    ))
+}
+
+/// What a server holds.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    kib: u64,
+    descriptors: usize,
+}
+
+impl Held {
+    fn of(server: &Server) -> Result<Held> {
+        let list = std::fs::read_dir(format!("/proc/{}/fd", server.pid()))?;
+        Ok(Held { kib: server.rss_kib(), descriptors: list.count() })
+    }
+
+    /// When it has been the same for some seconds.
+    fn settled(server: &Server) -> Result<Held> {
+        let (begun, mut last, mut since) = (Instant::now(), Held::of(server)?, Instant::now());
+        while begun.elapsed() < SETTLE && since.elapsed() < Duration::from_secs(4) {
+            std::thread::sleep(Duration::from_millis(200));
+            let now = Held::of(server)?;
+            if now.descriptors != last.descriptors || now.kib.abs_diff(last.kib) > 512 {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        Held::of(server)
+    }
+
+    /// Waits until the server holds no more than this again.
+    fn returned(self, server: &Server) -> Result<String> {
+        let begun = Instant::now();
+        loop {
+            let now = Held::of(server)?;
+            let more = now.kib.saturating_sub(self.kib);
+            let told = format!(
+                "{} KiB more than {}, {} descriptors and {} before",
+                more, self.kib, now.descriptors, self.descriptors
+            );
+            if more <= KEPT_KIB_MAX && now.descriptors <= self.descriptors {
+                return Ok(told);
+            }
+            ensure!(begun.elapsed() < SETTLE, "{told}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Who wants the processor of the file service, and a file server that is not in `server`.
+
+use super::{Lab, wasm};
+use crate::files::Files;
+use crate::server::{Kind, Server, binary, free_port};
+use crate::{guests, sh};
+use anyhow::{Context, Result, bail, ensure};
+use std::fmt::Write as _;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What competitors do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Nothing but counting.
+    Spin,
+    /// Reading all files of a directory.
+    Scan,
+}
+
+/// As what they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Storelet,
+    Process,
+}
+
+/// Which server they are beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    Ours,
+    Diod,
+    Ganesha,
+}
+
+/// A server on the first processor.
+pub(super) enum Service {
+    Known(Server),
+    Ganesha(Ganesha),
+}
+
+impl Service {
+    pub(super) fn start(lab: &Lab, peer: Peer, dir: &Path, core: Option<usize>) -> Result<Service> {
+        Ok(match peer {
+            Peer::Ours => Service::Known(lab.serve(dir, core)?),
+            Peer::Diod => Service::Known(Server::start_on(Kind::Diod, dir, &[], core)?),
+            Peer::Ganesha => Service::Ganesha(Ganesha::start(&lab.base, dir, core)?),
+        })
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        match self {
+            Service::Known(server) => server.ninep,
+            Service::Ganesha(ganesha) => ganesha.port,
+        }
+    }
+}
+
+/// nfs-ganesha with its 9P2000.L front alone: the same protocol as the others, and no portmapper.
+pub(super) struct Ganesha {
+    port: u16,
+    child: Child,
+}
+
+impl Ganesha {
+    fn start(base: &Path, dir: &Path, core: Option<usize>) -> Result<Ganesha> {
+        let (port, dir) = (free_port()?, dir.display());
+        let text = format!(
+            "NFS_CORE_PARAM {{ Protocols = 9P; Enable_NLM = false; Enable_RQUOTA = false; }}\n\
+             _9P {{ _9P_TCP_Port = {port}; }}\n\
+             NFSv4 {{ Graceless = true; RecoveryBackend = fs; }}\n\
+             EXPORT {{ Export_Id = 1; Path = {dir}; Pseudo = /served; Tag = served; \
+             Access_Type = RO; Squash = No_Root_Squash; Protocols = 9P; SecType = sys; \
+             FSAL {{ Name = VFS; }} }}\n"
+        );
+        let (conf, log, pid) =
+            (base.join("ganesha.conf"), base.join("ganesha.log"), base.join("ganesha.pid"));
+        std::fs::write(&conf, text)?;
+        let program = sh::which("ganesha.nfsd").context("no ganesha.nfsd")?;
+        let mut command = on(core, &program.display().to_string());
+        command.arg("-F").arg("-f").arg(conf).arg("-L").arg(&log).arg("-p").arg(pid);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().context("start ganesha.nfsd")?;
+        let mut ganesha = Ganesha { port, child };
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let ended = ganesha.child.try_wait()?.is_some();
+            if ended || begun.elapsed() > Duration::from_secs(20) {
+                let said = std::fs::read_to_string(&log).unwrap_or_default();
+                bail!("ganesha.nfsd does not listen: {}", sh::tail(&said, 600));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(ganesha)
+    }
+}
+
+impl Drop for Ganesha {
+    fn drop(&mut self) {
+        // It serves only to read, and has nothing to put away.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Those that are there; they end with this.
+pub(super) struct Competitors<'a> {
+    form: Form,
+    work: Work,
+    port: u16,
+    /// What they scan.
+    dir: &'a Path,
+    core: Option<usize>,
+    children: Vec<Child>,
+}
+
+impl<'a> Competitors<'a> {
+    /// None yet. The directory has one `scan` in it.
+    pub(super) fn new(
+        (form, work): (Form, Work),
+        port: u16,
+        dir: &'a Path,
+        core: Option<usize>,
+    ) -> Competitors<'a> {
+        Competitors { form, work, port, dir, core, children: Vec::new() }
+    }
+
+    /// Starts some or ends some until there are so many, and waits until these run.
+    pub(super) fn become_many(&mut self, count: usize) -> Result<()> {
+        for mut child in self.children.drain(count.min(self.children.len())..) {
+            child.kill()?;
+            child.wait()?;
+        }
+        while self.children.len() < count {
+            let mut command = match self.form {
+                Form::Storelet => self.storelet(),
+                Form::Process => self.process()?,
+            };
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            self.children.push(command.spawn().context("start a competitor")?);
+        }
+        if self.form == Form::Storelet {
+            self.await_running(count)?;
+        }
+        for child in &mut self.children {
+            ensure!(child.try_wait()?.is_none(), "a competitor has ended");
+        }
+        Ok(())
+    }
+
+    fn storelet(&self) -> Command {
+        let mut command = Command::new(binary());
+        command.args(["run", &format!("127.0.0.1:{}", self.port), "--cpu", "2h", "--time", "2h"]);
+        command.args(["--memory", "4M"]).arg(wasm("compete")).arg("--");
+        match self.work {
+            Work::Spin => command.arg("spin"),
+            Work::Scan => command.args(["scan", "/scan"]),
+        };
+        command
+    }
+
+    fn process(&self) -> Result<Command> {
+        let program = guests::native("compete")?;
+        let mut command = on(self.core, &program.display().to_string());
+        match self.work {
+            Work::Spin => command.arg("spin"),
+            Work::Scan => command.arg("scan").arg(self.dir.join("scan")),
+        };
+        Ok(command)
+    }
+
+    fn await_running(&self, count: usize) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let list = Files::at(self.port)?.read("/.upcall/storelets/running")?;
+            let list = String::from_utf8(list.context("no list of storelets")?)?;
+            let state = |line: &&str| line.split_whitespace().nth(2).map(str::to_owned);
+            let states: Vec<_> = list.lines().skip(1).filter_map(|line| state(&line)).collect();
+            let going = |state: &&String| matches!(state.as_str(), "running" | "waiting" | "ready");
+            if states.iter().filter(going).count() == count {
+                return Ok(());
+            }
+            if begun.elapsed() > Duration::from_secs(60) {
+                let mut shown = String::new();
+                let _ = write!(shown, "{states:?}");
+                bail!("{count} storelets do not come to run: {}", sh::tail(&shown, 300));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Competitors<'_> {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // One that has ended by itself is no trouble.
+            let _ = child.kill();
+        }
+        for child in &mut self.children {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A command, bound to a processor.
+fn on(core: Option<usize>, program: &str) -> Command {
+    let Some(core) = core else { return Command::new(program) };
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core.to_string(), program]);
+    command
+}
