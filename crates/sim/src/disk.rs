@@ -16,6 +16,9 @@ use base::op::{File, PathDone, PathOp};
 use base::{Access, Error, Kind, Name, Stat, Time};
 use std::collections::BTreeMap;
 
+/// What a large job takes of a processor, as it says, ns.
+pub(crate) const JOB_NS: u64 = 50_000;
+
 /// The number of the simulated device.
 pub const DEVICE: u64 = 7;
 /// The inode of the served root.

@@ -66,11 +66,15 @@ impl Client {
         }
     }
 
-    /// Asks ahead: the answer is taken up when it has come.
-    pub(crate) fn foresee(&self, ask: Ask) {
-        let state = &mut *self.door.state();
-        state.used.operations += 1;
-        state.foreseen = Some(ask);
+    /// Asks ahead: the answer is taken up when it has come. The slice ends, so that it is asked now
+    /// and not when the slice would be over.
+    pub(crate) async fn foresee(&self, ask: Ask) -> Result<(), Stop> {
+        {
+            let state = &mut *self.door.state();
+            state.used.operations += 1;
+            state.foreseen = Some(ask);
+        }
+        self.want(Want::Sleep(0)).await.map(drop)
     }
 
     pub(crate) async fn walk(

@@ -59,7 +59,7 @@ impl Contents {
     /// A file was opened: what to read while the guest is at it.
     pub(crate) fn foreseen(&mut self, path: &[u8], listings: &mut Listings) -> Option<Batch> {
         self.next = listings.files_behind(path, 1).pop();
-        if self.unsupported || self.many == 0 || self.files.len() > self.many / 2 {
+        if self.unsupported || self.many == 0 || self.files.len() > self.many {
             return None;
         }
         let from = self.files.back().map_or(path, |(path, ..)| path);
@@ -130,7 +130,7 @@ mod tests {
             }
         }
         assert_eq!(hits, 298, "all but the first two");
-        assert_eq!(batches[..4], [4, 8, 32, 64]);
+        assert_eq!(batches[..5], [4, 8, 16, 32, 64]);
     }
 
     #[test]

@@ -111,6 +111,13 @@ impl Guest {
     pub fn resume(&mut self, got: Option<Got>, times: Times) -> Pause {
         assert_eq!(got.is_some(), self.waits, "who waits gets something");
         self.waits = false;
+        // What was done for it meanwhile may have been too much.
+        if let Some(reason) = self.budget.exceeded(&self.used()) {
+            if let Some(Got::File(Ok(reply))) = &got {
+                self.disclaim(reply);
+            }
+            return Pause::Ended(self.kill(reason));
+        }
         {
             let mut state = self.door.state();
             state.times = times;

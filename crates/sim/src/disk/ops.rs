@@ -501,7 +501,7 @@ impl Disk {
             }
             listings.push(Listing { path, entries });
         }
-        PathDone::Listings(listings, 50_000)
+        PathDone::Listings(listings, super::JOB_NS)
     }
 
     fn read_all(&self, from: File, paths: &[Vec<u8>], size_max: u64, mut left: u64) -> PathDone {
@@ -519,7 +519,7 @@ impl Disk {
             let data = self.node(inode).data.read(0, stat.size as usize);
             contents.push(Content { path: path.clone(), stat, data: Buf::from(&data[..]) });
         }
-        PathDone::Contents(contents, 50_000)
+        PathDone::Contents(contents, super::JOB_NS)
     }
 
     /// What stands at a path that goes straight down.

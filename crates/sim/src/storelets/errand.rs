@@ -325,12 +325,12 @@ impl Errand {
         assert!(fits, "refused: {reason}: {:?}", self.plan);
     }
 
-    /// No budget is exceeded by more than one slice or request.
+    /// No budget is exceeded by more than a slice and the request that is under way meanwhile.
     fn judge_used(&self, report: &Value, said: u64, sky: &Sky) {
         let budget = &self.plan.budget;
         let used = |what: &str| report[what].as_u64().expect("a number");
         let slice = sky.params.slice_ns;
-        let fits = used("cpu_ns") + used("served_ns") <= budget.cpu + slice
+        let fits = used("cpu_ns") + used("served_ns") <= budget.cpu + slice + crate::disk::JOB_NS
             && used("time_ns") <= budget.time.saturating_add(2 * slice * 10)
             && used("memory") <= budget.memory
             && used("operations") <= budget.io.saturating_add(1)

@@ -136,7 +136,7 @@ impl Call<'_> {
         let (seen, root) = (host.seen(), host.root);
         let content = host.foresight.contents.take(path, seen);
         if let Some(ask) = host.foresight.see_files(path, root, seen) {
-            self.client().foresee(ask);
+            self.client().foresee(ask).await?;
         }
         Ok(content)
     }
@@ -241,7 +241,7 @@ impl Call<'_> {
             (dir.entries, dir.is_all) = (entries, true);
         }
         if let Some(ask) = host.foresight.see_directories(root, seen) {
-            self.client().foresee(ask);
+            self.client().foresee(ask).await?;
         }
         Ok(())
     }
