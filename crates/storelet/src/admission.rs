@@ -2,13 +2,16 @@
 //!
 //! A storelet keeps what it was given until it ends, so what is free is all that can be shared.
 //! Of the users who wait the one who holds the least memory is next, with the storelet that he
-//! asked for first, and of several of them the one who asked first. Nobody is served before him, so
-//! that what is large begins at last. One user alone gets no more than three quarters of the
+//! asked for first, and of several of them the one who asked first. If there is no room for that,
+//! others may pass, but not for ever: what is large begins at last. One user alone gets no more than three quarters of the
 //! memory: who comes later finds some.
 
 use crate::crossing::DomainId;
 use base::Caller;
 use std::collections::{BTreeMap, VecDeque};
+
+/// How many pass one for which there is no room.
+const PASSED_MAX: u32 = 100;
 
 /// What a storelet, or a chain of them, needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub(crate) fn user_of(caller: &Caller) -> u32 {
 struct User {
     queue: VecDeque<(DomainId, Need)>,
     memory: u64,
+    /// How many were admitted that came after the first in the queue, for which there was no room.
+    passed: u32,
 }
 
 /// Memory and places, and who waits for them.
@@ -82,17 +87,24 @@ impl Admission {
             // Who wants more than that at once may have it, if it is all he has.
             (user.memory == 0 || user.memory.saturating_add(need.memory) <= most).then_some(())
         };
-        let waiting = self.users.iter_mut().filter(|it| waits(it).is_some());
-        let (number, user) = waiting.min_by_key(least)?;
-        let (id, need) = *user.queue.front().expect("it waits");
-        let memory = self.memory.saturating_add(need.memory);
-        if memory > self.limit.memory || self.places + need.places > self.limit.places {
+        let mut waiting: Vec<(&u32, &mut User)> =
+            self.users.iter_mut().filter(|it| waits(it).is_some()).collect();
+        waiting.sort_by_key(least);
+        let (free_memory, free_places) =
+            (self.limit.memory - self.memory, self.limit.places - self.places);
+        let fits =
+            |(_, need): &(DomainId, Need)| need.memory <= free_memory && need.places <= free_places;
+        let place = waiting.iter().position(|(_, user)| user.queue.front().is_some_and(fits))?;
+        let (before, from) = waiting.split_at_mut(place);
+        if before.iter().any(|(_, user)| user.passed >= PASSED_MAX) {
             return None;
         }
-        user.queue.pop_front();
-        user.memory += need.memory;
-        self.held.insert(id, (*number, need));
-        (self.memory, self.places) = (memory, self.places + need.places);
+        before.iter_mut().for_each(|(_, user)| user.passed += 1);
+        let (number, user) = &mut from[0];
+        let (id, need) = user.queue.pop_front().expect("it waits");
+        (user.memory, user.passed) = (user.memory + need.memory, 0);
+        self.held.insert(id, (**number, need));
+        (self.memory, self.places) = (self.memory + need.memory, self.places + need.places);
         Some(id)
     }
 
@@ -148,14 +160,24 @@ mod tests {
         assert_eq!(admitted(&mut room), [12], "not the next of who holds more");
         room.release(DomainId(2));
         ask(&mut room, 13, 9, 60);
-        assert_eq!(admitted(&mut room), [0; 0], "what is large is waited for");
-        room.release(DomainId(11));
-        room.release(DomainId(3));
-        assert_eq!(admitted(&mut room), [4], "of those who hold nothing the first to ask");
+        assert_eq!(admitted(&mut room), [4], "there is no room for him, and for others there is");
         (5..=10).for_each(|id| room.dequeue(DomainId(id)));
+        [3, 4, 11, 12].into_iter().for_each(|id| room.release(DomainId(id)));
         ask(&mut room, 14, 7, 1);
-        room.release(DomainId(4));
-        assert_eq!(admitted(&mut room), [13, 14]);
+        assert_eq!(admitted(&mut room), [13, 14], "of those who hold nothing the first to ask");
+    }
+
+    #[test]
+    fn what_is_large_is_passed_but_not_for_ever() {
+        let mut room = Admission::new(Need { memory: 100, places: 10_000 });
+        ask(&mut room, 1, 7, 50);
+        assert_eq!(admitted(&mut room), [1]);
+        ask(&mut room, 2, 9, 90);
+        (1000..2000).for_each(|id| ask(&mut room, id, 8, 0));
+        assert_eq!(admitted(&mut room).len(), PASSED_MAX as usize);
+        room.release(DomainId(1));
+        let rest = admitted(&mut room);
+        assert_eq!((rest[0], rest.len()), (2, 901));
     }
 
     #[test]

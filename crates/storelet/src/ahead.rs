@@ -131,10 +131,14 @@ impl Foresight {
                 self.listings.add(listings, seen);
             }
             (Some(Coming::Contents(asked, seen)), Ok(Reply::Contents(contents, _))) => {
-                door.used.read += self.contents.add(asked, contents, seen);
+                self.contents.add(asked, contents, seen);
             }
-            (Some(Coming::Listings(_)), _) => self.listings.unsupported = true,
-            (Some(Coming::Contents(..)), _) => self.contents.unsupported = true,
+            (Some(Coming::Listings(_)), reply) => {
+                self.listings.unsupported |= matches!(reply, Err(Error::Unsupported));
+            }
+            (Some(Coming::Contents(..)), reply) => {
+                self.contents.unsupported |= matches!(reply, Err(Error::Unsupported));
+            }
             (None, reply) => unreachable!("nobody asked for {reply:?}"),
         }
     }
@@ -163,12 +167,21 @@ impl Foresight {
     }
 
     /// The guest opens a file: what to ask for meanwhile.
-    pub(crate) fn see_files(&mut self, path: &[u8], root: NodeId, now: Seen) -> Option<Ask> {
+    /// It may read so many bytes more.
+    pub(crate) fn see_files(
+        &mut self,
+        path: &[u8],
+        root: NodeId,
+        now: Seen,
+        left: u64,
+    ) -> Option<Ask> {
         if self.coming.is_some() {
             return None;
         }
         let batch = self.contents.foreseen(path, &mut self.listings)?;
         let Batch { paths, size_max, bytes_max } = batch;
+        // What nobody has asked for must not be what ends a guest.
+        let bytes_max = u32::try_from(left / 2).unwrap_or(u32::MAX).min(bytes_max);
         self.coming = Some(Coming::Contents(paths.clone(), now));
         Some(Ask::ReadAll { from: root, paths, size_max, bytes_max })
     }

@@ -29,7 +29,7 @@ pub struct Start {
     pub root: NodeId,
     /// The file that is its input: a directory of which it gives nothing back, and the way from
     /// there. `None`: its input is fed to it.
-    pub stdin: Option<(NodeId, Vec<u8>)>,
+    pub stdin: Option<(NodeId, Vec<u8>, bool)>,
     /// Whether it may change anything.
     pub writes: bool,
     /// Where its random numbers begin: what nobody can guess.
@@ -149,9 +149,13 @@ impl Guest {
         self.door.state().foreseen.take()
     }
 
-    /// What it asked ahead has come.
+    /// What it asked ahead has come; bytes are charged whether it takes them or not.
     pub fn arrive(&self, reply: Result<Reply, Error>) {
-        self.door.state().arrived = Some(reply);
+        let state = &mut *self.door.state();
+        if let Ok(Reply::Contents(contents, _)) = &reply {
+            state.used.read += contents.iter().map(|it| it.data.len() as u64).sum::<u64>();
+        }
+        state.arrived = Some(reply);
     }
 
     /// Ends it where it stands. What it waited for still comes, and is given to
@@ -226,9 +230,9 @@ impl Guest {
     }
 }
 
-async fn run(program: Program, mut host: Host, stdin: Option<(NodeId, Vec<u8>)>) -> Ended {
-    if let Some((base, path)) = stdin
-        && let Err(stop) = wasi::open_input(&mut host, base, &path).await
+async fn run(program: Program, mut host: Host, stdin: Option<(NodeId, Vec<u8>, bool)>) -> Ended {
+    if let Some((base, path, straight)) = stdin
+        && let Err(stop) = wasi::open_input(&mut host, base, &path, straight).await
     {
         return match stop {
             Stop::Errno(errno) => Ended::Trap(format!("{NO_INPUT}: {}", errno.plain())),

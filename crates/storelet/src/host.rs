@@ -16,6 +16,10 @@ use wasmtime::{Memory, ResourceLimiter};
 /// How much may be read ahead for a guest, over all its files, bytes.
 const WINDOWS_MAX: usize = 2 << 20;
 
+/// Who may make fewer requests than this, or read fewer bytes, asks for nothing ahead.
+const ASKS_LEFT: u64 = 8;
+const BYTES_LEFT: u64 = 128 << 10;
+
 /// Why a call does not return to the guest with success.
 #[derive(Debug)]
 pub(crate) enum Stop {
@@ -242,6 +246,14 @@ impl Host {
     /// What is seen now.
     pub(crate) fn seen(&self) -> Seen {
         Seen { at: self.door.state().times.monotonic, changes: self.changes }
+    }
+
+    /// How many bytes it may read still; `None`: it may hardly ask for anything.
+    pub(crate) fn left_to_ask(&self) -> Option<u64> {
+        let used = self.door.state().used;
+        let operations = self.budget.operations.saturating_sub(used.operations);
+        let bytes = self.budget.bytes.saturating_sub(used.read.saturating_add(used.written));
+        (operations > ASKS_LEFT && bytes > BYTES_LEFT).then_some(bytes)
     }
 
     /// Takes up what was asked ahead and has come.

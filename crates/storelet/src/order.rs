@@ -69,6 +69,8 @@ pub struct Order {
     pub writes: bool,
     /// The file that is its input: its path from the root of what is served.
     pub stdin: Option<Vec<u8>>,
+    /// Whether that was found there, and is not to be another one behind a link.
+    pub stdin_straight: bool,
     /// Whether its input follows, in frames; else it has none.
     pub input: bool,
     /// Whether what it says is told in frames, with a report at the end; else it is what is read.
@@ -129,6 +131,7 @@ impl Order {
             root: Vec::new(),
             writes: false,
             stdin: None,
+            stdin_straight: false,
             input: false,
             frames: false,
             budget: Budget::default(),
@@ -182,8 +185,8 @@ impl Order {
         if *self != all {
             return Err("it comes before the words that it is to be run with".to_string());
         }
-        let Order { stdin, input, frames, check, .. } = all;
-        *self = Order { stdin, input, frames, check, ..stage };
+        let Order { stdin, stdin_straight, input, frames, check, .. } = all;
+        *self = Order { stdin, stdin_straight, input, frames, check, ..stage };
         Ok(())
     }
 

@@ -209,11 +209,12 @@ impl Worker {
         let Some(domain) = self.domains.get_mut(&id) else { return };
         let mut asks = Vec::new();
         domain.life.step(now, input, &mut asks);
-        for ask in asks {
-            self.perform(now, id, ask, out);
-        }
+        // Home hears that nobody bears the costs of a request before it hears of the end.
         if self.domains.get(&id).is_some_and(|domain| domain.life.has_ended()) {
             self.foresee(now, id, ahead::Input::Leave, out);
+        }
+        for ask in asks {
+            self.perform(now, id, ask, out);
         }
         self.settle(now, id);
     }
@@ -268,7 +269,9 @@ impl Worker {
 
     /// Gives a storelet that waits for input what there is.
     fn feed(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
-        let Some(domain) = self.domains.get_mut(&id) else { return };
+        let Some(domain) = self.domains.get_mut(&id).filter(|it| !it.life.has_ended()) else {
+            return;
+        };
         let Some(bytes) = domain.next_input() else { return };
         if !bytes.is_empty() {
             out.push(Output::Tell(ToHome::Eaten(id, bytes.len())));
@@ -278,7 +281,9 @@ impl Worker {
 
     /// Takes what a storelet says, if there is room.
     fn hear(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
-        let Some(domain) = self.domains.get_mut(&id) else { return };
+        let Some(domain) = self.domains.get_mut(&id).filter(|it| !it.life.has_ended()) else {
+            return;
+        };
         if domain.take_pending(now) {
             self.live(now, id, life::Input::Heard, out);
         }

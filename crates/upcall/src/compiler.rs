@@ -121,7 +121,7 @@ fn one(
     drop(told);
     let Ok(all) = mailboxes.recv() else { return };
     world.set_mailboxes(all);
-    let mut events = Vec::new();
+    let (mut events, mut to_keep) = (Vec::new(), Vec::new());
     while workshop.is_open() {
         let deadline = workshop.is_busy().then(|| world.now() + LOOK);
         world.wait(deadline, &mut events);
@@ -129,10 +129,12 @@ fn one(
             let Done::Parcel(Parcel(parcel)) = event.done else { continue };
             match parcel.downcast::<ToCompiler>().map_err(|other| other.downcast::<ToKeeper>()) {
                 Ok(message) => workshop.take(*message),
-                Err(Ok(asked)) => workshop.keep(*asked),
+                Err(Ok(asked)) => to_keep.push(asked),
                 Err(Err(_)) => {}
             }
         }
+        // Who waits for a program does not wait for disks.
+        to_keep.drain(..).for_each(|asked| workshop.keep(*asked));
         workshop.look(world.now());
         let compiled = workshop.take_done().into_iter().map(Crossing::Compiled);
         for crossing in compiled.chain(workshop.take_kept().into_iter().map(Crossing::Kept)) {

@@ -42,14 +42,13 @@ enum One {
 }
 
 fn read(ground: &Ground<'_>, from: BorrowedFd<'_>, path: &[u8], size_max: u64, left: u64) -> One {
-    // Who asks has seen plain files there. If a device has come in the place of one since, opening
-    // it does not wait, and it is not read.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | open::ALWAYS;
+    // What is no plain file is not even opened: that may do something.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
-    let Ok(file) = rustix::fs::openat2(from, path, flags, Mode::empty(), resolve) else {
+    let Ok(handle) = rustix::fs::openat2(from, path, flags, Mode::empty(), resolve) else {
         return One::LeftOut;
     };
-    let Ok(stat) = attrs::stat(ground, file.as_fd()) else { return One::LeftOut };
+    let Ok(stat) = attrs::stat(ground, handle.as_fd()) else { return One::LeftOut };
     // What calls itself empty may not be: those of `/proc` do.
     if stat.kind != Kind::File || stat.size == 0 || stat.size > size_max {
         return One::LeftOut;
@@ -57,6 +56,9 @@ fn read(ground: &Ground<'_>, from: BorrowedFd<'_>, path: &[u8], size_max: u64, l
     if stat.size > left {
         return One::Full;
     }
+    let Ok(file) = open::reopen(ground, handle.as_fd(), OFlags::RDONLY | open::ALWAYS) else {
+        return One::LeftOut;
+    };
     match whole(file.as_fd(), stat.size) {
         Ok(Some(data)) => One::Read(Content { path: path.to_vec(), stat, data }),
         // It was cut meanwhile.

@@ -108,9 +108,9 @@ impl Duty {
         Duty { state: State::Waiting(when.after(last, failures)), when, last, failures }
     }
 
-    /// Another version has another time.
+    /// Another version, installed then, has another time, or no past.
     pub(crate) fn set(&mut self, when: When, since: i64) {
-        if self.when == when {
+        if self.when == when && (self.failures == 0 || since <= self.last) {
             return;
         }
         (self.when, self.failures) = (when, 0);

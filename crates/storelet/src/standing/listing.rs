@@ -28,6 +28,14 @@ pub(crate) struct Doing {
 }
 
 impl Doing {
+    /// What of it is told: names of files are for those alone who may know of it.
+    fn told(&self, is_theirs: bool) -> Doing {
+        match is_theirs {
+            true => self.clone(),
+            false => Doing { trouble: None, failed: Vec::new(), ..self.clone() },
+        }
+    }
+
     /// It, in words.
     fn words(&self) -> String {
         let mut words = Vec::new();
@@ -48,22 +56,31 @@ impl Doing {
     }
 }
 
+/// Whether whoever reads this may know of what is this user's; none: the server's.
+pub(crate) type May<'a> = &'a dyn Fn(Option<u32>) -> bool;
+
+/// The lines of an order; what stands in its environment may be a secret.
+fn lines_for(order: &str, is_theirs: bool) -> Vec<&str> {
+    order.lines().filter(|line| is_theirs || !line.starts_with("env ")).collect()
+}
+
 /// A line for each that is installed, and one for what it does by itself.
-pub(crate) fn installed(shelf: &Shelf, doings: &BTreeMap<Label, Doing>) -> Vec<u8> {
+pub(crate) fn installed(shelf: &Shelf, doings: &BTreeMap<Label, Doing>, may: May<'_>) -> Vec<u8> {
     let mut text = "name                 version kept user  last    program\n".to_string();
     for (label, entry) in shelf.entries() {
         let Some(current) = entry.current() else { continue };
         let book = shelf.books().find(|(other, _)| *other == label);
-        let last = book.and_then(|(_, book)| book.runs.back());
+        let last = book.and_then(|(_, book)| book.runs.iter().rfind(|run| may(run.uid)));
         let last = last.map_or("-".to_string(), ended);
         let (version, kept, user) = (current.version, entry.versions.len(), current.by.uid);
-        let program = current.order.lines().collect::<Vec<&str>>().join(", ");
+        let program = lines_for(&current.order, may(Some(current.by.uid))).join(", ");
         let module = &current.module[..12];
         let _ = writeln!(
             text,
             "{label:<20} {version:<7} {kept:<4} {user:<5} {last:<7} {module} {program}"
         );
         if let Some(doing) = doings.get(label) {
+            let doing = doing.told(may(Some(current.by.uid)));
             let _ = writeln!(text, "    {}", doing.words());
         }
     }
@@ -71,14 +88,19 @@ pub(crate) fn installed(shelf: &Shelf, doings: &BTreeMap<Label, Doing>) -> Vec<u
 }
 
 /// The same as JSON.
-pub(crate) fn installed_json(shelf: &Shelf, doings: &BTreeMap<Label, Doing>) -> Vec<u8> {
+pub(crate) fn installed_json(
+    shelf: &Shelf,
+    doings: &BTreeMap<Label, Doing>,
+    may: May<'_>,
+) -> Vec<u8> {
     let all = shelf.entries().map(|(label, entry)| {
+        let is_theirs = entry.current().is_some_and(|version| may(Some(version.by.uid)));
         let book = shelf.books().find(|(other, _)| *other == label);
         let versions = entry.versions.iter().map(|version| {
             json!({
                 "version": version.version,
                 "module": version.module,
-                "order": version.order.lines().collect::<Vec<&str>>(),
+                "order": lines_for(&version.order, may(Some(version.by.uid))),
                 "uid": version.by.uid,
                 "installed": version.at / 1_000_000_000,
             })
@@ -87,19 +109,19 @@ pub(crate) fn installed_json(shelf: &Shelf, doings: &BTreeMap<Label, Doing>) -> 
             "name": label.as_str(),
             "current": entry.current,
             "versions": versions.collect::<Vec<Value>>(),
-            "last": book.and_then(|(_, book)| book.runs.back()),
-            "doing": doings.get(label),
+            "last": book.and_then(|(_, book)| book.runs.iter().rfind(|run| may(run.uid))),
+            "doing": doings.get(label).map(|doing| doing.told(is_theirs)),
         })
     });
     lines(&Value::Array(all.collect()))
 }
 
 /// What came of the last runs that somebody may know of, a line each.
-pub(crate) fn log(shelf: &Shelf, may: &dyn Fn(&Run) -> bool) -> Vec<u8> {
+pub(crate) fn log(shelf: &Shelf, may: May<'_>) -> Vec<u8> {
     let mut text =
         "date                 storelet             user   end     cpu-ms why\n".to_string();
     for (label, book) in shelf.books() {
-        for run in book.runs.iter().filter(|run| may(run)) {
+        for run in book.runs.iter().filter(|run| may(run.uid)) {
             let user = run.uid.map_or("server".to_string(), |uid| uid.to_string());
             let (name, ms) = (format!("{label}@{}", run.version), run.cpu_ns as f64 / 1e6);
             let (date, end, trigger) = (utc(run.at), ended(run), plain(&run.trigger));
@@ -116,9 +138,9 @@ pub(crate) fn log(shelf: &Shelf, may: &dyn Fn(&Run) -> bool) -> Vec<u8> {
 }
 
 /// The same as JSON.
-pub(crate) fn log_json(shelf: &Shelf, may: &dyn Fn(&Run) -> bool) -> Vec<u8> {
+pub(crate) fn log_json(shelf: &Shelf, may: May<'_>) -> Vec<u8> {
     let runs = shelf.books().flat_map(|(label, book)| {
-        let theirs = book.runs.iter().filter(|run| may(run));
+        let theirs = book.runs.iter().filter(|run| may(run.uid));
         theirs.map(|run| json!({ "name": label.as_str(), "run": run }))
     });
     lines(&Value::Array(runs.collect()))

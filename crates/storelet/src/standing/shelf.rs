@@ -103,6 +103,16 @@ enum State {
     Keeping(u64, DomainId, Box<Kind>),
 }
 
+impl State {
+    /// Whether this one is being removed.
+    fn is_going(&self, label: &Label) -> bool {
+        match self {
+            State::Keeping(_, _, kind) => kind.entry.is_none() && kind.label == *label,
+            State::Idle => false,
+        }
+    }
+}
+
 /// A change that is being kept.
 #[derive(Debug)]
 struct Kind {
@@ -126,7 +136,10 @@ pub(crate) struct Shelf {
     queue: VecDeque<Box<Filing>>,
     /// Books that are being kept, and for which files one has run.
     saving: BTreeMap<u64, Option<Label>>,
-    /// For which files they had run when the server began, until somebody wants to know.
+    /// Books in which more is written than is kept.
+    stale: BTreeSet<Label>,
+    /// For which files they had run when the server began, or looked last, until somebody wants to
+    /// know.
     files: BTreeMap<Label, Vec<u8>>,
     next_ticket: u64,
     /// Something was left out: its modules are not thrown away.
@@ -145,6 +158,7 @@ impl Shelf {
             modules,
             queue: VecDeque::new(),
             saving: BTreeMap::new(),
+            stale: BTreeSet::new(),
             files: files.into_iter().collect(),
             next_ticket: 1,
             spares: false,
@@ -195,6 +209,13 @@ impl Shelf {
     /// For which files one had run when the server began; the first who asks is told.
     pub(crate) fn take_files(&mut self, label: &Label) -> Option<Vec<u8>> {
         self.files.remove(label)
+    }
+
+    /// For which files one has run that does not look for files any more; it may do so again.
+    pub(crate) fn give_files(&mut self, label: &Label, bytes: Vec<u8>) {
+        if self.entries.contains_key(label) {
+            self.files.insert(label.clone(), bytes);
+        }
     }
 
     /// What is installed under the names of an order, to be run as that says.
@@ -297,11 +318,13 @@ impl Shelf {
         let version = entry.install(plan, module, by, at);
         assert!(entry.versions.len() <= VERSIONS_MAX, "the oldest has gone");
         let mut changes = Vec::new();
-        if !self.has(module) {
-            let Some(bytes) = sent else {
+        // What was sent is kept anew: what is kept may have become unreadable.
+        match sent {
+            Some(bytes) => changes.push(Change { key: Key::Module(module), bytes: Some(bytes) }),
+            None if self.has(module) => {}
+            None => {
                 return Err(Filed::not("unknown", "the server has no such module: send it".into()));
-            };
-            changes.push(Change { key: Key::Module(module), bytes: Some(bytes) });
+            }
         }
         if plan.on.is_none() {
             changes.push(Change { key: Key::Files(label.clone()), bytes: None });
@@ -355,6 +378,7 @@ impl Shelf {
             None => {
                 self.entries.remove(&label);
                 self.books.remove(&label);
+                self.files.remove(&label);
             }
         }
         self.modules.extend(comes);
@@ -373,8 +397,21 @@ impl Shelf {
             Cause::Time(last, failures) => book.past = Some((last, failures)),
             Cause::File => {}
         }
-        let change = Change { key: Key::Book(label), bytes: Some(book.bytes()) };
-        self.save(None, change, out);
+        self.stale.insert(label);
+        self.save_books(out);
+    }
+
+    /// Keeps the book of one that has run, one at a time: meanwhile more is written in it.
+    fn save_books(&mut self, out: &mut Vec<Output>) {
+        if self.saving.values().any(Option::is_none) {
+            return;
+        }
+        if let Some(label) = self.stale.pop_first()
+            && let Some(book) = self.books.get(&label)
+        {
+            let change = Change { key: Key::Book(label), bytes: Some(book.bytes()) };
+            self.save(None, change, out);
+        }
     }
 
     fn save(&mut self, whose: Option<Label>, change: Change, out: &mut Vec<Output>) {
@@ -412,6 +449,12 @@ impl Automaton for Shelf {
                 self.queue.push_back(filing);
                 state
             }
+            // What comes of one that is being removed goes with it.
+            (state, Input::Ran(label, ..)) if state.is_going(&label) => state,
+            (state, Input::Files(label, _)) if state.is_going(&label) => {
+                out.push(Output::Saved(label));
+                state
+            }
             (state, Input::Ran(label, run, cause)) => {
                 self.ran(label, run, cause, out);
                 state
@@ -434,6 +477,7 @@ impl Automaton for Shelf {
                 let tell = |why| format!("what came of storelets is not kept: {why}");
                 out.extend(lost.map(|why| Output::Tell(tell(why))));
                 out.extend(whose.map(Output::Saved));
+                self.save_books(out);
                 state
             }
         };

@@ -269,7 +269,7 @@ fn the_last_runs_are_known_and_those_that_matter_survive() {
     let (_, book) = after.shelf.books().next().expect("it was kept");
     assert_eq!(book.past, Some((7, 2)));
     assert_eq!((book.runs.len(), book.runs[0].at, book.runs[31].at), (32, 8, 39));
-    let log = super::listing::log(&after.shelf, &|run| run.uid == Some(5));
+    let log = super::listing::log(&after.shelf, &|uid| uid == Some(5));
     assert_eq!(String::from_utf8(log).expect("text").lines().count(), 1 + 2 * 32);
     assert_eq!(super::listing::utc(1_763_784_095), "2025-11-22T04:01:35Z");
     assert_eq!(super::listing::utc(951_827_696), "2000-02-29T12:34:56Z");

@@ -111,8 +111,11 @@ pub(crate) struct Watch {
     writes: bool,
     /// The file for which it runs.
     running: Option<Path>,
-    /// What is kept is being kept.
+    /// No file is run for before then.
+    held_until: Instant,
+    /// What is kept is being kept; it is kept again then.
     keeping: bool,
+    keep_from: Instant,
     /// Why the last look failed.
     trouble: Option<String>,
 }
@@ -122,13 +125,32 @@ impl Watch {
     /// that directory.
     pub(crate) fn new(now: Instant, (dir, writes): (Path, bool), files: Files) -> Watch {
         let state = State::Waiting(now);
-        let (running, keeping, trouble) = (None, false, None);
-        Watch { state, dir, files, writes, running, keeping, trouble }
+        Watch {
+            state,
+            dir,
+            files,
+            writes,
+            running: None,
+            held_until: Instant(0),
+            keeping: false,
+            keep_from: Instant(0),
+            trouble: None,
+        }
     }
 
     /// Its directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Whether its program may change files.
+    pub(crate) fn writes(&self) -> bool {
+        self.writes
+    }
+
+    /// For which files it has run, to be kept.
+    pub(crate) fn kept(&self) -> Vec<u8> {
+        self.files.bytes()
     }
 
     /// Whether it can be forgotten.
@@ -151,14 +173,11 @@ impl Watch {
     fn go_on(&mut self, now: Instant, mut look: Look, out: &mut Vec<Output>) -> State {
         let Some(dir) = look.todo.pop() else {
             let own = self.running.as_deref().filter(|_| self.writes);
-            self.files.seen(mem::take(&mut look.found), own);
+            self.files.seen(look.since, mem::take(&mut look.found), own);
             self.trouble = None;
             return State::Waiting(now + PAUSE.max(now.since(look.since) * PAUSE_LOOKS));
         };
         look.dirs += 1;
-        if look.dirs > DIRS_MAX || look.found.len() > FILES_MAX {
-            return self.fail(now, format!("there are more than {FILES_MAX} files beneath it"));
-        }
         let ask = Ask::Fetch { root: None, path: dir.clone(), read_max: 0, headroom: 0 };
         out.push(Output::Ask(ask));
         State::Opening(look, dir)
@@ -193,9 +212,7 @@ impl Watch {
             }
             Ok(other) => unreachable!("{other:?} answers no fetch"),
             // One beneath it is gone meanwhile, or not for the user it runs as.
-            Err(Error::NotFound | Error::Denied | Error::NotDirectory) if !is_first => {
-                self.go_on(now, look, out)
-            }
+            Err(_) if !is_first => self.go_on(now, look, out),
             Err(error) => self.fail(now, error.to_string()),
         }
     }
@@ -216,9 +233,10 @@ impl Watch {
             Ok(Reply::Entries(entries)) => {
                 let cookie = entries.last().expect("there are some").cookie;
                 entries.into_iter().for_each(|entry| look.take(&dir, entry));
-                if look.found.len() > FILES_MAX {
+                if look.found.len() > FILES_MAX || look.dirs + look.todo.len() > DIRS_MAX {
                     out.push(Output::Close(open));
-                    return self.fail(now, format!("more than {FILES_MAX} files are beneath it"));
+                    let most = format!("{FILES_MAX} files or {DIRS_MAX} directories");
+                    return self.fail(now, format!("more than {most} are beneath it"));
                 }
                 list(open, cookie, out);
                 State::Listing(look, dir, open)
@@ -226,24 +244,30 @@ impl Watch {
             Ok(other) => unreachable!("{other:?} answers no list"),
             Err(error) => {
                 out.push(Output::Close(open));
-                self.fail(now, error.to_string())
+                match dir == self.dir {
+                    true => self.fail(now, error.to_string()),
+                    false => self.go_on(now, look, out),
+                }
             }
         }
     }
 
-    /// Runs for the next file, and has kept what is to be.
+    /// Runs for the next file, and has kept what is to be: when it is time, and not as soon as
+    /// the last run has ended, for that may be within this one's beginning.
     fn act(&mut self, now: Instant, out: &mut Vec<Output>) {
         if matches!(self.state, State::Leaving(_) | State::Over) {
             return;
         }
         if self.running.is_none()
+            && self.held_until <= now
             && let Some(path) = self.files.next(now)
         {
             out.push(Output::Run(path.clone()));
             self.running = Some(path);
         }
-        if !self.keeping && self.files.take_changed() {
+        if !self.keeping && self.keep_from <= now && self.files.take_changed() {
             self.keeping = true;
+            self.keep_from = now + PAUSE;
             out.push(Output::Keep(self.files.bytes()));
         }
     }
@@ -252,8 +276,8 @@ impl Watch {
         // Who is not wanted any more is told of its last run as well.
         let Some(path) = self.running.take() else { return };
         match well {
-            Some(well) => self.files.ran(&path, well, self.writes, now + TRY_AGAIN),
-            None => self.files.put_off(&path, now + TRY_AGAIN),
+            Some(well) => self.files.ran(&path, well, self.writes, now, now + TRY_AGAIN),
+            None => self.held_until = now + TRY_AGAIN,
         }
     }
 
@@ -309,6 +333,7 @@ impl Automaton for Watch {
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         let state = mem::replace(&mut self.state, State::Over);
+        let is_time = matches!(input, Input::Tick);
         self.state = match (state, input) {
             (State::Waiting(at), Input::Tick) if at <= now => {
                 let todo = vec![self.dir.clone()];
@@ -342,7 +367,9 @@ impl Automaton for Watch {
                 unreachable!("{reply:?} in {state:?}")
             }
         };
-        self.act(now, out);
+        if is_time {
+            self.act(now, out);
+        }
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -352,7 +379,9 @@ impl Automaton for Watch {
             State::Leaving(_) | State::Over => return None,
         };
         let file = self.files.due().filter(|_| self.running.is_none());
-        look.into_iter().chain(file).min()
+        let file = file.map(|at| at.max(self.held_until));
+        let keep = (!self.keeping && self.files.has_changed()).then_some(self.keep_from);
+        look.into_iter().chain(file).chain(keep).min()
     }
 
     fn check(&self) {

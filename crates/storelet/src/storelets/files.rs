@@ -4,7 +4,6 @@ use super::{DEVICE, OPENS_MAX, Opened, Storelets, listing};
 use crate::budget::Reason;
 use crate::crossing::DomainId;
 use crate::domain;
-use crate::standing::book::Run;
 use crate::standing::{desk, listing as standing};
 use base::op::Entry;
 use base::{Buf, Caller, Error, Instant, Kind, Name, Stat, StatFs};
@@ -177,10 +176,10 @@ impl Storelets {
 
     /// What a file says, to somebody.
     fn text(&self, now: Instant, caller: &Caller, node: usize) -> Vec<u8> {
-        let may = |run: &Run| self.may_know(caller, run.uid);
+        let may = |uid: Option<u32>| self.may_know(caller, uid);
         match node {
-            INSTALLED => standing::installed(&self.shelf, &self.doings()),
-            INSTALLED_JSON => standing::installed_json(&self.shelf, &self.doings()),
+            INSTALLED => standing::installed(&self.shelf, &self.doings(), &may),
+            INSTALLED_JSON => standing::installed_json(&self.shelf, &self.doings(), &may),
             LOG => standing::log(&self.shelf, &may),
             LOG_JSON => standing::log_json(&self.shelf, &may),
             _running => {

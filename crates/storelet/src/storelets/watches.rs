@@ -75,7 +75,11 @@ impl Storelets {
         self.duties.retain(|label, _| timed(label));
         for id in self.watches.keys().copied().collect::<Vec<u64>>() {
             let Watched { label, watch, caller, .. } = &self.watches[&id];
-            let same = |plan: &Plan| plan.on.as_ref().is_some_and(|on| on.dir == *watch.dir());
+            let writes = |plan: &Plan| plan.order.writes && self.settings.writes;
+            let same = |plan: &Plan| {
+                let dir = plan.on.as_ref().map(|on| &on.dir);
+                dir == Some(watch.dir()) && writes(plan) == watch.writes()
+            };
             let stays = plans.iter().any(|(it, version, plan)| {
                 it == label && same(plan) && version.by.caller() == *caller
             });
@@ -93,7 +97,8 @@ impl Storelets {
             let book = self.shelf.books().find(|(it, _)| **it == label);
             let past = book.and_then(|(_, book)| book.past).unwrap_or((version.at, 0));
             let duty = self.duties.entry(label.clone());
-            duty.or_insert_with(|| Duty::new(when, past.0, past.1)).set(when, version.at);
+            duty.or_insert_with(|| Duty::new(when, past.0.max(version.at), past.1))
+                .set(when, version.at);
         }
         let there = self.watches.values().any(|it| it.label == label && !it.leaves);
         let Some(on) = plan.on.as_ref().filter(|_| !there) else { return };
@@ -112,6 +117,7 @@ impl Storelets {
     fn leave_watch(&mut self, now: Instant, id: u64, out: &mut Vec<Output>) {
         if let Some(it) = self.watches.get_mut(&id) {
             it.leaves = true;
+            self.shelf.give_files(&it.label, it.watch.kept());
             self.step_watch(now, id, watch::Input::Leave, out);
         }
     }
@@ -209,6 +215,7 @@ impl Storelets {
         let trigger = match file {
             Some(path) => {
                 order.stdin = Some(watch::stdin(path));
+                order.stdin_straight = true;
                 order.args.push(watch::shown(path));
                 format!("file {}", String::from_utf8_lossy(&watch::shown(path)))
             }

@@ -135,7 +135,9 @@ impl Call<'_> {
         let host = self.host();
         let (seen, root) = (host.seen(), host.root);
         let content = host.foresight.contents.take(path, seen);
-        if let Some(ask) = host.foresight.see_files(path, root, seen) {
+        if let Some(left) = host.left_to_ask()
+            && let Some(ask) = host.foresight.see_files(path, root, seen, left)
+        {
             self.client().foresee(ask).await?;
         }
         Ok(content)
@@ -240,7 +242,9 @@ impl Call<'_> {
             let dir = host.files.dir(fd)?;
             (dir.entries, dir.is_all) = (entries, true);
         }
-        if let Some(ask) = host.foresight.see_directories(root, seen) {
+        if host.left_to_ask().is_some()
+            && let Some(ask) = host.foresight.see_directories(root, seen)
+        {
             self.client().foresee(ask).await?;
         }
         Ok(())

@@ -18,8 +18,10 @@ const MODULE: &str = "upcall";
 pub(crate) const FUNCTIONS: [&str; 6] =
     ["count_byte", "crc32", "find", "find_byte", "find_byte_last", "sha256_blocks"];
 
-/// How much is looked at between two turns, bytes: a fraction of a millisecond.
+/// How much is looked at, and hashed, between two turns, bytes: a fraction of a millisecond, also
+/// where the processor has no instructions for it.
 const PIECE: u32 = 1 << 20;
+const HASHED: u32 = 64 << 10;
 
 /// Longest text that is looked for, bytes.
 const NEEDLE_MAX: u32 = 64 << 10;
@@ -54,13 +56,14 @@ impl Call<'_> {
         &mut self,
         at: u32,
         len: u32,
+        piece: u32,
         more: u32,
         mut look: impl FnMut(u32, &[u8]) -> Option<T>,
     ) -> Outcome<Option<T>> {
         self.span(at, len)?;
         let mut done = 0;
         while done < len {
-            let end = done.saturating_add(PIECE).min(len);
+            let end = done.saturating_add(piece).min(len);
             let seen = end.saturating_add(more).min(len);
             if let Some(found) = look(done, self.span(at + done, seen - done)?) {
                 return Ok(Some(found));
@@ -75,7 +78,7 @@ impl Call<'_> {
 
     async fn find_byte(&mut self, at: u32, len: u32, byte: u32) -> Outcome<u32> {
         let look = |from, bytes: &[u8]| Some(from + memchr::memchr(byte as u8, bytes)? as u32);
-        Ok(self.through(at, len, 0, look).await?.unwrap_or(NOWHERE))
+        Ok(self.through(at, len, PIECE, 0, look).await?.unwrap_or(NOWHERE))
     }
 
     async fn find_byte_last(&mut self, at: u32, len: u32, byte: u32) -> Outcome<u32> {
@@ -101,7 +104,7 @@ impl Call<'_> {
             count += memchr::memchr_iter(byte as u8, bytes).count() as u32;
             None::<()>
         };
-        self.through(at, len, 0, look).await?;
+        self.through(at, len, PIECE, 0, look).await?;
         Ok(count)
     }
 
@@ -115,7 +118,7 @@ impl Call<'_> {
         }
         let finder = Finder::new(&needle);
         let look = |from, bytes: &[u8]| Some(from + finder.find(bytes)? as u32);
-        Ok(self.through(at, len, needle_len - 1, look).await?.unwrap_or(NOWHERE))
+        Ok(self.through(at, len, PIECE, needle_len - 1, look).await?.unwrap_or(NOWHERE))
     }
 
     async fn crc32(&mut self, before: u32, at: u32, len: u32) -> Outcome<u32> {
@@ -124,7 +127,7 @@ impl Call<'_> {
             hasher.update(bytes);
             None::<()>
         };
-        self.through(at, len, 0, look).await?;
+        self.through(at, len, HASHED, 0, look).await?;
         Ok(hasher.finalize())
     }
 
@@ -146,7 +149,7 @@ impl Call<'_> {
             }
             None::<()>
         };
-        self.through(at, len, 0, look).await?;
+        self.through(at, len, HASHED, 0, look).await?;
         for (bytes, word) in self.span(state, 32)?.chunks_exact_mut(4).zip(words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }

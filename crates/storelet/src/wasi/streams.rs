@@ -10,10 +10,20 @@ use crate::host::{Host, Stop};
 use base::{Access, Kind};
 use tree::NodeId;
 
-/// Makes a file the guest's input: one that is found from here, before the guest begins.
-pub(crate) async fn open_input(host: &mut Host, base: NodeId, path: &[u8]) -> Result<(), Stop> {
+/// Makes a file the guest's input: one that is found from here, before the guest begins. A
+/// `straight` way there has no links: who puts one into the place of a file that was found does
+/// not have another one read in somebody else's name.
+pub(crate) async fn open_input(
+    host: &mut Host,
+    base: NodeId,
+    path: &[u8],
+    straight: bool,
+) -> Result<(), Stop> {
     let client = Client::of(host);
-    let found = find(&client, base, path, true).await?;
+    let found = find(&client, base, path, !straight).await?;
+    if straight && !found.straight {
+        return Err(Errno::Loop.into());
+    }
     match found.stat.kind {
         Kind::File => {}
         Kind::Directory => return Err(Errno::Isdir.into()),

@@ -80,7 +80,7 @@ impl Domain {
             args: mem::take(&mut order.args),
             env: mem::take(&mut order.env),
             root,
-            stdin: order.stdin.take().map(|path| (served, path)),
+            stdin: order.stdin.take().map(|path| (served, path, order.stdin_straight)),
             writes: order.writes,
             seed: self.begin.seed,
             budget: order.budget,

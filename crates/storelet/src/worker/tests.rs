@@ -154,3 +154,35 @@ fn the_ceiling_is_kept() {
     let share = rig.ran[&DomainId(1)] as f64 / 4e9;
     assert!((0.245..0.255).contains(&share), "{share}");
 }
+
+/// What comes too late for a storelet that has ended, and stays only for what it asked ahead.
+#[test]
+fn nothing_reaches_one_that_has_ended_and_waits_for_what_it_asked_ahead() {
+    let says = "(loop $on (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1)
+        (i32.const 8))) (br $on))";
+    for (body, state) in [(says, "waiting for its reader"), (FOREVER, "ready")] {
+        let mut rig = Rig::new();
+        rig.step(Input::Told(ToWorker::Begin(DomainId(1), begin(body, "cpu 1h\ninput"))));
+        rig.run_until(1_000_000_000);
+        assert_eq!(rig.worker.states(), [state]);
+        let ask = Ask::ListAll { from: NodeId(9), paths: vec![Vec::new()], bytes_max: 1 };
+        let foreseen = ahead::Input::Foreseen(ask);
+        rig.worker.foresee(rig.now, DomainId(1), foreseen, &mut rig.out);
+        rig.worker.settle(rig.now, DomainId(1));
+        rig.step(Input::Tick);
+        let id = AskId { domain: DomainId(1), ahead: true };
+        assert!(matches!(rig.out.last(), Some(Output::Ask(asked, _)) if *asked == id));
+        rig.step(Input::Told(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
+        let cancelled = rig.out.iter().position(|it| matches!(it, Output::Cancel(it) if *it == id));
+        let ended = |it: &Output| matches!(it, Output::Tell(ToHome::Ended(..)));
+        let ended = rig.out.iter().position(ended).expect("it is told");
+        assert!(cancelled.expect("it is not wanted") < ended, "nobody bears it");
+        rig.step(Input::Told(ToWorker::Taken(DomainId(1), 1000)));
+        rig.step(Input::Told(ToWorker::Input(DomainId(1), b"late".to_vec())));
+        rig.step(Input::Told(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
+        rig.step(Input::Tick);
+        assert!(!rig.worker.is_idle());
+        rig.step(Input::Answered(id, Ok(Reply::Listings(Vec::new(), 0)), 0));
+        assert!(rig.worker.is_idle());
+    }
+}

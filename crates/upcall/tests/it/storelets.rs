@@ -381,7 +381,7 @@ fn memory_is_given_to_as_many_as_there_is_for() {
     let lab = Lab::new(&["--storelet-memory", "64"]);
     let ran = lab.run(&["--memory", "1G"], &guests::EXIT);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.err.contains("no more memory than this server gives: 62M"), "{ran:?}");
+    assert!(ran.err.contains("no more memory than this server gives: 58M"), "{ran:?}");
     let both = [0, 1].map(|_| lab.start(&["--memory", "40M", "--time", "2s"], &guests::SLEEP));
     lab.await_state("ready", 1);
     let lines = lab.await_state("running", 1);

@@ -4,7 +4,7 @@ use super::{FILES_MAX, Path, TRIES_MAX, shown};
 use base::{Instant, Name, Stat, Time};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_encode};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most files for which it was given up that are named.
 const NAMED_MAX: usize = 20;
@@ -34,8 +34,9 @@ enum Fate {
     Due(u32, Instant),
     /// It was run for.
     Done,
-    /// The same, and what it is like now is its program's doing.
-    Taken,
+    /// The same, at this time, and what it is like at the first look from then on is its program's
+    /// doing.
+    Taken(Instant),
     /// It was given up.
     Failed,
 }
@@ -64,6 +65,8 @@ pub(crate) struct Files {
     /// What has not changed since then, ns since 1970, is not new.
     since: i64,
     all: BTreeMap<Path, (Mark, Fate)>,
+    /// Those that are due, by their times.
+    due: BTreeSet<(Instant, Path)>,
     /// What is to be kept is other than what is.
     changed: bool,
 }
@@ -72,7 +75,7 @@ impl Files {
     /// The files of a directory that is looked after since this time.
     pub(crate) fn new(dir: &[Name], since: i64) -> Files {
         let dir = String::from_utf8_lossy(&shown(dir)).into_owned();
-        Files { dir, since, all: BTreeMap::new(), changed: true }
+        Files { dir, since, all: BTreeMap::new(), due: BTreeSet::new(), changed: true }
     }
 
     /// The same, with what was kept of it; that of another directory does not count.
@@ -100,7 +103,7 @@ impl Files {
         let all = self.all.iter().filter_map(|(path, (mark, fate))| {
             let failed = match fate {
                 Fate::Found | Fate::Due(..) => return None,
-                Fate::Done | Fate::Taken => false,
+                Fate::Done | Fate::Taken(_) => false,
                 Fate::Failed => true,
             };
             let names = path.iter().map(|name| percent_encode(name.as_bytes(), NON_ALPHANUMERIC));
@@ -111,14 +114,24 @@ impl Files {
         serde_json::to_vec(&sheet).expect("texts and numbers")
     }
 
+    /// Whether something is to be kept.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed
+    }
+
     /// Whether something is to be kept since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// A look has found these, and no others. What has changed of its `own` file is what the
-    /// program that runs does to it.
-    pub(crate) fn seen(&mut self, found: BTreeMap<Path, (Mark, Time)>, own: Option<&[Name]>) {
+    /// A look that began then has found these, and no others. What has changed of its `own` file is
+    /// what the program that runs does to it.
+    pub(crate) fn seen(
+        &mut self,
+        began: Instant,
+        found: BTreeMap<Path, (Mark, Time)>,
+        own: Option<&[Name]>,
+    ) {
         let before = self.all.len();
         self.all.retain(|path, _| found.contains_key(path));
         self.changed |= self.all.len() != before;
@@ -130,16 +143,22 @@ impl Files {
                 }
                 None => Fate::Found,
                 Some((last, Fate::Found)) if last == mark => Fate::Due(0, Instant(0)),
-                Some((last, fate)) if last == mark || own == Some(&path[..]) => fate,
-                Some((_, Fate::Taken)) => {
+                Some((_, Fate::Taken(at))) if at <= began => {
                     self.changed = true;
                     Fate::Done
                 }
+                Some((_, taken @ Fate::Taken(_))) => taken,
+                Some((last, fate)) if last == mark || own == Some(&path[..]) => fate,
                 // It has changed: as one that was found now.
                 Some((_, Fate::Found | Fate::Due(..) | Fate::Done | Fate::Failed)) => Fate::Found,
             };
             self.all.insert(path, (mark, fate));
         }
+        let due = self.all.iter().filter_map(|(path, (_, fate))| match fate {
+            Fate::Due(_, at) => Some((*at, path.clone())),
+            Fate::Found | Fate::Done | Fate::Taken(_) | Fate::Failed => None,
+        });
+        self.due = due.collect();
     }
 
     fn is_old(&self, changed: Time) -> bool {
@@ -149,39 +168,38 @@ impl Files {
 
     /// The next that is to be run for.
     pub(crate) fn next(&self, now: Instant) -> Option<Path> {
-        let due = |fate: &Fate| matches!(fate, Fate::Due(_, at) if *at <= now);
-        let next = self.all.iter().find(|(_, (_, fate))| due(fate));
-        next.map(|(path, _)| path.clone())
+        let next = self.due.first().filter(|(at, _)| *at <= now);
+        next.map(|(_, path)| path.clone())
     }
 
     /// When the next is to be run for.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let due = |fate: &Fate| match fate {
-            Fate::Due(_, at) => Some(*at),
-            Fate::Found | Fate::Done | Fate::Taken | Fate::Failed => None,
-        };
-        self.all.values().filter_map(|(_, fate)| due(fate)).min()
+        self.due.first().map(|(at, _)| *at)
     }
 
     /// It was run for a file, well or not; if not, it is tried again then.
-    pub(crate) fn ran(&mut self, path: &[Name], well: bool, takes: bool, again: Instant) {
+    pub(crate) fn ran(
+        &mut self,
+        path: &[Name],
+        well: bool,
+        takes: bool,
+        now: Instant,
+        again: Instant,
+    ) {
         // It may be gone, or another one, meanwhile.
         let Some((_, fate)) = self.all.get_mut(path) else { return };
-        let Fate::Due(tries, _) = fate else { return };
+        let Fate::Due(tries, at) = fate else { return };
+        self.due.remove(&(*at, path.to_vec()));
         *fate = match (well, *tries + 1) {
-            (true, _) if takes => Fate::Taken,
+            (true, _) if takes => Fate::Taken(now),
             (true, _) => Fate::Done,
             (false, TRIES_MAX..) => Fate::Failed,
-            (false, tries) => return *fate = Fate::Due(tries, again),
+            (false, tries) => {
+                self.due.insert((again, path.to_vec()));
+                return *fate = Fate::Due(tries, again);
+            }
         };
         self.changed = true;
-    }
-
-    /// It could not be run for a file now.
-    pub(crate) fn put_off(&mut self, path: &[Name], again: Instant) {
-        if let Some((_, Fate::Due(_, at))) = self.all.get_mut(path) {
-            *at = again;
-        }
     }
 
     /// How many were run for, are to come, and were given up.
@@ -189,7 +207,7 @@ impl Files {
         let mut counts = [0; 3];
         for (_, fate) in self.all.values() {
             let which = match fate {
-                Fate::Done | Fate::Taken => 0,
+                Fate::Done | Fate::Taken(_) => 0,
                 Fate::Found | Fate::Due(..) => 1,
                 Fate::Failed => 2,
             };
@@ -206,6 +224,6 @@ impl Files {
     }
 
     pub(crate) fn check(&self) {
-        assert!(self.all.len() <= FILES_MAX + 1);
+        assert!(self.all.len() <= FILES_MAX + 1 && self.due.len() <= self.all.len());
     }
 }

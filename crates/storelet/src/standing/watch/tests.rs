@@ -90,7 +90,16 @@ impl Lab {
         Lab { watch, now: Instant(0), there, kept, runs }
     }
 
+    /// Steps it, and again for what is due then.
     fn step(&mut self, input: Input) -> Vec<Ask> {
+        let mut asks = self.step_once(input);
+        while self.watch.deadline().is_some_and(|at| at <= self.now) {
+            asks.extend(self.step_once(Input::Tick));
+        }
+        asks
+    }
+
+    fn step_once(&mut self, input: Input) -> Vec<Ask> {
         let (mut out, mut asks) = (Vec::new(), Vec::new());
         self.watch.step(self.now, input, &mut out);
         self.watch.check();
@@ -100,7 +109,7 @@ impl Lab {
                 Output::Run(path) => self.runs.push(String::from_utf8(shown(&path)).expect("text")),
                 Output::Keep(bytes) => {
                     self.kept = bytes;
-                    asks.extend(self.step(Input::Kept));
+                    asks.extend(self.step_once(Input::Kept));
                 }
                 Output::Close(closed) => assert_eq!(closed, open()),
                 Output::Cancel => panic!("nothing is cancelled here"),
@@ -111,11 +120,14 @@ impl Lab {
 
     /// Waits for its next look, and answers that: what is run for then.
     fn look(&mut self) -> Vec<String> {
-        self.now = self.watch.deadline().expect("it waits").max(self.now);
-        let mut asks = self.step(Input::Tick);
-        if asks.is_empty() {
-            // It was a file's time, and not that of a look.
-            return std::mem::take(&mut self.runs);
+        let mut asks = Vec::new();
+        while asks.is_empty() {
+            self.now = self.watch.deadline().expect("it waits").max(self.now);
+            asks = self.step(Input::Tick);
+            if asks.is_empty() && !self.runs.is_empty() {
+                // It was a file's time, and not that of a look.
+                return std::mem::take(&mut self.runs);
+            }
         }
         while let Some(ask) = asks.pop() {
             #[allow(clippy::wildcard_enum_match_arm, reason = "the others are alike here")]
@@ -215,6 +227,9 @@ fn what_a_program_does_to_its_own_file_is_not_new() {
     for _ in 0..5 {
         assert!(lab.look().is_empty());
     }
+    lab.there = vec![entry("a", 4, 303)];
+    assert!(lab.look().is_empty());
+    assert_eq!(lab.look(), ["/in/a"], "that was somebody else");
 }
 
 #[test]
