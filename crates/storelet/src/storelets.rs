@@ -7,7 +7,7 @@
 //! one.
 //!
 //! Whoever starts a storelet has it run as himself. Memory is admitted here: the sum of what the
-//! storelets that run may have stays below a limit, and the others wait in the order they came.
+//! storelets that run may have stays below a limit, and users get it in turn.
 
 mod desks;
 mod files;
