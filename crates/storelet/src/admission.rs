@@ -3,8 +3,8 @@
 //! A storelet keeps what it was given until it ends, so what is free is all that can be shared.
 //! Of the users who wait the one who holds the least memory is next, with the storelet that he
 //! asked for first, and of several of them the one who asked first. If there is no room for that,
-//! others may pass, but not for ever: what is large begins at last. One user alone gets no more than three quarters of the
-//! memory: who comes later finds some.
+//! others may pass, but not for ever: what is large begins at last. One user alone gets no more
+//! than three quarters of the memory: who comes later finds some.
 
 use crate::crossing::DomainId;
 use base::Caller;
