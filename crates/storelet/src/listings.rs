@@ -86,10 +86,23 @@ impl Listings {
     /// The same, for a guest that lists it.
     pub(crate) fn visit(&mut self, path: &[u8], now: Seen) -> Option<Entries> {
         self.visits += 1;
+        self.use_above(path);
         let listed = self.by_path.get_mut(path).filter(|listed| listed.seen.is_fresh(now))?;
         self.unvisited -= usize::from(!listed.is_visited);
         listed.is_visited = true;
         Some(Arc::clone(&listed.entries))
+    }
+
+    /// Directories above one that is visited are of use: the guest comes back to them.
+    fn use_above(&mut self, path: &[u8]) {
+        self.clock += 1;
+        let mut at = path;
+        while !at.is_empty() {
+            at = parted(at).0;
+            if let Some(listed) = self.by_path.get_mut(at) {
+                listed.used = self.clock;
+            }
+        }
     }
 
     /// What stands at a path, if the directory it is in is known.
@@ -319,6 +332,23 @@ mod tests {
         let late = Seen { at: BELIEVED_NS, ..seen };
         assert_eq!(listings.kind(b"f", late), None);
         assert_eq!(listings.kind(b"f", Seen { changes: 1, ..seen }), None);
+    }
+
+    #[test]
+    fn what_is_above_a_guest_is_kept_and_what_it_has_left_is_not() {
+        let (seen, mut listings) = (Seen::default(), Listings::default());
+        listings.add(vec![listing("", &[("d", Kind::Directory)])], seen);
+        let names: Vec<String> = (0..50).map(|number| format!("{number:02}")).collect();
+        let names: Vec<_> = names.iter().map(|name| (name.as_str(), Kind::File)).collect();
+        for number in 0..1000 {
+            let path = format!("d/{number}");
+            listings.add(vec![listing(&path, &names)], seen);
+            assert!(listings.visit(path.as_bytes(), seen).is_some());
+        }
+        assert!(listings.entries <= ENTRIES_MAX && listings.by_path.len() > 200);
+        assert!(listings.get(b"", seen).is_some() && listings.get(b"d/999", seen).is_some());
+        assert!(listings.get(b"d/0", seen).is_none());
+        assert_eq!(listings.unvisited, 1, "the root");
     }
 
     #[test]
