@@ -21,8 +21,8 @@ const MOST: u32 = 128 << 10;
 /// Most directories asked for at once.
 const ASKED_MAX: usize = 256;
 
-/// Most entries that are kept: about 2 MiB of the server's memory.
-const ENTRIES_MAX: usize = 16 << 10;
+/// Most entries that are kept: about 3 MiB of the server's memory.
+const ENTRIES_MAX: usize = 24 << 10;
 
 /// Most entries that are looked at to find the files that come next, and how deep.
 const LOOKED_MAX: usize = 512;
