@@ -1,44 +1,31 @@
 /* find DIR… [-name PATTERN]: prints every path beneath the directories whose last name matches.
  * The benchmark of ActiveStorage: `find . -name itimer.c`. */
 
-#include <dirent.h>
+#include "walk.h"
+
 #include <errno.h>
 #include <fnmatch.h>
-#include <stdio.h>
-#include <string.h>
-
-enum { PATH_BYTES = 4096 };
 
 static const char *pattern;
 static int failed;
 
+static void visit(char *path, size_t len);
+
+static void show(char *path, size_t len, const struct dirent *entry)
+{
+	if (!pattern || !fnmatch(pattern, entry->d_name, 0))
+		puts(path);
+	if (entry->d_type == DT_DIR)
+		visit(path, len);
+}
+
 static void visit(char *path, size_t len)
 {
 	DIR *dir = opendir(path);
-	if (!dir) {
+	if (!dir)
 		fprintf(stderr, "find: %s: %s\n", path, strerror(errno));
+	if (!dir || !walk("find", dir, path, len, show))
 		failed = 1;
-		return;
-	}
-	struct dirent *entry;
-	while ((entry = readdir(dir))) {
-		const char *name = entry->d_name;
-		if (!strcmp(name, ".") || !strcmp(name, ".."))
-			continue;
-		const char *slash = len && path[len - 1] == '/' ? "" : "/";
-		int more = snprintf(path + len, PATH_BYTES - len, "%s%s", slash, name);
-		if (more < 0 || len + more >= PATH_BYTES) {
-			fprintf(stderr, "find: %s: too long\n", name);
-			failed = 1;
-		} else {
-			if (!pattern || !fnmatch(pattern, name, 0))
-				puts(path);
-			if (entry->d_type == DT_DIR)
-				visit(path, len + more);
-		}
-		path[len] = '\0';
-	}
-	closedir(dir);
 }
 
 int main(int argc, char **argv)

@@ -191,7 +191,7 @@ impl Recipe {
         match self {
             Recipe::Crate { .. } | Recipe::GoModule { .. } => Ok(Vec::new()),
             Recipe::C { file } | Recipe::Sqlite { file, .. } => {
-                Ok(["upcall.h", file].map(|name| sources("c").join(name)).to_vec())
+                Ok(["upcall.h", "walk.h", file].map(|name| sources("c").join(name)).to_vec())
             }
             Recipe::Rust { dir } => files_of(&sources(dir).join("src")),
             Recipe::Go { dir } => {

@@ -31,6 +31,9 @@ impl Sub for Instant {
     }
 }
 
+/// A second, ns.
+const SECOND_NS: i64 = 1_000_000_000;
+
 /// A date as files carry it: seconds since 1970 (negative before) and nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
@@ -44,5 +47,16 @@ impl Time {
     /// A date on a whole second.
     pub fn from_secs(secs: i64) -> Time {
         Time { secs, nanos: 0 }
+    }
+
+    /// The date so many nanoseconds after 1970 began.
+    pub fn from_nanos(ns: i64) -> Time {
+        let nanos = u32::try_from(ns.rem_euclid(SECOND_NS)).expect("it is below a second");
+        Time { secs: ns.div_euclid(SECOND_NS), nanos }
+    }
+
+    /// Nanoseconds since 1970 began, or what comes nearest to that.
+    pub fn as_nanos(self) -> i64 {
+        self.secs.saturating_mul(SECOND_NS).saturating_add(self.nanos.into())
     }
 }

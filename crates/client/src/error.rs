@@ -177,6 +177,11 @@ impl Error {
         self.errno() == ENOENT
     }
 
+    /// This user may not do that.
+    pub fn is_not_permitted(&self) -> bool {
+        self.errno() == EPERM
+    }
+
     /// There is something of that name.
     pub fn is_exists(&self) -> bool {
         self.errno() == EEXIST

@@ -244,6 +244,12 @@ impl Drop for World {
     }
 }
 
+/// The processor time that this thread has spent.
+fn thread_time() -> Duration {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec as u32)
+}
+
 impl Reactor for World {
     fn now(&self) -> Instant {
         self.common().clock.now()
@@ -254,8 +260,7 @@ impl Reactor for World {
     }
 
     fn spent(&self) -> Duration {
-        let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        Duration::new(spent.tv_sec.unsigned_abs(), spent.tv_nsec as u32)
+        thread_time()
     }
 
     fn submit(&mut self, op: Op) {

@@ -30,6 +30,7 @@ use base::{Caller, Error, Instant};
 use recent::Recent;
 use rustix::fs::ResolveFlags;
 use rustix::io::Errno;
+use std::time::Duration;
 
 /// What a step gives.
 type Outcome<T> = Result<T, Trouble>;
@@ -190,10 +191,10 @@ pub(crate) fn files(op: &PathOp) -> [Option<File>; 2] {
     }
 }
 
-/// The processor time of this thread, ns: what large jobs cost is told, to be charged to somebody.
-fn spent_ns() -> u64 {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    (spent.tv_sec as u64) * 1_000_000_000 + spent.tv_nsec as u64
+/// The processor time since this thread had spent so much, ns: what large jobs cost is told, to be
+/// charged to somebody.
+fn spent_since(begun: Duration) -> u64 {
+    u64::try_from((crate::thread_time() - begun).as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The group that the caller wants for what is made.

@@ -61,6 +61,11 @@ impl Admission {
         self.memory
     }
 
+    /// Whether nobody was given anything.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Whether somebody could be given this at all.
     pub(crate) fn could_fit(&self, need: Need) -> bool {
         need.memory <= self.limit.memory && need.places <= self.limit.places

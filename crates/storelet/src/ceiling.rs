@@ -8,6 +8,7 @@
 //! where it cannot (a container's share, a busy hypervisor), or where the server has more
 //! to do than it can, this is what keeps the service steady.
 
+use crate::schedule::SECOND;
 use base::Instant;
 use std::time::Duration;
 
@@ -20,10 +21,9 @@ const WINDOW: usize = 10;
 /// Later than this is late.
 const LATE: Duration = Duration::from_millis(1);
 
-/// All of each second, the least that is left to storelets, and what they get back, ns.
-pub(crate) const ALL: u64 = 1_000_000_000;
-const LEAST: u64 = ALL / 20;
-const STEP: u64 = ALL / 20;
+/// The least of each second that is left to storelets, and what they get back, ns.
+const LEAST: u64 = SECOND / 20;
+const STEP: u64 = SECOND / 20;
 
 /// The ceiling.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Ceiling {
 
 impl Default for Ceiling {
     fn default() -> Ceiling {
-        Ceiling { due: None, pulse: PULSE, looks: 0, late: 0, share: ALL }
+        Ceiling { due: None, pulse: PULSE, looks: 0, late: 0, share: SECOND }
     }
 }
 
@@ -69,13 +69,13 @@ impl Ceiling {
             return None;
         }
         let was_late = self.late * 2 > self.looks;
-        if self.late == 0 && self.share == ALL {
+        if self.late == 0 && self.share == SECOND {
             self.pulse = (self.pulse * 2).min(PULSE_MOST);
         }
         (self.looks, self.late) = (0, 0);
         let share = match was_late {
             true => (self.share / 4 * 3).max(LEAST),
-            false => (self.share + STEP).min(ALL),
+            false => (self.share + STEP).min(SECOND),
         };
         (std::mem::replace(&mut self.share, share) != share).then_some(share)
     }
@@ -99,12 +99,12 @@ mod tests {
     fn storelets_get_less_while_the_service_is_late_and_all_when_it_is_not() {
         let mut ceiling = Ceiling::default();
         assert_eq!(looks(&mut ceiling, Instant(0), 5, Duration::from_micros(200)), [0; 0]);
-        let less = looks(&mut ceiling, Instant(6 * ALL), 5, Duration::from_millis(3));
-        assert_eq!(less[..2], [ALL / 4 * 3, ALL / 16 * 9]);
+        let less = looks(&mut ceiling, Instant(6 * SECOND), 5, Duration::from_millis(3));
+        assert_eq!(less[..2], [SECOND / 4 * 3, SECOND / 16 * 9]);
         assert_eq!(less.last(), Some(&LEAST), "never nothing");
-        let more = looks(&mut ceiling, Instant(12 * ALL), 5, Duration::ZERO);
+        let more = looks(&mut ceiling, Instant(12 * SECOND), 5, Duration::ZERO);
         assert!(more.windows(2).all(|pair| pair[0] < pair[1]));
-        assert_eq!(more.last(), Some(&ALL));
+        assert_eq!(more.last(), Some(&SECOND));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::listings::{Listings, Seen};
 use base::op::Content;
 use base::{Buf, Stat};
 use std::collections::VecDeque;
+use std::mem;
 
 /// Largest file that is read ahead, bytes; and most bytes and files that are read together.
 const SIZE_MAX: u32 = 256 << 10;
@@ -35,20 +36,28 @@ pub(crate) struct Contents {
     files: VecDeque<(Vec<u8>, Whole, Seen)>,
     /// How many to read together; none: nobody goes from file to file.
     many: usize,
-    /// The file that is behind the one that was opened last.
-    next: Option<Vec<u8>>,
+    /// The file that was opened last.
+    last: Vec<u8>,
     /// The tree does not know how.
     pub(crate) unsupported: bool,
 }
 
 impl Contents {
     /// Takes a file that was read ahead. What was expected before it is not wanted any more.
-    pub(crate) fn take(&mut self, path: &[u8], now: Seen) -> Option<(Stat, Buf, Seen)> {
+    pub(crate) fn take(
+        &mut self,
+        path: &[u8],
+        now: Seen,
+        listings: &mut Listings,
+    ) -> Option<(Stat, Buf, Seen)> {
+        let last = mem::replace(&mut self.last, path.to_vec());
         let place = self.files.iter().position(|(other, ..)| other == path);
         match place {
             Some(place) if place > self.many / 2 => self.many /= 2,
             Some(_) => self.many = (self.many * 2).clamp(FILES.0, FILES.1),
-            None if self.next.as_deref() == Some(path) => self.many = self.many.max(FILES.0),
+            None if listings.files_behind(&last, 1) == [path] => {
+                self.many = self.many.max(FILES.0);
+            }
             None => (self.files, self.many) = (VecDeque::new(), 0),
         }
         let (_, whole, seen) = self.files.drain(..=place?).next_back()?;
@@ -58,7 +67,6 @@ impl Contents {
 
     /// A file was opened: what to read while the guest is at it.
     pub(crate) fn foreseen(&mut self, path: &[u8], listings: &mut Listings) -> Option<Batch> {
-        self.next = listings.files_behind(path, 1).pop();
         if self.unsupported || self.many == 0 || self.files.len() > self.many {
             return None;
         }
@@ -118,7 +126,7 @@ mod tests {
         let (mut batches, mut hits) = (Vec::new(), 0);
         for name in &names {
             let path = [b"d/", name.as_bytes()].concat();
-            hits += usize::from(contents.take(&path, Seen::default()).is_some());
+            hits += usize::from(contents.take(&path, Seen::default(), &mut listings).is_some());
             if let Some(batch) = contents.foreseen(&path, &mut listings) {
                 let read = batch.paths.iter().map(|path| content(path, 10)).collect();
                 batches.push(batch.paths.len());
@@ -135,21 +143,22 @@ mod tests {
         let (mut listings, mut contents) = (listed(&names), Contents::default());
         for number in [7, 3, 250, 9, 100] {
             let path = format!("d/{number:03}").into_bytes();
-            assert!(contents.take(&path, Seen::default()).is_none());
+            assert!(contents.take(&path, Seen::default(), &mut listings).is_none());
             assert_eq!(contents.foreseen(&path, &mut listings), None);
         }
     }
 
     #[test]
     fn what_was_left_out_or_did_not_fit_is_not_taken_for_there() {
-        let mut contents = Contents { many: 4, ..Contents::default() };
+        let (mut contents, mut none) =
+            (Contents { many: 4, ..Contents::default() }, Listings::default());
         let asked = [b"a", b"b", b"c", b"d"].map(|path| path.to_vec()).to_vec();
         let large = BYTES_MAX as usize / 2 + 1;
         contents.add(asked, vec![content(b"b", 5), content(b"c", large)], Seen::default());
         assert_eq!(contents.files.len(), 3, "nobody has looked at the last one");
-        assert!(contents.take(b"a", Seen::default()).is_none());
+        assert!(contents.take(b"a", Seen::default(), &mut none).is_none());
         assert_eq!(contents.many, 8, "it was expected all the same");
-        assert!(contents.take(b"b", Seen { changes: 1, at: 0 }).is_none(), "it is old");
-        assert!(contents.take(b"c", Seen::default()).is_some());
+        assert!(contents.take(b"b", Seen { changes: 1, at: 0 }, &mut none).is_none(), "it is old");
+        assert!(contents.take(b"c", Seen::default(), &mut none).is_some());
     }
 }

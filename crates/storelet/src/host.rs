@@ -1,10 +1,10 @@
 //! What the host keeps for one guest.
 
 use crate::abi::{self, Errno};
-use crate::ahead::Foresight;
 use crate::budget::{Budget, Reason};
 use crate::door::{Door, Given, Stream};
 use crate::engine::Pace;
+use crate::foresight::Foresight;
 use crate::listings::{Entries, Seen};
 use crate::window::Window;
 use base::{Error, Stat};

@@ -20,6 +20,7 @@ mod crossing;
 mod domain;
 mod door;
 mod engine;
+mod foresight;
 mod guest;
 mod host;
 mod life;

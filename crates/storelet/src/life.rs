@@ -214,8 +214,30 @@ impl Life {
         }
     }
 
-    fn kill(reason: Reason, out: &mut Vec<Output>) {
+    /// It is to end. An answer that is on its way is waited for, and one that has come given back.
+    fn killed(state: State, reason: Reason, out: &mut Vec<Output>) -> State {
+        let next = match state {
+            state @ (State::New(_) | State::Leaving(_) | State::Over) => return state,
+            State::Running => unreachable!("a slice is run at once"),
+            State::Finding(via, _) => State::Leaving(via),
+            State::Asking => State::Leaving(None),
+            State::Ready(got) => {
+                if let Some(Got::File(Ok(reply))) = got {
+                    out.push(Output::Disclaim(reply));
+                }
+                State::Over
+            }
+            State::Queued(_)
+            | State::Awaiting
+            | State::Hungry
+            | State::Saying
+            | State::Sleeping(_) => State::Over,
+        };
+        if matches!(next, State::Leaving(_)) {
+            out.push(Output::Cancel);
+        }
         out.extend([Output::Drop, Output::Ended(Ended::Killed(reason))]);
+        next
     }
 }
 
@@ -245,41 +267,13 @@ impl Automaton for Life {
             (State::Hungry, Input::Fed(bytes)) => State::Ready(Some(Got::Input(bytes))),
             (State::Saying, Input::Heard) => State::Ready(Some(Got::Done)),
             (State::Sleeping(until), Input::Tick) if until <= now => State::Ready(Some(Got::Done)),
-            (State::Ready(got), Input::Kill(reason)) => {
-                if let Some(Got::File(Ok(reply))) = got {
-                    out.push(Output::Disclaim(reply));
-                }
-                Life::kill(reason, out);
-                State::Over
-            }
-            (
-                State::Queued(_)
-                | State::Awaiting
-                | State::Hungry
-                | State::Saying
-                | State::Sleeping(_),
-                Input::Kill(reason),
-            ) => {
-                Life::kill(reason, out);
-                State::Over
-            }
-            (State::Finding(via, _), Input::Kill(reason)) => {
-                out.push(Output::Cancel);
-                Life::kill(reason, out);
-                State::Leaving(via)
-            }
-            (State::Asking, Input::Kill(reason)) => {
-                out.push(Output::Cancel);
-                Life::kill(reason, out);
-                State::Leaving(None)
-            }
             (State::Leaving(via), Input::Answered(reply)) => {
                 out.extend(via.map(Output::Release));
                 out.extend(reply.ok().map(Output::Disclaim));
                 State::Over
             }
-            (state, Input::Tick | Input::Arrived)
-            | (state @ (State::Leaving(_) | State::Over | State::New(_)), Input::Kill(_)) => state,
+            (state, Input::Kill(reason)) => Life::killed(state, reason, out),
+            (state, Input::Tick | Input::Arrived) => state,
             // A slice is run at once; who waits for one thing does not get another.
             (
                 state,
@@ -289,8 +283,7 @@ impl Automaton for Life {
                 | Input::Admitted
                 | Input::Answered(_)
                 | Input::Fed(_)
-                | Input::Heard
-                | Input::Kill(_)),
+                | Input::Heard),
             ) => unreachable!("{input:?} in {state:?}"),
         };
     }

@@ -10,7 +10,7 @@ use slab::Slab;
 use std::collections::BTreeMap;
 
 /// A second, ns.
-const SECOND: u64 = 1_000_000_000;
+pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// The largest weight.
 pub const WEIGHT_MAX: u32 = 10_000;

@@ -75,3 +75,15 @@ pub struct Stock {
     /// Why nothing can be kept, if that is so.
     pub closed: Option<String>,
 }
+
+impl Stock {
+    /// Takes something that was kept; of a module its name is enough.
+    pub fn take(&mut self, key: Key, bytes: Vec<u8>) {
+        match key {
+            Key::Name(label) => self.names.push((label, bytes)),
+            Key::Book(label) => self.books.push((label, bytes)),
+            Key::Files(label) => self.files.push((label, bytes)),
+            Key::Module(hash) => drop(self.modules.insert(hash)),
+        }
+    }
+}

@@ -497,8 +497,8 @@ impl Storelets {
 
     /// Tells the workers how much of the processor there is for storelets, if that has changed.
     fn look_how_late(&mut self, now: Instant, out: &mut Vec<Output>) {
-        let runs = self.here.values().any(|here| here.runs.is_some());
-        if let Some(share) = self.ceiling.look(now, runs && !self.closing) {
+        let is_needed = !self.admission.is_idle() && !self.closing;
+        if let Some(share) = self.ceiling.look(now, is_needed) {
             for worker in self.settings.workers.clone() {
                 self.tell(worker, ToWorker::Ceiling(share), out);
             }

@@ -19,7 +19,7 @@ use crate::crossing::{AskId, Begin, DomainId, ToHome, ToWorker};
 use crate::door::{Given, Got, Times};
 use crate::guest::{Guest, Pause};
 use crate::life;
-use crate::schedule::{Key, Schedule, Terms, Turn};
+use crate::schedule::{Key, SECOND, Schedule, Terms, Turn};
 use base::{Automaton, Error, Instant, Time};
 use domain::Domain;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,9 +42,6 @@ const SAID_TIME: Duration = Duration::from_millis(2);
 
 /// A user's weight beside other users.
 const USER_WEIGHT: u32 = 100;
-
-/// All of a second, ns: no ceiling.
-const SECOND: u64 = 1_000_000_000;
 
 /// What can happen to a worker.
 #[derive(Debug)]

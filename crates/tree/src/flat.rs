@@ -1,8 +1,8 @@
 //! Flat directories of files that have no names elsewhere: what the trees of the server itself
 //! share. Files are numbers; the root is zero.
 
-use crate::request::{NodeId, Reply};
-use base::{Buf, Error, Name, Stat};
+use crate::request::{Ask, NodeId, Reply};
+use base::{Buf, Error, Name, Stat, StatFs};
 
 /// The number of the directory.
 pub const ROOT: usize = 0;
@@ -29,6 +29,23 @@ pub fn walk(
         stats.push(stat(node));
     }
     Ok(Reply::Walked(stats, Some(NodeId::new(from.tree(), node))))
+}
+
+/// What all trees of the server itself answer alike: they have no attributes, links and devices,
+/// and nothing to make durable.
+///
+/// # Errors
+/// `NoAttribute`, `Invalid` for what is no link, `Unsupported` for all that they do not do.
+pub fn answer(ask: &Ask) -> Result<Reply, Error> {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else can be done there")]
+    match ask {
+        Ask::Sync { .. } => Ok(Reply::Done),
+        Ask::StatFs { .. } => Ok(Reply::StatFs(StatFs { name_max: 255, ..StatFs::default() })),
+        Ask::ListAttrs { .. } => Ok(Reply::Bytes(Vec::new())),
+        Ask::GetAttr { .. } => Err(Error::NoAttribute),
+        Ask::ReadLink { .. } => Err(Error::Invalid),
+        _other => Err(Error::Unsupported),
+    }
 }
 
 /// A part of a file's contents, with room in front of it.

@@ -14,7 +14,7 @@ use crate::flat::{self, ROOT};
 use crate::request::Topic;
 use crate::request::{Ask, Input, NodeId, OpenId, Output, Refusal, Reply, Request, RequestId};
 use base::op::{Done, Entry, Op, OpId, PathDone, PathOp, Who};
-use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, Stat, StatFs, Time};
+use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, Stat, Time};
 use control::{Control, Lines};
 use slab::Slab;
 
@@ -347,12 +347,7 @@ impl Service {
             }
             Ask::Read { open, offset, count, headroom } => self.read(open, offset, count, headroom),
             Ask::List { open, cookie, with_stat, .. } => self.list(open, cookie, with_stat),
-            Ask::Sync { .. } => Ok(Reply::Done),
-            Ask::StatFs { .. } => Ok(Reply::StatFs(StatFs { name_max: 255, ..StatFs::default() })),
-            Ask::ListAttrs { .. } => Ok(Reply::Bytes(Vec::new())),
-            Ask::GetAttr { .. } => Err(Error::NoAttribute),
-            Ask::ReadLink { .. } => Err(Error::Invalid),
-            _other => Err(Error::Unsupported),
+            other => flat::answer(&other),
         }
     }
 

@@ -10,7 +10,7 @@
 
 use crate::request::{Ask, Input, NodeId, OpenId, Output, Reply};
 use base::op::Entry;
-use base::{Automaton, Buf, Error, Instant, Kind, Name, Stat, StatFs, Time};
+use base::{Automaton, Buf, Error, Instant, Kind, Name, Stat, Time};
 use slab::Slab;
 use std::collections::BTreeMap;
 
@@ -94,12 +94,7 @@ impl Skeleton {
             }
             Ask::Read { .. } => Err(Error::IsDirectory),
             Ask::List { open, cookie, with_stat, .. } => Ok(self.list(open, cookie, with_stat)),
-            Ask::Sync { .. } => Ok(Reply::Done),
-            Ask::StatFs { .. } => Ok(Reply::StatFs(StatFs { name_max: 255, ..StatFs::default() })),
-            Ask::ListAttrs { .. } => Ok(Reply::Bytes(Vec::new())),
-            Ask::GetAttr { .. } => Err(Error::NoAttribute),
-            Ask::ReadLink { .. } => Err(Error::Invalid),
-            _other => Err(Error::Unsupported),
+            other => crate::flat::answer(&other),
         }
     }
 

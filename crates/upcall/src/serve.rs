@@ -129,10 +129,7 @@ fn share(
 
 /// The date on the wall when the world's clock stood at zero.
 fn wall_at_zero(world: &World) -> base::Time {
-    let (wall, now) = (world.wall(), world.now().0.cast_signed());
-    let ns = wall.secs.saturating_mul(1_000_000_000).saturating_add(wall.nanos.into()) - now;
-    let (secs, nanos) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
-    base::Time { secs, nanos: u32::try_from(nanos).expect("below a second") }
+    base::Time::from_nanos(world.wall().as_nanos() - world.now().0.cast_signed())
 }
 
 /// Gives what is served to the world; what there is to say of a volume.

@@ -458,7 +458,9 @@ impl Query {
         let check = if is_check { "check\n" } else { "" };
         let mut order = format!("frames\n{check}stdin /{}\n", encode_component(&path)).into_bytes();
         let (mut merges, mut early) = (false, Vec::new());
-        for (key, value) in &request.target.query {
+        let pairs = &request.target.query;
+        let first = pairs.iter().position(|(key, _)| key == "storelet");
+        for (place, (key, value)) in pairs.iter().enumerate() {
             match key.as_str() {
                 "errors" => merges = true,
                 "storelet" => {
@@ -471,8 +473,8 @@ impl Query {
                 key => {
                     let (key, value) = (encode_component(key.as_bytes()), encode_component(value));
                     let line = format!("{key} {value}\n").into_bytes();
-                    let is_early = !order.windows(9).any(|word| word == b"standing ");
-                    if is_early { early.extend(line) } else { order.extend(line) }
+                    let before = first.is_none_or(|first| place < first);
+                    if before { early.extend(line) } else { order.extend(line) }
                 }
             }
         }

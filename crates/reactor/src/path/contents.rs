@@ -1,7 +1,8 @@
 //! Many small files at once, each as a whole.
 
-use super::{Ground, Outcome, attrs, open, spent_ns};
+use super::{Ground, Outcome, attrs, open, spent_since};
 use crate::descriptor;
+use crate::thread_time;
 use base::op::{Content, File, PathDone};
 use base::{Buf, Kind};
 use rustix::fd::{AsFd as _, BorrowedFd};
@@ -18,7 +19,7 @@ pub(super) fn read_all(
     bytes_max: u32,
 ) -> Outcome<PathDone> {
     let from = descriptor::file(from)?;
-    let begun = spent_ns();
+    let begun = thread_time();
     let (mut contents, mut left) = (Vec::new(), u64::from(bytes_max));
     for path in paths {
         match read(ground, from, path, u64::from(size_max), left) {
@@ -30,7 +31,7 @@ pub(super) fn read_all(
             One::Full => break,
         }
     }
-    Ok(PathDone::Contents(contents, spent_ns() - begun))
+    Ok(PathDone::Contents(contents, spent_since(begun)))
 }
 
 /// What becomes of one of them.

@@ -1,7 +1,8 @@
 //! Entries of a directory, from a cookie on; and of many directories at once.
 
-use super::{Ground, Outcome, attrs, spent_ns};
+use super::{Ground, Outcome, attrs, spent_since};
 use crate::descriptor;
+use crate::thread_time;
 use base::op::{Entry, File, Listing, PathDone};
 use base::{Kind, Name};
 use rustix::fd::{AsFd as _, BorrowedFd};
@@ -92,7 +93,7 @@ const DEPTH_MAX: usize = 24;
 /// Lists whole directories and those beneath them, as many as fit.
 pub(super) fn list_all(from: File, paths: &[Vec<u8>], bytes_max: u32) -> Outcome<PathDone> {
     let from = descriptor::file(from)?;
-    let (begun, memory) = (spent_ns(), vec![MaybeUninit::uninit(); KERNEL_BYTES.1]);
+    let (begun, memory) = (thread_time(), vec![MaybeUninit::uninit(); KERNEL_BYTES.1]);
     let mut all = All { left: bytes_max as usize, memory, listings: Vec::new() };
     for path in paths {
         let name = if path.is_empty() { &b"."[..] } else { path };
@@ -100,7 +101,7 @@ pub(super) fn list_all(from: File, paths: &[Vec<u8>], bytes_max: u32) -> Outcome
             break;
         }
     }
-    Ok(PathDone::Listings(all.listings, spent_ns() - begun))
+    Ok(PathDone::Listings(all.listings, spent_since(begun)))
 }
 
 /// Listing many directories.

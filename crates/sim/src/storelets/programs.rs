@@ -61,11 +61,11 @@ impl Kinds {
         matches!(self, Kinds::Spin | Kinds::Flood | Kinds::Opener)
     }
 
-    fn body(self) -> &'static str {
-        match self {
+    fn body(self) -> String {
+        let body = match self {
             Kinds::Cat => CAT,
-            Kinds::List => LIST,
-            Kinds::Search => SEARCH,
+            Kinds::List => return for_each_entry(SAY_NAME),
+            Kinds::Search => return for_each_entry(SAY_FILE),
             Kinds::Echo => ECHO,
             Kinds::Spin => "(func (export \"_start\") (loop $on (br $on)))",
             Kinds::Hog => HOG,
@@ -74,7 +74,8 @@ impl Kinds {
             Kinds::Trap => TRAP,
             Kinds::Flood => FLOOD,
             Kinds::Opener => OPENER,
-        }
+        };
+        body.to_string()
     }
 }
 
@@ -189,36 +190,17 @@ const CAT: &str = r#"
     (call $exit (i32.const 7)))
 "#;
 
-const LIST: &str = r#"
-  (func (export "_start") (local $cookie i64) (local $at i32) (local $end i32) (local $behind i32)
-    (call $open (i32.const 2) (i64.const 16384))
-    (loop $more
-      (call $must (call $fd_readdir (i32.load (i32.const 64)) (i32.const 65536) (i32.const 500)
-        (local.get $cookie) (i32.const 80)))
-      (local.set $at (i32.const 65536))
-      (local.set $end (i32.add (local.get $at) (i32.load (i32.const 80))))
-      (block $out (loop $on
-        (br_if $out (i32.gt_u (i32.add (local.get $at) (i32.const 24)) (local.get $end)))
-        (local.set $behind (i32.add (i32.add (local.get $at) (i32.const 24))
-          (i32.load (i32.add (local.get $at) (i32.const 16)))))
-        (br_if $out (i32.gt_u (local.get $behind) (local.get $end)))
-        (local.set $cookie (i64.load (local.get $at)))
-        (call $say (i32.const 1) (i32.add (local.get $at) (i32.const 24))
-          (i32.load (i32.add (local.get $at) (i32.const 16))))
-        (call $say (i32.const 1) (i32.const 133) (i32.const 1))
-        (local.set $at (local.get $behind))
-        (br $on)))
-      (br_if $more (i32.eq (i32.sub (local.get $end) (i32.const 65536)) (i32.const 500))))
-    (call $exit (i32.const 7)))
-"#;
-
-const SEARCH: &str = r#"
+/// A program that does something for each entry of a directory, whose descriptor is `$dir`; the
+/// entry's name is behind 24 bytes at `$at`, and its length at 16 of them.
+fn for_each_entry(act: &str) -> String {
+    format!(
+        r#"
   (func (export "_start") (local $dir i32) (local $cookie i64) (local $at i32) (local $end i32)
       (local $behind i32)
     (call $open (i32.const 2) (i64.const 16384))
     (local.set $dir (i32.load (i32.const 64)))
     (loop $more
-      (call $must (call $fd_readdir (local.get $dir) (i32.const 100000) (i32.const 900)
+      (call $must (call $fd_readdir (local.get $dir) (i32.const 100000) (i32.const 500)
         (local.get $cookie) (i32.const 80)))
       (local.set $at (i32.const 100000))
       (local.set $end (i32.add (local.get $at) (i32.load (i32.const 80))))
@@ -228,16 +210,30 @@ const SEARCH: &str = r#"
           (i32.load (i32.add (local.get $at) (i32.const 16)))))
         (br_if $out (i32.gt_u (local.get $behind) (local.get $end)))
         (local.set $cookie (i64.load (local.get $at)))
+        {act}
+        (local.set $at (local.get $behind))
+        (br $on)))
+      (br_if $more (i32.eq (i32.sub (local.get $end) (i32.const 100000)) (i32.const 500))))
+    (call $exit (i32.const 7)))
+"#
+    )
+}
+
+/// Says the name of an entry.
+const SAY_NAME: &str = r#"
+        (call $say (i32.const 1) (i32.add (local.get $at) (i32.const 24))
+          (i32.load (i32.add (local.get $at) (i32.const 16))))
+        (call $say (i32.const 1) (i32.const 133) (i32.const 1))
+"#;
+
+/// Says what is in the file that an entry names.
+const SAY_FILE: &str = r#"
         (call $must (call $path_open (local.get $dir) (i32.const 0)
           (i32.add (local.get $at) (i32.const 24))
           (i32.load (i32.add (local.get $at) (i32.const 16)))
           (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0) (i32.const 64)))
         (call $copy (i32.load (i32.const 64)))
         (call $must (call $fd_close (i32.load (i32.const 64))))
-        (local.set $at (local.get $behind))
-        (br $on)))
-      (br_if $more (i32.eq (i32.sub (local.get $end) (i32.const 100000)) (i32.const 900))))
-    (call $exit (i32.const 7)))
 "#;
 
 const ECHO: &str = r#"

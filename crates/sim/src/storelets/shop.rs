@@ -468,12 +468,7 @@ impl Shop {
     fn stock(&self) -> Stock {
         let mut stock = Stock::default();
         for (key, bytes) in &self.disk {
-            match key {
-                Key::Name(label) => stock.names.push((label.clone(), bytes.clone())),
-                Key::Book(label) => stock.books.push((label.clone(), bytes.clone())),
-                Key::Files(label) => stock.files.push((label.clone(), bytes.clone())),
-                Key::Module(hash) => drop(stock.modules.insert(*hash)),
-            }
+            stock.take(key.clone(), bytes.clone());
         }
         stock
     }

@@ -1,5 +1,6 @@
 use super::*;
 use base::drawing::{Drawing, variant};
+use tree::NodeId;
 
 fn ask() -> Ask {
     Ask::ListAll { from: NodeId(1), paths: vec![Vec::new()], bytes_max: 1 }

@@ -154,12 +154,7 @@ fn apply(disk: &mut BTreeMap<Key, Vec<u8>>, changes: Vec<Change>) {
 fn stock(disk: &BTreeMap<Key, Vec<u8>>) -> Stock {
     let mut stock = Stock::default();
     for (key, bytes) in disk {
-        match key {
-            Key::Name(label) => stock.names.push((label.clone(), bytes.clone())),
-            Key::Book(label) => stock.books.push((label.clone(), bytes.clone())),
-            Key::Files(label) => stock.files.push((label.clone(), bytes.clone())),
-            Key::Module(hash) => drop(stock.modules.insert(*hash)),
-        }
+        stock.take(key.clone(), bytes.clone());
     }
     stock
 }

@@ -44,8 +44,7 @@ impl AtDesk {
 impl Storelets {
     /// The time on the wall, ns since 1970.
     pub(super) fn wall(&self, now: Instant) -> i64 {
-        let started = self.started.secs.saturating_mul(SECOND) + i64::from(self.started.nanos);
-        started.saturating_add_unsigned(now.0)
+        self.started.as_nanos().saturating_add_unsigned(now.0)
     }
 
     /// Lets somebody say what is to be installed: root or the server's own user, and of them only

@@ -6,7 +6,7 @@ use crate::crossing::DomainId;
 use crate::domain;
 use crate::standing::{desk, listing as standing};
 use base::op::Entry;
-use base::{Buf, Caller, Error, Instant, Kind, Name, Stat, StatFs};
+use base::{Buf, Caller, Error, Instant, Kind, Name, Stat};
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, OpenId, Output, Reply, Request, RequestId};
 
@@ -203,12 +203,7 @@ impl Storelets {
             Ask::Walk { from, names } => flat::walk(from, &names, find, |node| self.stat(node)),
             Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.local()))),
             Ask::List { open, cookie, with_stat, .. } => self.list(open, cookie, with_stat),
-            Ask::Sync { .. } => Ok(Reply::Done),
-            Ask::StatFs { .. } => Ok(Reply::StatFs(StatFs { name_max: 255, ..StatFs::default() })),
-            Ask::ListAttrs { .. } => Ok(Reply::Bytes(Vec::new())),
-            Ask::GetAttr { .. } => Err(Error::NoAttribute),
-            Ask::ReadLink { .. } => Err(Error::Invalid),
-            _other => Err(Error::Unsupported),
+            other => flat::answer(&other),
         }
     }
 

@@ -134,7 +134,7 @@ impl Call<'_> {
         }
         let host = self.host();
         let (seen, root) = (host.seen(), host.root);
-        let content = host.foresight.contents.take(path, seen);
+        let content = host.foresight.take_file(path, seen);
         if let Some(left) = host.left_to_ask()
             && let Some(ask) = host.foresight.see_files(path, root, seen, left)
         {

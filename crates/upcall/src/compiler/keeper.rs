@@ -17,6 +17,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use storelet::compile::Hash;
+use storelet::order::Label;
 use storelet::standing::{Change, Kept, Key, Stock, ToKeeper};
 
 /// Directories of it.
@@ -107,21 +108,17 @@ impl Keeper {
         for name in self.files(NAMES, tell) {
             let path = self.dir.join(NAMES).join(&name);
             match (name.parse(), read(&path)) {
-                (Ok(label), Ok(bytes)) => stock.names.push((label, bytes)),
+                (Ok(label), Ok(bytes)) => stock.take(Key::Name(label), bytes),
                 (Err(_), _) => tell(format!("{} is no storelet's: left alone", path.display())),
                 (_, Err(error)) => tell(format!("cannot read {}: {error}", path.display())),
             }
         }
-        for name in self.files(BOOKS, tell) {
-            let bytes = read(&self.dir.join(BOOKS).join(&name));
-            if let (Ok(label), Ok(bytes)) = (name.parse(), bytes) {
-                stock.books.push((label, bytes));
-            }
-        }
-        for name in self.files(FILES, tell) {
-            let bytes = read(&self.dir.join(FILES).join(&name));
-            if let (Ok(label), Ok(bytes)) = (name.parse(), bytes) {
-                stock.files.push((label, bytes));
+        for (dir, key) in [(BOOKS, Key::Book as fn(Label) -> Key), (FILES, Key::Files)] {
+            for name in self.files(dir, tell) {
+                let bytes = read(&self.dir.join(dir).join(&name));
+                if let (Ok(label), Ok(bytes)) = (name.parse(), bytes) {
+                    stock.take(key(label), bytes);
+                }
             }
         }
         let modules = self.files(MODULES, tell);

@@ -255,10 +255,9 @@ fn say_at_desk(frame: &Frame, said: &[u8]) -> Outcome<Value> {
 
 /// Who is refused is told what to do instead.
 fn may_not(error: client::Error) -> Trouble {
-    let text = error.to_string();
-    match text.contains("ermitted") {
+    match error.is_not_permitted() {
         true => Trouble::Host(format!(
-            "{text}; only root and the server's own user install storelets, over a unix socket: \
+            "{error}; only root and the server's own user install storelets, over a unix socket: \
              serve with --9p unix:PATH and name that"
         )),
         false => error.into(),

@@ -162,8 +162,7 @@ impl Files {
     }
 
     fn is_old(&self, changed: Time) -> bool {
-        let ns = changed.secs.saturating_mul(1_000_000_000).saturating_add(changed.nanos.into());
-        ns < self.since
+        changed.as_nanos() < self.since
     }
 
     /// The next that is to be run for.
