@@ -17,7 +17,7 @@ mod tests;
 use crate::budget::Reason;
 use crate::compile::{Fresh, Module, Refused};
 use crate::door::Stream;
-use crate::order::{ORDER_MAX, Order, Wanted};
+use crate::order::{self, ORDER_MAX, Order, Wanted};
 use crate::report::Report;
 use base::{Automaton, Buf, Error, Instant};
 use pipe::Pipe;
@@ -237,7 +237,7 @@ impl Domain {
         match state {
             State::Received(mut text) => {
                 text.extend_from_slice(&data);
-                let Some(end) = text.windows(2).position(|two| two == b"\n\n") else {
+                let Some((lines, rest)) = order::parted(&text) else {
                     return match text.len() > ORDER_MAX {
                         true => {
                             self.talk.begin(Order::wants_frames(&text), false);
@@ -246,11 +246,10 @@ impl Domain {
                         false => State::Received(text),
                     };
                 };
-                let rest = Buf::from(&text[end + 2..]);
-                match Order::parse(&text[..=end]) {
-                    Ok(order) => self.ordered(Box::new(order), rest, out),
+                match Order::parse(lines) {
+                    Ok(order) => self.ordered(Box::new(order), Buf::from(rest), out),
                     Err(why) => {
-                        self.talk.begin(Order::wants_frames(&text[..=end]), false);
+                        self.talk.begin(Order::wants_frames(lines), false);
                         self.refuse(why, out)
                     }
                 }

@@ -87,6 +87,12 @@ pub struct Order {
     pub then: Vec<Order>,
 }
 
+/// The lines of an order and what follows the empty line behind them, once that has come.
+pub(crate) fn parted(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.windows(2).position(|two| two == b"\n\n")?;
+    Some((&text[..=end], &text[end + 2..]))
+}
+
 impl Order {
     /// Understands an order, without the empty line.
     ///

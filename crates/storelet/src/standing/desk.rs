@@ -9,7 +9,7 @@ use super::deed::{Deed, Plan};
 use super::shelf::Filed;
 use crate::compile::{Fresh, Hash, Module, Refused};
 use crate::domain::{self, talk::Talk};
-use crate::order::{ORDER_MAX, Order, Wanted};
+use crate::order::{self, ORDER_MAX, Order, Wanted};
 use base::{Automaton, Buf, Error, Instant};
 use std::mem;
 use tree::{Reply, RequestId};
@@ -108,7 +108,7 @@ impl Desk {
         match state {
             State::Received(mut text) => {
                 text.extend_from_slice(&data);
-                let Some(end) = text.windows(2).position(|two| two == b"\n\n") else {
+                let Some((lines, rest)) = order::parted(&text) else {
                     self.talk.begin(Order::wants_frames(&text), false);
                     let is_long = text.len() > ORDER_MAX;
                     return match is_long {
@@ -116,10 +116,9 @@ impl Desk {
                         false => State::Received(text),
                     };
                 };
-                let rest = Buf::from(&text[end + 2..]);
-                self.talk.begin(Order::wants_frames(&text[..=end]), false);
-                match Deed::parse(&text[..=end]) {
-                    Ok(Deed::Install(plan)) => self.ordered(plan, rest, out),
+                self.talk.begin(Order::wants_frames(lines), false);
+                match Deed::parse(lines) {
+                    Ok(Deed::Install(plan)) => self.ordered(plan, Buf::from(rest), out),
                     Ok(deed @ (Deed::Use(..) | Deed::Remove(_))) => {
                         out.push(Output::File(deed, None));
                         State::Filing
