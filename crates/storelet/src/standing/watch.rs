@@ -3,9 +3,9 @@
 //! The directory is looked through now and again, a request at a time, and the longer that takes
 //! the more seldom. A file counts once two looks in a row have found it the same, so that one that
 //! is still being written does not; if it has changed after its run, it counts again. For which
-//! files it has run is kept, so a crash can only bring a run twice that was under way or had just
-//! ended. One file comes after the other. One for which it fails is tried again, and given up
-//! after some time.
+//! files it has run is kept, the more seldom the more they are, so a crash can only bring a run
+//! twice that was under way or had just ended. One file comes after the other. One for which it
+//! fails is tried again, and given up after some time.
 //!
 #![doc = include_str!("watch/states.md")]
 
@@ -42,6 +42,10 @@ const LIST: u32 = 64 << 10;
 /// How often a file is tried, and how long after it failed.
 pub(crate) const TRIES_MAX: u32 = 4;
 const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// How long after something was kept the next is, for each of its bytes: a second for 2 MB, which
+/// most files that there may be take.
+const KEEP_TIME: Duration = Duration::from_nanos(500);
 
 /// Names from the root.
 type Path = Vec<Name>;
@@ -266,9 +270,10 @@ impl Watch {
             self.running = Some(path);
         }
         if !self.keeping && self.keep_from <= now && self.files.take_changed() {
+            let bytes = self.files.bytes();
             self.keeping = true;
-            self.keep_from = now + PAUSE;
-            out.push(Output::Keep(self.files.bytes()));
+            self.keep_from = now + KEEP_TIME * u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            out.push(Output::Keep(bytes));
         }
     }
 

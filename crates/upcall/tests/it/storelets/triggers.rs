@@ -105,6 +105,8 @@ fn two_of_the_same_never_run_at_once_and_another_version_has_its_own_time() {
 fn each_new_file_is_run_for_once() {
     let shop = Shop::new(&[]);
     shop.put("sub/old", "old");
+    // A file is new if its date may be that of the order: dates are as coarse as the kernel's tick.
+    std::thread::sleep(Duration::from_millis(50));
     shop.install("see", &guests::ARGS, &["--on", "/sub"]);
     shop.install("all", &guests::CAT, &["--on", "/sub", "--existing"]);
     std::fs::create_dir_all(shop.lab.served.path().join("sub/deep/er")).unwrap();
