@@ -1,7 +1,8 @@
 //! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built] [--long] [--record]`:
 //! clients that nobody here wrote, against a running server. Without a suite: all of them.
 //! `--built` takes the release binary as it is; `--long` lets those who kill and fail go on for
-//! longer; `--record` writes the page that `interop` compares with.
+//! longer, and the kernel read all of the source tree; `--record` writes the page that `interop`
+//! compares with.
 //!
 //! | suite | client | needs |
 //! |---|---|---|
@@ -17,7 +18,7 @@
 //! | `hostile` | programs that want to do harm, once each, beside clients that only read | curl |
 //! | `names` | the same kernel, in two diods, a volume and directories as one | qemu, root, diod |
 //! | `oldest` | wget and the kernel's 9P, beside the server on the oldest kernel promised | qemu |
-//! | `tree` | kernel and curl read a Linux source tree of 78,000 files | qemu, root, 4 GB of disk |
+//! | `tree` | curl reads a Linux source, 78,000 files, the kernel some | qemu, root, 4 GB of disk |
 //! | `volume-http` … | `http`, `9p2000`, `kernel`, `pjdfstest` over a volume | as those |
 //! | `volume-tree` | the source tree in a volume, read by the kernel, copied out | as `tree` |
 //! | `volume-kill` | changes over 9P and HTTP, `kill -9`, over and over | |

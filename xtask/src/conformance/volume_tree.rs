@@ -1,8 +1,7 @@
 //! A Linux source tree copied into a volume, read by the kernel's 9P client, and copied out again:
 //! nothing of it changes on the way.
 //!
-//! The emulated kernel needs minutes for all of it, which it gets with `--long`; otherwise it reads
-//! some parts. What is copied out is always everything.
+//! The kernel reads some parts, with `--long` all; what is copied out is always everything.
 
 use super::{TRUST, tree};
 use crate::report::Report;
@@ -10,10 +9,6 @@ use crate::server::{Kind, Server};
 use crate::{sh, volume};
 use anyhow::{Result, ensure};
 use std::path::Path;
-
-/// What the kernel reads, and how many files that is at least: in CI, and with `--long`.
-const PARTS: (&str, usize) = ("arch/x86 fs include net scripts", 11_000);
-const PARTS_LONG: (&str, usize) = (".", 70_000);
 
 /// The suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
@@ -29,7 +24,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     ensure!(copied, "without the tree there is nothing to read");
     report.case("volume-tree/again", || volume::copy_in(&dir, &file).map(last));
     report.case("volume-tree/check", || volume::check(&file));
-    let parts = if report.long { PARTS_LONG } else { PARTS };
+    let parts = tree::parts(report);
     report.case("volume-tree/9p", || {
         let mut extra = TRUST.to_vec();
         extra.push("--read-only");
