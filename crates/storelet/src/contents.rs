@@ -55,7 +55,7 @@ impl Contents {
         match place {
             Some(place) if place > self.many / 2 => self.many /= 2,
             Some(_) => self.many = (self.many * 2).clamp(FILES.0, FILES.1),
-            None if listings.files_behind(&last, 1) == [path] => {
+            None if listings.is_next(&last, path) => {
                 self.many = self.many.max(FILES.0);
             }
             None => (self.files, self.many) = (VecDeque::new(), 0),

@@ -3,10 +3,16 @@
 //! Programs that look through a tree list one directory after the other. The first of them brings
 //! those behind it along ([`tree::Ask::ListAll`]), so that the others need no request. What was
 //! listed ahead is believed for a moment, like what an NFS client has seen, and not after the guest
-//! itself has changed something. What is old still tells what a guest will ask for next.
+//! itself has changed something. What is old still tells what a guest will ask for next: it goes
+//! through each directory as that is listed, or by name.
+
+mod sequence;
+#[cfg(test)]
+mod tests;
 
 use base::Kind;
 use base::op::{Entry, Listing};
+use sequence::Sequence;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -48,10 +54,8 @@ impl Seen {
 /// A directory that was listed.
 #[derive(Debug)]
 struct Listed {
-    entries: Entries,
+    sequence: Sequence,
     seen: Seen,
-    /// Where a name was found last: the next one is often behind it.
-    place: usize,
     /// The guest has listed it.
     is_visited: bool,
     /// When it was of use last, as a number that grows.
@@ -63,6 +67,8 @@ struct Listed {
 pub(crate) struct Listings {
     by_path: BTreeMap<Vec<u8>, Listed>,
     entries: usize,
+    /// The guest goes through directories by name.
+    by_name: bool,
     clock: u64,
     /// How many directories the guest has listed, and how many stand ready for it.
     visits: u64,
@@ -80,7 +86,7 @@ impl Listings {
     /// The entries of a directory, if they are known.
     pub(crate) fn get(&self, path: &[u8], now: Seen) -> Option<&Entries> {
         let listed = self.by_path.get(path)?;
-        listed.seen.is_fresh(now).then_some(&listed.entries)
+        listed.seen.is_fresh(now).then(|| listed.sequence.entries())
     }
 
     /// The same, for a guest that lists it.
@@ -90,7 +96,7 @@ impl Listings {
         let listed = self.by_path.get_mut(path).filter(|listed| listed.seen.is_fresh(now))?;
         self.unvisited -= usize::from(!listed.is_visited);
         listed.is_visited = true;
-        Some(Arc::clone(&listed.entries))
+        Some(Arc::clone(listed.sequence.entries()))
     }
 
     /// Directories above one that is visited are of use: the guest comes back to them.
@@ -107,21 +113,19 @@ impl Listings {
 
     /// What stands at a path, if the directory it is in is known.
     pub(crate) fn kind(&mut self, path: &[u8], now: Seen) -> Option<Kind> {
-        let (entries, place) = self.place(path)?;
-        self.get(parted(path).0, now).map(|_| entries[place].kind)
+        let (sequence, place) = self.place(path)?;
+        self.get(parted(path).0, now).and(sequence.behind(place).next()).map(|entry| entry.kind)
     }
 
-    /// The entries of the directory in which a path ends, perhaps old ones, and its place there.
-    fn place(&mut self, path: &[u8]) -> Option<(Entries, usize)> {
+    /// What the guest goes through in the directory in which a path ends, perhaps as it was, and
+    /// the path's place there.
+    fn place(&mut self, path: &[u8]) -> Option<(Sequence, usize)> {
         let (dir, name) = parted(path);
         self.clock += 1;
         let listed = self.by_path.get_mut(dir)?;
         listed.used = self.clock;
-        let (entries, from) = (&listed.entries, listed.place);
-        let mut places = (from..entries.len()).chain(0..from);
-        let place = places.find(|place| entries[*place].name.as_bytes() == name)?;
-        listed.place = place;
-        Some((Arc::clone(entries), place))
+        let place = listed.sequence.find(name, self.by_name)?;
+        Some((listed.sequence.clone(), place))
     }
 
     /// Which directories to ask for where one is needed: it, and those that whoever goes into each
@@ -140,8 +144,11 @@ impl Listings {
         }
         let last = self.last.take()?;
         let mut paths = Vec::new();
-        let entries = self.get(&last, now).cloned().unwrap_or_default();
-        self.add_unknown(&last, &entries, now, &mut paths);
+        let listed = self.by_path.get_mut(&last).filter(|listed| listed.seen.is_fresh(now));
+        if let Some(listed) = listed {
+            let below = listed.sequence.all(self.by_name);
+            self.add_unknown(&last, (&below, 0), now, &mut paths);
+        }
         self.add_behind(&last, now, &mut paths);
         (!paths.is_empty()).then(|| (paths, self.how_much()))
     }
@@ -160,18 +167,37 @@ impl Listings {
         let mut at = path;
         while !at.is_empty() {
             let dir = parted(at).0;
-            if let Some((entries, place)) = self.place(at) {
-                self.add_unknown(dir, &entries[place + 1..], now, paths);
+            if let Some((sequence, place)) = self.place(at) {
+                self.add_unknown(dir, (&sequence, place + 1), now, paths);
             }
             at = dir;
         }
     }
 
-    fn add_unknown(&self, dir: &[u8], entries: &[Entry], now: Seen, paths: &mut Vec<Vec<u8>>) {
-        let dirs = entries.iter().filter(|entry| entry.kind == Kind::Directory);
+    /// Adds the directories from a place on that are not known.
+    fn add_unknown(
+        &self,
+        dir: &[u8],
+        (sequence, from): (&Sequence, usize),
+        now: Seen,
+        paths: &mut Vec<Vec<u8>>,
+    ) {
+        let dirs = sequence.behind(from).filter(|entry| entry.kind == Kind::Directory);
         let below = dirs.map(|entry| joined(dir, entry.name.as_bytes()));
         let room = ASKED_MAX - paths.len();
         paths.extend(below.filter(|path| self.get(path, now).is_none()).take(room));
+    }
+
+    /// Whether a guest that was at one file comes to the other next: the way it goes, or the other
+    /// way, which it is then believed to go.
+    pub(crate) fn is_next(&mut self, last: &[u8], path: &[u8]) -> bool {
+        for _ in 0..2 {
+            if self.files_behind(last, 1) == [path] {
+                return true;
+            }
+            self.by_name = !self.by_name;
+        }
+        false
     }
 
     /// Which plain files whoever goes into each directory as soon as he meets it comes to behind
@@ -180,10 +206,10 @@ impl Listings {
         let mut search = Search { found: Vec::new(), most, looked: 0 };
         let mut at = path;
         while !at.is_empty()
-            && let Some((entries, place)) = self.place(at)
+            && let Some((sequence, place)) = self.place(at)
         {
             let dir = parted(at).0;
-            if self.gather(dir, &entries[place + 1..], 0, &mut search).is_break() {
+            if self.gather(dir, (&sequence, place + 1), 0, &mut search).is_break() {
                 break;
             }
             at = dir;
@@ -191,14 +217,15 @@ impl Listings {
         search.found
     }
 
+    /// Searches a directory from a place on.
     fn gather(
-        &self,
+        &mut self,
         dir: &[u8],
-        entries: &[Entry],
+        (sequence, from): (&Sequence, usize),
         depth: usize,
         search: &mut Search,
     ) -> ControlFlow<()> {
-        for entry in entries {
+        for entry in sequence.behind(from) {
             search.looked += 1;
             if search.looked > LOOKED_MAX || search.found.len() == search.most {
                 return ControlFlow::Break(());
@@ -208,9 +235,10 @@ impl Listings {
                 Kind::File => search.found.push(path()),
                 Kind::Directory => {
                     let path = path();
-                    let listed = self.by_path.get(&path).filter(|_| depth < DEPTH_MAX);
+                    let listed = self.by_path.get_mut(&path).filter(|_| depth < DEPTH_MAX);
                     let Some(listed) = listed else { return ControlFlow::Break(()) };
-                    self.gather(&path, &listed.entries, depth + 1, search)?;
+                    let below = listed.sequence.all(self.by_name);
+                    self.gather(&path, (&below, 0), depth + 1, search)?;
                 }
                 Kind::Symlink
                 | Kind::Fifo
@@ -230,8 +258,8 @@ impl Listings {
             self.clock += 1;
             self.entries += entries.len() + 1;
             self.unvisited += 1;
-            let (entries, used) = (Arc::new(entries), self.clock);
-            let listed = Listed { entries, seen, place: 0, is_visited: false, used };
+            let (sequence, used) = (Sequence::new(entries), self.clock);
+            let listed = Listed { sequence, seen, is_visited: false, used };
             let old = self.by_path.insert(path, listed);
             self.forget(old);
         }
@@ -240,7 +268,7 @@ impl Listings {
 
     fn forget(&mut self, old: Option<Listed>) {
         if let Some(old) = old {
-            self.entries -= old.entries.len() + 1;
+            self.entries -= old.sequence.entries().len() + 1;
             self.unvisited -= usize::from(!old.is_visited);
         }
     }
@@ -296,68 +324,4 @@ pub(crate) fn plain(path: &[u8]) -> Option<Vec<u8>> {
     let parts = path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
     let parts: Vec<&[u8]> = parts.collect();
     (!parts.contains(&&b".."[..])).then(|| parts.join(&b'/'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use base::Name;
-
-    fn listing(path: &str, names: &[(&str, Kind)]) -> Listing {
-        let entry = |(name, kind): &(&str, Kind)| Entry {
-            cookie: 1,
-            inode: 1,
-            device: None,
-            kind: *kind,
-            name: Name::new(name.as_bytes()).expect("a name"),
-            stat: None,
-        };
-        Listing { path: path.as_bytes().to_vec(), entries: names.iter().map(entry).collect() }
-    }
-
-    #[test]
-    fn directories_behind_the_one_that_is_needed_come_along() {
-        let (dir, file) = (Kind::Directory, Kind::File);
-        let seen = Seen::default();
-        let mut listings = Listings::default();
-        assert_eq!(listings.wanted(b"", seen), (vec![b"".to_vec()], FIRST));
-        listings.add(vec![listing("", &[("a", dir), ("b", dir), ("f", file), ("c", dir)])], seen);
-        listings.add(vec![listing("c", &[])], seen);
-        assert_eq!(listings.wanted(b"a", seen).0, [b"a".to_vec(), b"b".to_vec()]);
-        listings.add(vec![listing("a", &[("x", dir), ("y", dir)])], seen);
-        let wanted = listings.wanted(b"a/x", seen).0;
-        assert_eq!(wanted, [b"a/x".to_vec(), b"a/y".to_vec(), b"b".to_vec()]);
-        assert_eq!(listings.kind(b"f", seen), Some(file));
-        assert_eq!(listings.kind(b"a/q", seen), None);
-        let late = Seen { at: BELIEVED_NS, ..seen };
-        assert_eq!(listings.kind(b"f", late), None);
-        assert_eq!(listings.kind(b"f", Seen { changes: 1, ..seen }), None);
-    }
-
-    #[test]
-    fn what_is_above_a_guest_is_kept_and_what_it_has_left_is_not() {
-        let (seen, mut listings) = (Seen::default(), Listings::default());
-        listings.add(vec![listing("", &[("d", Kind::Directory)])], seen);
-        let names: Vec<String> = (0..50).map(|number| format!("{number:02}")).collect();
-        let names: Vec<_> = names.iter().map(|name| (name.as_str(), Kind::File)).collect();
-        for number in 0..1000 {
-            let path = format!("d/{number}");
-            listings.add(vec![listing(&path, &names)], seen);
-            assert!(listings.visit(path.as_bytes(), seen).is_some());
-        }
-        assert!(listings.entries <= ENTRIES_MAX && listings.by_path.len() > 200);
-        assert!(listings.get(b"", seen).is_some() && listings.get(b"d/999", seen).is_some());
-        assert!(listings.get(b"d/0", seen).is_none());
-        assert_eq!(listings.unvisited, 1, "the root");
-    }
-
-    #[test]
-    fn paths_are_put_together_and_taken_apart() {
-        assert_eq!(plain(b"./a//b/"), Some(b"a/b".to_vec()));
-        assert_eq!(plain(b"."), Some(Vec::new()));
-        assert_eq!((plain(b"/a"), plain(b"a/../b")), (None, None));
-        assert_eq!(joined(b"a", b"b/c"), b"a/b/c");
-        assert_eq!(joined(b"", b"b"), b"b");
-        assert_eq!(parted(b"a/b/c"), (&b"a/b"[..], &b"c"[..]));
-    }
 }

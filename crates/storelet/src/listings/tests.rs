@@ -1,0 +1,85 @@
+//! What is foreseen of a tree.
+
+use super::*;
+use base::Name;
+
+fn listing(path: &str, names: &[(&str, Kind)]) -> Listing {
+    let entry = |(name, kind): &(&str, Kind)| Entry {
+        cookie: 1,
+        inode: 1,
+        device: None,
+        kind: *kind,
+        name: Name::new(name.as_bytes()).expect("a name"),
+        stat: None,
+    };
+    Listing { path: path.as_bytes().to_vec(), entries: names.iter().map(entry).collect() }
+}
+
+#[test]
+fn directories_behind_the_one_that_is_needed_come_along() {
+    let (dir, file) = (Kind::Directory, Kind::File);
+    let seen = Seen::default();
+    let mut listings = Listings::default();
+    assert_eq!(listings.wanted(b"", seen), (vec![b"".to_vec()], FIRST));
+    listings.add(vec![listing("", &[("a", dir), ("b", dir), ("f", file), ("c", dir)])], seen);
+    listings.add(vec![listing("c", &[])], seen);
+    assert_eq!(listings.wanted(b"a", seen).0, [b"a".to_vec(), b"b".to_vec()]);
+    listings.add(vec![listing("a", &[("x", dir), ("y", dir)])], seen);
+    let wanted = listings.wanted(b"a/x", seen).0;
+    assert_eq!(wanted, [b"a/x".to_vec(), b"a/y".to_vec(), b"b".to_vec()]);
+    assert_eq!(listings.kind(b"f", seen), Some(file));
+    assert_eq!(listings.kind(b"a/q", seen), None);
+    let late = Seen { at: BELIEVED_NS, ..seen };
+    assert_eq!(listings.kind(b"f", late), None);
+    assert_eq!(listings.kind(b"f", Seen { changes: 1, ..seen }), None);
+}
+
+#[test]
+fn what_is_above_a_guest_is_kept_and_what_it_has_left_is_not() {
+    let (seen, mut listings) = (Seen::default(), Listings::default());
+    listings.add(vec![listing("", &[("d", Kind::Directory)])], seen);
+    let names: Vec<String> = (0..50).map(|number| format!("{number:02}")).collect();
+    let names: Vec<_> = names.iter().map(|name| (name.as_str(), Kind::File)).collect();
+    for number in 0..1000 {
+        let path = format!("d/{number}");
+        listings.add(vec![listing(&path, &names)], seen);
+        assert!(listings.visit(path.as_bytes(), seen).is_some());
+    }
+    assert!(listings.entries <= ENTRIES_MAX && listings.by_path.len() > 200);
+    assert!(listings.get(b"", seen).is_some() && listings.get(b"d/999", seen).is_some());
+    assert!(listings.get(b"d/0", seen).is_none());
+    assert_eq!(listings.unvisited, 1, "the root");
+}
+
+#[test]
+fn who_goes_by_name_is_seen_to_do_so_and_who_goes_as_listed_too() {
+    let (dir, file, seen) = (Kind::Directory, Kind::File, Seen::default());
+    let mut listings = Listings::default();
+    listings.add(vec![listing("", &[("d", dir), ("c", file), ("a", file), ("b", file)])], seen);
+    listings
+        .add(vec![listing("d", &[("y", file), ("x", dir)]), listing("d/x", &[("q", file)])], seen);
+    let behind = |listings: &mut Listings, path: &str| {
+        let text = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+        listings.files_behind(path.as_bytes(), 9).iter().map(text).collect::<Vec<_>>()
+    };
+    assert_eq!(behind(&mut listings, "d/y"), ["d/x/q", "c", "a", "b"]);
+    assert!(!listings.is_next(b"d/y", b"a"), "in neither way");
+    assert!(listings.is_next(b"a", b"b") && listings.is_next(b"c", b"a"), "as they are listed");
+    assert!(listings.is_next(b"b", b"c"));
+    assert_eq!(behind(&mut listings, "a"), ["b", "c", "d/x/q", "d/y"]);
+    assert!(listings.is_next(b"c", b"d/x/q") && listings.is_next(b"d/x/q", b"d/y"));
+    let late = Seen { at: BELIEVED_NS, ..seen };
+    assert_eq!(listings.wanted(b"d", late).0, [b"d".to_vec()], "nothing is behind it");
+    assert!(listings.is_next(b"c", b"a"));
+    assert_eq!(behind(&mut listings, "d/y"), ["d/x/q", "c", "a", "b"]);
+}
+
+#[test]
+fn paths_are_put_together_and_taken_apart() {
+    assert_eq!(plain(b"./a//b/"), Some(b"a/b".to_vec()));
+    assert_eq!(plain(b"."), Some(Vec::new()));
+    assert_eq!((plain(b"/a"), plain(b"a/../b")), (None, None));
+    assert_eq!(joined(b"a", b"b/c"), b"a/b/c");
+    assert_eq!(joined(b"", b"b"), b"b");
+    assert_eq!(parted(b"a/b/c"), (&b"a/b"[..], &b"c"[..]));
+}
