@@ -1,5 +1,6 @@
 //! What a storelet may use, and what it has used. What the server does for it counts as its own.
 
+use crate::compile::Code;
 use serde::Serialize;
 use std::fmt;
 
@@ -8,6 +9,8 @@ use std::fmt;
 pub struct Budget {
     /// Processor time, ns.
     pub cpu_ns: u64,
+    /// Fuel, for instructions and what the server's functions do in the place of many.
+    pub fuel: u64,
     /// From its start to its end, ns.
     pub time_ns: u64,
     /// Linear memory, bytes.
@@ -28,6 +31,7 @@ impl Default for Budget {
     fn default() -> Budget {
         Budget {
             cpu_ns: 10_000_000_000,
+            fuel: u64::MAX,
             time_ns: 60_000_000_000,
             memory: 256 << 20,
             table: 100_000,
@@ -46,7 +50,7 @@ pub struct Used {
     pub cpu_ns: u64,
     /// Processor time that the server spent for it, ns.
     pub served_ns: u64,
-    /// Fuel: instructions, about. Only where it runs by fuel.
+    /// Fuel. Only where it is counted; if it did not end by itself, of most of its last slice not.
     pub fuel: u64,
     /// The largest its memory was, bytes.
     pub memory: u64,
@@ -93,6 +97,8 @@ impl Used {
 pub enum Reason {
     /// Its processor time is used up.
     Cpu,
+    /// Its fuel is used up.
+    Fuel,
     /// Its time is over.
     Time,
     /// It wanted more memory than it may have, and could not go on without.
@@ -117,6 +123,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Reason::Cpu => "its processor time is used up",
+            Reason::Fuel => "its fuel is used up",
             Reason::Time => "its time is over",
             Reason::Memory => "it needs more memory than it may have",
             Reason::Operations => "it has made as many requests as it may",
@@ -135,6 +142,7 @@ impl Budget {
     pub fn least(&self, other: &Budget) -> Budget {
         Budget {
             cpu_ns: self.cpu_ns.min(other.cpu_ns),
+            fuel: self.fuel.min(other.fuel),
             time_ns: self.time_ns.min(other.time_ns),
             memory: self.memory.min(other.memory),
             table: self.table.min(other.table),
@@ -145,7 +153,12 @@ impl Budget {
         }
     }
 
-    /// Whether what was used is more than this.
+    /// What code a program has to be that is held to this.
+    pub fn code(&self) -> Code {
+        if self.fuel == u64::MAX { Code::Plain } else { Code::Metered }
+    }
+
+    /// Whether what was used is more than this; fuel is taken from who has none by the engine.
     pub fn exceeded(&self, used: &Used) -> Option<Reason> {
         let cpu = used.cpu_ns.saturating_add(used.served_ns);
         let bytes = used.read.saturating_add(used.written);

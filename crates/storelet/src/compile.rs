@@ -57,6 +57,15 @@ pub enum Module {
     Sent(Vec<Buf>),
 }
 
+/// What code is made of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Code {
+    /// Code that counts nothing.
+    Plain,
+    /// Code that counts what it does, and takes longer.
+    Metered,
+}
+
 /// What whoever compiles is asked.
 #[derive(Debug)]
 pub enum ToCompiler {
@@ -66,6 +75,8 @@ pub enum ToCompiler {
         ticket: u64,
         /// Which.
         module: Module,
+        /// What is to be made of it.
+        code: Code,
     },
     /// Nobody waits for this result any more; it comes all the same, and soon.
     Cancel(u64),
@@ -87,6 +98,8 @@ pub struct Compiled {
 pub struct Fresh {
     /// Its name.
     pub hash: Hash,
+    /// What was made of it.
+    pub code: Code,
     /// It, ready to be instantiated.
     pub program: Program,
     /// Whether it was there already, compiled.

@@ -15,7 +15,7 @@ pub(crate) mod talk;
 mod tests;
 
 use crate::budget::Reason;
-use crate::compile::{Fresh, Module, Refused};
+use crate::compile::{Code, Fresh, Module, Refused};
 use crate::door::Stream;
 use crate::order::{self, ORDER_MAX, Order, Wanted};
 use crate::report::Report;
@@ -79,8 +79,8 @@ pub(crate) enum Output {
     Reply(RequestId, Result<Reply, Error>),
     /// Say what is installed under these names; [`Input::Resolved`] follows.
     Resolve(Box<Order>),
-    /// Compile this; [`Input::Compiled`] follows.
-    Compile(Module),
+    /// Make such code of this; [`Input::Compiled`] follows.
+    Compile(Module, Code),
     /// It need not be compiled any more.
     CancelCompile,
     /// Let it run when there is memory; [`Input::Admitted`] follows, unless it leaves the queue.
@@ -299,7 +299,7 @@ impl Domain {
     /// Compiles a module that was named or sent by its owner.
     fn compile_own(&mut self, order: Box<Order>, module: Module, out: &mut Vec<Output>) -> State {
         self.talk.tell_state("compiling", out);
-        out.push(Output::Compile(module));
+        out.push(Output::Compile(module, order.budget.code()));
         let stages = vec![Stage { called: "it".to_string(), order: *order }];
         State::Compiling(Chain { stages, fresh: Vec::new() }, None)
     }
@@ -311,7 +311,7 @@ impl Domain {
                 let Wanted::Known(hash) = order.module else {
                     unreachable!("what is installed is known by its hash")
                 };
-                out.push(Output::Compile(Module::Known(hash)));
+                out.push(Output::Compile(Module::Known(hash), order.budget.code()));
                 State::Compiling(chain, None)
             }
             None if self.check => self.end(Report::checked(), out),

@@ -1,7 +1,7 @@
 //! What compiles modules and makes guests of them.
 
 use crate::artifact::Artifact;
-use crate::compile::Hash;
+use crate::compile::{Code, Hash};
 use crate::host::Host;
 use crate::module::{ENTRIES_MAX, FEATURES, MEMORY_MAX, TABLES_MAX};
 use crate::wasi;
@@ -34,6 +34,8 @@ const INSTANCE_MAX: usize = 4 << 20;
 pub enum Pace {
     /// Time: whoever drives the guests calls [`Engine::tick`].
     Ticks,
+    /// The same, and instructions are counted.
+    Metered,
     /// So many instructions, about: the same each time.
     Fuel(u64),
 }
@@ -53,8 +55,8 @@ pub struct Program {
 }
 
 impl Engine {
-    /// An engine. By time slices, it reserves room for [`GUESTS_MAX`] guests: address space, not
-    /// memory. Others make room for each when it begins.
+    /// An engine. By ticks, it reserves room for [`GUESTS_MAX`] guests: address space, not memory.
+    /// Others make room for each when it begins.
     ///
     /// # Errors
     /// If this processor or system cannot do it.
@@ -127,6 +129,55 @@ impl Engine {
     }
 }
 
+/// The engines of a server, one for each kind of code.
+pub struct Engines {
+    plain: Engine,
+    metered: Engine,
+}
+
+impl Engines {
+    /// Both.
+    ///
+    /// # Errors
+    /// If this processor or system cannot do it.
+    pub fn new() -> wasmtime::Result<Engines> {
+        Ok(Engines { plain: Engine::new(Pace::Ticks)?, metered: Engine::new(Pace::Metered)? })
+    }
+
+    /// The same, that reserve no room for guests.
+    ///
+    /// # Errors
+    /// If this processor or system cannot do it.
+    pub fn compilers() -> wasmtime::Result<Engines> {
+        let of = |code: Code| Engine::compiler(code.pace());
+        Ok(Engines { plain: of(Code::Plain)?, metered: of(Code::Metered)? })
+    }
+
+    /// The one that runs such code.
+    pub fn of(&self, code: Code) -> &Engine {
+        match code {
+            Code::Plain => &self.plain,
+            Code::Metered => &self.metered,
+        }
+    }
+
+    /// Ends the present slice of all guests.
+    pub fn tick(&self) {
+        self.plain.tick();
+        self.metered.tick();
+    }
+}
+
+impl Code {
+    /// How it is paced in a server.
+    pub fn pace(self) -> Pace {
+        match self {
+            Code::Plain => Pace::Ticks,
+            Code::Metered => Pace::Metered,
+        }
+    }
+}
+
 /// What is the same for engines that compile and engines that run.
 fn config(pace: Pace) -> Config {
     let mut config = Config::new();
@@ -140,10 +191,10 @@ fn config(pace: Pace) -> Config {
         .guard_before_linear_memory(true)
         .wasm_features(!FEATURES, false)
         .wasm_features(FEATURES, true);
-    match pace {
-        Pace::Ticks => config.epoch_interruption(true),
-        Pace::Fuel(_) => config.consume_fuel(true).cranelift_nan_canonicalization(true),
-    };
+    config
+        .epoch_interruption(matches!(pace, Pace::Ticks | Pace::Metered))
+        .consume_fuel(matches!(pace, Pace::Metered | Pace::Fuel(_)))
+        .cranelift_nan_canonicalization(matches!(pace, Pace::Metered | Pace::Fuel(_)));
     config
 }
 

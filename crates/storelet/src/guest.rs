@@ -10,10 +10,14 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use tree::{Ask, NodeId, Reply};
-use wasmtime::{Store, Trap, UpdateDeadline};
+use wasmtime::{AsContext, Store, Trap, UpdateDeadline};
 
 /// How the end of a guest begins whose input cannot be opened.
 pub(crate) const NO_INPUT: &str = "its input cannot be read";
+
+/// Most fuel of a slice, where fuel is counted and slices are of time: how much it has used is
+/// known between slices.
+const FUEL_SLICE: u64 = 1_000_000;
 
 /// Size of a page of memory, bytes.
 const PAGE: u64 = 64 << 10;
@@ -241,12 +245,19 @@ async fn run(program: Program, mut host: Host, stdin: Option<(NodeId, Vec<u8>, b
     }
     let mut store = Store::new(program.instance.module().engine(), host);
     let result = perform(&program, &mut store).await;
-    if let Ok(left) = store.get_fuel() {
-        store.data().door.state().used.fuel = u64::MAX - left;
-    }
+    note_fuel(&store);
     match result {
         Ok(()) => Ended::Exit(0),
         Err(error) => how(&error),
+    }
+}
+
+/// Writes down how much fuel a guest has used.
+pub(crate) fn note_fuel(store: impl AsContext<Data = Host>) {
+    let store = store.as_context();
+    if let Ok(left) = store.get_fuel() {
+        let host = store.data();
+        host.door.state().used.fuel = host.budget.fuel - left;
     }
 }
 
@@ -255,13 +266,16 @@ async fn perform(program: &Program, store: &mut Store<Host>) -> wasmtime::Result
     if !fits(program, &store.data().budget) {
         return Err(Exit::Ended(Reason::Memory).into());
     }
+    let fuel = store.data().budget.fuel;
     match program.pace {
-        Pace::Ticks => {
-            store.set_epoch_deadline(1);
-            store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Yield(1)));
+        Pace::Ticks => by_ticks(store),
+        Pace::Metered => {
+            by_ticks(store);
+            store.set_fuel(fuel)?;
+            store.fuel_async_yield_interval(Some(FUEL_SLICE))?;
         }
         Pace::Fuel(slice) => {
-            store.set_fuel(u64::MAX)?;
+            store.set_fuel(fuel)?;
             store.fuel_async_yield_interval(Some(slice))?;
         }
     }
@@ -269,6 +283,15 @@ async fn perform(program: &Program, store: &mut Store<Host>) -> wasmtime::Result
     store.data_mut().memory = instance.get_memory(&mut *store, "memory");
     let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
     start.call_async(&mut *store, ()).await
+}
+
+/// Ends slices by time.
+fn by_ticks(store: &mut Store<Host>) {
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|store| {
+        note_fuel(store);
+        Ok(UpdateDeadline::Yield(1))
+    });
 }
 
 /// Whether what a program begins with is within its budget.
@@ -283,6 +306,7 @@ fn how(error: &wasmtime::Error) -> Ended {
     match (error.downcast_ref::<Exit>(), error.downcast_ref::<Trap>()) {
         (Some(Exit::Own(code)), _) => Ended::Exit(*code),
         (Some(Exit::Ended(reason)), _) => Ended::Killed(*reason),
+        (None, Some(Trap::OutOfFuel)) => Ended::Killed(Reason::Fuel),
         (None, Some(trap)) => Ended::Trap(trap.to_string()),
         (None, None) => Ended::Trap(format!("{error:#}")),
     }

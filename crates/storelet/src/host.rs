@@ -225,7 +225,7 @@ impl Host {
             foresight: Foresight::default(),
             changes: 0,
             writes: start.writes,
-            by_ticks: pace == Pace::Ticks,
+            by_ticks: matches!(pace, Pace::Ticks | Pace::Metered),
             random: ChaCha20Rng::from_seed(start.seed),
             budget: start.budget,
         }

@@ -39,7 +39,7 @@ pub use artifact::{Artifact, Broken, Key};
 pub use budget::{Budget, Reason, Used};
 pub use crossing::{AskId, Begin, Crossing, DomainId, ToHome, ToWorker};
 pub use door::{Given, Got, Stream, Times, Want};
-pub use engine::{Engine, GUESTS_MAX, Pace, Program};
+pub use engine::{Engine, Engines, GUESTS_MAX, Pace, Program};
 pub use guest::{Ended, Guest, Pause, Start};
 pub use report::Report;
 pub use storelets::{DOMAINS_MAX, OPENS_MAX, Settings, Storelets};

@@ -34,6 +34,9 @@ pub const ORDER_MAX: usize = 256 << 10;
 /// The largest reservation of one storelet, ns of each second.
 const RESERVED_MAX: u64 = 100_000_000;
 
+/// The same of file requests, in each second.
+const REQUESTS_MAX: u64 = 1000;
+
 /// Most files that a storelet may have open.
 const FILES_MAX: u64 = 1024;
 
@@ -79,6 +82,8 @@ pub struct Order {
     pub budget: Budget,
     /// Its part of the processor, and of file requests.
     pub terms: Terms,
+    /// So many file requests per second are certain.
+    pub io_reserve: u64,
     /// File requests per second it may make at most.
     pub io_limit: u64,
     /// Nothing is run: what is wanted to know is whether it could be.
@@ -142,6 +147,7 @@ impl Order {
             frames: false,
             budget: Budget::default(),
             terms: Terms::default(),
+            io_reserve: 0,
             io_limit: u64::MAX,
             check: false,
             then: Vec::new(),
@@ -153,6 +159,7 @@ impl Order {
         let all = u64::MAX;
         let budget = Budget {
             cpu_ns: all,
+            fuel: all,
             time_ns: all,
             memory: all,
             table: all,
@@ -163,7 +170,7 @@ impl Order {
         };
         let terms = Terms { weight: u32::MAX, reservation: all, limit: all };
         let module = Wanted::Standing(pick);
-        Order { module, writes: true, budget, terms, ..Order::plain() }
+        Order { module, writes: true, budget, terms, io_reserve: all, ..Order::plain() }
     }
 
     fn is_standing(&self) -> bool {
@@ -209,6 +216,7 @@ impl Order {
         self.writes &= installed.writes;
         self.budget = self.budget.least(&installed.budget);
         self.terms = least(self.terms, installed.terms);
+        self.io_reserve = self.io_reserve.min(installed.io_reserve);
         self.io_limit = self.io_limit.min(installed.io_limit);
     }
 
@@ -245,6 +253,7 @@ impl Order {
             "input" => self.input = true,
             "frames" => self.frames = true,
             "cpu" => self.budget.cpu_ns = duration(rest)?,
+            "fuel" => self.budget.fuel = number(rest)?,
             "time" => self.budget.time_ns = duration(rest)?,
             "memory" => self.budget.memory = size(rest)?,
             "io" => self.budget.operations = number(rest)?,
@@ -254,11 +263,12 @@ impl Order {
             "weight" => self.terms.weight = weight(rest)?,
             "reserve" => self.terms.reservation = reservation(rest)?,
             "limit" => self.terms.limit = share(rest)?,
+            "io-reserve" => self.io_reserve = requests(rest)?,
             "io-limit" => self.io_limit = number(rest)?.max(1),
             _unknown => {
                 let known = "module, standing, arg, env, root, write, read-only, stdin, input, \
-                             frames, check, cpu, time, memory, io, bytes, output, files, weight, \
-                             reserve, limit, io-limit";
+                             frames, check, cpu, fuel, time, memory, io, bytes, output, files, \
+                             weight, reserve, limit, io-reserve, io-limit";
                 return Err(format!("no such word; there are {known}"));
             }
         }
@@ -339,6 +349,12 @@ fn reservation(text: &str) -> Result<u64, String> {
     }
 }
 
+/// File requests per second that can be certain.
+fn requests(text: &str) -> Result<u64, String> {
+    let count = number(text).ok().filter(|count| *count <= REQUESTS_MAX);
+    count.ok_or_else(|| format!("at most {REQUESTS_MAX} requests a second can be certain"))
+}
+
 fn files(text: &str) -> Result<u64, String> {
     let files = number(text).ok().filter(|files| (1..=FILES_MAX).contains(files));
     files.ok_or_else(|| format!("write a number from 1 to {FILES_MAX}"))
@@ -357,8 +373,8 @@ mod tests {
     #[test]
     fn an_order_says_everything() {
         let text = "module 12\narg rg\narg a%0Ab\nenv X=1\nroot /src/./lib\nwrite\ninput\nframes\n\
-                    cpu 1.5s\ntime 2m\nmemory 64M\nio 100\nbytes 1G\noutput 10k\nfiles 3\n\
-                    weight 7\nreserve 10%\nlimit 150%\nio-limit 50";
+                    cpu 1.5s\nfuel 9000\ntime 2m\nmemory 64M\nio 100\nbytes 1G\noutput 10k\n\
+                    files 3\nweight 7\nreserve 10%\nlimit 150%\nio-reserve 20\nio-limit 50";
         let order = Order::parse(text.as_bytes()).expect("it is one");
         assert_eq!(order.module, Wanted::Follows(12));
         assert_eq!(order.args, [b"rg".to_vec(), b"a\nb".to_vec()]);
@@ -366,6 +382,7 @@ mod tests {
         assert!(order.writes && order.input && order.frames);
         let budget = Budget {
             cpu_ns: 1_500_000_000,
+            fuel: 9000,
             time_ns: 120_000_000_000,
             memory: 64 << 20,
             operations: 100,
@@ -376,7 +393,7 @@ mod tests {
         };
         assert_eq!(order.budget, budget);
         let terms = Terms { weight: 7, reservation: 100_000_000, limit: 1_500_000_000 };
-        assert_eq!((order.terms, order.io_limit), (terms, 50));
+        assert_eq!((order.terms, order.io_reserve, order.io_limit), (terms, 20, 50));
     }
 
     #[test]
@@ -395,7 +412,7 @@ mod tests {
         let (second, third) = (1_000_000_000, 3_000_000_000);
         assert_eq!((order.budget.cpu_ns, order.budget.time_ns), (second, third));
         assert_eq!(order.budget.memory, Budget::default().memory);
-        assert!(order.writes && order.terms == Terms::default());
+        assert!(order.writes && order.terms == Terms::default() && order.io_reserve == 0);
     }
 
     #[test]
@@ -420,6 +437,7 @@ mod tests {
         assert!(fails("module 1\ncpu 10q").contains("10s"));
         assert!(fails("module 1\nweight 0").contains("1 to"));
         assert!(fails("module 1\nlimit x").contains("50%"));
+        assert!(fails("module 1\nio-reserve 1001").contains("at most 1000"));
         assert!(Order::parse(b"module \xff").is_err());
     }
 }

@@ -17,7 +17,7 @@ mod watches;
 use crate::admission::{Admission, Need, user_of};
 use crate::budget::Reason;
 use crate::ceiling::Ceiling;
-use crate::compile::{Compiled, Fresh, Hash, Module, ToCompiler};
+use crate::compile::{Code, Compiled, Fresh, Hash, Module, ToCompiler};
 use crate::crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
 use crate::domain::{self, Domain, ORDER_TIME};
 use crate::order::{Label, Order};
@@ -357,12 +357,12 @@ impl Storelets {
         let (ticket, compiler) = (id.0, self.settings.compiler);
         match ask {
             domain::Output::Reply(id, reply) => out.push(Output::Reply(id, reply)),
-            domain::Output::Compile(Module::Known(hash)) if self.has(hash) => {
+            domain::Output::Compile(Module::Known(hash), code) if self.has(hash, code) => {
                 let fresh = self.programs.back().cloned().expect("it is there");
                 self.step_domain(now, id, domain::Input::Compiled(Ok(fresh)), out);
             }
-            domain::Output::Compile(module) => {
-                let asked = ToCompiler::Compile { ticket, module };
+            domain::Output::Compile(module, code) => {
+                let asked = ToCompiler::Compile { ticket, module, code };
                 self.post(compiler, Parcel(Box::new(asked)), out);
             }
             domain::Output::CancelCompile => {
@@ -430,10 +430,10 @@ impl Storelets {
     }
 
     /// Whether a program was run of late; it is the last one then.
-    fn has(&mut self, hash: Hash) -> bool {
-        let Some(place) = self.programs.iter().position(|fresh| fresh.hash == hash) else {
-            return false;
-        };
+    fn has(&mut self, hash: Hash, code: Code) -> bool {
+        let mut programs = self.programs.iter();
+        let place = programs.position(|fresh| (fresh.hash, fresh.code) == (hash, code));
+        let Some(place) = place else { return false };
         let fresh = self.programs.remove(place).expect("it was found there");
         self.programs.push_back(Fresh { was_there: true, cpu_ns: 0, ..fresh });
         true
@@ -441,7 +441,7 @@ impl Storelets {
 
     /// Keeps a program for the next who wants it.
     fn keep(&mut self, fresh: &Fresh) {
-        if !self.has(fresh.hash) {
+        if !self.has(fresh.hash, fresh.code) {
             if self.programs.len() == PROGRAMS_MAX {
                 self.programs.pop_front();
             }

@@ -2,7 +2,7 @@
 
 use crate::support::drive::{self, Session};
 use crate::support::ram::Ram;
-use crate::{Budget, Ended, Reason, Used, abi};
+use crate::{Budget, Ended, Engine, Pace, Reason, Used, abi};
 use base::Kind;
 use std::collections::BTreeSet;
 
@@ -194,6 +194,32 @@ fn by_fuel_every_run_is_the_same() {
         .map(|_| run(&mut files(), &cat("a/up"), Budget::default(), u64::MAX).used.fuel)
         .collect();
     assert_eq!(fuel.len(), 1, "{fuel:?}");
+}
+
+#[test]
+fn fuel_is_exact_whatever_ends_slices() {
+    let wat = r#"(module (memory (export "memory") 1) (func (export "_start") (local i32)
+        (loop (br_if 0 (i32.lt_u (local.tee 0 (i32.add (local.get 0) (i32.const 1)))
+            (i32.const 3000000))))))"#;
+    let run = |pace: Pace, fuel: u64| {
+        let engine = Engine::new(pace).expect("an engine");
+        let budget = Budget { fuel, ..Budget::default() };
+        let session = Session { budget, ..Session::new(&["guest"]) };
+        drive::run(&mut files(), &drive::program(&engine, wat), &session)
+    };
+    let used = run(Pace::Metered, u64::MAX - 1).used;
+    assert!(used.fuel > 3_000_000, "{used:?}");
+    // A slice takes at most a million.
+    assert!(used.slices >= used.fuel / 1_000_000, "{used:?}");
+    for pace in [Pace::Metered, Pace::Fuel(777)] {
+        let enough = run(pace, used.fuel);
+        assert_eq!((enough.ended, enough.used.fuel), (Ended::Exit(0), used.fuel));
+        // It is looked at where a loop begins anew.
+        let short = run(pace, used.fuel - 20);
+        assert_eq!(short.ended, Ended::Killed(Reason::Fuel), "{pace:?}");
+        assert_eq!(short.used.fuel, used.fuel - 20);
+    }
+    assert_eq!(run(Pace::Ticks, u64::MAX).used.fuel, 0, "nobody counts");
 }
 
 #[test]

@@ -327,8 +327,12 @@ impl Worker {
     fn begin(&mut self, now: Instant, id: DomainId, begin: Box<Begin>, out: &mut Vec<Output>) {
         let user = user_of(&begin.caller);
         let cpu = self.cpu.add(user, USER_WEIGHT, begin.order.terms);
-        let weight = begin.order.terms.weight;
-        let io_terms = Terms { reservation: 0, weight, limit: begin.order.io_limit };
+        let order = &begin.order;
+        let io_terms = Terms {
+            reservation: order.io_reserve,
+            weight: order.terms.weight,
+            limit: order.io_limit,
+        };
         let io = self.io.add(user, USER_WEIGHT, io_terms);
         self.by_cpu.insert(cpu, id);
         self.by_io.insert(io, id);

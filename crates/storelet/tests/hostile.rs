@@ -23,6 +23,7 @@ const TICK: Duration = Duration::from_millis(1);
 fn budget(limits: Limits) -> Budget {
     Budget {
         cpu_ns: limits.cpu_ns,
+        fuel: u64::MAX,
         time_ns: limits.time_ns,
         memory: limits.memory,
         table: limits.table,

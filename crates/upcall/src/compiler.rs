@@ -34,7 +34,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use storelet::compile::ToCompiler;
 use storelet::standing::ToKeeper;
-use storelet::{Crossing, Engine};
+use storelet::{Crossing, Engines};
 use workshop::Workshop;
 
 /// How often a child that compiles is looked after.
@@ -50,25 +50,24 @@ pub(crate) struct Compiler {
 impl Compiler {
     /// Starts it, with a directory to keep what was compiled, if there is one. It takes up work
     /// once it knows the mailboxes.
-    pub(crate) fn start(engine: Arc<Engine>, cache: Option<PathBuf>) -> Result<Compiler, String> {
-        Compiler::with(Compiler::workshop(engine, cache)?)
+    pub(crate) fn start(engines: Arc<Engines>, cache: Option<PathBuf>) -> Result<Compiler, String> {
+        Compiler::with(Compiler::workshop(engines, cache)?)
     }
 
     /// The same, with somebody who keeps what is installed.
     pub(crate) fn start_with(
-        engine: Arc<Engine>,
+        engines: Arc<Engines>,
         cache: Option<PathBuf>,
         keeper: &mut Option<Keeper>,
     ) -> Result<Compiler, String> {
-        let mut workshop = Compiler::workshop(engine, cache)?;
+        let mut workshop = Compiler::workshop(engines, cache)?;
         workshop.set_keeper(keeper.take());
         Compiler::with(workshop)
     }
 
-    fn workshop(engine: Arc<Engine>, cache: Option<PathBuf>) -> Result<Workshop, String> {
-        let compatibility = engine.compatibility();
-        let cache = cache.map(|dir| Cache::open(&dir, compatibility)).transpose()?;
-        Ok(Workshop::new(engine, cache, Recipe::own()))
+    fn workshop(engines: Arc<Engines>, cache: Option<PathBuf>) -> Result<Workshop, String> {
+        let cache = cache.map(|dir| Cache::open(&dir)).transpose()?;
+        Ok(Workshop::new(engines, cache, Recipe::own()))
     }
 
     fn with(workshop: Workshop) -> Result<Compiler, String> {

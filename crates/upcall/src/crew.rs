@@ -1,4 +1,4 @@
-//! Who runs storelets: an engine, whoever compiles for it, whoever ends slices; the workers are
+//! Who runs storelets: engines, whoever compiles for them, whoever ends slices; the workers are
 //! [fronts](crate::fronts) of a kind.
 
 use crate::compiler::Compiler;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use storelet::compile::Hash;
 use storelet::standing::Stock;
-use storelet::{Engine, Pace, Settings};
+use storelet::{Engines, Settings};
 
 /// Memory for storelets unless said otherwise, MiB.
 pub(crate) const MEMORY_MIB: u64 = 1024;
@@ -39,14 +39,13 @@ impl Crew {
             let most = node::NODES_MAX / 2;
             return Err(format!("--storelet-threads {workers}: say a number from 0 to {most}"));
         }
-        let engine = Engine::new(Pace::Ticks);
-        let engine = engine.map_err(|error| {
+        let engines = Engines::new().map_err(|error| {
             format!("this machine cannot run storelets ({error}): add --storelet-threads 0")
         })?;
-        let engine = Arc::new(engine);
+        let engines = Arc::new(engines);
         let (mut keeper, standing) = keeper(serve, what)?;
-        let compiler = compiler(serve, &engine, &mut keeper)?;
-        let ticker = Ticker::start(engine)?;
+        let compiler = compiler(serve, &engines, &mut keeper)?;
+        let ticker = Ticker::start(engines)?;
         Ok(Some(Crew { compiler, ticker, workers, standing }))
     }
 
@@ -81,16 +80,16 @@ impl Crew {
 /// that became another user, he keeps nothing; what was asked for must be possible.
 fn compiler(
     serve: &Serve,
-    engine: &Arc<Engine>,
+    engines: &Arc<Engines>,
     keeper: &mut Option<Keeper>,
 ) -> Result<Compiler, String> {
-    Compiler::start_with(Arc::clone(engine), cache(serve), keeper).or_else(|why| {
+    Compiler::start_with(Arc::clone(engines), cache(serve), keeper).or_else(|why| {
         if serve.storelet_cache.is_some() {
             return Err(why);
         }
         let told = "storelets are compiled anew after each start, because I";
         tell(&format!("{told} {why}"));
-        Compiler::start_with(Arc::clone(engine), None, keeper)
+        Compiler::start_with(Arc::clone(engines), None, keeper)
     })
 }
 

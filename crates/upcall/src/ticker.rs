@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
-use storelet::Engine;
+use storelet::Engines;
 
 /// Half of the longest slice: who begins just behind a tick runs for two.
 const TICK: Duration = Duration::from_micros(500);
@@ -45,11 +45,11 @@ impl Beat {
 }
 
 impl Ticker {
-    pub(crate) fn start(engine: Arc<Engine>) -> Result<Ticker, String> {
+    pub(crate) fn start(engines: Arc<Engines>) -> Result<Ticker, String> {
         let state = Arc::new(State::default());
         let its = Arc::clone(&state);
         let thread = thread::Builder::new().name("ticker".to_string());
-        let thread = thread.spawn(move || its.tick(&engine));
+        let thread = thread.spawn(move || its.tick(&engines));
         let thread = thread.map_err(|error| format!("no thread: {error}"))?;
         Ok(Ticker { state, thread: Some(thread) })
     }
@@ -72,11 +72,11 @@ impl Drop for Ticker {
 }
 
 impl State {
-    fn tick(&self, engine: &Engine) {
+    fn tick(&self, engines: &Engines) {
         let mut vain = 0;
         while !self.over.load(Ordering::SeqCst) {
             thread::sleep(TICK);
-            engine.tick();
+            engines.tick();
             vain = if self.beats.swap(0, Ordering::SeqCst) > 0 { 0 } else { vain + 1 };
             if vain > VAIN_MAX {
                 self.rest();

@@ -6,14 +6,14 @@ use base::op::Parcel;
 use node::HOME;
 use std::collections::{BTreeMap, BTreeSet};
 use storelet::Crossing;
-use storelet::compile::{Compiled, Fresh, Hash, Module, Refused, ToCompiler};
+use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler};
 
 /// It.
 #[derive(Debug)]
 pub(super) struct Compiler {
     number: usize,
     asked: BTreeMap<u64, Asked>,
-    known: BTreeSet<Hash>,
+    known: BTreeSet<(Hash, Code)>,
     ended: bool,
 }
 
@@ -31,9 +31,9 @@ impl Compiler {
     /// Home tells it something.
     pub(super) fn told(&mut self, sky: &mut Sky, parcel: Parcel) {
         match *parcel.0.downcast::<ToCompiler>().expect("it is told what it is asked") {
-            ToCompiler::Compile { ticket, module } => {
+            ToCompiler::Compile { ticket, module, code } => {
                 assert!(!self.ended, "it was told to end");
-                let result = self.compile(sky, module);
+                let result = self.compile(sky, module, code);
                 let at = sky.within(sky.params.compile_us);
                 let key = sky.at(at, Happening::Compiled(ticket));
                 let before = self.asked.insert(ticket, Asked { result, key });
@@ -53,13 +53,15 @@ impl Compiler {
         }
     }
 
-    fn compile(&mut self, sky: &mut Sky, module: Module) -> Result<Fresh, Refused> {
+    fn compile(&mut self, sky: &mut Sky, module: Module, code: Code) -> Result<Fresh, Refused> {
         if sky.one_in(sky.params.refuse) {
             sky.faults += 1;
             return Err(Refused::TooExpensive("it takes too long".to_string()));
         }
         let (hash, bytes) = match module {
-            Module::Known(hash) if !self.known.contains(&hash) => return Err(Refused::Unknown),
+            Module::Known(hash) if !self.known.iter().any(|(known, _)| *known == hash) => {
+                return Err(Refused::Unknown);
+            }
             Module::Known(hash) => (hash, None),
             Module::Sent(parts) => {
                 let bytes: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
@@ -67,9 +69,10 @@ impl Compiler {
             }
         };
         if let Some(found) = programs::all().iter().find(|it| it.hash == hash) {
-            let was_there = !self.known.insert(hash);
+            let was_there = !self.known.insert((hash, code));
             let program = found.program.clone();
-            return Ok(Fresh { hash, program, was_there, cpu_ns: sky.rng.u64(..1_000_000) });
+            let cpu_ns = sky.rng.u64(..1_000_000);
+            return Ok(Fresh { hash, code, program, was_there, cpu_ns });
         }
         storelet::module::prepare(&bytes.expect("what is known is a program"))?;
         panic!("clients send the programs, and what is none")

@@ -23,6 +23,7 @@ const OVERHEAD: u64 = 6 << 20;
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     cpu: u64,
+    fuel: u64,
     time: u64,
     memory: u64,
     io: u64,
@@ -299,6 +300,7 @@ impl Errand {
         };
         let fits = match reason {
             "its processor time is used up" => used("cpu_ns") + used("served_ns") > budget.cpu,
+            "its fuel is used up" => used("fuel") >= budget.fuel,
             "its time is over" => used("time_ns") + ROOT_NS >= budget.time,
             "it needs more memory than it may have" => budget.memory < 2 << 16,
             "it has made as many requests as it may" => used("operations") > budget.io,
@@ -332,6 +334,7 @@ impl Errand {
         let slice = sky.params.slice_ns;
         let fits = used("cpu_ns") + used("served_ns") <= budget.cpu + slice + crate::disk::JOB_NS
             && used("time_ns") <= budget.time.saturating_add(2 * slice * 10)
+            && used("fuel") <= budget.fuel
             && used("memory") <= budget.memory
             && used("operations") <= budget.io.saturating_add(1)
             && used("read") + used("written") <= budget.bytes.saturating_add(TRANSFER_MAX)

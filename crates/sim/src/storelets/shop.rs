@@ -14,7 +14,7 @@ use base::rng::Rng;
 use base::{Access, Automaton as _, Buf, Caller, Instant, Kind, Name, Stat, Time, User};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use storelet::compile::{Compiled, Fresh, Hash, Module, Refused, ToCompiler};
+use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler};
 use storelet::standing::{Change, Kept, Key, Stock, ToKeeper};
 use storelet::{Crossing, DomainId, Ended, Report, Settings, Storelets, ToHome, ToWorker, Used};
 use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
@@ -36,7 +36,7 @@ const NAMES: [&str; 3] = ["see", "tick", "plain"];
 /// Something that is going to happen.
 #[derive(Debug)]
 enum Happening {
-    Compiled(u64, Result<Hash, Refused>),
+    Compiled(u64, Result<(Hash, Code), Refused>),
     Kept(u64, Vec<Change>),
     Answered(u64, Ask),
     Ended(DomainId, Ended),
@@ -246,7 +246,7 @@ impl Shop {
     }
 
     fn compile(&mut self, asked: ToCompiler) {
-        let ToCompiler::Compile { ticket, module } = asked else { return };
+        let ToCompiler::Compile { ticket, module, code } = asked else { return };
         let hash = match module {
             Module::Known(hash) => hash,
             Module::Sent(parts) => {
@@ -255,17 +255,18 @@ impl Shop {
             }
         };
         let known = programs::all().iter().any(|it| it.hash == hash);
-        let result = if known { Ok(hash) } else { Err(Refused::Unknown) };
+        let result = if known { Ok((hash, code)) } else { Err(Refused::Unknown) };
         self.within(20_000, Happening::Compiled(ticket, result));
     }
 
     fn happen(&mut self, what: Happening, out: &mut Vec<Output>) {
         let crossing = match what {
             Happening::Compiled(ticket, result) => {
-                let fresh = |hash| {
+                let fresh = |(hash, code)| {
                     let all = programs::all().iter();
                     let it = all.clone().find(|it| it.hash == hash).expect("it was there");
-                    Fresh { hash, program: it.program.clone(), was_there: true, cpu_ns: 0 }
+                    let program = it.program.clone();
+                    Fresh { hash, code, program, was_there: true, cpu_ns: 0 }
                 };
                 Crossing::Compiled(Compiled { ticket, result: result.map(fresh) })
             }

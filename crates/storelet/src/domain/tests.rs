@@ -8,7 +8,13 @@ fn fresh() -> Fresh {
     let engine = Engine::new(Pace::Fuel(1000)).expect("an engine");
     let wat = "(module (memory (export \"memory\") 1) (func (export \"_start\")))";
     let program = engine.compile(&wat::parse_str(wat).expect("it is text")).expect("it is one");
-    Fresh { hash: Hash([7; 32]), program, was_there: false, cpu_ns: 5 }
+    Fresh {
+        hash: Hash([7; 32]),
+        code: crate::compile::Code::Plain,
+        program,
+        was_there: false,
+        cpu_ns: 5,
+    }
 }
 
 fn order(text: &str) -> Box<Order> {
@@ -147,7 +153,7 @@ fn order_module_and_input_may_come_in_one_piece_or_in_bytes() {
             out.iter().filter(|it| matches!(it, Output::Reply(ID, Ok(Reply::Written(_)))));
         assert_eq!(written.count(), text.len().div_ceil(size));
         let module = out.iter().find_map(|it| {
-            let Output::Compile(Module::Sent(parts)) = it else { return None };
+            let Output::Compile(Module::Sent(parts), Code::Plain) = it else { return None };
             Some(parts.iter().flat_map(|part| part.to_vec()))
         });
         assert_eq!(module.expect("it is compiled").collect::<Vec<u8>>(), b"abc");

@@ -7,7 +7,7 @@
 
 use super::deed::{Deed, Plan};
 use super::shelf::Filed;
-use crate::compile::{Fresh, Hash, Module, Refused};
+use crate::compile::{Code, Fresh, Hash, Module, Refused};
 use crate::domain::{self, talk::Talk};
 use crate::order::{self, ORDER_MAX, Order, Wanted};
 use base::{Automaton, Buf, Error, Instant};
@@ -38,8 +38,8 @@ pub(crate) enum Input {
 pub(crate) enum Output {
     /// The answer to its owner.
     Reply(RequestId, Result<Reply, Error>),
-    /// Compile this; [`Input::Compiled`] follows.
-    Compile(Module),
+    /// Make such code of this; [`Input::Compiled`] follows.
+    Compile(Module, Code),
     /// It need not be compiled any more.
     CancelCompile,
     /// Do this, with this module and its bytes if they were sent; [`Input::Filed`] follows.
@@ -132,7 +132,10 @@ impl Desk {
                 match left - count as u64 {
                     0 => {
                         let sent = Buf::from(&module[..]);
-                        out.push(Output::Compile(Module::Sent(vec![sent])));
+                        out.push(Output::Compile(
+                            Module::Sent(vec![sent]),
+                            plan.order.budget.code(),
+                        ));
                         State::Compiling(plan, Some(module))
                     }
                     left => State::Filling(plan, module, left),
@@ -150,7 +153,7 @@ impl Desk {
     fn ordered(&mut self, plan: Box<Plan>, rest: Buf, out: &mut Vec<Output>) -> State {
         match plan.module() {
             Wanted::Known(hash) => {
-                out.push(Output::Compile(Module::Known(*hash)));
+                out.push(Output::Compile(Module::Known(*hash), plan.order.budget.code()));
                 State::Compiling(plan, None)
             }
             Wanted::Follows(length) => {

@@ -22,7 +22,13 @@ fn fresh() -> Fresh {
     let engine = Engine::new(Pace::Fuel(1000)).expect("an engine");
     let wat = "(module (memory (export \"memory\") 1) (func (export \"_start\")))";
     let program = engine.compile(&wat::parse_str(wat).expect("it is text")).expect("it is one");
-    Fresh { hash: Hash([7; 32]), program, was_there: false, cpu_ns: 5 }
+    Fresh {
+        hash: Hash([7; 32]),
+        code: crate::compile::Code::Plain,
+        program,
+        was_there: false,
+        cpu_ns: 5,
+    }
 }
 
 #[test]

@@ -90,13 +90,13 @@ impl Storelets {
         let (ticket, compiler) = (id.0, self.settings.compiler);
         match ask {
             desk::Output::Reply(id, reply) => out.push(Output::Reply(id, reply)),
-            desk::Output::Compile(Module::Known(hash)) if !self.shelf.has(hash) => {
+            desk::Output::Compile(Module::Known(hash), _) if !self.shelf.has(hash) => {
                 // Compiled it may be, but its bytes could not be kept.
                 let unknown = Err(crate::compile::Refused::Unknown);
                 self.step_desk(now, id, desk::Input::Compiled(unknown), out);
             }
-            desk::Output::Compile(module) => {
-                let asked = ToCompiler::Compile { ticket, module };
+            desk::Output::Compile(module, code) => {
+                let asked = ToCompiler::Compile { ticket, module, code };
                 self.post(compiler, Parcel(Box::new(asked)), out);
             }
             desk::Output::CancelCompile => {

@@ -2,7 +2,8 @@
 //!
 //! The functions of the module `upcall`. They look at the guest's memory where it is, with the
 //! processor's widest vectors; who gives an address outside of it is ended, as by any instruction.
-//! They work in pieces, between which others have their turns.
+//! They work in pieces, between which others have their turns; and take fuel as many instructions
+//! do, where that is counted.
 
 use super::Call;
 use crate::door::Want;
@@ -18,10 +19,17 @@ const MODULE: &str = "upcall";
 pub(crate) const FUNCTIONS: [&str; 6] =
     ["count_byte", "crc32", "find", "find_byte", "find_byte_last", "sha256_blocks"];
 
-/// How much is looked at, and hashed, between two turns, bytes: a fraction of a millisecond, also
-/// where the processor has no instructions for it.
-const PIECE: u32 = 1 << 20;
-const HASHED: u32 = 64 << 10;
+/// What some of them cost.
+struct Cost {
+    /// How much is done between two turns, bytes: a fraction of a millisecond, also where the
+    /// processor has no instructions for it.
+    piece: u32,
+    /// How much is done for one of fuel, bytes: about as long as an instruction of a guest takes.
+    per_fuel: u32,
+}
+
+const SCANNED: Cost = Cost { piece: 1 << 20, per_fuel: 16 };
+const HASHED: Cost = Cost { piece: 64 << 10, per_fuel: 1 };
 
 /// Longest text that is looked for, bytes.
 const NEEDLE_MAX: u32 = 64 << 10;
@@ -50,23 +58,33 @@ impl Call<'_> {
         }
     }
 
-    /// Goes through memory in pieces of which each is followed by `more` bytes of the next, until
-    /// there is a result.
-    async fn through<T>(
+    /// Takes fuel for what was done with so many bytes, where that is counted.
+    fn burn(&mut self, cost: &Cost, bytes: u32) -> Outcome<()> {
+        let Ok(left) = self.0.get_fuel() else { return Ok(()) };
+        let fuel = bytes.div_ceil(cost.per_fuel);
+        self.0.set_fuel(left.saturating_sub(fuel.into()))?;
+        if left < fuel.into() { Err(Trap::OutOfFuel.into()) } else { Ok(()) }
+    }
+
+    /// Goes through memory in pieces of which each is looked at with `more` bytes of the next,
+    /// until something is found: its place.
+    async fn through(
         &mut self,
-        at: u32,
-        len: u32,
-        piece: u32,
+        (at, len): (u32, u32),
+        cost: Cost,
         more: u32,
-        mut look: impl FnMut(u32, &[u8]) -> Option<T>,
-    ) -> Outcome<Option<T>> {
+        mut look: impl FnMut(&[u8]) -> Option<usize>,
+    ) -> Outcome<Option<u32>> {
         self.span(at, len)?;
         let mut done = 0;
         while done < len {
-            let end = done.saturating_add(piece).min(len);
+            let end = done.saturating_add(cost.piece).min(len);
             let seen = end.saturating_add(more).min(len);
-            if let Some(found) = look(done, self.span(at + done, seen - done)?) {
-                return Ok(Some(found));
+            let found = look(self.span(at + done, seen - done)?);
+            let place = found.map(|place| done + place as u32);
+            self.burn(&cost, place.map_or(end, |place| place + 1) - done)?;
+            if place.is_some() {
+                return Ok(place);
             }
             done = end;
             if done < len {
@@ -77,18 +95,20 @@ impl Call<'_> {
     }
 
     async fn find_byte(&mut self, at: u32, len: u32, byte: u32) -> Outcome<u32> {
-        let look = |from, bytes: &[u8]| Some(from + memchr::memchr(byte as u8, bytes)? as u32);
-        Ok(self.through(at, len, PIECE, 0, look).await?.unwrap_or(NOWHERE))
+        let look = |bytes: &[u8]| memchr::memchr(byte as u8, bytes);
+        Ok(self.through((at, len), SCANNED, 0, look).await?.unwrap_or(NOWHERE))
     }
 
     async fn find_byte_last(&mut self, at: u32, len: u32, byte: u32) -> Outcome<u32> {
         self.span(at, len)?;
         let mut end = len;
         while end > 0 {
-            let from = end.saturating_sub(PIECE);
+            let from = end.saturating_sub(SCANNED.piece);
             let bytes = self.span(at + from, end - from)?;
-            if let Some(place) = memchr::memrchr(byte as u8, bytes) {
-                return Ok(from + place as u32);
+            let place = memchr::memrchr(byte as u8, bytes).map(|place| from + place as u32);
+            self.burn(&SCANNED, end - place.unwrap_or(from))?;
+            if let Some(place) = place {
+                return Ok(place);
             }
             end = from;
             if end > 0 {
@@ -100,11 +120,11 @@ impl Call<'_> {
 
     async fn count_byte(&mut self, at: u32, len: u32, byte: u32) -> Outcome<u32> {
         let mut count = 0;
-        let look = |_, bytes: &[u8]| {
+        let look = |bytes: &[u8]| {
             count += memchr::memchr_iter(byte as u8, bytes).count() as u32;
-            None::<()>
+            None
         };
-        self.through(at, len, PIECE, 0, look).await?;
+        self.through((at, len), SCANNED, 0, look).await?;
         Ok(count)
     }
 
@@ -117,17 +137,17 @@ impl Call<'_> {
             return self.span(at, len).map(|_| 0);
         }
         let finder = Finder::new(&needle);
-        let look = |from, bytes: &[u8]| Some(from + finder.find(bytes)? as u32);
-        Ok(self.through(at, len, PIECE, needle_len - 1, look).await?.unwrap_or(NOWHERE))
+        let look = |bytes: &[u8]| finder.find(bytes);
+        Ok(self.through((at, len), SCANNED, needle_len - 1, look).await?.unwrap_or(NOWHERE))
     }
 
     async fn crc32(&mut self, before: u32, at: u32, len: u32) -> Outcome<u32> {
         let mut hasher = crc32fast::Hasher::new_with_initial(before);
-        let look = |_, bytes: &[u8]| {
+        let look = |bytes: &[u8]| {
             hasher.update(bytes);
-            None::<()>
+            None
         };
-        self.through(at, len, HASHED, 0, look).await?;
+        self.through((at, len), HASHED, 0, look).await?;
         Ok(hasher.finalize())
     }
 
@@ -140,16 +160,16 @@ impl Call<'_> {
         let Some(len) = blocks.checked_mul(BLOCK as u32) else {
             return Err(Trap::MemoryOutOfBounds.into());
         };
-        let look = |_, bytes: &[u8]| {
+        let look = |bytes: &[u8]| {
             let mut memory = [GenericArray::default(); BLOCKS];
             for chunk in bytes.chunks(BLOCK * BLOCKS) {
                 let blocks = chunk.chunks_exact(BLOCK).map(GenericArray::clone_from_slice);
                 let count = memory.iter_mut().zip(blocks).map(|(to, block)| *to = block).count();
                 sha2::compress256(&mut words, &memory[..count]);
             }
-            None::<()>
+            None
         };
-        self.through(at, len, HASHED, 0, look).await?;
+        self.through((at, len), HASHED, 0, look).await?;
         for (bytes, word) in self.span(state, 32)?.chunks_exact_mut(4).zip(words) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }

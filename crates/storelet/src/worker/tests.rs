@@ -19,7 +19,13 @@ fn begin(body: &str, lines: &str) -> Box<Begin> {
           (func (export "_start") {body}))"#
     );
     let program = engine.compile(&wat::parse_str(wat).expect("it is text")).expect("a program");
-    let program = Fresh { hash: Hash([0; 32]), program, was_there: true, cpu_ns: 0 };
+    let program = Fresh {
+        hash: Hash([0; 32]),
+        code: crate::compile::Code::Plain,
+        program,
+        was_there: true,
+        cpu_ns: 0,
+    };
     let order = Order::parse(format!("module 1\n{lines}").as_bytes()).expect("an order");
     Box::new(Begin { program, order, caller: Caller::Server, seed: [0; 32] })
 }
@@ -30,12 +36,15 @@ struct Rig {
     now: Instant,
     out: Vec<Output>,
     ran: BTreeMap<DomainId, u64>,
+    /// How long slices take, ns.
+    slice: u64,
 }
 
 impl Rig {
     fn new() -> Rig {
         let worker = Worker::new(NodeId(1), Time::default());
-        Rig { worker, now: Instant(0), out: Vec::new(), ran: BTreeMap::new() }
+        let (out, ran) = (Vec::new(), BTreeMap::new());
+        Rig { worker, now: Instant(0), out, ran, slice: 1_000_000 }
     }
 
     fn step(&mut self, input: Input) {
@@ -56,7 +65,7 @@ impl Rig {
         }
     }
 
-    /// Runs slices of a millisecond each until so much time is over, ns.
+    /// Runs slices until so much time is over, ns.
     fn run_until(&mut self, until: u64) {
         while self.now.0 < until {
             if self.worker.deadline().is_some_and(|at| at <= self.now) {
@@ -68,9 +77,9 @@ impl Rig {
                 continue;
             };
             let ran = slice.run();
-            *self.ran.entry(ran.id).or_insert(0) += 1_000_000;
-            self.now = self.now + Duration::from_millis(1);
-            self.worker.ran(self.now, ran, 1_000_000, &mut self.out);
+            *self.ran.entry(ran.id).or_insert(0) += self.slice;
+            self.now = self.now + Duration::from_nanos(self.slice);
+            self.worker.ran(self.now, ran, self.slice, &mut self.out);
             self.worker.check();
         }
     }
@@ -104,6 +113,36 @@ fn weights_are_met_within_two_percent() {
     for (share, wanted) in shares.iter().zip([0.125, 0.25, 0.625]) {
         assert!((share - wanted).abs() < 0.02 * wanted, "{shares:?}");
     }
+}
+
+/// One request in a millisecond is answered; many more are wanted.
+#[test]
+fn requests_that_are_certain_are_made_and_no_more_than_may_be() {
+    let mut rig = Rig { slice: 1000, ..Rig::new() };
+    let stats = "(loop $on (drop (call $stat (i32.const 3) (i32.const 64))) (br $on))";
+    for number in 1..=120 {
+        let terms = match number {
+            1 => "io-reserve 25\n",
+            2 => "io-limit 2\n",
+            _other => "",
+        };
+        let lines = format!("{terms}cpu 1h\ntime 1h");
+        rig.step(Input::Told(ToWorker::Begin(DomainId(number), begin(stats, &lines))));
+    }
+    let mut made = BTreeMap::new();
+    for ms in 1..=4000 {
+        rig.run_until(ms * 1_000_000);
+        let asked =
+            |it: &Output| matches!(it, Output::Ask(_, Request { ask: Ask::Stat { .. }, .. }));
+        let Some(place) = rig.out.iter().position(asked) else { continue };
+        let Output::Ask(id, _) = rig.out.remove(place) else { unreachable!("it was found there") };
+        *made.entry(id.domain).or_insert(0) += 1;
+        rig.step(Input::Answered(id, Ok(Reply::Stat(base::Stat::default())), 0));
+    }
+    let of = |number: u64| made[&DomainId(number)];
+    assert!((97..=103).contains(&of(1)), "{}", of(1));
+    assert!((7..=9).contains(&of(2)), "{}", of(2));
+    assert!((3..=120).all(|number| (30..=36).contains(&of(number))), "{made:?}");
 }
 
 #[test]

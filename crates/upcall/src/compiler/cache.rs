@@ -29,13 +29,12 @@ const KEY: &str = "key";
 pub(super) struct Cache {
     dir: PathBuf,
     key: Key,
-    compatibility: Hash,
     bytes_max: u64,
 }
 
 impl Cache {
-    /// Opens a directory, or makes it, for artifacts of engines of this compatibility.
-    pub(super) fn open(dir: &Path, compatibility: Hash) -> Result<Cache, String> {
+    /// Opens a directory, or makes it.
+    pub(super) fn open(dir: &Path) -> Result<Cache, String> {
         let shown = dir.display();
         let make = || DirBuilder::new().recursive(true).mode(0o700).create(dir);
         let made = make().and_then(|()| std::fs::metadata(dir));
@@ -48,12 +47,12 @@ impl Cache {
             ));
         }
         let key = key(dir).map_err(|why| format!("cannot use {shown} for modules: {why}"))?;
-        Ok(Cache { dir: dir.to_path_buf(), key, compatibility, bytes_max: BYTES_MAX })
+        Ok(Cache { dir: dir.to_path_buf(), key, bytes_max: BYTES_MAX })
     }
 
-    /// What was kept of a module.
-    pub(super) fn find(&self, name: Hash) -> Option<Artifact> {
-        let mut file = open(&self.path(name)).ok()?;
+    /// What was kept of a module for engines of this compatibility.
+    pub(super) fn find(&self, name: Hash, compatibility: Hash) -> Option<Artifact> {
+        let mut file = open(&self.path(name, compatibility)).ok()?;
         let len = file.metadata().ok()?.len();
         if len > FILE_MAX {
             return None;
@@ -61,7 +60,7 @@ impl Cache {
         let mut bytes = Vec::with_capacity(usize::try_from(len).ok()?);
         file.read_to_end(&mut bytes).ok()?;
         let artifact = Artifact::open(bytes, &self.key).ok()?;
-        let wanted = artifact.name() == name && artifact.compatibility() == self.compatibility;
+        let wanted = artifact.name() == name && artifact.compatibility() == compatibility;
         touch(&file);
         wanted.then_some(artifact)
     }
@@ -70,7 +69,7 @@ impl Cache {
     pub(super) fn keep(&self, mut artifact: Artifact) {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = self.path(artifact.name());
+        let path = self.path(artifact.name(), artifact.compatibility());
         let new = self.dir.join(format!("new-{}-{count}", std::process::id()));
         let sealed = artifact.seal(&self.key);
         let _ = std::fs::remove_file(&new);
@@ -81,8 +80,8 @@ impl Cache {
         let _ = self.make_room();
     }
 
-    fn path(&self, name: Hash) -> PathBuf {
-        let engine = self.compatibility.to_string();
+    fn path(&self, name: Hash, compatibility: Hash) -> PathBuf {
+        let engine = compatibility.to_string();
         self.dir.join(format!("{name}-{}", &engine[..16]))
     }
 

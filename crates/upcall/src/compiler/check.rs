@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use storelet::compile::{Compiled, Module, ToCompiler};
-use storelet::{Crossing, Engine, Pace};
+use storelet::compile::{Code, Compiled, Module, ToCompiler};
+use storelet::{Crossing, Engines};
 
 /// Compile one module from standard input, for the server; or say of each file what would come
 /// of it
@@ -34,8 +34,8 @@ pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
     if asked.files.is_empty() {
         return Ok(inside::run());
     }
-    let engine = Engine::new(Pace::Ticks).map_err(|error| format!("no engine: {error:#}"))?;
-    let compiler = Compiler::start(Arc::new(engine), asked.cache.clone())?;
+    let engines = Engines::new().map_err(|error| format!("no engine: {error:#}"))?;
+    let compiler = Compiler::start(Arc::new(engines), asked.cache.clone())?;
     let settings = reactor::Config::default();
     let mut world = World::new(Form::Threads, &settings).map_err(|error| error.to_string())?;
     let mailboxes = vec![world.mailbox(), compiler.mailbox()];
@@ -45,7 +45,8 @@ pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
         let shown = |error| format!("{}: {error}", file.display());
         let mut bytes = Buf::with_room(0, 0);
         bytes.extend(&std::fs::read(file).map_err(shown)?);
-        post(&mut world, ToCompiler::Compile { ticket, module: Module::Sent(vec![bytes]) });
+        let (module, code) = (Module::Sent(vec![bytes]), Code::Plain);
+        post(&mut world, ToCompiler::Compile { ticket, module, code });
     }
     let cancel = asked.cancel_after.map(|ms| world.now() + Duration::from_millis(ms));
     let said = listen(&mut world, asked.files.len(), cancel);

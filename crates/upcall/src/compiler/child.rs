@@ -14,7 +14,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
-use storelet::compile::{Hash, Refused};
+use storelet::compile::{Code, Hash, Refused};
 use storelet::{Artifact, Key};
 
 /// Longest time that a child may take, on a machine that is busy with something else.
@@ -63,14 +63,15 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts one for a module of this name, and for engines of this compatibility.
+    /// Starts one for a module of this name, and for engines that run such code and are of this
+    /// compatibility.
     pub(super) fn start(
         recipe: &Recipe,
-        (name, compatibility): (Hash, Hash),
+        (name, code, compatibility): (Hash, Code, Hash),
         prepared: &[u8],
         now: Instant,
     ) -> Result<Child, String> {
-        let order = Order { key: random()?, name };
+        let order = Order { key: random()?, name, code };
         let make = || -> std::io::Result<_> {
             let (mut input, output, said) = (memory_file()?, memory_file()?, memory_file()?);
             input.write_all(&order.bytes())?;

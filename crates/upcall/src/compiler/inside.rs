@@ -8,9 +8,9 @@ use super::filter;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
-use storelet::compile::Hash;
+use storelet::compile::{Code, Hash};
 use storelet::module::KEPT_MAX;
-use storelet::{Engine, Key, Pace};
+use storelet::{Engine, Key};
 
 /// Processor time that compiling may take, seconds.
 pub(super) const CPU_MAX_S: u64 = 20;
@@ -32,20 +32,30 @@ pub(super) struct Order {
     pub(super) key: [u8; Key::LEN],
     /// The name of the module.
     pub(super) name: Hash,
+    /// What is to be made of it.
+    pub(super) code: Code,
 }
 
 impl Order {
-    const LEN: usize = Key::LEN + 32;
+    const LEN: usize = Key::LEN + 32 + 1;
 
     pub(super) fn bytes(&self) -> Vec<u8> {
-        [self.key, self.name.0].concat()
+        let code = match self.code {
+            Code::Plain => 0,
+            Code::Metered => 1,
+        };
+        [&self.key[..], &self.name.0, &[code]].concat()
     }
 
-    /// The order, and what stands behind it.
-    fn split(input: &[u8]) -> Option<(Order, &[u8])> {
-        let (head, prepared) = input.split_at_checked(Order::LEN)?;
-        let (key, name) = head.split_at_checked(Key::LEN)?;
-        Some((Order { key: key.try_into().ok()?, name: Hash(name.try_into().ok()?) }, prepared))
+    fn read(head: &[u8; Order::LEN]) -> Option<Order> {
+        let (key, rest) = head.split_first_chunk()?;
+        let (name, code) = rest.split_first_chunk()?;
+        let code = match code {
+            [0] => Code::Plain,
+            [1] => Code::Metered,
+            _none => return None,
+        };
+        Some(Order { key: *key, name: Hash(*name), code })
     }
 }
 
@@ -63,17 +73,19 @@ pub(super) fn run() -> ExitCode {
 fn compile() -> Result<(), (u8, String)> {
     let failed = |what: &'static str| move |error| (FAILED, format!("{what}: {error}"));
     confine().map_err(failed("no limits for the process"))?;
-    let engine = Engine::compiler(Pace::Ticks).map_err(|error| (FAILED, format!("{error:#}")))?;
-    filter::apply().map_err(|error| (FAILED, error))?;
-
-    let mut input = Vec::new();
-    let most = (Order::LEN + KEPT_MAX) as u64;
-    let read = std::io::stdin().lock().take(most).read_to_end(&mut input);
-    read.map_err(failed("standard input"))?;
-    let Some((order, prepared)) = Order::split(&input) else {
+    let mut head = [0; Order::LEN];
+    let order = std::io::stdin().read_exact(&mut head).ok().and_then(|()| Order::read(&head));
+    let Some(order) = order else {
         return Err((FAILED, "compile-module is for the server itself".to_string()));
     };
-    let made = engine.precompile(order.name, prepared);
+    let engine = Engine::compiler(order.code.pace());
+    let engine = engine.map_err(|error| (FAILED, format!("{error:#}")))?;
+    filter::apply().map_err(|error| (FAILED, error))?;
+
+    let mut prepared = Vec::new();
+    let read = std::io::stdin().lock().take(KEPT_MAX as u64).read_to_end(&mut prepared);
+    read.map_err(failed("standard input"))?;
+    let made = engine.precompile(order.name, &prepared);
     let mut artifact = made.map_err(|error| (MALFORMED, format!("{error:#}")))?;
     let sealed = artifact.seal(&Key::new(order.key));
     std::io::stdout().write_all(sealed).map_err(failed("standard output"))

@@ -1,7 +1,7 @@
 //! The programs that were used last, ready to be instantiated.
 
 use storelet::Program;
-use storelet::compile::Hash;
+use storelet::compile::{Code, Hash};
 
 /// Most programs, and most code of all of them together, bytes.
 const COUNT_MAX: usize = 64;
@@ -15,15 +15,15 @@ pub(super) struct Programs {
 }
 
 struct Loaded {
-    hash: Hash,
+    name: (Hash, Code),
     program: Program,
     bytes: usize,
 }
 
 impl Programs {
     /// A program, if it is there.
-    pub(super) fn find(&mut self, hash: Hash) -> Option<Program> {
-        let at = self.all.iter().position(|loaded| loaded.hash == hash)?;
+    pub(super) fn find(&mut self, name: (Hash, Code)) -> Option<Program> {
+        let at = self.all.iter().position(|loaded| loaded.name == name)?;
         let loaded = self.all.remove(at);
         let program = loaded.program.clone();
         self.all.push(loaded);
@@ -31,8 +31,8 @@ impl Programs {
     }
 
     /// Keeps a program that was not there.
-    pub(super) fn keep(&mut self, hash: Hash, program: Program, bytes: usize) {
-        self.all.push(Loaded { hash, program, bytes });
+    pub(super) fn keep(&mut self, name: (Hash, Code), program: Program, bytes: usize) {
+        self.all.push(Loaded { name, program, bytes });
         while self.all.len() > COUNT_MAX || self.bytes() > BYTES_MAX {
             self.all.remove(0);
         }

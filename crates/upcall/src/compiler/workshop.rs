@@ -7,10 +7,10 @@ use super::programs::Programs;
 use base::{Buf, Instant};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use storelet::compile::{Compiled, Fresh, Hash, Module, Refused, ToCompiler};
+use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler};
 use storelet::module::{SENT_MAX, prepare};
 use storelet::standing::{Kept, ToKeeper};
-use storelet::{Artifact, Engine};
+use storelet::{Artifact, Engines};
 
 /// Most modules that wait, and most bytes of them together.
 const JOBS_MAX: usize = 64;
@@ -18,7 +18,7 @@ const BYTES_MAX: usize = 128 << 20;
 
 /// A module that is to be compiled.
 struct Job {
-    hash: Hash,
+    name: (Hash, Code),
     prepared: Vec<u8>,
     /// Who waits for it: at least one.
     tickets: Vec<u64>,
@@ -26,7 +26,7 @@ struct Job {
 
 /// What is under way, and what is there already.
 pub(super) struct Workshop {
-    engine: Arc<Engine>,
+    engines: Arc<Engines>,
     cache: Option<Cache>,
     keeper: Option<Keeper>,
     recipe: Recipe,
@@ -40,9 +40,9 @@ pub(super) struct Workshop {
 
 impl Workshop {
     /// One with nothing to do.
-    pub(super) fn new(engine: Arc<Engine>, cache: Option<Cache>, recipe: Recipe) -> Workshop {
+    pub(super) fn new(engines: Arc<Engines>, cache: Option<Cache>, recipe: Recipe) -> Workshop {
         Workshop {
-            engine,
+            engines,
             cache,
             keeper: None,
             recipe,
@@ -91,7 +91,7 @@ impl Workshop {
     /// Takes what it is asked; what is there already is given at once.
     pub(super) fn take(&mut self, message: ToCompiler) {
         match message {
-            ToCompiler::Compile { ticket, module } => match self.ask(ticket, module) {
+            ToCompiler::Compile { ticket, module, code } => match self.ask(ticket, module, code) {
                 Ok(None) => {}
                 Ok(Some(fresh)) => self.answer(ticket, Ok(fresh)),
                 Err(refused) => self.answer(ticket, Err(refused)),
@@ -109,7 +109,7 @@ impl Workshop {
     }
 
     /// Finds a module, or sees to it that it is compiled: then there is nothing to say yet.
-    fn ask(&mut self, ticket: u64, module: Module) -> Result<Option<Fresh>, Refused> {
+    fn ask(&mut self, ticket: u64, module: Module, code: Code) -> Result<Option<Fresh>, Refused> {
         let (hash, sent) = match module {
             Module::Known(hash) => (hash, None),
             Module::Sent(pieces) => {
@@ -117,11 +117,11 @@ impl Workshop {
                 (Hash::of(&wasm), Some(wasm))
             }
         };
-        if let Some(fresh) = self.find(hash) {
+        if let Some(fresh) = self.find((hash, code)) {
             return Ok(Some(fresh));
         }
         let running = self.running.iter_mut().map(|(job, _)| job);
-        if let Some(job) = running.chain(&mut self.waiting).find(|job| job.hash == hash) {
+        if let Some(job) = running.chain(&mut self.waiting).find(|job| job.name == (hash, code)) {
             job.tickets.push(ticket);
             return Ok(None);
         }
@@ -132,19 +132,20 @@ impl Workshop {
             let why = "too many modules wait to be compiled: try again in a minute";
             return Err(Refused::Failed(why.to_string()));
         }
-        self.waiting.push_back(Job { hash, prepared, tickets: vec![ticket] });
+        self.waiting.push_back(Job { name: (hash, code), prepared, tickets: vec![ticket] });
         Ok(None)
     }
 
     /// A program that is in memory or on disk.
-    fn find(&mut self, hash: Hash) -> Option<Fresh> {
-        let program = self.programs.find(hash).or_else(|| {
-            let artifact = self.cache.as_ref()?.find(hash)?;
-            let program = self.engine.load(&artifact).ok()?;
-            self.programs.keep(hash, program.clone(), artifact.code_len());
+    fn find(&mut self, (hash, code): (Hash, Code)) -> Option<Fresh> {
+        let program = self.programs.find((hash, code)).or_else(|| {
+            let engine = self.engines.of(code);
+            let artifact = self.cache.as_ref()?.find(hash, engine.compatibility())?;
+            let program = engine.load(&artifact).ok()?;
+            self.programs.keep((hash, code), program.clone(), artifact.code_len());
             Some(program)
         });
-        Some(Fresh { hash, program: program?, was_there: true, cpu_ns: 0 })
+        Some(Fresh { hash, code, program: program?, was_there: true, cpu_ns: 0 })
     }
 
     /// Takes somebody off the list. What nobody waits for is not compiled, or not any more.
@@ -168,7 +169,7 @@ impl Workshop {
         if let Some(finished) = over
             && let Some((job, _)) = self.running.take()
         {
-            let result = finished.result.and_then(|artifact| self.load(artifact));
+            let result = finished.result.and_then(|artifact| self.load(job.name.1, artifact));
             self.deliver(&job, result, finished.cpu_ns);
         }
         while self.running.is_none()
@@ -182,14 +183,16 @@ impl Workshop {
     }
 
     fn start(&self, job: &Job, now: Instant) -> Result<Child, String> {
-        Child::start(&self.recipe, (job.hash, self.engine.compatibility()), &job.prepared, now)
+        let (hash, code) = job.name;
+        let made = (hash, code, self.engines.of(code).compatibility());
+        Child::start(&self.recipe, made, &job.prepared, now)
     }
 
     /// Makes a program of what a child has compiled, and keeps both.
-    fn load(&mut self, artifact: Artifact) -> Result<storelet::Program, Refused> {
-        let program = self.engine.load(&artifact);
+    fn load(&mut self, code: Code, artifact: Artifact) -> Result<storelet::Program, Refused> {
+        let program = self.engines.of(code).load(&artifact);
         let program = program.map_err(|error| Refused::Malformed(format!("{error:#}")))?;
-        self.programs.keep(artifact.name(), program.clone(), artifact.code_len());
+        self.programs.keep((artifact.name(), code), program.clone(), artifact.code_len());
         if let Some(cache) = &self.cache {
             cache.keep(artifact);
         }
@@ -200,7 +203,8 @@ impl Workshop {
     fn deliver(&mut self, job: &Job, result: Result<storelet::Program, Refused>, cpu_ns: u64) {
         for (at, ticket) in job.tickets.iter().enumerate() {
             let cpu_ns = if at == 0 { cpu_ns } else { 0 };
-            let fresh = |program| Fresh { hash: job.hash, program, was_there: at > 0, cpu_ns };
+            let (hash, code) = job.name;
+            let fresh = |program| Fresh { hash, code, program, was_there: at > 0, cpu_ns };
             self.answer(*ticket, result.clone().map(fresh));
         }
     }

@@ -78,6 +78,11 @@ pub(super) struct Limits {
     #[arg(long, value_name = "TIME")]
     pub(super) cpu: Option<String>,
 
+    /// Fuel it may use: instructions are counted, the same each time, and take longer [default: not
+    /// counted]
+    #[arg(long, value_name = "N")]
+    pub(super) fuel: Option<String>,
+
     /// How long it may take from its first instruction to its end [default: 60s]
     #[arg(long, value_name = "TIME")]
     pub(super) time: Option<String>,
@@ -114,6 +119,10 @@ pub(super) struct Limits {
     /// It never gets more than this share of a processor: 50%
     #[arg(long, value_name = "SHARE")]
     pub(super) limit: Option<String>,
+
+    /// So many file requests per second are certain
+    #[arg(long, value_name = "N")]
+    pub(super) io_reserve: Option<String>,
 
     /// It never makes more file requests per second than this
     #[arg(long, value_name = "N")]
@@ -226,6 +235,7 @@ impl Limits {
     fn narrow(&self, order: &mut Vec<u8>) {
         let said = [
             ("cpu", &self.cpu),
+            ("fuel", &self.fuel),
             ("time", &self.time),
             ("memory", &self.memory),
             ("io", &self.io),
@@ -235,6 +245,7 @@ impl Limits {
             ("weight", &self.weight),
             ("reserve", &self.reserve),
             ("limit", &self.limit),
+            ("io-reserve", &self.io_reserve),
             ("io-limit", &self.io_limit),
         ];
         for (word, value) in said {
@@ -381,10 +392,15 @@ pub(super) fn next_frame(said: &[u8]) -> Outcome<Option<(Kind, &[u8])>> {
 /// What it has used, for people.
 fn told(report: &Value) -> String {
     let get = |name: &str| report[name].as_u64().unwrap_or(0);
+    let fuel = match get("fuel") {
+        0 => String::new(),
+        fuel => format!("; {} of fuel", size::count(fuel)),
+    };
     let ms = |name: &str| get(name) as f64 / 1e6;
     format!(
         "time {:.3} ms, after {:.3} ms of waiting; processor {:.3} ms, and {:.3} ms of the \
-         server's\nmemory {}; {} file requests, {} of them walks; {} read, {} written; {} said\n",
+         server's{fuel}\nmemory {}; {} file requests, {} of them walks; {} read, {} written; \
+         {} said\n",
         ms("time_ns"),
         ms("waited_ns"),
         ms("cpu_ns"),

@@ -102,9 +102,10 @@ struct Fate {
     output: u64,
 }
 
-/// Compiles with limits as a shell says them, below the child's own.
-fn child(dir: &Scratch, name: &str, wasm: &[u8], limits: &str) -> Fate {
-    let input = file(dir, name, &[&[7; 64], wasm].concat());
+/// Compiles plain or metered code with limits as a shell says them, below the child's own.
+fn child(dir: &Scratch, name: &str, (wasm, code): (&[u8], u8), limits: &str) -> Fate {
+    let name = format!("{name}-{code}");
+    let input = file(dir, &name, &[&[7; 64], &[code][..], wasm].concat());
     let outputs = [dir.path().join(format!("{name}.out")), dir.path().join(format!("{name}.said"))];
     let [output, said] = outputs.each_ref().map(|path| File::create(path).unwrap());
     let mut command = Command::new("/bin/sh");
@@ -134,10 +135,10 @@ fn a_child_keeps_its_limits_whatever_it_compiles() {
     let dir = &Scratch::new("limits");
     let fates: Vec<(&str, Fate)> = std::thread::scope(|scope| {
         let run = |(name, wasm, _): (&'static str, Vec<u8>, _)| {
-            scope.spawn(move || (name, child(dir, name, &wasm, "-t 2")))
+            scope.spawn(move || [0, 1].map(|code| (name, child(dir, name, (&wasm, code), "-t 2"))))
         };
         let running = bombs().map(run);
-        running.into_iter().map(|running| running.join().unwrap()).collect()
+        running.into_iter().flat_map(|running| running.join().unwrap()).collect()
     });
     for (name, Fate { status, said, memory_kib, output }) in fates {
         assert!(memory_kib <= 1 << 20, "{name}: {memory_kib} KiB");
@@ -148,15 +149,15 @@ fn a_child_keeps_its_limits_whatever_it_compiles() {
         };
         assert!(ended, "{name}: {status}: {said}");
     }
-    let fate = child(dir, "memory", &program(&[branching(5000, 80_000)]), "-v 100000");
+    let fate = child(dir, "memory", (&program(&[branching(5000, 80_000)]), 0), "-v 100000");
     assert_eq!(fate.status.signal(), Some(libc::SIGABRT), "{}", fate.said);
     assert!(fate.said.contains("memory allocation of"), "{}", fate.said);
     assert!(fate.memory_kib <= 100_000, "{} KiB", fate.memory_kib);
 
     let unlimited = "-c 0";
-    let none = child(dir, "none", b"", unlimited);
+    let none = child(dir, "none", (b"", 0), unlimited);
     assert_eq!((none.status.code(), none.output), (Some(3), 0), "{}", none.said);
-    let good = child(dir, "good", &program(&[empty()]), unlimited);
+    let good = child(dir, "good", (&program(&[empty()]), 0), unlimited);
     assert_eq!(good.status.code(), Some(0), "{}", good.said);
     assert!(good.output > 1000);
 }

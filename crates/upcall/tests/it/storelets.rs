@@ -270,8 +270,9 @@ fn a_program_starts_no_other() {
 #[test]
 fn a_program_over_its_budget_is_ended_and_the_reason_told() {
     let lab = Lab::new(&[]);
-    let cases: [(&[&str], &Guest, &str); 4] = [
+    let cases: [(&[&str], &Guest, &str); 5] = [
         (&["--cpu", "50ms"], &guests::SPIN, "its processor time is used up"),
+        (&["--fuel", "100000"], &guests::SPIN, "its fuel is used up"),
         (&["--time", "200ms"], &guests::SLEEP, "its time is over"),
         (&["--output", "10k"], &guests::FLOOD, "it has said as much as it may"),
         (&["--io", "10"], &guests::LOOK, "it has made as many requests as it may"),
@@ -311,6 +312,27 @@ fn what_was_used_is_told_to_people_and_to_programs() {
     let report: Value = serde_json::from_str(ran.err.lines().last().unwrap()).unwrap();
     assert_eq!((&report["end"], &report["exit"]), (&"exit".into(), &0.into()), "{report}");
     assert_eq!(report["output"], 5, "{report}");
+}
+
+#[test]
+fn fuel_is_counted_if_that_is_wanted_and_is_the_same_each_time() {
+    let lab = Lab::new(&[]);
+    let report = |options: &[&str], guest: &Guest| -> Value {
+        let ran = lab.run(&[&["--json"], options].concat(), guest);
+        serde_json::from_str(ran.err.lines().find(|line| line.starts_with('{')).unwrap()).unwrap()
+    };
+    let plain = report(&[], &guests::LOOK);
+    assert_eq!(plain["fuel"], 0, "{plain}");
+    let all = [(); 3].map(|()| report(&["--fuel", "1000000"], &guests::LOOK)["fuel"].clone());
+    assert!(all[0].as_u64() > Some(0) && all.iter().all(|fuel| *fuel == all[0]), "{all:?}");
+    // It is told where it was ended, too.
+    let spun = report(&["--fuel", "123456"], &guests::SPIN);
+    assert_eq!((&spun["end"], &spun["fuel"]), (&"killed".into(), &123_456.into()), "{spun}");
+    let spun = report(&["--fuel", "99000000000", "--cpu", "50ms"], &guests::SPIN);
+    assert!(spun["reason"].as_str().unwrap().contains("processor"), "{spun}");
+    assert!(spun["fuel"].as_u64() > Some(1_000_000), "{spun}");
+    let ran = lab.run(&["--report", "--fuel", "5000"], &guests::EXIT);
+    assert!(ran.err.contains(" of fuel\nmemory"), "{ran:?}");
 }
 
 #[test]

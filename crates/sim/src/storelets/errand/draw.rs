@@ -12,6 +12,7 @@ use tree::OpenId;
 /// What a budget is where the order says nothing.
 const DEFAULT: Budget = Budget {
     cpu: 10_000_000_000,
+    fuel: u64::MAX,
     time: 60_000_000_000,
     memory: 256 << 20,
     io: u64::MAX,
@@ -139,6 +140,7 @@ fn budget(rng: &mut Rng, text: &mut String) -> Budget {
     let none = u64::MAX;
     let budget = Budget {
         cpu: pick("cpu", &[100_000, 5_000_000, 20_000_000, 20_000_000], 0, "ns"),
+        fuel: pick("fuel", &[none, none, none, 100_000, 0], DEFAULT.fuel, ""),
         time: pick("time", &[none, none, 10_000_000, 200_000_000], DEFAULT.time, "ns"),
         memory: pick("memory", &[40_000, 1 << 17, 1 << 20, 5 << 20, 5 << 20], 0, ""),
         io: pick("io", &[none, none, 0, 2, 100], DEFAULT.io, ""),

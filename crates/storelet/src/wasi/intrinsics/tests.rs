@@ -1,11 +1,11 @@
 use super::FUNCTIONS;
 use crate::support::drive::{self, Session};
 use crate::support::ram::Ram;
-use crate::{Budget, Ended};
+use crate::{Budget, Ended, Reason};
 use sha2::{Digest as _, Sha256};
 
-/// Runs a guest that has text at an address and says eight words; what they are.
-fn words(data: &str, pages: u32, body: &str) -> Result<Vec<u32>, String> {
+/// Runs a guest that has text at an address and says eight words.
+fn run(data: &str, pages: u32, body: &str, fuel: u64) -> drive::Run {
     let imports: String = FUNCTIONS
         .iter()
         .map(|name| {
@@ -25,8 +25,14 @@ fn words(data: &str, pages: u32, body: &str) -> Result<Vec<u32>, String> {
     (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))))"#
     );
     let program = drive::program(&drive::by_fuel(), wat);
-    let session = Session { budget: Budget::default(), ..Session::new(&["guest"]) };
-    let run = drive::run(&mut Ram::new(&[]), &program, &session);
+    let budget = Budget { fuel, ..Budget::default() };
+    let session = Session { budget, ..Session::new(&["guest"]) };
+    drive::run(&mut Ram::new(&[]), &program, &session)
+}
+
+/// What they are.
+fn words(data: &str, pages: u32, body: &str) -> Result<Vec<u32>, String> {
+    let run = run(data, pages, body, u64::MAX);
     match run.ended {
         Ended::Exit(0) => Ok(run
             .output
@@ -106,4 +112,30 @@ fn who_points_outside_of_its_memory_is_ended() {
     let call = "(drop (call $find (i32.const 0) (i32.const 9) (i32.const 0) (i32.const 65537)))";
     let error = words("", 2, call).expect_err("it is too long");
     assert!(error.contains("65537 bytes at once"), "{error}");
+}
+
+#[test]
+fn they_take_fuel_by_how_much_they_have_done() {
+    let data = r#"(data (i32.const 65536) "xxxxy")"#;
+    let took = |call: &str| {
+        let all = run(data, 64, &store(0, call), u64::MAX);
+        assert_eq!(all.ended, Ended::Exit(0));
+        all.used.fuel
+    };
+    let plain = took("(i32.const 0)");
+    let of = |call: &str| took(call) - plain;
+    let at = "(i32.const 65536) (i32.const 3145728)";
+    // Some of it is for the call itself.
+    let call = of("(call $count_byte (i32.const 65536) (i32.const 0) (i32.const 0))");
+    assert!(call < 10);
+    let scanned = |bytes: u64| call + bytes.div_ceil(16);
+    let three = 3 << 20;
+    assert_eq!(of(&format!("(call $count_byte {at} (i32.const 0))")), scanned(three));
+    assert_eq!(of(&format!("(call $find_byte {at} (i32.const 33))")), scanned(three));
+    assert_eq!(of(&format!("(call $find_byte {at} (i32.const 121))")), scanned(5));
+    assert_eq!(of(&format!("(call $find_byte_last {at} (i32.const 121))")), scanned(three - 4));
+    assert_eq!(of(&format!("(call $crc32 (i32.const 0) {at})")), call + three);
+    // In the middle of it, too.
+    let half = run(data, 64, &store(0, &format!("(call $crc32 (i32.const 0) {at})")), three / 2);
+    assert_eq!((half.ended, half.used.fuel), (Ended::Killed(Reason::Fuel), three / 2));
 }

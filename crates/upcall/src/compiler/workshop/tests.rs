@@ -4,17 +4,16 @@
 use super::*;
 use std::path::PathBuf;
 use std::time::Duration;
-use storelet::Pace;
 
 /// What the shells that stand for children do.
 fn workshop(script: &str) -> Workshop {
-    let engine = Engine::compiler(Pace::Ticks).expect("an engine");
+    let engines = Engines::compilers().expect("engines");
     let recipe = Recipe {
         program: PathBuf::from("/bin/sh"),
         args: vec!["-c".to_string(), script.to_string()],
         time_max: Duration::from_secs(60),
     };
-    Workshop::new(Arc::new(engine), None, recipe)
+    Workshop::new(Arc::new(engines), None, recipe)
 }
 
 /// A small program; each number makes another one.
@@ -29,7 +28,11 @@ fn program(number: u8) -> Vec<u8> {
 fn compile(ticket: u64, wasm: &[u8]) -> ToCompiler {
     let mut piece = Buf::with_room(0, 0);
     piece.extend(wasm);
-    ToCompiler::Compile { ticket, module: Module::Sent(vec![piece]) }
+    ask(ticket, Module::Sent(vec![piece]), Code::Plain)
+}
+
+fn ask(ticket: u64, module: Module, code: Code) -> ToCompiler {
+    ToCompiler::Compile { ticket, module, code }
 }
 
 /// Whose results there are, and what they are.
@@ -79,7 +82,7 @@ fn each_end_of_a_child_has_its_reason() {
 #[test]
 fn a_child_gets_the_order_and_the_module_and_nothing_else() {
     let script = "echo $(wc -c) $(pwd) $HOME$CARGO >&2; exit 3";
-    let count = 64 + prepare(&program(0)).expect("it is good").len();
+    let count = 65 + prepare(&program(0)).expect("it is good").len();
     assert_eq!(outcome(script), Some(Refused::Malformed(format!("{count} /"))));
 }
 
@@ -92,13 +95,17 @@ fn what_is_asked_twice_is_compiled_once() {
     workshop.take(compile(3, &program(1)));
     workshop.take(compile(4, &program(1)));
     let known = Module::Known(Hash::of(&program(0)));
-    workshop.take(ToCompiler::Compile { ticket: 5, module: known });
+    workshop.take(ask(5, known, Code::Plain));
     let other = Module::Known(Hash::of(&program(9)));
-    workshop.take(ToCompiler::Compile { ticket: 6, module: other });
+    workshop.take(ask(6, other, Code::Plain));
     assert_eq!(done(&mut workshop), [(6, Some(Refused::Unknown))]);
     assert_eq!(workshop.waiting.len(), 1);
+    // Other code of it is something else.
+    let piece = Buf::from(&program(1)[..]);
+    workshop.take(ask(8, Module::Sent(vec![piece]), Code::Metered));
+    assert_eq!(workshop.waiting.len(), 2);
     workshop.take(ToCompiler::End);
-    let all = [1, 2, 5, 3, 4].map(|ticket| (ticket, Some(Refused::Cancelled)));
+    let all = [1, 2, 5, 3, 4, 8].map(|ticket| (ticket, Some(Refused::Cancelled)));
     assert_eq!(done(&mut workshop), all);
     assert!(!workshop.is_open() && !workshop.is_busy());
 }
@@ -154,7 +161,7 @@ fn no_more_than_so_many_wait() {
     assert!(why.contains("try again"), "{why}");
     let mut large = vec![Buf::with_room(0, 0); 2];
     large.iter_mut().for_each(|piece| piece.extend(&vec![0; SENT_MAX]));
-    workshop.take(ToCompiler::Compile { ticket: 99, module: Module::Sent(large) });
+    workshop.take(ask(99, Module::Sent(large), Code::Plain));
     assert!(matches!(done(&mut workshop)[..], [(99, Some(Refused::TooLarge(_)))]));
 }
 
