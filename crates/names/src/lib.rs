@@ -254,14 +254,14 @@ impl Names {
                 }
             }
             // These do not look at what is joined or hidden on the way.
-            Ask::Fetch { root: Some(_), ref path, .. }
-                if !self.table.is_empty() || path.iter().any(|n| self.hidden.is_name(n)) =>
+            Ask::Fetch { root: Some(root), ref path, .. }
+                if !self.is_whole(root) || path.iter().any(|n| self.hidden.is_name(n)) =>
             {
                 return Err(Error::Unsupported);
             }
-            Ask::ListAll { .. } if !self.table.is_empty() => return Err(Error::Unsupported),
-            Ask::ReadAll { ref paths, .. }
-                if !self.table.is_empty() || paths.iter().any(|path| self.hidden.is_on(path)) =>
+            Ask::ListAll { from, .. } if !self.is_whole(from) => return Err(Error::Unsupported),
+            Ask::ReadAll { from, ref paths, .. }
+                if !self.is_whole(from) || paths.iter().any(|path| self.hidden.is_on(path)) =>
             {
                 return Err(Error::Unsupported);
             }
@@ -407,6 +407,14 @@ impl Names {
         }
         let mounted = || self.hidden.iter().any(|mount| mount.root.tree() == from.tree());
         names.iter().any(|name| self.hidden.is_name(name) || (name.is_parent() && mounted()))
+    }
+
+    /// Whether nothing stands in the place of anything in the tree of a node: what it says of
+    /// itself is all there is to say.
+    fn is_whole(&self, node: NodeId) -> bool {
+        let place = self.place(node);
+        let tree = place.node.tree();
+        place.union().is_none() && !self.table.points().any(|it| it.from.node.tree() == tree)
     }
 
     /// The node of a place, or the one that it stands for if that is the root of all.

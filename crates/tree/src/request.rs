@@ -157,7 +157,8 @@ pub enum Ask {
     },
     /// Find a file by its path from the root, following links that stay within, and read it.
     Fetch {
-        /// Another directory to start from, which stands for the root. `None`: the tree's own.
+        /// Another directory to start from, out of which nothing leads: neither a link that begins
+        /// with `/` nor `..`. `None`: the tree's own root.
         root: Option<NodeId>,
         /// Components, none of them `.` or `..`.
         path: Vec<Name>,
@@ -249,7 +250,7 @@ pub enum Ask {
         /// Which directories: components joined by `/`, followed by nothing but directories; empty
         /// means `from` itself.
         paths: Vec<Vec<u8>>,
-        /// At most so many bytes of names and 24 bytes for each.
+        /// At most so many bytes of names, and 24 bytes for each and for each directory.
         bytes_max: u32,
     },
     /// Small plain files, each as a whole, as many of the first as fit. What is not there, is

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! - Records: what is in the store, byte by byte ([`record`], [`names`]).
-//! - Plans: [`walk`], [`make`], [`remove`], [`data`], [`attrs`], [`list`], [`snapshots`].
+//! - Plans: [`walk`], [`make`], [`remove`], [`data`], [`attrs`], [`list`], [`batch`],
+//!   [`snapshots`].
 //! - Machines: the [`errand`] of each request, and the [`reaper`], which frees large storage.
 //! - [`verify`]: whether all records fit together.
 //!
@@ -30,6 +31,7 @@
 //! - What the server makes for itself belongs to the owner of the directory it is made in.
 
 mod attrs;
+mod batch;
 mod data;
 mod disk;
 mod draft;

@@ -115,6 +115,9 @@ struct All {
 impl All {
     /// Lists the directory `name` of `dir`, and those beneath it; whether there is room for more.
     fn enter(&mut self, dir: BorrowedFd<'_>, name: &[u8], path: &[u8], depth: usize) -> bool {
+        if self.left < OVERHEAD || self.listings.len() == LISTINGS_MAX {
+            return false;
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
         let Ok(dir) = rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve) else {
@@ -145,12 +148,12 @@ impl All {
 
     /// All entries of a directory; `None`: there is no room for them.
     fn read(&mut self, dir: BorrowedFd<'_>) -> rustix::io::Result<Option<Vec<Entry>>> {
-        let (mut entries, mut bytes) = (Vec::new(), 0);
+        let (mut entries, mut bytes) = (Vec::new(), OVERHEAD);
         let mut raw = RawDir::new(dir, &mut self.memory);
         while let Some(entry) = raw.next() {
             let Some(entry) = convert(dir, &entry?, false)? else { continue };
             bytes += entry.name.as_bytes().len() + OVERHEAD;
-            if bytes > self.left || self.listings.len() == LISTINGS_MAX {
+            if bytes > self.left {
                 return Ok(None);
             }
             entries.push(entry);

@@ -489,7 +489,8 @@ impl Disk {
         }
         while let Some((path, inode)) = todo.pop() {
             let Ok(entries) = self.entries(inode, 0, usize::MAX, false) else { continue };
-            let bytes: usize = entries.iter().map(|e| e.name.as_bytes().len() + OVERHEAD).sum();
+            let names = entries.iter().map(|e| e.name.as_bytes().len() + OVERHEAD);
+            let bytes = names.sum::<usize>() + OVERHEAD;
             if bytes > left {
                 break;
             }

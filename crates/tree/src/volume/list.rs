@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use store::{Missing, View};
 
 /// What an entry costs besides its name, bytes; as the protocols count.
-const OVERHEAD: usize = 24;
+pub(super) const OVERHEAD: usize = 24;
 
 /// Most bytes of one list.
 const BYTES_MAX: usize = 1 << 20;
@@ -74,25 +74,47 @@ impl Scene<'_> {
 
 fn entries(sight: &Sight<'_>, dir: u64, cookie: u64, bytes_max: usize) -> Result<Vec<Entry>, Stop> {
     let Some(from) = cookie.checked_add(1) else { return Ok(Vec::new()) };
-    let (mut entries, mut bytes, mut damaged) = (Vec::new(), 0, false);
+    match scan(sight, dir, from, bytes_max) {
+        // What is there already is an answer, too.
+        (entries, _) if !entries.is_empty() => Ok(entries),
+        (none, End::All | End::Full) => Ok(none),
+        (_, End::Missing(missing)) => Err(missing.into()),
+        (_, End::Damaged) => Err(Error::Io.into()),
+    }
+}
+
+/// Why there are no more entries.
+pub(super) enum End {
+    /// These are all.
+    All,
+    /// No more fit.
+    Full,
+    /// The next one is not in memory.
+    Missing(Missing),
+    /// The next one makes no sense.
+    Damaged,
+}
+
+/// Entries of a directory from a cookie on: about so many bytes of them, and at least one if there
+/// is one.
+pub(super) fn scan(sight: &Sight<'_>, dir: u64, from: u64, bytes_max: usize) -> (Vec<Entry>, End) {
+    let (mut entries, mut bytes, mut end) = (Vec::new(), 0, End::All);
     let scanned = sight.scan(ENTRIES, dir, from, &mut |cookie, value| {
         let Some(Record { ino, kind, name }) = Record::decode(&value.bytes()) else {
-            damaged = true;
+            end = End::Damaged;
             return ControlFlow::Break(());
         };
         bytes += name.as_bytes().len() + OVERHEAD;
         if bytes > bytes_max && !entries.is_empty() {
+            end = End::Full;
             return ControlFlow::Break(());
         }
         entries.push(Entry { cookie, inode: ino, device: None, kind, name, stat: None });
         ControlFlow::Continue(())
     });
     match scanned {
-        _ if damaged && entries.is_empty() => Err(Error::Io.into()),
-        // What is there already is an answer, too.
-        Ok(()) | Err(_) if !entries.is_empty() => Ok(entries),
-        Ok(()) => Ok(entries),
-        Err(missing) => Err(missing.into()),
+        Ok(()) => (entries, end),
+        Err(missing) => (entries, End::Missing(missing)),
     }
 }
 

@@ -117,6 +117,10 @@ impl<'a> Scene<'a> {
             Ask::List { open, cookie, bytes_max, with_stat } => {
                 self.list(*open, *cookie, *bytes_max as usize, *with_stat)
             }
+            Ask::ListAll { from, paths, bytes_max } => self.list_all(*from, paths, *bytes_max),
+            Ask::ReadAll { from, paths, size_max, bytes_max } => {
+                self.read_all(*from, paths, *size_max, *bytes_max)
+            }
             Ask::ReadLink { node } => self.read_link(*node),
             Ask::StatFs { .. } => self.stat_fs(),
             Ask::GetAttr { node, name } => self.get_attr(*node, name),
@@ -158,8 +162,25 @@ impl<'a> Scene<'a> {
                 self.set_attr(*node, name, value, *create)
             }
             Ask::RemoveAttr { node, name } => self.remove_attr(*node, name),
-            // Locks and users have nothing to do with records.
-            other => unreachable!("{other:?} is answered without a plan"),
+            // The rest has been planned, or has nothing to do with records. Whoever adds a
+            // request decides here which.
+            Ask::Walk { .. }
+            | Ask::Fetch { .. }
+            | Ask::Stat { .. }
+            | Ask::Open { .. }
+            | Ask::Read { .. }
+            | Ask::Write { .. }
+            | Ask::Sync { .. }
+            | Ask::List { .. }
+            | Ask::ListAll { .. }
+            | Ask::ReadAll { .. }
+            | Ask::ReadLink { .. }
+            | Ask::StatFs { .. }
+            | Ask::GetAttr { .. }
+            | Ask::ListAttrs { .. }
+            | Ask::Lock { .. }
+            | Ask::GetLock { .. }
+            | Ask::Identify { .. } => unreachable!("{ask:?} changes nothing"),
         }
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test says what it expects")]
 
 mod attributes;
+mod batch;
 mod contents;
 mod drawing;
 mod limits;

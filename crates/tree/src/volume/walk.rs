@@ -132,8 +132,8 @@ impl<'a> Scene<'a> {
     }
 
     /// Finds a file by its path from a directory, and reads the beginning of it. Links are
-    /// followed; what a link says begins at the view's root if it begins with `/`, and nothing
-    /// leads above that.
+    /// followed. From the volume's root nothing leads above that, and what a link says begins there
+    /// if it begins with `/`. From a directory that stands for it, either fails.
     pub(super) fn fetch(
         &self,
         from: Option<NodeId>,
@@ -141,12 +141,12 @@ impl<'a> Scene<'a> {
         read_max: u32,
         headroom: u32,
     ) -> Planned {
-        let from = from.unwrap_or(self.volume.root());
-        let (view, start, path) = match (self.volume.spot(from), path) {
-            (Spot::File(view, ino), path) => (view, ino, path),
+        let spot = self.volume.spot(from.unwrap_or(self.volume.root()));
+        let (view, top, path) = match (spot, path) {
+            (Spot::File(view, ino), path) => (view, (ino, from.is_some()), path),
             (Spot::Snapshots, [first, rest @ ..]) => {
                 let id = self.snapshot(first).ok_or(Error::NotFound)?;
-                (View::Snapshot(id), ROOT, rest)
+                (View::Snapshot(id), (ROOT, false), rest)
             }
             (Spot::Snapshots, []) => {
                 let (kind, access) = (Kind::Directory, Access::READ);
@@ -156,7 +156,7 @@ impl<'a> Scene<'a> {
             }
         };
         let sight = self.sight(view)?;
-        let (ino, inode) = self.resolve(&sight, start, path)?;
+        let (ino, inode) = self.resolve(&sight, top, path)?;
         match inode.kind {
             Kind::File | Kind::Directory => {}
             Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
@@ -179,8 +179,14 @@ impl<'a> Scene<'a> {
         Ok(Plan::Answer(Answer::Fetched(stat, data, more.then_some(opening)), touched))
     }
 
-    fn resolve(&self, sight: &Sight<'_>, start: u64, path: &[Name]) -> Result<(u64, Inode), Stop> {
-        let (mut ino, mut inode) = (start, sight.inode(start)?);
+    /// Follows a path from a directory, within it or from where it is the root of all.
+    fn resolve(
+        &self,
+        sight: &Sight<'_>,
+        (top, within): (u64, bool),
+        path: &[Name],
+    ) -> Result<(u64, Inode), Stop> {
+        let (mut ino, mut inode) = (top, sight.inode(top)?);
         let (mut links, mut passed) = (0, 0);
         // What is still to be walked, the next name last.
         let mut rest: Vec<Name> = path.iter().rev().cloned().collect();
@@ -192,6 +198,7 @@ impl<'a> Scene<'a> {
             self.who.may(&inode, SEARCH)?;
             let next = match name.as_bytes() {
                 b"." => ino,
+                b".." if within && ino == top => return Err(Error::CrossDevice.into()),
                 b".." if ino == ROOT => ROOT,
                 b".." => inode.parent,
                 _plain => sight.lookup(ino, &name)?.ok_or(Error::NotFound)?.ino,
@@ -207,6 +214,9 @@ impl<'a> Scene<'a> {
             }
             let target = data::target(sight, next, &found)?;
             if target.starts_with(b"/") {
+                if within {
+                    return Err(Error::CrossDevice.into());
+                }
                 (ino, inode) = (ROOT, sight.inode(ROOT)?);
             }
             let names = target.split(|byte| *byte == b'/').filter(|name| !name.is_empty());

@@ -5,6 +5,7 @@
 mod guests;
 mod http;
 mod standing;
+mod trees;
 mod triggers;
 
 use crate::server::{BINARY, Scratch, Server};
@@ -321,10 +322,21 @@ fn fuel_is_counted_if_that_is_wanted_and_is_the_same_each_time() {
         let ran = lab.run(&[&["--json"], options].concat(), guest);
         serde_json::from_str(ran.err.lines().find(|line| line.starts_with('{')).unwrap()).unwrap()
     };
-    let plain = report(&[], &guests::LOOK);
-    assert_eq!(plain["fuel"], 0, "{plain}");
-    let all = [(); 3].map(|()| report(&["--fuel", "1000000"], &guests::LOOK)["fuel"].clone());
-    assert!(all[0].as_u64() > Some(0) && all.iter().all(|fuel| *fuel == all[0]), "{all:?}");
+    for number in 0..20 {
+        let text = "some text\n".repeat(number * 1000);
+        std::fs::write(lab.served.path().join(format!("sub/{number}")), text).unwrap();
+    }
+    let plain = report(&[], &guests::TOUR);
+    assert_eq!((&plain["end"], &plain["fuel"]), (&"exit".into(), &0.into()), "{plain}");
+    let all = [(); 3].map(|()| report(&["--fuel", "1000000000"], &guests::TOUR));
+    let fuel = all[0]["fuel"].as_u64().unwrap();
+    assert!((2000..1_000_000_000).contains(&fuel), "{fuel}");
+    for run in &all {
+        assert_eq!((&run["end"], run["fuel"].as_u64()), (&"exit".into(), Some(fuel)), "{run}");
+    }
+    // Who does not begin uses nothing.
+    let none = report(&["--fuel", "1000", "--memory", "64K"], &guests::TOUR);
+    assert_eq!((&none["end"], &none["fuel"]), (&"killed".into(), &0.into()), "{none}");
     // It is told where it was ended, too.
     let spun = report(&["--fuel", "123456"], &guests::SPIN);
     assert_eq!((&spun["end"], &spun["fuel"]), (&"killed".into(), &123_456.into()), "{spun}");

@@ -228,6 +228,21 @@ fn fetch_follows_links_within_the_tree() {
     assert_eq!(stat.kind, Kind::Directory);
     assert_eq!(lab.list_open(open, 0, 1000).len(), 2);
     lab.close(open);
+    // From another directory nothing leads out of that.
+    let root = lab.walk("/d").unwrap();
+    lab.symlink("/d/in", "./x/../f").unwrap();
+    lab.symlink("/d/out", "../d/f").unwrap();
+    lab.symlink("/d/top", "/d/f").unwrap();
+    lab.make_dir("/d/x", 0o755).unwrap();
+    let mut from = |path: &str| {
+        let ask = Ask::Fetch { root: Some(root), path: names(path), read_max: 100, headroom: 0 };
+        lab.ask(ask).map(drop)
+    };
+    assert_eq!((from("f"), from("in")), (Ok(()), Ok(())));
+    for path in ["up", "out", "top"] {
+        assert_eq!(from(path), Err(Error::CrossDevice), "{path}");
+    }
+    lab.release(root);
     assert!(matches!(fetch(&mut lab, "circle", 1), Err(Error::Loop)));
     assert!(matches!(fetch(&mut lab, "gone", 1), Err(Error::NotFound)));
     assert!(matches!(fetch(&mut lab, "d/f/x", 1), Err(Error::NotDirectory)));

@@ -47,6 +47,9 @@ const PRELUDE: &str = r#"
         (func $environ_get (param i32 i32) (result i32)))
     (import "wasi_snapshot_preview1" "path_open"
         (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "fd_readdir"
+        (func $fd_readdir (param i32 i32 i32 i64 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "fd_close" (func $fd_close (param i32) (result i32)))
     (import "wasi_snapshot_preview1" "path_filestat_get"
         (func $path_filestat_get (param i32 i32 i32 i32 i32) (result i32)))
     (import "wasi_snapshot_preview1" "poll_oneoff"
@@ -100,6 +103,57 @@ pub(super) const SPIN: Guest = Guest::new(
 pub(super) const TRAP: Guest =
     Guest::new("trap", r#"(memory (export "memory") 1) (func (export "_start") (unreachable))"#);
 
+/// Says all files of its tree; each directory's entries fit in 64 KiB.
+pub(super) const TOUR: Guest = Guest::new(
+    "tour",
+    r#"(memory (export "memory") 64)
+    (global $free (mut i32) (i32.const 65536))
+    (func $cat (param $file i32) (local $count i32)
+        (loop $on
+            (i32.store (i32.const 0) (i32.const 4096))
+            (i32.store (i32.const 4) (i32.const 32768))
+            (if (call $fd_read (local.get $file) (i32.const 0) (i32.const 1) (i32.const 8))
+                (then (unreachable)))
+            (local.set $count (i32.load (i32.const 8)))
+            (if (local.get $count) (then
+                (call $say (i32.const 1) (i32.const 4096) (local.get $count))
+                (br $on)))))
+    (func $enter (param $dir i32) (param $at i32) (param $length i32) (param $kind i32)
+        (local $it i32)
+        (if (call $path_open (local.get $dir) (i32.const 0) (local.get $at) (local.get $length)
+                (select (i32.const 2) (i32.const 0) (i32.eq (local.get $kind) (i32.const 3)))
+                (i64.const 16386) (i64.const 16386) (i32.const 0) (i32.const 16))
+            (then (unreachable)))
+        (local.set $it (i32.load (i32.const 16)))
+        (if (i32.eq (local.get $kind) (i32.const 3))
+            (then (call $tour (local.get $it)))
+            (else (call $cat (local.get $it))))
+        (drop (call $fd_close (local.get $it))))
+    (func $tour (param $dir i32)
+        (local $from i32) (local $at i32) (local $end i32) (local $length i32) (local $kind i32)
+        (local.set $from (global.get $free))
+        (global.set $free (i32.add (local.get $from) (i32.const 65536)))
+        (if (call $fd_readdir (local.get $dir) (local.get $from) (i32.const 65536) (i64.const 0)
+                (i32.const 16))
+            (then (unreachable)))
+        (local.set $at (local.get $from))
+        (local.set $end (i32.add (local.get $from) (i32.load (i32.const 16))))
+        (block $over (loop $on
+            (br_if $over (i32.ge_u (local.get $at) (local.get $end)))
+            (local.set $length (i32.load offset=16 (local.get $at)))
+            (local.set $kind (i32.load8_u offset=20 (local.get $at)))
+            (local.set $at (i32.add (local.get $at) (i32.const 24)))
+            (if (i32.and
+                    (i32.ne (i32.load8_u (local.get $at)) (i32.const 46))
+                    (i32.le_u (i32.sub (local.get $kind) (i32.const 3)) (i32.const 1)))
+                (then (call $enter (local.get $dir) (local.get $at) (local.get $length)
+                    (local.get $kind))))
+            (local.set $at (i32.add (local.get $at) (local.get $length)))
+            (br $on)))
+        (global.set $free (local.get $from)))
+    (func (export "_start") (call $tour (i32.const 3)))"#,
+);
+
 /// Sleeps for an hour.
 pub(super) const SLEEP: Guest = Guest::new(
     "sleep",
@@ -144,25 +198,30 @@ pub(super) const LARGE: Guest =
 
 /// Opens a file to read it; the error is its exit code.
 pub(super) fn open(path: &str) -> Guest {
-    opening("open", path, 0, 2)
+    opening("open", path, (0, 0), 2)
+}
+
+/// The same, also if a link stands there.
+pub(super) fn open_through(path: &str) -> Guest {
+    opening("open", path, (1, 0), 2)
 }
 
 /// The same, to write it.
 pub(super) fn open_to_write(path: &str) -> Guest {
-    opening("write", path, 0, 2 | 64)
+    opening("write", path, (0, 0), 2 | 64)
 }
 
 /// Makes a file.
 pub(super) fn create(path: &str) -> Guest {
-    opening("create", path, 1, 64)
+    opening("create", path, (0, 1), 64)
 }
 
-fn opening(name: &'static str, path: &str, flags: u32, rights: u64) -> Guest {
+fn opening(name: &'static str, path: &str, (follow, flags): (u32, u32), rights: u64) -> Guest {
     let length = path.len();
     let body = format!(
         r#"(memory (export "memory") 1) (data (i32.const 1024) "{path}")
         (func (export "_start")
-            (call $proc_exit (call $path_open (i32.const 3) (i32.const 0)
+            (call $proc_exit (call $path_open (i32.const 3) (i32.const {follow})
                 (i32.const 1024) (i32.const {length}) (i32.const {flags})
                 (i64.const {rights}) (i64.const 0) (i32.const 0) (i32.const 2048))))"#
     );

@@ -1,0 +1,225 @@
+//! Many at once: whole directories, and small files, for those who look through a tree.
+//!
+//! What is not in memory is fetched for all of it together. A plan is made in one go, before
+//! anybody else has a turn, so it is kept small: of directories the answer may hold fewer than
+//! would fit.
+
+use super::Spot;
+use super::data::{self, Bounds};
+use super::list::{self, End};
+use super::permission::{Person, READ, SEARCH};
+use super::plan::{Answer, Plan, Planned, Scene};
+use super::record::Inode;
+use super::sight::{Sight, Stop};
+use crate::request::{NodeId, Reply};
+use base::op::{Content, Entry, Listing};
+use base::{Error, Kind, Name};
+use std::ops::ControlFlow::{self, Break, Continue};
+use store::{Change, Missing, View};
+
+/// Behind so much no further directory is listed, bytes as protocols count; and what each directory
+/// counts besides its entries.
+const LISTED: usize = 32 << 10;
+const LISTING: usize = 128;
+
+/// How deep is gone beneath each directory asked for.
+const DEPTH_MAX: usize = 24;
+
+/// Most places where something is missing that are looked for before it is fetched.
+const MISSING_MAX: usize = 64;
+
+/// Somebody who looks through a tree.
+struct Tour<'a> {
+    scene: Scene<'a>,
+    sight: Sight<'a>,
+    view: View,
+    start: u64,
+    /// Bytes that still fit, and what was done for the answer so far, in bytes.
+    left: usize,
+    done: usize,
+    /// What has to be fetched before, of how many places.
+    missing: (Option<Missing>, usize),
+    /// What notes that something was read.
+    touched: Vec<Change>,
+}
+
+impl Scene<'_> {
+    /// All entries of directories and of those beneath them.
+    pub(super) fn list_all(&self, from: NodeId, paths: &[Vec<u8>], bytes_max: u32) -> Planned {
+        let mut tour = self.tour(from, bytes_max)?;
+        let mut listings = Vec::new();
+        for path in paths {
+            let found = tour.find(path);
+            if let Some((ino, dir)) = tour.settle(found)
+                && tour.list(ino, &dir, path, DEPTH_MAX, &mut listings).is_break()
+            {
+                break;
+            }
+        }
+        tour.end(Reply::Listings(listings, 0))
+    }
+
+    /// Small plain files, each as a whole.
+    pub(super) fn read_all(
+        &self,
+        from: NodeId,
+        paths: &[Vec<u8>],
+        size_max: u32,
+        bytes_max: u32,
+    ) -> Planned {
+        let mut tour = self.tour(from, bytes_max)?;
+        let mut contents = Vec::new();
+        for path in paths {
+            let found = tour.find(path);
+            if let Some((ino, file)) = tour.settle(found)
+                && file.size <= size_max.into()
+                && tour.read(ino, &file, path, &mut contents).is_break()
+            {
+                break;
+            }
+        }
+        tour.end(Reply::Contents(contents, 0))
+    }
+
+    fn tour(&self, from: NodeId, bytes_max: u32) -> Result<Tour<'_>, Stop> {
+        let Spot::File(view, start) = self.volume.spot(from) else {
+            return Err(Error::Unsupported.into());
+        };
+        let (sight, left) = (self.sight(view)?, bytes_max as usize);
+        let (missing, touched) = ((None, 0), Vec::new());
+        Ok(Tour { scene: *self, sight, view, start, left, done: 0, missing, touched })
+    }
+}
+
+impl Tour<'_> {
+    fn who(&self) -> Person<'_> {
+        self.scene.who
+    }
+
+    /// What stands at a path with nothing but directories on the way.
+    fn find(&self, path: &[u8]) -> Result<(u64, Inode), Stop> {
+        let (mut ino, mut inode) = (self.start, self.sight.inode(self.start)?);
+        for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+            let name = Name::new(part).ok().filter(Name::plain).ok_or(Error::Invalid)?;
+            if !inode.is_directory() {
+                return Err(Error::NotDirectory.into());
+            }
+            self.who().may(&inode, SEARCH)?;
+            ino = self.sight.lookup(ino, &name)?.ok_or(Error::NotFound)?.ino;
+            inode = self.sight.inode(ino)?;
+        }
+        Ok((ino, inode))
+    }
+
+    /// Takes what was found. What is missing is fetched before there is an answer, and what failed
+    /// is left out.
+    fn settle<T>(&mut self, found: Result<T, Stop>) -> Option<T> {
+        match found {
+            Ok(found) => Some(found),
+            Err(Stop::Missing(more)) => {
+                self.lack(more);
+                None
+            }
+            Err(Stop::Failed(_) | Stop::Trimming(_)) => None,
+        }
+    }
+
+    fn lack(&mut self, more: Missing) {
+        let (missing, count) = &mut self.missing;
+        *missing = Some(match missing.take() {
+            Some(missing) => missing.merge(more),
+            None => more,
+        });
+        *count += 1;
+    }
+
+    /// Whether enough is missing to fetch that first.
+    fn lacks_enough(&self) -> bool {
+        self.missing.1 >= MISSING_MAX
+    }
+
+    /// Lists a directory and those beneath it, as many as fit.
+    fn list(
+        &mut self,
+        ino: u64,
+        dir: &Inode,
+        path: &[u8],
+        depth: usize,
+        listings: &mut Vec<Listing>,
+    ) -> ControlFlow<()> {
+        if self.left < list::OVERHEAD || self.done >= LISTED || self.lacks_enough() {
+            return Break(());
+        }
+        if !dir.is_directory() || self.who().may(dir, READ).is_err() {
+            return Continue(());
+        }
+        let (entries, end) = list::scan(&self.sight, ino, 0, self.left - list::OVERHEAD);
+        match end {
+            End::All => {}
+            End::Full => return Break(()),
+            End::Damaged => return Continue(()),
+            End::Missing(missing) => {
+                self.lack(missing);
+                return Continue(());
+            }
+        }
+        let bytes = list::OVERHEAD + bytes(&entries);
+        self.left = self.left.saturating_sub(bytes);
+        self.done += bytes + LISTING;
+        self.touched.extend(self.scene.note_access(self.view, ino, dir));
+        let below = entries.iter().filter(|entry| entry.kind == Kind::Directory);
+        let below: Vec<(u64, Name)> = below.map(|it| (it.inode, it.name.clone())).collect();
+        listings.push(Listing { path: path.to_vec(), entries });
+        if depth == 0 || self.who().may(dir, SEARCH).is_err() {
+            return Continue(());
+        }
+        for (ino, name) in below {
+            let found = self.sight.inode(ino);
+            if let Some(dir) = self.settle(found) {
+                let name = name.as_bytes();
+                let path = if path.is_empty() { name.to_vec() } else { [path, name].join(&b'/') };
+                self.list(ino, &dir, &path, depth - 1, listings)?;
+            }
+        }
+        Continue(())
+    }
+
+    /// Reads a file, if it fits.
+    fn read(
+        &mut self,
+        ino: u64,
+        file: &Inode,
+        path: &[u8],
+        contents: &mut Vec<Content>,
+    ) -> ControlFlow<()> {
+        if file.kind != Kind::File || self.who().may(file, READ).is_err() {
+            return Continue(());
+        }
+        let Some(left) = self.left.checked_sub(file.size as usize) else { return Break(()) };
+        if self.lacks_enough() {
+            return Break(());
+        }
+        self.left = left;
+        let bounds = Bounds { offset: 0, count: file.size as usize, headroom: 0 };
+        let data = data::copied(&self.sight, ino, bounds);
+        if let Some(data) = self.settle(data) {
+            let stat = self.sight.stat(ino, file);
+            contents.push(Content { path: path.to_vec(), stat, data });
+            self.touched.extend(self.scene.note_access(self.view, ino, file));
+        }
+        Continue(())
+    }
+
+    /// The answer, unless something is to be fetched before.
+    fn end(self, reply: Reply) -> Planned {
+        match self.missing.0 {
+            Some(missing) => Err(missing.into()),
+            None => Ok(Plan::Answer(Answer::Reply(reply), self.touched)),
+        }
+    }
+}
+
+/// What entries count, bytes.
+fn bytes(entries: &[Entry]) -> usize {
+    entries.iter().map(|entry| entry.name.as_bytes().len() + list::OVERHEAD).sum()
+}
