@@ -1,10 +1,11 @@
-//! Who may begin: memory and places are given to users by turns, not to whoever asks most.
+//! Who may begin: memory, places and what is certain of the processor and of file requests are
+//! given to users by turns, not to whoever asks most.
 //!
 //! A storelet keeps what it was given until it ends, so what is free is all that can be shared.
 //! Of the users who wait the one who holds the least memory is next, with the storelet that he
 //! asked for first, and of several of them the one who asked first. If there is no room for that,
 //! others may pass, but not for ever: what is large begins at last. One user alone gets no more
-//! than three quarters of the memory: who comes later finds some.
+//! than three quarters of anything but places: who comes later finds some.
 
 use crate::crossing::DomainId;
 use base::Caller;
@@ -14,12 +15,55 @@ use std::collections::{BTreeMap, VecDeque};
 const PASSED_MAX: u32 = 100;
 
 /// What a storelet, or a chain of them, needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
     /// Memory, bytes.
     pub(crate) memory: u64,
     /// Guests.
     pub(crate) places: usize,
+    /// What is certain of each second: processor time, ns, and file requests.
+    pub(crate) processor: u64,
+    pub(crate) requests: u64,
+}
+
+impl Need {
+    /// Both together.
+    fn plus(self, other: Need) -> Need {
+        Need {
+            memory: self.memory.saturating_add(other.memory),
+            places: self.places + other.places,
+            processor: self.processor.saturating_add(other.processor),
+            requests: self.requests.saturating_add(other.requests),
+        }
+    }
+
+    /// What is left without the other, which is a part of it.
+    fn without(self, part: Need) -> Need {
+        Need {
+            memory: self.memory - part.memory,
+            places: self.places - part.places,
+            processor: self.processor - part.processor,
+            requests: self.requests - part.requests,
+        }
+    }
+
+    fn fits(self, room: Need) -> bool {
+        self.memory <= room.memory
+            && self.places <= room.places
+            && self.processor <= room.processor
+            && self.requests <= room.requests
+    }
+
+    /// Whether one user may have this who has that: three quarters of anything, or more if it is
+    /// all he has of it.
+    fn is_share(self, given: Need, all: Need) -> bool {
+        let may = |given: u64, more: u64, all: u64| {
+            given == 0 || more == 0 || given.saturating_add(more) <= all / 4 * 3
+        };
+        may(given.memory, self.memory, all.memory)
+            && may(given.processor, self.processor, all.processor)
+            && may(given.requests, self.requests, all.requests)
+    }
 }
 
 /// The number of a user whose storelets share; the server's own are one of them.
@@ -34,7 +78,7 @@ pub(crate) fn user_of(caller: &Caller) -> u32 {
 #[derive(Debug, Default)]
 struct User {
     queue: VecDeque<(DomainId, Need)>,
-    memory: u64,
+    given: Need,
     /// How many were admitted that came after the first in the queue, for which there was no room.
     passed: u32,
 }
@@ -46,19 +90,19 @@ pub(crate) struct Admission {
     limit: Need,
     users: BTreeMap<u32, User>,
     held: BTreeMap<DomainId, (u32, Need)>,
-    memory: u64,
-    places: usize,
+    given: Need,
 }
 
 impl Admission {
     /// Room for this.
     pub(crate) fn new(limit: Need) -> Admission {
-        Admission { limit, users: BTreeMap::new(), held: BTreeMap::new(), memory: 0, places: 0 }
+        let (users, held) = (BTreeMap::new(), BTreeMap::new());
+        Admission { limit, users, held, given: Need::default() }
     }
 
     /// Memory that was given, bytes.
     pub(crate) fn memory(&self) -> u64 {
-        self.memory
+        self.given.memory
     }
 
     /// Whether nobody was given anything.
@@ -68,7 +112,7 @@ impl Admission {
 
     /// Whether somebody could be given this at all.
     pub(crate) fn could_fit(&self, need: Need) -> bool {
-        need.memory <= self.limit.memory && need.places <= self.limit.places
+        need.fits(self.limit)
     }
 
     /// A user's storelet waits.
@@ -84,21 +128,17 @@ impl Admission {
 
     /// The next that may begin: it has what it needs until it is released.
     pub(crate) fn next(&mut self) -> Option<DomainId> {
-        let least =
-            |(_, user): &(&u32, &mut User)| (user.memory, user.queue.front().map(|(id, _)| *id));
-        let most = self.limit.memory / 4 * 3;
-        let waits = |(_, user): &(&u32, &mut User)| {
-            let (_, need) = user.queue.front()?;
-            // Who wants more than that at once may have it, if it is all he has.
-            (user.memory == 0 || user.memory.saturating_add(need.memory) <= most).then_some(())
+        let least = |(_, user): &(&u32, &mut User)| {
+            (user.given.memory, user.queue.front().map(|(id, _)| *id))
         };
-        let mut waiting: Vec<(&u32, &mut User)> =
-            self.users.iter_mut().filter(|it| waits(it).is_some()).collect();
+        let all = self.limit;
+        let waits = |(_, user): &(&u32, &mut User)| {
+            user.queue.front().is_some_and(|(_, need)| need.is_share(user.given, all))
+        };
+        let mut waiting: Vec<(&u32, &mut User)> = self.users.iter_mut().filter(waits).collect();
         waiting.sort_by_key(least);
-        let (free_memory, free_places) =
-            (self.limit.memory - self.memory, self.limit.places - self.places);
-        let fits =
-            |(_, need): &(DomainId, Need)| need.memory <= free_memory && need.places <= free_places;
+        let free = self.limit.without(self.given);
+        let fits = |(_, need): &(DomainId, Need)| need.fits(free);
         let place = waiting.iter().position(|(_, user)| user.queue.front().is_some_and(fits))?;
         let (before, from) = waiting.split_at_mut(place);
         if before.iter().any(|(_, user)| user.passed >= PASSED_MAX) {
@@ -107,31 +147,31 @@ impl Admission {
         before.iter_mut().for_each(|(_, user)| user.passed += 1);
         let (number, user) = &mut from[0];
         let (id, need) = user.queue.pop_front().expect("it waits");
-        (user.memory, user.passed) = (user.memory + need.memory, 0);
+        (user.given, user.passed) = (user.given.plus(need), 0);
         self.held.insert(id, (**number, need));
-        (self.memory, self.places) = (self.memory + need.memory, self.places + need.places);
+        self.given = self.given.plus(need);
         Some(id)
     }
 
     /// It has ended, if it had begun.
     pub(crate) fn release(&mut self, id: DomainId) {
         let Some((user, need)) = self.held.remove(&id) else { return };
-        self.users.get_mut(&user).expect("he holds it").memory -= need.memory;
-        self.memory -= need.memory;
-        self.places -= need.places;
+        let user = self.users.get_mut(&user).expect("he holds it");
+        user.given = user.given.without(need);
+        self.given = self.given.without(need);
         self.tidy();
     }
 
     fn tidy(&mut self) {
-        self.users.retain(|_, user| user.memory > 0 || !user.queue.is_empty());
+        self.users.retain(|_, user| user.given.places > 0 || !user.queue.is_empty());
     }
 
     /// Checks that sums are right.
     pub(crate) fn check(&self) {
-        assert_eq!(self.held.values().map(|(_, need)| need.memory).sum::<u64>(), self.memory);
-        assert_eq!(self.held.values().map(|(_, need)| need.places).sum::<usize>(), self.places);
-        assert_eq!(self.users.values().map(|user| user.memory).sum::<u64>(), self.memory);
-        assert!(self.memory <= self.limit.memory && self.places <= self.limit.places);
+        let all = |needs: &mut dyn Iterator<Item = Need>| needs.fold(Need::default(), Need::plus);
+        assert_eq!(all(&mut self.held.values().map(|(_, need)| *need)), self.given);
+        assert_eq!(all(&mut self.users.values().map(|user| user.given)), self.given);
+        assert!(self.given.fits(self.limit));
     }
 }
 
@@ -140,11 +180,11 @@ mod tests {
     use super::*;
 
     fn room(memory: u64) -> Admission {
-        Admission::new(Need { memory, places: 100 })
+        Admission::new(Need { memory, places: 100, ..Need::default() })
     }
 
     fn ask(admission: &mut Admission, id: u64, user: u32, memory: u64) {
-        admission.enqueue(DomainId(id), user, Need { memory, places: 1 });
+        admission.enqueue(DomainId(id), user, Need { memory, places: 1, ..Need::default() });
     }
 
     fn admitted(admission: &mut Admission) -> Vec<u64> {
@@ -174,7 +214,7 @@ mod tests {
 
     #[test]
     fn what_is_large_is_passed_but_not_for_ever() {
-        let mut room = Admission::new(Need { memory: 100, places: 10_000 });
+        let mut room = Admission::new(Need { memory: 100, places: 10_000, ..Need::default() });
         ask(&mut room, 1, 7, 50);
         assert_eq!(admitted(&mut room), [1]);
         ask(&mut room, 2, 9, 90);
@@ -190,8 +230,8 @@ mod tests {
         let mut room = room(100);
         ask(&mut room, 1, 7, 100);
         ask(&mut room, 2, 7, 1);
-        assert!(room.could_fit(Need { memory: 100, places: 1 }));
-        assert!(!room.could_fit(Need { memory: 101, places: 1 }));
+        assert!(room.could_fit(Need { memory: 100, places: 1, ..Need::default() }));
+        assert!(!room.could_fit(Need { memory: 101, places: 1, ..Need::default() }));
         assert_eq!(admitted(&mut room), [1]);
         room.release(DomainId(1));
         assert_eq!(admitted(&mut room), [2]);
@@ -199,14 +239,32 @@ mod tests {
 
     #[test]
     fn places_are_given_like_memory_and_who_leaves_the_queue_is_not_admitted() {
-        let mut room = Admission::new(Need { memory: 100, places: 3 });
-        room.enqueue(DomainId(1), 7, Need { memory: 1, places: 2 });
-        room.enqueue(DomainId(2), 7, Need { memory: 1, places: 2 });
-        room.enqueue(DomainId(3), 7, Need { memory: 1, places: 1 });
+        let mut room = Admission::new(Need { memory: 100, places: 3, ..Need::default() });
+        room.enqueue(DomainId(1), 7, Need { memory: 1, places: 2, ..Need::default() });
+        room.enqueue(DomainId(2), 7, Need { memory: 1, places: 2, ..Need::default() });
+        room.enqueue(DomainId(3), 7, Need { memory: 1, places: 1, ..Need::default() });
         assert_eq!(admitted(&mut room), [1]);
         room.dequeue(DomainId(2));
         assert_eq!(admitted(&mut room), [3]);
         [1, 2, 3].into_iter().for_each(|id| room.release(DomainId(id)));
         assert!(room.users.is_empty() && room.memory() == 0);
+    }
+
+    #[test]
+    fn what_is_certain_to_all_together_is_bounded_and_shared() {
+        let limit = Need { memory: 100, places: 100, processor: 500, requests: 2000 };
+        let mut room = Admission::new(limit);
+        let certain = Need { memory: 1, places: 1, processor: 100, requests: 0 };
+        (1..=5).for_each(|id| room.enqueue(DomainId(id), 7, certain));
+        assert_eq!(admitted(&mut room), [1, 2, 3], "three quarters for one user");
+        let many = Need { memory: 1, places: 1, processor: 0, requests: 1000 };
+        (11..=13).for_each(|id| room.enqueue(DomainId(id), 8, many));
+        assert_eq!(admitted(&mut room), [11]);
+        ask(&mut room, 20, 9, 1);
+        room.enqueue(DomainId(21), 9, certain);
+        assert_eq!(admitted(&mut room), [20, 21]);
+        room.release(DomainId(1));
+        assert_eq!(admitted(&mut room), [4]);
+        assert!(!room.could_fit(Need { processor: 501, ..certain }));
     }
 }

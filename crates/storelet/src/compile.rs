@@ -77,6 +77,8 @@ pub enum ToCompiler {
         module: Module,
         /// What is to be made of it.
         code: Code,
+        /// For whom: users have their turns.
+        user: u32,
     },
     /// Nobody waits for this result any more; it comes all the same, and soon.
     Cancel(u64),

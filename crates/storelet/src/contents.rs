@@ -1,6 +1,7 @@
 //! Small files that were read ahead for a guest, each as a whole.
 //!
-//! Programs that search a tree open one file after the other, as they stand in its directories.
+//! Programs that search a tree open one file after the other, as they stand in its directories or
+//! by name.
 //! Once they do, the next files are read together ([`tree::Ask::ReadAll`]): more each time, if
 //! what was read is taken. What was read ahead is believed for a moment, as everything is.
 
@@ -23,6 +24,13 @@ pub(crate) struct Batch {
     /// The largest of them, bytes.
     pub(crate) size_max: u32,
     /// At most so many bytes.
+    pub(crate) bytes_max: u32,
+}
+
+/// Files that were asked for, and how many bytes of them at most.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) paths: Vec<Vec<u8>>,
     pub(crate) bytes_max: u32,
 }
 
@@ -77,12 +85,13 @@ impl Contents {
     }
 
     /// Takes up what was read of the files that were asked for.
-    pub(crate) fn add(&mut self, asked: Vec<Vec<u8>>, read: Vec<Content>, seen: Seen) {
+    pub(crate) fn add(&mut self, asked: Asked, read: Vec<Content>, seen: Seen) {
+        let Asked { paths, bytes_max } = asked;
         let bytes: u64 = read.iter().map(|content| content.data.len() as u64).sum();
         let mut read = read.into_iter().peekable();
-        for path in asked {
+        for path in paths {
             // Behind the last one that fitted nobody has looked.
-            if read.peek().is_none() && bytes > u64::from(BYTES_MAX / 2) {
+            if read.peek().is_none() && bytes + u64::from(SIZE_MAX) > u64::from(bytes_max) {
                 break;
             }
             let whole = read.next_if(|content| content.path == path);
@@ -130,7 +139,8 @@ mod tests {
             if let Some(batch) = contents.foreseen(&path, &mut listings) {
                 let read = batch.paths.iter().map(|path| content(path, 10)).collect();
                 batches.push(batch.paths.len());
-                contents.add(batch.paths, read, Seen::default());
+                let Batch { paths, bytes_max, .. } = batch;
+                contents.add(Asked { paths, bytes_max }, read, Seen::default());
             }
         }
         assert_eq!(hits, 298, "all but the first two");
@@ -153,7 +163,8 @@ mod tests {
         let (mut contents, mut none) =
             (Contents { many: 4, ..Contents::default() }, Listings::default());
         let asked = [b"a", b"b", b"c", b"d"].map(|path| path.to_vec()).to_vec();
-        let large = BYTES_MAX as usize / 2 + 1;
+        let large = (BYTES_MAX - SIZE_MAX) as usize + 1;
+        let asked = Asked { paths: asked, bytes_max: BYTES_MAX };
         contents.add(asked, vec![content(b"b", 5), content(b"c", large)], Seen::default());
         assert_eq!(contents.files.len(), 3, "nobody has looked at the last one");
         assert!(contents.take(b"a", Seen::default(), &mut none).is_none());

@@ -201,12 +201,10 @@ impl Domain {
         matches!(self.state, State::Ended | State::Over)
     }
 
-    /// Of one that waits for memory: how much each of its storelets may have, bytes.
-    pub(crate) fn wanted(&self) -> Option<Vec<u64>> {
+    /// Of one that waits to be admitted: how each of its storelets is to be run.
+    pub(crate) fn wanted(&self) -> Option<Vec<&Order>> {
         match &self.state {
-            State::Ready(chain) => {
-                Some(chain.stages.iter().map(|stage| stage.order.budget.memory).collect())
-            }
+            State::Ready(chain) => Some(chain.stages.iter().map(|stage| &stage.order).collect()),
             State::Received(_)
             | State::Naming
             | State::Filling(..)

@@ -1,6 +1,6 @@
 //! What a guest's host has seen ahead, what is coming, and what to ask for next.
 
-use crate::contents::{Batch, Contents};
+use crate::contents::{Asked, Batch, Contents};
 use crate::door::State as Door;
 use crate::listings::{Listings, Seen};
 use base::{Buf, Error, Stat};
@@ -10,7 +10,7 @@ use tree::{Ask, NodeId, Reply};
 #[derive(Debug)]
 enum Coming {
     Listings(Seen),
-    Contents(Vec<Vec<u8>>, Seen),
+    Contents(Asked, Seen),
 }
 
 /// What a guest's host has seen ahead, and what is coming.
@@ -52,7 +52,7 @@ impl Foresight {
     /// Whether this file is among those that are coming.
     pub(crate) fn is_file_coming(&self, path: &[u8]) -> bool {
         match &self.coming {
-            Some(Coming::Contents(asked, _)) => asked.iter().any(|other| other == path),
+            Some(Coming::Contents(asked, _)) => asked.paths.iter().any(|other| other == path),
             Some(Coming::Listings(_)) | None => false,
         }
     }
@@ -88,7 +88,8 @@ impl Foresight {
         let Batch { paths, size_max, bytes_max } = batch;
         // What nobody has asked for must not be what ends a guest.
         let bytes_max = u32::try_from(left / 2).unwrap_or(u32::MAX).min(bytes_max);
-        self.coming = Some(Coming::Contents(paths.clone(), now));
+        let asked = Asked { paths: paths.clone(), bytes_max };
+        self.coming = Some(Coming::Contents(asked, now));
         Some(Ask::ReadAll { from: root, paths, size_max, bytes_max })
     }
 }

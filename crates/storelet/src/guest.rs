@@ -10,13 +10,13 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use tree::{Ask, NodeId, Reply};
-use wasmtime::{AsContext, Store, Trap, UpdateDeadline};
+use wasmtime::{Store, Trap, UpdateDeadline};
 
 /// How the end of a guest begins whose input cannot be opened.
 pub(crate) const NO_INPUT: &str = "its input cannot be read";
 
-/// Most fuel of a slice, where fuel is counted and slices are of time: how much it has used is
-/// known between slices.
+/// Most fuel of a slice, where fuel is counted and slices are of time: about so much is not known
+/// of a guest that is killed.
 const FUEL_SLICE: u64 = 1_000_000;
 
 /// Size of a page of memory, bytes.
@@ -243,29 +243,27 @@ async fn run(program: Program, mut host: Host, stdin: Option<(NodeId, Vec<u8>, b
             Stop::Ended(reason) => Ended::Killed(reason),
         };
     }
-    let mut store = Store::new(program.instance.module().engine(), host);
-    let result = perform(&program, &mut store).await;
-    note_fuel(&store);
-    match result {
+    let store = Store::new(program.instance.module().engine(), host);
+    match perform(&program, &mut Counted(store)).await {
         Ok(()) => Ended::Exit(0),
         Err(error) => how(&error),
     }
 }
 
-/// Writes down how much fuel a guest has used.
-pub(crate) fn note_fuel(store: impl AsContext<Data = Host>) {
-    let store = store.as_context();
-    if let Ok(left) = store.get_fuel() {
-        let host = store.data();
-        host.door.state().used.fuel = host.budget.fuel - left;
+/// A store that writes down how much fuel was used when it goes, however it does.
+struct Counted(Store<Host>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Ok(left) = self.0.get_fuel() {
+            let host = self.0.data();
+            host.door.state().used.fuel = host.budget.fuel - left;
+        }
     }
 }
 
-async fn perform(program: &Program, store: &mut Store<Host>) -> wasmtime::Result<()> {
+async fn perform(program: &Program, Counted(store): &mut Counted) -> wasmtime::Result<()> {
     store.limiter(|host| host);
-    if !fits(program, &store.data().budget) {
-        return Err(Exit::Ended(Reason::Memory).into());
-    }
     let fuel = store.data().budget.fuel;
     match program.pace {
         Pace::Ticks => by_ticks(store),
@@ -279,6 +277,9 @@ async fn perform(program: &Program, store: &mut Store<Host>) -> wasmtime::Result
             store.fuel_async_yield_interval(Some(slice))?;
         }
     }
+    if !fits(program, &store.data().budget) {
+        return Err(Exit::Ended(Reason::Memory).into());
+    }
     let instance = program.instance.instantiate_async(&mut *store).await?;
     store.data_mut().memory = instance.get_memory(&mut *store, "memory");
     let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
@@ -288,10 +289,7 @@ async fn perform(program: &Program, store: &mut Store<Host>) -> wasmtime::Result
 /// Ends slices by time.
 fn by_ticks(store: &mut Store<Host>) {
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|store| {
-        note_fuel(store);
-        Ok(UpdateDeadline::Yield(1))
-    });
+    store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Yield(1)));
 }
 
 /// Whether what a program begins with is within its budget.

@@ -27,8 +27,9 @@ const MOST: u32 = 128 << 10;
 /// Most directories asked for at once.
 const ASKED_MAX: usize = 256;
 
-/// Most entries that are kept: about 3 MiB of the server's memory.
-const ENTRIES_MAX: usize = 24 << 10;
+/// Most that is kept, bytes of the server's memory; and what a directory takes without its entries.
+const BYTES_MAX: usize = 4 << 20;
+const LISTED: usize = 256;
 
 /// Most entries that are looked at to find the files that come next, and how deep.
 const LOOKED_MAX: usize = 512;
@@ -60,13 +61,15 @@ struct Listed {
     is_visited: bool,
     /// When it was of use last, as a number that grows.
     used: u64,
+    /// What it takes, bytes.
+    bytes: usize,
 }
 
 /// What was listed, by paths from the guest's root.
 #[derive(Debug, Default)]
 pub(crate) struct Listings {
     by_path: BTreeMap<Vec<u8>, Listed>,
-    entries: usize,
+    bytes: usize,
     /// The guest goes through directories by name.
     by_name: bool,
     clock: u64,
@@ -256,10 +259,11 @@ impl Listings {
         self.last = listings.last().map(|listing| listing.path.clone());
         for Listing { path, entries } in listings {
             self.clock += 1;
-            self.entries += entries.len() + 1;
+            let bytes = LISTED + path.len() + entries.iter().map(taken).sum::<usize>();
+            self.bytes += bytes;
             self.unvisited += 1;
             let (sequence, used) = (Sequence::new(entries), self.clock);
-            let listed = Listed { sequence, seen, is_visited: false, used };
+            let listed = Listed { sequence, seen, is_visited: false, used, bytes };
             let old = self.by_path.insert(path, listed);
             self.forget(old);
         }
@@ -268,14 +272,14 @@ impl Listings {
 
     fn forget(&mut self, old: Option<Listed>) {
         if let Some(old) = old {
-            self.entries -= old.sequence.entries().len() + 1;
+            self.bytes -= old.bytes;
             self.unvisited -= usize::from(!old.is_visited);
         }
     }
 
     /// Forgets what was not of use for the longest time, if there is too much.
     fn shrink(&mut self) {
-        if self.entries <= ENTRIES_MAX {
+        if self.bytes <= BYTES_MAX {
             return;
         }
         let mut by_use: Vec<(bool, u64, Vec<u8>)> = Vec::with_capacity(self.by_path.len());
@@ -283,7 +287,7 @@ impl Listings {
         by_use.extend(self.by_path.iter().map(order));
         by_use.sort();
         for (_, _, path) in by_use {
-            if self.entries <= ENTRIES_MAX * 3 / 4 {
+            if self.bytes <= BYTES_MAX / 4 * 3 {
                 break;
             }
             let old = self.by_path.remove(&path);
@@ -297,6 +301,11 @@ struct Search {
     found: Vec<Vec<u8>>,
     most: usize,
     looked: usize,
+}
+
+/// What an entry takes, with its place in the order of names, bytes.
+fn taken(entry: &Entry) -> usize {
+    size_of::<Entry>() + entry.name.as_bytes().len() + 16 + size_of::<u32>()
 }
 
 /// A path's directory, and its last name.

@@ -126,6 +126,9 @@ impl Order {
         if order.input && order.stdin.is_some() {
             return Err("'stdin' and 'input': it has one input only".to_string());
         }
+        if order.terms.reservation > order.terms.limit {
+            return Err("'reserve' and 'limit': no more can be certain than is ever given".into());
+        }
         if order.args.is_empty() && !order.is_standing() {
             order.args.push(b"storelet".to_vec());
         }
@@ -253,7 +256,8 @@ impl Order {
             "input" => self.input = true,
             "frames" => self.frames = true,
             "cpu" => self.budget.cpu_ns = duration(rest)?,
-            "fuel" => self.budget.fuel = number(rest)?,
+            // As much as there is would be: not counted.
+            "fuel" => self.budget.fuel = number(rest)?.min(u64::MAX - 1),
             "time" => self.budget.time_ns = duration(rest)?,
             "memory" => self.budget.memory = size(rest)?,
             "io" => self.budget.operations = number(rest)?,
@@ -437,6 +441,7 @@ mod tests {
         assert!(fails("module 1\ncpu 10q").contains("10s"));
         assert!(fails("module 1\nweight 0").contains("1 to"));
         assert!(fails("module 1\nlimit x").contains("50%"));
+        assert!(fails("module 1\nreserve 10%\nlimit 5%").contains("no more can be certain"));
         assert!(fails("module 1\nio-reserve 1001").contains("at most 1000"));
         assert!(Order::parse(b"module \xff").is_err());
     }

@@ -163,7 +163,7 @@ impl Storelets {
     /// Number `index` among the node's trees; its files bear the date `started`, and belong to
     /// `owner`.
     pub fn new(index: u16, started: Time, owner: u32, mut settings: Settings) -> Storelets {
-        let (mut told, limit) = (Vec::new(), Need { memory: settings.memory, places: RUNNING_MAX });
+        let (mut told, limit) = (Vec::new(), room(settings.memory));
         let shelf = Shelf::new(mem::take(&mut settings.standing), &mut told);
         let news = told.into_iter().filter_map(|output| match output {
             shelf::Output::Tell(text) => Some(text),
@@ -362,7 +362,8 @@ impl Storelets {
                 self.step_domain(now, id, domain::Input::Compiled(Ok(fresh)), out);
             }
             domain::Output::Compile(module, code) => {
-                let asked = ToCompiler::Compile { ticket, module, code };
+                let user = user_of(&self.here[&id].caller);
+                let asked = ToCompiler::Compile { ticket, module, code, user };
                 self.post(compiler, Parcel(Box::new(asked)), out);
             }
             domain::Output::CancelCompile => {
@@ -469,8 +470,14 @@ impl Storelets {
 
     /// What a storelet, or its chain, needs that waits to be admitted.
     fn need(&self, id: DomainId) -> Need {
-        let wanted = self.here[&id].domain.wanted().expect("it waits for memory");
-        Need { places: wanted.len(), memory: wanted.into_iter().fold(0, more) }
+        let orders = self.here[&id].domain.wanted().expect("it waits to be admitted");
+        let memory = orders.iter().map(|order| order.budget.memory).fold(0, more);
+        let certain = |of: fn(&Order) -> u64| {
+            orders.iter().map(|order| of(order)).fold(0, u64::saturating_add)
+        };
+        let (processor, requests) =
+            (certain(|order| order.terms.reservation), certain(|order| order.io_reserve));
+        Need { memory, places: orders.len(), processor, requests }
     }
 
     fn enqueue(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
@@ -479,7 +486,12 @@ impl Storelets {
             return self.admission.enqueue(id, user_of(&self.here[&id].caller), need);
         }
         let most = (self.settings.memory - OVERHEAD.min(self.settings.memory)) >> 20;
-        let why = format!("it may have no more memory than this server gives: {most}M");
+        let why = match need.memory <= self.settings.memory {
+            false => format!("it may have no more memory than this server gives: {most}M"),
+            true => "at most half a processor and 2000 requests a second can be certain to a \
+                     chain: reserve less"
+                .to_string(),
+        };
         self.step_domain(now, id, domain::Input::Refused(why), out);
     }
 
@@ -488,7 +500,7 @@ impl Storelets {
         while !self.closing
             && let Some(id) = self.admission.next()
         {
-            let Need { memory, places } = self.need(id);
+            let Need { memory, places, .. } = self.need(id);
             let workers = self.idlest(places);
             self.here.get_mut(&id).expect("it waits").runs = Some((workers, memory));
             self.step_domain(now, id, domain::Input::Admitted, out);
@@ -551,6 +563,12 @@ impl Storelets {
         };
         self.step_domain(now, id, input, out);
     }
+}
+
+/// What all storelets together may have, with so much memory. Of what is certain to some the others
+/// get nothing: no more than half of one processor, and about as many requests as that makes.
+fn room(memory: u64) -> Need {
+    Need { memory, places: RUNNING_MAX, processor: 500_000_000, requests: 2000 }
 }
 
 /// With the memory of one more storelet, and what the server keeps for it.

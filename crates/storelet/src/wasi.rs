@@ -176,6 +176,17 @@ fn len_of(pieces: &[Piece]) -> u32 {
     pieces.iter().map(|piece| piece.len).sum()
 }
 
+/// Pieces without their first bytes.
+fn behind(pieces: &[Piece], mut count: u32) -> Vec<Piece> {
+    let mut rest = Vec::with_capacity(pieces.len());
+    for Piece { at, len } in pieces.iter().copied() {
+        let done = len.min(count);
+        count -= done;
+        rest.push(Piece { at: at + done, len: len - done });
+    }
+    rest
+}
+
 /// What the guest gets of a call.
 fn ended(result: Result<(), Stop>) -> wasmtime::Result<i32> {
     match result {

@@ -105,9 +105,18 @@ fn now() -> u64 {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "slices of time are what is tested")]
 fn by_time_they_end_too() {
-    let engine = Engine::new(Pace::Ticks).expect("an engine");
+    by_time(Pace::Ticks);
+}
+
+#[test]
+fn by_time_they_end_too_where_fuel_is_counted() {
+    by_time(Pace::Metered);
+}
+
+#[expect(clippy::disallowed_methods, reason = "slices of time are what is tested")]
+fn by_time(pace: Pace) {
+    let engine = Engine::new(pace).expect("an engine");
     let (over, mut wrong) = (AtomicBool::new(false), Vec::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {

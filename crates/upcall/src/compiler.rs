@@ -132,12 +132,14 @@ fn one(
                 Err(Err(_)) => {}
             }
         }
+        workshop.look(world.now());
+        for compiled in workshop.take_done() {
+            world.submit(Op::Post { to: HOME, parcel: Crossing::Compiled(compiled).parcel() });
+        }
         // Who waits for a program does not wait for disks.
         to_keep.drain(..).for_each(|asked| workshop.keep(*asked));
-        workshop.look(world.now());
-        let compiled = workshop.take_done().into_iter().map(Crossing::Compiled);
-        for crossing in compiled.chain(workshop.take_kept().into_iter().map(Crossing::Kept)) {
-            world.submit(Op::Post { to: HOME, parcel: crossing.parcel() });
+        for kept in workshop.take_kept() {
+            world.submit(Op::Post { to: HOME, parcel: Crossing::Kept(kept).parcel() });
         }
     }
 }

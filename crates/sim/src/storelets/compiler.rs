@@ -31,7 +31,7 @@ impl Compiler {
     /// Home tells it something.
     pub(super) fn told(&mut self, sky: &mut Sky, parcel: Parcel) {
         match *parcel.0.downcast::<ToCompiler>().expect("it is told what it is asked") {
-            ToCompiler::Compile { ticket, module, code } => {
+            ToCompiler::Compile { ticket, module, code, .. } => {
                 assert!(!self.ended, "it was told to end");
                 let result = self.compile(sky, module, code);
                 let at = sky.within(sky.params.compile_us);
@@ -59,7 +59,7 @@ impl Compiler {
             return Err(Refused::TooExpensive("it takes too long".to_string()));
         }
         let (hash, bytes) = match module {
-            Module::Known(hash) if !self.known.iter().any(|(known, _)| *known == hash) => {
+            Module::Known(hash) if !self.known.contains(&(hash, code)) => {
                 return Err(Refused::Unknown);
             }
             Module::Known(hash) => (hash, None),

@@ -246,7 +246,7 @@ impl Shop {
     }
 
     fn compile(&mut self, asked: ToCompiler) {
-        let ToCompiler::Compile { ticket, module, code } = asked else { return };
+        let ToCompiler::Compile { ticket, module, code, .. } = asked else { return };
         let hash = match module {
             Module::Known(hash) => hash,
             Module::Sent(parts) => {

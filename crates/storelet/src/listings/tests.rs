@@ -45,10 +45,21 @@ fn what_is_above_a_guest_is_kept_and_what_it_has_left_is_not() {
         listings.add(vec![listing(&path, &names)], seen);
         assert!(listings.visit(path.as_bytes(), seen).is_some());
     }
-    assert!(listings.entries <= ENTRIES_MAX && listings.by_path.len() > 200);
+    assert!(listings.bytes <= BYTES_MAX && listings.by_path.len() > 200);
     assert!(listings.get(b"", seen).is_some() && listings.get(b"d/999", seen).is_some());
     assert!(listings.get(b"d/0", seen).is_none());
     assert_eq!(listings.unvisited, 1, "the root");
+}
+
+#[test]
+fn what_is_kept_is_little_whatever_names_there_are() {
+    let (seen, mut listings) = (Seen::default(), Listings::default());
+    let long = "x".repeat(200);
+    for number in 0..20_000 {
+        let path = format!("{long}/{long}/{long}/{number}");
+        listings.add(vec![listing(&path, &[])], seen);
+    }
+    assert!(listings.bytes <= BYTES_MAX && listings.by_path.len() < 6000);
 }
 
 #[test]

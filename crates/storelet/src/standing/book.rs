@@ -27,6 +27,9 @@ pub(crate) struct Run {
     pub(crate) reason: Option<String>,
     pub(crate) time_ns: u64,
     pub(crate) cpu_ns: u64,
+    /// None: it was not counted.
+    #[serde(default)]
+    pub(crate) fuel: u64,
     pub(crate) read: u64,
     pub(crate) written: u64,
     pub(crate) output: u64,
@@ -59,6 +62,7 @@ impl Run {
             reason: reason.as_deref().map(short),
             time_ns: report.time_ns,
             cpu_ns: report.used.cpu_ns + report.used.served_ns,
+            fuel: report.used.fuel,
             read: report.used.read,
             written: report.used.written,
             output: report.used.output,

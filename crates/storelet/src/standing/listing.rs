@@ -126,9 +126,13 @@ pub(crate) fn log(shelf: &Shelf, may: May<'_>) -> Vec<u8> {
             let (name, ms) = (format!("{label}@{}", run.version), run.cpu_ns as f64 / 1e6);
             let (date, end, trigger) = (utc(run.at), ended(run), plain(&run.trigger));
             let reason = run.reason.iter().map(|why| format!("; {}", plain(why)));
-            let reason: String = reason.collect();
+            let fuel = match run.fuel {
+                0 => String::new(),
+                fuel => format!("; {fuel} of fuel"),
+            };
+            let more: String = reason.chain([fuel]).collect();
             let _ =
-                writeln!(text, "{date} {name:<20} {user:<6} {end:<7} {ms:<6.1} {trigger}{reason}");
+                writeln!(text, "{date} {name:<20} {user:<6} {end:<7} {ms:<6.1} {trigger}{more}");
             run.complaint.lines().for_each(|line| {
                 let _ = writeln!(text, "    {}", plain(line));
             });

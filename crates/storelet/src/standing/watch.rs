@@ -22,7 +22,7 @@ use std::mem;
 use std::time::Duration;
 use tree::{Ask, OpenId, Reply};
 
-/// How long after a look the next one begins, at least; and in looks.
+/// How long after a look the next one begins, at least; and in looks. So for what is kept.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_LOOKS: u32 = 10;
 
@@ -117,8 +117,8 @@ pub(crate) struct Watch {
     running: Option<Path>,
     /// No file is run for before then.
     held_until: Instant,
-    /// What is kept is being kept; it is kept again then.
-    keeping: bool,
+    /// Since when something is being kept; it is kept again then.
+    keeping: Option<Instant>,
     keep_from: Instant,
     /// Why the last look failed.
     trouble: Option<String>,
@@ -136,7 +136,7 @@ impl Watch {
             writes,
             running: None,
             held_until: Instant(0),
-            keeping: false,
+            keeping: None,
             keep_from: Instant(0),
             trouble: None,
         }
@@ -269,9 +269,9 @@ impl Watch {
             out.push(Output::Run(path.clone()));
             self.running = Some(path);
         }
-        if !self.keeping && self.keep_from <= now && self.files.take_changed() {
+        if self.keeping.is_none() && self.keep_from <= now && self.files.take_changed() {
             let bytes = self.files.bytes();
-            self.keeping = true;
+            self.keeping = Some(now);
             self.keep_from = now + KEEP_TIME * u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             out.push(Output::Keep(bytes));
         }
@@ -363,7 +363,9 @@ impl Automaton for Watch {
                 state
             }
             (state, Input::Kept) => {
-                self.keeping = false;
+                if let Some(since) = self.keeping.take() {
+                    self.keep_from = self.keep_from.max(now + now.since(since) * PAUSE_LOOKS);
+                }
                 state
             }
             (state, Input::Leave) => Watch::leave(state, out),
@@ -385,7 +387,7 @@ impl Automaton for Watch {
         };
         let file = self.files.due().filter(|_| self.running.is_none());
         let file = file.map(|at| at.max(self.held_until));
-        let keep = (!self.keeping && self.files.has_changed()).then_some(self.keep_from);
+        let keep = (self.keeping.is_none() && self.files.has_changed()).then_some(self.keep_from);
         look.into_iter().chain(file).chain(keep).min()
     }
 

@@ -1,6 +1,7 @@
 //! Desks, the shelf, and what is run by its name.
 
 use super::{Here, Named, ORDER_TIME, Opened, Storelets, Why, files};
+use crate::admission::user_of;
 use crate::compile::{Module, ToCompiler};
 use crate::crossing::DomainId;
 use crate::domain::Stage;
@@ -96,7 +97,8 @@ impl Storelets {
                 self.step_desk(now, id, desk::Input::Compiled(unknown), out);
             }
             desk::Output::Compile(module, code) => {
-                let asked = ToCompiler::Compile { ticket, module, code };
+                let user = user_of(&self.desks[&id].caller);
+                let asked = ToCompiler::Compile { ticket, module, code, user };
                 self.post(compiler, Parcel(Box::new(asked)), out);
             }
             desk::Output::CancelCompile => {

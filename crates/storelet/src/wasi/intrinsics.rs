@@ -20,7 +20,7 @@ pub(crate) const FUNCTIONS: [&str; 6] =
     ["count_byte", "crc32", "find", "find_byte", "find_byte_last", "sha256_blocks"];
 
 /// What some of them cost.
-struct Cost {
+pub(super) struct Cost {
     /// How much is done between two turns, bytes: a fraction of a millisecond, also where the
     /// processor has no instructions for it.
     piece: u32,
@@ -28,7 +28,7 @@ struct Cost {
     per_fuel: u32,
 }
 
-const SCANNED: Cost = Cost { piece: 1 << 20, per_fuel: 16 };
+pub(super) const SCANNED: Cost = Cost { piece: 1 << 20, per_fuel: 16 };
 const HASHED: Cost = Cost { piece: 64 << 10, per_fuel: 1 };
 
 /// Longest text that is looked for, bytes.
@@ -59,7 +59,7 @@ impl Call<'_> {
     }
 
     /// Takes fuel for what was done with so many bytes, where that is counted.
-    fn burn(&mut self, cost: &Cost, bytes: u32) -> Outcome<()> {
+    pub(super) fn burn(&mut self, cost: &Cost, bytes: u32) -> Outcome<()> {
         let Ok(left) = self.0.get_fuel() else { return Ok(()) };
         let fuel = bytes.div_ceil(cost.per_fuel);
         self.0.set_fuel(left.saturating_sub(fuel.into()))?;
@@ -133,6 +133,7 @@ impl Call<'_> {
             bail!("it looks for {needle_len} bytes at once, of at most {NEEDLE_MAX}");
         }
         let needle = self.span(needle, needle_len)?.to_vec();
+        self.burn(&SCANNED, needle_len)?;
         if needle.is_empty() {
             return self.span(at, len).map(|_| 0);
         }

@@ -1,7 +1,9 @@
 //! Arguments, environment, clocks, random numbers; and what there is not.
 
 use super::Call;
+use super::intrinsics::SCANNED;
 use crate::abi::{self, Errno};
+use crate::budget::Reason;
 use crate::door::{Times, Want};
 use crate::host::Stop;
 use rand_chacha::rand_core::RngCore as _;
@@ -85,6 +87,7 @@ impl Call<'_> {
 
     pub(super) async fn random_get(&mut self, at: u32, len: u32) -> Result<(), Stop> {
         self.bytes(at, len)?;
+        self.burn(&SCANNED, len).map_err(|_| Stop::Ended(Reason::Fuel))?;
         let mut bytes = vec![0; len.min(RANDOM_MAX) as usize];
         let mut done = 0;
         while done < len {

@@ -46,7 +46,7 @@ pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
         let mut bytes = Buf::with_room(0, 0);
         bytes.extend(&std::fs::read(file).map_err(shown)?);
         let (module, code) = (Module::Sent(vec![bytes]), Code::Plain);
-        post(&mut world, ToCompiler::Compile { ticket, module, code });
+        post(&mut world, ToCompiler::Compile { ticket, module, code, user: 0 });
     }
     let cancel = asked.cancel_after.map(|ms| world.now() + Duration::from_millis(ms));
     let said = listen(&mut world, asked.files.len(), cancel);

@@ -12,14 +12,20 @@ use storelet::module::{SENT_MAX, prepare};
 use storelet::standing::{Kept, ToKeeper};
 use storelet::{Artifact, Engines};
 
-/// Most modules that wait, and most bytes of them together.
+/// Most modules that wait, and of one user; and most bytes of all together.
 const JOBS_MAX: usize = 64;
+const JOBS_OF_ONE: usize = 16;
 const BYTES_MAX: usize = 128 << 20;
+
+/// How many modules are remembered that could not be compiled.
+const REFUSED_MAX: usize = 256;
 
 /// A module that is to be compiled.
 struct Job {
     name: (Hash, Code),
     prepared: Vec<u8>,
+    /// Who asked for it first.
+    user: u32,
     /// Who waits for it: at least one.
     tickets: Vec<u64>,
 }
@@ -33,6 +39,10 @@ pub(super) struct Workshop {
     programs: Programs,
     waiting: VecDeque<Job>,
     running: Option<(Job, Child)>,
+    /// Whose module was compiled last.
+    last: u32,
+    /// What need not be tried again.
+    refused: VecDeque<((Hash, Code), Refused)>,
     done: Vec<Compiled>,
     kept: Vec<Kept>,
     open: bool,
@@ -49,6 +59,8 @@ impl Workshop {
             programs: Programs::default(),
             waiting: VecDeque::new(),
             running: None,
+            last: 0,
+            refused: VecDeque::new(),
             done: Vec::new(),
             kept: Vec::new(),
             open: true,
@@ -91,11 +103,13 @@ impl Workshop {
     /// Takes what it is asked; what is there already is given at once.
     pub(super) fn take(&mut self, message: ToCompiler) {
         match message {
-            ToCompiler::Compile { ticket, module, code } => match self.ask(ticket, module, code) {
-                Ok(None) => {}
-                Ok(Some(fresh)) => self.answer(ticket, Ok(fresh)),
-                Err(refused) => self.answer(ticket, Err(refused)),
-            },
+            ToCompiler::Compile { ticket, module, code, user } => {
+                match self.ask((ticket, user), module, code) {
+                    Ok(None) => {}
+                    Ok(Some(fresh)) => self.answer(ticket, Ok(fresh)),
+                    Err(refused) => self.answer(ticket, Err(refused)),
+                }
+            }
             ToCompiler::Cancel(ticket) => self.cancel(ticket),
             ToCompiler::End => {
                 self.open = false;
@@ -109,7 +123,12 @@ impl Workshop {
     }
 
     /// Finds a module, or sees to it that it is compiled: then there is nothing to say yet.
-    fn ask(&mut self, ticket: u64, module: Module, code: Code) -> Result<Option<Fresh>, Refused> {
+    fn ask(
+        &mut self,
+        (ticket, user): (u64, u32),
+        module: Module,
+        code: Code,
+    ) -> Result<Option<Fresh>, Refused> {
         let (hash, sent) = match module {
             Module::Known(hash) => (hash, None),
             Module::Sent(pieces) => {
@@ -120,19 +139,25 @@ impl Workshop {
         if let Some(fresh) = self.find((hash, code)) {
             return Ok(Some(fresh));
         }
+        let name = (hash, code);
+        if let Some((_, refused)) = self.refused.iter().find(|(other, _)| *other == name) {
+            return Err(refused.clone());
+        }
         let running = self.running.iter_mut().map(|(job, _)| job);
-        if let Some(job) = running.chain(&mut self.waiting).find(|job| job.name == (hash, code)) {
+        if let Some(job) = running.chain(&mut self.waiting).find(|job| job.name == name) {
             job.tickets.push(ticket);
             return Ok(None);
         }
         let kept = || self.keeper.as_ref().and_then(|keeper| keeper.module(hash));
         let prepared = prepare(&sent.or_else(kept).ok_or(Refused::Unknown)?)?;
         let bytes: usize = self.waiting.iter().map(|job| job.prepared.len()).sum();
-        if self.waiting.len() == JOBS_MAX || bytes + prepared.len() > BYTES_MAX {
+        let own = self.waiting.iter().filter(|job| job.user == user).count();
+        let many = self.waiting.len() == JOBS_MAX || own == JOBS_OF_ONE;
+        if many || bytes + prepared.len() > BYTES_MAX {
             let why = "too many modules wait to be compiled: try again in a minute";
             return Err(Refused::Failed(why.to_string()));
         }
-        self.waiting.push_back(Job { name: (hash, code), prepared, tickets: vec![ticket] });
+        self.waiting.push_back(Job { name, prepared, user, tickets: vec![ticket] });
         Ok(None)
     }
 
@@ -173,13 +198,22 @@ impl Workshop {
             self.deliver(&job, result, finished.cpu_ns);
         }
         while self.running.is_none()
-            && let Some(job) = self.waiting.pop_front()
+            && let Some(job) = self.next()
         {
             match self.start(&job, now) {
                 Ok(child) => self.running = Some((job, child)),
                 Err(why) => self.deliver(&job, Err(Refused::Failed(why)), 0),
             }
         }
+    }
+
+    /// The oldest module of the user whose turn it is: they come round by their numbers.
+    fn next(&mut self) -> Option<Job> {
+        let turn = |(at, job): &(usize, &Job)| (job.user <= self.last, job.user, *at);
+        let (at, _) = self.waiting.iter().enumerate().min_by_key(turn)?;
+        let job = self.waiting.remove(at)?;
+        self.last = job.user;
+        Some(job)
     }
 
     fn start(&self, job: &Job, now: Instant) -> Result<Child, String> {
@@ -201,6 +235,13 @@ impl Workshop {
 
     /// Tells all that wait. The first of them pays.
     fn deliver(&mut self, job: &Job, result: Result<storelet::Program, Refused>, cpu_ns: u64) {
+        if let Err(
+            refused @ (Refused::Malformed(_) | Refused::TooLarge(_) | Refused::TooExpensive(_)),
+        ) = &result
+        {
+            self.refused.truncate(REFUSED_MAX - 1);
+            self.refused.push_front((job.name, refused.clone()));
+        }
         for (at, ticket) in job.tickets.iter().enumerate() {
             let cpu_ns = if at == 0 { cpu_ns } else { 0 };
             let (hash, code) = job.name;

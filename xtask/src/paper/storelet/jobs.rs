@@ -96,19 +96,18 @@ pub(super) fn measure(lab: &mut Lab) -> Result<()> {
     let lines = work::search_from_the_root(&places.tree, server.ninep)?;
     write(lab, &places, &rows, &accuracies, lines);
     if lab.kernel {
-        let place = places.tree.display().to_string();
-        kernel(lab, &server, &place, links[1].find)?;
+        kernel(lab, &server, links[1].find)?;
     }
     draw(lab, &rows)
 }
 
 /// `find` by Linux's own client in the virtual machine, over the link of 1 ms, beside the storelet
 /// over the same.
-fn kernel(lab: &mut Lab, server: &Server, place: &str, part: &str) -> Result<()> {
+fn kernel(lab: &mut Lab, server: &Server, part: &str) -> Result<()> {
     lab.tell("find by Linux's 9P client in a virtual machine");
     apt::need(&[apt::VM])?;
     let port = link::relay(server.ninep, Duration::from_millis(1))?;
-    let script = vm::mount_script(port, place, "cache=none,ro")
+    let script = vm::mount_script(port, &server.dir.display().to_string(), "cache=none,ro")
         + &format!(
             "cd /mnt; begun=$(cut -d' ' -f1 /proc/uptime)\n\
              echo \"@found $(/usr/bin/find {part} -name itimer.c)\"\n\
@@ -118,7 +117,8 @@ fn kernel(lab: &mut Lab, server: &Server, place: &str, part: &str) -> Result<()>
     job.program(&sh::which("find").context("no find")?)?;
     let said = job.run()?;
     let line = |head: &str| said.lines().find_map(|line| line.trim().strip_prefix(head));
-    let found = line("@found ").context("the kernel's client found nothing")?;
+    let nothing = || format!("the kernel's client found nothing: {}", sh::tail(&said, 500));
+    let found = line("@found ").with_context(nothing)?;
     ensure!(found.ends_with("kernel/time/itimer.c"), "the kernel's client found {found:?}");
     let times = line("@times ").context("no times")?;
     let times: Vec<f64> = times.split(' ').filter_map(|time| time.parse().ok()).collect();

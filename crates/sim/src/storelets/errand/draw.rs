@@ -150,6 +150,7 @@ fn budget(rng: &mut Rng, text: &mut String) -> Budget {
     pick("weight", &[none, 1, 300, 10_000], 0, "");
     pick("limit", &[none, none, 20, 90], 0, "%");
     pick("reserve", &[none, none, 10], 0, "%");
+    pick("io-reserve", &[none, none, 20, 1000], 0, "");
     pick("io-limit", &[none, none, 300], 0, "");
     let memory = pick("memory", &[none, none, none, none, none, none, 300 << 20], 0, "");
     Budget { memory: if memory > 0 { memory } else { budget.memory }, ..budget }

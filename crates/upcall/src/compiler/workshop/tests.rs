@@ -31,8 +31,14 @@ fn compile(ticket: u64, wasm: &[u8]) -> ToCompiler {
     ask(ticket, Module::Sent(vec![piece]), Code::Plain)
 }
 
+/// The same, for a user.
+fn compile_for(user: u32, ticket: u64, wasm: &[u8]) -> ToCompiler {
+    let module = Module::Sent(vec![Buf::from(wasm)]);
+    ToCompiler::Compile { ticket, module, code: Code::Plain, user }
+}
+
 fn ask(ticket: u64, module: Module, code: Code) -> ToCompiler {
-    ToCompiler::Compile { ticket, module, code }
+    ToCompiler::Compile { ticket, module, code, user: 7 }
 }
 
 /// Whose results there are, and what they are.
@@ -147,13 +153,37 @@ fn a_child_has_a_minute() {
 }
 
 #[test]
+fn users_have_their_turns_and_one_does_not_take_all_places() {
+    let mut workshop = workshop("echo no module >&2; exit 3");
+    let of = |number: u64| {
+        let mut wasm = program(number as u8);
+        wasm.extend([0, 2, 1, number as u8]);
+        wasm
+    };
+    (0..17).for_each(|number| workshop.take(compile_for(9, number, &of(number))));
+    assert!(matches!(done(&mut workshop)[..], [(16, Some(Refused::Failed(_)))]));
+    workshop.take(compile_for(3, 20, &of(20)));
+    workshop.take(compile_for(12, 21, &of(21)));
+    let mut ended = Vec::new();
+    while ended.len() < 18 {
+        workshop.look(Instant::default());
+        ended.extend(done(&mut workshop).into_iter().map(|(ticket, _)| ticket));
+    }
+    assert_eq!(ended[..4], [20, 0, 21, 1]);
+    // What could not be compiled is not tried again.
+    workshop.take(compile_for(5, 30, &of(21)));
+    assert!(matches!(done(&mut workshop)[..], [(30, Some(Refused::Malformed(_)))]));
+    assert!(!workshop.is_busy() && workshop.waiting.is_empty());
+}
+
+#[test]
 fn no_more_than_so_many_wait() {
     let mut workshop = workshop("sleep 100");
     for number in 0..=JOBS_MAX as u64 {
         // 64 numbers fit into the byte; the last one is another module by its name.
         let mut wasm = program(number as u8);
         wasm.extend([0, 2, 1, number as u8]);
-        workshop.take(compile(number, &wasm));
+        workshop.take(compile_for(number as u32 % 8, number, &wasm));
     }
     let Some((64, Some(Refused::Failed(why)))) = done(&mut workshop).pop() else {
         panic!("the last one is refused")
