@@ -120,6 +120,19 @@ impl Listings {
         self.get(parted(path).0, now).and(sequence.behind(place).next()).map(|entry| entry.kind)
     }
 
+    /// Whether nothing stands at a path: the directory it is in is known and has no such name, nor
+    /// one that some file systems take for the same. Programs look for much that is not there.
+    pub(crate) fn is_absent(&self, path: &[u8], now: Seen) -> bool {
+        let (dir, name) = parted(path);
+        // What a tree keeps to itself stands in its root and is not listed.
+        let is_hidden = dir.is_empty() && name.starts_with(b".");
+        if is_hidden || !name.is_ascii() || name.contains(&b'~') {
+            return false;
+        }
+        let other = |entry: &Entry| !entry.name.as_bytes().eq_ignore_ascii_case(name);
+        self.get(dir, now).is_some_and(|entries| entries.iter().all(other))
+    }
+
     /// What the guest goes through in the directory in which a path ends, perhaps as it was, and
     /// the path's place there.
     fn place(&mut self, path: &[u8]) -> Option<(Sequence, usize)> {

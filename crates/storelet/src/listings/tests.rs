@@ -52,6 +52,21 @@ fn what_is_above_a_guest_is_kept_and_what_it_has_left_is_not() {
 }
 
 #[test]
+fn what_a_directory_does_not_have_is_absent_as_long_as_it_is_believed() {
+    let (seen, mut listings) = (Seen::default(), Listings::default());
+    listings.add(vec![listing("", &[("d", Kind::Directory)])], seen);
+    listings.add(vec![listing("d", &[("File", Kind::File)])], seen);
+    for absent in ["d/.gitignore", "d/other", "nothing", "d/Fil"] {
+        assert!(listings.is_absent(absent.as_bytes(), seen), "{absent}");
+    }
+    for unsure in ["d/File", "d/file", "d/LONGNA~1", "d/\u{212a}", ".upcall", "e/x", "d/File/x"] {
+        assert!(!listings.is_absent(unsure.as_bytes(), seen), "{unsure}");
+    }
+    assert!(!listings.is_absent(b"d/other", Seen { at: BELIEVED_NS, ..seen }));
+    assert!(!listings.is_absent(b"d/other", Seen { changes: 1, ..seen }));
+}
+
+#[test]
 fn what_is_kept_is_little_whatever_names_there_are() {
     let (seen, mut listings) = (Seen::default(), Listings::default());
     let long = "x".repeat(200);

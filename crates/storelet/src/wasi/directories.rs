@@ -98,16 +98,24 @@ impl Call<'_> {
         }
     }
 
+    /// A path from the guest's root, if it goes straight down as far as is known.
+    fn straight(&mut self, fd: u32, path: &[u8]) -> Result<Option<Vec<u8>>, Stop> {
+        let above = self.host().files.dir(fd)?.path.clone();
+        Ok(above.zip(plain(path)).map(|(above, path)| joined(&above, &path)))
+    }
+
     /// Opens what a listing knows, or what can be fetched as a whole, with at most one request.
     async fn open_ahead(&mut self, fd: u32, path: &[u8], way: &Way) -> Result<Option<Slot>, Stop> {
         let directory = way.has(abi::DIRECTORY);
+        let straight = self.straight(fd, path)?;
         let host = self.host();
         let (seen, root) = (host.seen(), host.root);
-        let above = host.files.dir(fd)?.path.clone();
-        let straight = above.zip(plain(path)).map(|(above, path)| joined(&above, &path));
         let to_dir = path.ends_with(b"/") || path.ends_with(b"/.");
         let straight = straight.filter(|path| !path.is_empty() && !to_dir);
         let Some(path) = straight else { return Ok(None) };
+        if host.foresight.listings.is_absent(&path, seen) {
+            return Err(Errno::Noent.into());
+        }
         match host.foresight.listings.kind(&path, seen) {
             Some(Kind::Directory) => return Ok(Some(Slot::Dir(OpenDir::listed(path)))),
             Some(Kind::File) if directory => return Err(Errno::Notdir.into()),
@@ -258,6 +266,13 @@ impl Call<'_> {
         len: u32,
         out: u32,
     ) -> Result<(), Stop> {
+        let path = self.path(at, len)?;
+        let straight = self.straight(fd, &path)?;
+        let host = self.host();
+        let seen = host.seen();
+        if straight.is_some_and(|path| host.foresight.listings.is_absent(&path, seen)) {
+            return Err(Errno::Noent.into());
+        }
         let ((base, path), client) = (self.place(fd, at, len).await?, self.client());
         let follow = flags & abi::SYMLINK_FOLLOW != 0;
         let stat = find(&client, base, &path, follow).await?.stat;
