@@ -6,7 +6,7 @@ use base::op::{Content, Listing};
 const MANY: u32 = 1 << 20;
 
 impl Lab {
-    fn list_all(&mut self, paths: &[&str], bytes_max: u32) -> Vec<Listing> {
+    pub(super) fn list_all(&mut self, paths: &[&str], bytes_max: u32) -> Vec<Listing> {
         let paths = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
         let from = self.volume.root();
         let Ok(Reply::Listings(all, 0)) = self.ask(Ask::ListAll { from, paths, bytes_max }) else {
@@ -15,7 +15,11 @@ impl Lab {
         all
     }
 
-    fn read_all(&mut self, paths: &[&str], (size_max, bytes_max): (u32, u32)) -> Vec<Content> {
+    pub(super) fn read_all(
+        &mut self,
+        paths: &[&str],
+        (size_max, bytes_max): (u32, u32),
+    ) -> Vec<Content> {
         let paths = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
         let ask = Ask::ReadAll { from: self.volume.root(), paths, size_max, bytes_max };
         let Ok(Reply::Contents(all, 0)) = self.ask(ask) else { panic!("it reads") };
@@ -23,7 +27,7 @@ impl Lab {
     }
 }
 
-fn text(path: &[u8]) -> String {
+pub(super) fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }
 

@@ -218,6 +218,37 @@ fn compare(lab: &mut Lab, model: &mut Model) {
     assert_eq!(seen, model.things.len());
 }
 
+/// The same by the dozen: all directories, and all files.
+fn compare_batches(lab: &mut Lab, model: &Model) {
+    let mut missing: Vec<&str> = vec![""];
+    let is_dir = |(_, thing): &(&String, &Thing)| **thing == Thing::Directory;
+    missing.extend(model.things.iter().filter(is_dir).map(|(path, _)| &path[1..]));
+    let mut names = Vec::new();
+    while let Some(first) = missing.first() {
+        let listings = lab.list_all(&[first], 1 << 20);
+        assert!(!listings.is_empty(), "{first} is not listed");
+        for listing in listings {
+            let dir = batch::text(&listing.path);
+            let place = missing.iter().position(|path| *path == dir).expect("it is a directory");
+            missing.remove(place);
+            let dir = if dir.is_empty() { dir } else { format!("/{dir}") };
+            names.extend(listing.entries.iter().map(|entry| format!("{dir}/{}", entry.name)));
+        }
+    }
+    names.sort();
+    assert!(names.iter().eq(model.things.keys()), "{names:?}");
+    let is_file = |(_, thing): &(&String, &Thing)| matches!(thing, Thing::File(_));
+    let files: Vec<&str> =
+        model.things.iter().filter(is_file).map(|(path, _)| &path[1..]).collect();
+    let contents = lab.read_all(&files, (u32::MAX, u32::MAX));
+    assert_eq!(contents.len(), files.len());
+    for content in contents {
+        let path = format!("/{}", batch::text(&content.path));
+        let Some(Thing::File(id)) = model.things.get(&path) else { panic!("{path} is no file") };
+        assert!(content.data[..] == model.files[id], "{path}");
+    }
+}
+
 /// Whatever is asked in whatever order, the tree is what the model is, also after a restart.
 fn runs_with(seed: u64, world: World, steps: usize) {
     let mut rng = seeded(seed);
@@ -225,6 +256,7 @@ fn runs_with(seed: u64, world: World, steps: usize) {
     for n in 0..steps {
         step(&mut lab, &mut model, &mut rng);
         if n % 50 == 49 {
+            compare_batches(&mut lab, &model);
             compare(&mut lab, &mut model);
             lab.verify();
         }
@@ -235,7 +267,9 @@ fn runs_with(seed: u64, world: World, steps: usize) {
         }
     }
     compare(&mut lab, &mut model);
-    lab.check_disk().verify();
+    lab = lab.check_disk();
+    compare_batches(&mut lab, &model);
+    lab.verify();
 }
 
 #[test]
