@@ -259,8 +259,7 @@ impl Names {
             {
                 return Err(Error::Unsupported);
             }
-            Ask::ListAll { from, .. } if !self.is_whole(from) => return Err(Error::Unsupported),
-            Ask::ReadAll { from, ref paths, .. }
+            Ask::ListAll { from, ref paths, .. } | Ask::ReadAll { from, ref paths, .. }
                 if !self.is_whole(from) || paths.iter().any(|path| self.hidden.is_on(path)) =>
             {
                 return Err(Error::Unsupported);
@@ -414,7 +413,7 @@ impl Names {
     fn is_whole(&self, node: NodeId) -> bool {
         let place = self.place(node);
         let tree = place.node.tree();
-        place.union().is_none() && !self.table.points().any(|it| it.from.node.tree() == tree)
+        place.union().is_none() && !self.table.has_points_in(tree)
     }
 
     /// The node of a place, or the one that it stands for if that is the root of all.

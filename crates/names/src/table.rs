@@ -213,6 +213,12 @@ impl Table {
         self.points.get(&key)
     }
 
+    /// Whether anything in this tree is a point.
+    pub(crate) fn has_points_in(&self, tree: u16) -> bool {
+        let first = Key { tree, device: 0, inode: 0 };
+        self.points.range(first..).next().is_some_and(|(key, _)| key.tree == tree)
+    }
+
     /// Whether something of this name in this tree may be a point.
     pub(crate) fn may_be_point(&self, tree: u16, name: &Name) -> bool {
         let is = |point: &&Arc<Point>| point.from.node.tree() == tree;

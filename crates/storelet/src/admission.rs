@@ -47,6 +47,10 @@ impl Need {
         }
     }
 
+    fn is_certain(self) -> bool {
+        self.processor > 0 || self.requests > 0
+    }
+
     fn fits(self, room: Need) -> bool {
         self.memory <= room.memory
             && self.places <= room.places
@@ -81,6 +85,39 @@ struct User {
     given: Need,
     /// How many were admitted that came after the first in the queue, for which there was no room.
     passed: u32,
+}
+
+/// What of a user's queue could begin, and what those before it lack.
+#[derive(Debug, Default)]
+struct Outlook {
+    place: Option<usize>,
+    /// There is no room for the next.
+    lacks_room: bool,
+    /// There is room, but not so much can be certain: who wants nothing certain may pass.
+    lacks_certain: bool,
+}
+
+impl User {
+    fn outlook(&self, free: Need, all: Need) -> Outlook {
+        let mut outlook = Outlook::default();
+        for (place, (_, need)) in self.queue.iter().enumerate() {
+            let room = Need { processor: 0, requests: 0, ..*need };
+            if !room.is_share(self.given, all) {
+                break;
+            }
+            if !room.fits(free) {
+                outlook.lacks_room = true;
+                break;
+            }
+            let fits = need.fits(free) && need.is_share(self.given, all);
+            if !need.is_certain() || (fits && !outlook.lacks_certain) {
+                outlook.place = Some(place);
+                break;
+            }
+            outlook.lacks_certain = true;
+        }
+        outlook
+    }
 }
 
 /// Memory and places, and who waits for them.
@@ -128,29 +165,41 @@ impl Admission {
 
     /// The next that may begin: it has what it needs until it is released.
     pub(crate) fn next(&mut self) -> Option<DomainId> {
-        let least = |(_, user): &(&u32, &mut User)| {
-            (user.given.memory, user.queue.front().map(|(id, _)| *id))
+        let (free, all) = (self.limit.without(self.given), self.limit);
+        let look = |(number, user): (&u32, &User)| {
+            let first = user.queue.front()?.0;
+            Some((user.given.memory, first, *number, user.outlook(free, all)))
         };
-        let all = self.limit;
-        let waits = |(_, user): &(&u32, &mut User)| {
-            user.queue.front().is_some_and(|(_, need)| need.is_share(user.given, all))
-        };
-        let mut waiting: Vec<(&u32, &mut User)> = self.users.iter_mut().filter(waits).collect();
-        waiting.sort_by_key(least);
-        let free = self.limit.without(self.given);
-        let fits = |(_, need): &(DomainId, Need)| need.fits(free);
-        let place = waiting.iter().position(|(_, user)| user.queue.front().is_some_and(fits))?;
-        let (before, from) = waiting.split_at_mut(place);
-        if before.iter().any(|(_, user)| user.passed >= PASSED_MAX) {
-            return None;
+        let mut waiting: Vec<_> = self.users.iter().filter_map(look).collect();
+        waiting.sort_by_key(|(memory, first, ..)| (*memory, *first));
+        for (at, (_, _, number, outlook)) in waiting.iter().enumerate() {
+            let Some(place) = outlook.place else { continue };
+            let need = self.users[number].queue[place].1;
+            let passes = |(_, _, _, before): &&(u64, DomainId, u32, Outlook)| {
+                before.lacks_room || (before.lacks_certain && need.is_certain())
+            };
+            let passed: Vec<u32> = waiting[..at].iter().filter(passes).map(|it| it.2).collect();
+            if passed.iter().any(|number| self.users[number].passed >= PASSED_MAX) {
+                continue;
+            }
+            for number in passed {
+                self.users.get_mut(&number).expect("he waits").passed += 1;
+            }
+            return Some(self.admit(*number, place));
         }
-        before.iter_mut().for_each(|(_, user)| user.passed += 1);
-        let (number, user) = &mut from[0];
-        let (id, need) = user.queue.pop_front().expect("it waits");
-        (user.given, user.passed) = (user.given.plus(need), 0);
-        self.held.insert(id, (**number, need));
+        None
+    }
+
+    fn admit(&mut self, number: u32, place: usize) -> DomainId {
+        let user = self.users.get_mut(&number).expect("he waits");
+        let (id, need) = user.queue.remove(place).expect("it waits");
+        if place == 0 {
+            user.passed = 0;
+        }
+        user.given = user.given.plus(need);
+        self.held.insert(id, (number, need));
         self.given = self.given.plus(need);
-        Some(id)
+        id
     }
 
     /// It has ended, if it had begun.
@@ -252,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_is_certain_to_all_together_is_bounded_and_shared() {
-        let limit = Need { memory: 100, places: 100, processor: 500, requests: 2000 };
+        let limit = Need { memory: 100, places: 1000, processor: 500, requests: 2000 };
         let mut room = Admission::new(limit);
         let certain = Need { memory: 1, places: 1, processor: 100, requests: 0 };
         (1..=5).for_each(|id| room.enqueue(DomainId(id), 7, certain));
@@ -266,5 +315,13 @@ mod tests {
         room.release(DomainId(1));
         assert_eq!(admitted(&mut room), [4]);
         assert!(!room.could_fit(Need { processor: 501, ..certain }));
+        // Who waits for that stops nobody who does not want it, neither of his own nor others.
+        room.enqueue(DomainId(30), 10, Need { requests: 1500, ..many });
+        assert_eq!(admitted(&mut room), [0; 0], "a thousand are left");
+        (1000..1900).for_each(|id| ask(&mut room, id, 10 + id as u32 % 3, 0));
+        assert_eq!(admitted(&mut room).len(), 900);
+        [12, 13].into_iter().for_each(|id| room.dequeue(DomainId(id)));
+        room.release(DomainId(11));
+        assert_eq!(admitted(&mut room), [30]);
     }
 }

@@ -203,6 +203,8 @@ pub(crate) struct Host {
     pub(crate) root: NodeId,
     /// What was seen ahead.
     pub(crate) foresight: Foresight,
+    /// When it has heard or waited for something last: what was not there may be there since.
+    pub(crate) heard: Option<u64>,
     /// How often it has changed something: what was seen before is not believed any more.
     pub(crate) changes: u64,
     /// Whether it may change anything.
@@ -224,6 +226,7 @@ impl Host {
             files: Files::new(start.root, start.budget.files),
             root: start.root,
             foresight: Foresight::default(),
+            heard: None,
             changes: 0,
             writes: start.writes,
             by_ticks: matches!(pace, Pace::Ticks | Pace::Metered),
@@ -243,6 +246,11 @@ impl Host {
         let mut state = self.door.state();
         state.given.extend(open.map(Given::Open));
         state.given.extend(node.map(Given::Node));
+    }
+
+    /// It has heard or waited for something.
+    pub(crate) fn hear(&mut self) {
+        self.heard = Some(self.door.state().times.monotonic);
     }
 
     /// What is seen now.

@@ -120,17 +120,26 @@ impl Listings {
         self.get(parted(path).0, now).and(sequence.behind(place).next()).map(|entry| entry.kind)
     }
 
-    /// Whether nothing stands at a path: the directory it is in is known and has no such name, nor
-    /// one that some file systems take for the same. Programs look for much that is not there.
-    pub(crate) fn is_absent(&self, path: &[u8], now: Seen) -> bool {
+    /// Whether nothing stands at a path: the directory it is in was listed after the guest has
+    /// heard of anything last, is still believed, and has no such name, nor one that some file
+    /// systems take for the same. Programs look for much that is not there.
+    pub(crate) fn is_absent(&self, path: &[u8], now: Seen, heard: Option<u64>) -> bool {
         let (dir, name) = parted(path);
-        // What a tree keeps to itself stands in its root and is not listed.
-        let is_hidden = dir.is_empty() && name.starts_with(b".");
-        if is_hidden || !name.is_ascii() || name.contains(&b'~') {
+        // Not all that is there is listed: what a tree keeps to itself in its root, and what some
+        // file systems have of their past in every directory.
+        let is_hidden = (dir.is_empty() && name.starts_with(b".")) || name.starts_with(b".snap");
+        if name.is_empty() || is_hidden || !name.is_ascii() || name.contains(&b'~') {
             return false;
         }
-        let other = |entry: &Entry| !entry.name.as_bytes().eq_ignore_ascii_case(name);
-        self.get(dir, now).is_some_and(|entries| entries.iter().all(other))
+        let is_known = |listed: &&Listed| {
+            listed.seen.is_fresh(now) && heard.is_none_or(|heard| listed.seen.at > heard)
+        };
+        let is_other = |entry: &Entry| {
+            let other = entry.name.as_bytes();
+            other.is_ascii() && !other.eq_ignore_ascii_case(name)
+        };
+        let listed = self.by_path.get(dir).filter(is_known);
+        listed.is_some_and(|listed| listed.sequence.entries().iter().all(is_other))
     }
 
     /// What the guest goes through in the directory in which a path ends, perhaps as it was, and

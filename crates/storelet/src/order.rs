@@ -126,7 +126,7 @@ impl Order {
         if order.input && order.stdin.is_some() {
             return Err("'stdin' and 'input': it has one input only".to_string());
         }
-        if order.terms.reservation > order.terms.limit {
+        if !order.is_standing() && order.terms.reservation > order.terms.limit {
             return Err("'reserve' and 'limit': no more can be certain than is ever given".into());
         }
         if order.args.is_empty() && !order.is_standing() {
@@ -219,6 +219,7 @@ impl Order {
         self.writes &= installed.writes;
         self.budget = self.budget.least(&installed.budget);
         self.terms = least(self.terms, installed.terms);
+        self.terms.reservation = self.terms.reservation.min(self.terms.limit);
         self.io_reserve = self.io_reserve.min(installed.io_reserve);
         self.io_limit = self.io_limit.min(installed.io_limit);
     }
@@ -410,6 +411,9 @@ mod tests {
         assert_eq!(second.module, Wanted::Standing("b@2".parse().expect("a name")));
         let installed = format!("module sha256:{}\narg wc\nwrite\ncpu 9s\ntime 3s", "7".repeat(64));
         let installed = Order::parse(installed.as_bytes()).expect("it is one");
+        let mut limited = Order::parse(b"standing a\nlimit 5%").expect("it is one");
+        limited.resolve(&Order::parse(b"module 1\nreserve 10%").expect("it is one"));
+        assert_eq!((limited.terms.reservation, limited.terms.limit), (50_000_000, 50_000_000));
         order.resolve(&installed);
         assert_eq!(order.module, installed.module);
         assert_eq!(order.args, [b"wc".to_vec(), b"x".to_vec()]);

@@ -56,14 +56,17 @@ fn what_a_directory_does_not_have_is_absent_as_long_as_it_is_believed() {
     let (seen, mut listings) = (Seen::default(), Listings::default());
     listings.add(vec![listing("", &[("d", Kind::Directory)])], seen);
     listings.add(vec![listing("d", &[("File", Kind::File)])], seen);
+    listings.add(vec![listing("u", &[("\u{212a}", Kind::File)])], seen);
     for absent in ["d/.gitignore", "d/other", "nothing", "d/Fil"] {
-        assert!(listings.is_absent(absent.as_bytes(), seen), "{absent}");
+        assert!(listings.is_absent(absent.as_bytes(), seen, None), "{absent}");
     }
-    for unsure in ["d/File", "d/file", "d/LONGNA~1", "d/\u{212a}", ".upcall", "e/x", "d/File/x"] {
-        assert!(!listings.is_absent(unsure.as_bytes(), seen), "{unsure}");
+    let unsure = ["d/File", "d/file", "d/LONGNA~1", "d/\u{212a}", ".upcall", "e/x", "d/File/x", ""];
+    for unsure in unsure.into_iter().chain(["d/.snapshot", "u/k"]) {
+        assert!(!listings.is_absent(unsure.as_bytes(), seen, None), "{unsure}");
     }
-    assert!(!listings.is_absent(b"d/other", Seen { at: BELIEVED_NS, ..seen }));
-    assert!(!listings.is_absent(b"d/other", Seen { changes: 1, ..seen }));
+    assert!(!listings.is_absent(b"d/other", Seen { at: BELIEVED_NS, ..seen }, None));
+    assert!(!listings.is_absent(b"d/other", Seen { changes: 1, ..seen }, None));
+    assert!(!listings.is_absent(b"d/other", seen, Some(0)), "it may have heard of it");
 }
 
 #[test]

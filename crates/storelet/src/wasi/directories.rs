@@ -113,7 +113,7 @@ impl Call<'_> {
         let to_dir = path.ends_with(b"/") || path.ends_with(b"/.");
         let straight = straight.filter(|path| !path.is_empty() && !to_dir);
         let Some(path) = straight else { return Ok(None) };
-        if host.foresight.listings.is_absent(&path, seen) {
+        if host.foresight.listings.is_absent(&path, seen, host.heard) {
             return Err(Errno::Noent.into());
         }
         match host.foresight.listings.kind(&path, seen) {
@@ -270,7 +270,7 @@ impl Call<'_> {
         let straight = self.straight(fd, &path)?;
         let host = self.host();
         let seen = host.seen();
-        if straight.is_some_and(|path| host.foresight.listings.is_absent(&path, seen)) {
+        if straight.is_some_and(|path| host.foresight.listings.is_absent(&path, seen, host.heard)) {
             return Err(Errno::Noent.into());
         }
         let ((base, path), client) = (self.place(fd, at, len).await?, self.client());

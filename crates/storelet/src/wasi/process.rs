@@ -133,6 +133,7 @@ impl Call<'_> {
         let first = waits.iter().map(|(_, _, wait)| *wait).min().unwrap_or(0);
         if first > 0 {
             self.client().want(Want::Sleep(first)).await?;
+            self.host().hear();
         }
         let mut told = 0;
         for (user, kind, _) in waits.iter().filter(|(_, _, wait)| *wait <= first) {

@@ -51,6 +51,7 @@ impl Call<'_> {
         };
         let count = bytes.len().min(count as usize);
         client.door.state().used.input += count as u64;
+        self.host().hear();
         Ok(self.scatter_all(pieces, count as u32, [&bytes[..count]].into_iter())?)
     }
 

@@ -225,7 +225,7 @@ impl Workshop {
     /// Makes a program of what a child has compiled, and keeps both.
     fn load(&mut self, code: Code, artifact: Artifact) -> Result<storelet::Program, Refused> {
         let program = self.engines.of(code).load(&artifact);
-        let program = program.map_err(|error| Refused::Malformed(format!("{error:#}")))?;
+        let program = program.map_err(|error| Refused::Failed(format!("{error:#}")))?;
         self.programs.keep((artifact.name(), code), program.clone(), artifact.code_len());
         if let Some(cache) = &self.cache {
             cache.keep(artifact);

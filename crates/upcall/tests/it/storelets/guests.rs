@@ -103,10 +103,11 @@ pub(super) const SPIN: Guest = Guest::new(
 pub(super) const TRAP: Guest =
     Guest::new("trap", r#"(memory (export "memory") 1) (func (export "_start") (unreachable))"#);
 
-/// Says all files of its tree; each directory's entries fit in 64 KiB.
+/// Says all files of its tree, and looks at each directory after it was listed; its entries fit in
+/// 64 KiB.
 pub(super) const TOUR: Guest = Guest::new(
     "tour",
-    r#"(memory (export "memory") 64)
+    r#"(memory (export "memory") 64) (data (i32.const 24) ".")
     (global $free (mut i32) (i32.const 65536))
     (func $cat (param $file i32) (local $count i32)
         (loop $on
@@ -135,6 +136,9 @@ pub(super) const TOUR: Guest = Guest::new(
         (global.set $free (i32.add (local.get $from) (i32.const 65536)))
         (if (call $fd_readdir (local.get $dir) (local.get $from) (i32.const 65536) (i64.const 0)
                 (i32.const 16))
+            (then (unreachable)))
+        (if (call $path_filestat_get (local.get $dir) (i32.const 0) (i32.const 24) (i32.const 1)
+                (i32.const 128))
             (then (unreachable)))
         (local.set $at (local.get $from))
         (local.set $end (i32.add (local.get $from) (i32.load (i32.const 16))))
