@@ -116,6 +116,18 @@ impl fmt::Debug for Fresh {
     }
 }
 
+#[cfg(test)]
+impl Fresh {
+    /// A program that does nothing, for tests.
+    pub(crate) fn idle() -> Fresh {
+        let engine = crate::Engine::new(crate::Pace::Fuel(1000)).expect("an engine");
+        let wat = r#"(module (memory (export "memory") 1) (func (export "_start")))"#;
+        let program = engine.compile(&wat::parse_str(wat).expect("it is text")).expect("it is one");
+        let (hash, code) = (Hash([7; 32]), Code::Plain);
+        Fresh { hash, code, program, was_there: false, cpu_ns: 5 }
+    }
+}
+
 /// Why a module cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {

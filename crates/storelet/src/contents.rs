@@ -27,13 +27,6 @@ pub(crate) struct Batch {
     pub(crate) bytes_max: u32,
 }
 
-/// Files that were asked for, and how many bytes of them at most.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) paths: Vec<Vec<u8>>,
-    pub(crate) bytes_max: u32,
-}
-
 /// A file, or `None`: it was left out.
 type Whole = Option<(Stat, Buf)>;
 
@@ -85,13 +78,14 @@ impl Contents {
     }
 
     /// Takes up what was read of the files that were asked for.
-    pub(crate) fn add(&mut self, asked: Asked, read: Vec<Content>, seen: Seen) {
-        let Asked { paths, bytes_max } = asked;
+    pub(crate) fn add(&mut self, asked: Batch, read: Vec<Content>, seen: Seen) {
         let bytes: u64 = read.iter().map(|content| content.data.len() as u64).sum();
         let mut read = read.into_iter().peekable();
-        for path in paths {
+        for path in asked.paths {
             // Behind the last one that fitted nobody has looked.
-            if read.peek().is_none() && bytes + u64::from(SIZE_MAX) > u64::from(bytes_max) {
+            if read.peek().is_none()
+                && bytes + u64::from(asked.size_max) > u64::from(asked.bytes_max)
+            {
                 break;
             }
             let whole = read.next_if(|content| content.path == path);
@@ -139,8 +133,7 @@ mod tests {
             if let Some(batch) = contents.foreseen(&path, &mut listings) {
                 let read = batch.paths.iter().map(|path| content(path, 10)).collect();
                 batches.push(batch.paths.len());
-                let Batch { paths, bytes_max, .. } = batch;
-                contents.add(Asked { paths, bytes_max }, read, Seen::default());
+                contents.add(batch, read, Seen::default());
             }
         }
         assert_eq!(hits, 298, "all but the first two");
@@ -164,7 +157,7 @@ mod tests {
             (Contents { many: 4, ..Contents::default() }, Listings::default());
         let asked = [b"a", b"b", b"c", b"d"].map(|path| path.to_vec()).to_vec();
         let large = (BYTES_MAX - SIZE_MAX) as usize + 1;
-        let asked = Asked { paths: asked, bytes_max: BYTES_MAX };
+        let asked = Batch { paths: asked, size_max: SIZE_MAX, bytes_max: BYTES_MAX };
         contents.add(asked, vec![content(b"b", 5), content(b"c", large)], Seen::default());
         assert_eq!(contents.files.len(), 3, "nobody has looked at the last one");
         assert!(contents.take(b"a", Seen::default(), &mut none).is_none());

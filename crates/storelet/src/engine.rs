@@ -40,6 +40,18 @@ pub enum Pace {
     Fuel(u64),
 }
 
+impl Pace {
+    /// Whether slices are of time.
+    pub(crate) fn is_by_time(self) -> bool {
+        matches!(self, Pace::Ticks | Pace::Metered)
+    }
+
+    /// Whether instructions are counted.
+    pub(crate) fn counts(self) -> bool {
+        matches!(self, Pace::Metered | Pace::Fuel(_))
+    }
+}
+
 /// Compiles modules, and knows the functions that guests may call.
 pub struct Engine {
     engine: wasmtime::Engine,
@@ -192,9 +204,9 @@ fn config(pace: Pace) -> Config {
         .wasm_features(!FEATURES, false)
         .wasm_features(FEATURES, true);
     config
-        .epoch_interruption(matches!(pace, Pace::Ticks | Pace::Metered))
-        .consume_fuel(matches!(pace, Pace::Metered | Pace::Fuel(_)))
-        .cranelift_nan_canonicalization(matches!(pace, Pace::Metered | Pace::Fuel(_)));
+        .epoch_interruption(pace.is_by_time())
+        .consume_fuel(pace.counts())
+        .cranelift_nan_canonicalization(pace.counts());
     config
 }
 

@@ -1,6 +1,6 @@
 //! What a guest's host has seen ahead, what is coming, and what to ask for next.
 
-use crate::contents::{Asked, Batch, Contents};
+use crate::contents::{Batch, Contents};
 use crate::door::State as Door;
 use crate::listings::{Listings, Seen};
 use base::{Buf, Error, Stat};
@@ -10,7 +10,7 @@ use tree::{Ask, NodeId, Reply};
 #[derive(Debug)]
 enum Coming {
     Listings(Seen),
-    Contents(Asked, Seen),
+    Contents(Batch, Seen),
 }
 
 /// What a guest's host has seen ahead, and what is coming.
@@ -72,8 +72,7 @@ impl Foresight {
         Some(Ask::ListAll { from: root, paths, bytes_max })
     }
 
-    /// The guest opens a file: what to ask for meanwhile.
-    /// It may read so many bytes more.
+    /// The guest opens a file, and may read so many bytes more: what to ask for meanwhile.
     pub(crate) fn see_files(
         &mut self,
         path: &[u8],
@@ -84,12 +83,12 @@ impl Foresight {
         if self.coming.is_some() {
             return None;
         }
-        let batch = self.contents.foreseen(path, &mut self.listings)?;
-        let Batch { paths, size_max, bytes_max } = batch;
+        let mut batch = self.contents.foreseen(path, &mut self.listings)?;
         // What nobody has asked for must not be what ends a guest.
-        let bytes_max = u32::try_from(left / 2).unwrap_or(u32::MAX).min(bytes_max);
-        let asked = Asked { paths: paths.clone(), bytes_max };
-        self.coming = Some(Coming::Contents(asked, now));
-        Some(Ask::ReadAll { from: root, paths, size_max, bytes_max })
+        batch.bytes_max = u32::try_from(left / 2).unwrap_or(u32::MAX).min(batch.bytes_max);
+        let Batch { ref paths, size_max, bytes_max } = batch;
+        let ask = Ask::ReadAll { from: root, paths: paths.clone(), size_max, bytes_max };
+        self.coming = Some(Coming::Contents(batch, now));
+        Some(ask)
     }
 }

@@ -209,9 +209,8 @@ pub(crate) struct Host {
     pub(crate) changes: u64,
     /// Whether it may change anything.
     pub(crate) writes: bool,
-    /// Whether its slices are of time, and whether what it does is counted.
-    pub(crate) by_ticks: bool,
-    pub(crate) is_counted: bool,
+    /// What ends its slices, and whether what it does is counted.
+    pub(crate) pace: Pace,
     pub(crate) random: ChaCha20Rng,
     pub(crate) budget: Budget,
 }
@@ -229,8 +228,7 @@ impl Host {
             heard: None,
             changes: 0,
             writes: start.writes,
-            by_ticks: matches!(pace, Pace::Ticks | Pace::Metered),
-            is_counted: matches!(pace, Pace::Metered | Pace::Fuel(_)),
+            pace,
             random: ChaCha20Rng::from_seed(start.seed),
             budget: start.budget,
         }

@@ -52,7 +52,7 @@ impl Call<'_> {
     /// A guest that had to wait goes on with a whole slice.
     fn renew_slice(&mut self) {
         let host = self.0.data();
-        if host.by_ticks && mem::take(&mut host.door.state().has_waited) {
+        if host.pace.is_by_time() && mem::take(&mut host.door.state().has_waited) {
             self.0.as_context_mut().set_epoch_deadline(1);
         }
     }

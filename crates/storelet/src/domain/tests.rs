@@ -1,21 +1,8 @@
 use super::*;
 use crate::compile::Hash;
-use crate::{Ended, Engine, Pace, Used};
+use crate::{Ended, Used};
 use base::drawing::{Drawing, variant};
 use wire::storelet::{FRAME_HEAD, Frame};
-
-fn fresh() -> Fresh {
-    let engine = Engine::new(Pace::Fuel(1000)).expect("an engine");
-    let wat = "(module (memory (export \"memory\") 1) (func (export \"_start\")))";
-    let program = engine.compile(&wat::parse_str(wat).expect("it is text")).expect("it is one");
-    Fresh {
-        hash: Hash([7; 32]),
-        code: crate::compile::Code::Plain,
-        program,
-        was_there: false,
-        cpu_ns: 5,
-    }
-}
 
 fn order(text: &str) -> Box<Order> {
     Box::new(Order::parse(text.as_bytes()).expect("it is one"))
@@ -29,7 +16,7 @@ const ID: RequestId = RequestId(1);
 
 #[test]
 fn states_md_is_fresh() {
-    let fresh = fresh();
+    let fresh = Fresh::idle();
     let simple = || order("module 2");
     let stages = |count: usize| -> Vec<Stage> {
         let text = format!("module sha256:{}", Hash([7; 32]));
@@ -122,7 +109,7 @@ fn who_reads_already_hears_at_once_what_is_waited_for() {
     };
     let order = Buf::from(&b"module 2\nframes\n\nab"[..]);
     hears(Input::Write(RequestId(2), order), "compiling");
-    hears(Input::Compiled(Ok(fresh())), "waiting for memory");
+    hears(Input::Compiled(Ok(Fresh::idle())), "waiting for memory");
     hears(Input::Admitted, "running");
 }
 
@@ -158,7 +145,7 @@ fn order_module_and_input_may_come_in_one_piece_or_in_bytes() {
         });
         assert_eq!(module.expect("it is compiled").collect::<Vec<u8>>(), b"abc");
         out.clear();
-        domain.step(Instant(5), Input::Compiled(Ok(fresh())), &mut out);
+        domain.step(Instant(5), Input::Compiled(Ok(Fresh::idle())), &mut out);
         assert!(matches!(out[..], [Output::Enqueue]));
         domain.step(Instant(6), Input::Admitted, &mut out);
         let fed = out.iter().filter_map(|it| {
@@ -187,7 +174,7 @@ fn a_writer_waits_while_its_storelet_takes_nothing() {
     let mut text = format!("module sha256:{}\ninput\n\n", Hash([1; 32])).into_bytes();
     text.extend_from_slice(&(600_000_u32).to_le_bytes());
     domain.step(Instant(0), Input::Write(ID, Buf::from(&text[..])), &mut out);
-    domain.step(Instant(0), Input::Compiled(Ok(fresh())), &mut out);
+    domain.step(Instant(0), Input::Compiled(Ok(Fresh::idle())), &mut out);
     domain.step(Instant(0), Input::Admitted, &mut out);
     out.clear();
     domain.step(Instant(0), Input::Write(RequestId(2), Buf::from(&[0; 300_000][..])), &mut out);

@@ -9,7 +9,6 @@ use crate::compile::{Fresh, Hash, Refused};
 use crate::crossing::DomainId;
 use crate::order::{Order, Pick};
 use crate::report::Report;
-use crate::{Engine, Pace};
 use base::drawing::Drawing;
 use base::{Automaton as _, Buf, Caller, Instant, User};
 use std::collections::BTreeMap;
@@ -18,22 +17,9 @@ use tree::RequestId;
 
 const ID: RequestId = RequestId(1);
 
-fn fresh() -> Fresh {
-    let engine = Engine::new(Pace::Fuel(1000)).expect("an engine");
-    let wat = "(module (memory (export \"memory\") 1) (func (export \"_start\")))";
-    let program = engine.compile(&wat::parse_str(wat).expect("it is text")).expect("it is one");
-    Fresh {
-        hash: Hash([7; 32]),
-        code: crate::compile::Code::Plain,
-        program,
-        was_there: false,
-        cpu_ns: 5,
-    }
-}
-
 #[test]
 fn states_md_is_fresh() {
-    let fresh = fresh();
+    let fresh = Fresh::idle();
     let write = |text: &'static [u8]| desk::Input::Write(ID, Buf::from(text));
     let begin: [(&str, &[&[u8]], bool); 7] = [
         ("Received", &[], false),

@@ -87,7 +87,7 @@ impl Call<'_> {
         let count = u64::from(len_of(pieces)).min(OFFSET_MAX - offset) as u32;
         let mut moved = self.read_some(fd, offset, pieces, count).await?;
         // Who is counted gets as much each time, whatever was read ahead.
-        while self.host().is_counted && (1..count).contains(&moved) {
+        while self.host().pace.counts() && (1..count).contains(&moved) {
             let rest = behind(pieces, moved);
             let at = offset + u64::from(moved);
             match self.read_some(fd, at, &rest, count - moved).await {
