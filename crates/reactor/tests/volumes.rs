@@ -54,14 +54,14 @@ fn write(rig: &mut Rig, file: File, offset: u64, blocks: &[Block], durable: bool
     }
 }
 
-/// Opens a volume that was closed: a ring, and a process that another test begins, give their own
-/// hold on a file back a moment later.
-fn soon<T>(mut open: impl FnMut() -> std::io::Result<T>) -> T {
+/// Opens a volume that was closed: a process that another test begins gives its own hold on a file
+/// back a moment later, and a ring when its thread enters it the next time.
+fn soon<T>(rig: &mut Rig, mut open: impl FnMut(&mut Rig) -> std::io::Result<T>) -> T {
     let late = Instant::now() + Duration::from_secs(30);
     loop {
-        match open() {
+        match open(rig) {
             Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < late => {
-                std::thread::sleep(Duration::from_millis(1));
+                rig.wait_until(rig.world.now() + Duration::from_millis(1));
             }
             opened => return opened.unwrap(),
         }
@@ -72,7 +72,7 @@ fn soon<T>(mut open: impl FnMut() -> std::io::Result<T>) -> T {
 fn two_files(rig: &mut Rig) -> [(File, PathBuf); 2] {
     let direct = rig.path("direct");
     VolumeFile::create(&direct).unwrap();
-    let (file, size) = soon(|| rig.world.open_volume(&direct, true));
+    let (file, size) = soon(rig, |rig| rig.world.open_volume(&direct, true));
     assert_eq!(size, 0);
     let cached = rig.create("cached", READ_WRITE, true).unwrap();
     [(file, direct), (cached, rig.path("cached"))]
@@ -214,7 +214,7 @@ fn a_volume_has_one_server() {
         assert_eq!(VolumeFile::open(&path, false).unwrap_err().kind(), ErrorKind::WouldBlock);
         write(rig, file, 0, &blocks(1, 1, 4096), true);
         rig.close(file);
-        assert_eq!(soon(|| VolumeFile::open(&path, false)).size().unwrap(), 4096);
+        assert_eq!(soon(rig, |_| VolumeFile::open(&path, false)).size().unwrap(), 4096);
         let directory = rig.dir.clone();
         let refused = rig.world.open_volume(&directory, false).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidInput);

@@ -9,7 +9,7 @@
 )]
 
 use base::op::{Done, Event, File, Op, OpId, PathDone, PathOp};
-use base::{Access, Caller, Error, Name, Reactor, Stat, User};
+use base::{Access, Caller, Error, Instant, Name, Reactor, Stat, User};
 use reactor::{Config, Form, World};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -83,11 +83,16 @@ impl Rig {
             if self.world.now() >= deadline {
                 return None;
             }
-            let mut events: Vec<Event> = Vec::new();
-            self.world.wait(Some(deadline), &mut events);
-            for event in events {
-                assert!(self.kept.insert(event.id, event.done).is_none(), "completed twice");
-            }
+            self.wait_until(deadline);
+        }
+    }
+
+    /// One turn of the world, until something completes or `deadline` is reached.
+    pub(crate) fn wait_until(&mut self, deadline: Instant) {
+        let mut events: Vec<Event> = Vec::new();
+        self.world.wait(Some(deadline), &mut events);
+        for event in events {
+            assert!(self.kept.insert(event.id, event.done).is_none(), "completed twice");
         }
     }
 
