@@ -5,6 +5,8 @@
 //! | `check` | format, lints, tidy, arrows, licences, documentation: under two minutes |
 //! | `test` | everything: installs what is missing, then all tests, simulation, conformance |
 //! | `machines` | runs every machine and draws its `states.md` again |
+//! | `model states [WORD]` | every state of small compositions |
+//! | `model run [SEED] [--runs N]` | random runs of larger ones |
 //! | `sim [SEED] …` | the simulated twin; prints its seed first |
 //! | `fuzz NAME [SEED]`, `fuzz smoke` | one fuzzer, or all for a moment |
 //! | `conformance [SUITE …]` | clients that nobody here wrote, against a running server |
@@ -58,6 +60,7 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
             let mut cargo = sh::cargo(&["test", "--workspace", "--quiet", "states_md"]);
             sh::run(cargo.env("UPDATE_EXPECT", "1")).map(|()| true)
         }
+        "model" => test::model(rest).map(|()| true),
         "sim" => test::sim(rest).map(|()| true),
         "fuzz" => test::fuzz(rest).map(|()| true),
         "conformance" => conformance::main(rest),
@@ -68,8 +71,8 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         // What the suite `volume-power` runs in its virtual machine.
         "power-load" => conformance::power_load(rest).map(|()| true),
         _ => bail!(
-            "usage: cargo xtask check | test | machines | sim | fuzz | conformance | hostile | \
-             guests | bench | paper"
+            "usage: cargo xtask check | test | machines | model | sim | fuzz | conformance | \
+             hostile | guests | bench | paper"
         ),
     }
 }

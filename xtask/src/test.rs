@@ -9,6 +9,7 @@ use crate::report::Report;
 use crate::server::Kind;
 use crate::{apt, conformance, guests, server, sh};
 use anyhow::{Context as _, Result, bail};
+use std::process::Command;
 
 /// The command. True if everything passed.
 pub(crate) fn main() -> Result<bool> {
@@ -20,8 +21,11 @@ pub(crate) fn main() -> Result<bool> {
         Ok(())
     });
     report.stage("cargo test --workspace", unit);
-    report.stage("simulation", |report| smoke(report, "sim/smoke", &["smoke"]));
-    report.stage("fuzzers", |report| smoke(report, "fuzz/smoke", &["fuzz", "smoke"]));
+    report.stage("models", |report| smoke(report, "model/smoke", program("model").arg("smoke")));
+    report.stage("simulation", |report| smoke(report, "sim/smoke", program("sim").arg("smoke")));
+    report.stage("fuzzers", |report| {
+        smoke(report, "fuzz/smoke", program("sim").args(["fuzz", "smoke"]))
+    });
     report.stage("conformance", |report| {
         server::build()?;
         conformance::run(report, &[], Kind::Uring)
@@ -37,20 +41,26 @@ pub(crate) fn main() -> Result<bool> {
 pub(crate) fn sim(args: &[String]) -> Result<()> {
     let word = args.first().map_or("", String::as_str);
     let run = word.is_empty() || word.starts_with(|c: char| c == '-' || c.is_ascii_digit());
-    sh::run(simulator().args(run.then_some("run")).args(args))
+    sh::run(program("sim").args(run.then_some("run")).args(args))
+}
+
+/// `cargo xtask model …`.
+pub(crate) fn model(args: &[String]) -> Result<()> {
+    sh::run(program("model").args(args))
 }
 
 /// `cargo xtask fuzz …`.
 pub(crate) fn fuzz(args: &[String]) -> Result<()> {
-    sh::run(simulator().arg("fuzz").args(args))
+    sh::run(program("sim").arg("fuzz").args(args))
 }
 
-fn simulator() -> std::process::Command {
-    sh::cargo(&["run", "--quiet", "--release", "-p", "sim", "--"])
+/// A program of the workspace, optimised.
+fn program(package: &str) -> Command {
+    sh::cargo(&["run", "--quiet", "--release", "-p", package, "--"])
 }
 
-fn smoke(report: &mut Report, name: &str, args: &[&str]) -> Result<()> {
-    report.case(name, || sh::run(simulator().args(args)).map(|()| String::new()));
+fn smoke(report: &mut Report, name: &str, command: &mut Command) -> Result<()> {
+    report.case(name, || sh::run(command).map(|()| String::new()));
     Ok(())
 }
 

@@ -1,0 +1,108 @@
+//! Exhaustive checking: every state that a composition can reach, not only those a seed finds.
+//!
+//! The automata are the ones that run. What must hold in every state is checked by stateright, a
+//! model checker that no one here wrote; that something good stays possible ([`reach`]) is a
+//! question about paths, which it does not ask.
+
+pub mod exhaustive;
+pub mod reach;
+pub mod reservations;
+pub mod ring;
+pub mod service;
+pub mod trail;
+
+pub use reach::Found;
+
+use replica::ioa::{IoAutomaton, all_enabled};
+use stateright::{Checker, HasDiscoveries, Model, Property};
+use std::fmt::Debug;
+use std::hash::Hash;
+
+/// A state of a composition that can be compared and printed.
+pub trait State: Clone + Debug + Eq + Hash + Send + Sync + 'static {}
+
+impl<S: Clone + Debug + Eq + Hash + Send + Sync + 'static> State for S {}
+
+/// What is known after a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Different states that were looked at.
+    pub states: usize,
+    /// Whether those were all.
+    pub complete: bool,
+    /// What did not hold, and the way there.
+    pub violation: Option<String>,
+    /// Whether what must be reachable was reached.
+    pub reached: bool,
+}
+
+/// A composition as a model.
+pub struct Whole<C> {
+    /// Where it begins.
+    pub initial: C,
+    /// What is wrong with a state, if anything is.
+    pub wrong: fn(&C) -> Option<String>,
+    /// What some state must be, and another: else the model says nothing.
+    pub sometimes: [fn(&C) -> bool; 2],
+    /// States beyond this are not looked at.
+    pub within: fn(&C) -> bool,
+}
+
+impl<C> Whole<C>
+where
+    C: IoAutomaton + State,
+{
+    /// Looks at every state, or at about `states_max`.
+    pub fn check(self, states_max: usize) -> Verdict {
+        let wrong = self.wrong;
+        let builder = self.checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
+        let checker = builder.target_state_count(states_max).spawn_dfs().join();
+        let violation = checker.discovery(SOUND).map(|path| {
+            let what = wrong(path.last_state()).expect("that is why it was discovered");
+            format!("{what}\nafter {:#?}", path.into_actions())
+        });
+        Verdict {
+            states: checker.unique_state_count(),
+            complete: checker.state_count() < states_max,
+            violation,
+            reached: REACHED.iter().all(|name| checker.discovery(name).is_some()),
+        }
+    }
+}
+
+const SOUND: &str = "sound";
+const REACHED: [&str; 2] = ["reached", "reached, too"];
+
+impl<C> Model for Whole<C>
+where
+    C: IoAutomaton + State,
+{
+    type State = C;
+    type Action = C::Action;
+
+    fn init_states(&self) -> Vec<C> {
+        vec![self.initial.clone()]
+    }
+
+    fn actions(&self, state: &C, actions: &mut Vec<C::Action>) {
+        actions.extend(all_enabled(state));
+    }
+
+    fn next_state(&self, state: &C, action: C::Action) -> Option<C> {
+        let mut next = state.clone();
+        next.transition(action);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(SOUND, |model: &Self, state| (model.wrong)(state).is_none()),
+            Property::sometimes(REACHED[0], |model: &Self, state| (model.sometimes[0])(state)),
+            Property::sometimes(REACHED[1], |model: &Self, state| (model.sometimes[1])(state)),
+        ]
+    }
+
+    fn within_boundary(&self, state: &C) -> bool {
+        (self.within)(state)
+    }
+}

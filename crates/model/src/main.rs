@@ -1,0 +1,142 @@
+//! The command line of exhaustive checks and of random runs of the paper's algorithms.
+//!
+//! | command | does |
+//! |---|---|
+//! | `states [WORD] [--states N]` | looks at every state of each case whose name has that word |
+//! | `run [SEED] [--runs N]` | runs seeds, by default 10,000 from 1 on |
+//! | `mistakes` | plants mistakes and must find each |
+//! | `smoke` | all of it, for a moment |
+//!
+//! The last line is the sum: `N passed, N failed`; a failure prints what to paste before it.
+
+use model::exhaustive::{CASES, Case, STATES_MAX};
+use model::service::random::{self, Mistake, Params};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Seeds of a run that names none.
+const RUNS: u64 = 10_000;
+
+/// States of a case that is looked at for a moment.
+const STATES_SMOKE: usize = 1_000_000;
+
+/// Seeds within which a mistake must be found.
+const MISTAKE_SEEDS: u64 = 200;
+
+/// What passed and what did not.
+type Sum = (u64, u64);
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match command(&args) {
+        Ok((passed, failed)) => {
+            println!("{passed} passed, {failed} failed");
+            if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(message) => {
+            eprintln!("model: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn command(args: &[String]) -> Result<Sum, String> {
+    let mut words = Vec::new();
+    let (mut count, mut rest) = (None, args.iter());
+    while let Some(arg) = rest.next() {
+        match &**arg {
+            "--runs" | "--states" => {
+                let number = rest.next().and_then(|value| value.parse().ok());
+                count = Some(number.ok_or(format!("{arg} needs a number"))?);
+            }
+            flag if flag.starts_with("--") => return Err(format!("there is no flag {flag}")),
+            word => words.push(word),
+        }
+    }
+    let states = count.map_or(STATES_MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    match words[..] {
+        ["states"] => Ok(cases("", states)),
+        ["states", word] => Ok(cases(word, states)),
+        ["run"] => Ok(runs(1, count.unwrap_or(RUNS))),
+        ["run", seed] => {
+            let seed = seed.parse().map_err(|_| format!("{seed} is no seed"))?;
+            Ok(runs(seed, count.unwrap_or(1)))
+        }
+        ["mistakes"] => Ok(mistakes()),
+        ["smoke"] => Ok(sum([cases("", STATES_SMOKE), runs(1, 1000), mistakes()])),
+        _ => Err("usage: model states [WORD] | run [SEED] | mistakes | smoke".into()),
+    }
+}
+
+fn sum(sums: impl IntoIterator<Item = Sum>) -> Sum {
+    sums.into_iter().fold((0, 0), |(passed, failed), (p, f)| (passed + p, failed + f))
+}
+
+fn cases(word: &str, states_max: usize) -> Sum {
+    sum(CASES.iter().filter(|case| case.name.contains(word)).map(|case| look(case, states_max)))
+}
+
+fn look(case: &Case, states_max: usize) -> Sum {
+    #[allow(clippy::disallowed_methods, reason = "a tool tells how long things take")]
+    let begin = Instant::now();
+    let verdict = (case.check)(states_max);
+    let as_expected = match (&verdict.violation, case.wrong) {
+        (Some(_), true) => true,
+        // Whether something is never reached is known only when all is known.
+        (None, false) => verdict.reached == case.reaches || !verdict.complete,
+        (Some(_), false) | (None, true) => false,
+    };
+    let what = if verdict.violation.is_some() { "wrong" } else { "sound" };
+    let all = if verdict.complete { "all" } else { "some" };
+    let (seconds, states) = (begin.elapsed().as_secs_f64(), verdict.states);
+    println!("  {what:5} {:66} {all:4} {states:9} states {seconds:6.1} s", case.name);
+    if as_expected {
+        return (1, 0);
+    }
+    let violation = verdict.violation.unwrap_or_else(|| "not what was expected".into());
+    println!("{violation}\nfailed; look again with: cargo xtask model states \"{}\"", case.name);
+    (0, 1)
+}
+
+fn runs(first: u64, count: u64) -> Sum {
+    let (mut passed, mut failed, mut steps, mut inconsistent, mut late) = (0, 0, 0, 0, 0);
+    for seed in first..first.saturating_add(count) {
+        let params = Params::draw(seed, None);
+        match random::run(&params) {
+            Ok(report) => {
+                passed += 1;
+                steps += report.steps;
+                inconsistent += u64::from(report.inconsistent);
+                late += u64::from(report.late);
+            }
+            Err(wrong) => {
+                failed += 1;
+                println!("{params:#?}\n{wrong}\nfailed; replay with: cargo xtask model run {seed}");
+            }
+        }
+    }
+    println!(
+        "  {count} runs, {steps} steps; {inconsistent} with an answer that was not final, \
+         {late} with a strict operation before one that was answered earlier"
+    );
+    (passed, failed)
+}
+
+fn mistakes() -> Sum {
+    sum(Mistake::ALL.map(|mistake| {
+        let find = |seed| {
+            let found = random::run(&Params::draw(seed, Some(mistake)));
+            found.err().map(|wrong| (seed, wrong))
+        };
+        match (1..=MISTAKE_SEEDS).find_map(find) {
+            Some((seed, wrong)) => {
+                println!("  found {mistake:?} with seed {seed}: {wrong}");
+                (1, 0)
+            }
+            None => {
+                println!("  {mistake:?} was not found within {MISTAKE_SEEDS} seeds");
+                (0, 1)
+            }
+        }
+    }))
+}

@@ -1,0 +1,206 @@
+//! Random runs of the paper's algorithms: larger than what can be checked exhaustively, the same
+//! judge after each step.
+
+use super::{Event, Service, Trial, stations};
+use crate::trail::Trail;
+use base::rng::Rng;
+use replica::esds::{
+    Descriptor, Hops, Id, Optimised, Pace, Plain, Request, Rules, Slip, Submission,
+};
+use replica::ioa::{
+    Channelled, Combined, Discipline, IoAutomaton, Random, Reserved, Scheduler, all_enabled,
+};
+
+/// A run that has not ended after so many steps never will.
+const STEPS_MAX: usize = 20_000;
+
+/// Nor one in which so many messages wait in a channel.
+const MESSAGES_MAX: usize = 100;
+
+/// The algorithm of the paper that is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// *ESDSAlg*, with channels.
+    Plain,
+    /// *SimpleESDSAlg*: the same, with reservations.
+    Simple,
+    /// The same, everything in one step.
+    Atomic,
+    /// *ESDSOptAlg*, with channels.
+    Optimised,
+}
+
+/// What is wrong with a world on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mistake {
+    /// The algorithm has an error.
+    Slip(Slip),
+    /// The optimised algorithm gets channels that reorder.
+    Reordered,
+    /// The optimised algorithm gets channels that lose.
+    Lossy,
+}
+
+impl Mistake {
+    /// Every mistake.
+    pub const ALL: [Mistake; 10] = [
+        Mistake::Slip(Slip::OneDelta),
+        Mistake::Slip(Slip::LabelsAssigned),
+        Mistake::Slip(Slip::ClockNotRaised),
+        Mistake::Slip(Slip::LabelsShared),
+        Mistake::Slip(Slip::AppliedTwice),
+        Mistake::Slip(Slip::SolidifiesForEver),
+        Mistake::Slip(Slip::ResentForEver),
+        Mistake::Slip(Slip::StrictWhenDone),
+        Mistake::Reordered,
+        Mistake::Lossy,
+    ];
+}
+
+/// Everything that a run is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// Where the run begins.
+    pub seed: u64,
+    /// What is run.
+    pub algorithm: Algorithm,
+    /// So many replicas.
+    pub replicas: usize,
+    /// What clients ask.
+    pub plan: Vec<Descriptor<Id>>,
+    /// How long they think before they ask: the probability in percent that they wait once more.
+    pub thought: u32,
+    /// To how many replicas each operation goes.
+    pub submission: Submission,
+    /// How replicas behave.
+    pub rules: Rules,
+    /// How channels do.
+    pub discipline: Discipline,
+}
+
+impl Params {
+    /// Draws them.
+    pub fn draw(seed: u64, mistake: Option<Mistake>) -> Params {
+        let mut rng = base::rng::seeded(seed);
+        let algorithms =
+            [Algorithm::Plain, Algorithm::Simple, Algorithm::Atomic, Algorithm::Optimised];
+        let mut algorithm = algorithms[rng.usize(..algorithms.len())];
+        let replicas = rng.usize(1..=5);
+        let hops = if rng.bool() { Hops::Two } else { Hops::Three };
+        let mut discipline = Discipline::default();
+        if algorithm == Algorithm::Plain && rng.bool() {
+            // Who tells everything each time may be heard twice, late, or not.
+            discipline = Discipline { reorders: rng.bool(), loses: rng.bool(), duplicates: true };
+        }
+        let slip = match mistake {
+            Some(Mistake::Slip(slip)) => Some(slip),
+            Some(Mistake::Reordered) => {
+                (algorithm, discipline.reorders) = (Algorithm::Optimised, true);
+                None
+            }
+            Some(Mistake::Lossy) => {
+                (algorithm, discipline.loses) = (Algorithm::Optimised, true);
+                None
+            }
+            None => None,
+        };
+        if matches!(slip, Some(Slip::OneDelta | Slip::AppliedTwice | Slip::SolidifiesForEver)) {
+            (algorithm, discipline) = (Algorithm::Optimised, Discipline::default());
+        }
+        let pace = if discipline.loses || rng.bool() { Pace::Ticks } else { Pace::AtOnce };
+        let submission = if rng.bool() { Submission::One } else { Submission::All };
+        let (plan, thought) = (draw_plan(&mut rng, replicas), rng.u32(0..100));
+        let rules = Rules { pace, hops, slip };
+        Params { seed, algorithm, replicas, plan, thought, submission, rules, discipline }
+    }
+}
+
+fn draw_plan(rng: &mut Rng, replicas: usize) -> Vec<Descriptor<Id>> {
+    let (count, strict) = (rng.u64(1..=16), rng.u32(0..=100));
+    let mut plan = Vec::new();
+    for n in 0..count {
+        let needs = if n == 0 { 0 } else { rng.u64(0..=2) };
+        let descriptor = Descriptor {
+            id: Id(n),
+            sender: replicas,
+            prev: (0..needs).map(|_| Id(rng.u64(0..n))).collect(),
+            strict: rng.u32(..100) < strict,
+            operator: Id(n),
+        };
+        plan.push(descriptor);
+    }
+    plan
+}
+
+/// What a run has shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Steps that it took.
+    pub steps: usize,
+    /// Whether an answer differed from the eventual one.
+    pub inconsistent: bool,
+    /// Whether a strict operation came before one that was answered earlier.
+    pub late: bool,
+}
+
+/// One run; what is wrong with it, if anything is.
+pub fn run(params: &Params) -> Result<Report, String> {
+    let (replicas, rules, discipline) = (params.replicas, params.rules, params.discipline);
+    let plain = || {
+        stations(replicas, params.submission, rules, |me| Plain::new(Trail, me, replicas, rules))
+    };
+    match params.algorithm {
+        Algorithm::Plain => play(Channelled::new(plain(), discipline), params),
+        Algorithm::Simple => {
+            let parts = plain().into_iter().map(Reserved::new).collect();
+            play(Channelled::new(parts, discipline), params)
+        }
+        Algorithm::Atomic => play(Combined::new(plain()), params),
+        Algorithm::Optimised => {
+            let make = |me| Optimised::new(Trail, me, replicas, rules);
+            let parts = stations(replicas, params.submission, rules, make);
+            play(Channelled::new(parts, discipline), params)
+        }
+    }
+}
+
+fn play<S: Service>(service: S, params: &Params) -> Result<Report, String> {
+    let mut trial = Trial::new(service, params.plan.clone());
+    let (mut scheduler, mut report) = (Random::seeded(params.seed), Report::default());
+    let mut rng = base::rng::seeded(params.seed);
+    loop {
+        let mut choice = scheduler.choose(&trial);
+        // Clients think between two requests, some longer than others.
+        while matches!(choice, Some(Event::Submit(_)))
+            && !all_enabled(&trial.service).is_empty()
+            && rng.u32(..100) < params.thought
+        {
+            choice = scheduler.choose(&trial);
+        }
+        match choice {
+            Some(event) => drop(trial.transition(event)),
+            // What was lost, or not told yet, is told again until everybody knows.
+            None if params.rules.pace == Pace::Ticks && !trial.is_settled() => trial.tick(),
+            None => break,
+        }
+        report.steps += 1;
+        if let Some(wrong) = trial.wrong() {
+            return Err(format!("{wrong} (step {})", report.steps));
+        }
+        if report.steps > STEPS_MAX || trial.service.longest_channel() > MESSAGES_MAX {
+            return Err("G4: it never ends".into());
+        }
+    }
+    report.inconsistent = trial.has_inconsistent_answer();
+    report.late = trial.has_late_answer_before();
+    trial.end_is_wrong().map_or(Ok(report), Err)
+}
+
+impl<S: Service> Trial<S> {
+    /// It is time to tell again what may not have been heard.
+    fn tick(&mut self) {
+        for at in 0..=self.service.replicas().len() {
+            self.service.input((at, Request::Tick));
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! A data type whose values show everything: each operation answers which ones came before it.
+
+use replica::data::DataType;
+use replica::esds::Id;
+
+/// An append-only list of operations. The value of one is the list up to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Trail;
+
+impl DataType for Trail {
+    type State = Vec<Id>;
+    type Operator = Id;
+    type Value = Vec<Id>;
+
+    fn initial(&self) -> Vec<Id> {
+        Vec::new()
+    }
+
+    fn apply(&self, state: &mut Vec<Id>, operator: &Id) -> Vec<Id> {
+        state.push(*operator);
+        state.clone()
+    }
+
+    fn commute(&self, a: &Id, b: &Id) -> bool {
+        a == b
+    }
+
+    fn oblivious(&self, a: &Id, b: &Id) -> bool {
+        a == b
+    }
+}

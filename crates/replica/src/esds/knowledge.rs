@@ -1,0 +1,245 @@
+//! What a replica knows of operations, and how it comes to know more: the part of the algorithm
+//! that the plain and the optimised one share.
+
+use super::{Action, Descriptor, Hops, Id, Label, News, REPLICAS_MAX, Rules, Slip};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A set of replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Replicas(u32);
+
+impl Replicas {
+    /// The first of them.
+    pub(super) fn first(replicas: usize) -> Replicas {
+        Replicas(u32::MAX >> (REPLICAS_MAX - replicas))
+    }
+
+    /// All but one of so many.
+    pub(super) fn others(replicas: usize, me: usize) -> Replicas {
+        let mut others = Replicas::first(replicas);
+        others.remove(me);
+        others
+    }
+
+    pub(super) fn has(self, replica: usize) -> bool {
+        self.0 >> replica & 1 == 1
+    }
+
+    pub(super) fn add(&mut self, replica: usize) {
+        self.0 |= 1 << replica;
+    }
+
+    pub(super) fn remove(&mut self, replica: usize) {
+        self.0 &= !(1 << replica);
+    }
+}
+
+/// What is known of one operation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Known<O> {
+    pub(super) descriptor: Arc<Descriptor<O>>,
+    /// `minlabel`.
+    pub(super) label: Option<Label>,
+    /// Where it is done.
+    pub(super) done: Replicas,
+    /// Where it is solid.
+    pub(super) solid: Replicas,
+}
+
+/// What is known of all.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Knowledge<O> {
+    pub(super) me: usize,
+    pub(super) replicas: usize,
+    pub(super) rules: Rules,
+    pub(super) clock: u64,
+    of: BTreeMap<Id, Known<O>>,
+    /// What is done here, in its order.
+    order: BTreeMap<Label, Id>,
+    /// What is received and not done here.
+    waiting: BTreeSet<Id>,
+}
+
+impl<O> Knowledge<O> {
+    pub(super) fn new(me: usize, replicas: usize, rules: Rules) -> Knowledge<O> {
+        assert!((1..=REPLICAS_MAX).contains(&replicas) && me < replicas);
+        let (of, order, waiting) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Knowledge { me, replicas, rules, clock: 0, of, order, waiting }
+    }
+
+    /// The other replicas.
+    pub(super) fn others(&self) -> Replicas {
+        Replicas::others(self.replicas, self.me)
+    }
+
+    pub(super) fn get(&self, id: Id) -> Option<&Known<O>> {
+        self.of.get(&id)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Known<O>> {
+        self.of.values()
+    }
+
+    /// What is done here, in the order of labels.
+    pub(super) fn order(&self) -> &BTreeMap<Label, Id> {
+        &self.order
+    }
+
+    pub(super) fn is_done(&self, id: Id) -> bool {
+        self.of.get(&id).is_some_and(|known| known.done.has(self.me))
+    }
+
+    pub(super) fn is_solid(&self, id: Id) -> bool {
+        self.of.get(&id).is_some_and(|known| known.solid.has(self.me))
+    }
+
+    /// `receive` of a descriptor. Whether it is new.
+    pub(super) fn receive(&mut self, descriptor: &Arc<Descriptor<O>>) -> bool {
+        let id = descriptor.id;
+        if self.of.contains_key(&id) {
+            return false;
+        }
+        let (done, solid) = (Replicas::default(), Replicas::default());
+        let descriptor = descriptor.clone();
+        self.of.insert(id, Known { descriptor, label: None, done, solid });
+        self.waiting.insert(id)
+    }
+
+    /// What can be done: received, not done, and everything that must come before it is done.
+    pub(super) fn doable(&self) -> impl Iterator<Item = Id> {
+        let ready =
+            |id: &&Id| self.of[*id].descriptor.prev.iter().all(|before| self.is_done(*before));
+        self.waiting.iter().filter(ready).copied()
+    }
+
+    /// `do_it`: gives an operation a place behind everything that is done here.
+    pub(super) fn perform(&mut self, id: Id) {
+        self.clock += 1;
+        let replica = if self.rules.slips(Slip::LabelsShared) { 0 } else { self.me };
+        self.place(id, Label { counter: self.clock, replica });
+        self.mark_done(id, &[self.me]);
+        // Only where there is one replica can this be news (paper 001, 4.3.1).
+        self.solidify(id);
+    }
+
+    /// Takes up what another replica tells of an operation. Whether this replica has news to tell
+    /// now: something of its own has changed.
+    pub(super) fn merge(&mut self, from: usize, news: &News<O>) -> bool {
+        let id = news.descriptor.id;
+        let mut changed = self.receive(&news.descriptor);
+        let (was_done, was_solid) = (self.is_done(id), self.is_solid(id));
+        if let Some(label) = news.label {
+            changed |= self.lower(id, label);
+            self.mark_done(id, &[from, self.me]);
+        }
+        if news.solid {
+            self.mark_done(id, &(0..self.replicas).collect::<Vec<_>>());
+            self.of.get_mut(&id).expect("received").solid.add(from);
+        }
+        self.solidify(id);
+        changed | (self.is_done(id) != was_done) | (self.is_solid(id) != was_solid)
+    }
+
+    /// Takes the smaller label, and notices its counter. Whether it is another.
+    fn lower(&mut self, id: Id, label: Label) -> bool {
+        if !self.rules.slips(Slip::ClockNotRaised) {
+            self.clock = self.clock.max(label.counter);
+        }
+        let present = self.of[&id].label;
+        let smaller = present.is_none_or(|present| label < present);
+        let takes = smaller || self.rules.slips(Slip::LabelsAssigned) && present != Some(label);
+        if takes {
+            self.place(id, label);
+        }
+        takes
+    }
+
+    fn place(&mut self, id: Id, label: Label) {
+        let known = self.of.get_mut(&id).expect("received");
+        if let Some(old) = known.label.replace(label) {
+            self.order.remove(&old);
+        }
+        self.order.insert(label, id);
+    }
+
+    fn mark_done(&mut self, id: Id, replicas: &[usize]) {
+        let known = self.of.get_mut(&id).expect("received");
+        replicas.iter().for_each(|replica| known.done.add(*replica));
+        if known.done.has(self.me) {
+            self.waiting.remove(&id);
+        }
+    }
+
+    /// What is known to be done everywhere is solid here.
+    pub(super) fn solidify(&mut self, id: Id) {
+        let known = self.of.get_mut(&id).expect("received");
+        if known.done == Replicas::first(self.replicas) {
+            known.solid.add(self.me);
+        }
+    }
+
+    /// What this replica tells of an operation.
+    pub(super) fn news(&self, known: &Known<O>) -> News<O> {
+        News {
+            descriptor: known.descriptor.clone(),
+            label: known.label.filter(|_| known.done.has(self.me)),
+            solid: known.solid.has(self.me),
+        }
+    }
+
+    /// What is done to an operation that is known.
+    pub(super) fn operator(&self, id: Id) -> &O {
+        &self.of[&id].descriptor.operator
+    }
+
+    pub(super) fn received(&self) -> BTreeSet<Id> {
+        self.of.keys().copied().collect()
+    }
+
+    pub(super) fn done(&self, i: usize) -> BTreeSet<Id> {
+        self.ids(|known| known.done.has(i))
+    }
+
+    pub(super) fn solid(&self, i: usize) -> BTreeSet<Id> {
+        self.ids(|known| known.solid.has(i))
+    }
+
+    fn ids(&self, which: impl Fn(&Known<O>) -> bool) -> BTreeSet<Id> {
+        self.of.iter().filter(|(_, known)| which(known)).map(|(id, _)| *id).collect()
+    }
+
+    /// The answers that can be given to what is pending.
+    pub(super) fn responses(&self, pending: &BTreeSet<Id>) -> impl Iterator<Item = Action> {
+        let answerable = pending.iter().filter(|id| self.is_answerable(**id));
+        answerable.map(|id| Action::Respond(*id, self.of[id].descriptor.sender))
+    }
+
+    /// Whether a pending operation can be answered.
+    fn is_answerable(&self, id: Id) -> bool {
+        let Some(known) = self.of.get(&id).filter(|known| known.done.has(self.me)) else {
+            return false;
+        };
+        if !known.descriptor.strict || self.rules.slips(Slip::StrictWhenDone) {
+            return true;
+        }
+        match self.rules.hops {
+            Hops::Three => known.solid == Replicas::first(self.replicas),
+            Hops::Two => known.solid.has(self.me),
+        }
+    }
+
+    /// What in it contradicts itself.
+    pub(super) fn contradiction(&self) -> Option<&'static str> {
+        let done = self.of.values().filter(|known| known.done.has(self.me)).count();
+        let stands = |(label, id): (&Label, &Id)| self.of[id].label == Some(*label);
+        if !self.order.iter().all(stands) {
+            return Some("an operation stands elsewhere than its label says");
+        }
+        if done != self.order.len() {
+            return Some("what is done here is not what has a place here");
+        }
+        (done + self.waiting.len() != self.of.len())
+            .then_some("something neither waits nor is done")
+    }
+}

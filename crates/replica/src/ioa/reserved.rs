@@ -1,0 +1,215 @@
+//! Input/output combinations made of messages: the target program of the paper (001, 3.3.4).
+//!
+//! A part performs an action together with others only when it holds the reservations of all. What
+//! was enabled when it asked need not be any more when it is granted, so the action is chosen anew
+//! then, and if there is none the reservations go back.
+
+use super::reservation::{Input, Output, Reservation};
+use super::{Heard, IoAutomaton, Part, Said};
+use base::{Automaton, Instant};
+use std::collections::VecDeque;
+
+/// What reserved parts say to each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Talk<M> {
+    /// "I want to perform an action with you."
+    Ask,
+    /// "You have my reservation."
+    Grant,
+    /// "You do not get it."
+    Refuse,
+    /// "I do not need it."
+    Release,
+    /// "I have performed my part; this is yours."
+    Join(M),
+    /// "I have performed my part, too."
+    Done,
+}
+
+/// A transition of a reserved part.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Deed<A> {
+    /// Something that is to be said is said.
+    Say,
+    /// It has rested.
+    Rest,
+    /// It asks for the reservations of these others.
+    Want(Vec<usize>),
+    /// It gives back what it has no use for.
+    Withdraw,
+    /// It performs an action with those whose reservations it has.
+    Perform(A),
+    /// It performs an action that concerns nobody else.
+    Regular(A),
+}
+
+/// The tasks that are not the part's own: [`Deed::Say`], [`Deed::Rest`], [`Deed::Withdraw`].
+const TASKS: usize = 3;
+
+/// A part whose combinations are negotiated.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reserved<P: Part> {
+    part: P,
+    status: Reservation,
+    to_say: VecDeque<(usize, Talk<P::Message>)>,
+    /// How often the mean of the present rest is doubled.
+    doublings: u8,
+    /// As the paper has it: what is held is kept until there is use for it, for ever if there is
+    /// not.
+    keeps: bool,
+}
+
+impl<P: Part> Reserved<P> {
+    /// A part in its initial state.
+    pub fn new(part: P) -> Reserved<P> {
+        let (status, to_say) = (Reservation::new(), VecDeque::new());
+        Reserved { part, status, to_say, doublings: 0, keeps: false }
+    }
+
+    /// The same by the letter of the paper (001, 3.3.5), without release: for checkers, which must
+    /// find what is wrong with it.
+    pub fn as_printed(part: P) -> Reserved<P> {
+        Reserved { keeps: true, ..Reserved::new(part) }
+    }
+
+    /// The part, to look at.
+    pub fn part(&self) -> &P {
+        &self.part
+    }
+
+    /// Its reservations, to look at.
+    pub fn status(&self) -> &Reservation {
+        &self.status
+    }
+
+    /// How often the mean of its rest is doubled, if it rests: whoever runs it draws the time, and
+    /// holds [`Deed::Rest`] back so long.
+    pub fn rest(&self) -> Option<u8> {
+        self.status.is_resting().then_some(self.doublings)
+    }
+
+    fn advance(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.status.step(Instant(0), input, &mut out);
+        for output in out {
+            match output {
+                Output::Ask(to) => self.to_say.push_back((to, Talk::Ask)),
+                Output::Release(to) => self.to_say.push_back((to, Talk::Release)),
+                Output::Grant(to) => self.to_say.push_back((to, Talk::Grant)),
+                Output::Refuse(to) => self.to_say.push_back((to, Talk::Refuse)),
+                Output::Finish(to) => self.to_say.push_back((to, Talk::Done)),
+                Output::Rest(doublings) => self.doublings = doublings,
+                // What is held is seen in the status.
+                Output::Hold => {}
+            }
+        }
+    }
+
+    /// The enabled actions of the part, of one of its tasks.
+    fn of_part(&self, task: usize) -> Vec<P::Action> {
+        let mut actions = Vec::new();
+        self.part.enabled(task, &mut actions);
+        actions
+    }
+
+    /// Whether the part has an enabled action with these participants.
+    fn has_use_for(&self, held: &[usize]) -> bool {
+        let mut tasks = 0..self.part.tasks();
+        tasks.any(|task| {
+            self.of_part(task).iter().any(|action| self.part.participants(action) == held)
+        })
+    }
+
+    fn enabled_of_part(&self, task: usize, deeds: &mut Vec<Deed<P::Action>>) {
+        for action in self.of_part(task) {
+            let others = self.part.participants(&action);
+            if others.is_empty() {
+                if self.status.may_act() {
+                    deeds.push(Deed::Regular(action));
+                }
+            } else if self.status.may_ask() {
+                deeds.push(Deed::Want(others));
+            } else if self.status.held() == Some(&others[..]) && self.to_say.is_empty() {
+                deeds.push(Deed::Perform(action));
+            }
+        }
+    }
+}
+
+impl<P: Part> IoAutomaton for Reserved<P> {
+    type Input = Heard<Talk<P::Message>, P::Request>;
+    type Action = Deed<P::Action>;
+    type Output = Said<Talk<P::Message>, P::Answer>;
+
+    fn tasks(&self) -> usize {
+        TASKS + self.part.tasks()
+    }
+
+    fn enabled(&self, task: usize, deeds: &mut Vec<Self::Action>) {
+        match task {
+            0 => deeds.extend((!self.to_say.is_empty()).then_some(Deed::Say)),
+            1 => deeds.extend(self.status.is_resting().then_some(Deed::Rest)),
+            2 => {
+                let useless = self.status.held().is_some_and(|held| !self.has_use_for(held));
+                deeds.extend((useless && !self.keeps).then_some(Deed::Withdraw));
+            }
+            TASKS.. => self.enabled_of_part(task - TASKS, deeds),
+        }
+    }
+
+    fn transition(&mut self, deed: Self::Action) -> Option<Self::Output> {
+        match deed {
+            Deed::Say => {
+                let (to, talk) = self.to_say.pop_front().expect("it was enabled");
+                return Some(Said::To(vec![to], talk));
+            }
+            Deed::Rest => self.advance(Input::Rested),
+            Deed::Want(others) => self.advance(Input::Want(others)),
+            Deed::Withdraw => self.advance(Input::Withdrawn),
+            Deed::Perform(action) => {
+                self.advance(Input::Performed);
+                return self.part.transition(action).map(joined);
+            }
+            Deed::Regular(action) => return self.part.transition(action).map(joined),
+        }
+        None
+    }
+
+    fn input(&mut self, input: Self::Input) {
+        match input {
+            Heard::Outside(request) => self.part.input(Heard::Outside(request)),
+            Heard::Lost(other) => {
+                self.to_say.retain(|(to, _)| *to != other);
+                self.part.input(Heard::Lost(other));
+                self.advance(Input::Lost(other));
+            }
+            Heard::From(from, Talk::Ask) => self.advance(Input::Asked(from)),
+            Heard::From(from, Talk::Grant) => self.advance(Input::Granted(from)),
+            Heard::From(from, Talk::Refuse) => self.advance(Input::Refused(from)),
+            Heard::From(from, Talk::Release) => self.advance(Input::Released(from)),
+            Heard::From(from, Talk::Done) => self.advance(Input::Done(from)),
+            Heard::From(from, Talk::Join(message)) => {
+                self.part.input(Heard::From(from, message));
+                self.advance(Input::Joined(from));
+            }
+        }
+    }
+}
+
+impl<P: Part> Part for Reserved<P> {
+    type Message = Talk<P::Message>;
+    type Request = P::Request;
+    type Answer = P::Answer;
+
+    /// Nobody: what reserved parts say travels through channels.
+    fn participants(&self, _deed: &Self::Action) -> Vec<usize> {
+        Vec::new()
+    }
+}
+
+fn joined<M, O>(said: Said<M, O>) -> Said<Talk<M>, O> {
+    match said {
+        Said::To(others, message) => Said::To(others, Talk::Join(message)),
+        Said::Outside(answer) => Said::Outside(answer),
+    }
+}
