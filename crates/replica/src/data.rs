@@ -25,6 +25,12 @@ pub trait DataType: Clone + Debug {
     /// Whether the state after both does not depend on their order.
     fn commute(&self, a: &Self::Operator, b: &Self::Operator) -> bool;
 
+    /// Whether the value of this operator depends on nothing that comes before it, so that it is
+    /// final at once.
+    fn is_free(&self, _operator: &Self::Operator) -> bool {
+        false
+    }
+
     /// Whether the value of `a` does not depend on whether `b` comes before it.
     fn oblivious(&self, a: &Self::Operator, b: &Self::Operator) -> bool;
 }

@@ -5,3 +5,4 @@ pub mod data;
 pub mod esds;
 pub mod ioa;
 pub mod ring;
+pub mod service;

@@ -1,0 +1,455 @@
+//! One replica of a service: the optimised algorithm (paper 001, 4.3) with what that leaves to the
+//! future (chapter 6): unreliable channels, crashes, and memory that does not grow.
+//!
+//! Each operation belongs to the replica that its client asked, which numbers its operations
+//! without gaps and gives each its only label. So sets of operations are [`Vector`]s: what a
+//! replica has done, what it knows that others have, what an operation must come behind, and what a
+//! client has seen (its *token*). What is done everywhere is applied to the stable state and
+//! forgotten.
+//!
+//! *Nothing leaves a replica that is not in its journal*: answers and gossip wait for
+//! [`Input::Persisted`]. A replica that crashes begins again with what was persisted, and nobody
+//! can tell what was not.
+//!
+//! *Channels may lose, repeat and reorder.* A message carries operations, and the vector of all
+//! that its sender has for good, which acknowledges whatever it was sent. Operations are taken in
+//! the order of their numbers; what comes too early or twice is dropped, and what is not
+//! acknowledged is sent again, by anybody who has it.
+//!
+//! *Strict answers take two hops*: an operation that everybody has is final, with all before it.
+//!
+//! Why an operation `x` that every replica has done is final, with all before it: whoever labels an
+//! operation after it has done `x` gives it a greater label (Lamport's rule). Whatever replica `i`
+//! labelled before that is in `i`'s vector when that says that `i` has done `x`; and such a vector
+//! is believed only by who has all of `i`'s own operations in it.
+
+mod order;
+mod origins;
+mod peers;
+mod vector;
+mod waiting;
+
+pub use vector::{ReplicaId, Vector};
+
+use crate::data::DataType;
+use base::{Automaton, Instant};
+use order::Order;
+use origins::{Origins, Receipt};
+use peers::{Peer, Peers};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use waiting::{Blocked, Waiting};
+
+/// Operations in one message, at most.
+pub const ENTRIES_MAX: usize = 256;
+
+/// A place in the order of operations: smaller is earlier. No two operations have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Label {
+    /// Greater than that of every label that was known when this was made (Lamport's rule).
+    pub counter: u64,
+    /// Whose operation it is.
+    pub origin: ReplicaId,
+}
+
+/// An operation that has its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<O> {
+    /// Its number among the operations of its origin, from 1 on, without gaps.
+    pub number: u64,
+    /// Its place.
+    pub label: Label,
+    /// What must be done before it, beside the operations of its origin that have smaller numbers.
+    pub after: Vector,
+    /// Whether its client waits for an answer that agrees with the eventual order.
+    pub strict: bool,
+    /// What is to be done.
+    pub operator: O,
+}
+
+/// Names a request of a client; chosen by who asks, and given back with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// What replicas say to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message<O> {
+    /// Operations, those of each origin in the order of their numbers.
+    pub entries: Vec<Arc<Entry<O>>>,
+    /// What the sender has for good.
+    pub has: Vector,
+    /// Whether the sender wants to hear how far the receiver is, even if that is nothing new.
+    pub asks: bool,
+}
+
+/// What can happen to a replica.
+#[derive(Clone, Debug)]
+pub enum Input<O> {
+    /// A client asks for an operation.
+    Request {
+        /// Its name.
+        ticket: Ticket,
+        /// What must come before it.
+        after: Vector,
+        /// Whether the answer must agree with the eventual order.
+        strict: bool,
+        /// What is to be done.
+        operator: O,
+        /// When the client gives up.
+        until: Instant,
+    },
+    /// Nobody wants the answer any more. The operation may be done all the same.
+    Forget(Ticket),
+    /// Messages of this replica may arrive from now on, and ours there; those before may be lost.
+    Connected(ReplicaId),
+    /// They do not any more.
+    Disconnected(ReplicaId),
+    /// Another replica says this.
+    Heard(ReplicaId, Message<O>),
+    /// All records up to this number are in the journal for good.
+    Persisted(u64),
+    /// It is time.
+    Tick,
+}
+
+/// What a replica can ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output<O, V> {
+    /// Answer a request.
+    Answer {
+        /// Which.
+        ticket: Ticket,
+        /// With what.
+        value: V,
+        /// Whether the answer will always be this: it agrees with the eventual order.
+        is_final: bool,
+        /// What the client has seen with it: whatever is to come behind it names this.
+        token: Vector,
+    },
+    /// A request cannot be answered in time.
+    Refuse(Ticket, Refusal),
+    /// Say this to another replica.
+    Say(ReplicaId, Message<O>),
+    /// Write this into the journal; [`Input::Persisted`] follows with its number.
+    Persist(u64, Vec<Arc<Entry<O>>>),
+}
+
+/// Why a request was not answered in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// What must come before it has not arrived from these replicas. It was not done.
+    Behind(Vec<ReplicaId>),
+    /// It is done, but these replicas have not said so: it is not known when it will be final.
+    NotFinal(Vec<ReplicaId>),
+    /// Too much is kept for these replicas, which have not said that they have it. It was not done.
+    Full(Vec<ReplicaId>),
+}
+
+/// How a replica behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How long operations gather before others are told of them, unless a strict one waits.
+    pub gossip: Duration,
+    /// Operations to be kept for those who do not have them yet; then no more are taken.
+    pub kept_max: usize,
+}
+
+/// One replica.
+#[derive(Clone, Debug)]
+pub struct Replica<D: DataType> {
+    data: D,
+    me: ReplicaId,
+    config: Config,
+    clock: u64,
+    order: Order<D>,
+    origins: Origins<D::Operator>,
+    peers: Peers,
+    waiting: Waiting<D>,
+    /// The records that are not yet in the journal for good, with what will be known then.
+    unwritten: VecDeque<(u64, Vector)>,
+    /// The number of the last record.
+    written: u64,
+    /// What is in the journal for good.
+    has: Vector,
+    /// When others are to be told what has gathered; nothing has, if never.
+    gossip_at: Option<Instant>,
+    /// When this record is in the journal, others are to be told at once: somebody waits for them.
+    urgent: Option<u64>,
+}
+
+/// What a replica begins with: what it was when its journal was last written anew.
+#[derive(Clone, Debug)]
+pub struct Snapshot<D: DataType> {
+    /// The state up to the frontier.
+    pub state: D::State,
+    /// Everything up to here is in the state.
+    pub frontier: Option<Label>,
+    /// What is in the state, and done everywhere.
+    pub base: Vector,
+    /// What follows: done here, and not in `base`.
+    pub rest: Vec<Arc<Entry<D::Operator>>>,
+}
+
+impl<D: DataType> Replica<D> {
+    /// A replica among `members`, itself one of them, before all operations.
+    pub fn new(data: D, me: ReplicaId, members: &[ReplicaId], config: Config) -> Replica<D> {
+        let (state, base) = (data.initial(), Vector::new());
+        let nothing = Snapshot { state, frontier: None, base, rest: Vec::new() };
+        Replica::recover(data, me, members, config, nothing, [])
+    }
+
+    /// A replica that begins again, with what its journal has: a snapshot, and the records behind
+    /// it.
+    pub fn recover(
+        data: D,
+        me: ReplicaId,
+        members: &[ReplicaId],
+        config: Config,
+        snapshot: Snapshot<D>,
+        records: impl IntoIterator<Item = Vec<Arc<Entry<D::Operator>>>>,
+    ) -> Replica<D> {
+        let others = members.iter().copied().filter(|id| *id != me);
+        let mut replica = Replica {
+            me,
+            config,
+            clock: snapshot.frontier.map_or(0, |label| label.counter),
+            order: Order::new(data.clone(), snapshot.state, snapshot.frontier),
+            origins: Origins::new(members.iter().copied(), &snapshot.base),
+            peers: Peers::new(others),
+            waiting: Waiting::new(),
+            unwritten: VecDeque::new(),
+            written: 0,
+            has: Vector::new(),
+            gossip_at: None,
+            urgent: None,
+            data,
+        };
+        for entry in snapshot.rest.into_iter().chain(records.into_iter().flatten()) {
+            replica.origins.receive(entry);
+        }
+        replica.place_ready();
+        replica.has = replica.origins.done();
+        // Who is alone hears nothing that would tell it that all this is final; nobody waits yet.
+        replica.advance(&mut Vec::new());
+        replica
+    }
+
+    /// What is to be kept of it, if its journal is written anew now: the journal is this, and the
+    /// records that follow.
+    pub fn snapshot(&self) -> Snapshot<D> {
+        let base = self.origins.forgotten();
+        Snapshot {
+            state: self.order.stable().clone(),
+            frontier: self.order.frontier(),
+            rest: self.origins.between(&base, &self.origins.done(), usize::MAX),
+            base,
+        }
+    }
+
+    /// The state after everything that is done here.
+    pub fn current(&mut self) -> &D::State {
+        self.order.current()
+    }
+
+    /// The state that is final.
+    pub fn stable(&self) -> &D::State {
+        self.order.stable()
+    }
+
+    /// Everything up to here is final.
+    pub fn frontier(&self) -> Option<Label> {
+        self.order.frontier()
+    }
+
+    /// What is done here.
+    pub fn done(&self) -> Vector {
+        self.origins.done()
+    }
+
+    /// What is in the journal for good.
+    pub fn has(&self) -> &Vector {
+        &self.has
+    }
+
+    /// What another replica has for good, as far as is known here.
+    pub fn knows_of(&self, peer: ReplicaId) -> Option<&Vector> {
+        self.peers.get(peer).map(|peer| &peer.knows)
+    }
+
+    /// What is done here and not final, in order.
+    pub fn suffix(&self) -> impl Iterator<Item = &Arc<Entry<D::Operator>>> {
+        self.order.suffix()
+    }
+
+    /// How many operations are kept, because somebody may still ask for them.
+    pub fn kept(&self) -> usize {
+        self.origins.len()
+    }
+}
+
+type Outputs<D> = Vec<Output<<D as DataType>::Operator, <D as DataType>::Value>>;
+
+impl<D: DataType> Replica<D> {
+    /// Gives an operation of our own its place.
+    fn perform(&mut self, request: Blocked<D::Operator>, out: &mut Outputs<D>) {
+        self.clock += 1;
+        let label = Label { counter: self.clock, origin: self.me };
+        let number = self.origins.done().get(self.me) + 1;
+        let Blocked { ticket, after, strict, operator, until } = request;
+        let entry = Arc::new(Entry { number, label, after, strict, operator });
+        let receipt = self.origins.receive(entry.clone());
+        assert!(receipt == Receipt::New && self.origins.take_ready().is_some(), "it is the next");
+        let value = self.order.append(entry.clone());
+        if strict {
+            self.waiting.expect_final(number, ticket, until);
+        } else {
+            let is_final = self.data.is_free(&entry.operator);
+            let token = self.origins.done();
+            self.waiting.say_when(self.written + 1, ticket, value, is_final, token);
+        }
+        self.persist(vec![entry], out);
+    }
+
+    /// Places what has everything before it that must be.
+    fn place_ready(&mut self) -> Vec<Arc<Entry<D::Operator>>> {
+        let mut placed = Vec::new();
+        while let Some(entry) = self.origins.take_ready() {
+            self.clock = self.clock.max(entry.label.counter);
+            // Its origin tells the others.
+            let (origin, number) = (entry.label.origin, entry.number);
+            self.peers.iter_mut().for_each(|(_, peer)| peer.presume(origin, number));
+            if Some(entry.label) > self.order.frontier() {
+                self.order.place(entry.clone());
+            }
+            placed.push(entry);
+        }
+        placed
+    }
+
+    /// Who has not said that it has everything.
+    fn laggards(&self) -> Vec<ReplicaId> {
+        let lags = self.peers.iter().filter(|(_, peer)| !peer.knows.covers(&self.has));
+        lags.map(|(id, _)| id).collect()
+    }
+
+    fn persist(&mut self, entries: Vec<Arc<Entry<D::Operator>>>, out: &mut Outputs<D>) {
+        self.written += 1;
+        self.unwritten.push_back((self.written, self.origins.done()));
+        if entries.iter().any(|entry| entry.strict) {
+            self.urgent = Some(self.written);
+        }
+        out.push(Output::Persist(self.written, entries));
+    }
+
+    fn hear(&mut self, from: ReplicaId, message: Message<D::Operator>, out: &mut Outputs<D>) {
+        let Some(peer) = self.peers.get_mut(from) else { return };
+        peer.owes |= message.asks;
+        for entry in message.entries {
+            let known = self.origins.receive(entry) == Receipt::Known;
+            // It has not heard that we have it.
+            peer.owes |= known;
+        }
+        let placed = self.place_ready();
+        if !placed.is_empty() {
+            self.persist(placed, out);
+        }
+        // Only who has all of its own operations knows what is before those that it has done.
+        if self.origins.done().get(from) >= message.has.get(from) {
+            self.peers.get_mut(from).expect("seen above").says(&message.has);
+            self.advance(out);
+        }
+    }
+
+    /// What everybody has is final, with all before it.
+    fn advance(&mut self, out: &mut Outputs<D>) {
+        let everywhere = self.peers.all_know(&self.has);
+        let labels = everywhere.iter().filter_map(|(of, number)| self.origins.label(of, number));
+        let Some(frontier) = labels.max() else { return };
+        let (me, waiting, token) = (self.me, &mut self.waiting, self.origins.done());
+        self.order.advance(frontier, |entry, value| {
+            let ours = (entry.label.origin == me).then_some(entry.number);
+            if let Some(ticket) = ours.and_then(|number| waiting.take_strict(number)) {
+                let token = token.clone();
+                out.push(Output::Answer { ticket, value, is_final: true, token });
+            }
+        });
+        self.origins.forget(&everywhere);
+    }
+
+    fn persisted(&mut self, now: Instant, record: u64, out: &mut Outputs<D>) {
+        while let Some((_, has)) = self.unwritten.pop_front_if(|(number, _)| *number <= record) {
+            self.has = has;
+        }
+        self.waiting.say(record, out);
+        self.advance(out);
+        match self.urgent {
+            Some(urgent) if urgent <= record => {
+                self.urgent = None;
+                self.gossip_at = Some(now);
+            }
+            Some(_) | None => {
+                self.gossip_at.get_or_insert(now + self.config.gossip);
+            }
+        }
+    }
+
+    /// Does whatever it is time for.
+    fn keep_time(&mut self, now: Instant, out: &mut Outputs<D>) {
+        self.waiting.expire(now, self.me, &self.origins, &self.peers, out);
+        let gossips = self.gossip_at.is_some_and(|at| at <= now);
+        if gossips {
+            self.gossip_at = None;
+        }
+        for (id, peer) in self.peers.iter_mut() {
+            if peer.again().is_some_and(|at| at <= now) {
+                peer.lose_patience();
+            }
+            if peer.connected && (gossips || peer.owes || peer.asks) {
+                peer.tell(id, &self.origins, &self.has, out);
+            }
+            peer.watch(now, &self.has);
+        }
+    }
+}
+
+impl<D: DataType> Automaton for Replica<D> {
+    type Input = Input<D::Operator>;
+    type Output = Output<D::Operator, D::Value>;
+
+    fn step(&mut self, now: Instant, input: Self::Input, out: &mut Outputs<D>) {
+        match input {
+            Input::Request { ticket, after, strict, operator, until } => {
+                self.waiting.block(Blocked { ticket, after, strict, operator, until });
+            }
+            Input::Forget(ticket) => self.waiting.forget(ticket),
+            Input::Connected(peer) => self.peers.get_mut(peer).into_iter().for_each(Peer::connect),
+            Input::Disconnected(peer) => {
+                self.peers.get_mut(peer).into_iter().for_each(Peer::disconnect);
+            }
+            Input::Heard(from, message) => self.hear(from, message, out),
+            Input::Persisted(record) => self.persisted(now, record, out),
+            Input::Tick => {}
+        }
+        while let Some(request) = self.waiting.take_unblocked(&self.origins.done()) {
+            if self.origins.len() < self.config.kept_max {
+                self.perform(request, out);
+            } else {
+                out.push(Output::Refuse(request.ticket, Refusal::Full(self.laggards())));
+            }
+        }
+        self.keep_time(now, out);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let again = self.peers.iter().filter_map(|(_, peer)| peer.again());
+        again.chain(self.gossip_at).chain(self.waiting.deadline()).min()
+    }
+
+    fn check(&self) {
+        assert!(self.origins.done().covers(&self.has), "I10: the journal has what was not done");
+        for (_, peer) in self.peers.iter() {
+            assert!(peer.sent.covers(&peer.knows), "I9: it knows what it was not sent");
+        }
+    }
+}

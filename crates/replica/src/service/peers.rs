@@ -1,0 +1,168 @@
+//! What the other replicas know, and what they were told.
+
+use super::{ENTRIES_MAX, Message, Origins, Output, ReplicaId, Vector};
+use base::Instant;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A peer that does not say that it heard is told again after this.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// And after at most this, if it still does not.
+const PATIENCE_MAX: Duration = Duration::from_secs(2);
+
+/// Operations on their way to a peer, at most; it must say that it has some before it is sent more.
+const WINDOW: usize = 16 * ENTRIES_MAX;
+
+/// One of the other replicas.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    /// What it has, for good, as far as it has told.
+    pub(super) knows: Vector,
+    /// What was sent to it.
+    pub(super) sent: Vector,
+    /// What it was last told that this replica has.
+    pub(super) told: Vector,
+    /// Whether it is to say how far it is, even if that is nothing new.
+    pub(super) asks: bool,
+    /// Whether it has asked that of this replica.
+    pub(super) owes: bool,
+    /// Whether messages reach it, as far as is known.
+    pub(super) connected: bool,
+    /// When it is told again what it has not said that it has.
+    again: Option<Instant>,
+    patience: Duration,
+}
+
+impl Peer {
+    fn new() -> Peer {
+        Peer {
+            knows: Vector::new(),
+            sent: Vector::new(),
+            told: Vector::new(),
+            asks: false,
+            owes: false,
+            connected: false,
+            again: None,
+            patience: PATIENCE,
+        }
+    }
+
+    /// It says how far it is.
+    pub(super) fn says(&mut self, vector: &Vector) {
+        if !self.knows.covers(vector) {
+            (self.again, self.patience) = (None, PATIENCE);
+        }
+        self.knows.join(vector);
+        self.sent.join(vector);
+    }
+
+    /// The origin of this operation tells it to this peer, if that has all before it.
+    pub(super) fn presume(&mut self, origin: ReplicaId, number: u64) {
+        if self.sent.get(origin) + 1 == number {
+            self.sent.raise(origin, number);
+        }
+    }
+
+    /// Tells it what it has not been sent, and how far this replica is, if any of that is news.
+    pub(super) fn tell<O, V>(
+        &mut self,
+        id: ReplicaId,
+        origins: &Origins<O>,
+        has: &Vector,
+        out: &mut Vec<Output<O, V>>,
+    ) {
+        loop {
+            let room = WINDOW.saturating_sub(self.on_their_way()).min(ENTRIES_MAX);
+            let entries = origins.between(&self.sent, has, room);
+            let news = !entries.is_empty() || self.told != *has;
+            if !news && !self.owes && !self.asks {
+                return;
+            }
+            for entry in &entries {
+                self.sent.raise(entry.label.origin, entry.number);
+            }
+            self.told = has.clone();
+            self.owes = false;
+            let asks = std::mem::take(&mut self.asks);
+            out.push(Output::Say(id, Message { entries, has: has.clone(), asks }));
+        }
+    }
+
+    /// How many operations it was sent, and has not said that it has.
+    fn on_their_way(&self) -> usize {
+        let each = self.sent.iter().map(|(of, sent)| sent - self.knows.get(of));
+        usize::try_from(each.sum::<u64>()).unwrap_or(usize::MAX)
+    }
+
+    /// Sees to it that it is told again, if it does not say that it has everything.
+    pub(super) fn watch(&mut self, now: Instant, has: &Vector) {
+        if self.knows.covers(has) {
+            self.again = None;
+        } else {
+            self.again.get_or_insert(now + self.patience);
+        }
+    }
+
+    /// Whatever was sent may be lost.
+    pub(super) fn forget(&mut self) {
+        self.sent = self.knows.clone();
+        self.asks = true;
+        self.again = None;
+    }
+
+    /// When it is told again, unless it says that it has everything.
+    pub(super) fn again(&self) -> Option<Instant> {
+        self.again.filter(|_| self.connected)
+    }
+
+    /// It was silent for too long.
+    pub(super) fn lose_patience(&mut self) {
+        self.forget();
+        self.patience = (self.patience * 2).min(PATIENCE_MAX);
+    }
+
+    pub(super) fn connect(&mut self) {
+        self.forget();
+        (self.connected, self.patience) = (true, PATIENCE);
+    }
+
+    pub(super) fn disconnect(&mut self) {
+        self.forget();
+        self.connected = false;
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub(super) struct Peers(BTreeMap<ReplicaId, Peer>);
+
+impl Peers {
+    pub(super) fn new(ids: impl IntoIterator<Item = ReplicaId>) -> Peers {
+        Peers(ids.into_iter().map(|id| (id, Peer::new())).collect())
+    }
+
+    pub(super) fn get(&self, id: ReplicaId) -> Option<&Peer> {
+        self.0.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: ReplicaId) -> Option<&mut Peer> {
+        self.0.get_mut(&id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ReplicaId, &Peer)> {
+        self.0.iter().map(|(id, peer)| (*id, peer))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (ReplicaId, &mut Peer)> {
+        self.0.iter_mut().map(|(id, peer)| (*id, peer))
+    }
+
+    /// What everybody has.
+    pub(super) fn all_know(&self, mine: &Vector) -> Vector {
+        let least = |of: ReplicaId, most: u64| {
+            self.0.values().map(|peer| peer.knows.get(of)).fold(most, u64::min)
+        };
+        mine.iter().map(|(of, most)| (of, least(of, most))).collect()
+    }
+}

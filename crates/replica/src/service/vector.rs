@@ -1,0 +1,59 @@
+//! Version vectors: how far each replica's operations are known.
+
+use std::collections::BTreeMap;
+
+/// Names a replica of a service. Never given to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplicaId(pub u16);
+
+/// For each replica, how many of the operations that it was given: all up to that number. A
+/// *multipart timestamp* in the words of the paper (001, 6.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Vector(BTreeMap<ReplicaId, u64>);
+
+impl Vector {
+    /// Nothing is known.
+    pub fn new() -> Vector {
+        Vector::default()
+    }
+
+    /// How many of the operations of this replica.
+    pub fn get(&self, of: ReplicaId) -> u64 {
+        self.0.get(&of).copied().unwrap_or(0)
+    }
+
+    /// All up to this number, if it was not more.
+    pub fn raise(&mut self, of: ReplicaId, to: u64) {
+        if to > self.get(of) {
+            self.0.insert(of, to);
+        }
+    }
+
+    /// All that either knows.
+    pub fn join(&mut self, other: &Vector) {
+        other.iter().for_each(|(of, to)| self.raise(of, to));
+    }
+
+    /// Whether all that the other knows is known.
+    pub fn covers(&self, other: &Vector) -> bool {
+        other.iter().all(|(of, to)| self.get(of) >= to)
+    }
+
+    /// The replicas of which the other knows more, with how much.
+    pub fn lacks(&self, other: &Vector) -> impl Iterator<Item = (ReplicaId, u64)> {
+        other.iter().filter(|(of, to)| self.get(*of) < *to)
+    }
+
+    /// Every replica of which anything is known.
+    pub fn iter(&self) -> impl Iterator<Item = (ReplicaId, u64)> {
+        self.0.iter().map(|(of, to)| (*of, *to))
+    }
+}
+
+impl FromIterator<(ReplicaId, u64)> for Vector {
+    fn from_iter<I: IntoIterator<Item = (ReplicaId, u64)>>(parts: I) -> Vector {
+        let mut vector = Vector::new();
+        parts.into_iter().for_each(|(of, to)| vector.raise(of, to));
+        vector
+    }
+}

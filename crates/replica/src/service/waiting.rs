@@ -1,0 +1,121 @@
+//! Requests that cannot be answered yet.
+
+use super::{Origins, Output, Peers, Refusal, ReplicaId, Ticket, Vector};
+use crate::data::DataType;
+use base::Instant;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A request that waits for what must come before it.
+#[derive(Clone, Debug)]
+pub(super) struct Blocked<O> {
+    pub(super) ticket: Ticket,
+    pub(super) after: Vector,
+    pub(super) strict: bool,
+    pub(super) operator: O,
+    pub(super) until: Instant,
+}
+
+/// An answer, which may be given when a record is in the journal.
+#[derive(Clone, Debug)]
+struct Unsaid<V> {
+    record: u64,
+    ticket: Ticket,
+    value: V,
+    is_final: bool,
+    token: Vector,
+}
+
+/// A strict operation of this replica, which is done.
+#[derive(Clone, Debug)]
+struct Strict {
+    ticket: Ticket,
+    until: Instant,
+}
+
+/// All that wait.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting<D: DataType> {
+    blocked: Vec<Blocked<D::Operator>>,
+    unsaid: VecDeque<Unsaid<D::Value>>,
+    /// By the numbers of their operations.
+    strict: BTreeMap<u64, Strict>,
+}
+
+impl<D: DataType> Waiting<D> {
+    pub(super) fn new() -> Waiting<D> {
+        Waiting { blocked: Vec::new(), unsaid: VecDeque::new(), strict: BTreeMap::new() }
+    }
+
+    pub(super) fn block(&mut self, request: Blocked<D::Operator>) {
+        self.blocked.push(request);
+    }
+
+    /// The first request that waits for nothing more.
+    pub(super) fn take_unblocked(&mut self, done: &Vector) -> Option<Blocked<D::Operator>> {
+        let first = self.blocked.iter().position(|request| done.covers(&request.after))?;
+        Some(self.blocked.remove(first))
+    }
+
+    /// An answer that waits for a record.
+    pub(super) fn say_when(
+        &mut self,
+        record: u64,
+        ticket: Ticket,
+        value: D::Value,
+        is_final: bool,
+        token: Vector,
+    ) {
+        self.unsaid.push_back(Unsaid { record, ticket, value, is_final, token });
+    }
+
+    /// A strict operation waits to be final.
+    pub(super) fn expect_final(&mut self, number: u64, ticket: Ticket, until: Instant) {
+        self.strict.insert(number, Strict { ticket, until });
+    }
+
+    /// Who waits for this operation of this replica to be final.
+    pub(super) fn take_strict(&mut self, number: u64) -> Option<Ticket> {
+        self.strict.remove(&number).map(|strict| strict.ticket)
+    }
+
+    /// Gives the answers that wait for this record, or an earlier one.
+    pub(super) fn say(&mut self, record: u64, out: &mut Vec<Output<D::Operator, D::Value>>) {
+        while let Some(first) = self.unsaid.pop_front_if(|first| first.record <= record) {
+            let Unsaid { ticket, value, is_final, token, .. } = first;
+            out.push(Output::Answer { ticket, value, is_final, token });
+        }
+    }
+
+    pub(super) fn forget(&mut self, ticket: Ticket) {
+        self.blocked.retain(|request| request.ticket != ticket);
+        self.unsaid.retain(|unsaid| unsaid.ticket != ticket);
+        self.strict.retain(|_, strict| strict.ticket != ticket);
+    }
+
+    /// When the first gives up.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let blocked = self.blocked.iter().map(|request| request.until);
+        blocked.chain(self.strict.values().map(|strict| strict.until)).min()
+    }
+
+    /// Refuses those who give up now, and says whose fault it is.
+    pub(super) fn expire(
+        &mut self,
+        now: Instant,
+        me: ReplicaId,
+        origins: &Origins<D::Operator>,
+        peers: &Peers,
+        out: &mut Vec<Output<D::Operator, D::Value>>,
+    ) {
+        let done = origins.done();
+        for request in self.blocked.extract_if(.., |request| request.until <= now) {
+            let missing = done.lacks(&request.after).map(|(id, _)| id).collect();
+            out.push(Output::Refuse(request.ticket, Refusal::Behind(missing)));
+        }
+        for (number, strict) in self.strict.extract_if(.., |_, strict| strict.until <= now) {
+            let lacks = peers.iter().filter(|(_, peer)| peer.knows.get(me) < number);
+            let missing = lacks.map(|(id, _)| id).collect();
+            out.push(Output::Refuse(strict.ticket, Refusal::NotFinal(missing)));
+        }
+    }
+}
