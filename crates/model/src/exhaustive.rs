@@ -1,8 +1,9 @@
 //! The list of what is checked exhaustively, and what is known of each.
 
+use crate::reach::reach;
 use crate::reservations::{self, Caller, Town};
 use crate::ring;
-use crate::service::{Trial, check, plan, stations};
+use crate::service::{Service, Trial, check, check_safety, check_within, plan, stations};
 use crate::trail::Trail;
 use crate::{Found, Verdict};
 use replica::esds::{Hops, Optimised, Plain, Rules, Slip, Station, Submission};
@@ -16,8 +17,8 @@ pub struct Case {
     pub name: &'static str,
     /// Looks at it, at about so many states at most.
     pub check: fn(usize) -> Verdict,
-    /// Whether something is wrong with it on purpose.
-    pub wrong: bool,
+    /// What is found if something is wrong with it on purpose: one of these.
+    pub wrong: &'static [&'static str],
     /// Whether it can reach what is remarkable: of a service, both anomalies that are no errors; of
     /// others, their end.
     pub reaches: bool,
@@ -29,46 +30,59 @@ const TWO_HOPS: Rules = Rules { hops: Hops::Two, ..Rules::PAPER };
 pub const STATES_MAX: usize = 20_000_000;
 
 const fn sound(name: &'static str, check: fn(usize) -> Verdict) -> Case {
-    Case { name, check, wrong: false, reaches: true }
+    Case { name, check, wrong: &[], reaches: true }
 }
 
 const fn strict(name: &'static str, check: fn(usize) -> Verdict) -> Case {
-    Case { name, check, wrong: false, reaches: false }
+    Case { name, check, wrong: &[], reaches: false }
 }
 
-const fn wrong(name: &'static str, check: fn(usize) -> Verdict) -> Case {
-    Case { name, check, wrong: true, reaches: false }
+const fn wrong(
+    name: &'static str,
+    wrong: &'static [&'static str],
+    check: fn(usize) -> Verdict,
+) -> Case {
+    Case { name, check, wrong, reaches: false }
 }
 
 /// Everything that is checked.
 pub const CASES: &[Case] = &[
-    sound("ring of 3, in one step", |_| of(ring::check(Combined::new(Member::ring(&[2, 3, 1]))))),
-    sound("ring of 3, channels", |_| of(ring::check(ring::channelled(&[2, 3, 1], reliable())))),
-    sound("ring of 3, reservations", |_| of(ring::check(ring::reserved(&[2, 3, 1])))),
-    wrong("ring of 2, channels that lose", |_| {
+    sound("ring of 3, in one step", |max| {
+        of(ring::check(Combined::new(Member::ring(&[2, 3, 1])), max))
+    }),
+    sound("ring of 3, channels", |max| {
+        of(ring::check(ring::channelled(&[2, 3, 1], reliable()), max))
+    }),
+    sound("ring of 3, reservations", |max| of(ring::check(ring::reserved(&[2, 3, 1]), max))),
+    wrong("ring of 2, channels that lose", &["no way out"], |max| {
         let loses = Discipline { loses: true, ..reliable() };
-        of(ring::check(ring::channelled(&[1, 2], loses)))
+        of(ring::check(ring::channelled(&[1, 2], loses), max))
     }),
-    sound("2 who want each other, fickle, a crash", |_| {
-        let callers = [Caller::new(&[&[1], &[1]], true), Caller::new(&[&[0], &[0]], true)];
-        of(reservations::check(Town::new(&callers, 1)))
+    sound("2 who want each other, one fickle, a crash", |max| {
+        let callers = [Caller::new(&[&[1], &[1]], true), Caller::new(&[&[0], &[0]], false)];
+        of(reservations::check(Town::new(&callers, 1), max))
     }),
-    sound("3 in a circle", |_| {
+    sound("3 in a circle, one fickle", |max| {
         let callers =
             [Caller::new(&[&[1]], true), Caller::new(&[&[2]], false), Caller::new(&[&[0]], false)];
-        of(reservations::check(Town::new(&callers, 0)))
+        of(reservations::check(Town::new(&callers, 0), max))
     }),
-    sound("3 who want both others", |_| {
+    sound("1 who wants both others, 1 who wants it, a crash", |max| {
+        let callers =
+            [Caller::new(&[&[1, 2]], false), Caller::new(&[&[0]], false), Caller::new(&[], false)];
+        of(reservations::check(Town::new(&callers, 1), max))
+    }),
+    sound("2 of 3 who want both others", |max| {
         let callers = [
-            Caller::new(&[&[1, 2]], false),
+            Caller::new(&[&[1, 2], &[1, 2]], false),
             Caller::new(&[&[0, 2]], true),
-            Caller::new(&[&[0, 1]], false),
+            Caller::new(&[], false),
         ];
-        of(reservations::check(Town::new(&callers, 0)))
+        of(reservations::check(Town::new(&callers, 0), max))
     }),
-    wrong("2 who want each other, no release, as printed", |_| {
+    wrong("2 who want each other, no release, as printed", &["no way out"], |max| {
         let callers = [Caller::new(&[&[1]], true), Caller::new(&[&[0]], false)];
-        of(reservations::check(Town::as_printed(&callers)))
+        of(reservations::check(Town::as_printed(&callers), max))
     }),
     sound("plain, 2 replicas, 2 operations, 1 strict", |max| {
         check(Trial::reduced(channels(plain(2, Rules::PAPER)), plan(2, 2, 0b01, &[])), max)
@@ -76,40 +90,71 @@ pub const CASES: &[Case] = &[
     strict("plain, 2 replicas, 2 operations, both strict", |max| {
         check(Trial::reduced(channels(plain(2, Rules::PAPER)), plan(2, 2, 0b11, &[])), max)
     }),
-    strict("plain with reservations, 2 replicas, 1 operation", |max| {
+    strict("plain with reservations, 2 replicas, 1 strict operation", |max| {
         let parts = plain(2, Rules::PAPER).into_iter().map(Reserved::new).collect();
-        check(Trial::reduced(channels(parts), plan(2, 1, 0b1, &[])), max)
+        settling(Trial::new(channels(parts), plan(2, 1, 0b1, &[])), max)
+    }),
+    sound("plain, 1 needs another, all moments", |max| {
+        check(Trial::new(channels(plain(2, Rules::PAPER)), plan(2, 3, 0b010, &[(2, 1)])), max)
+    }),
+    sound("plain, to all, channels that lose and reorder", |max| {
+        let bad = Discipline { reorders: true, loses: true, duplicates: true };
+        let make = |me| Plain::new(Trail, me, 2, Rules::PAPER);
+        let parts = stations(2, Submission::All, Rules::PAPER, make);
+        // What is lost is not told again here: nothing need come to an end.
+        check_safety(Trial::new(Channelled::new(parts, bad), plan(2, 2, 0b01, &[])), max, |trial| {
+            trial.longest_channel() <= 1
+        })
     }),
     sound("optimised, 2 replicas, 2 operations, 1 strict", |max| {
         check(Trial::reduced(channels(optimised(2, TWO_HOPS)), plan(2, 2, 0b01, &[])), max)
     }),
+    strict("optimised, 1 needs the other, all moments, 2 messages in a channel", |max| {
+        let trial = Trial::new(channels(optimised(2, TWO_HOPS)), plan(2, 2, 0b01, &[(1, 0)]));
+        check_within(trial, max, |trial| trial.longest_channel() <= 2)
+    }),
     sound("optimised, 2 replicas, 3 operations, 1 strict, 1 needs another", |max| {
-        check(Trial::reduced(channels(optimised(2, TWO_HOPS)), plan(2, 3, 0b010, &[(2, 0)])), max)
+        check(Trial::reduced(channels(optimised(2, TWO_HOPS)), plan(2, 3, 0b010, &[(2, 1)])), max)
     }),
     sound("optimised, 3 replicas, 2 operations, 1 strict, in one step", |max| {
         check(Trial::reduced(Combined::new(optimised(3, TWO_HOPS)), plan(3, 2, 0b01, &[])), max)
     }),
-    wrong("one delta for all, as printed", |max| slipped(Slip::OneDelta, 3, Submission::One, max)),
-    wrong("labels assigned, as printed", |max| {
+    wrong("one delta for all, as printed", &["I5", "I6", "G4"], |max| {
+        slipped(Slip::OneDelta, 3, Submission::One, max)
+    }),
+    wrong("labels assigned", &["I5", "I6", "I8"], |max| {
         slipped(Slip::LabelsAssigned, 3, Submission::All, max)
     }),
-    wrong("the counter not raised, as printed", |max| {
+    wrong("the counter not raised, as printed", &["I7"], |max| {
         slipped(Slip::ClockNotRaised, 2, Submission::One, max)
     }),
-    wrong("strict when done here", |max| slipped(Slip::StrictWhenDone, 2, Submission::One, max)),
-    wrong("optimised, channels that reorder", |max| {
+    wrong("labels without their replica, as printed", &["I7"], |max| {
+        slipped(Slip::LabelsShared, 2, Submission::One, max)
+    }),
+    wrong("strict when done here", &["G1", "G3"], |max| {
+        slipped(Slip::StrictWhenDone, 2, Submission::One, max)
+    }),
+    wrong("optimised, channels that reorder", &["I4", "I5", "I6"], |max| {
         let reorders = Discipline { reorders: true, ..reliable() };
         let service = Channelled::new(optimised(2, TWO_HOPS), reorders);
         // Two messages in one channel: they must be able to overtake.
         let trial = Trial::reduced(service, plan(2, 2, 0b01, &[(1, 0)]));
-        crate::service::check_within(trial, max, |trial| trial.longest_channel() <= 2)
+        check_within(trial, max, |trial| trial.longest_channel() <= 2)
     }),
-    wrong("optimised, channels that lose", |max| {
+    wrong("optimised, channels that lose", &["I4", "I5", "I6"], |max| {
         let loses = Discipline { loses: true, ..reliable() };
         let service = Channelled::new(optimised(2, TWO_HOPS), loses);
-        check(Trial::reduced(service, plan(2, 2, 0b01, &[])), max)
+        let trial = Trial::reduced(service, plan(2, 2, 0b01, &[(1, 0)]));
+        check_safety(trial, max, |trial| trial.longest_channel() <= 1)
     }),
 ];
+
+/// From every state there is a way to where everything is answered, and final everywhere alike; the
+/// states are few.
+fn settling<S: Service>(trial: Trial<S>, states_max: usize) -> Verdict {
+    let found = reach(&trial, Trial::is_settled, states_max);
+    of((check_within(trial, states_max, |_| true), found))
+}
 
 fn reliable() -> Discipline {
     Discipline::default()

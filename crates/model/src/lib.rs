@@ -6,6 +6,7 @@
 
 pub mod exhaustive;
 pub mod reach;
+pub mod replicas;
 pub mod reservations;
 pub mod ring;
 pub mod service;
@@ -32,8 +33,8 @@ pub struct Verdict {
     pub complete: bool,
     /// What did not hold, and the way there.
     pub violation: Option<String>,
-    /// Whether what must be reachable was reached.
-    pub reached: bool,
+    /// Which of what must be reachable was reached.
+    pub reached: [bool; 2],
 }
 
 /// A composition as a model.
@@ -63,9 +64,9 @@ where
         });
         Verdict {
             states: checker.unique_state_count(),
-            complete: checker.state_count() < states_max,
+            complete: violation.is_none() && checker.state_count() < states_max,
             violation,
-            reached: REACHED.iter().all(|name| checker.discovery(name).is_some()),
+            reached: REACHED.map(|name| checker.discovery(name).is_some()),
         }
     }
 }

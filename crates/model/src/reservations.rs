@@ -6,9 +6,7 @@ use crate::{Verdict, Whole};
 use replica::ioa::{
     Channelled, Discipline, Heard, IoAutomaton, Move, Part, Reserved, Said, all_enabled,
 };
-
-/// States to look at, at most.
-const STATES_MAX: usize = 6_000_000;
+use std::collections::BTreeMap;
 
 /// What a caller does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,12 +23,17 @@ pub struct Caller {
     calls: Vec<Vec<usize>>,
     /// Whether it may change its mind.
     fickle: bool,
+    /// With whom it has performed how many.
+    performed: BTreeMap<usize, u8>,
+    /// With whom, who began it.
+    heard: BTreeMap<usize, u8>,
 }
 
 impl Caller {
     /// It calls these, the last first.
     pub fn new(calls: &[&[usize]], fickle: bool) -> Caller {
-        Caller { calls: calls.iter().map(|others| others.to_vec()).collect(), fickle }
+        let calls = calls.iter().map(|others| others.to_vec()).collect();
+        Caller { calls, fickle, performed: BTreeMap::new(), heard: BTreeMap::new() }
     }
 }
 
@@ -55,12 +58,20 @@ impl IoAutomaton for Caller {
     fn transition(&mut self, action: Action) -> Option<Said<(), ()>> {
         self.calls.pop();
         match action {
-            Action::Call(others) => Some(Said::To(others, ())),
+            Action::Call(others) => {
+                others.iter().for_each(|other| *self.performed.entry(*other).or_default() += 1);
+                Some(Said::To(others, ()))
+            }
             Action::Forget => None,
         }
     }
 
-    fn input(&mut self, _input: Self::Input) {}
+    fn input(&mut self, input: Self::Input) {
+        match input {
+            Heard::From(from, ()) => *self.heard.entry(from).or_default() += 1,
+            Heard::Outside(()) | Heard::Lost(_) => {}
+        }
+    }
 }
 
 impl Part for Caller {
@@ -81,6 +92,8 @@ impl Part for Caller {
 pub struct Town {
     callers: Channelled<Reserved<Caller>>,
     crashes: usize,
+    /// Whether any has stopped: then some may have performed what others have not.
+    crashed: bool,
 }
 
 /// Something that happens in a town.
@@ -96,13 +109,15 @@ impl Town {
     /// Callers who are free; `crashes` times one of them stops.
     pub fn new(callers: &[Caller], crashes: usize) -> Town {
         let callers = callers.iter().cloned().map(Reserved::new).collect();
-        Town { callers: Channelled::new(callers, Discipline::default()), crashes }
+        let callers = Channelled::new(callers, Discipline::default());
+        Town { callers, crashes, crashed: false }
     }
 
     /// The same by the letter of the paper, without release.
     pub fn as_printed(callers: &[Caller]) -> Town {
         let callers = callers.iter().cloned().map(Reserved::as_printed).collect();
-        Town { callers: Channelled::new(callers, Discipline::default()), crashes: 0 }
+        let callers = Channelled::new(callers, Discipline::default());
+        Town { callers, crashes: 0, crashed: false }
     }
 
     /// Everybody has performed, or forgotten, what it wanted, and is free.
@@ -133,7 +148,7 @@ impl IoAutomaton for Town {
         match event {
             Event::Step(action) => drop(self.callers.transition(action)),
             Event::Crash(at) => {
-                self.crashes -= 1;
+                (self.crashes, self.crashed) = (self.crashes - 1, true);
                 let anew = Reserved::new(self.callers.parts()[at].part().clone());
                 self.callers.replace(at, anew);
             }
@@ -144,20 +159,46 @@ impl IoAutomaton for Town {
     fn input(&mut self, _input: ()) {}
 }
 
-/// Checks the paper's invariant 3.3.1, that nobody is reserved for two, and that everybody can
-/// always still get what it wants.
-pub fn check(town: Town) -> (Verdict, Found<Town>) {
-    let found = reach(&town, Town::is_done, STATES_MAX);
+/// Checks the paper's invariant 3.3.1, that nobody who can act has performed a part of an action
+/// that another has yet to perform, and that everybody can always still get what it wants.
+pub fn check(town: Town, states_max: usize) -> (Verdict, Found<Town>) {
+    let found = reach(&town, Town::is_done, states_max);
     let whole = Whole { initial: town, wrong, sometimes: [Town::is_done; 2], within: |_| true };
-    (whole.check(STATES_MAX), found)
+    (whole.check(states_max), found)
 }
 
 fn wrong(town: &Town) -> Option<String> {
     let callers = town.callers.parts();
     for (at, caller) in callers.iter().enumerate() {
-        for other in caller.status().held().unwrap_or_default() {
+        for other in caller.status().granted() {
             if callers[*other].status().reserved_by() != Some(at) {
                 return Some(format!("{at} holds the reservation of {other}, which is not its"));
+            }
+        }
+    }
+    half_performed(town).filter(|_| !town.crashed)
+}
+
+/// Two that can act, of which one has performed its part of an action, and the other has not.
+fn half_performed(town: &Town) -> Option<String> {
+    let callers = town.callers.parts();
+    let acting = || (0..callers.len()).filter(|at| callers[*at].status().may_act());
+    let count = |counts: &BTreeMap<usize, u8>, of: usize| counts.get(&of).copied().unwrap_or(0);
+    for caller in 0..callers.len() {
+        let performed = |other| count(&callers[caller].part().performed, other);
+        let heard = |other: usize| count(&callers[other].part().heard, caller);
+        let mut others = acting().filter(|other| *other != caller);
+        if callers[caller].status().may_act() {
+            if let Some(other) = others.find(|other| performed(*other) != heard(*other)) {
+                return Some(format!(
+                    "{caller} and {other} do not agree on what they did together"
+                ));
+            }
+        } else if let Some(first) = others.next() {
+            // All of its calls are with the same others, if they are with several.
+            let mut several = others.filter(|other| performed(*other) == performed(first));
+            if let Some(other) = several.find(|other| heard(*other) != heard(first)) {
+                return Some(format!("{first} and {other} do not agree on what {caller} did"));
             }
         }
     }

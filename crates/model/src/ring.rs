@@ -5,9 +5,6 @@ use crate::{State, Verdict, Whole};
 use replica::ioa::{Channelled, Combined, Discipline, IoAutomaton, Reserved};
 use replica::ring::Member;
 
-/// States to look at, at most.
-const STATES_MAX: usize = 2_000_000;
-
 /// The members of a composition, however they talk.
 pub trait Ring {
     /// The members, in the order of the ring.
@@ -34,13 +31,13 @@ impl Ring for Channelled<Reserved<Member>> {
 
 /// Checks one composition: at most one leads, it is the one with the greatest identifier, and it
 /// can always still be found.
-pub fn check<C>(ring: C) -> (Verdict, Found<C>)
+pub fn check<C>(ring: C, states_max: usize) -> (Verdict, Found<C>)
 where
     C: IoAutomaton + Ring + State,
 {
-    let found = reach(&ring, led, STATES_MAX);
+    let found = reach(&ring, led, states_max);
     let whole = Whole { initial: ring, wrong, sometimes: [led, led], within: |_| true };
-    (whole.check(STATES_MAX), found)
+    (whole.check(states_max), found)
 }
 
 fn led<C: Ring>(ring: &C) -> bool {

@@ -29,8 +29,9 @@ pub trait Service: IoAutomaton<Input = (usize, Request<Id>), Output = Answer> + 
     /// The labels that are on their way.
     fn labels_on_their_way(&self) -> Vec<(Id, Label)>;
 
-    /// Whether an action is one whose moment changes nothing, so that only one is looked at: those
-    /// of the front end, which could as well have been asked, or heard, at another time.
+    /// Whether an action is one of which only one moment is looked at in a reduced trial: those of
+    /// the front end. Its clients could as well have asked, or heard, at another time; but what an
+    /// operation needs has then arrived where that was sent.
     fn is_urgent(&self, action: &Self::Action) -> bool;
 
     /// The most messages that wait in one channel.
@@ -93,9 +94,7 @@ where
     }
 
     fn longest_channel(&self) -> usize {
-        let parts = 0..self.parts().len();
-        let lengths = |from| parts.clone().map(move |to| self.channel(from, to).len());
-        parts.clone().flat_map(lengths).max().unwrap_or(0)
+        self.longest()
     }
 }
 
@@ -111,8 +110,10 @@ where
 
     fn labels_on_their_way(&self) -> Vec<(Id, Label)> {
         let joins = self.on_their_way().filter_map(|talk| match talk {
-            Talk::Join(message) => Some(labels(message)),
-            Talk::Ask | Talk::Grant | Talk::Refuse | Talk::Release | Talk::Done => None,
+            Talk::Join { message, .. } => Some(labels(message)),
+            Talk::Ask | Talk::Grant | Talk::Refuse | Talk::Release | Talk::Done | Talk::Over => {
+                None
+            }
         });
         joins.flatten().collect()
     }
@@ -123,7 +124,7 @@ where
     }
 
     fn longest_channel(&self) -> usize {
-        0
+        self.longest()
     }
 }
 
@@ -150,6 +151,9 @@ pub struct Trial<S> {
     reduced: bool,
     history: History,
 }
+
+/// Urgent actions that follow one step, at most.
+const URGENT_MAX: usize = 64;
 
 /// Something that happens in a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -194,15 +198,22 @@ impl<S: Service> Trial<S> {
     }
 
     fn perform(&mut self, action: S::Action) {
-        if let Some((_, (id, value))) = self.service.transition(action) {
-            self.history.answers.insert(id, value);
+        if let Some((_, (id, value))) = self.service.transition(action)
+            && self.history.answers.insert(id, value).is_some()
+        {
+            self.history.wrong.get_or_insert(format!("G7: {id:?} was answered twice"));
         }
     }
 
     /// Notes what has become final, and whether it contradicts what was.
     fn note_finals(&mut self) {
         for replica in self.service.replicas() {
-            for (id, value) in replica.finals() {
+            let finals = replica.finals();
+            for (nth, (id, value)) in finals.iter().cloned().enumerate() {
+                if value.iter().ne(finals[..=nth].iter().map(|(id, _)| id)) {
+                    let wrong = format!("I8: {id:?} is {value:?} in another order");
+                    self.history.wrong.get_or_insert(wrong);
+                }
                 let first = self.history.finals.entry(id).or_insert_with(|| value.clone());
                 if *first != value {
                     let wrong = format!("I6: {id:?} was {first:?}, and became {value:?}");
@@ -242,7 +253,10 @@ impl<S: Service> IoAutomaton for Trial<S> {
             Event::Submit(index) => self.submit(index),
             Event::Step(action) => self.perform(action),
         }
-        while self.reduced {
+        for _ in 0..URGENT_MAX {
+            if !self.reduced {
+                break;
+            }
             let mut actions = all_enabled(&self.service).into_iter();
             let Some(urgent) = actions.find(|action| self.service.is_urgent(action)) else { break };
             self.perform(urgent);
@@ -293,15 +307,22 @@ pub fn check_within<S: Service>(
     states_max: usize,
     within: fn(&Trial<S>) -> bool,
 ) -> Verdict {
-    let whole = Whole {
-        initial: trial,
-        wrong: |trial| {
-            let over = all_enabled(trial).is_empty();
-            let wrong = trial.wrong().map(str::to_owned);
-            wrong.or_else(|| trial.end_is_wrong().filter(|_| over))
-        },
-        sometimes: [Trial::has_inconsistent_answer, Trial::has_late_answer_before],
-        within,
+    let wrong = |trial: &Trial<S>| {
+        let over = all_enabled(trial).is_empty();
+        let wrong = trial.wrong().map(str::to_owned);
+        wrong.or_else(|| trial.end_is_wrong().filter(|_| over))
     };
-    whole.check(states_max)
+    let sometimes = [Trial::has_inconsistent_answer, Trial::has_late_answer_before];
+    Whole { initial: trial, wrong, sometimes, within }.check(states_max)
+}
+
+/// The same, where what is lost is not told again: whether it ends well is not asked.
+pub fn check_safety<S: Service>(
+    trial: Trial<S>,
+    states_max: usize,
+    within: fn(&Trial<S>) -> bool,
+) -> Verdict {
+    let wrong = |trial: &Trial<S>| trial.wrong().map(str::to_owned);
+    let sometimes = [Trial::has_inconsistent_answer, Trial::has_late_answer_before];
+    Whole { initial: trial, wrong, sometimes, within }.check(states_max)
 }

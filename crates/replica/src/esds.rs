@@ -85,7 +85,7 @@ pub struct News<O> {
 }
 
 /// What a service is told from outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request<O> {
     /// To a front end: a client submits an operation.
     Submit(Descriptor<O>),
@@ -118,7 +118,7 @@ pub enum Hops {
 pub enum Slip {
     /// Figure 4.5: what is gossiped to one replica counts as gossiped to all.
     OneDelta,
-    /// Figure 4.2: labels are assigned, not the smaller of both taken.
+    /// Labels are assigned, not the smaller of both taken: easily made.
     LabelsAssigned,
     /// 4.2.3: the counter is not raised by the labels that are seen.
     ClockNotRaised,

@@ -30,7 +30,7 @@ use std::hash::Hash;
 pub use channels::{Channelled, Discipline, Move};
 pub use combined::Combined;
 pub use reserved::{Deed, Reserved, Talk};
-pub use schedule::{Process, Random, RoundRobin, Scheduler};
+pub use schedule::{Input, Process, Random, RoundRobin, Scheduler};
 
 /// A state machine whose transitions are actions (paper 001, 2.1).
 pub trait IoAutomaton {
@@ -87,7 +87,7 @@ pub trait Part: IoAutomaton<Input = HeardBy<Self>, Output = SaidBy<Self>> {
     /// What parts say to each other.
     type Message: Clone + Debug + Eq + Hash;
     /// What is said to a part from outside.
-    type Request;
+    type Request: Clone + Debug + Eq + Hash;
     /// What a part says to whoever is outside.
     type Answer;
 

@@ -57,6 +57,21 @@ impl Mistake {
     ];
 }
 
+impl Mistake {
+    /// What it must be found by: one of these.
+    pub fn breaks(self) -> &'static [&'static str] {
+        match self {
+            Mistake::Slip(Slip::OneDelta) => &["I4", "I5", "I6", "G1", "G4"],
+            Mistake::Slip(Slip::LabelsAssigned) => &["I4", "I5", "I6", "I8"],
+            Mistake::Slip(Slip::ClockNotRaised | Slip::LabelsShared) => &["I7"],
+            Mistake::Slip(Slip::AppliedTwice) => &["G1", "G2"],
+            Mistake::Slip(Slip::SolidifiesForEver | Slip::ResentForEver) => &["G4"],
+            Mistake::Slip(Slip::StrictWhenDone) => &["G1", "G3"],
+            Mistake::Reordered | Mistake::Lossy => &["I4", "I5", "I6", "G1", "G2", "G4"],
+        }
+    }
+}
+
 /// Everything that a run is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
@@ -70,6 +85,8 @@ pub struct Params {
     pub plan: Vec<Descriptor<Id>>,
     /// How long they think before they ask: the probability in percent that they wait once more.
     pub thought: u32,
+    /// Where gossip waits for its time, that is once in so many steps.
+    pub ticks: usize,
     /// To how many replicas each operation goes.
     pub submission: Submission,
     /// How replicas behave.
@@ -95,11 +112,13 @@ impl Params {
         let slip = match mistake {
             Some(Mistake::Slip(slip)) => Some(slip),
             Some(Mistake::Reordered) => {
-                (algorithm, discipline.reorders) = (Algorithm::Optimised, true);
+                discipline = Discipline { reorders: true, ..Discipline::default() };
+                algorithm = Algorithm::Optimised;
                 None
             }
             Some(Mistake::Lossy) => {
-                (algorithm, discipline.loses) = (Algorithm::Optimised, true);
+                discipline = Discipline { loses: true, ..Discipline::default() };
+                algorithm = Algorithm::Optimised;
                 None
             }
             None => None,
@@ -110,8 +129,9 @@ impl Params {
         let pace = if discipline.loses || rng.bool() { Pace::Ticks } else { Pace::AtOnce };
         let submission = if rng.bool() { Submission::One } else { Submission::All };
         let (plan, thought) = (draw_plan(&mut rng, replicas), rng.u32(0..100));
+        let ticks = rng.usize(50..500);
         let rules = Rules { pace, hops, slip };
-        Params { seed, algorithm, replicas, plan, thought, submission, rules, discipline }
+        Params { seed, algorithm, replicas, plan, thought, ticks, submission, rules, discipline }
     }
 }
 
@@ -166,9 +186,13 @@ pub fn run(params: &Params) -> Result<Report, String> {
 
 fn play<S: Service>(service: S, params: &Params) -> Result<Report, String> {
     let mut trial = Trial::new(service, params.plan.clone());
-    let (mut scheduler, mut report) = (Random::seeded(params.seed), Report::default());
-    let mut rng = base::rng::seeded(params.seed);
+    let (mut scheduler, mut report) = (Random::seeded(params.seed ^ 0x5c4e), Report::default());
+    let mut rng = base::rng::seeded(params.seed ^ 0x7419);
     loop {
+        let ticks = params.rules.pace == Pace::Ticks && rng.usize(..params.ticks) == 0;
+        if ticks && !trial.is_settled() {
+            trial.tick(rng.usize(..=params.replicas));
+        }
         let mut choice = scheduler.choose(&trial);
         // Clients think between two requests, some longer than others.
         while matches!(choice, Some(Event::Submit(_)))
@@ -180,7 +204,9 @@ fn play<S: Service>(service: S, params: &Params) -> Result<Report, String> {
         match choice {
             Some(event) => drop(trial.transition(event)),
             // What was lost, or not told yet, is told again until everybody knows.
-            None if params.rules.pace == Pace::Ticks && !trial.is_settled() => trial.tick(),
+            None if params.rules.pace == Pace::Ticks && !trial.is_settled() => {
+                (0..=params.replicas).for_each(|at| trial.tick(at));
+            }
             None => break,
         }
         report.steps += 1;
@@ -197,10 +223,8 @@ fn play<S: Service>(service: S, params: &Params) -> Result<Report, String> {
 }
 
 impl<S: Service> Trial<S> {
-    /// It is time to tell again what may not have been heard.
-    fn tick(&mut self) {
-        for at in 0..=self.service.replicas().len() {
-            self.service.input((at, Request::Tick));
-        }
+    /// It is time for a part to tell again what may not have been heard.
+    fn tick(&mut self, at: usize) {
+        self.service.input((at, Request::Tick));
     }
 }

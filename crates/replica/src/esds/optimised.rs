@@ -72,8 +72,16 @@ impl<D: DataType> Optimised<D> {
         }
     }
 
+    fn gossip_now(&mut self) {
+        if self.knowledge.rules.pace != Pace::Never {
+            self.due = self.knowledge.others();
+        }
+    }
+
     fn has_changed(&mut self, id: Id) {
-        self.log.changes.push_back(id);
+        if self.knowledge.replicas > 1 {
+            self.log.changes.push_back(id);
+        }
         if self.knowledge.rules.pace == Pace::AtOnce {
             self.due = self.knowledge.others();
         }
@@ -193,7 +201,8 @@ impl<D: DataType> IoAutomaton for Optimised<D> {
             1 => actions.extend(self.knowledge.doable().map(Action::Do)),
             2 => {
                 let printed = self.knowledge.rules.slips(Slip::SolidifiesForEver);
-                let first = self.knowledge.order().values().next().filter(|_| printed);
+                let alone = printed && self.knowledge.replicas == 1;
+                let first = self.knowledge.order().values().next().filter(|_| alone);
                 actions.extend(first.map(|id| Action::Solidify(*id)));
             }
             3.. => {
@@ -235,9 +244,7 @@ impl<D: DataType> IoAutomaton for Optimised<D> {
                 }
             }
             Heard::From(from, Message::Gossip(news)) => self.merge(from, &news),
-            Heard::Outside(Request::Tick) => {
-                self.due = self.knowledge.others();
-            }
+            Heard::Outside(Request::Tick) => self.gossip_now(),
             // Of front ends; and a replica of the paper does not stop.
             Heard::From(_, Message::Response(..))
             | Heard::Outside(Request::Submit(_))

@@ -34,6 +34,12 @@ impl<D: DataType> Plain<D> {
         })
     }
 
+    fn gossip_now(&mut self) {
+        if self.knowledge.rules.pace != Pace::Never {
+            self.due = self.knowledge.others();
+        }
+    }
+
     fn gossip_soon(&mut self) {
         if self.knowledge.rules.pace == Pace::AtOnce {
             self.due = self.knowledge.others();
@@ -136,9 +142,7 @@ impl<D: DataType> IoAutomaton for Plain<D> {
                     self.gossip_soon();
                 }
             }
-            Heard::Outside(Request::Tick) => {
-                self.due = self.knowledge.others();
-            }
+            Heard::Outside(Request::Tick) => self.gossip_now(),
             Heard::Lost(_) => self.gossip_soon(),
             // Of front ends.
             Heard::From(_, Message::Response(..)) | Heard::Outside(Request::Submit(_)) => {}

@@ -76,6 +76,11 @@ impl<P: Part> Channelled<P> {
         self.channels.iter().flatten()
     }
 
+    /// The most messages that are on their way in one channel.
+    pub fn longest(&self) -> usize {
+        self.channels.iter().map(VecDeque::len).max().unwrap_or(0)
+    }
+
     fn channel_mut(&mut self, from: usize, to: usize) -> &mut VecDeque<P::Message> {
         &mut self.channels[from * self.parts.len() + to]
     }

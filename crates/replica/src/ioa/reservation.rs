@@ -9,7 +9,14 @@
 //!
 //! What the paper (001, 3.3.5, figure 3.2) lacks is here: a reservation is given back if the action
 //! is not enabled any more when it is granted, or when a participant is lost; the doubling begins
-//! anew after each success, and has an end; and there may be several participants.
+//! anew after each success, and has an end; and there may be several participants, who act again
+//! only when all have performed their part: else one of them could tell of an action that another
+//! has yet to perform.
+//!
+//! Processes that stop: [`Input::Lost`] comes behind everything that the lost process said, and
+//! ahead of what it says when it has begun anew. An action during which a process stops may be
+//! performed by some of its participants only; whoever composes such processes must be able to bear
+//! that.
 //!
 #![doc = include_str!("reservation/states.md")]
 
@@ -42,8 +49,15 @@ pub enum Input {
     Done(usize),
     /// This process asks for our reservation.
     Asked(usize),
-    /// Who has our reservation performs its action, and so did we.
-    Joined(usize),
+    /// Who has our reservation performs its action, and so did we; `alone`: nobody else takes part.
+    Joined {
+        /// Who has our reservation.
+        by: usize,
+        /// Whether nobody else takes part.
+        alone: bool,
+    },
+    /// All who took part have done theirs.
+    Over(usize),
     /// Who has our reservation gives it back.
     Released(usize),
     /// This process has stopped; nothing more comes from it.
@@ -67,6 +81,8 @@ pub enum Output {
     Refuse(usize),
     /// Tell this process that we have performed our part.
     Finish(usize),
+    /// Tell this process that all have performed theirs.
+    Dismiss(usize),
 }
 
 /// What a process is reserved for.
@@ -82,8 +98,11 @@ enum State {
     Retreating { asked: usize, held: Vec<usize> },
     /// It has all reservations, and waits for its own action to be performed or withdrawn.
     Holding { others: Vec<usize> },
-    /// Its action is performed; it waits for these to say that they have done their part.
-    Engaged { missing: Vec<usize> },
+    /// Its action is performed; it waits for those that are missing to do their part. Then it
+    /// dismisses those who wait for that.
+    Engaged { dismiss: Vec<usize>, missing: Vec<usize> },
+    /// It has performed its part of this process' action, and waits for the others to do theirs.
+    Joined { by: usize },
     /// It waits for this process to begin its action, or to give the reservation back.
     Reserved { by: usize },
 }
@@ -110,7 +129,7 @@ impl Reservation {
     /// Whether the process may perform regular actions: not between its part of a combination and
     /// those of the others, else the combination would not be atomic.
     pub fn may_act(&self) -> bool {
-        !matches!(self.state, State::Engaged { .. })
+        !matches!(self.state, State::Engaged { .. } | State::Joined { .. })
     }
 
     /// Those with whom an action may be performed now.
@@ -122,7 +141,22 @@ impl Reservation {
             | State::Negotiating { .. }
             | State::Retreating { .. }
             | State::Engaged { .. }
+            | State::Joined { .. }
             | State::Reserved { .. } => None,
+        }
+    }
+
+    /// Those who have given their reservation, and have not got it back.
+    pub fn granted(&self) -> &[usize] {
+        match &self.state {
+            State::Negotiating { others, granted } => &others[..*granted],
+            State::Retreating { held, .. } => held,
+            State::Holding { others } => others,
+            State::Free
+            | State::Resting
+            | State::Engaged { .. }
+            | State::Joined { .. }
+            | State::Reserved { .. } => &[],
         }
     }
 
@@ -135,6 +169,7 @@ impl Reservation {
             | State::Negotiating { .. }
             | State::Retreating { .. }
             | State::Holding { .. }
+            | State::Joined { .. }
             | State::Engaged { .. } => None,
         }
     }
@@ -156,6 +191,7 @@ impl Automaton for Reservation {
     type Output = Output;
 
     fn step(&mut self, _now: Instant, input: Input, out: &mut Vec<Output>) {
+        assert!(self.expects(&input), "{input:?} comes from somebody else: {self:?}");
         let state = mem::replace(&mut self.state, State::Free);
         self.state = match (state, input) {
             (State::Free, Input::Want(others)) => {
@@ -167,27 +203,25 @@ impl Automaton for Reservation {
                 ask_next(others, granted + 1, out)
             }
             (State::Negotiating { others, granted }, Input::Refused(_)) => {
-                release(&others[..granted], out);
-                self.rest(out)
+                self.retreat(&others[..granted], out)
             }
             (State::Retreating { asked, mut held }, Input::Granted(_)) => {
                 held.push(asked);
-                release(&held, out);
-                self.rest(out)
+                self.retreat(&held, out)
             }
-            (State::Retreating { held, .. }, Input::Refused(_)) => {
-                release(&held, out);
-                self.rest(out)
-            }
+            (State::Retreating { held, .. }, Input::Refused(_)) => self.retreat(&held, out),
             (State::Holding { others }, Input::Performed) => {
                 self.refusals = 0;
-                State::Engaged { missing: others }
+                let dismiss = if others.len() > 1 { others.clone() } else { Vec::new() };
+                State::Engaged { dismiss, missing: others }
             }
             (State::Holding { others }, Input::Withdrawn) => {
                 release(&others, out);
                 State::Free
             }
-            (State::Engaged { missing }, Input::Done(by)) => without(missing, by),
+            (State::Engaged { dismiss, missing }, Input::Done(by)) => {
+                done(dismiss, except(missing, by), out)
+            }
             (State::Free | State::Resting, Input::Asked(by)) => {
                 out.push(Output::Grant(by));
                 State::Reserved { by }
@@ -197,17 +231,19 @@ impl Automaton for Reservation {
                 | State::Retreating { .. }
                 | State::Holding { .. }
                 | State::Engaged { .. }
+                | State::Joined { .. }
                 | State::Reserved { .. }),
                 Input::Asked(by),
             ) => {
                 out.push(Output::Refuse(by));
                 state
             }
-            (State::Reserved { by }, Input::Joined(_)) => {
+            (State::Reserved { by }, Input::Joined { alone, .. }) => {
                 out.push(Output::Finish(by));
-                State::Free
+                if alone { State::Free } else { State::Joined { by } }
             }
-            (State::Reserved { .. }, Input::Released(_)) => State::Free,
+            (State::Joined { .. }, Input::Over(_))
+            | (State::Reserved { .. }, Input::Released(_)) => State::Free,
             (state, Input::Lost(other)) => self.lose(state, other, out),
             // Each answer comes once, to a process that waits for it; what must be allowed is asked
             // for before.
@@ -220,25 +256,54 @@ impl Automaton for Reservation {
                 | Input::Performed
                 | Input::Withdrawn
                 | Input::Done(_)
-                | Input::Joined(_)
+                | Input::Joined { .. }
+                | Input::Over(_)
                 | Input::Released(_)),
             ) => unreachable!("{input:?} in {state:?}"),
         };
     }
 
     fn check(&self) {
+        let several = |others: &[usize]| others.is_sorted() && !others.is_empty();
         match &self.state {
-            State::Free | State::Resting | State::Retreating { .. } | State::Reserved { .. } => {}
-            State::Negotiating { others, granted } => assert!(*granted < others.len()),
-            State::Holding { others: several } | State::Engaged { missing: several } => {
-                assert!(several.is_sorted() && !several.is_empty());
+            State::Free | State::Resting | State::Reserved { .. } | State::Joined { .. } => {}
+            State::Negotiating { others, granted } => {
+                assert!(several(others) && *granted < others.len());
+            }
+            State::Retreating { asked, held } => {
+                assert!(held.is_sorted() && !held.contains(asked));
+            }
+            State::Holding { others } => assert!(several(others)),
+            State::Engaged { dismiss, missing } => {
+                assert!(several(missing) && dismiss.is_sorted());
             }
         }
     }
 }
 
 impl Reservation {
-    fn rest(&mut self, out: &mut Vec<Output>) -> State {
+    /// Whether what somebody says is said by whom it is to be said.
+    fn expects(&self, input: &Input) -> bool {
+        match (&self.state, input) {
+            (State::Negotiating { others, granted }, Input::Granted(by) | Input::Refused(by)) => {
+                others[*granted] == *by
+            }
+            (State::Retreating { asked, .. }, Input::Granted(by) | Input::Refused(by)) => {
+                asked == by
+            }
+            (State::Engaged { missing, .. }, Input::Done(by)) => missing.contains(by),
+            (State::Reserved { by: owner }, Input::Joined { by, .. } | Input::Released(by))
+            | (State::Joined { by: owner }, Input::Over(by)) => owner == by,
+            // Whether they may come at all is for the transition to say.
+            (_, Input::Granted(_) | Input::Refused(_) | Input::Done(_) | Input::Released(_))
+            | (_, Input::Joined { .. } | Input::Over(_) | Input::Want(_) | Input::Rested)
+            | (_, Input::Performed | Input::Withdrawn | Input::Asked(_) | Input::Lost(_)) => true,
+        }
+    }
+
+    /// Gives back what is held, and rests.
+    fn retreat(&mut self, held: &[usize], out: &mut Vec<Output>) -> State {
+        release(held, out);
         out.push(Output::Rest(self.refusals));
         self.refusals = (self.refusals + 1).min(DOUBLINGS_MAX);
         State::Resting
@@ -247,32 +312,30 @@ impl Reservation {
     /// Somebody is gone: whatever was agreed with it is void.
     fn lose(&mut self, state: State, other: usize, out: &mut Vec<Output>) -> State {
         match state {
-            State::Reserved { by } if by == other => State::Free,
+            State::Reserved { by } | State::Joined { by } if by == other => State::Free,
             State::Negotiating { others, granted } if others[granted] == other => {
-                release(&others[..granted], out);
-                self.rest(out)
+                self.retreat(&others[..granted], out)
             }
             State::Negotiating { mut others, granted } if others[..granted].contains(&other) => {
                 let asked = others[granted];
                 others.truncate(granted);
                 State::Retreating { asked, held: except(others, other) }
             }
-            State::Retreating { asked, held } if asked == other => {
-                release(&held, out);
-                self.rest(out)
-            }
+            State::Retreating { asked, held } if asked == other => self.retreat(&held, out),
             State::Retreating { asked, held } => {
                 State::Retreating { asked, held: except(held, other) }
             }
             State::Holding { others } if others.contains(&other) => {
-                release(&except(others, other), out);
-                self.rest(out)
+                self.retreat(&except(others, other), out)
             }
-            State::Engaged { missing } => without(missing, other),
+            State::Engaged { dismiss, missing } => {
+                done(except(dismiss, other), except(missing, other), out)
+            }
             state @ (State::Free
             | State::Resting
             | State::Negotiating { .. }
             | State::Holding { .. }
+            | State::Joined { .. }
             | State::Reserved { .. }) => state,
         }
     }
@@ -292,9 +355,13 @@ fn ask_next(others: Vec<usize>, granted: usize, out: &mut Vec<Output>) -> State 
     }
 }
 
-fn without(missing: Vec<usize>, by: usize) -> State {
-    let missing = except(missing, by);
-    if missing.is_empty() { State::Free } else { State::Engaged { missing } }
+/// These are still missing; if none is, all who wait are told.
+fn done(dismiss: Vec<usize>, missing: Vec<usize>, out: &mut Vec<Output>) -> State {
+    if !missing.is_empty() {
+        return State::Engaged { dismiss, missing };
+    }
+    out.extend(dismiss.iter().map(|other| Output::Dismiss(*other)));
+    State::Free
 }
 
 fn except(mut several: Vec<usize>, one: usize) -> Vec<usize> {

@@ -21,9 +21,16 @@ pub enum Talk<M> {
     /// "I do not need it."
     Release,
     /// "I have performed my part; this is yours."
-    Join(M),
+    Join {
+        /// What it is.
+        message: M,
+        /// Whether nobody else takes part.
+        alone: bool,
+    },
     /// "I have performed my part, too."
     Done,
+    /// "So have all others."
+    Over,
 }
 
 /// A transition of a reserved part.
@@ -52,6 +59,8 @@ pub struct Reserved<P: Part> {
     part: P,
     status: Reservation,
     to_say: VecDeque<(usize, Talk<P::Message>)>,
+    /// What was said from outside while a combination is under way: it comes behind that.
+    deferred: VecDeque<P::Request>,
     /// How often the mean of the present rest is doubled.
     doublings: u8,
     /// As the paper has it: what is held is kept until there is use for it, for ever if there is
@@ -62,8 +71,8 @@ pub struct Reserved<P: Part> {
 impl<P: Part> Reserved<P> {
     /// A part in its initial state.
     pub fn new(part: P) -> Reserved<P> {
-        let (status, to_say) = (Reservation::new(), VecDeque::new());
-        Reserved { part, status, to_say, doublings: 0, keeps: false }
+        let (status, to_say, deferred) = (Reservation::new(), VecDeque::new(), VecDeque::new());
+        Reserved { part, status, to_say, deferred, doublings: 0, keeps: false }
     }
 
     /// The same by the letter of the paper (001, 3.3.5), without release: for checkers, which must
@@ -82,8 +91,9 @@ impl<P: Part> Reserved<P> {
         &self.status
     }
 
-    /// How often the mean of its rest is doubled, if it rests: whoever runs it draws the time, and
-    /// holds [`Deed::Rest`] back so long.
+    /// How often the mean of its rest is doubled, if it rests: whoever runs it in time draws how
+    /// long, and holds [`Deed::Rest`] back so long. Who grants a reservation meanwhile rests no
+    /// more: somebody got ahead.
     pub fn rest(&self) -> Option<u8> {
         self.status.is_resting().then_some(self.doublings)
     }
@@ -91,6 +101,7 @@ impl<P: Part> Reserved<P> {
     fn advance(&mut self, input: Input) {
         let mut out = Vec::new();
         self.status.step(Instant(0), input, &mut out);
+        self.status.check();
         for output in out {
             match output {
                 Output::Ask(to) => self.to_say.push_back((to, Talk::Ask)),
@@ -98,10 +109,16 @@ impl<P: Part> Reserved<P> {
                 Output::Grant(to) => self.to_say.push_back((to, Talk::Grant)),
                 Output::Refuse(to) => self.to_say.push_back((to, Talk::Refuse)),
                 Output::Finish(to) => self.to_say.push_back((to, Talk::Done)),
+                Output::Dismiss(to) => self.to_say.push_back((to, Talk::Over)),
                 Output::Rest(doublings) => self.doublings = doublings,
                 // What is held is seen in the status.
                 Output::Hold => {}
             }
+        }
+        while self.status.may_act()
+            && let Some(request) = self.deferred.pop_front()
+        {
+            self.part.input(Heard::Outside(request));
         }
     }
 
@@ -167,17 +184,29 @@ impl<P: Part> IoAutomaton for Reserved<P> {
             Deed::Want(others) => self.advance(Input::Want(others)),
             Deed::Withdraw => self.advance(Input::Withdrawn),
             Deed::Perform(action) => {
+                let held = self.status.held().unwrap_or_default().to_vec();
+                let Some(Said::To(others, message)) = self.part.transition(action) else {
+                    unreachable!("a combination says something to its participants")
+                };
+                assert!(others == held, "it has other participants than it said");
                 self.advance(Input::Performed);
-                return self.part.transition(action).map(joined);
+                let alone = others.len() == 1;
+                return Some(Said::To(others, Talk::Join { message, alone }));
             }
-            Deed::Regular(action) => return self.part.transition(action).map(joined),
+            Deed::Regular(action) => match self.part.transition(action)? {
+                Said::Outside(answer) => return Some(Said::Outside(answer)),
+                Said::To(..) => unreachable!("a regular action says nothing to others"),
+            },
         }
         None
     }
 
     fn input(&mut self, input: Self::Input) {
         match input {
-            Heard::Outside(request) => self.part.input(Heard::Outside(request)),
+            Heard::Outside(request) if self.status.may_act() => {
+                self.part.input(Heard::Outside(request));
+            }
+            Heard::Outside(request) => self.deferred.push_back(request),
             Heard::Lost(other) => {
                 self.to_say.retain(|(to, _)| *to != other);
                 self.part.input(Heard::Lost(other));
@@ -188,10 +217,11 @@ impl<P: Part> IoAutomaton for Reserved<P> {
             Heard::From(from, Talk::Refuse) => self.advance(Input::Refused(from)),
             Heard::From(from, Talk::Release) => self.advance(Input::Released(from)),
             Heard::From(from, Talk::Done) => self.advance(Input::Done(from)),
-            Heard::From(from, Talk::Join(message)) => {
-                self.part.input(Heard::From(from, message));
-                self.advance(Input::Joined(from));
+            Heard::From(by, Talk::Join { message, alone }) => {
+                self.part.input(Heard::From(by, message));
+                self.advance(Input::Joined { by, alone });
             }
+            Heard::From(from, Talk::Over) => self.advance(Input::Over(from)),
         }
     }
 }
@@ -204,12 +234,5 @@ impl<P: Part> Part for Reserved<P> {
     /// Nobody: what reserved parts say travels through channels.
     fn participants(&self, _deed: &Self::Action) -> Vec<usize> {
         Vec::new()
-    }
-}
-
-fn joined<M, O>(said: Said<M, O>) -> Said<Talk<M>, O> {
-    match said {
-        Said::To(others, message) => Said::To(others, Talk::Join(message)),
-        Said::Outside(answer) => Said::Outside(answer),
     }
 }

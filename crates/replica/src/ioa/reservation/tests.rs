@@ -11,8 +11,10 @@ fn states_md_is_fresh() {
         State::Negotiating { others: vec![1, 2], granted: 1 },
         State::Retreating { asked: 2, held: vec![1] },
         State::Holding { others: vec![1, 2] },
-        State::Engaged { missing: vec![1] },
-        State::Engaged { missing: vec![1, 2] },
+        State::Engaged { dismiss: vec![], missing: vec![1] },
+        State::Engaged { dismiss: vec![1, 2], missing: vec![1] },
+        State::Engaged { dismiss: vec![1, 2], missing: vec![1, 2] },
+        State::Joined { by: 1 },
         State::Reserved { by: 1 },
     ];
     let inputs = [
@@ -24,9 +26,14 @@ fn states_md_is_fresh() {
         Input::Withdrawn,
         Input::Done(1),
         Input::Asked(1),
-        Input::Joined(1),
+        Input::Joined { by: 1, alone: true },
+        Input::Joined { by: 1, alone: false },
+        Input::Over(1),
+        Input::Granted(2),
+        Input::Refused(2),
         Input::Released(1),
         Input::Lost(1),
+        Input::Lost(2),
     ];
     let mut drawing = Drawing::default();
     for state in states {

@@ -1,0 +1,442 @@
+//! The world: a network, journals, and clients, in virtual time.
+
+use super::clients::{Client, Memory, name};
+use super::{Mistake, Params, Replica, Report};
+use crate::trail::Trail;
+use base::rng::Rng;
+use base::{Automaton, Instant};
+use replica::esds::Id;
+use replica::service::{
+    Config, Entry, Input, Message, Output, Refusal, ReplicaId, Snapshot, Ticket, Vector,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A run that has not ended after so many events never will.
+const EVENTS_MAX: usize = 100_000;
+
+/// How long clients wait.
+const UNTIL: Duration = Duration::from_secs(5);
+
+type Record = Vec<Arc<Entry<Id>>>;
+
+/// A replica, and what it can lose.
+struct House {
+    replica: Replica,
+    snapshot: Snapshot<Trail>,
+    /// What is in its journal for good.
+    records: Vec<Record>,
+    /// What is being written.
+    writing: VecDeque<(u64, Record)>,
+    /// How often it has crashed.
+    life: u32,
+}
+
+/// Something that will happen.
+enum Event {
+    Arrives { from: u16, to: u16, message: Message<Id> },
+    Written { at: u16, life: u32, record: u64 },
+    Asks(usize),
+    Heals(u16, u16),
+}
+
+struct World {
+    params: Params,
+    rng: Rng,
+    now: Instant,
+    houses: Vec<House>,
+    events: BTreeMap<(Instant, u64), Event>,
+    next_event: u64,
+    cut: BTreeSet<(u16, u16)>,
+    clients: Vec<Client>,
+    memory: Memory,
+    next_id: u64,
+    report: Report,
+}
+
+/// One run; what is wrong with it, if anything is.
+pub fn run(params: &Params) -> Result<Report, String> {
+    let mut world = World::new(params);
+    world.begin()?;
+    while let Some(entry) = world.events.first_key_value() {
+        let at = *entry.0;
+        let due = world.deadline().filter(|due| *due <= at.0);
+        match due {
+            Some(due) => world.tick(due)?,
+            None => {
+                let event = world.events.remove(&at).expect("it is the first");
+                world.now = world.now.max(at.0);
+                world.happen(event)?;
+            }
+        }
+        world.look()?;
+    }
+    world.settle()?;
+    world.report.inconsistent = world.memory.sum_up()?;
+    Ok(world.report)
+}
+
+impl World {
+    fn new(params: &Params) -> World {
+        let ids: Vec<ReplicaId> = (0..params.replicas).map(name).collect();
+        let config = config(params);
+        let house = |id: &ReplicaId| {
+            let replica = Replica::new(Trail, *id, &ids, config);
+            House {
+                snapshot: replica.snapshot(),
+                replica,
+                records: Vec::new(),
+                writing: VecDeque::new(),
+                life: 0,
+            }
+        };
+        World {
+            params: params.clone(),
+            rng: base::rng::seeded(params.seed ^ 0x5eed),
+            now: Instant(0),
+            houses: ids.iter().map(house).collect(),
+            events: BTreeMap::new(),
+            next_event: 0,
+            cut: BTreeSet::new(),
+            clients: vec![Client::default(); params.clients],
+            memory: Memory::default(),
+            next_id: 0,
+            report: Report::default(),
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), String> {
+        for (a, b) in self.pairs() {
+            self.step(a, Input::Connected(name(b)))?;
+        }
+        (0..self.clients.len()).for_each(|client| self.plan_to_ask(client));
+        Ok(())
+    }
+
+    fn pairs(&self) -> Vec<(u16, u16)> {
+        let all = 0..self.params.replicas;
+        let pairs = all.clone().flat_map(|a| all.clone().map(move |b| (a, b)));
+        pairs.filter(|(a, b)| a != b).collect()
+    }
+
+    fn soon(&mut self, most: Duration, event: Event) {
+        let after =
+            Duration::from_nanos(self.rng.u64(0..=u64::try_from(most.as_nanos()).unwrap_or(1)));
+        self.next_event += 1;
+        self.events.insert((self.now + after, self.next_event), event);
+    }
+
+    fn plan_to_ask(&mut self, client: usize) {
+        if self.next_id < self.params.operations {
+            self.soon(self.params.delay * 2, Event::Asks(client));
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.houses.iter().filter_map(|house| house.replica.deadline()).min()
+    }
+
+    fn tick(&mut self, due: Instant) -> Result<(), String> {
+        self.now = self.now.max(due);
+        for at in 0..self.params.replicas {
+            if self.houses[usize::from(at)].replica.deadline().is_some_and(|at| at <= self.now) {
+                self.step(at, Input::Tick)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Arrives { from, to, message } => {
+                if !self.cut.contains(&(from, to)) {
+                    self.step(to, Input::Heard(name(from), message))?;
+                }
+            }
+            Event::Written { at, life, record } => self.written(at, life, record)?,
+            Event::Asks(client) => self.ask(client)?,
+            Event::Heals(a, b) => self.heal(a, b)?,
+        }
+        self.trouble()
+    }
+
+    /// A replica takes one step, and what it asks for is done.
+    fn step(&mut self, at: u16, input: Input<Id>) -> Result<(), String> {
+        self.report.events += 1;
+        if self.report.events > EVENTS_MAX {
+            return Err("G4: it never ends".into());
+        }
+        let mut out = Vec::new();
+        let house = &mut self.houses[usize::from(at)];
+        house.replica.step(self.now, input, &mut out);
+        house.replica.check();
+        for output in out {
+            match output {
+                Output::Answer { ticket, value, is_final, token } => {
+                    self.answered(ticket, &value, is_final, &token)?;
+                }
+                Output::Refuse(ticket, refusal) => self.refused(at, ticket, &refusal)?,
+                Output::Say(to, message) => {
+                    let has = self.houses[usize::from(at)].replica.has();
+                    let kept = |entry: &Arc<Entry<Id>>| has.get(entry.label.origin) >= entry.number;
+                    if !has.covers(&message.has) || !message.entries.iter().all(kept) {
+                        return Err(format!("I10: {at} says what is not in its journal"));
+                    }
+                    self.say(at, to.0, message);
+                }
+                Output::Persist(number, record) => self.persist(at, number, record)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn persist(&mut self, at: u16, number: u64, record: Record) -> Result<(), String> {
+        let house = &mut self.houses[usize::from(at)];
+        house.writing.push_back((number, record));
+        let life = house.life;
+        self.soon(self.params.journal, Event::Written { at, life, record: number });
+        if self.params.mistake == Some(Mistake::EarlyJournal) {
+            self.step(at, Input::Persisted(number))?;
+        }
+        Ok(())
+    }
+
+    /// A journal is written in order: what is done means that all before it is.
+    fn written(&mut self, at: u16, life: u32, record: u64) -> Result<(), String> {
+        let house = &mut self.houses[usize::from(at)];
+        if house.life != life {
+            return Ok(());
+        }
+        while let Some((_, entries)) = house.writing.pop_front_if(|(number, _)| *number <= record) {
+            house.records.push(entries);
+        }
+        self.step(at, Input::Persisted(record))
+    }
+
+    fn say(&mut self, from: u16, to: u16, mut message: Message<Id>) {
+        self.spoil(&mut message);
+        let times = match self.rng.u32(..100) {
+            chance if chance < self.params.lost => 0,
+            _ if self.rng.u32(..100) < self.params.repeated => 2,
+            _ => 1,
+        };
+        for _ in 0..times {
+            let message = message.clone();
+            self.soon(self.params.delay, Event::Arrives { from, to, message });
+        }
+    }
+
+    fn spoil(&mut self, message: &mut Message<Id>) {
+        let rare = self.rng.u8(..4) == 0;
+        match self.params.mistake.filter(|_| rare) {
+            Some(Mistake::FalseVector) => {
+                let more = message.has.iter().map(|(id, number)| (id, number + 1)).collect();
+                message.has = more;
+            }
+            Some(Mistake::OtherLabel) => {
+                for entry in &mut message.entries {
+                    let entry = Arc::make_mut(entry);
+                    entry.label.counter = entry.label.counter.saturating_sub(2);
+                }
+            }
+            Some(Mistake::NoDependencies) => {
+                for entry in &mut message.entries {
+                    Arc::make_mut(entry).after = Vector::new();
+                }
+            }
+            Some(Mistake::EarlyJournal | Mistake::HalfSnapshot | Mistake::LostToken) | None => {}
+        }
+    }
+
+    fn ask(&mut self, client: usize) -> Result<(), String> {
+        if self.clients[client].waits.is_some() || self.next_id >= self.params.operations {
+            return Ok(());
+        }
+        let id = Id(self.next_id);
+        self.next_id += 1;
+        if self.rng.u32(..100) < self.params.wander {
+            self.clients[client].replica = self.rng.u16(..self.params.replicas);
+        }
+        let strict = self.rng.u32(..100) < self.params.strict;
+        let asking = &mut self.clients[client];
+        asking.waits = Some(Ticket(id.0));
+        self.memory.ask(self.now, id, client, strict, asking.seen.clone());
+        let forgets = self.params.mistake == Some(Mistake::LostToken);
+        let after = if forgets { Vector::new() } else { asking.token.clone() };
+        let (at, until) = (asking.replica, self.now + UNTIL);
+        self.step(at, Input::Request { ticket: Ticket(id.0), after, strict, operator: id, until })
+    }
+
+    fn answered(
+        &mut self,
+        ticket: Ticket,
+        value: &[Id],
+        is_final: bool,
+        token: &Vector,
+    ) -> Result<(), String> {
+        let id = Id(ticket.0);
+        self.memory.hear(id, value, is_final)?;
+        let asked = &self.memory.asked[&id];
+        let (client, took) = (asked.client, self.now.since(asked.at));
+        if self.params.patience().is_some_and(|patience| took > patience) {
+            return Err(format!("G9: {id:?} was answered after {took:?}"));
+        }
+        if self.clients[client].waits == Some(ticket) {
+            self.clients[client].learn(value, token);
+            self.plan_to_ask(client);
+        }
+        self.report.answered += 1;
+        Ok(())
+    }
+
+    /// Who is refused is told whose fault it is, and it is somebody's.
+    fn refused(&mut self, at: u16, ticket: Ticket, refusal: &Refusal) -> Result<(), String> {
+        let (Refusal::Behind(missing) | Refusal::NotFinal(missing) | Refusal::Full(missing)) =
+            refusal;
+        if missing.is_empty()
+            || missing.contains(&name(at)) && !matches!(refusal, Refusal::Behind(_))
+        {
+            return Err(format!("G9: {ticket:?} was refused without a reason: {refusal:?}"));
+        }
+        self.give_up(ticket);
+        Ok(())
+    }
+
+    fn give_up(&mut self, ticket: Ticket) {
+        self.report.unanswered += 1;
+        let client = self.memory.asked[&Id(ticket.0)].client;
+        self.clients[client].waits = None;
+        self.plan_to_ask(client);
+    }
+
+    fn chance(&mut self, one_in: u32) -> bool {
+        one_in > 0 && self.next_id < self.params.operations && self.rng.u32(..one_in) == 0
+    }
+
+    fn trouble(&mut self) -> Result<(), String> {
+        let at = self.rng.u16(..self.params.replicas);
+        if self.chance(self.params.snapshots) {
+            self.snapshot(at);
+        }
+        if self.chance(self.params.crashes) {
+            self.crash(at)?;
+        }
+        let other = self.rng.u16(..self.params.replicas);
+        if at != other && self.chance(self.params.cuts) {
+            self.cut.extend([(at, other), (other, at)]);
+            let told = self.rng.bool();
+            for (a, b) in [(at, other), (other, at)] {
+                // Some notice that a connection is gone, some do not.
+                if told {
+                    self.step(a, Input::Disconnected(name(b)))?;
+                }
+            }
+            self.soon(UNTIL * 2, Event::Heals(at, other));
+        }
+        Ok(())
+    }
+
+    fn heal(&mut self, a: u16, b: u16) -> Result<(), String> {
+        for (a, b) in [(a, b), (b, a)] {
+            self.cut.remove(&(a, b));
+            self.step(a, Input::Connected(name(b)))?;
+        }
+        Ok(())
+    }
+
+    /// The journal of a replica is written anew, when nothing is under way.
+    fn snapshot(&mut self, at: u16) {
+        let forgets = self.params.mistake == Some(Mistake::HalfSnapshot);
+        let house = &mut self.houses[usize::from(at)];
+        if house.writing.is_empty() {
+            house.snapshot = house.replica.snapshot();
+            house.records.clear();
+            if forgets {
+                house.snapshot.rest.clear();
+            }
+        }
+    }
+
+    fn crash(&mut self, at: u16) -> Result<(), String> {
+        self.report.crashes += 1;
+        let (config, ids) = (config(&self.params), (0..self.params.replicas).map(name));
+        let house = &mut self.houses[usize::from(at)];
+        house.life += 1;
+        house.writing.clear();
+        let (snapshot, records) = (house.snapshot.clone(), house.records.clone());
+        let members: Vec<ReplicaId> = ids.collect();
+        house.replica = Replica::recover(Trail, name(at), &members, config, snapshot, records);
+        let here = |client: &Client| client.replica == at && client.waits.is_some();
+        let waiting: Vec<Ticket> =
+            self.clients.iter().filter(|client| here(client)).filter_map(|c| c.waits).collect();
+        waiting.into_iter().for_each(|ticket| self.give_up(ticket));
+        for other in (0..self.params.replicas).filter(|other| *other != at) {
+            self.step(at, Input::Connected(name(other)))?;
+            if self.rng.bool() {
+                self.step(other, Input::Connected(name(at)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is final is the beginning of one order, everywhere; what is done has before it what its
+    /// client had seen; nobody believes of another what is not so.
+    fn look(&mut self) -> Result<(), String> {
+        for (at, house) in self.houses.iter().enumerate() {
+            let stable = house.replica.stable();
+            let agreed = self.memory.agree(stable);
+            agreed.map_err(|wrong| format!("I6: at {at} what is final is {wrong}"))?;
+            let mut before: BTreeSet<Id> = stable.iter().copied().collect();
+            for entry in house.replica.suffix() {
+                if !self.memory.asked[&entry.operator].seen.is_subset(&before) {
+                    return Err(format!("I4: at {at} {:?} has not before it what it needs", entry));
+                }
+                before.insert(entry.operator);
+            }
+            for (other, peer) in self.houses.iter().enumerate() {
+                let known = house.replica.knows_of(name(u16::try_from(other).unwrap_or(0)));
+                if known.is_some_and(|known| !peer.replica.has().covers(known)) {
+                    return Err(format!("I2: {at} believes of {other} what is not so"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything is well again: until nothing is left to do.
+    fn settle(&mut self) -> Result<(), String> {
+        (self.params.lost, self.params.repeated) = (0, 0);
+        for (a, b) in self.pairs() {
+            self.heal(a, b)?;
+        }
+        loop {
+            let next = self.events.first_key_value().map(|(at, _)| *at);
+            match (next, self.deadline()) {
+                (None, None) => break,
+                (Some(at), due) if due.is_none_or(|due| due > at.0) => {
+                    let event = self.events.remove(&at).expect("it is the first");
+                    self.now = self.now.max(at.0);
+                    self.happen(event)?;
+                }
+                (_, Some(due)) => self.tick(due)?,
+                (Some(_), None) => unreachable!("then there is no deadline before it"),
+            }
+            self.look()?;
+        }
+        for house in &mut self.houses {
+            if house.replica.stable() != &self.memory.order || house.replica.kept() > 0 {
+                let (kept, stable) = (house.replica.kept(), house.replica.stable());
+                return Err(format!("G4: nothing happens, {kept} are kept, {stable:?} is final"));
+            }
+            if *house.replica.current() != self.memory.order {
+                return Err("G4: the present state is not the final one".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn config(params: &Params) -> Config {
+    Config { gossip: params.gossip, kept_max: 1000 }
+}
