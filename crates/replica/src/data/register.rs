@@ -1,0 +1,67 @@
+//! A register: one value, which is replaced.
+
+use super::{Bytes, DataType, Value};
+
+/// A value that is replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Register;
+
+/// What can be done to a register.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// Replaces the value.
+    Put(Bytes),
+    /// Replaces the value; answers the one before.
+    Swap(Bytes),
+    /// Replaces the value if it is the expected one; answers whether it was. Nothing is expected of a
+    /// register that was never written.
+    CompareAndPut {
+        /// What is to be there.
+        expected: Option<Bytes>,
+        /// What is to be there then.
+        new: Bytes,
+    },
+    /// Answers the value.
+    Read,
+}
+
+impl DataType for Register {
+    type State = Option<Bytes>;
+    type Operator = Operator;
+    type Value = Value;
+
+    fn initial(&self) -> Option<Bytes> {
+        None
+    }
+
+    fn apply(&self, state: &mut Option<Bytes>, operator: &Operator) -> Value {
+        match operator {
+            Operator::Put(new) => {
+                *state = Some(new.clone());
+                Value::Done
+            }
+            Operator::Swap(new) => state.replace(new.clone()).into(),
+            Operator::CompareAndPut { expected, new } => {
+                let fits = state == expected;
+                if fits {
+                    *state = Some(new.clone());
+                }
+                Value::Bool(fits)
+            }
+            Operator::Read => state.clone().into(),
+        }
+    }
+
+    fn commute(&self, a: &Operator, b: &Operator) -> bool {
+        let same = |a: &Operator, b: &Operator| matches!((a, b), (Operator::Put(x), Operator::Put(y)) if x == y);
+        matches!(a, Operator::Read) || matches!(b, Operator::Read) || same(a, b)
+    }
+
+    fn oblivious(&self, a: &Operator, b: &Operator) -> bool {
+        matches!(a, Operator::Put(_)) || matches!(b, Operator::Read)
+    }
+
+    fn is_free(&self, operator: &Operator) -> bool {
+        matches!(operator, Operator::Put(_))
+    }
+}

@@ -1,0 +1,72 @@
+//! A text that grows at its end: the string concatenation of the paper (001, 4.4).
+
+use super::{Bytes, DataType, Value, Wrong};
+use rpds::VectorSync;
+
+/// How long a text may become, bytes.
+pub const TEXT_MAX: usize = 1 << 20;
+
+/// A text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Text;
+
+/// What a text is: pieces, so that a copy costs nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    pieces: VectorSync<Bytes>,
+    length: usize,
+}
+
+impl State {
+    fn whole(&self) -> Value {
+        let mut whole = Vec::with_capacity(self.length);
+        self.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
+        Value::Bytes(whole.into())
+    }
+
+    fn append(&mut self, piece: &Bytes) -> Option<Wrong> {
+        if self.length + piece.len() > TEXT_MAX {
+            return Some(Wrong::TooLarge);
+        }
+        self.length += piece.len();
+        self.pieces.push_back_mut(piece.clone());
+        None
+    }
+}
+
+/// What can be done to a text.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// Appends; answers the whole.
+    Append(Bytes),
+    /// Answers the whole.
+    Read,
+}
+
+impl DataType for Text {
+    type State = State;
+    type Operator = Operator;
+    type Value = Value;
+
+    fn initial(&self) -> State {
+        State::default()
+    }
+
+    fn apply(&self, state: &mut State, operator: &Operator) -> Value {
+        match operator {
+            Operator::Append(piece) => match state.append(piece) {
+                Some(wrong) => Value::Wrong(wrong),
+                None => state.whole(),
+            },
+            Operator::Read => state.whole(),
+        }
+    }
+
+    fn commute(&self, a: &Operator, b: &Operator) -> bool {
+        matches!(a, Operator::Read) || matches!(b, Operator::Read)
+    }
+
+    fn oblivious(&self, _a: &Operator, b: &Operator) -> bool {
+        matches!(b, Operator::Read)
+    }
+}
