@@ -6,6 +6,7 @@ mod world;
 
 use crate::trail::Trail;
 use base::rng::Rng;
+use replica::service::Limits;
 use std::time::Duration;
 
 pub use world::run;
@@ -84,6 +85,8 @@ pub struct Params {
     pub cuts: u32,
     /// The same.
     pub snapshots: u32,
+    /// How much there may be of what could be too much.
+    pub limits: Limits,
     /// What is wrong on purpose.
     pub mistake: Option<Mistake>,
 }
@@ -109,6 +112,7 @@ impl Params {
             crashes: often(&mut rng),
             cuts: often(&mut rng),
             snapshots: often(&mut rng),
+            limits: draw_limits(&mut rng),
             mistake,
         };
         match mistake {
@@ -128,8 +132,19 @@ impl Params {
     fn patience(&self) -> Option<Duration> {
         let troubles = self.lost + self.crashes + self.cuts;
         let travels = self.gossip + 3 * self.delay + 2 * self.journal;
-        (troubles == 0).then_some(travels + Duration::from_secs(2))
+        let well = troubles == 0 && self.limits == Limits::default();
+        well.then_some(travels + Duration::from_secs(2))
     }
+}
+
+/// Small ones, half of the time, so that they are reached.
+fn draw_limits(rng: &mut Rng) -> Limits {
+    if rng.bool() {
+        return Limits::default();
+    }
+    let mut few = || rng.usize(1..=8);
+    let (window, message, early) = (few(), few(), few());
+    Limits { kept: 5 * few(), window, message, early, blocked: few() }
 }
 
 /// What a run has shown.

@@ -7,9 +7,10 @@
 //! client has seen (its *token*). What is done everywhere is applied to the stable state and
 //! forgotten.
 //!
-//! *Nothing leaves a replica that is not in its journal*: answers and gossip wait for
-//! [`Input::Persisted`]. A replica that crashes begins again with what was persisted, and nobody
-//! can tell what was not.
+//! *Nothing leaves a replica that is not in its journal*: its gossip, its vector, and the answers
+//! to its own operations wait for [`Input::Persisted`]. (A strict answer may show operations of
+//! others that are not in this journal yet: they are in those of all replicas that have said so.) A
+//! replica that crashes begins again with what was persisted, and nobody can tell what was not.
 //!
 //! *Channels may lose, repeat and reorder.* A message carries operations, and the vector of all
 //! that its sender has for good, which acknowledges whatever it was sent. Operations are taken in
@@ -41,8 +42,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use waiting::{Blocked, Waiting};
 
-/// Operations in one message, at most.
-pub const ENTRIES_MAX: usize = 256;
+/// No counter and no number is as great: whoever says so is not one of us.
+const SANE_MAX: u64 = 1 << 62;
 
 /// A place in the order of operations: smaller is earlier. No two operations have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,6 +132,8 @@ pub enum Output<O, V> {
     Refuse(Ticket, Refusal),
     /// Say this to another replica.
     Say(ReplicaId, Message<O>),
+    /// This replica says what none of us can say: do not listen to it any more.
+    Distrust(ReplicaId),
     /// Write this into the journal; [`Input::Persisted`] follows with its number.
     Persist(u64, Vec<Arc<Entry<O>>>),
 }
@@ -144,6 +147,10 @@ pub enum Refusal {
     NotFinal(Vec<ReplicaId>),
     /// Too much is kept for these replicas, which have not said that they have it. It was not done.
     Full(Vec<ReplicaId>),
+    /// Too many wait for what must come before them. It was not done.
+    Busy,
+    /// The journal of this replica is too slow. It is done, or not, as soon as that has written.
+    Unwritten,
 }
 
 /// How a replica behaves.
@@ -151,8 +158,29 @@ pub enum Refusal {
 pub struct Config {
     /// How long operations gather before others are told of them, unless a strict one waits.
     pub gossip: Duration,
-    /// Operations to be kept for those who do not have them yet; then no more are taken.
-    pub kept_max: usize,
+    /// How much there may be of what could be too much.
+    pub limits: Limits,
+}
+
+/// How many operations there may be, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Kept for those who do not have them yet; then no more are taken from clients.
+    pub kept: usize,
+    /// On their way to one peer, which must say that it has some before it is sent more.
+    pub window: usize,
+    /// In one message.
+    pub message: usize,
+    /// Of one origin that wait for others to come before them; more are dropped, and come again.
+    pub early: usize,
+    /// Of clients, that wait for others to come before them; more are refused.
+    pub blocked: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { kept: 1 << 20, window: 4096, message: 256, early: 4096, blocked: 4096 }
+    }
 }
 
 /// One replica.
@@ -166,16 +194,24 @@ pub struct Replica<D: DataType> {
     origins: Origins<D::Operator>,
     peers: Peers,
     waiting: Waiting<D>,
-    /// The records that are not yet in the journal for good, with what will be known then.
-    unwritten: VecDeque<(u64, Vector)>,
+    /// The records that are not yet in the journal for good.
+    unwritten: VecDeque<Unwritten>,
     /// The number of the last record.
     written: u64,
     /// What is in the journal for good.
     has: Vector,
     /// When others are to be told what has gathered; nothing has, if never.
     gossip_at: Option<Instant>,
-    /// When this record is in the journal, others are to be told at once: somebody waits for them.
-    urgent: Option<u64>,
+}
+
+/// A record that is not yet in the journal for good.
+#[derive(Clone, Debug)]
+struct Unwritten {
+    number: u64,
+    /// What is done when it is.
+    done: Vector,
+    /// Whether somebody waits for the others to be told of it.
+    urgent: bool,
 }
 
 /// What a replica begins with: what it was when its journal was last written anew.
@@ -222,13 +258,16 @@ impl<D: DataType> Replica<D> {
             written: 0,
             has: Vector::new(),
             gossip_at: None,
-            urgent: None,
             data,
         };
         for entry in snapshot.rest.into_iter().chain(records.into_iter().flatten()) {
-            replica.origins.receive(entry);
+            replica.clock = replica.clock.max(entry.label.counter);
+            replica.origins.append(entry.clone());
+            // What follows the base of a snapshot may be in its state.
+            if Some(entry.label) > replica.order.frontier() {
+                replica.order.place(entry);
+            }
         }
-        replica.place_ready();
         replica.has = replica.origins.done();
         // Who is alone hears nothing that would tell it that all this is final; nobody waits yet.
         replica.advance(&mut Vec::new());
@@ -298,8 +337,7 @@ impl<D: DataType> Replica<D> {
         let number = self.origins.done().get(self.me) + 1;
         let Blocked { ticket, after, strict, operator, until } = request;
         let entry = Arc::new(Entry { number, label, after, strict, operator });
-        let receipt = self.origins.receive(entry.clone());
-        assert!(receipt == Receipt::New && self.origins.take_ready().is_some(), "it is the next");
+        self.origins.append(entry.clone());
         let value = self.order.append(entry.clone());
         if strict {
             self.waiting.expect_final(number, ticket, until);
@@ -319,46 +357,67 @@ impl<D: DataType> Replica<D> {
             // Its origin tells the others.
             let (origin, number) = (entry.label.origin, entry.number);
             self.peers.iter_mut().for_each(|(_, peer)| peer.presume(origin, number));
-            if Some(entry.label) > self.order.frontier() {
-                self.order.place(entry.clone());
-            }
+            self.order.place(entry.clone());
             placed.push(entry);
         }
         placed
     }
 
-    /// Who has not said that it has everything.
-    fn laggards(&self) -> Vec<ReplicaId> {
+    /// Why no more is taken: somebody has not said that it has everything.
+    fn full(&self) -> Refusal {
         let lags = self.peers.iter().filter(|(_, peer)| !peer.knows.covers(&self.has));
-        lags.map(|(id, _)| id).collect()
+        let lags: Vec<ReplicaId> = lags.map(|(id, _)| id).collect();
+        if lags.is_empty() { Refusal::Unwritten } else { Refusal::Full(lags) }
     }
 
     fn persist(&mut self, entries: Vec<Arc<Entry<D::Operator>>>, out: &mut Outputs<D>) {
         self.written += 1;
-        self.unwritten.push_back((self.written, self.origins.done()));
-        if entries.iter().any(|entry| entry.strict) {
-            self.urgent = Some(self.written);
-        }
+        let urgent = entries.iter().any(|entry| entry.strict);
+        let done = self.origins.done();
+        self.unwritten.push_back(Unwritten { number: self.written, done, urgent });
         out.push(Output::Persist(self.written, entries));
     }
 
     fn hear(&mut self, from: ReplicaId, message: Message<D::Operator>, out: &mut Outputs<D>) {
-        let Some(peer) = self.peers.get_mut(from) else { return };
-        peer.owes |= message.asks;
-        for entry in message.entries {
-            let known = self.origins.receive(entry) == Receipt::Known;
-            // It has not heard that we have it.
-            peer.owes |= known;
+        if !self.is_sane(&message) || self.peers.get(from).is_none() {
+            return out.push(Output::Distrust(from));
         }
+        let mut owes = message.asks;
+        for entry in message.entries {
+            // Who tells what we have has not heard that we do.
+            owes |= self.origins.receive(entry, self.config.limits.early) == Receipt::Known;
+        }
+        let peer = self.peers.get_mut(from).expect("seen above");
+        peer.owes |= owes;
+        peer.says(message.has);
         let placed = self.place_ready();
         if !placed.is_empty() {
             self.persist(placed, out);
         }
-        // Only who has all of its own operations knows what is before those that it has done.
-        if self.origins.done().get(from) >= message.has.get(from) {
-            self.peers.get_mut(from).expect("seen above").says(&message.has);
-            self.advance(out);
-        }
+        let done = self.origins.done();
+        self.peers.iter_mut().for_each(|(id, peer)| peer.believe(id, &done));
+        self.advance(out);
+    }
+
+    /// Whether one of us can say this. What is new to us is behind what is final, and behind what
+    /// its origin labelled before; what others have of ours is in our journal.
+    fn is_sane(&self, message: &Message<D::Operator>) -> bool {
+        let member = |(id, number)| self.origins.knows(id) && number < SANE_MAX;
+        let mut last = self.origins.last_labels();
+        let possible = |entry: &Arc<Entry<D::Operator>>| {
+            let Entry { number, label, after, .. } = &**entry;
+            let sane = *number > 0 && *number < SANE_MAX && label.counter < SANE_MAX;
+            if !sane || !self.origins.knows(label.origin) || !after.iter().all(member) {
+                return false;
+            }
+            let known = *number <= self.origins.received(label.origin);
+            let before = if known { None } else { last.insert(label.origin, *label) };
+            let ours = label.origin == self.me;
+            known || !ours && before < Some(*label) && self.order.frontier() < Some(*label)
+        };
+        message.has.iter().all(member)
+            && message.has.get(self.me) <= self.has.get(self.me)
+            && message.entries.iter().all(possible)
     }
 
     /// What everybody has is final, with all before it.
@@ -366,7 +425,9 @@ impl<D: DataType> Replica<D> {
         let everywhere = self.peers.all_know(&self.has);
         let labels = everywhere.iter().filter_map(|(of, number)| self.origins.label(of, number));
         let Some(frontier) = labels.max() else { return };
-        let (me, waiting, token) = (self.me, &mut self.waiting, self.origins.done());
+        // Own operations behind this one may not be in the journal yet.
+        let token = self.origins.done().up_to(self.me, self.has.get(self.me));
+        let (me, waiting) = (self.me, &mut self.waiting);
         self.order.advance(frontier, |entry, value| {
             let ours = (entry.label.origin == me).then_some(entry.number);
             if let Some(ticket) = ours.and_then(|number| waiting.take_strict(number)) {
@@ -378,20 +439,17 @@ impl<D: DataType> Replica<D> {
     }
 
     fn persisted(&mut self, now: Instant, record: u64, out: &mut Outputs<D>) {
-        while let Some((_, has)) = self.unwritten.pop_front_if(|(number, _)| *number <= record) {
-            self.has = has;
+        let mut urgent = false;
+        while let Some(first) = self.unwritten.pop_front_if(|first| first.number <= record) {
+            self.has = first.done;
+            urgent |= first.urgent;
         }
         self.waiting.say(record, out);
         self.advance(out);
-        match self.urgent {
-            Some(urgent) if urgent <= record => {
-                self.urgent = None;
-                self.gossip_at = Some(now);
-            }
-            Some(_) | None => {
-                self.gossip_at.get_or_insert(now + self.config.gossip);
-            }
+        if urgent {
+            self.gossip_at = Some(now);
         }
+        self.gossip_at.get_or_insert(now + self.config.gossip);
     }
 
     /// Does whatever it is time for.
@@ -405,8 +463,8 @@ impl<D: DataType> Replica<D> {
             if peer.again().is_some_and(|at| at <= now) {
                 peer.lose_patience();
             }
-            if peer.connected && (gossips || peer.owes || peer.asks) {
-                peer.tell(id, &self.origins, &self.has, out);
+            if peer.connected && (gossips || peer.waits(&self.config.limits)) {
+                peer.tell(id, &self.origins, &self.has, &self.config.limits, out);
             }
             peer.watch(now, &self.has);
         }
@@ -420,7 +478,11 @@ impl<D: DataType> Automaton for Replica<D> {
     fn step(&mut self, now: Instant, input: Self::Input, out: &mut Outputs<D>) {
         match input {
             Input::Request { ticket, after, strict, operator, until } => {
-                self.waiting.block(Blocked { ticket, after, strict, operator, until });
+                if self.waiting.blocked() < self.config.limits.blocked {
+                    self.waiting.block(Blocked { ticket, after, strict, operator, until });
+                } else {
+                    out.push(Output::Refuse(ticket, Refusal::Busy));
+                }
             }
             Input::Forget(ticket) => self.waiting.forget(ticket),
             Input::Connected(peer) => self.peers.get_mut(peer).into_iter().for_each(Peer::connect),
@@ -432,10 +494,10 @@ impl<D: DataType> Automaton for Replica<D> {
             Input::Tick => {}
         }
         while let Some(request) = self.waiting.take_unblocked(&self.origins.done()) {
-            if self.origins.len() < self.config.kept_max {
+            if self.origins.len() < self.config.limits.kept {
                 self.perform(request, out);
             } else {
-                out.push(Output::Refuse(request.ticket, Refusal::Full(self.laggards())));
+                out.push(Output::Refuse(request.ticket, self.full()));
             }
         }
         self.keep_time(now, out);
@@ -448,8 +510,5 @@ impl<D: DataType> Automaton for Replica<D> {
 
     fn check(&self) {
         assert!(self.origins.done().covers(&self.has), "I10: the journal has what was not done");
-        for (_, peer) in self.peers.iter() {
-            assert!(peer.sent.covers(&peer.knows), "I9: it knows what it was not sent");
-        }
     }
 }

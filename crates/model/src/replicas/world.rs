@@ -16,6 +16,9 @@ use std::time::Duration;
 /// A run that has not ended after so many events never will.
 const EVENTS_MAX: usize = 100_000;
 
+/// Crashes in a run, at most: each makes so many events that they could go on for ever.
+const CRASHES_MAX: usize = 40;
+
 /// How long clients wait.
 const UNTIL: Duration = Duration::from_secs(5);
 
@@ -38,7 +41,7 @@ enum Event {
     Arrives { from: u16, to: u16, message: Message<Id> },
     Written { at: u16, life: u32, record: u64 },
     Asks(usize),
-    Heals(u16, u16),
+    Heals(u16, u16, bool),
 }
 
 struct World {
@@ -156,7 +159,7 @@ impl World {
             }
             Event::Written { at, life, record } => self.written(at, life, record)?,
             Event::Asks(client) => self.ask(client)?,
-            Event::Heals(a, b) => self.heal(a, b)?,
+            Event::Heals(a, b, told) => self.heal(a, b, told)?,
         }
         self.trouble()
     }
@@ -186,6 +189,9 @@ impl World {
                     self.say(at, to.0, message);
                 }
                 Output::Persist(number, record) => self.persist(at, number, record)?,
+                Output::Distrust(other) => {
+                    return Err(format!("I7: {at} does not believe that {other:?} is one of us"));
+                }
             }
         }
         Ok(())
@@ -292,11 +298,17 @@ impl World {
 
     /// Who is refused is told whose fault it is, and it is somebody's.
     fn refused(&mut self, at: u16, ticket: Ticket, refusal: &Refusal) -> Result<(), String> {
-        let (Refusal::Behind(missing) | Refusal::NotFinal(missing) | Refusal::Full(missing)) =
-            refusal;
-        if missing.is_empty()
-            || missing.contains(&name(at)) && !matches!(refusal, Refusal::Behind(_))
-        {
+        let blames = match refusal {
+            Refusal::Behind(missing) | Refusal::NotFinal(missing) | Refusal::Full(missing) => {
+                !missing.is_empty() && !missing.contains(&name(at))
+            }
+            Refusal::Busy => self.params.clients > self.params.limits.blocked,
+            Refusal::Unwritten => {
+                let house = &self.houses[usize::from(at)];
+                *house.replica.has() != house.replica.done()
+            }
+        };
+        if !blames {
             return Err(format!("G9: {ticket:?} was refused without a reason: {refusal:?}"));
         }
         self.give_up(ticket);
@@ -319,7 +331,7 @@ impl World {
         if self.chance(self.params.snapshots) {
             self.snapshot(at);
         }
-        if self.chance(self.params.crashes) {
+        if self.report.crashes < CRASHES_MAX && self.chance(self.params.crashes) {
             self.crash(at)?;
         }
         let other = self.rng.u16(..self.params.replicas);
@@ -332,15 +344,18 @@ impl World {
                     self.step(a, Input::Disconnected(name(b)))?;
                 }
             }
-            self.soon(UNTIL * 2, Event::Heals(at, other));
+            self.soon(UNTIL * 2, Event::Heals(at, other, told));
         }
         Ok(())
     }
 
-    fn heal(&mut self, a: u16, b: u16) -> Result<(), String> {
+    /// Two replicas reach each other again; who was told that they did not is told that they do.
+    fn heal(&mut self, a: u16, b: u16, told: bool) -> Result<(), String> {
         for (a, b) in [(a, b), (b, a)] {
             self.cut.remove(&(a, b));
-            self.step(a, Input::Connected(name(b)))?;
+            if told {
+                self.step(a, Input::Connected(name(b)))?;
+            }
         }
         Ok(())
     }
@@ -363,7 +378,9 @@ impl World {
         let (config, ids) = (config(&self.params), (0..self.params.replicas).map(name));
         let house = &mut self.houses[usize::from(at)];
         house.life += 1;
-        house.writing.clear();
+        // Some of what was being written is there, and nobody was told.
+        let there = self.rng.usize(..=house.writing.len());
+        house.records.extend(house.writing.drain(..).take(there).map(|(_, record)| record));
         let (snapshot, records) = (house.snapshot.clone(), house.records.clone());
         let members: Vec<ReplicaId> = ids.collect();
         house.replica = Replica::recover(Trail, name(at), &members, config, snapshot, records);
@@ -407,9 +424,6 @@ impl World {
     /// Everything is well again: until nothing is left to do.
     fn settle(&mut self) -> Result<(), String> {
         (self.params.lost, self.params.repeated) = (0, 0);
-        for (a, b) in self.pairs() {
-            self.heal(a, b)?;
-        }
         loop {
             let next = self.events.first_key_value().map(|(at, _)| *at);
             match (next, self.deadline()) {
@@ -438,5 +452,5 @@ impl World {
 }
 
 fn config(params: &Params) -> Config {
-    Config { gossip: params.gossip, kept_max: 1000 }
+    Config { gossip: params.gossip, limits: params.limits }
 }

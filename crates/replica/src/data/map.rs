@@ -20,8 +20,8 @@ pub enum Operator {
     Remove(Bytes),
     /// Takes a key away; answers its value.
     Take(Bytes),
-    /// Sets the value of a key if it is the expected one; answers whether it was. Nothing is expected
-    /// of a key that is not there.
+    /// Sets the value of a key if it is the expected one; answers whether it was. Nothing is
+    /// expected of a key that is not there.
     CompareAndPut {
         /// Which key.
         key: Bytes,

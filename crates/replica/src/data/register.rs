@@ -13,8 +13,8 @@ pub enum Operator {
     Put(Bytes),
     /// Replaces the value; answers the one before.
     Swap(Bytes),
-    /// Replaces the value if it is the expected one; answers whether it was. Nothing is expected of a
-    /// register that was never written.
+    /// Replaces the value if it is the expected one; answers whether it was. Nothing is expected of
+    /// a register that was never written.
     CompareAndPut {
         /// What is to be there.
         expected: Option<Bytes>,
@@ -53,8 +53,8 @@ impl DataType for Register {
     }
 
     fn commute(&self, a: &Operator, b: &Operator) -> bool {
-        let same = |a: &Operator, b: &Operator| matches!((a, b), (Operator::Put(x), Operator::Put(y)) if x == y);
-        matches!(a, Operator::Read) || matches!(b, Operator::Read) || same(a, b)
+        let same = matches!((a, b), (Operator::Put(a), Operator::Put(b)) if a == b);
+        same || matches!(a, Operator::Read) || matches!(b, Operator::Read)
     }
 
     fn oblivious(&self, a: &Operator, b: &Operator) -> bool {

@@ -4,10 +4,6 @@ use super::{Entry, Label, ReplicaId, Vector};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Operations of one origin that wait for others to come before them, at most; more are dropped,
-/// and come again.
-const EARLY_MAX: usize = 4096;
-
 /// The operations of one replica.
 #[derive(Clone, Debug)]
 struct Origin<O> {
@@ -55,18 +51,45 @@ impl<O> Origins<O> {
         Origins(members.into_iter().map(|id| (id, Origin::from(base.get(id)))).collect())
     }
 
-    /// Keeps an operation, if it is the next of its origin.
-    pub(super) fn receive(&mut self, entry: Arc<Entry<O>>) -> Receipt {
+    /// Keeps an operation that was heard of, if it is the next of its origin. At most `early_max`
+    /// of one origin wait for others to come before them.
+    pub(super) fn receive(&mut self, entry: Arc<Entry<O>>, early_max: usize) -> Receipt {
         let Some(origin) = self.0.get_mut(&entry.label.origin) else { return Receipt::Early };
-        let early = origin.received() - origin.done;
         if entry.number <= origin.received() {
             return Receipt::Known;
         }
-        if entry.number > origin.received() + 1 || early >= EARLY_MAX as u64 {
+        let early = origin.received() - origin.done;
+        if entry.number > origin.received() + 1 || early >= early_max as u64 {
             return Receipt::Early;
         }
         origin.entries.push_back(entry);
         Receipt::New
+    }
+
+    /// The next operation of its origin, which has everything before it: our own, or one of the
+    /// journal.
+    pub(super) fn append(&mut self, entry: Arc<Entry<O>>) {
+        let origin = self.0.get_mut(&entry.label.origin).expect("a member's");
+        assert!(origin.received() == origin.done && entry.number == origin.done + 1, "the next");
+        origin.entries.push_back(entry);
+        origin.done += 1;
+    }
+
+    /// How many are received of a member.
+    pub(super) fn received(&self, id: ReplicaId) -> u64 {
+        self.0.get(&id).map_or(0, Origin::received)
+    }
+
+    /// The label of the last one that is kept of each.
+    pub(super) fn last_labels(&self) -> BTreeMap<ReplicaId, Label> {
+        let last =
+            |(id, origin): (&ReplicaId, &Origin<O>)| Some((*id, origin.entries.back()?.label));
+        self.0.iter().filter_map(last).collect()
+    }
+
+    /// Whether this is a member's.
+    pub(super) fn knows(&self, id: ReplicaId) -> bool {
+        self.0.contains_key(&id)
     }
 
     /// An operation that is received, and has everything done that must be done before it. It
@@ -91,14 +114,18 @@ impl<O> Origins<O> {
         Some(self.0.get(&of)?.get(number)?.label)
     }
 
-    /// The operations that follow `from`, up to what is in `to`: at most so many, those of each
-    /// origin in order.
+    /// The operations that follow `from`, up to what is in `to`: at most so many, in the order of
+    /// their labels. So each comes behind all that must be before it.
     pub(super) fn between(&self, from: &Vector, to: &Vector, most: usize) -> Vec<Arc<Entry<O>>> {
         let of_origin = |(id, origin): (&ReplicaId, &Origin<O>)| {
             let first = from.get(*id).max(origin.forgotten) + 1;
-            (first..=to.get(*id)).map_while(|n| origin.get(n).cloned()).collect::<Vec<_>>()
+            let numbers = (first..=to.get(*id)).take(most);
+            numbers.map_while(|n| origin.get(n).cloned()).collect::<Vec<_>>()
         };
-        self.0.iter().flat_map(of_origin).take(most).collect()
+        let mut entries: Vec<_> = self.0.iter().flat_map(of_origin).collect();
+        entries.sort_by_key(|entry| entry.label);
+        entries.truncate(most);
+        entries
     }
 
     /// Everything up to here is done everywhere.

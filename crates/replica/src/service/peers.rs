@@ -1,6 +1,6 @@
 //! What the other replicas know, and what they were told.
 
-use super::{ENTRIES_MAX, Message, Origins, Output, ReplicaId, Vector};
+use super::{Limits, Message, Origins, Output, ReplicaId, Vector};
 use base::Instant;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,33 +11,37 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// And after at most this, if it still does not.
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
 
-/// Operations on their way to a peer, at most; it must say that it has some before it is sent more.
-const WINDOW: usize = 16 * ENTRIES_MAX;
-
 /// One of the other replicas.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     /// What it has, for good, as far as it has told.
+    acked: Vector,
+    /// The same, as far as everything is here that it had labelled then: what is final is found by
+    /// this.
     pub(super) knows: Vector,
-    /// What was sent to it.
-    pub(super) sent: Vector,
+    /// What it has told, of which something of its own is not here yet.
+    unbelieved: Option<Vector>,
+    /// What was sent to it, or will be by whose it is.
+    sent: Vector,
     /// What it was last told that this replica has.
-    pub(super) told: Vector,
-    /// Whether it is to say how far it is, even if that is nothing new.
-    pub(super) asks: bool,
-    /// Whether it has asked that of this replica.
+    told: Vector,
+    /// Whether we ask it to say how far it is, even if that is nothing new.
+    asks: bool,
+    /// Whether it has asked that of us.
     pub(super) owes: bool,
     /// Whether messages reach it, as far as is known.
     pub(super) connected: bool,
-    /// When it is told again what it has not said that it has.
-    again: Option<Instant>,
+    /// When it is told again what it has not said to have of this.
+    again: Option<(Instant, Vector)>,
     patience: Duration,
 }
 
 impl Peer {
     fn new() -> Peer {
         Peer {
+            acked: Vector::new(),
             knows: Vector::new(),
+            unbelieved: None,
             sent: Vector::new(),
             told: Vector::new(),
             asks: false,
@@ -49,17 +53,22 @@ impl Peer {
     }
 
     /// It says how far it is.
-    pub(super) fn says(&mut self, vector: &Vector) {
-        if !self.knows.covers(vector) {
-            (self.again, self.patience) = (None, PATIENCE);
+    pub(super) fn says(&mut self, vector: Vector) {
+        self.acked.join(&vector);
+        self.sent.join(&vector);
+        self.unbelieved.get_or_insert_default().join(&vector);
+    }
+
+    /// Only who has all of its own operations knows what is before those that it has done.
+    pub(super) fn believe(&mut self, id: ReplicaId, done: &Vector) {
+        if let Some(vector) = self.unbelieved.take_if(|vector| done.get(id) >= vector.get(id)) {
+            self.knows.join(&vector);
         }
-        self.knows.join(vector);
-        self.sent.join(vector);
     }
 
     /// The origin of this operation tells it to this peer, if that has all before it.
     pub(super) fn presume(&mut self, origin: ReplicaId, number: u64) {
-        if self.sent.get(origin) + 1 == number {
+        if self.sent.get(origin).checked_add(1) == Some(number) {
             self.sent.raise(origin, number);
         }
     }
@@ -70,10 +79,11 @@ impl Peer {
         id: ReplicaId,
         origins: &Origins<O>,
         has: &Vector,
+        limits: &Limits,
         out: &mut Vec<Output<O, V>>,
     ) {
         loop {
-            let room = WINDOW.saturating_sub(self.on_their_way()).min(ENTRIES_MAX);
+            let room = limits.window.saturating_sub(self.on_their_way()).min(limits.message);
             let entries = origins.between(&self.sent, has, room);
             let news = !entries.is_empty() || self.told != *has;
             if !news && !self.owes && !self.asks {
@@ -89,46 +99,55 @@ impl Peer {
         }
     }
 
+    /// Whether it waits to be told: it has asked, or we have, or it was told of more than it was
+    /// sent, and there is room now.
+    pub(super) fn waits(&self, limits: &Limits) -> bool {
+        let behind = || !self.sent.covers(&self.told) && self.on_their_way() < limits.window;
+        self.owes || self.asks || behind()
+    }
+
     /// How many operations it was sent, and has not said that it has.
     fn on_their_way(&self) -> usize {
-        let each = self.sent.iter().map(|(of, sent)| sent - self.knows.get(of));
-        usize::try_from(each.sum::<u64>()).unwrap_or(usize::MAX)
+        let each = self.sent.iter().map(|(of, sent)| sent.saturating_sub(self.acked.get(of)));
+        each.fold(0, |sum, each| sum.saturating_add(usize::try_from(each).unwrap_or(usize::MAX)))
     }
 
     /// Sees to it that it is told again, if it does not say that it has everything.
     pub(super) fn watch(&mut self, now: Instant, has: &Vector) {
-        if self.knows.covers(has) {
-            self.again = None;
-        } else {
-            self.again.get_or_insert(now + self.patience);
+        let marked = self.again.take_if(|(_, mark)| self.acked.covers(mark)).is_some();
+        if marked {
+            self.patience = PATIENCE;
+        }
+        if !self.acked.covers(has) && self.again.is_none() {
+            self.again = Some((now + self.patience, has.clone()));
         }
     }
 
     /// Whatever was sent may be lost.
-    pub(super) fn forget(&mut self) {
-        self.sent = self.knows.clone();
+    fn rewind(&mut self) {
+        self.sent = self.acked.clone();
         self.asks = true;
         self.again = None;
     }
 
     /// When it is told again, unless it says that it has everything.
     pub(super) fn again(&self) -> Option<Instant> {
-        self.again.filter(|_| self.connected)
+        self.again.as_ref().map(|(at, _)| *at).filter(|_| self.connected)
     }
 
     /// It was silent for too long.
     pub(super) fn lose_patience(&mut self) {
-        self.forget();
+        self.rewind();
         self.patience = (self.patience * 2).min(PATIENCE_MAX);
     }
 
     pub(super) fn connect(&mut self) {
-        self.forget();
+        self.rewind();
         (self.connected, self.patience) = (true, PATIENCE);
     }
 
     pub(super) fn disconnect(&mut self) {
-        self.forget();
+        self.rewind();
         self.connected = false;
     }
 }

@@ -29,6 +29,14 @@ impl Vector {
         }
     }
 
+    /// The same, but of this replica no more than so many.
+    pub fn up_to(mut self, of: ReplicaId, most: u64) -> Vector {
+        if let Some(number) = self.0.get_mut(&of) {
+            *number = most.min(*number);
+        }
+        self
+    }
+
     /// All that either knows.
     pub fn join(&mut self, other: &Vector) {
         other.iter().for_each(|(of, to)| self.raise(of, to));

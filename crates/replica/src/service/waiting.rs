@@ -46,6 +46,11 @@ impl<D: DataType> Waiting<D> {
         Waiting { blocked: Vec::new(), unsaid: VecDeque::new(), strict: BTreeMap::new() }
     }
 
+    /// How many wait for what must come before them.
+    pub(super) fn blocked(&self) -> usize {
+        self.blocked.len()
+    }
+
     pub(super) fn block(&mut self, request: Blocked<D::Operator>) {
         self.blocked.push(request);
     }
@@ -114,8 +119,10 @@ impl<D: DataType> Waiting<D> {
         }
         for (number, strict) in self.strict.extract_if(.., |_, strict| strict.until <= now) {
             let lacks = peers.iter().filter(|(_, peer)| peer.knows.get(me) < number);
-            let missing = lacks.map(|(id, _)| id).collect();
-            out.push(Output::Refuse(strict.ticket, Refusal::NotFinal(missing)));
+            let missing: Vec<ReplicaId> = lacks.map(|(id, _)| id).collect();
+            let unwritten = missing.is_empty();
+            let why = if unwritten { Refusal::Unwritten } else { Refusal::NotFinal(missing) };
+            out.push(Output::Refuse(strict.ticket, why));
         }
     }
 }
