@@ -30,6 +30,9 @@ mod peers;
 mod vector;
 mod waiting;
 
+#[cfg(test)]
+mod tests;
+
 pub use vector::{ReplicaId, Vector};
 
 use crate::data::DataType;

@@ -1,0 +1,142 @@
+use super::*;
+use crate::data::Value;
+use crate::data::counter::{Counter, Operator};
+
+type Counting = Replica<Counter>;
+type Out = Output<Operator, Value>;
+
+const A: ReplicaId = ReplicaId(0);
+const B: ReplicaId = ReplicaId(1);
+const NOW: Instant = Instant(0);
+
+fn replica(me: ReplicaId, members: &[ReplicaId]) -> Counting {
+    let config = Config { gossip: Duration::from_millis(10), limits: Limits::default() };
+    Replica::new(Counter, me, members, config)
+}
+
+fn step(replica: &mut Counting, input: Input<Operator>) -> Vec<Out> {
+    let mut out = Vec::new();
+    replica.step(NOW, input, &mut out);
+    replica.check();
+    out
+}
+
+fn add(ticket: u64, n: i64, strict: bool, after: &Vector) -> Input<Operator> {
+    let (ticket, after, operator) = (Ticket(ticket), after.clone(), Operator::Add(n));
+    Input::Request { ticket, after, strict, operator, until: NOW + Duration::from_secs(1) }
+}
+
+/// What was said to others, in order.
+fn said(out: Vec<Out>) -> Vec<Message<Operator>> {
+    let messages = out.into_iter().filter_map(|output| match output {
+        Output::Say(_, message) => Some(message),
+        Output::Answer { .. } | Output::Refuse(..) | Output::Distrust(_) | Output::Persist(..) => {
+            None
+        }
+    });
+    messages.collect()
+}
+
+/// The tickets that were answered, with what, and whether for ever.
+fn answered(out: &[Out]) -> Vec<(u64, Value, bool)> {
+    let answers = out.iter().filter_map(|output| match output {
+        Output::Answer { ticket, value, is_final, .. } => {
+            Some((ticket.0, value.clone(), *is_final))
+        }
+        Output::Say(..) | Output::Refuse(..) | Output::Distrust(_) | Output::Persist(..) => None,
+    });
+    answers.collect()
+}
+
+#[test]
+fn an_answer_waits_for_the_journal() {
+    let mut alone = replica(A, &[A]);
+    let out = step(&mut alone, add(1, 5, false, &Vector::new()));
+    assert!(matches!(&out[..], [Output::Persist(1, entries)] if entries.len() == 1), "{out:?}");
+    let out = step(&mut alone, Input::Persisted(1));
+    assert_eq!(answered(&out), [(1, Value::Integer(5), false)]);
+    assert_eq!((*alone.stable(), alone.kept()), (5, 0));
+}
+
+/// Two hops: there with the operation, and back with the vector that has it.
+#[test]
+fn a_strict_answer_takes_two_hops() {
+    let (mut a, mut b) = (replica(A, &[A, B]), replica(B, &[A, B]));
+    let hello = said(step(&mut a, Input::Connected(B)));
+    said(step(&mut b, Input::Connected(A)));
+    assert!(matches!(&hello[..], [Message { asks: true, .. }]), "{hello:?}");
+    assert_eq!(answered(&step(&mut a, add(1, 5, true, &Vector::new()))), []);
+    let to_b = said(step(&mut a, Input::Persisted(1)));
+    assert_eq!((to_b.len(), to_b[0].entries.len()), (1, 1));
+    let out = step(&mut b, Input::Heard(A, to_b[0].clone()));
+    assert!(out.iter().any(|output| matches!(output, Output::Persist(1, _))), "{out:?}");
+    let to_a = said(step(&mut b, Input::Persisted(1)));
+    let out = step(&mut a, Input::Heard(B, to_a[0].clone()));
+    assert_eq!(answered(&out), [(1, Value::Integer(5), true)]);
+    // Nobody need ask for it any more, here; there it is not known yet that it is known here.
+    assert_eq!((*a.stable(), a.kept(), *b.stable(), b.kept()), (5, 0, 5, 0));
+}
+
+#[test]
+fn what_must_come_before_is_waited_for_and_blamed() {
+    let mut a = replica(A, &[A, B]);
+    let after: Vector = [(B, 3)].into_iter().collect();
+    assert_eq!(step(&mut a, add(1, 5, false, &after)), []);
+    let mut out = Vec::new();
+    a.step(NOW + Duration::from_secs(1), Input::Tick, &mut out);
+    assert_eq!(out, [Output::Refuse(Ticket(1), Refusal::Behind(vec![B]))]);
+}
+
+#[test]
+fn what_none_of_us_can_say_is_not_believed() {
+    let nothing = Message { entries: Vec::new(), has: Vector::new(), asks: false };
+    let entry = |number, counter, origin, after: Vector| Entry {
+        number,
+        label: Label { counter, origin },
+        after,
+        strict: false,
+        operator: Operator::Add(1),
+    };
+    let stranger = ReplicaId(7);
+    let of_stranger: Vector = [(stranger, 1)].into_iter().collect();
+    let entries = [
+        entry(1, u64::MAX, B, Vector::new()),
+        entry(u64::MAX, 1, B, Vector::new()),
+        entry(0, 1, B, Vector::new()),
+        entry(1, 1, A, Vector::new()),
+        entry(1, 1, stranger, Vector::new()),
+        entry(1, 1, B, of_stranger.clone()),
+    ];
+    let with = |entry| Message { entries: vec![Arc::new(entry)], ..nothing.clone() };
+    let vectors =
+        [of_stranger, [(A, 1)].into_iter().collect(), [(B, u64::MAX)].into_iter().collect()];
+    let vectors = vectors.map(|has| Message { has, ..nothing.clone() });
+    for message in entries.map(with).into_iter().chain(vectors) {
+        let mut a = replica(A, &[A, B]);
+        let out = step(&mut a, Input::Heard(B, message.clone()));
+        assert_eq!(out, [Output::Distrust(B)], "{message:?}");
+        assert_eq!(a.done(), Vector::new());
+    }
+    assert_eq!(
+        step(&mut replica(A, &[A, B]), Input::Heard(stranger, nothing)),
+        [Output::Distrust(stranger)]
+    );
+}
+
+/// More than any limit is in the journal of one who was alone for long.
+#[test]
+fn a_long_journal_is_read_whole() {
+    let count = 3 * Limits::default().early as u64;
+    let entry = |number| {
+        let label = Label { counter: number, origin: A };
+        let (after, operator) = (Vector::new(), Operator::Add(1));
+        vec![Arc::new(Entry { number, label, after, strict: false, operator })]
+    };
+    let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
+    let nothing = replica(A, &[A, B]).snapshot();
+    let mut a = Replica::recover(Counter, A, &[A, B], config, nothing, (1..=count).map(entry));
+    assert_eq!((a.has().get(A), *a.current()), (count, i128::from(count)));
+    let again = a.snapshot();
+    let a = Replica::recover(Counter, A, &[A, B], config, again, []);
+    assert_eq!((a.has().get(A), a.kept() as u64), (count, count));
+}
