@@ -27,7 +27,7 @@ pub struct Case {
 const TWO_HOPS: Rules = Rules { hops: Hops::Two, ..Rules::PAPER };
 
 /// States to be looked at of most cases, at about most, counting each as often as it is reached.
-pub const STATES_MAX: usize = 20_000_000;
+pub const STATES_MAX: usize = 5_000_000;
 
 const fn sound(name: &'static str, check: fn(usize) -> Verdict) -> Case {
     Case { name, check, wrong: &[], reaches: true }

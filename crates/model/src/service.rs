@@ -205,6 +205,17 @@ impl<S: Service> Trial<S> {
         }
     }
 
+    /// Performs what is urgent.
+    fn hurry(&mut self) {
+        for _ in 0..URGENT_MAX {
+            let mut actions = all_enabled(&self.service).into_iter();
+            let Some(urgent) = actions.find(|action| self.service.is_urgent(action)) else {
+                return;
+            };
+            self.perform(urgent);
+        }
+    }
+
     /// Notes what has become final, and whether it contradicts what was.
     fn note_finals(&mut self) {
         for replica in self.service.replicas() {
@@ -253,13 +264,8 @@ impl<S: Service> IoAutomaton for Trial<S> {
             Event::Submit(index) => self.submit(index),
             Event::Step(action) => self.perform(action),
         }
-        for _ in 0..URGENT_MAX {
-            if !self.reduced {
-                break;
-            }
-            let mut actions = all_enabled(&self.service).into_iter();
-            let Some(urgent) = actions.find(|action| self.service.is_urgent(action)) else { break };
-            self.perform(urgent);
+        if self.reduced {
+            self.hurry();
         }
         self.note_finals();
         if self.history.wrong.is_none() {
@@ -312,8 +318,7 @@ pub fn check_within<S: Service>(
         let wrong = trial.wrong().map(str::to_owned);
         wrong.or_else(|| trial.end_is_wrong().filter(|_| over))
     };
-    let sometimes = [Trial::has_inconsistent_answer, Trial::has_late_answer_before];
-    Whole { initial: trial, wrong, sometimes, within }.check(states_max)
+    whole(trial, wrong, within).check(states_max)
 }
 
 /// The same, where what is lost is not told again: whether it ends well is not asked.
@@ -323,6 +328,15 @@ pub fn check_safety<S: Service>(
     within: fn(&Trial<S>) -> bool,
 ) -> Verdict {
     let wrong = |trial: &Trial<S>| trial.wrong().map(str::to_owned);
+    whole(trial, wrong, within).check(states_max)
+}
+
+/// A trial as a model, which must be able to show both anomalies.
+fn whole<S: Service>(
+    initial: Trial<S>,
+    wrong: fn(&Trial<S>) -> Option<String>,
+    within: fn(&Trial<S>) -> bool,
+) -> Whole<Trial<S>> {
     let sometimes = [Trial::has_inconsistent_answer, Trial::has_late_answer_before];
-    Whole { initial: trial, wrong, sometimes, within }.check(states_max)
+    Whole { initial, wrong, sometimes, within }
 }

@@ -17,6 +17,7 @@ mod front_end;
 mod knowledge;
 mod optimised;
 mod plain;
+mod site;
 mod station;
 
 #[cfg(test)]
@@ -25,6 +26,7 @@ mod tests;
 pub use front_end::{FrontEnd, Submission};
 pub use optimised::Optimised;
 pub use plain::Plain;
+pub use site::Site;
 pub use station::{Act, ReplicaPart, Station};
 
 use crate::data::DataType;
@@ -189,8 +191,6 @@ pub trait Replica<D: DataType> {
     fn label(&self, id: Id) -> Option<Label>;
     /// The greatest counter that it has seen.
     fn clock(&self) -> u64;
-    /// `val`: the value of an operation that is done here, in the present order.
-    fn value(&self, id: Id) -> D::Value;
     /// What is final, in its order, with the values that it has for ever.
     fn finals(&self) -> Vec<(Id, D::Value)>;
     /// What in its state contradicts itself.

@@ -15,13 +15,6 @@ impl Replicas {
         Replicas(u32::MAX >> (REPLICAS_MAX - replicas))
     }
 
-    /// All but one of so many.
-    pub(super) fn others(replicas: usize, me: usize) -> Replicas {
-        let mut others = Replicas::first(replicas);
-        others.remove(me);
-        others
-    }
-
     pub(super) fn has(self, replica: usize) -> bool {
         self.0 >> replica & 1 == 1
     }
@@ -49,7 +42,7 @@ pub(super) struct Known<O> {
 
 /// What is known of all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Knowledge<O> {
+pub struct Knowledge<O> {
     pub(super) me: usize,
     pub(super) replicas: usize,
     pub(super) rules: Rules,
@@ -70,7 +63,9 @@ impl<O> Knowledge<O> {
 
     /// The other replicas.
     pub(super) fn others(&self) -> Replicas {
-        Replicas::others(self.replicas, self.me)
+        let mut others = Replicas::first(self.replicas);
+        others.remove(self.me);
+        others
     }
 
     pub(super) fn get(&self, id: Id) -> Option<&Known<O>> {

@@ -226,15 +226,8 @@ impl Automaton for Reservation {
                 out.push(Output::Grant(by));
                 State::Reserved { by }
             }
-            (
-                state @ (State::Negotiating { .. }
-                | State::Retreating { .. }
-                | State::Holding { .. }
-                | State::Engaged { .. }
-                | State::Joined { .. }
-                | State::Reserved { .. }),
-                Input::Asked(by),
-            ) => {
+            // Everybody else is somebody's, or waits for somebody.
+            (state, Input::Asked(by)) => {
                 out.push(Output::Refuse(by));
                 state
             }

@@ -1,0 +1,186 @@
+//! A replica of the paper's algorithms. What the plain and the optimised one do alike is here; how
+//! they remember, and what they tell, is their [`Method`].
+
+use super::knowledge::{Knowledge, Replicas};
+use super::{Action, Id, Label, Message, News, Pace, Replica, Request, Rules, Slip};
+use crate::data::DataType;
+use crate::ioa::{Heard, IoAutomaton, Part, Said};
+use std::collections::BTreeSet;
+
+/// How a replica remembers values, and what it tells others.
+pub trait Method<D: DataType> {
+    /// Before all operations.
+    fn new(data: &D, replicas: usize) -> Self;
+    /// Something has changed that others are to be told of this operation.
+    fn note(&mut self, id: Id);
+    /// This operation is solid.
+    fn settle(&mut self, data: &D, knowledge: &Knowledge<D::Operator>, id: Id);
+    /// Whether there is anything to tell this replica.
+    fn has_news_for(&self, peer: usize) -> bool;
+    /// What it is told now.
+    fn tell(&mut self, knowledge: &Knowledge<D::Operator>, peer: usize) -> Vec<News<D::Operator>>;
+    /// The value of an operation that is done, in the present order.
+    fn value(&self, data: &D, knowledge: &Knowledge<D::Operator>, id: Id) -> D::Value;
+    /// What is final, in its order.
+    fn finals(&self, data: &D, knowledge: &Knowledge<D::Operator>) -> Vec<(Id, D::Value)>;
+    /// What in it contradicts itself.
+    fn contradiction(&self, knowledge: &Knowledge<D::Operator>) -> Option<&'static str>;
+}
+
+/// The replica automaton.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Site<D: DataType, M> {
+    data: D,
+    knowledge: Knowledge<D::Operator>,
+    method: M,
+    /// What is to be answered.
+    pending: BTreeSet<Id>,
+    /// To whom it is time to gossip.
+    due: Replicas,
+}
+
+impl<D: DataType, M: Method<D>> Site<D, M> {
+    /// Replica `me` of so many, before all operations.
+    pub fn new(data: D, me: usize, replicas: usize, rules: Rules) -> Site<D, M> {
+        let (knowledge, method) = (Knowledge::new(me, replicas, rules), M::new(&data, replicas));
+        Site { data, knowledge, method, pending: BTreeSet::new(), due: Replicas::default() }
+    }
+
+    fn has_changed(&mut self, id: Id) {
+        self.method.note(id);
+        if self.knowledge.rules.pace == Pace::AtOnce {
+            self.due = self.knowledge.others();
+        }
+    }
+
+    fn settle(&mut self, id: Id) {
+        if self.knowledge.is_solid(id) {
+            self.method.settle(&self.data, &self.knowledge, id);
+        }
+    }
+
+    fn merge(&mut self, from: usize, news: &[News<D::Operator>]) {
+        for each in news {
+            if self.knowledge.merge(from, each) {
+                self.has_changed(each.descriptor.id);
+            }
+        }
+        // Only when all of them have their labels is the order below a solid one known.
+        news.iter().for_each(|each| self.settle(each.descriptor.id));
+    }
+}
+
+impl<D: DataType, M: Method<D>> Replica<D> for Site<D, M> {
+    fn received(&self) -> BTreeSet<Id> {
+        self.knowledge.received()
+    }
+
+    fn done(&self, i: usize) -> BTreeSet<Id> {
+        self.knowledge.done(i)
+    }
+
+    fn solid(&self, i: usize) -> BTreeSet<Id> {
+        self.knowledge.solid(i)
+    }
+
+    fn label(&self, id: Id) -> Option<Label> {
+        self.knowledge.get(id)?.label
+    }
+
+    fn clock(&self) -> u64 {
+        self.knowledge.clock
+    }
+
+    fn finals(&self) -> Vec<(Id, D::Value)> {
+        self.method.finals(&self.data, &self.knowledge)
+    }
+
+    fn contradiction(&self) -> Option<&'static str> {
+        self.method.contradiction(&self.knowledge).or_else(|| self.knowledge.contradiction())
+    }
+}
+
+impl<D: DataType, M: Method<D>> IoAutomaton for Site<D, M> {
+    type Input = Heard<Message<D::Operator, D::Value>, Request<D::Operator>>;
+    type Action = Action;
+    type Output = Said<Message<D::Operator, D::Value>, (Id, D::Value)>;
+
+    /// To answer, to do, `solidify` as it is printed, and to gossip to each.
+    fn tasks(&self) -> usize {
+        3 + self.knowledge.replicas
+    }
+
+    fn enabled(&self, task: usize, actions: &mut Vec<Action>) {
+        match task {
+            0 => actions.extend(self.knowledge.responses(&self.pending)),
+            1 => actions.extend(self.knowledge.doable().map(Action::Do)),
+            2 => {
+                let printed = self.knowledge.rules.slips(Slip::SolidifiesForEver);
+                let alone = printed && self.knowledge.replicas == 1;
+                let first = self.knowledge.order().values().next().filter(|_| alone);
+                actions.extend(first.map(|id| Action::Solidify(*id)));
+            }
+            3.. => {
+                let to = task - 3;
+                let tells = self.due.has(to) && self.method.has_news_for(to);
+                actions.extend(tells.then_some(Action::Gossip(to)));
+            }
+        }
+    }
+
+    fn transition(&mut self, action: Action) -> Option<Self::Output> {
+        match action {
+            Action::Do(id) => {
+                self.knowledge.perform(id);
+                self.has_changed(id);
+                self.settle(id);
+                None
+            }
+            Action::Solidify(id) => {
+                self.knowledge.solidify(id);
+                None
+            }
+            Action::Respond(id, to) => {
+                self.pending.remove(&id);
+                let value = self.method.value(&self.data, &self.knowledge, id);
+                Some(Said::To(vec![to], Message::Response(id, value)))
+            }
+            Action::Gossip(to) => {
+                self.due.remove(to);
+                let news = self.method.tell(&self.knowledge, to);
+                Some(Said::To(vec![to], Message::Gossip(news)))
+            }
+        }
+    }
+
+    fn input(&mut self, input: Self::Input) {
+        match input {
+            Heard::From(_, Message::Request(descriptor)) => {
+                self.pending.insert(descriptor.id);
+                if self.knowledge.receive(&descriptor) {
+                    self.has_changed(descriptor.id);
+                }
+            }
+            Heard::From(from, Message::Gossip(news)) => self.merge(from, &news),
+            Heard::Outside(Request::Tick) => {
+                if self.knowledge.rules.pace != Pace::Never {
+                    self.due = self.knowledge.others();
+                }
+            }
+            // Of front ends; and a replica of the paper does not stop.
+            Heard::From(_, Message::Response(..))
+            | Heard::Outside(Request::Submit(_))
+            | Heard::Lost(_) => {}
+        }
+    }
+}
+
+impl<D: DataType, M: Method<D>> Part for Site<D, M> {
+    type Message = Message<D::Operator, D::Value>;
+    type Request = Request<D::Operator>;
+    type Answer = (Id, D::Value);
+
+    fn participants(&self, action: &Action) -> Vec<usize> {
+        action.participants()
+    }
+}
