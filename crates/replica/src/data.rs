@@ -4,62 +4,47 @@
 //! order (paper 001, 4.2.1), so an operation must do the same to equal states everywhere, and can
 //! never fail: what cannot be done is a value that says so.
 
+mod bytes;
 pub mod counter;
+pub mod kind;
 pub mod log;
 pub mod map;
 pub mod register;
 pub mod set;
 pub mod text;
+mod value;
+mod words;
 
 #[cfg(test)]
 mod tests;
 
+pub use bytes::Bytes;
 pub use counter::Counter;
+pub use kind::Kind;
 pub use log::Log;
 pub use map::Map;
 pub use register::Register;
 pub use set::Set;
 pub use text::Text;
+pub use value::{Value, Wrong};
 
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::Arc;
 
-/// Bytes of a client: a key, a value, a record.
-pub type Bytes = Arc<[u8]>;
+/// How many bytes of a client an answer of several holds, at most, if it is not a single one that
+/// is larger. Who wants more asks for what is behind the last one.
+pub const ANSWER_MAX: usize = 1 << 20;
 
-/// What the data types of this house answer.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Value {
-    /// It is done, and there is nothing to say.
-    Done,
-    /// A number.
-    Integer(i128),
-    /// Yes or no.
-    Bool(bool),
-    /// Bytes.
-    Bytes(Bytes),
-    /// There is nothing there.
-    Nothing,
-    /// Several.
-    List(Vec<Bytes>),
-    /// Keys and their values.
-    Entries(Vec<(Bytes, Bytes)>),
-    /// It was not done.
-    Wrong(Wrong),
-}
-
-/// Why an operation was not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Wrong {
-    /// What it makes would be larger than the type allows.
-    TooLarge,
-}
-
-impl From<Option<Bytes>> for Value {
-    fn from(bytes: Option<Bytes>) -> Value {
-        bytes.map_or(Value::Nothing, Value::Bytes)
-    }
+/// The first ones, as many as [`ANSWER_MAX`] allows.
+fn within_answer<T>(all: impl Iterator<Item = T>, size: impl Fn(&T) -> usize) -> Vec<T> {
+    let mut room = ANSWER_MAX;
+    let fits = |one: &T| {
+        let first = room == ANSWER_MAX;
+        let rest = room.checked_sub(size(one));
+        room = rest.unwrap_or(0);
+        first || rest.is_some()
+    };
+    all.take_while(fits).collect()
 }
 
 /// A serial data type.

@@ -1,6 +1,7 @@
 //! Replicated data types with consistency chosen per operation: the eventually-serializable data
 //! service (paper 001).
 
+pub mod binary;
 pub mod data;
 pub mod esds;
 pub mod ioa;

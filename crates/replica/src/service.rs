@@ -40,6 +40,7 @@ use base::{Automaton, Instant};
 use order::Order;
 use origins::{Origins, Receipt};
 use peers::{Peer, Peers};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +50,7 @@ use waiting::{Blocked, Waiting};
 const SANE_MAX: u64 = 1 << 62;
 
 /// A place in the order of operations: smaller is earlier. No two operations have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Label {
     /// Greater than that of every label that was known when this was made (Lamport's rule).
     pub counter: u64,
@@ -58,7 +59,7 @@ pub struct Label {
 }
 
 /// An operation that has its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<O> {
     /// Its number among the operations of its origin, from 1 on, without gaps.
     pub number: u64,
@@ -77,7 +78,7 @@ pub struct Entry<O> {
 pub struct Ticket(pub u64);
 
 /// What replicas say to each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message<O> {
     /// Operations, those of each origin in the order of their numbers.
     pub entries: Vec<Arc<Entry<O>>>,

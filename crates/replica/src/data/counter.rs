@@ -1,13 +1,16 @@
 //! A counter.
 
+use super::words::{Spoken, Word};
 use super::{DataType, Value};
+use serde::{Deserialize, Serialize};
 
 /// A number that is added to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Counter;
 
 /// What can be done to a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
     /// Adds; answers the sum.
     Add(i64),
@@ -52,4 +55,32 @@ impl DataType for Counter {
     fn is_free(&self, operator: &Operator) -> bool {
         matches!(operator, Operator::AddBlind(_))
     }
+}
+
+impl Spoken for Counter {
+    type Operator = Operator;
+
+    const WORDS: &'static [Word<Operator>] = &[
+        Word {
+            name: "add",
+            arguments: "NUMBER",
+            json: r#"{"add": 5}"#,
+            help: "adds; answers the sum",
+            make: |words| words.number().map(Operator::Add),
+        },
+        Word {
+            name: "add-blind",
+            arguments: "NUMBER",
+            json: r#"{"add-blind": 5}"#,
+            help: "adds, and answers nothing: final at once",
+            make: |words| words.number().map(Operator::AddBlind),
+        },
+        Word {
+            name: "read",
+            arguments: "",
+            json: r#""read""#,
+            help: "answers the sum",
+            make: |_| Ok(Operator::Read),
+        },
+    ];
 }

@@ -1,24 +1,38 @@
 //! A log that is only appended to.
 
-use super::{Bytes, DataType, Value};
+use super::words::{Spoken, Word};
+use super::{Bytes, DataType, Value, within_answer};
 use rpds::VectorSync;
+use serde::{Deserialize, Serialize};
 
 /// Records in one answer, at most.
-pub const RECORDS_MAX: usize = 1000;
+pub const RECORDS_MAX: u32 = 1000;
+
+fn records_max() -> u32 {
+    RECORDS_MAX
+}
 
 /// A log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Log;
 
 /// What can be done to a log.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
     /// Appends a record; answers its number, from 0 on.
     Append(Bytes),
     /// Appends a record.
     AppendBlind(Bytes),
-    /// Answers records from this number on, at most so many.
-    Read(u64, usize),
+    /// Answers records: as many as [`super::ANSWER_MAX`] allows.
+    Read {
+        /// From this number on; from the first one, if it is not said.
+        #[serde(default)]
+        from: u64,
+        /// Not more than so many, and never more than [`RECORDS_MAX`].
+        #[serde(default = "records_max")]
+        most: u32,
+    },
     /// Answers how many records there are.
     Size,
 }
@@ -48,10 +62,11 @@ impl DataType for Log {
                 state.push_back_mut(record.clone());
                 Value::Done
             }
-            Operator::Read(from, most) => {
+            Operator::Read { from, most } => {
                 let from = usize::try_from(*from).unwrap_or(usize::MAX).min(state.len());
-                let to = from.saturating_add((*most).min(RECORDS_MAX)).min(state.len());
-                Value::List((from..to).filter_map(|at| state.get(at).cloned()).collect())
+                let records = (from..state.len()).filter_map(|at| state.get(at).cloned());
+                let records = records.take((*most).min(RECORDS_MAX) as usize);
+                Value::List(within_answer(records, |record| record.len()))
             }
             Operator::Size => Value::Integer(state.len() as i128),
         }
@@ -68,4 +83,44 @@ impl DataType for Log {
     fn is_free(&self, operator: &Operator) -> bool {
         matches!(operator, Operator::AppendBlind(_))
     }
+}
+
+impl Spoken for Log {
+    type Operator = Operator;
+
+    const WORDS: &'static [Word<Operator>] = &[
+        Word {
+            name: "append",
+            arguments: "RECORD",
+            json: r#"{"append": "record"}"#,
+            help: "appends a record; answers its number, from 0 on",
+            make: |words| words.bytes().map(Operator::Append),
+        },
+        Word {
+            name: "append-blind",
+            arguments: "RECORD",
+            json: r#"{"append-blind": "record"}"#,
+            help: "appends a record, and answers nothing: final at once",
+            make: |words| words.bytes().map(Operator::AppendBlind),
+        },
+        Word {
+            name: "read",
+            arguments: "[FROM [MOST]]",
+            json: r#"{"read": {"from": 0, "most": 10}}"#,
+            help: "answers records; both limits may be left out",
+            make: |words| {
+                Ok(Operator::Read {
+                    from: words.number_or(0)?,
+                    most: words.number_or(RECORDS_MAX)?,
+                })
+            },
+        },
+        Word {
+            name: "size",
+            arguments: "",
+            json: r#""size""#,
+            help: "answers how many records there are",
+            make: |_| Ok(Operator::Size),
+        },
+    ];
 }

@@ -1,18 +1,25 @@
 //! A map of keys to values, in the order of keys.
 
-use super::{Bytes, DataType, Value};
+use super::words::{Spoken, Word};
+use super::{Bytes, DataType, Value, within_answer};
 use rpds::RedBlackTreeMapSync;
+use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
 /// Entries in one answer, at most.
-pub const ENTRIES_MAX: usize = 1000;
+pub const ENTRIES_MAX: u32 = 1000;
+
+fn entries_max() -> u32 {
+    ENTRIES_MAX
+}
 
 /// A map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Map;
 
 /// What can be done to a map.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
     /// Sets the value of a key.
     Put(Bytes, Bytes),
@@ -32,8 +39,15 @@ pub enum Operator {
     },
     /// Answers the value of a key.
     Get(Bytes),
-    /// Answers keys and values, at most so many, from behind this key on.
-    List(Option<Bytes>, usize),
+    /// Answers keys and values, in order: as many as [`super::ANSWER_MAX`] allows.
+    List {
+        /// From behind this one on; from the first one, if it is not said.
+        #[serde(default)]
+        after: Option<Bytes>,
+        /// Not more than so many, and never more than [`ENTRIES_MAX`].
+        #[serde(default = "entries_max")]
+        most: u32,
+    },
     /// Answers how many keys there are.
     Size,
 }
@@ -46,7 +60,7 @@ impl Operator {
             | Operator::Remove(key)
             | Operator::Take(key)
             | Operator::CompareAndPut { key, .. } => Some(key),
-            Operator::Get(_) | Operator::List(..) | Operator::Size => None,
+            Operator::Get(_) | Operator::List { .. } | Operator::Size => None,
         }
     }
 
@@ -57,7 +71,7 @@ impl Operator {
             Operator::Take(key) | Operator::Get(key) | Operator::CompareAndPut { key, .. } => {
                 key == other
             }
-            Operator::List(after, _) => after.as_ref().is_none_or(|after| after < other),
+            Operator::List { after, .. } => after.as_ref().is_none_or(|after| after < other),
             Operator::Size => true,
         }
     }
@@ -95,10 +109,12 @@ impl DataType for Map {
                 Value::Bool(fits)
             }
             Operator::Get(key) => state.get(key).cloned().into(),
-            Operator::List(after, most) => {
+            Operator::List { after, most } => {
                 let from = after.clone().map_or(Bound::Unbounded, Bound::Excluded);
-                let entries = state.range((from, Bound::Unbounded)).take((*most).min(ENTRIES_MAX));
-                Value::Entries(entries.map(|(key, value)| (key.clone(), value.clone())).collect())
+                let entries = state.range((from, Bound::Unbounded));
+                let entries = entries.map(|(key, value)| (key.clone(), value.clone()));
+                let entries = entries.take((*most).min(ENTRIES_MAX) as usize);
+                Value::Entries(within_answer(entries, |(key, value)| key.len() + value.len()))
             }
             Operator::Size => Value::Integer(state.size() as i128),
         }
@@ -115,4 +131,76 @@ impl DataType for Map {
     fn is_free(&self, operator: &Operator) -> bool {
         matches!(operator, Operator::Put(..) | Operator::Remove(_))
     }
+}
+
+impl Spoken for Map {
+    type Operator = Operator;
+
+    const WORDS: &'static [Word<Operator>] = &[
+        Word {
+            name: "put",
+            arguments: "KEY VALUE",
+            json: r#"{"put": ["key", "value"]}"#,
+            help: "sets the value of a key",
+            make: |words| Ok(Operator::Put(words.bytes()?, words.bytes()?)),
+        },
+        Word {
+            name: "remove",
+            arguments: "KEY",
+            json: r#"{"remove": "key"}"#,
+            help: "takes a key away",
+            make: |words| words.bytes().map(Operator::Remove),
+        },
+        Word {
+            name: "take",
+            arguments: "KEY",
+            json: r#"{"take": "key"}"#,
+            help: "takes a key away; answers its value",
+            make: |words| words.bytes().map(Operator::Take),
+        },
+        Word {
+            name: "compare-and-put",
+            arguments: "KEY EXPECTED NEW",
+            json: r#"{"compare-and-put": {"key": "key", "expected": "a", "new": "b"}}"#,
+            help: "sets the value of a key if it is the expected one; answers whether it was",
+            make: |words| {
+                let (key, expected, new) = (words.bytes()?, Some(words.bytes()?), words.bytes()?);
+                Ok(Operator::CompareAndPut { key, expected, new })
+            },
+        },
+        Word {
+            name: "put-new",
+            arguments: "KEY VALUE",
+            json: r#"{"compare-and-put": {"key": "key", "expected": null, "new": "b"}}"#,
+            help: "sets the value of a key that has none; answers whether it had none",
+            make: |words| {
+                let (key, expected, new) = (words.bytes()?, None, words.bytes()?);
+                Ok(Operator::CompareAndPut { key, expected, new })
+            },
+        },
+        Word {
+            name: "get",
+            arguments: "KEY",
+            json: r#"{"get": "key"}"#,
+            help: "answers the value of a key",
+            make: |words| words.bytes().map(Operator::Get),
+        },
+        Word {
+            name: "list",
+            arguments: "[MOST [AFTER]]",
+            json: r#"{"list": {"most": 10, "after": "key"}}"#,
+            help: "answers keys and values, in order; both limits may be left out",
+            make: |words| {
+                let most = words.number_or(ENTRIES_MAX)?;
+                Ok(Operator::List { after: words.maybe_bytes(), most })
+            },
+        },
+        Word {
+            name: "size",
+            arguments: "",
+            json: r#""size""#,
+            help: "answers how many keys there are",
+            make: |_| Ok(Operator::Size),
+        },
+    ];
 }

@@ -1,13 +1,16 @@
 //! A register: one value, which is replaced.
 
+use super::words::{Spoken, Word};
 use super::{Bytes, DataType, Value};
+use serde::{Deserialize, Serialize};
 
 /// A value that is replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Register;
 
 /// What can be done to a register.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
     /// Replaces the value.
     Put(Bytes),
@@ -64,4 +67,49 @@ impl DataType for Register {
     fn is_free(&self, operator: &Operator) -> bool {
         matches!(operator, Operator::Put(_))
     }
+}
+
+impl Spoken for Register {
+    type Operator = Operator;
+
+    const WORDS: &'static [Word<Operator>] = &[
+        Word {
+            name: "put",
+            arguments: "VALUE",
+            json: r#"{"put": "value"}"#,
+            help: "replaces the value",
+            make: |words| words.bytes().map(Operator::Put),
+        },
+        Word {
+            name: "swap",
+            arguments: "VALUE",
+            json: r#"{"swap": "value"}"#,
+            help: "replaces the value; answers the one before",
+            make: |words| words.bytes().map(Operator::Swap),
+        },
+        Word {
+            name: "compare-and-put",
+            arguments: "EXPECTED NEW",
+            json: r#"{"compare-and-put": {"expected": "a", "new": "b"}}"#,
+            help: "replaces the value if it is the expected one; answers whether it was",
+            make: |words| {
+                let (expected, new) = (Some(words.bytes()?), words.bytes()?);
+                Ok(Operator::CompareAndPut { expected, new })
+            },
+        },
+        Word {
+            name: "put-new",
+            arguments: "VALUE",
+            json: r#"{"compare-and-put": {"expected": null, "new": "b"}}"#,
+            help: "sets the value if there is none; answers whether there was none",
+            make: |words| Ok(Operator::CompareAndPut { expected: None, new: words.bytes()? }),
+        },
+        Word {
+            name: "read",
+            arguments: "",
+            json: r#""read""#,
+            help: "answers the value",
+            make: |_| Ok(Operator::Read),
+        },
+    ];
 }

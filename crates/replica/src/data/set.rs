@@ -1,18 +1,25 @@
 //! A set, in order.
 
-use super::{Bytes, DataType, Value};
+use super::words::{Spoken, Word};
+use super::{Bytes, DataType, Value, within_answer};
 use rpds::RedBlackTreeSetSync;
+use serde::{Deserialize, Serialize};
 use std::ops::Bound;
 
 /// Members in one answer, at most.
-pub const MEMBERS_MAX: usize = 1000;
+pub const MEMBERS_MAX: u32 = 1000;
+
+fn members_max() -> u32 {
+    MEMBERS_MAX
+}
 
 /// A set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Set;
 
 /// What can be done to a set.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
     /// Puts one in.
     Add(Bytes),
@@ -22,8 +29,15 @@ pub enum Operator {
     Insert(Bytes),
     /// Answers whether one is in.
     Contains(Bytes),
-    /// Answers members, at most so many, from behind this one on.
-    List(Option<Bytes>, usize),
+    /// Answers members, in order: as many as [`super::ANSWER_MAX`] allows.
+    List {
+        /// From behind this one on; from the first one, if it is not said.
+        #[serde(default)]
+        after: Option<Bytes>,
+        /// Not more than so many, and never more than [`MEMBERS_MAX`].
+        #[serde(default = "members_max")]
+        most: u32,
+    },
     /// Answers how many are in.
     Size,
 }
@@ -34,7 +48,7 @@ impl Operator {
         match self {
             Operator::Add(member) | Operator::Insert(member) => Some((member, true)),
             Operator::Remove(member) => Some((member, false)),
-            Operator::Contains(_) | Operator::List(..) | Operator::Size => None,
+            Operator::Contains(_) | Operator::List { .. } | Operator::Size => None,
         }
     }
 
@@ -43,7 +57,7 @@ impl Operator {
         match self {
             Operator::Add(_) | Operator::Remove(_) => false,
             Operator::Insert(member) | Operator::Contains(member) => member == other,
-            Operator::List(after, _) => after.as_ref().is_none_or(|after| after < other),
+            Operator::List { after, .. } => after.as_ref().is_none_or(|after| after < other),
             Operator::Size => true,
         }
     }
@@ -74,10 +88,11 @@ impl DataType for Set {
                 Value::Bool(is_new)
             }
             Operator::Contains(member) => Value::Bool(state.contains(member)),
-            Operator::List(after, most) => {
+            Operator::List { after, most } => {
                 let from = after.clone().map_or(Bound::Unbounded, Bound::Excluded);
-                let members = state.range((from, Bound::Unbounded)).take((*most).min(MEMBERS_MAX));
-                Value::List(members.cloned().collect())
+                let members = state.range((from, Bound::Unbounded)).cloned();
+                let members = members.take((*most).min(MEMBERS_MAX) as usize);
+                Value::List(within_answer(members, |member| member.len()))
             }
             Operator::Size => Value::Integer(state.size() as i128),
         }
@@ -95,4 +110,56 @@ impl DataType for Set {
     fn is_free(&self, operator: &Operator) -> bool {
         matches!(operator, Operator::Add(_) | Operator::Remove(_))
     }
+}
+
+impl Spoken for Set {
+    type Operator = Operator;
+
+    const WORDS: &'static [Word<Operator>] = &[
+        Word {
+            name: "add",
+            arguments: "MEMBER",
+            json: r#"{"add": "member"}"#,
+            help: "puts one in",
+            make: |words| words.bytes().map(Operator::Add),
+        },
+        Word {
+            name: "remove",
+            arguments: "MEMBER",
+            json: r#"{"remove": "member"}"#,
+            help: "takes one out",
+            make: |words| words.bytes().map(Operator::Remove),
+        },
+        Word {
+            name: "insert",
+            arguments: "MEMBER",
+            json: r#"{"insert": "member"}"#,
+            help: "puts one in; answers whether it was not in",
+            make: |words| words.bytes().map(Operator::Insert),
+        },
+        Word {
+            name: "contains",
+            arguments: "MEMBER",
+            json: r#"{"contains": "member"}"#,
+            help: "answers whether one is in",
+            make: |words| words.bytes().map(Operator::Contains),
+        },
+        Word {
+            name: "list",
+            arguments: "[MOST [AFTER]]",
+            json: r#"{"list": {"most": 10, "after": "member"}}"#,
+            help: "answers members, in order; both limits may be left out",
+            make: |words| {
+                let most = words.number_or(MEMBERS_MAX)?;
+                Ok(Operator::List { after: words.maybe_bytes(), most })
+            },
+        },
+        Word {
+            name: "size",
+            arguments: "",
+            json: r#""size""#,
+            help: "answers how many are in",
+            make: |_| Ok(Operator::Size),
+        },
+    ];
 }

@@ -1,13 +1,8 @@
 use super::*;
 use base::rng::Rng;
 
-fn word(rng: &mut Rng) -> Bytes {
-    [b'a' + rng.u8(..4)].into()
-}
-
-fn maybe(rng: &mut Rng) -> Option<Bytes> {
-    rng.bool().then(|| word(rng))
-}
+mod draw;
+mod forms;
 
 /// What a type says of itself must be so, in random states, for random pairs of operators.
 fn keeps_its_word<D: DataType>(data: D, draw: impl Fn(&mut Rng) -> D::Operator) {
@@ -43,67 +38,51 @@ fn keeps_its_word<D: DataType>(data: D, draw: impl Fn(&mut Rng) -> D::Operator) 
 
 #[test]
 fn a_counter_keeps_its_word() {
-    keeps_its_word(Counter, |rng| match rng.u8(..3) {
-        0 => counter::Operator::Add(rng.i64(-9..9)),
-        1 => counter::Operator::AddBlind(rng.i64(..)),
-        _ => counter::Operator::Read,
-    });
+    keeps_its_word(Counter, draw::counter);
 }
 
 #[test]
 fn a_text_keeps_its_word() {
-    keeps_its_word(Text, |rng| match rng.u8(..2) {
-        0 => text::Operator::Append(word(rng)),
-        _ => text::Operator::Read,
-    });
+    keeps_its_word(Text, draw::text);
 }
 
 #[test]
 fn a_register_keeps_its_word() {
-    keeps_its_word(Register, |rng| match rng.u8(..4) {
-        0 => register::Operator::Put(word(rng)),
-        1 => register::Operator::Swap(word(rng)),
-        2 => register::Operator::CompareAndPut { expected: maybe(rng), new: word(rng) },
-        _ => register::Operator::Read,
-    });
+    keeps_its_word(Register, draw::register);
 }
 
 #[test]
 fn a_map_keeps_its_word() {
-    keeps_its_word(Map, |rng| match rng.u8(..7) {
-        0 => map::Operator::Put(word(rng), word(rng)),
-        1 => map::Operator::Remove(word(rng)),
-        2 => map::Operator::Take(word(rng)),
-        3 => {
-            let (key, expected, new) = (word(rng), maybe(rng), word(rng));
-            map::Operator::CompareAndPut { key, expected, new }
-        }
-        4 => map::Operator::Get(word(rng)),
-        5 => map::Operator::List(maybe(rng), rng.usize(..3)),
-        _ => map::Operator::Size,
-    });
+    keeps_its_word(Map, draw::map);
 }
 
 #[test]
 fn a_set_keeps_its_word() {
-    keeps_its_word(Set, |rng| match rng.u8(..6) {
-        0 => set::Operator::Add(word(rng)),
-        1 => set::Operator::Remove(word(rng)),
-        2 => set::Operator::Insert(word(rng)),
-        3 => set::Operator::Contains(word(rng)),
-        4 => set::Operator::List(maybe(rng), rng.usize(..3)),
-        _ => set::Operator::Size,
-    });
+    keeps_its_word(Set, draw::set);
 }
 
 #[test]
 fn a_log_keeps_its_word() {
-    keeps_its_word(Log, |rng| match rng.u8(..4) {
-        0 => log::Operator::Append(word(rng)),
-        1 => log::Operator::AppendBlind(word(rng)),
-        2 => log::Operator::Read(rng.u64(..5), rng.usize(..3)),
-        _ => log::Operator::Size,
-    });
+    keeps_its_word(Log, draw::log);
+}
+
+/// Also with operators of other types, which do nothing.
+#[test]
+fn a_type_chosen_at_run_time_keeps_its_word() {
+    for kind in Kind::ALL {
+        keeps_its_word(*kind, |rng| {
+            let others = rng.choice(Kind::ALL).expect("there are some");
+            draw::operator(if rng.u8(..8) == 0 { *others } else { *kind }, rng)
+        });
+    }
+}
+
+#[test]
+fn an_operator_of_another_type_does_nothing() {
+    let mut state = Kind::Counter.initial();
+    let read = kind::Operator::Register(register::Operator::Read);
+    assert_eq!(Kind::Counter.apply(&mut state, &read), Value::Wrong(Wrong::OtherType));
+    assert_eq!(state, Kind::Counter.initial());
 }
 
 /// What a type answers to several operators, one after the other.
@@ -112,18 +91,14 @@ fn answers<D: DataType>(data: D, operators: &[D::Operator]) -> Vec<D::Value> {
     operators.iter().map(|operator| data.apply(&mut state, operator)).collect()
 }
 
-fn bytes(text: &str) -> Bytes {
-    text.as_bytes().into()
-}
-
 #[test]
 fn each_type_by_example() {
     use Value::{Bool, Done, Entries, Integer, List, Nothing};
-    let [a, b, x] = ["a", "b", "x"].map(bytes);
+    let [a, b, x] = ["a", "b", "x"].map(Bytes::from);
     let most = [counter::Operator::Add(i64::MAX), counter::Operator::Add(i64::MAX)];
     assert_eq!(answers(Counter, &most)[1], Integer(2 * i128::from(i64::MAX)));
     let texts = [text::Operator::Append(a.clone()), text::Operator::Append(b.clone())];
-    assert_eq!(answers(Text, &texts), [Value::Bytes(a.clone()), Value::Bytes(bytes("ab"))]);
+    assert_eq!(answers(Text, &texts), [Value::Bytes(a.clone()), Value::Bytes("ab".into())]);
     let registers = [
         register::Operator::Read,
         register::Operator::CompareAndPut { expected: None, new: a.clone() },
@@ -135,8 +110,8 @@ fn each_type_by_example() {
     let maps = [
         map::Operator::Put(b.clone(), x.clone()),
         map::Operator::Put(a.clone(), x.clone()),
-        map::Operator::List(None, usize::MAX),
-        map::Operator::List(Some(a.clone()), 9),
+        map::Operator::List { after: None, most: u32::MAX },
+        map::Operator::List { after: Some(a.clone()), most: 9 },
         map::Operator::Take(a.clone()),
         map::Operator::Get(a.clone()),
         map::Operator::Size,
@@ -150,15 +125,15 @@ fn each_type_by_example() {
         set::Operator::Insert(a.clone()),
         set::Operator::Insert(a.clone()),
         set::Operator::Contains(b.clone()),
-        set::Operator::List(None, 9),
+        set::Operator::List { after: None, most: 9 },
     ];
     let expected = [Bool(true), Bool(false), Bool(false), List(vec![a.clone()])];
     assert_eq!(answers(Set, &sets), expected);
     let logs = [
         log::Operator::Append(a.clone()),
         log::Operator::Append(b.clone()),
-        log::Operator::Read(1, usize::MAX),
-        log::Operator::Read(u64::MAX, 1),
+        log::Operator::Read { from: 1, most: u32::MAX },
+        log::Operator::Read { from: u64::MAX, most: 1 },
     ];
     let expected = [Integer(0), Integer(1), List(vec![b]), List(vec![])];
     assert_eq!(answers(Log, &logs), expected);
@@ -185,4 +160,31 @@ fn copies_share() {
     let mut copy = state.clone();
     Map.apply(&mut copy, &map::Operator::Remove(0_u32.to_be_bytes().into()));
     assert_eq!((state.size(), copy.size()), (10_000, 9_999));
+}
+
+/// However many may be asked for: an answer is not much longer than what is named, and not empty.
+#[test]
+fn answers_are_bounded_in_bytes() {
+    let large: Bytes = vec![b'x'; ANSWER_MAX / 4].into();
+    let mut log = Log.initial();
+    let mut map = Map.initial();
+    for n in 0..9_u8 {
+        Log.apply(&mut log, &log::Operator::AppendBlind(large.clone()));
+        Map.apply(&mut map, &map::Operator::Put([n].into(), large.clone()));
+    }
+    let Value::List(records) = Log.apply(&mut log, &log::Operator::Read { from: 0, most: 99 })
+    else {
+        panic!("records are a list");
+    };
+    let Value::Entries(entries) =
+        Map.apply(&mut map, &map::Operator::List { after: None, most: 99 })
+    else {
+        panic!("keys and values are entries");
+    };
+    // The keys take a byte each.
+    assert_eq!((records.len(), entries.len()), (4, 3));
+    let whole: Bytes = vec![b'x'; 2 * ANSWER_MAX].into();
+    Log.apply(&mut log, &log::Operator::Append(whole.clone()));
+    let last = Log.apply(&mut log, &log::Operator::Read { from: 9, most: 99 });
+    assert_eq!(last, Value::List(vec![whole]));
 }

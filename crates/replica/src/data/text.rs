@@ -1,7 +1,9 @@
 //! A text that grows at its end: the string concatenation of the paper (001, 4.4).
 
+use super::words::{Spoken, Word};
 use super::{Bytes, DataType, Value, Wrong};
 use rpds::VectorSync;
+use serde::{Deserialize, Serialize};
 
 /// How long a text may become, bytes.
 pub const TEXT_MAX: usize = 1 << 20;
@@ -11,10 +13,24 @@ pub const TEXT_MAX: usize = 1 << 20;
 pub struct Text;
 
 /// What a text is: pieces, so that a copy costs nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "VectorSync<Bytes>", into = "VectorSync<Bytes>")]
 pub struct State {
     pieces: VectorSync<Bytes>,
     length: usize,
+}
+
+impl From<VectorSync<Bytes>> for State {
+    fn from(pieces: VectorSync<Bytes>) -> State {
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        State { pieces, length }
+    }
+}
+
+impl From<State> for VectorSync<Bytes> {
+    fn from(state: State) -> VectorSync<Bytes> {
+        state.pieces
+    }
 }
 
 impl State {
@@ -25,17 +41,20 @@ impl State {
     }
 
     fn append(&mut self, piece: &Bytes) -> Option<Wrong> {
-        if self.length + piece.len() > TEXT_MAX {
+        if self.length.saturating_add(piece.len()) > TEXT_MAX {
             return Some(Wrong::TooLarge);
         }
-        self.length += piece.len();
-        self.pieces.push_back_mut(piece.clone());
+        if !piece.is_empty() {
+            self.length += piece.len();
+            self.pieces.push_back_mut(piece.clone());
+        }
         None
     }
 }
 
 /// What can be done to a text.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Operator {
     /// Appends; answers the whole.
     Append(Bytes),
@@ -69,4 +88,25 @@ impl DataType for Text {
     fn oblivious(&self, _a: &Operator, b: &Operator) -> bool {
         matches!(b, Operator::Read)
     }
+}
+
+impl Spoken for Text {
+    type Operator = Operator;
+
+    const WORDS: &'static [Word<Operator>] = &[
+        Word {
+            name: "append",
+            arguments: "TEXT",
+            json: r#"{"append": "text"}"#,
+            help: "appends; answers the whole",
+            make: |words| words.bytes().map(Operator::Append),
+        },
+        Word {
+            name: "read",
+            arguments: "",
+            json: r#""read""#,
+            help: "answers the whole",
+            make: |_| Ok(Operator::Read),
+        },
+    ];
 }

@@ -1,14 +1,16 @@
 //! Version vectors: how far each replica's operations are known.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Names a replica of a service. Never given to another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReplicaId(pub u16);
 
 /// For each replica, how many of the operations that it was given: all up to that number. A
 /// *multipart timestamp* in the words of the paper (001, 6.1).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "BTreeMap<ReplicaId, u64>")]
 pub struct Vector(BTreeMap<ReplicaId, u64>);
 
 impl Vector {
@@ -63,5 +65,12 @@ impl FromIterator<(ReplicaId, u64)> for Vector {
         let mut vector = Vector::new();
         parts.into_iter().for_each(|(of, to)| vector.raise(of, to));
         vector
+    }
+}
+
+/// What is read from bytes may name replicas of which nothing is known.
+impl From<BTreeMap<ReplicaId, u64>> for Vector {
+    fn from(parts: BTreeMap<ReplicaId, u64>) -> Vector {
+        parts.into_iter().collect()
     }
 }

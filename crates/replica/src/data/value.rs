@@ -1,0 +1,167 @@
+//! What the data types of this house answer.
+
+use super::bytes::{Bytes, from_base64};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+
+/// What the data types of this house answer.
+///
+/// In JSON each is what somebody who writes a script expects:
+///
+/// | value | JSON |
+/// |---|---|
+/// | `Nothing` | `null` |
+/// | `Done` | `{"done": true}` |
+/// | `Bool` | `true`, `false` |
+/// | `Integer` | a number; `{"integer": "9007199254740993"}` if it is beyond ±2⁵³ |
+/// | `Bytes` | a string; `{"base64": "…"}` if they are no UTF-8 |
+/// | `List` | `["a", "b"]` |
+/// | `Entries` | `[["key", "value"], …]`, in order |
+/// | `Wrong` | `{"wrong": "too large"}` |
+///
+/// (Many readers of JSON, those of browsers among them, make a number that is beyond 2⁵³ another
+/// one, without a word.) What is read from JSON is what was written, but that no entries are read
+/// as an empty list.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(remote = "Self")]
+pub enum Value {
+    /// It is done, and there is nothing to say.
+    Done,
+    /// A number.
+    Integer(i128),
+    /// Yes or no.
+    Bool(bool),
+    /// Bytes.
+    Bytes(Bytes),
+    /// There is nothing there.
+    Nothing,
+    /// Several.
+    List(Vec<Bytes>),
+    /// Keys and their values.
+    Entries(Vec<(Bytes, Bytes)>),
+    /// It was not done.
+    Wrong(Wrong),
+}
+
+/// Why an operation was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Wrong {
+    /// What it makes would be larger than the type allows.
+    #[serde(rename = "too large")]
+    TooLarge,
+    /// It is an operation of another type of data.
+    #[serde(rename = "of another type")]
+    OtherType,
+}
+
+impl From<Option<Bytes>> for Value {
+    fn from(bytes: Option<Bytes>) -> Value {
+        bytes.map_or(Value::Nothing, Value::Bytes)
+    }
+}
+
+/// Integers up to here are numbers in JSON.
+const EXACT_MAX: u128 = 1 << 53;
+
+/// What is an object in JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Object {
+    Done(bool),
+    Integer(String),
+    Base64(String),
+    Wrong(Wrong),
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if !serializer.is_human_readable() {
+            return Value::serialize(self, serializer);
+        }
+        match self {
+            Value::Nothing => serializer.serialize_unit(),
+            Value::Done => Object::Done(true).serialize(serializer),
+            Value::Bool(is) => serializer.serialize_bool(*is),
+            Value::Integer(n) => match i64::try_from(*n) {
+                Ok(small) if n.unsigned_abs() <= EXACT_MAX => serializer.serialize_i64(small),
+                Ok(_) | Err(_) => Object::Integer(n.to_string()).serialize(serializer),
+            },
+            Value::Bytes(bytes) => bytes.serialize(serializer),
+            Value::List(several) => several.serialize(serializer),
+            Value::Entries(entries) => entries.serialize(serializer),
+            Value::Wrong(wrong) => Object::Wrong(*wrong).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+        match deserializer.is_human_readable() {
+            true => deserializer.deserialize_any(Reader),
+            false => Value::deserialize(deserializer),
+        }
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the value of an operation")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Nothing)
+    }
+
+    fn visit_bool<E: Error>(self, is: bool) -> Result<Value, E> {
+        Ok(Value::Bool(is))
+    }
+
+    fn visit_i64<E: Error>(self, n: i64) -> Result<Value, E> {
+        Ok(Value::Integer(n.into()))
+    }
+
+    fn visit_u64<E: Error>(self, n: u64) -> Result<Value, E> {
+        Ok(Value::Integer(n.into()))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Bytes(text.into()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
+        match Object::deserialize(MapAccessDeserializer::new(map))? {
+            Object::Done(true) => Ok(Value::Done),
+            Object::Done(false) => Err(A::Error::custom("done is true, or not said")),
+            Object::Integer(digits) => digits.parse().map(Value::Integer).map_err(A::Error::custom),
+            Object::Base64(text) => from_base64(&text).map(Value::Bytes),
+            Object::Wrong(wrong) => Ok(Value::Wrong(wrong)),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Value, A::Error> {
+        let (mut list, mut entries) = (Vec::new(), Vec::new());
+        while let Some(element) = sequence.next_element()? {
+            match element {
+                Element::One(bytes) => list.push(bytes),
+                Element::Entry(key, value) => entries.push((key, value)),
+            }
+        }
+        match (list.is_empty(), entries.is_empty()) {
+            (_, true) => Ok(Value::List(list)),
+            (true, false) => Ok(Value::Entries(entries)),
+            (false, false) => Err(A::Error::custom("some are entries, and some are not")),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a string, {\"base64\": \"…\"}, or an array of two")]
+enum Element {
+    One(Bytes),
+    Entry(Bytes, Bytes),
+}
