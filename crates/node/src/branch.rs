@@ -4,6 +4,7 @@ use super::{Config, Served};
 use base::op::File;
 use base::{Automaton, Instant, Name, Stat};
 use names::Mount;
+use services::Hosted;
 use storelet::{Settings, Storelets};
 use tree::host::Host;
 use tree::remote::Remote;
@@ -29,6 +30,8 @@ pub(crate) enum Branch {
     Remote(Box<Remote>),
     /// Programs of clients.
     Storelets(Box<Storelets>),
+    /// A replica of a service.
+    Replica(Box<Hosted>),
 }
 
 /// How much of everything a tree has, whichever it is.
@@ -106,6 +109,7 @@ impl Branch {
             Branch::Skeleton(skeleton) => skeleton.root(),
             Branch::Remote(remote) => remote.root(),
             Branch::Storelets(storelets) => storelets.root(),
+            Branch::Replica(replica) => replica.root(),
         }
     }
 
@@ -118,6 +122,7 @@ impl Branch {
             Branch::Skeleton(skeleton) => skeleton.root_stat(),
             Branch::Remote(remote) => remote.root_stat(),
             Branch::Storelets(storelets) => storelets.root_stat(),
+            Branch::Replica(replica) => replica.root_stat(),
         }
     }
 
@@ -127,7 +132,8 @@ impl Branch {
             | Branch::Service(_)
             | Branch::Skeleton(_)
             | Branch::Remote(_)
-            | Branch::Storelets(_) => None,
+            | Branch::Storelets(_)
+            | Branch::Replica(_) => None,
             Branch::Volume(volume) => Some(volume),
         }
     }
@@ -148,9 +154,11 @@ impl Branch {
         match self {
             Branch::Host(host, _) => Some(host.root_file()),
             Branch::Volume(volume) => Some(volume.file()),
-            Branch::Service(_) | Branch::Skeleton(_) | Branch::Remote(_) | Branch::Storelets(_) => {
-                None
-            }
+            Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Remote(_)
+            | Branch::Storelets(_)
+            | Branch::Replica(_) => None,
         }
     }
 
@@ -188,7 +196,8 @@ impl Branch {
             | Branch::Service(_)
             | Branch::Skeleton(_)
             | Branch::Remote(_)
-            | Branch::Storelets(_) => {
+            | Branch::Storelets(_)
+            | Branch::Replica(_) => {
                 let counts = self.counts();
                 counts.nodes + counts.opens
             }
@@ -204,6 +213,7 @@ impl Branch {
             Branch::Skeleton(_) => Some(tree::skeleton::OPENS_MAX),
             Branch::Remote(_) => Some(tree::remote::HANDLES_MAX),
             Branch::Storelets(_) => Some(storelet::OPENS_MAX),
+            Branch::Replica(_) => Some(services::OPENS_MAX),
         }
     }
 
@@ -215,7 +225,8 @@ impl Branch {
             | Branch::Service(_)
             | Branch::Skeleton(_)
             | Branch::Remote(_)
-            | Branch::Storelets(_) => {}
+            | Branch::Storelets(_)
+            | Branch::Replica(_) => {}
         }
     }
 
@@ -224,6 +235,7 @@ impl Branch {
         match self {
             Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}
             Branch::Storelets(storelets) => storelets.tick(now, out),
+            Branch::Replica(replica) => replica.tick(now, out),
             Branch::Volume(volume) => volume.tick(now, out),
             Branch::Remote(remote) => remote.tick(now, out),
         }
@@ -234,6 +246,7 @@ impl Branch {
         match self {
             Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Volume(_) => None,
             Branch::Storelets(storelets) => storelets.next_news(),
+            Branch::Replica(replica) => replica.next_news(),
             Branch::Remote(remote) => {
                 let news = remote.next_news()?;
                 Some(format!("{}: {news}", remote.name()))
@@ -248,6 +261,7 @@ impl Branch {
             Branch::Volume(volume) => volume.close(now, out),
             Branch::Remote(remote) => remote.close(now, out),
             Branch::Storelets(storelets) => storelets.close(now, out),
+            Branch::Replica(replica) => replica.close(now, out),
         }
     }
 
@@ -257,6 +271,7 @@ impl Branch {
             Branch::Volume(volume) => volume.is_closed().is_some(),
             Branch::Remote(remote) => remote.is_closed(),
             Branch::Storelets(storelets) => storelets.is_closed(),
+            Branch::Replica(replica) => replica.is_closed(),
         }
     }
 
@@ -285,6 +300,7 @@ impl Branch {
             }
             Branch::Service(service) => Counts { opens: service.opens(), ..Counts::default() },
             Branch::Skeleton(skeleton) => Counts { opens: skeleton.opens(), ..Counts::default() },
+            Branch::Replica(replica) => Counts { opens: replica.opens(), ..Counts::default() },
             Branch::Storelets(storelets) => Counts {
                 opens: storelets.opens(),
                 domains: storelets.states(),
@@ -317,6 +333,7 @@ impl Automaton for Branch {
             Branch::Skeleton(skeleton) => skeleton.step(now, input, out),
             Branch::Remote(remote) => remote.step(now, input, out),
             Branch::Storelets(storelets) => storelets.step(now, input, out),
+            Branch::Replica(replica) => replica.step(now, input, out),
         }
     }
 
@@ -328,6 +345,7 @@ impl Automaton for Branch {
             Branch::Skeleton(skeleton) => skeleton.deadline(),
             Branch::Remote(remote) => remote.deadline(),
             Branch::Storelets(storelets) => storelets.deadline(),
+            Branch::Replica(replica) => replica.deadline(),
         }
     }
 
@@ -339,6 +357,7 @@ impl Automaton for Branch {
             Branch::Skeleton(skeleton) => skeleton.check(),
             Branch::Remote(remote) => remote.check(),
             Branch::Storelets(storelets) => storelets.check(),
+            Branch::Replica(replica) => replica.check(),
         }
     }
 }

@@ -25,6 +25,7 @@ mod letters;
 pub mod listener;
 mod recorder;
 mod recording;
+mod replicas;
 mod route;
 mod shadow;
 mod shown;
@@ -40,6 +41,7 @@ pub use config::{Clients, Config, Join, Joined, Port, Served};
 pub use front::{Export, Identity, Limits, Protocol};
 pub use letters::{HOME, NODES_MAX};
 pub use names::{Order, script};
+pub use replicas::Replicated;
 pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
 pub use shadow::{Heard, Shadow, duplicate, label};
 

@@ -219,7 +219,11 @@ struct Unwritten {
 }
 
 /// What a replica begins with: what it was when its journal was last written anew.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "D::State: Serialize, D::Operator: Serialize",
+    deserialize = "D::State: Deserialize<'de>, D::Operator: Deserialize<'de>"
+))]
 pub struct Snapshot<D: DataType> {
     /// The state up to the frontier.
     pub state: D::State,
@@ -231,11 +235,18 @@ pub struct Snapshot<D: DataType> {
     pub rest: Vec<Arc<Entry<D::Operator>>>,
 }
 
+impl<D: DataType> Snapshot<D> {
+    /// Before all operations.
+    pub fn empty(data: &D) -> Snapshot<D> {
+        let (state, base) = (data.initial(), Vector::new());
+        Snapshot { state, frontier: None, base, rest: Vec::new() }
+    }
+}
+
 impl<D: DataType> Replica<D> {
     /// A replica among `members`, itself one of them, before all operations.
     pub fn new(data: D, me: ReplicaId, members: &[ReplicaId], config: Config) -> Replica<D> {
-        let (state, base) = (data.initial(), Vector::new());
-        let nothing = Snapshot { state, frontier: None, base, rest: Vec::new() };
+        let nothing = Snapshot::empty(&data);
         Replica::recover(data, me, members, config, nothing, [])
     }
 

@@ -8,8 +8,10 @@
 //! - [`service`]: files whose contents the node makes when they are opened (`/.upcall/`).
 //! - [`skeleton`]: empty directories, for others to be mounted at.
 //! - [`volume`]: files in a crash-safe store of our own.
+//! - [`disk`]: how a store's blocks become operations of the reactor.
 //! - [`locks`]: who holds which range of which file, for every tree that needs it.
 
+pub mod disk;
 pub mod flat;
 pub mod host;
 pub mod locks;

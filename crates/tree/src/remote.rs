@@ -94,6 +94,8 @@ pub struct Config {
     pub patience: Duration,
     /// Makes the pauses between attempts differ from those of others.
     pub seed: u64,
+    /// Its operations have three numbers from here on: another tree may use it as a part.
+    pub first_op: usize,
 }
 
 impl Default for Config {
@@ -108,6 +110,7 @@ impl Default for Config {
             handles_max: HANDLES_MAX,
             patience: Duration::from_secs(5),
             seed: 0,
+            first_op: 0,
         }
     }
 }

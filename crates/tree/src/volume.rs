@@ -33,7 +33,6 @@
 mod attrs;
 mod batch;
 mod data;
-mod disk;
 mod draft;
 mod errand;
 mod format;
@@ -55,6 +54,7 @@ mod walk;
 
 pub use format::{Format, format};
 
+use crate::disk;
 use crate::locks::{FileKey, Outcome, Table};
 use crate::request::{
     Ask, Id, Input, Lock, LockKind, NodeId, OpenId, Output, Reply, Request, RequestId,

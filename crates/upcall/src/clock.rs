@@ -30,9 +30,14 @@ pub(crate) fn wall() -> Time {
 
 /// A number that nobody can foresee.
 pub(crate) fn random() -> std::io::Result<u64> {
-    let mut bytes = [0; 8];
+    Ok(u64::from_le_bytes(random_bytes()?))
+}
+
+/// As many bytes that nobody can guess.
+pub(crate) fn random_bytes<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut bytes = [0; N];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u64::from_le_bytes(bytes))
+    Ok(bytes)
 }
 
 /// A date as people and programs read it: `2026-11-20T07:55:07Z`.

@@ -40,6 +40,12 @@ pub(crate) struct Serve {
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) http: Vec<String>,
 
+    /// Have this replica of a service, which 'upcall replica init' has made, at /services/NAME;
+    /// whoever reaches the server can do its operations. Can be given several times
+    #[arg(long, value_name = "FILE")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) replica: Vec<PathBuf>,
+
     /// Let nobody change anything
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -140,12 +146,16 @@ pub(crate) enum Form {
     Threads,
 }
 
-fn one_or_many<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+fn one_or_many<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: serde::Deserializer<'de>,
+{
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum OneOrMany {
-        One(String),
-        Many(Vec<String>),
+    enum OneOrMany<T> {
+        One(T),
+        Many(Vec<T>),
     }
     Ok(match OneOrMany::deserialize(from)? {
         OneOrMany::One(text) => vec![text],
@@ -153,17 +163,22 @@ fn one_or_many<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>,
     })
 }
 
+/// What is said on the command line, or else in the file.
+fn either<T>(flags: Vec<T>, file: Vec<T>) -> Vec<T> {
+    if flags.is_empty() { file } else { flags }
+}
+
 impl Serve {
     /// Fills in from the configuration file what the command line does not say.
     pub(crate) fn complete(self) -> Result<Serve, String> {
         let Some(path) = self.config.clone() else { return Ok(self) };
         let file = Serve::read(&path)?;
-        let lists = |flags: Vec<String>, file| if flags.is_empty() { file } else { flags };
         Ok(Serve {
             dir: self.dir.or(file.dir),
             names: self.names.or(file.names),
-            ninep: lists(self.ninep, file.ninep),
-            http: lists(self.http, file.http),
+            ninep: either(self.ninep, file.ninep),
+            http: either(self.http, file.http),
+            replica: either(self.replica, file.replica),
             read_only: self.read_only || file.read_only,
             http_write: self.http_write || file.http_write,
             as_user: self.as_user.or(file.as_user),

@@ -17,6 +17,8 @@ pub(crate) struct Greeting<'a> {
     pub(crate) names: Option<(&'a Path, usize)>,
     /// What there is to say of a volume.
     pub(crate) volume: Option<&'a str>,
+    /// What there is to say of each replica.
+    pub(crate) replicas: &'a [String],
     pub(crate) form: &'a str,
     pub(crate) rule: &'a str,
     pub(crate) bound: &'a [Bound],
@@ -32,6 +34,9 @@ impl fmt::Display for Greeting<'_> {
         if let Some((file, count)) = self.names {
             let lines = if count == 1 { "line" } else { "lines" };
             writeln!(f, "names    {}, {count} {lines} joined", file.display())?;
+        }
+        for replica in self.replicas {
+            writeln!(f, "replica  {replica}")?;
         }
         writeln!(f, "reactor  {}", self.form)?;
         if let Some(record) = &self.serve.record {

@@ -11,6 +11,7 @@ mod place;
 mod progress;
 mod record;
 mod remote;
+mod replica;
 mod rule;
 mod serve;
 mod size;
@@ -36,6 +37,11 @@ enum Command {
     /// Make, check and fill volumes, while nobody serves them.
     #[command(subcommand)]
     Volume(volume::Command),
+    /// Make the replicas of a service, and look after them.
+    #[command(subcommand)]
+    Replica(replica::Command),
+    /// Do operations on a replicated service.
+    Op(replica::Operation),
     Load(Box<load::Load>),
     #[command(hide = true)]
     CompileModule(compiler::CompileModule),
@@ -57,6 +63,8 @@ fn main() -> ExitCode {
             done.map(|()| ExitCode::SUCCESS)
         }
         Command::Volume(command) => volume::run(&command),
+        Command::Replica(command) => replica::run(&command),
+        Command::Op(operation) => Ok(replica::operate(&operation)),
         Command::Load(command) => load::run(*command),
         Command::CompileModule(asked) => compiler::run(&asked),
         Command::Remote(command) => Ok(remote::run(&command)),

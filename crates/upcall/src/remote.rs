@@ -4,7 +4,7 @@
 //! that share the connection.
 
 mod cat;
-mod frame;
+pub(crate) mod frame;
 mod get;
 mod list;
 mod lists;
@@ -94,6 +94,23 @@ pub(crate) struct Server {
     timeout: u64,
 }
 
+/// Which Upcall server, for commands that have something else to say first.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct At {
+    /// The server: HOST:PORT, HOST (port 5640), :PORT (this host) or unix:PATH
+    #[arg(long, value_name = "ADDR", default_value = ":5640")]
+    at: Address,
+}
+
+impl At {
+    /// The server, which may say nothing for so long.
+    pub(crate) fn server(&self, patience: Duration) -> Server {
+        let timeout = patience.as_secs() + 1;
+        let (address, aname) = (self.at.clone(), String::new());
+        Server { address, uid: None, user: None, aname, protocol: None, timeout }
+    }
+}
+
 /// What can be spoken.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Protocol {
@@ -107,7 +124,7 @@ enum Protocol {
 
 impl Server {
     /// The same, attached to a directory of the tree.
-    fn inside(&self, dir: &str) -> Server {
+    pub(crate) fn inside(&self, dir: &str) -> Server {
         let aname = format!("{}{dir}", self.aname.trim_end_matches('/'));
         Server { aname, ..self.clone() }
     }
@@ -175,7 +192,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-type Outcome<T> = Result<T, Trouble>;
+pub(crate) type Outcome<T> = Result<T, Trouble>;
 
 /// Writes JSON to standard output.
 fn say_json(value: &impl Serialize) -> Outcome<()> {

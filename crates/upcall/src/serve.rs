@@ -6,6 +6,7 @@ use crate::fronts::{Fronts, Plan};
 use crate::greeting::Greeting;
 use crate::place::{self, Bound, Place, What};
 use crate::record::{Recording, Sheet};
+use crate::replica::kept;
 use crate::rule::{self, Rule};
 use crate::space::{self, Joint, Jointed, Space};
 use crate::volume::file::CACHE_MIB;
@@ -24,6 +25,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let threads = threads(serve)?;
     let sheet = serve.record.as_deref().map(Sheet::open).transpose()?;
     let space = space::find(serve, &|text| say(&text))?;
+    let replicas = replicas(serve)?;
     reactor::hold_signals();
     let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
     let rule = rule::choose(serve, space.strictest(), &addresses)?;
@@ -45,6 +47,10 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let mut share = share(serve, threads, ports, &world, (limits, files_max));
     share.storelets = crew.as_ref().map(|it| it.settings(serve, threads - 1)).transpose()?;
     let mut node = Node::new(share.clone(), served, joins);
+    let told: Vec<String> = replicas.iter().map(kept::Opened::line).collect();
+    let wall = wall_at_zero(&world);
+    let replicas = replicas.into_iter().map(|it| it.adopt(&mut world, wall));
+    node.host(replicas.collect::<Result<_, _>>()?);
     let recording = record(sheet, &mut node, &world)?;
     node::set_up(&mut node, &mut world);
     if let Some((number, error)) = node.joined().and_then(|failed| failed.first()) {
@@ -67,6 +73,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         path: &path,
         volume: volume.as_deref(),
         names: file.as_deref().map(|file| (file, lines.len())),
+        replicas: &told,
         form: &form_reason,
         rule: &rule.text,
         bound: &bound,
@@ -83,6 +90,23 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     }
     fronts.join()?;
     crew.map_or(Ok(()), Crew::join)
+}
+
+/// Opens the replicas.
+fn replicas(serve: &Serve) -> Result<Vec<kept::Opened>, String> {
+    if serve.read_only && !serve.replica.is_empty() {
+        return Err("a replica is written all the time: leave out --read-only".to_string());
+    }
+    let mut replicas: Vec<kept::Opened> = Vec::new();
+    for path in &serve.replica {
+        let opened = kept::open(path)?;
+        if replicas.iter().any(|other| other.service() == opened.service()) {
+            let name = opened.service();
+            return Err(format!("two replicas of {name}: each needs a server of its own"));
+        }
+        replicas.push(opened);
+    }
+    Ok(replicas)
 }
 
 /// Starts the other threads, and tells everybody where the others are.

@@ -34,10 +34,11 @@ impl From<State> for VectorSync<Bytes> {
 }
 
 impl State {
-    fn whole(&self) -> Value {
+    /// All of it.
+    pub fn whole(&self) -> Bytes {
         let mut whole = Vec::with_capacity(self.length);
         self.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
-        Value::Bytes(whole.into())
+        whole.into()
     }
 
     fn append(&mut self, piece: &Bytes) -> Option<Wrong> {
@@ -75,9 +76,9 @@ impl DataType for Text {
         match operator {
             Operator::Append(piece) => match state.append(piece) {
                 Some(wrong) => Value::Wrong(wrong),
-                None => state.whole(),
+                None => Value::Bytes(state.whole()),
             },
-            Operator::Read => state.whole(),
+            Operator::Read => Value::Bytes(state.whole()),
         }
     }
 

@@ -273,7 +273,7 @@ impl Remote {
     }
 
     pub(super) fn op_id(&self, local: usize) -> OpId {
-        OpId(crate::request::NodeId::new(self.index, local).0)
+        OpId(crate::request::NodeId::new(self.index, self.config.first_op + local).0)
     }
 }
 

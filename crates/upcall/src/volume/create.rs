@@ -66,6 +66,10 @@ pub(crate) struct Create {
     /// Use a block device although it holds something, which is lost
     #[arg(long)]
     force: bool,
+
+    /// What is in it, if that is no tree of files
+    #[arg(skip)]
+    replica: Option<services::Settings>,
 }
 
 fn owner(text: &str) -> Result<(u32, u32), String> {
@@ -88,7 +92,17 @@ impl Create {
             sparse: true,
             owner: (own().0 == 0).then_some((NOBODY, NOBODY)),
             force: false,
+            replica: None,
         }
+    }
+
+    /// What a replica is kept in.
+    pub(crate) fn of_replica(
+        file: &Path,
+        size: Option<u64>,
+        settings: services::Settings,
+    ) -> Create {
+        Create { size, replica: Some(settings), ..Create::usual(file) }
     }
 
     /// Makes the volume; how large it became, bytes, and what else is to be said.
@@ -211,17 +225,25 @@ impl Create {
             progress.show(|_| format!("formatting: {} %", index * 100 / all));
         }
         disk.flush().map_err(|_| refuse(store::Error::DiskFailed))?;
+        let contents = match &self.replica {
+            Some(settings) => services::format(settings),
+            None => self.files(date, number()?),
+        };
+        commit(&mut disk, &head_with(superblock, geometry.block), &contents).map_err(refuse)
+    }
+
+    /// An empty tree of files.
+    fn files(&self, date: base::Time, seed: u64) -> Vec<store::Change> {
         let (uid, gid) = self.owner.unwrap_or_else(own);
-        let tree = tree::volume::format(&tree::volume::Format {
+        tree::volume::format(&tree::volume::Format {
             uid,
             gid,
             mode: 0o755,
             date,
-            seed: number()?,
+            seed,
             inodes_max: self.inodes_max.unwrap_or(u64::MAX),
             bytes_max: self.bytes_max.unwrap_or(u64::MAX),
-        });
-        commit(&mut disk, &head_with(superblock, geometry.block), &tree).map_err(refuse)
+        })
     }
 }
 

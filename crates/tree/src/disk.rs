@@ -1,10 +1,10 @@
-//! The store's disk, which is a file of the reactor's.
+//! A store's disk, which is a file of the reactor's.
 
 use base::op::{Done, File, Op, OpId};
 use store::{Io, IoDone, IoId};
 
 /// What a store asks of its disk as an operation of the reactor.
-pub(super) fn op(id: OpId, file: File, block: usize, io: Io) -> Op {
+pub fn op(id: OpId, file: File, block: usize, io: Io) -> Op {
     let offset = |at: u64| at * block as u64;
     match io {
         Io::Read { id: _, at, count } => {
@@ -19,7 +19,10 @@ pub(super) fn op(id: OpId, file: File, block: usize, io: Io) -> Op {
 }
 
 /// A completion as the store expects it.
-pub(super) fn done(local: u64, done: Done) -> (IoId, IoDone) {
+///
+/// # Panics
+/// If it completes nothing that [`op`] asks for.
+pub fn done(local: u64, done: Done) -> (IoId, IoDone) {
     let id = IoId(u32::try_from(local).expect("what the store counts fits 32 bits"));
     let done = match done {
         Done::Blocks(blocks) => IoDone::Read(blocks),

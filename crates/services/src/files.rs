@@ -1,0 +1,270 @@
+//! The files of a replica.
+//!
+//! | file | |
+//! |---|---|
+//! | `ops` | operations are written, answers are read |
+//! | `value` | the value after all that is done here |
+//! | `stable` | the value after all that is final |
+//! | `status`, `status.json` | how far this replica and the others are |
+//! | `peer` | what the other replicas write |
+
+use crate::door::Door;
+use crate::hosted::Hosted;
+use crate::talk::Talk;
+use base::op::Entry;
+use base::{Buf, Error, Instant, Kind, Name, Stat};
+use replica::service::Ticket;
+use std::collections::VecDeque;
+use tree::flat::{self, ROOT, part};
+use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
+
+/// Most files that can be open at once.
+pub const OPENS_MAX: usize = 65_536;
+
+/// The device number of the first of these trees; no host has it.
+const DEVICES: u64 = 0xfffd << 48;
+
+/// The files, with their numbers and modes.
+const OPS: usize = 1;
+pub(crate) const VALUE: usize = 2;
+pub(crate) const STABLE: usize = 3;
+pub(crate) const STATUS: usize = 4;
+pub(crate) const STATUS_JSON: usize = 5;
+const PEER: usize = 6;
+const FILES: [(&str, usize, u32); 6] = [
+    ("ops", OPS, 0o666),
+    ("value", VALUE, 0o444),
+    ("stable", STABLE, 0o444),
+    ("status", STATUS, 0o444),
+    ("status.json", STATUS_JSON, 0o444),
+    ("peer", PEER, 0o666),
+];
+
+/// A read that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    id: RequestId,
+    count: u32,
+    headroom: u32,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Directory,
+    Text(Vec<u8>),
+    /// What a client asks, and its reads that wait. Those are bounded: the node admits so many.
+    Ops(Box<Talk>, VecDeque<Waiting>),
+    /// What another replica writes.
+    Door(Door),
+}
+
+impl Hosted {
+    /// The root.
+    pub fn root(&self) -> NodeId {
+        NodeId::new(self.index, ROOT)
+    }
+
+    /// Its attributes.
+    pub fn root_stat(&self) -> Stat {
+        self.stat(ROOT)
+    }
+
+    /// How many files are open.
+    pub fn opens(&self) -> usize {
+        self.opens.len()
+    }
+
+    pub(crate) fn ask(
+        &mut self,
+        now: Instant,
+        id: RequestId,
+        request: Request,
+        out: &mut Vec<Output>,
+    ) {
+        #[allow(clippy::wildcard_enum_match_arm, reason = "the others are alike here")]
+        let answer = match request.ask {
+            Ask::Open { node, access } => match node.local() {
+                ROOT if access.changes() => Err(Error::IsDirectory),
+                ROOT => self.opened(Opened::Directory, ROOT),
+                OPS => self.opened(Opened::Ops(Box::default(), VecDeque::new()), OPS),
+                PEER => {
+                    let door = self.challenge();
+                    self.opened(Opened::Door(door), PEER)
+                }
+                _text if access.changes() => Err(Error::Denied),
+                text => self.look(text),
+            },
+            Ask::Read { open, offset, count, headroom } => match &mut self.opens[open.local()] {
+                Opened::Text(text) => Ok(Reply::Data(part(text, offset, count, headroom))),
+                Opened::Door(door) => match door.challenge() {
+                    Some(challenge) => Ok(Reply::Data(part(challenge, offset, count, headroom))),
+                    None => Err(Error::Denied),
+                },
+                Opened::Ops(_, waiting) => {
+                    waiting.push_back(Waiting { id, count, headroom });
+                    return self.answer_reads(open.local(), out);
+                }
+                Opened::Directory => Err(Error::IsDirectory),
+            },
+            Ask::Write { open, offset, data } => self.write(now, open.local(), offset, &data, out),
+            Ask::Fetch { path, headroom, .. } => self.fetch(&path, headroom),
+            // Who writes a file anew makes it empty first: nothing is kept here.
+            Ask::SetStat { node, set, .. } if node.local() == OPS && set.size.is_some() => {
+                Ok(Reply::Done)
+            }
+            ask if ask.changes() => Err(Error::NotPermitted),
+            ask => self.look_at(ask),
+        };
+        out.push(Output::Reply(id, answer));
+    }
+
+    fn write(
+        &mut self,
+        now: Instant,
+        open: usize,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<Output>,
+    ) -> Result<Reply, Error> {
+        let written = Reply::Written(u32::try_from(data.len()).expect("one message"));
+        let lines = match &mut self.opens[open] {
+            Opened::Ops(talk, _) if !talk.has_room() => return Err(Error::Busy),
+            Opened::Ops(talk, _) => talk.write(data).map_err(|()| Error::FileTooLarge)?,
+            Opened::Door(_) => return self.hear(now, open, offset, data, out).map(|()| written),
+            Opened::Directory | Opened::Text(_) => return Err(Error::Denied),
+        };
+        for line in lines {
+            self.request(now, open, &line, out);
+        }
+        self.answer_reads(open, out);
+        Ok(written)
+    }
+
+    fn open(&mut self, opened: Opened) -> Result<OpenId, Error> {
+        if self.opens.len() >= OPENS_MAX {
+            return Err(Error::TooManyOpen);
+        }
+        Ok(OpenId::new(self.index, self.opens.insert(opened)))
+    }
+
+    fn opened(&mut self, opened: Opened, file: usize) -> Result<Reply, Error> {
+        Ok(Reply::Opened(self.open(opened)?, self.stat(file)))
+    }
+
+    /// Opens what can only be looked at: all of it is of one moment.
+    fn look(&mut self, file: usize) -> Result<Reply, Error> {
+        let text = self.text(file);
+        let stat = Stat { size: text.len() as u64, ..self.stat(file) };
+        Ok(Reply::Opened(self.open(Opened::Text(text))?, stat))
+    }
+
+    fn fetch(&mut self, path: &[Name], headroom: u32) -> Result<Reply, Error> {
+        match path {
+            [] => {
+                let open = self.open(Opened::Directory)?;
+                Ok(Reply::Fetched(self.stat(ROOT), Buf::default(), Some(open)))
+            }
+            [name] => match find(name)? {
+                OPS | PEER => Err(Error::Unsupported),
+                file => {
+                    let text = self.text(file);
+                    let stat = Stat { size: text.len() as u64, ..self.stat(file) };
+                    Ok(Reply::Fetched(stat, part(&text, 0, u32::MAX, headroom), None))
+                }
+            },
+            [..] => Err(Error::NotFound),
+        }
+    }
+
+    /// Gives reads of an open file the answers that are there.
+    pub(crate) fn answer_reads(&mut self, open: usize, out: &mut Vec<Output>) {
+        let Opened::Ops(talk, waiting) = &mut self.opens[open] else { return };
+        while let Some(first) = waiting.front().copied()
+            && let Some(said) = talk.read(first.count as usize)
+        {
+            waiting.pop_front();
+            let data = part(&said, 0, first.count, first.headroom);
+            out.push(Output::Reply(first.id, Ok(Reply::Data(data))));
+        }
+    }
+
+    /// Nobody wants the answer to a request any more: only reads wait.
+    pub(crate) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
+        for (_, opened) in &mut self.opens {
+            let Opened::Ops(_, waiting) = opened else { continue };
+            if let Some(place) = waiting.iter().position(|read| read.id == id) {
+                waiting.remove(place);
+                return out.push(Output::Reply(id, Err(Error::Cancelled)));
+            }
+        }
+    }
+
+    pub(crate) fn take_back(&mut self, now: Instant, open: OpenId, out: &mut Vec<Output>) {
+        match self.opens.remove(open.local()) {
+            Opened::Ops(talk, waiting) => {
+                let cancelled = waiting.into_iter().map(|read| read.id);
+                out.extend(cancelled.map(|id| Output::Reply(id, Err(Error::Cancelled))));
+                for ticket in talk.open().collect::<Vec<Ticket>>() {
+                    self.forget(now, ticket, out);
+                }
+            }
+            Opened::Directory | Opened::Text(_) | Opened::Door(_) => {}
+        }
+    }
+
+    fn look_at(&self, ask: Ask) -> Result<Reply, Error> {
+        #[allow(clippy::wildcard_enum_match_arm, reason = "the others are alike in all flat trees")]
+        match ask {
+            Ask::Walk { from, names } => flat::walk(from, &names, find, |file| self.stat(file)),
+            Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.local()))),
+            Ask::List { open, cookie, with_stat, .. } => match &self.opens[open.local()] {
+                Opened::Directory => Ok(self.list(cookie, with_stat)),
+                Opened::Text(_) | Opened::Ops(..) | Opened::Door(_) => Err(Error::NotDirectory),
+            },
+            other => flat::answer(&other),
+        }
+    }
+
+    fn list(&self, cookie: u64, with_stat: bool) -> Reply {
+        let first = usize::try_from(cookie).unwrap_or(usize::MAX);
+        let entries = FILES.iter().skip(first).map(|(name, file, _)| Entry {
+            cookie: *file as u64,
+            inode: *file as u64,
+            device: None,
+            kind: Kind::File,
+            name: Name::new(name.as_bytes()).expect("a plain name"),
+            stat: with_stat.then(|| self.stat(*file)),
+        });
+        Reply::Entries(entries.collect())
+    }
+
+    fn stat(&self, file: usize) -> Stat {
+        let (kind, mode, links) = match file {
+            ROOT => (Kind::Directory, 0o555, 2),
+            file => (Kind::File, FILES[file - 1].2, 1),
+        };
+        let date = self.started;
+        Stat {
+            kind,
+            mode,
+            links,
+            device: DEVICES | u64::from(self.index),
+            inode: file as u64,
+            uid: self.owner,
+            block_size: 4096,
+            accessed: date,
+            modified: date,
+            changed: date,
+            ..Stat::default()
+        }
+    }
+}
+
+fn find(name: &Name) -> Result<usize, Error> {
+    if matches!(name.as_bytes(), b"." | b"..") {
+        return Ok(ROOT);
+    }
+    let found = FILES.iter().find(|(known, ..)| known.as_bytes() == name.as_bytes());
+    found.map(|(_, file, _)| *file).ok_or(Error::NotFound)
+}

@@ -1,0 +1,566 @@
+//! A replica in a server: the machine of the algorithm, with its journal, its ways to the others,
+//! and its files.
+
+use crate::door::{self, Door};
+use crate::files::Opened;
+use crate::journal::{self, Journal, Kept};
+use crate::peer::{self, Peer};
+use crate::settings::Settings;
+use crate::talk::{self, Question};
+use crate::{Data, Operator, Value};
+use base::op::{Address, Done, File, Op, OpId};
+use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use replica::binary;
+use replica::data::Kind;
+use replica::service::{self, Config, Entry, Message, Replica, ReplicaId, Ticket};
+use slab::Slab;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use tree::remote::{self, Remote};
+use tree::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
+
+/// Where services are, in the tree of every server.
+pub const PLACE: &str = "services";
+
+/// The file that other replicas write to.
+const PEER: &str = "peer";
+
+/// Operations of the ways to other replicas have numbers from here on, and each has so many.
+const PEERS: u64 = 1 << 40;
+const OF_PEER: u32 = 8;
+
+/// How long operations gather before others are told of them.
+const GOSSIP: Duration = Duration::from_millis(5);
+
+/// A message is cut in two if it is longer, bytes.
+const MESSAGE: usize = 256 << 10;
+
+/// Most news that wait to be told.
+const NEWS_MAX: usize = 16;
+
+/// What a replica needs of the server that has it.
+#[derive(Debug)]
+pub struct Options {
+    /// The date when the clock stood at zero.
+    pub wall: Time,
+    /// Whom the files belong to.
+    pub owner: u32,
+    /// Unpredictable: challenges are made of it.
+    pub seed: [u8; 32],
+    /// Where the servers of the other members are.
+    pub addresses: BTreeMap<ReplicaId, Vec<Address>>,
+}
+
+/// The tree automaton.
+#[derive(Debug)]
+pub struct Hosted {
+    pub(crate) index: u16,
+    pub(crate) started: Time,
+    pub(crate) owner: u32,
+    pub(crate) settings: Settings,
+    pub(crate) kind: Kind,
+    pub(crate) replica: Replica<Data>,
+    pub(crate) journal: Journal,
+    pub(crate) ways: BTreeMap<ReplicaId, Way>,
+    pub(crate) opens: Slab<Opened>,
+    random: ChaCha20Rng,
+    /// Which open file waits for which answer.
+    tickets: BTreeMap<Ticket, usize>,
+    next: u64,
+    /// What was done in this turn, and the number by which the replica wants to hear that it is
+    /// kept.
+    unkept: (Vec<Arc<Entry<Operator>>>, u64),
+    /// For each record that is being written, the number of the last one of the replica in it.
+    records: VecDeque<(u64, u64)>,
+    appended: u64,
+    news: VecDeque<String>,
+    closing: bool,
+}
+
+/// The way to another replica.
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) peer: Peer,
+    remote: Remote,
+    /// The last request; answers of others come too late.
+    request: u64,
+}
+
+impl Hosted {
+    /// Number `index` among the node's trees: what is kept in this store, whose blocks are in this
+    /// file.
+    pub fn new(index: u16, file: File, store: Store, kept: Kept, options: Options) -> Hosted {
+        let journal = Journal::new(file, store, &kept);
+        let Kept { settings, snapshot, records, .. } = kept;
+        let kind = settings.kind;
+        let members: Vec<ReplicaId> = settings.members.keys().copied().collect();
+        let config = Config { gossip: GOSSIP, limits: service::Limits::default() };
+        let snapshot = snapshot.unwrap_or_else(|| service::Snapshot::empty(&kind));
+        let replica = Replica::recover(kind, settings.me, &members, config, snapshot, records);
+        let Options { wall, owner, seed, addresses } = options;
+        let mut random = ChaCha20Rng::from_seed(seed);
+        let ways = addresses.into_iter().map(|(id, to)| {
+            let config = remote::Config {
+                server_uid: owner,
+                seed: random.next_u64(),
+                first_op: usize::try_from(PEERS + (u64::from(id.0) << OF_PEER)).expect("64 bits"),
+                ..remote::Config::default()
+            };
+            let remote = Remote::new(index, to, Vec::new(), config);
+            (id, Way { peer: Peer::new(), remote, request: 0 })
+        });
+        let ways = ways.collect();
+        Hosted {
+            index,
+            started: wall,
+            owner,
+            settings,
+            kind,
+            replica,
+            journal,
+            ways,
+            opens: Slab::new(),
+            random,
+            tickets: BTreeMap::new(),
+            next: 1,
+            unkept: (Vec::new(), 0),
+            records: VecDeque::new(),
+            appended: 0,
+            news: VecDeque::new(),
+            closing: false,
+        }
+    }
+
+    /// The name of the service.
+    pub fn name(&self) -> &str {
+        &self.settings.service
+    }
+
+    /// The next thing that the operator may want to know.
+    pub fn next_news(&mut self) -> Option<String> {
+        self.news.pop_front()
+    }
+
+    fn tell_news(&mut self, text: String) {
+        if self.news.len() == NEWS_MAX {
+            self.news.pop_front();
+        }
+        self.news.push_back(text);
+    }
+
+    /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
+    /// has passed.
+    pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if self.replica.deadline().is_some_and(|at| at <= now) {
+            self.step_replica(now, service::Input::Tick, out);
+        }
+        for id in self.settings.members.keys().copied().collect::<Vec<_>>() {
+            let Some(way) = self.ways.get_mut(&id) else { continue };
+            if way.peer.deadline().is_some_and(|at| at <= now) && !self.closing {
+                self.step_peer(now, id, peer::Input::Tick, out);
+            }
+            let mut said = Vec::new();
+            self.ways.get_mut(&id).expect("it is there").remote.tick(now, &mut said);
+            self.heard_remote(now, id, said, out);
+        }
+        self.keep(now, out);
+    }
+
+    /// Writes down what was done in this turn.
+    fn keep(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let (entries, number) = mem::take(&mut self.unkept);
+        if !entries.is_empty() {
+            self.journal.append(&entries);
+            self.appended += 1;
+            self.records.push_back((self.appended, number));
+        }
+        if self.journal.wants_snapshot() && !self.closing {
+            self.journal.replace(&self.replica.snapshot());
+        }
+        let mut said = Vec::new();
+        self.journal.tick(now, &mut said);
+        self.heard_journal(now, said, out);
+    }
+
+    /// Makes everything durable, for the end of the node.
+    pub fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if mem::replace(&mut self.closing, true) {
+            return;
+        }
+        for id in self.ways.keys().copied().collect::<Vec<_>>() {
+            self.step_peer(now, id, peer::Input::Leave, out);
+            let mut said = Vec::new();
+            self.ways.get_mut(&id).expect("it is there").remote.close(now, &mut said);
+            self.heard_remote(now, id, said, out);
+        }
+        self.keep(now, out);
+        let mut said = Vec::new();
+        self.journal.close(now, &mut said);
+        self.heard_journal(now, said, out);
+    }
+
+    /// Whether nothing is under way any more.
+    pub fn is_closed(&self) -> bool {
+        self.journal.is_closed() && self.ways.values().all(|way| way.remote.is_closed())
+    }
+}
+
+impl Automaton for Hosted {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Ask(id, request) => self.ask(now, id, request, out),
+            Input::Cancel(id) => self.cancel(id, out),
+            // Nodes are numbers here: there is nothing to free.
+            Input::Release(_) => {}
+            Input::Close(open) | Input::Abandon(open) => self.take_back(now, open, out),
+            Input::Done(op, done) => self.done(now, op, done, out),
+            Input::Rendered(..) | Input::Commanded(..) => unreachable!("nothing is rendered here"),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let peers = self.ways.values().filter_map(|way| way.peer.deadline());
+        let remotes = self.ways.values().filter_map(|way| way.remote.deadline());
+        let peers = peers.filter(|_| !self.closing);
+        let own = [self.replica.deadline(), self.journal.deadline()];
+        peers.chain(remotes).chain(own.into_iter().flatten()).min()
+    }
+
+    fn check(&self) {
+        self.replica.check();
+        self.journal.check();
+        self.ways.values().for_each(|way| way.peer.check());
+        assert!(self.unkept.0.is_empty(), "kept at the end of each turn");
+    }
+}
+
+/// The replica.
+impl Hosted {
+    /// Asks for what a client wants.
+    pub(crate) fn request(
+        &mut self,
+        now: Instant,
+        open: usize,
+        line: &[u8],
+        out: &mut Vec<Output>,
+    ) {
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        let Opened::Ops(talk, _) = &mut self.opens[open] else { return };
+        let question = talk.question(self.kind, line);
+        talk.ask(ticket);
+        match (question, self.journal.failed()) {
+            (Err(why), _) => talk.complain(ticket, why, "malformed", &[]),
+            (Ok(_), Some(error)) => {
+                let why = format!("not done: this replica cannot keep it, {error}; see its server");
+                talk.complain(ticket, why, "unwritten", &[]);
+            }
+            (Ok(Question { operator, strict, after, timeout }), None) => {
+                self.tickets.insert(ticket, open);
+                let until = now + timeout;
+                let input = service::Input::Request { ticket, after, strict, operator, until };
+                self.step_replica(now, input, out);
+            }
+        }
+    }
+
+    /// Nobody wants these answers any more.
+    pub(crate) fn forget(&mut self, now: Instant, ticket: Ticket, out: &mut Vec<Output>) {
+        if self.tickets.remove(&ticket).is_some() {
+            self.step_replica(now, service::Input::Forget(ticket), out);
+        }
+    }
+
+    pub(crate) fn step_replica(
+        &mut self,
+        now: Instant,
+        input: service::Input<Operator>,
+        out: &mut Vec<Output>,
+    ) {
+        let mut said = Vec::new();
+        self.replica.step(now, input, &mut said);
+        for output in said {
+            self.heard_replica(now, output, out);
+        }
+    }
+
+    fn heard_replica(
+        &mut self,
+        now: Instant,
+        output: service::Output<Operator, Value>,
+        out: &mut Vec<Output>,
+    ) {
+        match output {
+            service::Output::Answer { ticket, value, is_final, token } => {
+                let Some(open) = self.tickets.remove(&ticket) else { return };
+                if let Opened::Ops(talk, _) = &mut self.opens[open] {
+                    talk.answer(ticket, &value, is_final, token);
+                }
+                self.answer_reads(open, out);
+            }
+            service::Output::Refuse(ticket, refusal) => {
+                let Some(open) = self.tickets.remove(&ticket) else { return };
+                let (text, reason, ids) = talk::explain(refusal, &self.settings.members);
+                if let Opened::Ops(talk, _) = &mut self.opens[open] {
+                    talk.complain(ticket, text, reason, &ids);
+                }
+                self.answer_reads(open, out);
+            }
+            service::Output::Say(to, message) => self.say(now, to, message, out),
+            service::Output::Distrust(peer) => {
+                self.tell_news(format!(
+                    "{}: replica {} says what no replica of this service can say; is it an older \
+                     copy of itself, or of another service?",
+                    self.settings.service, peer.0
+                ));
+                self.shut_doors(peer);
+                self.step_peer(now, peer, peer::Input::Leave, out);
+            }
+            service::Output::Persist(number, entries) => {
+                self.unkept.0.extend(entries);
+                self.unkept.1 = number;
+            }
+        }
+    }
+
+    /// Tells another replica something, in as many messages as it takes.
+    fn say(
+        &mut self,
+        now: Instant,
+        to: ReplicaId,
+        mut message: Message<Operator>,
+        out: &mut Vec<Output>,
+    ) {
+        let bytes = frame(&message);
+        if bytes.len() > MESSAGE && message.entries.len() > 1 {
+            let rest = message.entries.split_off(message.entries.len() / 2);
+            let later = Message { entries: rest, ..message.clone() };
+            self.say(now, to, message, out);
+            return self.say(now, to, later, out);
+        }
+        self.step_peer(now, to, peer::Input::Say(bytes), out);
+    }
+
+    /// What another replica has written.
+    pub(crate) fn hear(
+        &mut self,
+        now: Instant,
+        open: usize,
+        offset: u64,
+        data: &[u8],
+        out: &mut Vec<Output>,
+    ) -> Result<(), Error> {
+        let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
+        let entered = door.write(&self.settings, offset, data).map_err(|_| Error::Denied)?;
+        if let Some(peer) = entered {
+            // There is one way from each: what comes by an older one is late.
+            self.shut_others(peer, open);
+            return Ok(());
+        }
+        loop {
+            let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
+            let message = door.next().map_err(|_| Error::Invalid)?;
+            let (Some(message), Some(peer)) = (message, door.peer()) else { return Ok(()) };
+            let ours = |message: &Message<Operator>| {
+                message.entries.iter().all(|entry| entry.operator.kind() == self.kind)
+            };
+            let Some(message) = binary::read(&message).ok().filter(ours) else {
+                door.shut();
+                return Err(Error::Invalid);
+            };
+            self.step_replica(now, service::Input::Heard(peer, message), out);
+        }
+    }
+
+    fn shut_doors(&mut self, peer: ReplicaId) {
+        self.shut_others(peer, usize::MAX);
+    }
+
+    fn shut_others(&mut self, peer: ReplicaId, but: usize) {
+        for (index, opened) in &mut self.opens {
+            if let Opened::Door(door) = opened
+                && index != but
+                && door.peer() == Some(peer)
+            {
+                door.shut();
+            }
+        }
+    }
+
+    /// A challenge that nobody can foresee.
+    pub(crate) fn challenge(&mut self) -> Door {
+        let mut challenge = [0; door::CHALLENGE];
+        self.random.fill_bytes(&mut challenge);
+        Door::new(challenge)
+    }
+}
+
+/// The journal and the ways to others.
+impl Hosted {
+    fn done(&mut self, now: Instant, op: OpId, done: Done, out: &mut Vec<Output>) {
+        let local = NodeId(op.0).local() as u64;
+        if local < PEERS {
+            let mut said = Vec::new();
+            self.journal.done(now, local, done, &mut said);
+            return self.heard_journal(now, said, out);
+        }
+        let id = ReplicaId(((local - PEERS) >> OF_PEER) as u16);
+        let way = self.ways.get_mut(&id).expect("it asked for that");
+        let mut said = Vec::new();
+        way.remote.step(now, Input::Done(op, done), &mut said);
+        self.heard_remote(now, id, said, out);
+    }
+
+    fn heard_journal(&mut self, now: Instant, said: Vec<journal::Output>, out: &mut Vec<Output>) {
+        for output in said {
+            match output {
+                journal::Output::Do(op) => out.push(Output::Do(of_tree(self.index, op))),
+                journal::Output::Persisted(record) => {
+                    let mut last = None;
+                    while let Some((_, number)) =
+                        self.records.pop_front_if(|(first, _)| *first <= record)
+                    {
+                        last = Some(number);
+                    }
+                    if let Some(number) = last {
+                        self.step_replica(now, service::Input::Persisted(number), out);
+                    }
+                }
+                journal::Output::Failed(error) => {
+                    let name = &self.settings.service;
+                    self.tell_news(format!(
+                        "{name}: nothing more can be kept, {error}: operations are refused; see \
+                         to its volume, then start again"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn step_peer(
+        &mut self,
+        now: Instant,
+        id: ReplicaId,
+        input: peer::Input,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(way) = self.ways.get_mut(&id) else { return };
+        let mut asked = Vec::new();
+        way.peer.step(now, input, &mut asked);
+        for output in asked {
+            self.perform(now, id, output, out);
+        }
+    }
+
+    fn perform(&mut self, now: Instant, id: ReplicaId, asked: peer::Output, out: &mut Vec<Output>) {
+        let way = self.ways.get_mut(&id).expect("it is stepped");
+        let ask = match asked {
+            peer::Output::Find => {
+                let names = [PLACE, self.settings.service.as_str(), PEER];
+                let name = |name: &str| Name::new(name.as_bytes()).expect("a checked name");
+                let from = way.remote.root();
+                Ask::Walk { from, names: names.into_iter().map(name).collect() }
+            }
+            peer::Output::Open(node) => {
+                Ask::Open { node, access: Access { read: true, write: true, ..Access::default() } }
+            }
+            peer::Output::Read(open) => {
+                let count = u32::try_from(door::CHALLENGE).expect("small");
+                Ask::Read { open, offset: 0, count, headroom: 0 }
+            }
+            peer::Output::Write(open, offset, data) => {
+                Ask::Write { open, offset, data: data.into() }
+            }
+            peer::Output::Prove(challenge) => {
+                let proof = door::proof(&self.settings, id, &challenge);
+                return self.step_peer(now, id, peer::Input::Proved(proof), out);
+            }
+            peer::Output::Release(node) => {
+                return self.step_remote(now, id, Input::Release(node), out);
+            }
+            peer::Output::Close(open) => return self.step_remote(now, id, Input::Close(open), out),
+            peer::Output::Connected => {
+                return self.step_replica(now, service::Input::Connected(id), out);
+            }
+            peer::Output::Disconnected => {
+                return self.step_replica(now, service::Input::Disconnected(id), out);
+            }
+        };
+        way.request += 1;
+        let request = Request { caller: Caller::Server, ask };
+        let input = Input::Ask(RequestId(way.request), request);
+        self.step_remote(now, id, input, out);
+    }
+
+    fn step_remote(&mut self, now: Instant, id: ReplicaId, input: Input, out: &mut Vec<Output>) {
+        let way = self.ways.get_mut(&id).expect("it is stepped");
+        let mut said = Vec::new();
+        way.remote.step(now, input, &mut said);
+        self.heard_remote(now, id, said, out);
+    }
+
+    fn heard_remote(
+        &mut self,
+        now: Instant,
+        id: ReplicaId,
+        said: Vec<Output>,
+        out: &mut Vec<Output>,
+    ) {
+        for output in said {
+            match output {
+                Output::Do(op) => out.push(Output::Do(op)),
+                Output::Reply(request, reply) => {
+                    if request.0 == self.ways[&id].request {
+                        self.step_peer(now, id, peer::Input::Answered(reply), out);
+                    } else if let Ok(held) = held(reply) {
+                        let input = match held {
+                            Id::Node(node) => Input::Release(node),
+                            Id::Open(open) => Input::Close(open),
+                        };
+                        self.step_remote(now, id, input, out);
+                    }
+                }
+                Output::Render(..) | Output::Command { .. } | Output::CancelCommand(_) => {
+                    unreachable!("a remote tree has no service files")
+                }
+            }
+        }
+    }
+}
+
+/// What an answer that came too late hands out.
+fn held(reply: Result<Reply, Error>) -> Result<Id, ()> {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else hands out what a peer asks")]
+    match reply {
+        Ok(Reply::Walked(_, Some(node))) => Ok(Id::Node(node)),
+        Ok(Reply::Opened(open, _)) => Ok(Id::Open(open)),
+        _other => Err(()),
+    }
+}
+
+/// A message, with its length in front.
+fn frame(message: &Message<Operator>) -> Vec<u8> {
+    let bytes = binary::write(message);
+    let length = u32::try_from(bytes.len()).expect("it is cut");
+    [&length.to_le_bytes()[..], &bytes].concat()
+}
+
+/// An operation of the journal as one of the tree with this number.
+fn of_tree(index: u16, mut op: Op) -> Op {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "a store asks for nothing else")]
+    match &mut op {
+        Op::ReadBlocks { id, .. } | Op::WriteBlocks { id, .. } | Op::Sync { id, .. } => {
+            *id = OpId(NodeId::new(index, usize::try_from(id.0).expect("64 bits")).0);
+        }
+        other => unreachable!("{other:?} of a journal"),
+    }
+    op
+}

@@ -1,0 +1,408 @@
+//! The journal of a replica, in a volume of its own.
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | settings | `settings` | [`Settings`], JSON |
+//! | settings | `head` | [`Head`]: which snapshot counts, and where the records behind it begin |
+//! | records | number of the part | a record, operations as they were done: cut into parts |
+//! | parts | generation and number of the part | the snapshot, cut into parts |
+//!
+//! A part of a record begins with a byte that says whether more follow.
+//!
+//! A record is one transaction, durable when its replica hears of it; all that a replica did in a
+//! turn is one record. A snapshot is written in many transactions behind each other, of which the
+//! one with the head makes it count, and those that follow take away what it replaces; so a crash at
+//! any moment leaves one whole snapshot with all records behind it.
+
+use crate::settings::Settings;
+use crate::{Operator, Snapshot};
+use base::op::{Done, File, Op, OpId};
+use base::{Automaton as _, Instant};
+use replica::binary;
+use replica::service::Entry;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use store::{Change, Durability, Missing, Reader, Refusal, Store, Table, Ticket, View};
+use tree::disk;
+
+const SETTINGS: Table = Table(256);
+const RECORDS: Table = Table(257);
+const PARTS: Table = Table(258);
+
+const SETTINGS_KEY: &[u8] = b"settings";
+const HEAD_KEY: &[u8] = b"head";
+
+/// How long a part of a snapshot or record is at most, bytes.
+const PART: usize = 128 << 10;
+
+/// What a part of a record begins with.
+const LAST: u8 = 0;
+const MORE: u8 = 1;
+
+/// How many records are taken away at once.
+const DELETES: u64 = 256;
+
+/// The journal is written anew when it has grown by so much, or by twice what that takes, bytes.
+const GROWTH_MIN: usize = 8 << 20;
+
+/// Which snapshot counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Head {
+    /// Its generation; zero: there is none.
+    generation: u64,
+    /// Of how many parts it is.
+    parts: u64,
+    /// The first part of the first record behind it.
+    first: u64,
+}
+
+/// What a journal says.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// To the disk.
+    Do(Op),
+    /// All that was appended up to this record of this life is durable.
+    Persisted(u64),
+    /// Nothing more can be kept, and why.
+    Failed(store::Error),
+}
+
+/// A transaction that is to be.
+#[derive(Debug)]
+struct Batch {
+    changes: Vec<Change>,
+    /// The record that it is.
+    record: Option<u64>,
+}
+
+/// The journal of one replica.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    store: Store,
+    head: Head,
+    /// The number of the next part of a record.
+    next: u64,
+    /// Records of this life, so far.
+    appended: u64,
+    /// What is to be committed, in this order. Bounded by what the replica has unwritten, and by
+    /// the size of a snapshot.
+    batches: VecDeque<Batch>,
+    /// Pages for the first of them are being fetched, or room is being made.
+    fetches: bool,
+    /// Bytes of records since the last snapshot.
+    grown: usize,
+    /// Bytes of the last snapshot.
+    size: usize,
+    heard: Vec<store::Output>,
+    failed: Option<store::Error>,
+    closed: bool,
+}
+
+/// What a volume keeps of a replica.
+#[derive(Debug)]
+pub struct Kept {
+    /// Who it is.
+    pub settings: Settings,
+    pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) records: Vec<Vec<Arc<Entry<Operator>>>>,
+    head: Head,
+    next: u64,
+    size: usize,
+    grown: usize,
+}
+
+/// Why a volume keeps no replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It has something else in it.
+    NotAReplica,
+    /// What is in it makes no sense: damaged, or of a newer version.
+    Damaged,
+}
+
+/// The changes that make an empty store a new replica's.
+pub fn format(settings: &Settings) -> Vec<Change> {
+    let settings = serde_json::to_vec(settings).expect("names and numbers are JSON");
+    let head = binary::write(&Head { generation: 0, parts: 0, first: 1 });
+    vec![put(SETTINGS, SETTINGS_KEY, settings), put(SETTINGS, HEAD_KEY, head)]
+}
+
+/// Reads all that a volume keeps of a replica.
+///
+/// # Errors
+/// Outer: what has to be fetched first. Inner: why there is no replica.
+fn read(reader: &Reader<'_>) -> Result<Result<Kept, Unreadable>, Missing> {
+    let settings = reader.get(SETTINGS, SETTINGS_KEY)?;
+    let head = reader.get(SETTINGS, HEAD_KEY)?;
+    let (Some(settings), Some(head)) = (settings, head) else {
+        return Ok(Err(Unreadable::NotAReplica));
+    };
+    let settings: Result<Settings, _> = serde_json::from_slice(&settings.bytes());
+    let head: Result<Head, _> = binary::read(&head.bytes());
+    let (Ok(settings), Ok(head)) = (settings, head) else {
+        return Ok(Err(Unreadable::Damaged));
+    };
+    let snapshot = parts(reader, head)?;
+    let mut records = Records { next: head.first, ..Records::default() };
+    reader.scan(RECORDS, &head.first.to_be_bytes(), &mut |key, value| {
+        match records.take(key, &value.bytes()) {
+            Some(()) => ControlFlow::Continue(()),
+            None => ControlFlow::Break(()),
+        }
+    })?;
+    let Records { next, part, records, size: grown, damaged } = records;
+    let size = snapshot.as_ref().map_or(0, Vec::len);
+    let snapshot = snapshot.map(|bytes| binary::read(&bytes)).transpose();
+    let whole = part.is_empty() && !damaged;
+    let (Ok(snapshot), true) = (snapshot, whole) else { return Ok(Err(Unreadable::Damaged)) };
+    Ok(Ok(Kept { settings, snapshot, records, head, next, size, grown }))
+}
+
+/// Records, as they are read.
+#[derive(Debug, Default)]
+struct Records {
+    /// The number of the next part.
+    next: u64,
+    /// Parts of one that is not whole yet.
+    part: Vec<u8>,
+    records: Vec<Vec<Arc<Entry<Operator>>>>,
+    size: usize,
+    damaged: bool,
+}
+
+impl Records {
+    /// Takes the next part; `None`: it is not what it should be.
+    fn take(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
+        self.damaged = true;
+        let (flag, bytes) = value.split_first()?;
+        if key != self.next.to_be_bytes() {
+            return None;
+        }
+        self.next += 1;
+        self.part.extend_from_slice(bytes);
+        self.size += bytes.len();
+        if *flag == LAST {
+            self.records.push(binary::read(&std::mem::take(&mut self.part)).ok()?);
+        }
+        self.damaged = false;
+        Some(())
+    }
+}
+
+/// The bytes of the snapshot that counts, if there is one.
+fn parts(reader: &Reader<'_>, head: Head) -> Result<Option<Vec<u8>>, Missing> {
+    if head.generation == 0 {
+        return Ok(None);
+    }
+    let (mut bytes, mut seen) = (Vec::new(), 0);
+    reader.scan(PARTS, &part_key(head.generation, 0), &mut |key, value| {
+        if seen == head.parts || key != part_key(head.generation, seen) {
+            return ControlFlow::Break(());
+        }
+        bytes.extend_from_slice(&value.bytes());
+        seen += 1;
+        ControlFlow::Continue(())
+    })?;
+    // One that is not whole cannot be decoded.
+    Ok(Some(bytes))
+}
+
+impl Journal {
+    /// The journal in this store, whose blocks are in this file.
+    pub(crate) fn new(file: File, store: Store, kept: &Kept) -> Journal {
+        Journal {
+            file,
+            store,
+            head: kept.head,
+            next: kept.next,
+            appended: 0,
+            batches: VecDeque::new(),
+            fetches: false,
+            grown: kept.grown,
+            size: kept.size,
+            heard: Vec::new(),
+            failed: None,
+            closed: false,
+        }
+    }
+
+    /// Why nothing can be kept any more, if so.
+    pub(crate) fn failed(&self) -> Option<store::Error> {
+        self.failed
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// How many bytes of records there are, and how many the snapshot takes.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        (self.grown, self.size)
+    }
+
+    /// Whether it is time for a new snapshot.
+    pub(crate) fn wants_snapshot(&self) -> bool {
+        self.batches.is_empty() && self.grown > GROWTH_MIN.max(2 * self.size)
+    }
+
+    /// Keeps operations; [`Output::Persisted`] tells when they are durable.
+    pub(crate) fn append(&mut self, entries: &[Arc<Entry<Operator>>]) {
+        self.appended += 1;
+        let bytes = binary::write(&entries);
+        self.grown += bytes.len();
+        let mut parts = bytes.chunks(PART).peekable();
+        let mut changes = Vec::new();
+        while let Some(part) = parts.next() {
+            let flag = if parts.peek().is_some() { MORE } else { LAST };
+            changes.push(put(RECORDS, &self.next.to_be_bytes(), [&[flag], part].concat()));
+            self.next += 1;
+        }
+        self.batches.push_back(Batch { changes, record: Some(self.appended) });
+    }
+
+    /// Replaces all records so far by this, which has what they have.
+    pub(crate) fn replace(&mut self, snapshot: &Snapshot) {
+        let bytes = binary::write(snapshot);
+        let generation = self.head.generation + 1;
+        let mut count = 0;
+        for part in bytes.chunks(PART) {
+            let changes = vec![put(PARTS, &part_key(generation, count), part.to_vec())];
+            self.batches.push_back(Batch { changes, record: None });
+            count += 1;
+        }
+        let first = self.next;
+        let head = Head { generation, parts: count, first };
+        let changes = vec![put(SETTINGS, HEAD_KEY, binary::write(&head))];
+        self.batches.push_back(Batch { changes, record: None });
+        let old = self.head;
+        let records = (old.first..first).map(|n| (RECORDS, n.to_be_bytes().to_vec()));
+        let parts = (0..old.parts).map(|n| (PARTS, part_key(old.generation, n).to_vec()));
+        let mut gone = records.chain(parts).peekable();
+        while gone.peek().is_some() {
+            let some = gone.by_ref().take(DELETES as usize);
+            let changes = some.map(|(table, key)| Change::Delete { table, key }).collect();
+            self.batches.push_back(Batch { changes, record: None });
+        }
+        (self.head, self.size, self.grown) = (head, bytes.len(), 0);
+    }
+
+    /// An operation on the disk ended.
+    pub(crate) fn done(&mut self, now: Instant, local: u64, done: Done, out: &mut Vec<Output>) {
+        let (id, done) = disk::done(local, done);
+        self.store.done(now, id, done, &mut self.heard);
+        self.settle(now, out);
+    }
+
+    /// Does what is due: to be called at the end of every turn.
+    pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.settle(now, out);
+        self.store.tick(now, &mut self.heard);
+        self.settle(now, out);
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.store.deadline()
+    }
+
+    pub(crate) fn check(&self) {
+        self.store.check();
+        assert!(self.heard.is_empty());
+    }
+
+    /// Makes everything durable and takes no more.
+    pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.commit(now);
+        self.store.close(now, Ticket(0), &mut self.heard);
+        self.settle(now, out);
+    }
+
+    /// Commits what can be committed.
+    fn commit(&mut self, now: Instant) {
+        while !self.fetches
+            && self.failed.is_none()
+            && let Some(batch) = self.batches.front()
+        {
+            let durability = match batch.record {
+                Some(_) => Durability::Durable,
+                None => Durability::Soon,
+            };
+            let ticket = Ticket(batch.record.unwrap_or(0));
+            match self.store.commit(now, ticket, &batch.changes, durability, &mut self.heard) {
+                Ok(()) => drop(self.batches.pop_front()),
+                Err(Refusal::Missing(missing)) => {
+                    self.fetches = true;
+                    self.store.fetch(now, Ticket(0), missing, &mut self.heard);
+                }
+                Err(Refusal::Failed(error)) => self.failed = Some(error),
+            }
+        }
+    }
+
+    /// Does what there is to do, and hears what the store says, until it says nothing more.
+    fn settle(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let was_well = self.failed.is_none();
+        loop {
+            self.commit(now);
+            if self.heard.is_empty() {
+                break;
+            }
+            for output in std::mem::take(&mut self.heard) {
+                self.hear(output, out);
+            }
+        }
+        if let Some(error) = self.failed.filter(|_| was_well) {
+            self.batches.clear();
+            out.push(Output::Failed(error));
+        }
+    }
+
+    fn hear(&mut self, output: store::Output, out: &mut Vec<Output>) {
+        match output {
+            store::Output::Io(io) => {
+                let id = OpId(u64::from(io.id().0));
+                let block = self.store.layout().block;
+                out.push(Output::Do(disk::op(id, self.file, block, io)));
+            }
+            store::Output::Fetched(_, result) => {
+                self.fetches = false;
+                self.failed = self.failed.or(result.err());
+            }
+            store::Output::Committed(ticket, Ok(())) => out.push(Output::Persisted(ticket.0)),
+            store::Output::Committed(_, Err(error)) => {
+                self.failed.get_or_insert(error);
+            }
+            store::Output::Closed(..) => self.closed = true,
+            store::Output::Opened(_) | store::Output::Placed(..) => {
+                unreachable!("it was open, and nothing is placed")
+            }
+        }
+    }
+}
+
+fn part_key(generation: u64, part: u64) -> [u8; 16] {
+    (u128::from(generation) << 64 | u128::from(part)).to_be_bytes()
+}
+
+fn put(table: Table, key: &[u8], value: Vec<u8>) -> Change {
+    Change::Put { table, key: key.to_vec(), value }
+}
+
+/// Reads everything that a store keeps of a replica, with whoever brings pages.
+///
+/// # Errors
+/// Why there is no replica.
+pub fn read_all(
+    store: &mut Store,
+    fetch: &mut dyn FnMut(&mut Store, Missing) -> Result<(), store::Error>,
+) -> Result<Kept, Unreadable> {
+    loop {
+        let reader = store.reader(View::Present).expect("the present is always there");
+        match read(&reader) {
+            Ok(result) => return result,
+            Err(missing) => fetch(store, missing).map_err(|_| Unreadable::Damaged)?,
+        }
+    }
+}

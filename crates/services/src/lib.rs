@@ -1,0 +1,35 @@
+//! Replicated services in the tree of files.
+//!
+//! Each replica is a tree: clients write operations to a file and read answers, other replicas
+//! write messages to another one. The replica itself is [`replica::service`]; here is what it needs
+//! of the world.
+//!
+//! ```text
+//!   ops ──▶ talk ──▶ ┌─────────┐ ──▶ journal ──▶ blocks of the replica's volume
+//!                    │ replica │
+//!   peer ─▶ door ──▶ └─────────┘ ──▶ peer ──▶ remote tree ──▶ `peer` of another server
+//! ```
+
+mod door;
+mod files;
+mod hosted;
+mod journal;
+mod peer;
+pub mod settings;
+mod show;
+mod status;
+mod talk;
+
+pub use files::OPENS_MAX;
+pub use hosted::{Hosted, Options, PLACE};
+pub use journal::{Kept, Unreadable, format, read_all};
+pub use settings::{Secret, Settings};
+
+/// What is replicated.
+pub(crate) type Data = replica::data::Kind;
+
+pub(crate) type Operator = <Data as replica::data::DataType>::Operator;
+
+pub(crate) type Value = <Data as replica::data::DataType>::Value;
+
+pub(crate) type Snapshot = replica::service::Snapshot<Data>;

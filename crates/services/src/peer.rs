@@ -1,0 +1,240 @@
+//! The way to another replica: a client of the 9P port of its server.
+//!
+//! It finds the file `peer` of the service, proves who it is ([`crate::door`]), and then writes
+//! messages to it, everything that has gathered at once, one write at a time. When a write fails,
+//! it opens the file again after a while; whatever was under way may be lost, which replicas expect
+//! of their channels. Connections are the business of the remote tree, of which this is a user.
+//!
+#![doc = include_str!("peer/states.md")]
+
+#[cfg(test)]
+mod tests;
+
+use crate::door::CHALLENGE;
+use base::{Automaton, Error, Instant};
+use std::time::Duration;
+use tree::{NodeId, OpenId, Reply};
+
+/// First pause after a failure.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How much is written at once, bytes.
+pub(crate) const WRITE_MAX: usize = 512 << 10;
+
+/// How much may wait to be written, bytes; what is said beyond that is lost, and said again.
+pub(crate) const WAITING_MAX: usize = 8 << 20;
+
+/// What can happen to it.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Say this, if that can be: a message with its length in front.
+    Say(Vec<u8>),
+    /// What was asked for last is answered.
+    Answered(Result<Reply, Error>),
+    /// This is the proof that was asked for.
+    Proved(Vec<u8>),
+    /// The other replica says what it cannot say, or this one ends.
+    Leave,
+    /// Time has passed.
+    Tick,
+}
+
+/// What it asks for. At most one of the first five is under way.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Find the file.
+    Find,
+    /// Open it.
+    Open(NodeId),
+    /// Read from it.
+    Read(OpenId),
+    /// Write to it, there.
+    Write(OpenId, u64, Vec<u8>),
+    /// What proves who we are to whoever sent this.
+    Prove(Vec<u8>),
+    /// The file's name is not needed any more.
+    Release(NodeId),
+    /// Nor is the open file.
+    Close(OpenId),
+    /// What is said now arrives, as far as anybody knows.
+    Connected,
+    /// It does not any more.
+    Disconnected,
+}
+
+/// What it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// For the time of the next attempt.
+    Down(Instant),
+    /// For the file.
+    Finding,
+    /// For it to be opened.
+    Opening(NodeId),
+    /// For a challenge.
+    Reading(OpenId),
+    /// For the proof to be made.
+    Proving(OpenId),
+    /// For the proof to be believed.
+    Introducing(OpenId),
+    /// For something to say.
+    Idle(OpenId),
+    /// For what was said to be taken.
+    Writing(OpenId),
+}
+
+/// The machine.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    state: State,
+    pause: Duration,
+    /// How much of the stream was written.
+    offset: u64,
+    /// What is to be said next.
+    waiting: Vec<u8>,
+}
+
+impl Peer {
+    /// One that tries at once.
+    pub(crate) fn new() -> Peer {
+        let state = State::Down(Instant(0));
+        Peer { state, pause: PAUSE_MIN, offset: 0, waiting: Vec::new() }
+    }
+
+    /// The state in one word.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.state {
+            State::Down(_) => "down",
+            State::Finding => "finding",
+            State::Opening(_) => "opening",
+            State::Reading(_) => "reading",
+            State::Proving(_) => "proving",
+            State::Introducing(_) => "introducing",
+            State::Idle(_) => "idle",
+            State::Writing(_) => "writing",
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.state, State::Idle(_) | State::Writing(_))
+    }
+
+    /// Keeps a message until it can be written; one that does not fit is lost.
+    fn gather(&mut self, message: &[u8]) {
+        if self.is_up() && self.waiting.len() + message.len() <= WAITING_MAX {
+            self.waiting.extend_from_slice(message);
+        }
+    }
+
+    /// Writes what has gathered.
+    fn write(&mut self, open: OpenId, out: &mut Vec<Output>) -> State {
+        if self.waiting.is_empty() {
+            return State::Idle(open);
+        }
+        let rest = self.waiting.split_off(self.waiting.len().min(WRITE_MAX));
+        let data = std::mem::replace(&mut self.waiting, rest);
+        let at = self.offset;
+        self.offset += data.len() as u64;
+        out.push(Output::Write(open, at, data));
+        State::Writing(open)
+    }
+
+    /// Gives up what it has, and tries again later.
+    fn fail(&mut self, now: Instant, out: &mut Vec<Output>) -> State {
+        match self.state {
+            State::Down(_) | State::Finding => {}
+            State::Opening(node) => out.push(Output::Release(node)),
+            State::Reading(open) | State::Proving(open) | State::Introducing(open) => {
+                out.push(Output::Close(open));
+            }
+            State::Idle(open) | State::Writing(open) => {
+                out.extend([Output::Disconnected, Output::Close(open)]);
+            }
+        }
+        self.waiting = Vec::new();
+        let until = now + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        State::Down(until)
+    }
+
+    /// From one answer to the next question.
+    fn answered(&mut self, now: Instant, reply: Result<Reply, Error>, out: &mut Vec<Output>) {
+        self.state = match (self.state, reply) {
+            (State::Finding, Ok(Reply::Walked(_, Some(node)))) => {
+                out.push(Output::Open(node));
+                State::Opening(node)
+            }
+            (State::Opening(node), Ok(Reply::Opened(open, _))) => {
+                out.extend([Output::Release(node), Output::Read(open)]);
+                State::Reading(open)
+            }
+            (State::Reading(open), Ok(Reply::Data(challenge))) if challenge.len() == CHALLENGE => {
+                out.push(Output::Prove(challenge.to_vec()));
+                State::Proving(open)
+            }
+            (State::Introducing(open), Ok(Reply::Written(_))) => {
+                (self.pause, self.offset) = (PAUSE_MIN, 0);
+                out.push(Output::Connected);
+                State::Idle(open)
+            }
+            (State::Writing(open), Ok(Reply::Written(_))) => self.write(open, out),
+            // It was given up while this was under way.
+            (State::Down(until), reply) => {
+                match reply {
+                    Ok(Reply::Walked(_, Some(node))) => out.push(Output::Release(node)),
+                    Ok(Reply::Opened(open, _)) => out.push(Output::Close(open)),
+                    Ok(_) | Err(_) => {}
+                }
+                State::Down(until)
+            }
+            (_, Ok(_) | Err(_)) => self.fail(now, out),
+        };
+    }
+}
+
+impl Automaton for Peer {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
+        match (self.state, input) {
+            (_, Input::Answered(reply)) => self.answered(now, reply, out),
+            (State::Idle(open), Input::Say(message)) => {
+                self.gather(&message);
+                self.state = self.write(open, out);
+            }
+            (_, Input::Say(message)) => self.gather(&message),
+            (State::Proving(open), Input::Proved(proof)) => {
+                out.push(Output::Write(open, 0, proof));
+                self.state = State::Introducing(open);
+            }
+            (State::Down(until), Input::Tick) if until <= now => {
+                out.push(Output::Find);
+                self.state = State::Finding;
+            }
+            (_, Input::Leave) => self.state = self.fail(now, out),
+            // Too late, or too early.
+            (_, Input::Proved(_) | Input::Tick) => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Down(until) => Some(until),
+            State::Finding
+            | State::Opening(_)
+            | State::Reading(_)
+            | State::Proving(_)
+            | State::Introducing(_)
+            | State::Idle(_)
+            | State::Writing(_) => None,
+        }
+    }
+
+    fn check(&self) {
+        assert!(self.is_up() || self.waiting.is_empty());
+        assert!(self.waiting.len() <= WAITING_MAX);
+    }
+}

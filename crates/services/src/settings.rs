@@ -1,0 +1,57 @@
+//! What a replica's volume says of it: which service it is of, who it is, who the others are.
+
+use replica::data::Kind;
+use replica::service::ReplicaId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The version of all that is kept in a replica's volume.
+pub const VERSION: u32 = 1;
+
+/// What a replica knows of itself before it has done anything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Which service it is: tokens name it, so that those of another one are known as such.
+    pub id: u32,
+    /// The name of the service: its directory.
+    pub service: String,
+    /// The type of the data.
+    pub kind: Kind,
+    /// Which of the members this replica is.
+    pub me: ReplicaId,
+    /// All of them, each with the address of the 9P port of its server.
+    pub members: BTreeMap<ReplicaId, String>,
+    /// What all of them know, and nobody else.
+    pub secret: Secret,
+}
+
+/// What only the replicas of a service know. It is never shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(pub [u8; 32]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The longest name of a service, bytes.
+pub const NAME_MAX: usize = 64;
+
+/// Whether a service may have this name: it becomes a directory, and a part of a URL.
+///
+/// # Errors
+/// What is wrong with it, and what to do.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let fits = !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with('.');
+    match fits && name.chars().all(plain) {
+        true => Ok(()),
+        false => Err(format!(
+            "'{name}' cannot be the name of a service: use letters, digits, '-', '_' and '.', at \
+             most {NAME_MAX} of them, and no '.' in front"
+        )),
+    }
+}

@@ -1,0 +1,116 @@
+//! What a replica says of itself and of the others, for people and for programs.
+
+use crate::files::{STABLE, STATUS, STATUS_JSON, VALUE};
+use crate::hosted::Hosted;
+use crate::show::show;
+use crate::talk::show_token;
+use replica::data::Kind;
+use replica::service::ReplicaId;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// How far a replica is.
+#[derive(Debug, Serialize)]
+struct Status<'a> {
+    service: &'a str,
+    kind: Kind,
+    replica: ReplicaId,
+    /// What is done here, by the replicas that were asked.
+    done: String,
+    /// What is in the journal for good.
+    kept: String,
+    /// How many operations are done here and not final.
+    unfinal: usize,
+    /// How many operations are kept for those who do not have them.
+    held: usize,
+    /// Bytes of records, and of the last snapshot.
+    journal: (usize, usize),
+    /// Why nothing can be kept any more.
+    failed: Option<String>,
+    members: Vec<Member<'a>>,
+}
+
+/// One of the replicas.
+#[derive(Debug, Serialize)]
+struct Member<'a> {
+    replica: ReplicaId,
+    address: &'a str,
+    /// What the way to it is doing; nothing leads to oneself.
+    way: Option<&'static str>,
+    /// What it has, as far as it has told.
+    has: String,
+    /// How many operations that are kept here it has not said that it has.
+    lacks: u64,
+}
+
+impl Hosted {
+    /// The contents of a file that can only be looked at.
+    pub(crate) fn text(&mut self, file: usize) -> Vec<u8> {
+        match file {
+            VALUE => show(self.replica.current()),
+            STABLE => show(self.replica.stable()),
+            STATUS => self.status().show().into_bytes(),
+            STATUS_JSON => {
+                let status = serde_json::to_string_pretty(&self.status());
+                format!("{}\n", status.expect("words and numbers are JSON")).into_bytes()
+            }
+            other => unreachable!("{other} is no text"),
+        }
+    }
+
+    fn status(&self) -> Status<'_> {
+        let has = self.replica.has();
+        let members = self.settings.members.iter().map(|(id, address)| {
+            let knows = self.replica.knows_of(*id).unwrap_or(has);
+            let lacks = has.iter().map(|(of, number)| number.saturating_sub(knows.get(of))).sum();
+            let way = self.ways.get(id).map(|way| way.peer.name());
+            Member { replica: *id, address, way, has: show_token(knows), lacks }
+        });
+        Status {
+            service: &self.settings.service,
+            kind: self.settings.kind,
+            replica: self.settings.me,
+            done: show_token(&self.replica.done()),
+            kept: show_token(has),
+            unfinal: self.replica.suffix().count(),
+            held: self.replica.kept(),
+            journal: self.journal.sizes(),
+            failed: self.journal.failed().map(|error| error.to_string()),
+            members: members.collect(),
+        }
+    }
+}
+
+impl Status<'_> {
+    fn show(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, rest: &dyn std::fmt::Display| {
+            let _ = writeln!(text, "{name:<9}{rest}");
+        };
+        line("service", &format_args!("{}, a {}", self.service, self.kind));
+        let count = self.members.len();
+        line("replica", &format_args!("{}, one of {count}", self.replica.0));
+        line("done", &self.done);
+        line("kept", &self.kept);
+        line("unfinal", &format_args!("{} operations", self.unfinal));
+        line("held", &format_args!("{} operations", self.held));
+        let (records, snapshot) = self.journal;
+        line("journal", &format_args!("{records} bytes behind a snapshot of {snapshot} bytes"));
+        if let Some(failed) = &self.failed {
+            line("failed", failed);
+        }
+        for member in &self.members {
+            let id = member.replica.0;
+            let Member { address, has, lacks, .. } = member;
+            let text = match member.way {
+                None => format!("{id}  {address}  this one"),
+                Some(way @ ("idle" | "writing")) => {
+                    format!("{id}  {address}  {way}, has {has}, lacks {lacks}")
+                }
+                Some(way) => format!("{id}  {address}  {way}: not connected, lacks {lacks}"),
+            };
+            line("member", &text);
+        }
+        text
+    }
+}

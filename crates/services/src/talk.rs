@@ -1,0 +1,338 @@
+//! One open file `ops`: what a client asks, and the answers in the order of the questions.
+//!
+//! A line that begins with `{` is a JSON object, any other is an operation in words:
+//!
+//! ```text
+//!   {"op": {"add": 5}, "strict": true, "after": "1:7,2:3", "timeout": 2.5}
+//!   {"op": ["add", "5"]}
+//!   add 5
+//! ```
+//!
+//! Each is answered by one line of JSON. The file is a session: what is asked comes behind all that
+//! its answers have shown, so that whoever uses it reads what they wrote.
+
+use crate::Operator;
+use replica::data::kind::JSON_MAX;
+use replica::data::{Kind, Value};
+use replica::service::{Refusal, ReplicaId, Ticket, Vector};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// The longest line, bytes.
+pub(crate) const LINE_MAX: usize = JSON_MAX + 4096;
+
+/// Most questions of one file that wait for their answers.
+pub(crate) const ASKED_MAX: usize = 1024;
+
+/// How many bytes of answers may wait to be read; then nothing more is taken.
+pub(crate) const SAID_MAX: usize = 4 << 20;
+
+/// How long a client waits if it does not say.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long it waits at most.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    pub(crate) operator: Operator,
+    pub(crate) strict: bool,
+    pub(crate) after: Vector,
+    pub(crate) timeout: Duration,
+}
+
+/// A question in JSON.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked<'a> {
+    #[serde(borrow)]
+    op: &'a serde_json::value::RawValue,
+    #[serde(default)]
+    strict: bool,
+    #[serde(default)]
+    after: Option<String>,
+    #[serde(default)]
+    timeout: Option<f64>,
+}
+
+/// An answer in JSON.
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    value: &'a Value,
+    #[serde(rename = "final")]
+    is_final: bool,
+    token: String,
+}
+
+/// One that says why there is none.
+#[derive(Debug, Serialize)]
+struct Complaint<'a> {
+    error: String,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    replicas: &'a [ReplicaId],
+}
+
+/// One open file.
+#[derive(Debug, Default)]
+pub(crate) struct Talk {
+    /// What was written and is not a whole line yet.
+    input: Vec<u8>,
+    /// All that answers have shown.
+    token: Vector,
+    /// Questions in their order, each with its answer if that is there.
+    asked: VecDeque<(Ticket, Option<Vec<u8>>)>,
+    /// Answers that can be read.
+    said: Vec<u8>,
+}
+
+impl Talk {
+    /// Takes what is written; the lines that are whole now.
+    ///
+    /// # Errors
+    /// If a line is too long.
+    pub(crate) fn write(&mut self, data: &[u8]) -> Result<Vec<Vec<u8>>, ()> {
+        self.input.extend_from_slice(data);
+        let mut lines = Vec::new();
+        while let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+            let rest = self.input.split_off(end + 1);
+            let mut line = std::mem::replace(&mut self.input, rest);
+            line.truncate(end);
+            lines.push(line);
+        }
+        let long = self.input.len() > LINE_MAX;
+        if long {
+            self.input = Vec::new();
+        }
+        if long { Err(()) } else { Ok(lines) }
+    }
+
+    /// Whether more can be taken, before answers are read.
+    pub(crate) fn has_room(&self) -> bool {
+        self.asked.len() < ASKED_MAX && self.said.len() < SAID_MAX
+    }
+
+    /// What a line asks for, behind all that was answered.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub(crate) fn question(&self, kind: Kind, line: &[u8]) -> Result<Question, String> {
+        let text = str::from_utf8(line).map_err(|_| "a line is not UTF-8".to_string())?.trim();
+        let mut question = match text.starts_with('{') {
+            true => read_json(kind, text)?,
+            false => read_words(kind, text)?,
+        };
+        question.after.join(&self.token);
+        Ok(question)
+    }
+
+    /// A question was asked.
+    pub(crate) fn ask(&mut self, ticket: Ticket) {
+        self.asked.push_back((ticket, None));
+    }
+
+    /// A question is answered.
+    pub(crate) fn answer(&mut self, ticket: Ticket, value: &Value, is_final: bool, token: Vector) {
+        self.token.join(&token);
+        let token = show_token(&token);
+        let line = serde_json::to_vec(&Answer { value, is_final, token });
+        self.put(ticket, line.expect("values are JSON"));
+    }
+
+    /// A question cannot be answered.
+    pub(crate) fn complain(
+        &mut self,
+        ticket: Ticket,
+        error: String,
+        reason: &'static str,
+        replicas: &[ReplicaId],
+    ) {
+        let line = serde_json::to_vec(&Complaint { error, reason, replicas });
+        self.put(ticket, line.expect("words are JSON"));
+    }
+
+    fn put(&mut self, ticket: Ticket, mut line: Vec<u8>) {
+        line.push(b'\n');
+        let asked = self.asked.iter_mut().find(|(asked, _)| *asked == ticket);
+        asked.expect("nothing is answered twice").1 = Some(line);
+        while let Some((_, Some(line))) = self.asked.pop_front_if(|(_, line)| line.is_some()) {
+            self.said.extend_from_slice(&line);
+        }
+    }
+
+    /// Answers, at most so many bytes; `None`: wait for one. Nothing is the end: nothing was asked.
+    pub(crate) fn read(&mut self, count: usize) -> Option<Vec<u8>> {
+        if self.said.is_empty() && !self.asked.is_empty() {
+            return None;
+        }
+        let rest = self.said.split_off(self.said.len().min(count));
+        Some(std::mem::replace(&mut self.said, rest))
+    }
+
+    /// What is not answered.
+    pub(crate) fn open(&self) -> impl Iterator<Item = Ticket> {
+        self.asked.iter().filter(|(_, answer)| answer.is_none()).map(|(ticket, _)| *ticket)
+    }
+}
+
+fn read_json(kind: Kind, text: &str) -> Result<Question, String> {
+    let asked: Asked<'_> = serde_json::from_str(text)
+        .map_err(|error| format!("{error}; write {{\"op\": …, \"strict\": true}}"))?;
+    let op = asked.op.get();
+    let operator = match op.starts_with('[') {
+        true => {
+            let words: Vec<String> = serde_json::from_str(op)
+                .map_err(|error| format!("{error}; \"op\" in words is an array of strings"))?;
+            kind.read_words(&words)
+        }
+        false => kind.read_json(op.as_bytes()),
+    };
+    let operator = operator.map_err(|wrong| wrong.to_string())?;
+    let after = asked.after.as_deref().map(read_token).transpose()?.unwrap_or_default();
+    let timeout = match asked.timeout {
+        None => TIMEOUT,
+        Some(seconds) => Duration::try_from_secs_f64(seconds)
+            .ok()
+            .filter(|timeout| *timeout <= TIMEOUT_MAX)
+            .ok_or("\"timeout\" is a number of seconds, at most 3600")?,
+    };
+    Ok(Question { operator, strict: asked.strict, after, timeout })
+}
+
+fn read_words(kind: Kind, text: &str) -> Result<Question, String> {
+    let mut words: Vec<String> = text.split_whitespace().map(str::to_string).collect();
+    let strict = words.first().is_some_and(|word| word == "strict");
+    words.drain(..usize::from(strict));
+    let operator = kind.read_words(&words).map_err(|wrong| wrong.to_string())?;
+    Ok(Question { operator, strict, after: Vector::new(), timeout: TIMEOUT })
+}
+
+/// A vector in words: replicas and numbers, like `1:12,3:7`.
+pub(crate) fn show_token(token: &Vector) -> String {
+    let parts = token.iter().filter(|(_, number)| *number > 0);
+    let parts: Vec<String> = parts.map(|(id, number)| format!("{}:{number}", id.0)).collect();
+    parts.join(",")
+}
+
+/// The vector that these words mean.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn read_token(text: &str) -> Result<Vector, String> {
+    let wrong = || format!("'{text}' is no token: pass on what an answer said, like 1:12,3:7");
+    let part = |part: &str| {
+        let (id, number) = part.split_once(':').ok_or_else(wrong)?;
+        let id = id.parse().map_err(|_| wrong())?;
+        Ok((ReplicaId(id), number.parse().map_err(|_| wrong())?))
+    };
+    text.split(',').filter(|part| !part.is_empty()).map(part).collect()
+}
+
+/// Why there is no answer: for people, for programs, and whose fault it is.
+pub(crate) fn explain(
+    refusal: Refusal,
+    members: &BTreeMap<ReplicaId, String>,
+) -> (String, &'static str, Vec<ReplicaId>) {
+    let name = |id: &ReplicaId| match members.get(id) {
+        Some(address) => format!("{} ({address})", id.0),
+        None => format!("{} (which is none of the members)", id.0),
+    };
+    let all = |ids: &[ReplicaId]| {
+        let names: Vec<String> = ids.iter().map(name).collect();
+        let noun = if ids.len() == 1 { "replica" } else { "replicas" };
+        format!("{noun} {}", names.join(" and "))
+    };
+    match refusal {
+        Refusal::Behind(ids) => {
+            let text = format!(
+                "not done: what must come before it has not arrived from {}; see whether it runs \
+                 and can be reached",
+                all(&ids)
+            );
+            (text, "behind", ids)
+        }
+        Refusal::NotFinal(ids) => {
+            let text = format!(
+                "done, but not known to be final: {} has not said that it has it; see whether it \
+                 runs and can be reached, or remove it",
+                all(&ids)
+            );
+            (text, "not-final", ids)
+        }
+        Refusal::Full(ids) => {
+            let text = format!(
+                "not done: too much is kept for {}, which has not said that it has it; see \
+                 whether it runs and can be reached, or remove it",
+                all(&ids)
+            );
+            (text, "full", ids)
+        }
+        Refusal::Busy => {
+            let text = "not done: too many operations wait for others; try again later";
+            (text.to_string(), "busy", Vec::new())
+        }
+        Refusal::Unwritten => {
+            let text = "done or not: the journal of this replica has not written it yet; ask \
+                        again, and look at its disk";
+            (text.to_string(), "unwritten", Vec::new())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_what_it_says() {
+        let token = read_token("1:12,3:7").expect("a token");
+        assert_eq!(show_token(&token), "1:12,3:7");
+        assert_eq!(show_token(&Vector::new()), "");
+        assert_eq!(read_token(""), Ok(Vector::new()));
+        for wrong in ["1", "1:", ":1", "1:2:3", "x:1", "1:-1", "70000:1"] {
+            assert!(read_token(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn answers_come_in_the_order_of_questions() {
+        let mut talk = Talk::default();
+        assert_eq!(talk.write(b"add 1\nread"), Ok(vec![b"add 1".to_vec()]));
+        assert_eq!(talk.write(b"\n"), Ok(vec![b"read".to_vec()]));
+        let question = talk.question(Kind::Counter, b"strict read").expect("a question");
+        assert!(question.strict && question.after == Vector::new());
+        talk.ask(Ticket(1));
+        talk.ask(Ticket(2));
+        assert_eq!(talk.read(100), None);
+        let token = read_token("1:2").expect("a token");
+        talk.answer(Ticket(2), &Value::Integer(1), false, token.clone());
+        assert_eq!(talk.read(100), None, "the first is not answered");
+        talk.complain(Ticket(1), "no".to_string(), "busy", &[]);
+        let said = talk.read(1000).expect("answers");
+        assert_eq!(
+            String::from_utf8_lossy(&said),
+            "{\"error\":\"no\",\"reason\":\"busy\"}\n\
+             {\"value\":1,\"final\":false,\"token\":\"1:2\"}\n"
+        );
+        assert_eq!(talk.read(100), Some(Vec::new()), "nothing was asked");
+        let next = talk.question(Kind::Counter, b"{\"op\": \"read\"}").expect("a question");
+        assert_eq!(next.after, token, "the session carries its token");
+        assert_eq!(talk.write(&vec![b'x'; LINE_MAX + 1]), Err(()));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        let talk = Talk::default();
+        let wrong = [
+            "", "{", "{}", "fly", "{\"op\": \"fly\"}", "{\"op\": \"read\", \"after\": \"x\"}",
+            "{\"op\": \"read\", \"timeout\": -1}", "{\"op\": \"read\", \"timeout\": 1e9}",
+            "{\"op\": \"read\", \"strikt\": true}",
+        ];
+        for line in wrong {
+            assert!(talk.question(Kind::Counter, line.as_bytes()).is_err(), "{line}");
+        }
+        assert!(talk.question(Kind::Counter, b"\xff").is_err());
+    }
+}

@@ -1,0 +1,86 @@
+//! `upcall replica init`: the replicas of a new service.
+
+use crate::clock;
+use crate::size;
+use crate::volume::create::Create;
+use clap::Args;
+use services::settings::{VERSION, check_name};
+use services::{Secret, Settings};
+use replica::data::Kind;
+use replica::service::ReplicaId;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Most replicas of one service.
+const MEMBERS_MAX: usize = 64;
+
+/// What is to be made.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Init {
+    /// The name of the service: clients find it in /services/NAME
+    #[arg(value_name = "NAME")]
+    service: String,
+
+    /// What is replicated
+    #[arg(long = "type", value_name = "TYPE", value_parser = kind)]
+    kind: Kind,
+
+    /// Where the servers of the replicas listen for 9P, one for each replica, like
+    /// 192.0.2.1:5640,192.0.2.2:5640,192.0.2.3:5640
+    #[arg(long, value_name = "ADDR,…", value_delimiter = ',', required = true)]
+    members: Vec<String>,
+
+    /// Where to make the files NAME.1.replica, NAME.2.replica, …
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+
+    /// How large each file can become, like 8G or 512M; it takes storage as it is filled [default:
+    /// 16G, or half of the free space if that is less]
+    #[arg(long, value_parser = size::parse)]
+    size: Option<u64>,
+}
+
+fn kind(text: &str) -> Result<Kind, String> {
+    let known = Kind::ALL.iter().map(Kind::name).collect::<Vec<_>>().join(", ");
+    Kind::named(text).ok_or_else(|| format!("say one of: {known}"))
+}
+
+/// Makes the files and says what to do with them.
+pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
+    check_name(&init.service)?;
+    if init.members.len() > MEMBERS_MAX {
+        return Err(format!("a service has at most {MEMBERS_MAX} replicas: leave some out"));
+    }
+    for (place, address) in init.members.iter().enumerate() {
+        super::kept::addresses(address)?;
+        if init.members[..place].contains(address) {
+            return Err(format!("{address} is said twice: each replica needs a server of its own"));
+        }
+    }
+    let members = (1..).map(ReplicaId).zip(init.members.iter().cloned());
+    let members: BTreeMap<ReplicaId, String> = members.collect();
+    let random = |error: io::Error| format!("no random number: {error}");
+    let secret = Secret(clock::random_bytes().map_err(random)?);
+    let id = u32::from_le_bytes(clock::random_bytes().map_err(random)?);
+    for (me, address) in &members {
+        let file = init.dir.join(format!("{}.{}.replica", init.service, me.0));
+        let settings = Settings {
+            version: VERSION,
+            id,
+            service: init.service.clone(),
+            kind: init.kind,
+            me: *me,
+            members: members.clone(),
+            secret: secret.clone(),
+        };
+        Create::of_replica(&file, init.size, settings).make()?;
+        let shown = file.display();
+        println!("created {shown}; where {address} is, serve it:");
+        println!("  upcall serve DIR --9p {address} --replica {shown}");
+    }
+    println!("each file has the secret by which the replicas know each other: keep them private");
+    println!("a replica lives in one place: never start one from a copy of its file");
+    Ok(ExitCode::SUCCESS)
+}

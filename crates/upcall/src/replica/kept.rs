@@ -1,0 +1,122 @@
+//! A replica's volume, opened to be served.
+
+use crate::clock;
+use crate::volume::file::{self, FileDisk, How};
+use base::Time;
+use base::op::Address;
+use node::Replicated;
+use reactor::World;
+use replica::service::ReplicaId;
+use services::{Kept, Options, Unreadable};
+use std::collections::BTreeMap;
+use std::net::ToSocketAddrs;
+use std::path::Path;
+use store::drive::{self, Disk};
+use store::{Missing, Output, Store, Ticket};
+
+/// Memory for the blocks of a replica's volume, bytes.
+const CACHE: usize = 64 << 20;
+
+/// A replica that was read.
+pub(crate) struct Opened {
+    disk: FileDisk,
+    store: Store,
+    kept: Kept,
+    addresses: BTreeMap<ReplicaId, Vec<Address>>,
+}
+
+/// Opens a replica's volume and reads all that is in it.
+///
+/// # Errors
+/// The cause, and what to do.
+pub(crate) fn open(path: &Path) -> Result<Opened, String> {
+    let shown = path.display();
+    let how = How { memory: CACHE, if_served: "end that server first", ..How::WRITE };
+    let file::Opened { mut disk, mut store } = file::open(path, &how)?;
+    let clock = clock::Clock::start();
+    let mut fetch = |store: &mut Store, missing| fetch(store, &mut disk, &clock, missing);
+    let kept = services::read_all(&mut store, &mut fetch).map_err(|why| match why {
+        Unreadable::NotAReplica => format!(
+            "{shown} is a volume, but no replica: serve it as it is, or make replicas with \
+             'upcall replica init'"
+        ),
+        Unreadable::Damaged => format!(
+            "what {shown} keeps of its replica makes no sense: it is damaged, or of another \
+             version of upcall; 'upcall volume check {shown}' says whether it is damaged"
+        ),
+    })?;
+    let others = kept.settings.members.iter().filter(|(id, _)| **id != kept.settings.me);
+    let addresses = others.map(|(id, address)| Ok((*id, addresses(address)?)));
+    let addresses = addresses.collect::<Result<_, String>>()?;
+    Ok(Opened { disk, store, kept, addresses })
+}
+
+impl Opened {
+    /// The name of its service.
+    pub(crate) fn service(&self) -> &str {
+        &self.kept.settings.service
+    }
+
+    /// What there is to say of it in one line.
+    pub(crate) fn line(&self) -> String {
+        let settings = &self.kept.settings;
+        let count = settings.members.len();
+        format!(
+            "/{}/{}, a {}: replica {} of {count}",
+            services::PLACE,
+            settings.service,
+            settings.kind,
+            settings.me.0
+        )
+    }
+
+    /// Gives it to the world.
+    pub(crate) fn adopt(self, world: &mut World, wall: Time) -> Result<Replicated, String> {
+        let Opened { disk, store, kept, addresses } = self;
+        let file = world.adopt_volume(disk.file);
+        let seed = clock::random_bytes().map_err(|error| format!("no random number: {error}"))?;
+        let owner = reactor::own_user();
+        let options = Options { wall, owner, seed, addresses };
+        Ok(Replicated { file, store: Box::new(store), kept, options })
+    }
+}
+
+/// Brings what is missing.
+fn fetch(
+    store: &mut Store,
+    disk: &mut impl Disk,
+    clock: &clock::Clock,
+    missing: Missing,
+) -> Result<(), store::Error> {
+    let mut said = Vec::new();
+    store.fetch(clock.now(), Ticket(0), missing, &mut said);
+    while let Some(output) = said.pop() {
+        match output {
+            Output::Io(io) => {
+                let (id, done) = drive::perform(disk, &io);
+                store.done(clock.now(), id, done, &mut said);
+            }
+            Output::Fetched(_, result) => return result,
+            other @ (Output::Opened(_)
+            | Output::Committed(..)
+            | Output::Placed(..)
+            | Output::Closed(..)) => unreachable!("{other:?} was not asked for"),
+        }
+    }
+    Ok(())
+}
+
+/// Where a server is.
+///
+/// # Errors
+/// What is wrong with that, and what to do.
+pub(crate) fn addresses(text: &str) -> Result<Vec<Address>, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return Ok(vec![Address::Unix(path.as_bytes().to_vec())]);
+    }
+    let found = text
+        .to_socket_addrs()
+        .map_err(|error| format!("{text}: {error}; say HOST:PORT of the 9P port of a server"))?;
+    let found: Vec<Address> = found.map(Address::Tcp).collect();
+    if found.is_empty() { Err(format!("{text}: no such host")) } else { Ok(found) }
+}

@@ -1,0 +1,47 @@
+//! `upcall replica status`: how far the replicas of a service are.
+
+use crate::remote::At;
+use crate::remote::frame;
+use clap::Args;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long a server may say nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Of what.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    at: At,
+
+    /// The service [default: all that the server has]
+    #[arg(value_name = "SERVICE")]
+    service: Option<String>,
+
+    /// Write JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows it.
+pub(crate) fn run(status: &Status) -> ExitCode {
+    let server = status.at.server(PATIENCE).inside("/services");
+    frame::run(&server, false, |frame| {
+        let names = match &status.service {
+            Some(service) => vec![service.clone()],
+            None => {
+                let entries = frame.client.read_dir("/")?;
+                let names = entries.map(|entry| Ok(entry?.name.to_string_lossy().into_owned()));
+                names.collect::<Result<Vec<_>, client::Error>>()?
+            }
+        };
+        let file = if status.json { "status.json" } else { "status" };
+        for (place, name) in names.iter().enumerate() {
+            let text = frame.client.read_file(format!("/{name}/{file}"))?;
+            frame::say(if place > 0 && !status.json { "\n" } else { "" })?;
+            frame::say_bytes(&text)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
