@@ -17,6 +17,7 @@ mod delete;
 mod get;
 mod guard;
 mod listing;
+mod operate;
 mod put;
 mod run;
 mod transfer;
@@ -28,6 +29,7 @@ use crate::{CallId, Export, Input, Output};
 use base::{Automaton, Buf, Caller, Error, Instant, Time};
 use delete::Delete;
 use listing::Listing;
+use operate::{Kept, Operate, service_of};
 use put::Put;
 use run::{Run, names_storelet};
 use std::mem;
@@ -77,6 +79,8 @@ enum State {
     Deleting(Delete),
     /// For a program to say or to take something.
     Running(Box<Run>),
+    /// For what asking a service takes.
+    Operating(Box<Operate>),
     /// For the client to take the last answer and to go away, until the given time (known when
     /// the answer is sent) or so many bytes; then for the log: why.
     Discarding { until: Instant, left: usize, reason: &'static str },
@@ -106,6 +110,8 @@ pub struct Session {
     commands: bool,
     /// What has been received and not yet taken. Bounded by [`HEAD_MAX`] and one receive.
     input: Buf,
+    /// The service that was asked last.
+    kept: Option<Kept>,
     /// No further request is going to be read.
     last: bool,
     /// The client has said that it will send nothing more.
@@ -130,6 +136,7 @@ impl Session {
             local,
             commands: false,
             input: Buf::default(),
+            kept: None,
             last: false,
             last_byte_came: false,
             asked: 0,
@@ -152,6 +159,7 @@ impl Session {
             State::Head { .. } => self.unsent < self.allowance && self.input.len() < HEAD_MAX,
             State::Putting(put) => put.is_hungry(self.input.len()),
             State::Running(run) => run.is_hungry(self.input.len()),
+            State::Operating(it) => it.is_hungry(),
             State::Discarding { .. } => true,
             State::Fetching(_)
             | State::Sending(_)
@@ -171,6 +179,7 @@ impl Session {
             | State::Listing(_)
             | State::Deleting(_)
             | State::Running(_)
+            | State::Operating(_)
             | State::Discarding { .. }
             | State::Closing { .. } => None,
         }
@@ -192,6 +201,7 @@ impl Session {
         let gathered = match &self.state {
             State::Listing(listing) => listing.gathered(),
             State::Putting(put) if !put.is_filling() => self.input.capacity(),
+            State::Operating(it) => it.gathered(),
             State::Head { .. }
             | State::Fetching(_)
             | State::Sending(_)
@@ -214,6 +224,7 @@ impl Session {
             State::Putting(_) => "putting",
             State::Deleting(_) => "deleting",
             State::Running(_) => "running",
+            State::Operating(_) => "operating",
             State::Discarding { .. } => "discarding",
             State::Closing { .. } => "closing",
         }
@@ -245,11 +256,14 @@ impl Automaton for Session {
             Input::Tick => self.ticked(now, state, out),
             Input::Ended => {
                 self.last_byte_came = true;
-                self.finish(state, out)
+                self.finish(now, state, out)
             }
-            Input::Drain => self.finish(state, out),
+            Input::Drain => self.finish(now, state, out),
             Input::Lost => self.lose(state, out),
         };
+        if let State::Closing { .. } = self.state {
+            self.kept.take().into_iter().for_each(|kept| kept.close(out));
+        }
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -257,6 +271,7 @@ impl Automaton for Session {
             State::Head { until } if until.0 < u64::MAX => Some(*until),
             State::Discarding { until, .. } if until.0 < u64::MAX => Some(*until),
             State::Putting(put) => put.deadline(),
+            State::Operating(it) => it.deadline(),
             State::Head { .. }
             | State::Fetching(_)
             | State::Sending(_)
@@ -284,6 +299,10 @@ impl Session {
             State::Running(run) => {
                 self.gather(bytes);
                 self.run_on(run, out)
+            }
+            State::Operating(it) => {
+                self.gather(bytes);
+                self.operate_on(now, it, out)
             }
             State::Discarding { until, left, reason } if bytes.len() < left => {
                 State::Discarding { until, left: left - bytes.len(), reason }
@@ -314,6 +333,7 @@ impl Session {
         }
         match state {
             State::Running(run) => self.run_answered(now, call, run, reply, out),
+            State::Operating(it) => self.operate_answered(now, it, reply, out),
             State::Fetching(request) => self.fetched(now, *request, reply, out),
             State::Sending(transfer) => self.piece(now, transfer, reply, out),
             State::Listing(listing) => self.listed(now, listing, reply, out),
@@ -343,6 +363,7 @@ impl Session {
             | State::Fetching(_)
             | State::Putting(_)
             | State::Deleting(_)
+            | State::Operating(_)
             | State::Discarding { .. }
             | State::Closing { .. }) => state,
         }
@@ -353,6 +374,7 @@ impl Session {
             State::Head { until } if until <= now => self.time_out(now, out),
             State::Head { until } => self.next_request(now, until, out),
             State::Putting(put) => self.put_late(now, put, out),
+            State::Operating(it) => self.operate_late(now, it, out),
             State::Discarding { until, reason, .. } if until <= now => self.hang_up(reason, out),
             state @ (State::Fetching(_)
             | State::Sending(_)
@@ -365,13 +387,14 @@ impl Session {
     }
 
     /// No further request is going to come, or to be read: answers the one under way.
-    fn finish(&mut self, state: State, out: &mut Vec<Output>) -> State {
+    fn finish(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
         self.last = true;
         match state {
             State::Head { .. } => self.hang_up("idle", out),
             State::Discarding { reason, .. } => self.hang_up(reason, out),
             State::Putting(put) if self.last_byte_came => self.put_torn(put, out),
             State::Running(run) => self.run_on(run, out),
+            State::Operating(it) => self.operate_on(now, it, out),
             state @ (State::Fetching(_)
             | State::Sending(_)
             | State::Listing(_)
@@ -449,7 +472,10 @@ impl Session {
             }
             Method::Put => self.put(now, request, out),
             Method::Delete => self.delete(request, out),
-            Method::Post => self.run(now, request, out),
+            Method::Post => match service_of(&request) {
+                Some(service) => self.operate(now, &request, service, out),
+                None => self.run(now, request, out),
+            },
         }
     }
 
@@ -511,6 +537,7 @@ impl Session {
             State::Putting(put) => put.forget(&self.caller, out),
             State::Deleting(delete) => delete.forget(out),
             State::Running(run) => run.forget(out),
+            State::Operating(it) => it.forget(out),
             State::Closing { asked } => asked,
             State::Head { .. } | State::Discarding { .. } => 0,
         };

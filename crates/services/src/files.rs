@@ -87,7 +87,10 @@ impl Hosted {
             Ask::Open { node, access } => match node.local() {
                 ROOT if access.changes() => Err(Error::IsDirectory),
                 ROOT => self.opened(Opened::Directory, ROOT),
-                OPS => self.opened(Opened::Ops(Box::default(), VecDeque::new()), OPS),
+                OPS => {
+                    let talk = Box::new(Talk::new(self.settings.id));
+                    self.opened(Opened::Ops(talk, VecDeque::new()), OPS)
+                }
                 PEER => {
                     let door = self.challenge();
                     self.opened(Opened::Door(door), PEER)

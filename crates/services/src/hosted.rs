@@ -252,9 +252,12 @@ impl Hosted {
         line: &[u8],
         out: &mut Vec<Output>,
     ) {
+        let Opened::Ops(talk, _) = &mut self.opens[open] else { return };
+        if talk.remember(line) {
+            return;
+        }
         let ticket = Ticket(self.next);
         self.next += 1;
-        let Opened::Ops(talk, _) = &mut self.opens[open] else { return };
         let question = talk.question(self.kind, line);
         talk.ask(ticket);
         match (question, self.journal.failed()) {

@@ -3,7 +3,7 @@
 use crate::files::{STABLE, STATUS, STATUS_JSON, VALUE};
 use crate::hosted::Hosted;
 use crate::show::show;
-use crate::talk::show_token;
+use crate::talk::show_vector;
 use replica::data::Kind;
 use replica::service::ReplicaId;
 use serde::Serialize;
@@ -64,14 +64,14 @@ impl Hosted {
             let knows = self.replica.knows_of(*id).unwrap_or(has);
             let lacks = has.iter().map(|(of, number)| number.saturating_sub(knows.get(of))).sum();
             let way = self.ways.get(id).map(|way| way.peer.name());
-            Member { replica: *id, address, way, has: show_token(knows), lacks }
+            Member { replica: *id, address, way, has: show_vector(knows, " "), lacks }
         });
         Status {
             service: &self.settings.service,
             kind: self.settings.kind,
             replica: self.settings.me,
-            done: show_token(&self.replica.done()),
-            kept: show_token(has),
+            done: show_vector(&self.replica.done(), " "),
+            kept: show_vector(has, " "),
             unfinal: self.replica.suffix().count(),
             held: self.replica.kept(),
             journal: self.journal.sizes(),

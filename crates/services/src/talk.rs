@@ -3,13 +3,14 @@
 //! A line that begins with `{` is a JSON object, any other is an operation in words:
 //!
 //! ```text
-//!   {"op": {"add": 5}, "strict": true, "after": "1:7,2:3", "timeout": 2.5}
+//!   {"op": {"add": 5}, "strict": true, "after": "9f03a2-1:7.2:3", "timeout": 2.5}
 //!   {"op": ["add", "5"]}
 //!   add 5
 //! ```
 //!
 //! Each is answered by one line of JSON. The file is a session: what is asked comes behind all that
-//! its answers have shown, so that whoever uses it reads what they wrote.
+//! its answers have shown, so that whoever uses it reads what they wrote. A line `after TOKEN` goes
+//! on with a session; it is not answered.
 
 use crate::Operator;
 use replica::data::kind::JSON_MAX;
@@ -76,8 +77,10 @@ struct Complaint<'a> {
 }
 
 /// One open file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Talk {
+    /// Which service it is about.
+    service: u32,
     /// What was written and is not a whole line yet.
     input: Vec<u8>,
     /// All that answers have shown.
@@ -89,6 +92,12 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
+    /// One about this service.
+    pub(crate) fn new(service: u32) -> Talk {
+        let (token, asked) = (Vector::new(), VecDeque::new());
+        Talk { service, input: Vec::new(), token, asked, said: Vec::new() }
+    }
+
     /// Takes what is written; the lines that are whole now.
     ///
     /// # Errors
@@ -109,6 +118,17 @@ impl Talk {
         if long { Err(()) } else { Ok(lines) }
     }
 
+    /// Takes a line that is no question: `after TOKEN`, what whoever writes has seen before. A token
+    /// of another service says nothing: it was kept for one of the same name.
+    pub(crate) fn remember(&mut self, line: &[u8]) -> bool {
+        let text = str::from_utf8(line).ok().and_then(|line| line.strip_prefix("after "));
+        let Some(token) = text else { return false };
+        if let Ok(token) = read_token(self.service, token.trim()) {
+            self.token.join(&token);
+        }
+        true
+    }
+
     /// Whether more can be taken, before answers are read.
     pub(crate) fn has_room(&self) -> bool {
         self.asked.len() < ASKED_MAX && self.said.len() < SAID_MAX
@@ -121,7 +141,7 @@ impl Talk {
     pub(crate) fn question(&self, kind: Kind, line: &[u8]) -> Result<Question, String> {
         let text = str::from_utf8(line).map_err(|_| "a line is not UTF-8".to_string())?.trim();
         let mut question = match text.starts_with('{') {
-            true => read_json(kind, text)?,
+            true => read_json(kind, self.service, text)?,
             false => read_words(kind, text)?,
         };
         question.after.join(&self.token);
@@ -136,7 +156,7 @@ impl Talk {
     /// A question is answered.
     pub(crate) fn answer(&mut self, ticket: Ticket, value: &Value, is_final: bool, token: Vector) {
         self.token.join(&token);
-        let token = show_token(&token);
+        let token = show_token(self.service, &token);
         let line = serde_json::to_vec(&Answer { value, is_final, token });
         self.put(ticket, line.expect("values are JSON"));
     }
@@ -177,7 +197,7 @@ impl Talk {
     }
 }
 
-fn read_json(kind: Kind, text: &str) -> Result<Question, String> {
+fn read_json(kind: Kind, service: u32, text: &str) -> Result<Question, String> {
     let asked: Asked<'_> = serde_json::from_str(text)
         .map_err(|error| format!("{error}; write {{\"op\": …, \"strict\": true}}"))?;
     let op = asked.op.get();
@@ -190,7 +210,8 @@ fn read_json(kind: Kind, text: &str) -> Result<Question, String> {
         false => kind.read_json(op.as_bytes()),
     };
     let operator = operator.map_err(|wrong| wrong.to_string())?;
-    let after = asked.after.as_deref().map(read_token).transpose()?.unwrap_or_default();
+    let after = asked.after.as_deref().map(|token| read_token(service, token));
+    let after = after.transpose()?.unwrap_or_default();
     let timeout = match asked.timeout {
         None => TIMEOUT,
         Some(seconds) => Duration::try_from_secs_f64(seconds)
@@ -209,25 +230,36 @@ fn read_words(kind: Kind, text: &str) -> Result<Question, String> {
     Ok(Question { operator, strict, after: Vector::new(), timeout: TIMEOUT })
 }
 
-/// A vector in words: replicas and numbers, like `1:12,3:7`.
-pub(crate) fn show_token(token: &Vector) -> String {
-    let parts = token.iter().filter(|(_, number)| *number > 0);
+/// What a client has seen of a service, in words: which service, then replicas and numbers, like
+/// `9f03a2-1:12.3:7`.
+pub(crate) fn show_token(service: u32, token: &Vector) -> String {
+    format!("{service:x}-{}", show_vector(token, "."))
+}
+
+/// A vector in words: replicas and numbers.
+pub(crate) fn show_vector(vector: &Vector, between: &str) -> String {
+    let parts = vector.iter().filter(|(_, number)| *number > 0);
     let parts: Vec<String> = parts.map(|(id, number)| format!("{}:{number}", id.0)).collect();
-    parts.join(",")
+    parts.join(between)
 }
 
 /// The vector that these words mean.
 ///
 /// # Errors
 /// What is wrong with them.
-pub(crate) fn read_token(text: &str) -> Result<Vector, String> {
-    let wrong = || format!("'{text}' is no token: pass on what an answer said, like 1:12,3:7");
+pub(crate) fn read_token(service: u32, text: &str) -> Result<Vector, String> {
+    let wrong = || format!("'{text}' is no token: pass on what an answer said");
+    let (id, parts) = text.split_once('-').ok_or_else(wrong)?;
+    let id = u32::from_str_radix(id, 16).map_err(|_| wrong())?;
+    if id != service {
+        return Err(format!("'{text}' is a token of another service: leave it out"));
+    }
     let part = |part: &str| {
         let (id, number) = part.split_once(':').ok_or_else(wrong)?;
         let id = id.parse().map_err(|_| wrong())?;
         Ok((ReplicaId(id), number.parse().map_err(|_| wrong())?))
     };
-    text.split(',').filter(|part| !part.is_empty()).map(part).collect()
+    parts.split('.').filter(|part| !part.is_empty()).map(part).collect()
 }
 
 /// Why there is no answer: for people, for programs, and whose fault it is.
@@ -287,18 +319,18 @@ mod tests {
 
     #[test]
     fn a_token_is_what_it_says() {
-        let token = read_token("1:12,3:7").expect("a token");
-        assert_eq!(show_token(&token), "1:12,3:7");
-        assert_eq!(show_token(&Vector::new()), "");
-        assert_eq!(read_token(""), Ok(Vector::new()));
-        for wrong in ["1", "1:", ":1", "1:2:3", "x:1", "1:-1", "70000:1"] {
-            assert!(read_token(wrong).is_err(), "{wrong}");
+        let token = read_token(0x7f, "7f-1:12.3:7").expect("a token");
+        assert_eq!(show_token(0x7f, &token), "7f-1:12.3:7");
+        assert_eq!(read_token(0x7f, &show_token(0x7f, &Vector::new())), Ok(Vector::new()));
+        let wrong = ["", "7f", "7e-1:12", "7f-1", "7f-1:", "7f-:1", "7f-1:2:3", "7f-x:1", "7f-1:-1"];
+        for wrong in wrong.into_iter().chain(["7f-70000:1"]) {
+            assert!(read_token(0x7f, wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn answers_come_in_the_order_of_questions() {
-        let mut talk = Talk::default();
+        let mut talk = Talk::new(0x7f);
         assert_eq!(talk.write(b"add 1\nread"), Ok(vec![b"add 1".to_vec()]));
         assert_eq!(talk.write(b"\n"), Ok(vec![b"read".to_vec()]));
         let question = talk.question(Kind::Counter, b"strict read").expect("a question");
@@ -306,7 +338,7 @@ mod tests {
         talk.ask(Ticket(1));
         talk.ask(Ticket(2));
         assert_eq!(talk.read(100), None);
-        let token = read_token("1:2").expect("a token");
+        let token = read_token(0x7f, "7f-1:2").expect("a token");
         talk.answer(Ticket(2), &Value::Integer(1), false, token.clone());
         assert_eq!(talk.read(100), None, "the first is not answered");
         talk.complain(Ticket(1), "no".to_string(), "busy", &[]);
@@ -314,7 +346,7 @@ mod tests {
         assert_eq!(
             String::from_utf8_lossy(&said),
             "{\"error\":\"no\",\"reason\":\"busy\"}\n\
-             {\"value\":1,\"final\":false,\"token\":\"1:2\"}\n"
+             {\"value\":1,\"final\":false,\"token\":\"7f-1:2\"}\n"
         );
         assert_eq!(talk.read(100), Some(Vec::new()), "nothing was asked");
         let next = talk.question(Kind::Counter, b"{\"op\": \"read\"}").expect("a question");
@@ -324,7 +356,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_said() {
-        let talk = Talk::default();
+        let talk = Talk::new(0x7f);
         let wrong = [
             "", "{", "{}", "fly", "{\"op\": \"fly\"}", "{\"op\": \"read\", \"after\": \"x\"}",
             "{\"op\": \"read\", \"timeout\": -1}", "{\"op\": \"read\", \"timeout\": 1e9}",

@@ -66,6 +66,8 @@ pub struct Request {
     pub keep_alive: bool,
     /// The server's name, as the client knows it.
     pub host: Option<String>,
+    /// What the client was told to remember (RFC 6265 §5.4).
+    pub cookie: Option<String>,
     /// The page that made a browser ask.
     pub origin: Option<String>,
     /// Whether a browser asks for a page of another site, and not because of a link that was
@@ -168,6 +170,7 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
         is_1_1,
         keep_alive: keep_alive(&fields, is_1_1),
         host: host.map(text),
+        cookie: fields.one("cookie")?.map(text),
         origin: fields.one("origin")?.map(text),
         is_embedded: is_embedded(&fields),
         body: body(&fields, is_1_1)?,

@@ -28,7 +28,7 @@ pub(crate) struct Operation {
 
     /// The operation, in words: 'add 5', 'put KEY VALUE', or in JSON; none: one a line from
     /// standard input. A wrong one shows all that there are
-    #[arg(value_name = "OP", allow_hyphen_values = true, trailing_var_arg = true)]
+    #[arg(value_name = "OP", allow_negative_numbers = true)]
     words: Vec<String>,
 
     /// Wait for an answer that agrees with the order which all replicas will have in the end

@@ -1,0 +1,375 @@
+//! `POST /services/NAME/ops`: operations on a replicated service.
+//!
+//! The body is what is written to that file: JSON objects, or operations in words, one a line. The
+//! answers are what is read from it, a line of JSON for each. Its open file is kept for the next
+//! request on this connection, so a connection is a session; who begins another one passes its token
+//! on in a cookie, which browsers and `curl -b` do by themselves.
+
+use super::answer::{Head, status};
+use super::put::{Left, take_body};
+use super::{BODY_TIME, Session, State};
+use crate::Output;
+use base::{Access, Buf, Error, Instant, Name};
+use serde_json::value::RawValue;
+use tree::{Ask, NodeId, OpenId, Reply};
+use wire::http::{Body, Chunks, Request, refusal};
+
+/// Where services are, and which file of theirs takes operations.
+const PLACE: &[u8] = b"services";
+const FILE: &[u8] = b"ops";
+
+/// The longest body, bytes.
+const BODY_MAX: usize = 8 << 20;
+
+/// How much is read at once, bytes.
+const PIECE: u32 = 1 << 20;
+
+/// What a token's cookie is called, in front of the service's name.
+const COOKIE: &str = "upcall-";
+
+/// A file that takes operations, kept open.
+#[derive(Debug)]
+pub(super) struct Kept {
+    service: Name,
+    open: OpenId,
+}
+
+impl Kept {
+    pub(super) fn close(self, out: &mut Vec<Output>) {
+        out.push(Output::Close(self.open));
+    }
+}
+
+/// What a client asks.
+#[derive(Debug)]
+pub(super) struct Operate {
+    step: Step,
+    service: Name,
+    /// The token that came in a cookie.
+    token: Option<String>,
+    body: Vec<u8>,
+    left: Left,
+    /// How many answers are to come.
+    asked: usize,
+    said: Vec<u8>,
+}
+
+/// What it waits for.
+#[derive(Debug)]
+enum Step {
+    /// For the rest of the body, until the given time.
+    Filling(Instant),
+    /// For the file.
+    Finding,
+    /// For that to be opened.
+    Opening(NodeId),
+    /// For it to take the operations.
+    Writing(OpenId),
+    /// For answers.
+    Reading(OpenId),
+}
+
+impl Operate {
+    /// Whether the connection should be read, with so many bytes received and not yet taken.
+    pub(super) fn is_hungry(&self) -> bool {
+        matches!(self.step, Step::Filling(_))
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.step {
+            Step::Filling(until) => Some(until),
+            Step::Finding | Step::Opening(_) | Step::Writing(_) | Step::Reading(_) => None,
+        }
+    }
+
+    /// How many bytes it has gathered.
+    pub(super) fn gathered(&self) -> usize {
+        self.body.len() + self.said.len()
+    }
+
+    /// Gives back what it holds; how many answers are to come.
+    pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
+        match self.step {
+            Step::Filling(_) => return 0,
+            Step::Finding => {}
+            Step::Opening(node) => out.push(Output::Release(node)),
+            Step::Writing(open) | Step::Reading(open) => out.push(Output::Close(open)),
+        }
+        1
+    }
+}
+
+/// The service that a request asks something of.
+pub(super) fn service_of(request: &Request) -> Option<Name> {
+    match &request.target.path[..] {
+        [place, service, file] if place.as_bytes() == PLACE && file.as_bytes() == FILE => {
+            Some(service.clone())
+        }
+        [..] => None,
+    }
+}
+
+impl Session {
+    /// Begins to take what is asked of a service.
+    pub(super) fn operate(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        service: Name,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let left = match request.body {
+            Body::None => return self.fail(now, refusal(411, "post operations"), out),
+            Body::Length(length) if length > BODY_MAX as u64 => {
+                return self.refuse(now, refusal(413, "post less at once: at most 8 MiB"), out);
+            }
+            Body::Length(length) => Left::Length(length),
+            Body::Chunked => Left::Chunks(Chunks::default()),
+        };
+        if request.expects_continue && self.input.is_empty() {
+            self.say(Buf::from(&b"HTTP/1.1 100 Continue\r\n\r\n"[..]), out);
+        }
+        let token = request.cookie.as_deref().and_then(|cookies| token_in(cookies, &service));
+        let (step, body, said) = (Step::Filling(now + BODY_TIME), Vec::new(), Vec::new());
+        let operate = Operate { step, service, token, body, left, asked: 0, said };
+        self.operate_on(now, Box::new(operate), out)
+    }
+
+    /// More of the body may be there.
+    pub(super) fn operate_on(
+        &mut self,
+        now: Instant,
+        mut it: Box<Operate>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        if !it.is_hungry() {
+            return State::Operating(it);
+        }
+        loop {
+            let before = self.input.len();
+            let (data, left) = match take_body(&mut self.input, it.left) {
+                Ok(taken) => taken,
+                Err(refusal) => return self.refuse(now, refusal, out),
+            };
+            it.left = left;
+            it.body.extend_from_slice(&data);
+            if it.body.len() > BODY_MAX {
+                return self.refuse(now, refusal(413, "post less at once: at most 8 MiB"), out);
+            }
+            if matches!(left, Left::Length(0) | Left::Chunks(Chunks::Done)) {
+                return self.operate_ask(now, it, out);
+            }
+            if self.input.len() == before || self.input.is_empty() {
+                break;
+            }
+        }
+        if self.last_byte_came {
+            return self.hang_up("the client left within a body", out);
+        }
+        it.step = Step::Filling(now + BODY_TIME);
+        State::Operating(it)
+    }
+
+    pub(super) fn operate_late(
+        &mut self,
+        now: Instant,
+        it: Box<Operate>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        match it.deadline() {
+            Some(until) if until <= now => {
+                self.refuse(now, refusal(408, "the body took too long"), out)
+            }
+            Some(_) | None => State::Operating(it),
+        }
+    }
+
+    /// The body is there: asks.
+    fn operate_ask(
+        &mut self,
+        now: Instant,
+        mut it: Box<Operate>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let Some(lines) = lines(&it.body) else {
+            let reason = "post JSON objects like {\"op\": …}, or operations in words, one a line";
+            return self.fail(now, refusal(400, reason), out);
+        };
+        it.asked = lines.len();
+        it.body = it.token.iter().map(|token| format!("after {token}\n")).collect::<String>().into();
+        lines.iter().for_each(|line| it.body.extend_from_slice(line));
+        self.asked = it.body.len();
+        match self.kept.take() {
+            Some(Kept { service, open }) if service == it.service => {
+                self.operate_write(it, open, out)
+            }
+            other => {
+                other.into_iter().for_each(|kept| kept.close(out));
+                let names = [PLACE, it.service.as_bytes(), FILE];
+                let names = names.map(|name| Name::new(name).expect("a name of the request"));
+                self.ask(Ask::Walk { from: self.export.root, names: names.into() }, out);
+                it.step = Step::Finding;
+                State::Operating(it)
+            }
+        }
+    }
+
+    fn operate_write(
+        &mut self,
+        mut it: Box<Operate>,
+        open: OpenId,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let data = Buf::from(std::mem::take(&mut it.body));
+        self.ask(Ask::Write { open, offset: 0, data }, out);
+        it.step = Step::Writing(open);
+        State::Operating(it)
+    }
+
+    fn operate_read(
+        &mut self,
+        mut it: Box<Operate>,
+        open: OpenId,
+        out: &mut Vec<Output>,
+    ) -> State {
+        self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
+        it.step = Step::Reading(open);
+        State::Operating(it)
+    }
+
+    pub(super) fn operate_answered(
+        &mut self,
+        now: Instant,
+        mut it: Box<Operate>,
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        match (&it.step, reply) {
+            (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
+                let access = Access { read: true, write: true, ..Access::default() };
+                self.ask(Ask::Open { node, access }, out);
+                it.step = Step::Opening(node);
+                State::Operating(it)
+            }
+            (Step::Finding, Ok(_) | Err(Error::NotFound | Error::NotDirectory)) => {
+                let reason = "there is no such service: see /services/";
+                self.fail(now, refusal(404, reason), out)
+            }
+            (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
+                out.push(Output::Release(*node));
+                self.operate_write(it, open, out)
+            }
+            (Step::Writing(open), Ok(Reply::Written(_))) => {
+                let open = *open;
+                self.operate_read(it, open, out)
+            }
+            (Step::Reading(open), Ok(Reply::Data(data))) if !data.is_empty() => {
+                let open = *open;
+                it.said.extend_from_slice(&data);
+                let lines = it.said.iter().filter(|byte| **byte == b'\n').count();
+                if lines < it.asked {
+                    return self.operate_read(it, open, out);
+                }
+                self.kept = Some(Kept { service: it.service.clone(), open });
+                self.operate_say(now, &it, out);
+                self.done(now, out)
+            }
+            (_, reply) => {
+                let error = reply.err().unwrap_or(Error::Disconnected);
+                it.forget(out);
+                self.fail(now, status(error), out)
+            }
+        }
+    }
+
+    /// Says the answers. What is wrong with a single operation stands in the status, too.
+    fn operate_say(&mut self, now: Instant, it: &Operate, out: &mut Vec<Output>) {
+        let failed = it.said.starts_with(b"{\"error\"") && it.asked == 1;
+        let code = match failed {
+            false => 200,
+            true if memchr::memmem::find(&it.said, b"\"reason\":\"malformed\"").is_some() => 400,
+            true => 503,
+        };
+        let kind = if it.asked == 1 { "application/json" } else { "application/x-ndjson" };
+        let mut head = Head::new(code)
+            .field("Content-Type", kind)
+            .field("Cache-Control", "no-store")
+            .field("Content-Length", it.said.len());
+        if let Some(token) = last_token(&it.said) {
+            let service = String::from_utf8_lossy(it.service.as_bytes());
+            let cookie = format!("{COOKIE}{service}={token}; Path=/services/{service}");
+            head = head.field("Set-Cookie", format_args!("{cookie}; SameSite=Strict; HttpOnly"));
+        }
+        let mut bytes = self.end(now, head);
+        bytes.extend_from_slice(&it.said);
+        self.say(Buf::from(bytes), out);
+    }
+}
+
+/// The lines that a body is of: a JSON object may be on several. `None`: there is none, or what
+/// begins like JSON is none.
+fn lines(body: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let end = |mut line: Vec<u8>| {
+        // Within JSON a new line is nothing but space.
+        line.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+        line.push(b'\n');
+        line
+    };
+    let lines: Vec<Vec<u8>> = if body.trim_ascii_start().starts_with(b"{") {
+        let objects = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
+        let lines = objects.map(|object| Ok(end(object?.get().as_bytes().to_vec())));
+        lines.collect::<Result<_, serde_json::Error>>().ok()?
+    } else {
+        let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+        lines.map(|line| end(line.to_vec())).collect()
+    };
+    (!lines.is_empty()).then_some(lines)
+}
+
+/// The token that was answered last. It has no letters that a cookie may not have.
+fn last_token(said: &[u8]) -> Option<&str> {
+    let at = memchr::memmem::rfind(said, b"\"token\":\"")? + b"\"token\":\"".len();
+    let token = said[at..].split(|byte| *byte == b'"').next()?;
+    str::from_utf8(token).ok()
+}
+
+/// The token of a service among cookies; it has no letters of its own.
+fn token_in(cookies: &str, service: &Name) -> Option<String> {
+    let service = str::from_utf8(service.as_bytes()).ok()?;
+    let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
+    let token = pairs.find(|(name, _)| name.strip_prefix(COOKIE) == Some(service))?.1;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '.' | '-');
+    (!token.is_empty() && token.chars().all(plain)).then(|| token.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(body: &str) -> Option<Vec<String>> {
+        let lines = lines(body.as_bytes())?;
+        Some(lines.into_iter().map(|line| String::from_utf8(line).expect("text")).collect())
+    }
+
+    #[test]
+    fn a_body_is_cut_into_operations() {
+        assert_eq!(text("add 5"), Some(vec!["add 5\n".to_string()]));
+        assert_eq!(text("a\n\n b\r\n").map(|lines| lines.len()), Some(2));
+        let objects = text("{\"op\":\n \"read\"}{\"op\": 1}\n").expect("two");
+        assert_eq!(objects, ["{\"op\":  \"read\"}\n", "{\"op\": 1}\n"]);
+        for nothing in ["", " \n ", "{", "{\"op\": 1} x"] {
+            assert_eq!(text(nothing), None, "{nothing:?}");
+        }
+    }
+
+    #[test]
+    fn tokens_travel_in_cookies() {
+        let said = b"{\"token\":\"a\"}\n{\"token\":\"7-1:2.3:4\"}\n{\"error\":\"x\"}\n";
+        assert_eq!(last_token(said), Some("7-1:2.3:4"));
+        let hits = Name::new(b"hits").expect("a name");
+        let cookies = "x=y; upcall-hits2=3; upcall-hits=7-1:2.3:4; z";
+        assert_eq!(token_in(cookies, &hits).as_deref(), Some("7-1:2.3:4"));
+        assert_eq!(token_in("upcall-hits=a\nb", &hits), None);
+        assert_eq!(token_in("hits=1", &hits), None);
+    }
+}
