@@ -9,6 +9,7 @@ pub mod counter;
 pub mod kind;
 pub mod log;
 pub mod map;
+pub mod once;
 pub mod register;
 pub mod set;
 pub mod text;
@@ -23,6 +24,7 @@ pub use counter::Counter;
 pub use kind::Kind;
 pub use log::Log;
 pub use map::Map;
+pub use once::Once;
 pub use register::Register;
 pub use set::Set;
 pub use text::Text;
@@ -73,4 +75,9 @@ pub trait DataType: Clone + Debug {
 
     /// Whether the value of `a` does not depend on whether `b` comes before it.
     fn oblivious(&self, a: &Self::Operator, b: &Self::Operator) -> bool;
+
+    /// Whether it changes nothing in any state.
+    fn is_read(&self, _operator: &Self::Operator) -> bool {
+        false
+    }
 }

@@ -55,6 +55,10 @@ impl DataType for Counter {
     fn is_free(&self, operator: &Operator) -> bool {
         matches!(operator, Operator::AddBlind(_))
     }
+
+    fn is_read(&self, operator: &Operator) -> bool {
+        matches!(operator, Operator::Read)
+    }
 }
 
 impl Spoken for Counter {

@@ -184,6 +184,13 @@ macro_rules! kinds {
                 }
             }
 
+            fn is_read(&self, operator: &Operator) -> bool {
+                match (self, operator) {
+                    $((Kind::$kind, Operator::$kind(operator)) => $kind.is_read(operator),)*
+                    _ => true,
+                }
+            }
+
             fn oblivious(&self, a: &Operator, b: &Operator) -> bool {
                 match (self, a, b) {
                     $((Kind::$kind, Operator::$kind(a), Operator::$kind(b)) => {

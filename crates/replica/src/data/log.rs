@@ -83,6 +83,10 @@ impl DataType for Log {
     fn is_free(&self, operator: &Operator) -> bool {
         matches!(operator, Operator::AppendBlind(_))
     }
+
+    fn is_read(&self, operator: &Operator) -> bool {
+        !operator.appends()
+    }
 }
 
 impl Spoken for Log {

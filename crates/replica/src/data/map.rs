@@ -131,6 +131,10 @@ impl DataType for Map {
     fn is_free(&self, operator: &Operator) -> bool {
         matches!(operator, Operator::Put(..) | Operator::Remove(_))
     }
+
+    fn is_read(&self, operator: &Operator) -> bool {
+        operator.changes().is_none()
+    }
 }
 
 impl Spoken for Map {

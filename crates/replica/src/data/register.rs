@@ -67,6 +67,10 @@ impl DataType for Register {
     fn is_free(&self, operator: &Operator) -> bool {
         matches!(operator, Operator::Put(_))
     }
+
+    fn is_read(&self, operator: &Operator) -> bool {
+        matches!(operator, Operator::Read)
+    }
 }
 
 impl Spoken for Register {

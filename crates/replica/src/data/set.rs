@@ -110,6 +110,10 @@ impl DataType for Set {
     fn is_free(&self, operator: &Operator) -> bool {
         matches!(operator, Operator::Add(_) | Operator::Remove(_))
     }
+
+    fn is_read(&self, operator: &Operator) -> bool {
+        operator.changes().is_none()
+    }
 }
 
 impl Spoken for Set {

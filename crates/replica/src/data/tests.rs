@@ -3,6 +3,7 @@ use base::rng::Rng;
 
 mod draw;
 mod forms;
+mod once;
 
 /// What a type says of itself must be so, in random states, for random pairs of operators.
 fn keeps_its_word<D: DataType>(data: D, draw: impl Fn(&mut Rng) -> D::Operator) {
@@ -27,6 +28,11 @@ fn keeps_its_word<D: DataType>(data: D, draw: impl Fn(&mut Rng) -> D::Operator) 
         if data.oblivious(&a, &b) {
             assert_eq!(alone, behind, "seed {seed}: {a:?} {b:?}");
             oblivious += 1;
+        }
+        if data.is_read(&a) {
+            let mut read = state.clone();
+            data.apply(&mut read, &a);
+            assert_eq!(read, state, "seed {seed}: {a:?}");
         }
         if data.is_free(&a) {
             assert!(data.oblivious(&a, &b), "seed {seed}: {a:?} {b:?}");

@@ -89,6 +89,10 @@ impl DataType for Text {
     fn oblivious(&self, _a: &Operator, b: &Operator) -> bool {
         matches!(b, Operator::Read)
     }
+
+    fn is_read(&self, operator: &Operator) -> bool {
+        matches!(operator, Operator::Read)
+    }
 }
 
 impl Spoken for Text {

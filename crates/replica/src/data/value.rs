@@ -19,6 +19,7 @@ use std::fmt;
 /// | `List` | `["a", "b"]` |
 /// | `Entries` | `[["key", "value"], …]`, in order |
 /// | `Wrong` | `{"wrong": "too large"}` |
+/// | `Repeated` | `{"repeated": true}` |
 ///
 /// (Many readers of JSON, those of browsers among them, make a number that is beyond 2⁵³ another
 /// one, without a word.) What is read from JSON is what was written, but that no entries are read
@@ -42,6 +43,8 @@ pub enum Value {
     Entries(Vec<(Bytes, Bytes)>),
     /// It was not done.
     Wrong(Wrong),
+    /// It was done before, and what it answered then is not known any more.
+    Repeated,
 }
 
 /// Why an operation was not done.
@@ -72,6 +75,7 @@ enum Object {
     Integer(String),
     Base64(String),
     Wrong(Wrong),
+    Repeated(bool),
 }
 
 impl Serialize for Value {
@@ -81,6 +85,7 @@ impl Serialize for Value {
         }
         match self {
             Value::Nothing => serializer.serialize_unit(),
+            Value::Repeated => Object::Repeated(true).serialize(serializer),
             Value::Done => Object::Done(true).serialize(serializer),
             Value::Bool(is) => serializer.serialize_bool(*is),
             Value::Integer(n) => match i64::try_from(*n) {
@@ -136,7 +141,10 @@ impl<'de> Visitor<'de> for Reader {
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
         match Object::deserialize(MapAccessDeserializer::new(map))? {
             Object::Done(true) => Ok(Value::Done),
-            Object::Done(false) => Err(A::Error::custom("done is true, or not said")),
+            Object::Repeated(true) => Ok(Value::Repeated),
+            Object::Done(false) | Object::Repeated(false) => {
+                Err(A::Error::custom("this is true, or not said"))
+            }
             Object::Integer(digits) => digits.parse().map(Value::Integer).map_err(A::Error::custom),
             Object::Base64(text) => from_base64(&text).map(Value::Bytes),
             Object::Wrong(wrong) => Ok(Value::Wrong(wrong)),

@@ -95,7 +95,7 @@ pub(super) fn state(of: Kind, rng: &mut Rng) -> kind::State {
 
 pub(super) fn value(rng: &mut Rng) -> Value {
     let small = |rng: &mut Rng| rng.usize(..4);
-    match rng.u8(..9) {
+    match rng.u8(..10) {
         0 => Value::Done,
         1 => Value::Integer((rng.u128(..) as i128) >> rng.u8(..128)),
         2 => Value::Integer((1 << 53) + i128::from(rng.i8(-2..3))),
@@ -104,6 +104,7 @@ pub(super) fn value(rng: &mut Rng) -> Value {
         5 => Value::Nothing,
         6 => Value::List((0..small(rng)).map(|_| word(rng)).collect()),
         7 => Value::Entries((0..small(rng)).map(|_| (word(rng), word(rng))).collect()),
+        8 => Value::Repeated,
         _ => Value::Wrong(if rng.bool() { Wrong::TooLarge } else { Wrong::OtherType }),
     }
 }
