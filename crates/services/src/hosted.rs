@@ -13,7 +13,7 @@ use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use replica::binary;
-use replica::data::Kind;
+use replica::data::Once;
 use replica::service::{self, Config, Entry, Message, Replica, ReplicaId, Ticket};
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
@@ -63,7 +63,7 @@ pub struct Hosted {
     pub(crate) started: Time,
     pub(crate) owner: u32,
     pub(crate) settings: Settings,
-    pub(crate) kind: Kind,
+    pub(crate) data: Data,
     pub(crate) replica: Replica<Data>,
     pub(crate) journal: Journal,
     pub(crate) ways: BTreeMap<ReplicaId, Way>,
@@ -97,11 +97,11 @@ impl Hosted {
     pub fn new(index: u16, file: File, store: Store, kept: Kept, options: Options) -> Hosted {
         let journal = Journal::new(file, store, &kept);
         let Kept { settings, snapshot, records, .. } = kept;
-        let kind = settings.kind;
+        let data = Once(settings.kind);
         let members: Vec<ReplicaId> = settings.members.keys().copied().collect();
         let config = Config { gossip: GOSSIP, limits: service::Limits::default() };
-        let snapshot = snapshot.unwrap_or_else(|| service::Snapshot::empty(&kind));
-        let replica = Replica::recover(kind, settings.me, &members, config, snapshot, records);
+        let snapshot = snapshot.unwrap_or_else(|| service::Snapshot::empty(&data));
+        let replica = Replica::recover(data, settings.me, &members, config, snapshot, records);
         let Options { wall, owner, seed, addresses } = options;
         let mut random = ChaCha20Rng::from_seed(seed);
         let ways = addresses.into_iter().map(|(id, to)| {
@@ -120,7 +120,7 @@ impl Hosted {
             started: wall,
             owner,
             settings,
-            kind,
+            data,
             replica,
             journal,
             ways,
@@ -258,7 +258,7 @@ impl Hosted {
         }
         let ticket = Ticket(self.next);
         self.next += 1;
-        let question = talk.question(self.kind, line);
+        let question = talk.question(self.data.0, line);
         talk.ask(ticket);
         match (question, self.journal.failed()) {
             (Err(why), _) => talk.complain(ticket, why, "malformed", &[]),
@@ -266,13 +266,21 @@ impl Hosted {
                 let why = format!("not done: this replica cannot keep it, {error}; see its server");
                 talk.complain(ticket, why, "unwritten", &[]);
             }
-            (Ok(Question { operator, strict, after, timeout }), None) => {
+            (Ok(Question { operator, once, strict, after, timeout }), None) => {
                 self.tickets.insert(ticket, open);
+                let stamp = self.stamp(now);
+                let operator = self.data.operator(self.replica.stable(), stamp, once, operator);
                 let until = now + timeout;
                 let input = service::Input::Request { ticket, after, strict, operator, until };
                 self.step_replica(now, input, out);
             }
         }
+    }
+
+    /// The date on the wall, ms.
+    fn stamp(&self, now: Instant) -> u64 {
+        let nanos = self.started.as_nanos().saturating_add(now.0.cast_signed());
+        u64::try_from(nanos / 1_000_000).unwrap_or(0)
     }
 
     /// Nobody wants these answers any more.
@@ -373,7 +381,7 @@ impl Hosted {
             let message = door.next().map_err(|_| Error::Invalid)?;
             let (Some(message), Some(peer)) = (message, door.peer()) else { return Ok(()) };
             let ours = |message: &Message<Operator>| {
-                message.entries.iter().all(|entry| entry.operator.kind() == self.kind)
+                message.entries.iter().all(|entry| entry.operator.operator.kind() == self.data.0)
             };
             let Some(message) = binary::read(&message).ok().filter(ours) else {
                 door.shut();

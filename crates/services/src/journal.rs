@@ -9,8 +9,8 @@
 //!
 //! A part of a record begins with a byte that says whether more follow.
 //!
-//! A record is one transaction, durable when its replica hears of it; all that a replica did in a
-//! turn is one record. A snapshot is written in many transactions behind each other, of which the
+//! All that a replica did in a turn is one record, durable when the replica hears of it. One that is
+//! not whole was never heard of, and is none. A snapshot is written in many transactions behind each other, of which the
 //! one with the head makes it count, and those that follow take away what it replaces; so a crash at
 //! any moment leaves one whole snapshot with all records behind it.
 
@@ -34,8 +34,8 @@ const PARTS: Table = Table(258);
 const SETTINGS_KEY: &[u8] = b"settings";
 const HEAD_KEY: &[u8] = b"head";
 
-/// How long a part of a snapshot or record is at most, bytes.
-const PART: usize = 128 << 10;
+/// How many parts a transaction has, at most.
+const PARTS_MAX: usize = 16;
 
 /// What a part of a record begins with.
 const LAST: u8 = 0;
@@ -146,18 +146,17 @@ fn read(reader: &Reader<'_>) -> Result<Result<Kept, Unreadable>, Missing> {
         return Ok(Err(Unreadable::Damaged));
     };
     let snapshot = parts(reader, head)?;
-    let mut records = Records { next: head.first, ..Records::default() };
+    let mut records = Records { next: head.first, at: head.first, ..Records::default() };
     reader.scan(RECORDS, &head.first.to_be_bytes(), &mut |key, value| {
         match records.take(key, &value.bytes()) {
             Some(()) => ControlFlow::Continue(()),
             None => ControlFlow::Break(()),
         }
     })?;
-    let Records { next, part, records, size: grown, damaged } = records;
+    let Records { next, records, size: grown, damaged, .. } = records;
     let size = snapshot.as_ref().map_or(0, Vec::len);
     let snapshot = snapshot.map(|bytes| binary::read(&bytes)).transpose();
-    let whole = part.is_empty() && !damaged;
-    let (Ok(snapshot), true) = (snapshot, whole) else { return Ok(Err(Unreadable::Damaged)) };
+    let (Ok(snapshot), false) = (snapshot, damaged) else { return Ok(Err(Unreadable::Damaged)) };
     Ok(Ok(Kept { settings, snapshot, records, head, next, size, grown }))
 }
 
@@ -165,6 +164,8 @@ fn read(reader: &Reader<'_>) -> Result<Result<Kept, Unreadable>, Missing> {
 #[derive(Debug, Default)]
 struct Records {
     /// The number of the next part.
+    at: u64,
+    /// The number of the part behind the last whole record.
     next: u64,
     /// Parts of one that is not whole yet.
     part: Vec<u8>,
@@ -178,13 +179,14 @@ impl Records {
     fn take(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
         self.damaged = true;
         let (flag, bytes) = value.split_first()?;
-        if key != self.next.to_be_bytes() {
+        if key != self.at.to_be_bytes() {
             return None;
         }
-        self.next += 1;
+        self.at += 1;
         self.part.extend_from_slice(bytes);
         self.size += bytes.len();
         if *flag == LAST {
+            self.next = self.at;
             self.records.push(binary::read(&std::mem::take(&mut self.part)).ok()?);
         }
         self.damaged = false;
@@ -248,19 +250,30 @@ impl Journal {
         self.batches.is_empty() && self.grown > GROWTH_MIN.max(2 * self.size)
     }
 
+    /// How long a part of a snapshot or record is at most, bytes; one is left for its flag.
+    fn part_max(&self) -> usize {
+        self.store.layout().value_max() - 1
+    }
+
     /// Keeps operations; [`Output::Persisted`] tells when they are durable.
     pub(crate) fn append(&mut self, entries: &[Arc<Entry<Operator>>]) {
         self.appended += 1;
         let bytes = binary::write(&entries);
         self.grown += bytes.len();
-        let mut parts = bytes.chunks(PART).peekable();
-        let mut changes = Vec::new();
-        while let Some(part) = parts.next() {
-            let flag = if parts.peek().is_some() { MORE } else { LAST };
-            changes.push(put(RECORDS, &self.next.to_be_bytes(), [&[flag], part].concat()));
-            self.next += 1;
+        let (most, mut rest) = (self.part_max(), &bytes[..]);
+        while !rest.is_empty() {
+            let (some, later) = rest.split_at(rest.len().min(PARTS_MAX * most));
+            let mut changes = Vec::new();
+            for (index, part) in some.chunks(most).enumerate() {
+                let is_last = later.is_empty() && (index + 1) * most >= some.len();
+                let flag = if is_last { LAST } else { MORE };
+                changes.push(put(RECORDS, &self.next.to_be_bytes(), [&[flag], part].concat()));
+                self.next += 1;
+            }
+            let record = later.is_empty().then_some(self.appended);
+            self.batches.push_back(Batch { changes, record });
+            rest = later;
         }
-        self.batches.push_back(Batch { changes, record: Some(self.appended) });
     }
 
     /// Replaces all records so far by this, which has what they have.
@@ -268,7 +281,7 @@ impl Journal {
         let bytes = binary::write(snapshot);
         let generation = self.head.generation + 1;
         let mut count = 0;
-        for part in bytes.chunks(PART) {
+        for part in bytes.chunks(self.part_max()) {
             let changes = vec![put(PARTS, &part_key(generation, count), part.to_vec())];
             self.batches.push_back(Batch { changes, record: None });
             count += 1;

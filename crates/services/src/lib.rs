@@ -25,8 +25,8 @@ pub use hosted::{Hosted, Options, PLACE};
 pub use journal::{Kept, Unreadable, format, read_all};
 pub use settings::{Secret, Settings};
 
-/// What is replicated.
-pub(crate) type Data = replica::data::Kind;
+/// What is replicated: operations that are sent again are done once.
+pub(crate) type Data = replica::data::Once<replica::data::Kind>;
 
 pub(crate) type Operator = <Data as replica::data::DataType>::Operator;
 

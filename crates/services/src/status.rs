@@ -47,8 +47,8 @@ impl Hosted {
     /// The contents of a file that can only be looked at.
     pub(crate) fn text(&mut self, file: usize) -> Vec<u8> {
         match file {
-            VALUE => show(self.replica.current()),
-            STABLE => show(self.replica.stable()),
+            VALUE => show(self.replica.current().inner()),
+            STABLE => show(self.replica.stable().inner()),
             STATUS => self.status().show().into_bytes(),
             STATUS_JSON => {
                 let status = serde_json::to_string_pretty(&self.status());

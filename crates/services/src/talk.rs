@@ -4,20 +4,22 @@
 //!
 //! ```text
 //!   {"op": {"add": 5}, "strict": true, "after": "9f03a2-1:7.2:3", "timeout": 2.5}
-//!   {"op": ["add", "5"]}
+//!   {"op": ["add", "5"], "session": "8f2c46e0aa0f4b1cb1b7c2a4d5e6f701", "number": 1}
 //!   add 5
 //! ```
 //!
 //! Each is answered by one line of JSON. The file is a session: what is asked comes behind all that
 //! its answers have shown, so that whoever uses it reads what they wrote. A line `after TOKEN` goes
-//! on with a session; it is not answered.
+//! on with a session; it is not answered. What has a number of a session of the client's own, which
+//! it draws at random, is done once, however often and wherever it is sent ([`replica::data::once`]).
 
-use crate::Operator;
-use replica::data::kind::JSON_MAX;
+use replica::data::kind::{JSON_MAX, Operator};
+use replica::data::once::{Call, SessionId};
 use replica::data::{Kind, Value};
 use replica::service::{Refusal, ReplicaId, Ticket, Vector};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// The longest line, bytes.
@@ -39,6 +41,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) operator: Operator,
+    /// It is done once, however often it is asked for with this.
+    pub(crate) once: Option<Call>,
     pub(crate) strict: bool,
     pub(crate) after: Vector,
     pub(crate) timeout: Duration,
@@ -56,6 +60,10 @@ struct Asked<'a> {
     after: Option<String>,
     #[serde(default)]
     timeout: Option<f64>,
+    #[serde(default)]
+    session: Option<SessionId>,
+    #[serde(default)]
+    number: Option<NonZeroU64>,
 }
 
 /// An answer in JSON.
@@ -219,7 +227,14 @@ fn read_json(kind: Kind, service: u32, text: &str) -> Result<Question, String> {
             .filter(|timeout| *timeout <= TIMEOUT_MAX)
             .ok_or("\"timeout\" is a number of seconds, at most 3600")?,
     };
-    Ok(Question { operator, strict: asked.strict, after, timeout })
+    let once = match (asked.session, asked.number) {
+        (Some(session), Some(number)) => Some(Call { session, number }),
+        (None, None) => None,
+        (Some(_), None) | (None, Some(_)) => {
+            return Err("\"session\" and \"number\" belong together: give both, or none".to_string());
+        }
+    };
+    Ok(Question { operator, once, strict: asked.strict, after, timeout })
 }
 
 fn read_words(kind: Kind, text: &str) -> Result<Question, String> {
@@ -227,7 +242,7 @@ fn read_words(kind: Kind, text: &str) -> Result<Question, String> {
     let strict = words.first().is_some_and(|word| word == "strict");
     words.drain(..usize::from(strict));
     let operator = kind.read_words(&words).map_err(|wrong| wrong.to_string())?;
-    Ok(Question { operator, strict, after: Vector::new(), timeout: TIMEOUT })
+    Ok(Question { operator, once: None, strict, after: Vector::new(), timeout: TIMEOUT })
 }
 
 /// What a client has seen of a service, in words: which service, then replicas and numbers, like

@@ -5,8 +5,8 @@ use base::Instant;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A peer that does not say that it heard is told again after this.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// A peer that does not say for so long that it has more is told again.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// And after at most this, if it still does not.
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ pub(super) struct Peer {
     pub(super) owes: bool,
     /// Whether messages reach it, as far as is known.
     pub(super) connected: bool,
-    /// When it is told again what it has not said to have of this.
+    /// When it is told again, unless it has said then to have more than this.
     again: Option<(Instant, Vector)>,
     patience: Duration,
 }
@@ -112,15 +112,18 @@ impl Peer {
         each.fold(0, |sum, each| sum.saturating_add(usize::try_from(each).unwrap_or(usize::MAX)))
     }
 
-    /// Sees to it that it is told again, if it does not say that it has everything.
+    /// Sees to it that it is told again, if it does not get on with what it has not said to have.
     pub(super) fn watch(&mut self, now: Instant, has: &Vector) {
-        let marked = self.again.take_if(|(_, mark)| self.acked.covers(mark)).is_some();
-        if marked {
-            self.patience = PATIENCE;
+        if self.acked.covers(has) {
+            (self.again, self.patience) = (None, PATIENCE);
+            return;
         }
-        if !self.acked.covers(has) && self.again.is_none() {
-            self.again = Some((now + self.patience, has.clone()));
+        match &self.again {
+            Some((_, mark)) if *mark == self.acked => return,
+            Some(_) => self.patience = PATIENCE,
+            None => {}
         }
+        self.again = Some((now + self.patience, self.acked.clone()));
     }
 
     /// Whatever was sent may be lost.
@@ -130,7 +133,7 @@ impl Peer {
         self.again = None;
     }
 
-    /// When it is told again, unless it says that it has everything.
+    /// When it is told again, unless it says that it has more.
     pub(super) fn again(&self) -> Option<Instant> {
         self.again.as_ref().map(|(at, _)| *at).filter(|_| self.connected)
     }
