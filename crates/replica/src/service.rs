@@ -49,6 +49,9 @@ use waiting::{Blocked, Waiting};
 /// No counter and no number is as great: whoever says so is not one of us.
 const SANE_MAX: u64 = 1 << 62;
 
+/// How many operations become final in one step, at most: they are applied then.
+const ADVANCE: usize = 4096;
+
 /// A place in the order of operations: smaller is earlier. No two operations have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Label {
@@ -206,6 +209,8 @@ pub struct Replica<D: DataType> {
     has: Vector,
     /// When others are to be told what has gathered; nothing has, if never.
     gossip_at: Option<Instant>,
+    /// More is final than could be applied in one step.
+    lags: bool,
 }
 
 /// A record that is not yet in the journal for good.
@@ -273,6 +278,7 @@ impl<D: DataType> Replica<D> {
             written: 0,
             has: Vector::new(),
             gossip_at: None,
+            lags: false,
             data,
         };
         for entry in snapshot.rest.into_iter().chain(records.into_iter().flatten()) {
@@ -283,9 +289,9 @@ impl<D: DataType> Replica<D> {
                 replica.order.place(entry);
             }
         }
-        replica.has = replica.origins.done();
+        replica.has = replica.origins.done().clone();
         // Who is alone hears nothing that would tell it that all this is final; nobody waits yet.
-        replica.advance(&mut Vec::new());
+        replica.advance(usize::MAX, &mut Vec::new());
         replica
     }
 
@@ -296,7 +302,7 @@ impl<D: DataType> Replica<D> {
         Snapshot {
             state: self.order.stable().clone(),
             frontier: self.order.frontier(),
-            rest: self.origins.between(&base, &self.origins.done(), usize::MAX),
+            rest: self.origins.between(&base, self.origins.done(), usize::MAX),
             base,
         }
     }
@@ -317,7 +323,7 @@ impl<D: DataType> Replica<D> {
     }
 
     /// What is done here.
-    pub fn done(&self) -> Vector {
+    pub fn done(&self) -> &Vector {
         self.origins.done()
     }
 
@@ -332,7 +338,7 @@ impl<D: DataType> Replica<D> {
     }
 
     /// What is done here and not final, in order.
-    pub fn suffix(&self) -> impl Iterator<Item = &Arc<Entry<D::Operator>>> {
+    pub fn suffix(&self) -> impl ExactSizeIterator<Item = &Arc<Entry<D::Operator>>> {
         self.order.suffix()
     }
 
@@ -358,7 +364,7 @@ impl<D: DataType> Replica<D> {
             self.waiting.expect_final(number, ticket, until);
         } else {
             let is_final = self.data.is_free(&entry.operator);
-            let token = self.origins.done();
+            let token = self.origins.done().clone();
             self.waiting.say_when(self.written + 1, ticket, value, is_final, token);
         }
         self.persist(vec![entry], out);
@@ -388,7 +394,7 @@ impl<D: DataType> Replica<D> {
     fn persist(&mut self, entries: Vec<Arc<Entry<D::Operator>>>, out: &mut Outputs<D>) {
         self.written += 1;
         let urgent = entries.iter().any(|entry| entry.strict);
-        let done = self.origins.done();
+        let done = self.origins.done().clone();
         self.unwritten.push_back(Unwritten { number: self.written, done, urgent });
         out.push(Output::Persist(self.written, entries));
     }
@@ -410,8 +416,8 @@ impl<D: DataType> Replica<D> {
             self.persist(placed, out);
         }
         let done = self.origins.done();
-        self.peers.iter_mut().for_each(|(id, peer)| peer.believe(id, &done));
-        self.advance(out);
+        self.peers.iter_mut().for_each(|(id, peer)| peer.believe(id, done));
+        self.advance(ADVANCE, out);
     }
 
     /// Whether one of us can say this. What is new to us is behind what is final, and behind what
@@ -435,22 +441,26 @@ impl<D: DataType> Replica<D> {
             && message.entries.iter().all(possible)
     }
 
-    /// What everybody has is final, with all before it.
-    fn advance(&mut self, out: &mut Outputs<D>) {
+    /// What everybody has is final, with all before it: at most so many at once.
+    fn advance(&mut self, most: usize, out: &mut Outputs<D>) {
         let everywhere = self.peers.all_know(&self.has);
         let labels = everywhere.iter().filter_map(|(of, number)| self.origins.label(of, number));
         let Some(frontier) = labels.max() else { return };
         // Own operations behind this one may not be in the journal yet.
-        let token = self.origins.done().up_to(self.me, self.has.get(self.me));
+        let token = self.origins.done().clone().up_to(self.me, self.has.get(self.me));
         let (me, waiting) = (self.me, &mut self.waiting);
-        self.order.advance(frontier, |entry, value| {
+        let all = self.order.advance(frontier, most, |entry, value| {
             let ours = (entry.label.origin == me).then_some(entry.number);
             if let Some(ticket) = ours.and_then(|number| waiting.take_strict(number)) {
                 let token = token.clone();
                 out.push(Output::Answer { ticket, value, is_final: true, token });
             }
         });
-        self.origins.forget(&everywhere);
+        self.lags = !all;
+        // What is not yet final may name the frontier.
+        if all {
+            self.origins.forget(&everywhere);
+        }
     }
 
     fn persisted(&mut self, now: Instant, record: u64, out: &mut Outputs<D>) {
@@ -460,7 +470,7 @@ impl<D: DataType> Replica<D> {
             urgent |= first.urgent;
         }
         self.waiting.say(record, out);
-        self.advance(out);
+        self.advance(ADVANCE, out);
         if urgent {
             self.gossip_at = Some(now);
         }
@@ -506,9 +516,10 @@ impl<D: DataType> Automaton for Replica<D> {
             }
             Input::Heard(from, message) => self.hear(from, message, out),
             Input::Persisted(record) => self.persisted(now, record, out),
+            Input::Tick if self.lags => self.advance(ADVANCE, out),
             Input::Tick => {}
         }
-        while let Some(request) = self.waiting.take_unblocked(&self.origins.done()) {
+        while let Some(request) = self.waiting.take_unblocked(self.origins.done()) {
             if self.origins.len() < self.config.limits.kept {
                 self.perform(request, out);
             } else {
@@ -519,11 +530,15 @@ impl<D: DataType> Automaton for Replica<D> {
     }
 
     fn deadline(&self) -> Option<Instant> {
+        if self.lags {
+            return Some(Instant(0));
+        }
         let again = self.peers.iter().filter_map(|(_, peer)| peer.again());
         again.chain(self.gossip_at).chain(self.waiting.deadline()).min()
     }
 
     fn check(&self) {
         assert!(self.origins.done().covers(&self.has), "I10: the journal has what was not done");
+        self.order.check();
     }
 }

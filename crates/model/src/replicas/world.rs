@@ -305,7 +305,7 @@ impl World {
             Refusal::Busy => self.params.clients > self.params.limits.blocked,
             Refusal::Unwritten => {
                 let house = &self.houses[usize::from(at)];
-                *house.replica.has() != house.replica.done()
+                house.replica.has() != house.replica.done()
             }
         };
         if !blames {

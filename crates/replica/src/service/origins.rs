@@ -43,18 +43,27 @@ pub(super) enum Receipt {
 
 /// The operations of all replicas.
 #[derive(Clone, Debug)]
-pub(super) struct Origins<O>(BTreeMap<ReplicaId, Origin<O>>);
+pub(super) struct Origins<O> {
+    of: BTreeMap<ReplicaId, Origin<O>>,
+    /// What is placed: `done` of each.
+    done: Vector,
+    /// How many are kept.
+    kept: usize,
+}
 
 impl<O> Origins<O> {
     /// All up to `base` are done everywhere.
     pub(super) fn new(members: impl IntoIterator<Item = ReplicaId>, base: &Vector) -> Origins<O> {
-        Origins(members.into_iter().map(|id| (id, Origin::from(base.get(id)))).collect())
+        let of = members.into_iter().map(|id| (id, Origin::from(base.get(id))));
+        let of: BTreeMap<_, _> = of.collect();
+        let done = of.iter().map(|(id, origin): (&ReplicaId, &Origin<O>)| (*id, origin.done));
+        Origins { done: done.collect(), of, kept: 0 }
     }
 
     /// Keeps an operation that was heard of, if it is the next of its origin. At most `early_max`
     /// of one origin wait for others to come before them.
     pub(super) fn receive(&mut self, entry: Arc<Entry<O>>, early_max: usize) -> Receipt {
-        let Some(origin) = self.0.get_mut(&entry.label.origin) else { return Receipt::Early };
+        let Some(origin) = self.of.get_mut(&entry.label.origin) else { return Receipt::Early };
         if entry.number <= origin.received() {
             return Receipt::Known;
         }
@@ -63,55 +72,59 @@ impl<O> Origins<O> {
             return Receipt::Early;
         }
         origin.entries.push_back(entry);
+        self.kept += 1;
         Receipt::New
     }
 
     /// The next operation of its origin, which has everything before it: our own, or one of the
     /// journal.
     pub(super) fn append(&mut self, entry: Arc<Entry<O>>) {
-        let origin = self.0.get_mut(&entry.label.origin).expect("a member's");
+        let id = entry.label.origin;
+        let origin = self.of.get_mut(&id).expect("a member's");
         assert!(origin.received() == origin.done && entry.number == origin.done + 1, "the next");
         origin.entries.push_back(entry);
         origin.done += 1;
+        self.done.raise(id, origin.done);
+        self.kept += 1;
     }
 
     /// How many are received of a member.
     pub(super) fn received(&self, id: ReplicaId) -> u64 {
-        self.0.get(&id).map_or(0, Origin::received)
+        self.of.get(&id).map_or(0, Origin::received)
     }
 
     /// The label of the last one that is kept of each.
     pub(super) fn last_labels(&self) -> BTreeMap<ReplicaId, Label> {
         let last =
             |(id, origin): (&ReplicaId, &Origin<O>)| Some((*id, origin.entries.back()?.label));
-        self.0.iter().filter_map(last).collect()
+        self.of.iter().filter_map(last).collect()
     }
 
     /// Whether this is a member's.
     pub(super) fn knows(&self, id: ReplicaId) -> bool {
-        self.0.contains_key(&id)
+        self.of.contains_key(&id)
     }
 
     /// An operation that is received, and has everything done that must be done before it. It
     /// counts as done from now on.
     pub(super) fn take_ready(&mut self) -> Option<Arc<Entry<O>>> {
-        let done = self.done();
-        let mut origins = self.0.values_mut();
-        origins.find_map(|origin| {
+        let done = &mut self.done;
+        self.of.iter_mut().find_map(|(id, origin)| {
             let next = origin.get(origin.done + 1).filter(|next| done.covers(&next.after))?.clone();
             origin.done += 1;
+            done.raise(*id, origin.done);
             Some(next)
         })
     }
 
     /// What is placed.
-    pub(super) fn done(&self) -> Vector {
-        self.0.iter().map(|(id, origin)| (*id, origin.done)).collect()
+    pub(super) fn done(&self) -> &Vector {
+        &self.done
     }
 
     /// The label of an operation that is not forgotten.
     pub(super) fn label(&self, of: ReplicaId, number: u64) -> Option<Label> {
-        Some(self.0.get(&of)?.get(number)?.label)
+        Some(self.of.get(&of)?.get(number)?.label)
     }
 
     /// The operations that follow `from`, up to what is in `to`: at most so many, in the order of
@@ -122,7 +135,7 @@ impl<O> Origins<O> {
             let numbers = (first..=to.get(*id)).take(most);
             numbers.map_while(|n| origin.get(n).cloned()).collect::<Vec<_>>()
         };
-        let mut entries: Vec<_> = self.0.iter().flat_map(of_origin).collect();
+        let mut entries: Vec<_> = self.of.iter().flat_map(of_origin).collect();
         entries.sort_by_key(|entry| entry.label);
         entries.truncate(most);
         entries
@@ -130,21 +143,22 @@ impl<O> Origins<O> {
 
     /// Everything up to here is done everywhere.
     pub(super) fn forget(&mut self, everywhere: &Vector) {
-        for (id, origin) in &mut self.0 {
+        for (id, origin) in &mut self.of {
             let to = everywhere.get(*id);
             while origin.forgotten < to && origin.entries.pop_front().is_some() {
                 origin.forgotten += 1;
+                self.kept -= 1;
             }
         }
     }
 
     /// What is done everywhere, as far as this replica knew at any time.
     pub(super) fn forgotten(&self) -> Vector {
-        self.0.iter().map(|(id, origin)| (*id, origin.forgotten)).collect()
+        self.of.iter().map(|(id, origin)| (*id, origin.forgotten)).collect()
     }
 
     /// How many are kept.
     pub(super) fn len(&self) -> usize {
-        self.0.values().map(|origin| origin.entries.len()).sum()
+        self.kept
     }
 }

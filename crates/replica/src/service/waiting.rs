@@ -39,11 +39,18 @@ pub(super) struct Waiting<D: DataType> {
     unsaid: VecDeque<Unsaid<D::Value>>,
     /// By the numbers of their operations.
     strict: BTreeMap<u64, Strict>,
+    /// When the first of both gives up; perhaps it was answered before.
+    earliest: Option<Instant>,
 }
 
 impl<D: DataType> Waiting<D> {
     pub(super) fn new() -> Waiting<D> {
-        Waiting { blocked: Vec::new(), unsaid: VecDeque::new(), strict: BTreeMap::new() }
+        Waiting {
+            blocked: Vec::new(),
+            unsaid: VecDeque::new(),
+            strict: BTreeMap::new(),
+            earliest: None,
+        }
     }
 
     /// How many wait for what must come before them.
@@ -52,6 +59,7 @@ impl<D: DataType> Waiting<D> {
     }
 
     pub(super) fn block(&mut self, request: Blocked<D::Operator>) {
+        self.hurry(request.until);
         self.blocked.push(request);
     }
 
@@ -75,6 +83,7 @@ impl<D: DataType> Waiting<D> {
 
     /// A strict operation waits to be final.
     pub(super) fn expect_final(&mut self, number: u64, ticket: Ticket, until: Instant) {
+        self.hurry(until);
         self.strict.insert(number, Strict { ticket, until });
     }
 
@@ -97,10 +106,13 @@ impl<D: DataType> Waiting<D> {
         self.strict.retain(|_, strict| strict.ticket != ticket);
     }
 
-    /// When the first gives up.
+    fn hurry(&mut self, until: Instant) {
+        self.earliest = Some(self.earliest.map_or(until, |earliest| earliest.min(until)));
+    }
+
+    /// When the first gives up, or earlier.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let blocked = self.blocked.iter().map(|request| request.until);
-        blocked.chain(self.strict.values().map(|strict| strict.until)).min()
+        self.earliest
     }
 
     /// Refuses those who give up now, and says whose fault it is.
@@ -112,6 +124,9 @@ impl<D: DataType> Waiting<D> {
         peers: &Peers,
         out: &mut Vec<Output<D::Operator, D::Value>>,
     ) {
+        if self.earliest.is_none_or(|at| at > now) {
+            return;
+        }
         let done = origins.done();
         for request in self.blocked.extract_if(.., |request| request.until <= now) {
             let missing = done.lacks(&request.after).map(|(id, _)| id).collect();
@@ -124,5 +139,7 @@ impl<D: DataType> Waiting<D> {
             let why = if unwritten { Refusal::Unwritten } else { Refusal::NotFinal(missing) };
             out.push(Output::Refuse(strict.ticket, why));
         }
+        let blocked = self.blocked.iter().map(|request| request.until);
+        self.earliest = blocked.chain(self.strict.values().map(|strict| strict.until)).min();
     }
 }
