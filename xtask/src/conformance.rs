@@ -19,6 +19,7 @@
 //! | `names` | the same kernel, in two diods, a volume and directories as one | qemu, root, diod |
 //! | `oldest` | wget and the kernel's 9P, beside the server on the oldest kernel promised | qemu |
 //! | `tree` | curl reads a Linux source, 78,000 files, the kernel some | qemu, root, 4 GB of disk |
+//! | `replicas` | clients of three replicas, `kill -9` of one, a partition | |
 //! | `volume-http` … | `http`, `9p2000`, `kernel`, `pjdfstest` over a volume | as those |
 //! | `volume-tree` | the source tree in a volume, read by the kernel, copied out | as `tree` |
 //! | `volume-kill` | changes over 9P and HTTP, `kill -9`, over and over | |
@@ -42,6 +43,7 @@ mod pjdfstest;
 mod plan9;
 mod power;
 mod raw;
+mod replicas;
 mod story;
 mod tree;
 mod volume_tree;
@@ -100,6 +102,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "tree", packages: &[apt::VM, apt::CURL], root: true, run: tree::run },
     Suite { name: "hostile", packages: &[apt::CURL], root: false, run: crate::hostile::suite },
     Suite { name: "crowd", packages: &[], root: false, run: crowd::run },
+    Suite { name: "replicas", packages: &[], root: false, run: replicas::run },
     Suite {
         name: "volume-http",
         packages: &[apt::CURL],

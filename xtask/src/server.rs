@@ -61,6 +61,16 @@ impl Server {
         Server::start_on(kind, dir, extra, None)
     }
 
+    /// The same, at these ports for 9P and HTTP.
+    pub(crate) fn start_at(
+        kind: Kind,
+        dir: &Path,
+        ports: (u16, u16),
+        extra: &[&str],
+    ) -> Result<Server> {
+        Server::start_with(kind, dir, ports, extra, None)
+    }
+
     /// The same, bound to one processor.
     pub(crate) fn start_on(
         kind: Kind,
@@ -68,8 +78,17 @@ impl Server {
         extra: &[&str],
         core: Option<usize>,
     ) -> Result<Server> {
+        Server::start_with(kind, dir, (free_port()?, free_port()?), extra, core)
+    }
+
+    fn start_with(
+        kind: Kind,
+        dir: &Path,
+        (ninep, http): (u16, u16),
+        extra: &[&str],
+        core: Option<usize>,
+    ) -> Result<Server> {
         let dir = dir.canonicalize().with_context(|| format!("serve {}", dir.display()))?;
-        let (ninep, http) = (free_port()?, free_port()?);
         let (mut command, ninep, http) = match kind {
             Kind::Uring | Kind::Threads => (ours(kind, &dir, ninep, http, extra), ninep, http),
             Kind::Diod => (diod(&dir, ninep, extra)?, ninep, 0),
@@ -81,7 +100,8 @@ impl Server {
             pinned.args(command.get_args());
             command = pinned;
         }
-        let log = sh::scratch("logs")?.join(format!("{}.log", kind.name()));
+        let port = if ninep > 0 { ninep } else { http };
+        let log = sh::scratch("logs")?.join(format!("{}-{port}.log", kind.name()));
         let file = std::fs::File::create(&log)?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = command.spawn().with_context(|| format!("start {}", kind.name()))?;

@@ -141,6 +141,9 @@ pub enum Output<O, V> {
     Say(ReplicaId, Message<O>),
     /// This replica says what none of us can say: do not listen to it any more.
     Distrust(ReplicaId),
+    /// This replica began with less than it had told this one: with an older copy of its journal.
+    /// It does nothing more, because it may have given numbers twice.
+    Outdated(ReplicaId),
     /// Write this into the journal; [`Input::Persisted`] follows with its number.
     Persist(u64, Vec<Arc<Entry<O>>>),
 }
@@ -158,6 +161,8 @@ pub enum Refusal {
     Busy,
     /// The journal of this replica is too slow. It is done, or not, as soon as that has written.
     Unwritten,
+    /// This replica is an older copy of itself. It was not done.
+    Outdated,
 }
 
 /// How a replica behaves.
@@ -211,6 +216,8 @@ pub struct Replica<D: DataType> {
     gossip_at: Option<Instant>,
     /// More is final than could be applied in one step.
     lags: bool,
+    /// Others have more of this replica's own operations than it has.
+    is_outdated: bool,
 }
 
 /// A record that is not yet in the journal for good.
@@ -279,6 +286,7 @@ impl<D: DataType> Replica<D> {
             has: Vector::new(),
             gossip_at: None,
             lags: false,
+            is_outdated: false,
             data,
         };
         for entry in snapshot.rest.into_iter().chain(records.into_iter().flatten()) {
@@ -342,6 +350,12 @@ impl<D: DataType> Replica<D> {
         self.order.suffix()
     }
 
+    /// Whether others have more of this replica's own operations than it has: it began with an older
+    /// copy of its journal.
+    pub fn is_outdated(&self) -> bool {
+        self.is_outdated
+    }
+
     /// How many operations are kept, because somebody may still ask for them.
     pub fn kept(&self) -> usize {
         self.origins.len()
@@ -403,6 +417,11 @@ impl<D: DataType> Replica<D> {
         if !self.is_sane(&message) || self.peers.get(from).is_none() {
             return out.push(Output::Distrust(from));
         }
+        if message.has.get(self.me) > self.has.get(self.me) {
+            self.is_outdated = true;
+            self.peers.iter_mut().for_each(|(_, peer)| peer.disconnect());
+            return out.push(Output::Outdated(from));
+        }
         let mut owes = message.asks;
         for entry in message.entries {
             // Who tells what we have has not heard that we do.
@@ -421,7 +440,7 @@ impl<D: DataType> Replica<D> {
     }
 
     /// Whether one of us can say this. What is new to us is behind what is final, and behind what
-    /// its origin labelled before; what others have of ours is in our journal.
+    /// its origin labelled before.
     fn is_sane(&self, message: &Message<D::Operator>) -> bool {
         let member = |(id, number)| self.origins.knows(id) && number < SANE_MAX;
         let mut last = self.origins.last_labels();
@@ -437,7 +456,6 @@ impl<D: DataType> Replica<D> {
             known || !ours && before < Some(*label) && self.order.frontier() < Some(*label)
         };
         message.has.iter().all(member)
-            && message.has.get(self.me) <= self.has.get(self.me)
             && message.entries.iter().all(possible)
     }
 
@@ -502,6 +520,10 @@ impl<D: DataType> Automaton for Replica<D> {
 
     fn step(&mut self, now: Instant, input: Self::Input, out: &mut Outputs<D>) {
         match input {
+            Input::Request { ticket, .. } if self.is_outdated => {
+                out.push(Output::Refuse(ticket, Refusal::Outdated));
+            }
+            Input::Connected(_) | Input::Heard(..) if self.is_outdated => {}
             Input::Request { ticket, after, strict, operator, until } => {
                 if self.waiting.blocked() < self.config.limits.blocked {
                     self.waiting.block(Blocked { ticket, after, strict, operator, until });

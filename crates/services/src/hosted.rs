@@ -335,6 +335,11 @@ impl Hosted {
                 self.shut_doors(peer);
                 self.step_peer(now, peer, peer::Input::Leave, out);
             }
+            service::Output::Outdated(peer) => self.tell_news(format!(
+                "{}: replica {} has operations of this replica that it does not have itself: its \
+                 file is an older copy; nothing is done here any more",
+                self.settings.service, peer.0
+            )),
             service::Output::Persist(number, entries) => {
                 self.unkept.0.extend(entries);
                 self.unkept.1 = number;

@@ -60,6 +60,7 @@ impl Hosted {
 
     fn status(&self) -> Status<'_> {
         let has = self.replica.has();
+        let outdated = self.replica.is_outdated().then(|| "an older copy of itself".to_string());
         let members = self.settings.members.iter().map(|(id, address)| {
             let knows = self.replica.knows_of(*id).unwrap_or(has);
             let lacks = has.iter().map(|(of, number)| number.saturating_sub(knows.get(of))).sum();
@@ -75,7 +76,7 @@ impl Hosted {
             unfinal: self.replica.suffix().count(),
             held: self.replica.kept(),
             journal: self.journal.sizes(),
-            failed: self.journal.failed().map(|error| error.to_string()),
+            failed: self.journal.failed().map(|error| error.to_string()).or(outdated),
             members: members.collect(),
         }
     }

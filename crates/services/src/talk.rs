@@ -325,6 +325,11 @@ pub(crate) fn explain(
                         again, and look at its disk";
             (text.to_string(), "unwritten", Vec::new())
         }
+        Refusal::Outdated => {
+            let text = "not done: this replica is an older copy of itself, and may give numbers \
+                        twice: end its server, remove it, and let another one join";
+            (text.to_string(), "outdated", Vec::new())
+        }
     }
 }
 

@@ -46,6 +46,12 @@ pub(crate) struct Serve {
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) replica: Vec<PathBuf>,
 
+    /// Reach a replica of a service at another address than its members say, like hits.2=ADDR: by
+    /// a tunnel that begins on this host, say. Can be given several times
+    #[arg(long, value_name = "NAME.ID=ADDR")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) reach: Vec<String>,
+
     /// Let nobody change anything
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -179,6 +185,7 @@ impl Serve {
             ninep: either(self.ninep, file.ninep),
             http: either(self.http, file.http),
             replica: either(self.replica, file.replica),
+            reach: either(self.reach, file.reach),
             read_only: self.read_only || file.read_only,
             http_write: self.http_write || file.http_write,
             as_user: self.as_user.or(file.as_user),

@@ -106,6 +106,15 @@ fn replicas(serve: &Serve) -> Result<Vec<kept::Opened>, String> {
         }
         replicas.push(opened);
     }
+    for reach in &serve.reach {
+        let done = replicas.iter_mut().map(|replica| replica.reach(reach));
+        if !done.collect::<Result<Vec<bool>, String>>()?.contains(&true) {
+            return Err(format!(
+                "--reach {reach}: say NAME.ID=ADDR, where replica ID of the service NAME is \
+                 another one than that of --replica"
+            ));
+        }
+    }
     Ok(replicas)
 }
 

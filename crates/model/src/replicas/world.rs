@@ -189,6 +189,9 @@ impl World {
                     self.say(at, to.0, message);
                 }
                 Output::Persist(number, record) => self.persist(at, number, record)?,
+                Output::Outdated(other) => {
+                    return Err(format!("I10: {other:?} has more of {at} than its journal"));
+                }
                 Output::Distrust(other) => {
                     return Err(format!("I7: {at} does not believe that {other:?} is one of us"));
                 }
@@ -307,6 +310,7 @@ impl World {
                 let house = &self.houses[usize::from(at)];
                 house.replica.has() != house.replica.done()
             }
+            Refusal::Outdated => false,
         };
         if !blames {
             return Err(format!("G9: {ticket:?} was refused without a reason: {refusal:?}"));

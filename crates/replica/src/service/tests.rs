@@ -30,9 +30,11 @@ fn add(ticket: u64, n: i64, strict: bool, after: &Vector) -> Input<Operator> {
 fn said(out: Vec<Out>) -> Vec<Message<Operator>> {
     let messages = out.into_iter().filter_map(|output| match output {
         Output::Say(_, message) => Some(message),
-        Output::Answer { .. } | Output::Refuse(..) | Output::Distrust(_) | Output::Persist(..) => {
-            None
-        }
+        Output::Answer { .. }
+        | Output::Refuse(..)
+        | Output::Distrust(_)
+        | Output::Outdated(_)
+        | Output::Persist(..) => None,
     });
     messages.collect()
 }
@@ -43,7 +45,11 @@ fn answered(out: &[Out]) -> Vec<(u64, Value, bool)> {
         Output::Answer { ticket, value, is_final, .. } => {
             Some((ticket.0, value.clone(), *is_final))
         }
-        Output::Say(..) | Output::Refuse(..) | Output::Distrust(_) | Output::Persist(..) => None,
+        Output::Say(..)
+        | Output::Refuse(..)
+        | Output::Distrust(_)
+        | Output::Outdated(_)
+        | Output::Persist(..) => None,
     });
     answers.collect()
 }
@@ -109,18 +115,33 @@ fn what_none_of_us_can_say_is_not_believed() {
     ];
     let with = |entry| Message { entries: vec![Arc::new(entry)], ..nothing.clone() };
     let vectors =
-        [of_stranger, [(A, 1)].into_iter().collect(), [(B, u64::MAX)].into_iter().collect()];
+        [of_stranger, [(A, u64::MAX)].into_iter().collect(), [(B, u64::MAX)].into_iter().collect()];
     let vectors = vectors.map(|has| Message { has, ..nothing.clone() });
     for message in entries.map(with).into_iter().chain(vectors) {
         let mut a = replica(A, &[A, B]);
         let out = step(&mut a, Input::Heard(B, message.clone()));
         assert_eq!(out, [Output::Distrust(B)], "{message:?}");
-        assert_eq!(a.done(), Vector::new());
+        assert_eq!(*a.done(), Vector::new());
     }
     assert_eq!(
         step(&mut replica(A, &[A, B]), Input::Heard(stranger, nothing)),
         [Output::Distrust(stranger)]
     );
+}
+
+/// Who was put back to what it was before cannot know which numbers it has given.
+#[test]
+fn an_older_copy_of_a_replica_does_nothing_more() {
+    let mut a = replica(A, &[A, B]);
+    let has = [(A, 1)].into_iter().collect();
+    let message = Message { entries: Vec::new(), has, asks: true };
+    assert_eq!(step(&mut a, Input::Heard(B, message.clone())), [Output::Outdated(B)]);
+    assert!(a.is_outdated());
+    let out = step(&mut a, add(1, 5, false, &Vector::new()));
+    assert_eq!(out, [Output::Refuse(Ticket(1), Refusal::Outdated)]);
+    for input in [Input::Connected(B), Input::Heard(B, message), Input::Tick] {
+        assert_eq!(step(&mut a, input), []);
+    }
 }
 
 /// More than any limit is in the journal of one who was alone for long.

@@ -57,6 +57,23 @@ impl Opened {
         &self.kept.settings.service
     }
 
+    /// Takes another address for one of the others, as `NAME.ID=ADDR` says it; whether that is
+    /// about this service.
+    pub(crate) fn reach(&mut self, said: &str) -> Result<bool, String> {
+        let parts = said.split_once('=').and_then(|(who, address)| {
+            let (service, id) = who.rsplit_once('.')?;
+            Some((service, ReplicaId(id.parse().ok()?), address))
+        });
+        let Some((service, id, address)) = parts else { return Ok(false) };
+        match self.addresses.get_mut(&id).filter(|_| service == self.kept.settings.service) {
+            Some(known) => {
+                *known = addresses(address)?;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
     /// What there is to say of it in one line.
     pub(crate) fn line(&self) -> String {
         let settings = &self.kept.settings;

@@ -1,0 +1,225 @@
+//! Three replicas of a log, four clients, `kill -9` and a partition: replicas are equal in the end,
+//! what was acknowledged is there once, and strict answers are those of the eventual order.
+//!
+//! A client sends again what is not answered, to the next server, with the same number. Replicas
+//! reach each other by way of lines that can be cut, one for each direction.
+
+mod client;
+mod line;
+
+use crate::report::Report;
+use crate::server::{self, Kind, Server};
+use crate::sh;
+use anyhow::{Context, Result, ensure};
+use client::{Acked, Client, Progress};
+use line::Line;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const REPLICAS: usize = 3;
+const CLIENTS: usize = 4;
+
+/// Operations of each client: in CI, and with `--long`.
+const OPERATIONS: u64 = 5_000;
+const OPERATIONS_LONG: u64 = 25_000;
+
+/// Of so many operations one is strict.
+const STRICT: u64 = 10;
+
+/// How long replicas may take to become equal when all is well again.
+const SETTLE: Duration = Duration::from_secs(60);
+
+/// The service.
+const NAME: &str = "story";
+
+/// Three servers, and the lines between them.
+struct House {
+    dir: PathBuf,
+    ports: Vec<(u16, u16)>,
+    /// From the first to the second.
+    lines: BTreeMap<(usize, usize), Line>,
+    servers: Vec<Option<Server>>,
+    kind: Kind,
+}
+
+impl House {
+    fn build(kind: Kind) -> Result<House> {
+        let dir = sh::scratch("replicas")?;
+        let _ = std::fs::remove_dir_all(&dir);
+        let mut ports = Vec::new();
+        for index in 0..REPLICAS {
+            std::fs::create_dir_all(dir.join(index.to_string()))?;
+            ports.push((server::free_port()?, server::free_port()?));
+        }
+        let members: Vec<String> = ports.iter().map(|(p, _)| format!("127.0.0.1:{p}")).collect();
+        let mut init = std::process::Command::new(server::binary());
+        init.args(["replica", "init", NAME, "--type", "log", "--size", "4G", "--members"]);
+        sh::run(init.arg(members.join(",")).arg("--dir").arg(&dir))?;
+        let mut lines = BTreeMap::new();
+        for from in 0..REPLICAS {
+            for to in (0..REPLICAS).filter(|to| *to != from) {
+                lines.insert((from, to), Line::start(ports[to].0)?);
+            }
+        }
+        let servers = (0..REPLICAS).map(|_| None).collect();
+        let mut house = House { dir, ports, lines, servers, kind };
+        for index in 0..REPLICAS {
+            house.start(index)?;
+        }
+        Ok(house)
+    }
+
+    fn start(&mut self, index: usize) -> Result<()> {
+        let file = self.dir.join(format!("{NAME}.{}.replica", index + 1));
+        let mut extra = vec!["--storelet-threads".to_string(), "0".to_string()];
+        extra.extend(["--replica".to_string(), file.display().to_string()]);
+        for ((_, to), line) in self.lines.iter().filter(|((from, _), _)| *from == index) {
+            let reach = format!("{NAME}.{}=127.0.0.1:{}", to + 1, line.port);
+            extra.extend(["--reach".to_string(), reach]);
+        }
+        let extra: Vec<&str> = extra.iter().map(String::as_str).collect();
+        let dir = self.dir.join(index.to_string());
+        let server = Server::start_at(self.kind, &dir, self.ports[index], &extra)?;
+        self.servers[index] = Some(server);
+        Ok(())
+    }
+
+    fn kill(&mut self, index: usize) -> Result<()> {
+        let mut server = self.servers[index].take().context("it runs")?;
+        server.kill()
+    }
+
+    /// Cuts one replica off, or lets it meet the others again.
+    fn cut(&self, alone: usize, cut: bool) {
+        let concerns = |(from, to): &(usize, usize)| *from == alone || *to == alone;
+        let lines = self.lines.iter().filter(|(ends, _)| concerns(ends));
+        lines.for_each(|(_, line)| line.cut(cut));
+    }
+
+    /// A file of a replica.
+    fn read(&self, index: usize, file: &str) -> Result<Vec<u8>> {
+        client::get(self.ports[index].1, &format!("/services/{NAME}/{file}"))
+    }
+
+    /// Waits until everything is final everywhere; how long that took.
+    fn settle(&self) -> Result<Duration> {
+        let start = Instant::now();
+        loop {
+            let mut states = Vec::new();
+            for index in 0..REPLICAS {
+                let status: Value = serde_json::from_slice(&self.read(index, "status.json")?)?;
+                states.push((status["done"].to_string(), status["unfinal"].as_u64()));
+            }
+            let equal = states.iter().all(|state| *state == states[0] && state.1 == Some(0));
+            if equal {
+                return Ok(start.elapsed());
+            }
+            ensure!(start.elapsed() < SETTLE, "replicas are not equal: {states:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// The suite.
+pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
+    if kind == Kind::Diod {
+        report.skip("replicas", "diod has none");
+        return Ok(());
+    }
+    let each = if report.long { OPERATIONS_LONG } else { OPERATIONS };
+    let mut house = None;
+    report.case("replicas/three_servers_are_one_service", || {
+        house = Some(House::build(kind)?);
+        Ok(format!("{REPLICAS} servers"))
+    });
+    let Some(mut house) = house else { return Ok(()) };
+    let mut acked = Vec::new();
+    report.case("replicas/a_kill_and_a_partition_stop_nobody_for_long", || {
+        let start = Instant::now();
+        acked = story(&mut house, each)?;
+        let took = start.elapsed();
+        let sum: usize = acked.iter().map(Vec::len).sum();
+        let again: u64 = acked.iter().flatten().map(|ack| ack.tries - 1).sum();
+        ensure!(sum as u64 == each * CLIENTS as u64, "{sum} operations were answered");
+        Ok(format!("{sum} operations in {:.1} s, sent again {again} times", took.as_secs_f64()))
+    });
+    report.case("replicas/all_are_equal_and_nothing_is_lost_or_doubled", || judge(&house, &acked));
+    report.case("replicas/memory_of_what_is_final_is_given_back", || {
+        let status: Value = serde_json::from_slice(&house.read(0, "status.json")?)?;
+        ensure!(status["held"] == 0, "{status}");
+        Ok("no operation is held".to_string())
+    });
+    report.case("replicas/all_end_when_asked", || {
+        for server in house.servers.iter_mut().flatten() {
+            let code = server.stop()?;
+            ensure!(code == Some(0), "exit status {code:?}: {}", sh::tail(&server.said(), 500));
+        }
+        Ok(String::new())
+    });
+    Ok(())
+}
+
+/// Clients go on while one replica is killed and comes back, and another one is cut off.
+fn story(house: &mut House, each: u64) -> Result<Vec<Vec<Acked>>> {
+    let ports: Vec<u16> = house.ports.iter().map(|(_, http)| *http).collect();
+    let progress = Progress::default();
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let mut client = Client::new(NAME, number, ports.clone());
+                let progress = &progress;
+                scope.spawn(move || client.go_on(each, STRICT, progress))
+            })
+            .collect();
+        let all = each * CLIENTS as u64;
+        let troubles = (|| {
+            progress.wait(all / 4)?;
+            house.kill(1)?;
+            std::thread::sleep(Duration::from_secs(1));
+            house.start(1)?;
+            progress.wait(all / 2)?;
+            house.cut(2, true);
+            std::thread::sleep(Duration::from_secs(2));
+            house.cut(2, false);
+            Ok(())
+        })();
+        if troubles.is_err() {
+            progress.give_up();
+        }
+        let acked = clients.into_iter().map(|client| client.join().expect("no client panics"));
+        let acked = acked.collect::<Result<Vec<_>>>();
+        troubles.and(acked)
+    })
+}
+
+/// Looks at what replicas have in the end.
+fn judge(house: &House, acked: &[Vec<Acked>]) -> Result<String> {
+    let took = house.settle()?;
+    let first = house.read(0, "stable")?;
+    for index in 0..REPLICAS {
+        ensure!(house.read(index, "stable")? == first, "replica {} differs", index + 1);
+        ensure!(house.read(index, "value")? == first, "replica {} differs", index + 1);
+    }
+    let text = String::from_utf8(first).context("records are text")?;
+    let mut place = BTreeMap::new();
+    for (index, line) in text.lines().enumerate() {
+        let record: String = serde_json::from_str(line)?;
+        let before = place.insert(record, index as u64);
+        ensure!(before.is_none(), "line {index} was done twice: {line}");
+    }
+    let (mut strict, mut moved) = (0, 0);
+    for ack in acked.iter().flatten() {
+        let at = place.remove(&ack.record).with_context(|| format!("{} is lost", ack.record))?;
+        let right = at == ack.answer;
+        ensure!(right || !ack.is_final, "{} is at {at}, was said to be at {}", ack.record, ack.answer);
+        ensure!(ack.is_final || !ack.strict, "{} was strict", ack.record);
+        strict += u64::from(ack.strict);
+        moved += u64::from(!right);
+    }
+    ensure!(place.is_empty(), "nobody asked for {:?}", place.keys().next());
+    let all = acked.iter().map(Vec::len).sum::<usize>();
+    let settled = took.as_secs_f64();
+    Ok(format!("{all} records, {strict} strict; {moved} answers moved; equal after {settled:.1} s"))
+}
