@@ -16,6 +16,7 @@ mod answer;
 mod delete;
 mod get;
 mod guard;
+mod listen;
 mod listing;
 mod operate;
 mod put;
@@ -28,6 +29,7 @@ mod tests;
 use crate::{CallId, Export, Input, Output};
 use base::{Automaton, Buf, Caller, Error, Instant, Time};
 use delete::Delete;
+use listen::{Listen, listens};
 use listing::Listing;
 use operate::{Kept, Operate, service_of};
 use put::Put;
@@ -81,6 +83,8 @@ enum State {
     Running(Box<Run>),
     /// For what asking a service takes.
     Operating(Box<Operate>),
+    /// For something to become final in a service.
+    Listening(Listen),
     /// For the client to take the last answer and to go away, until the given time (known when
     /// the answer is sent) or so many bytes; then for the log: why.
     Discarding { until: Instant, left: usize, reason: &'static str },
@@ -160,6 +164,8 @@ impl Session {
             State::Putting(put) => put.is_hungry(self.input.len()),
             State::Running(run) => run.is_hungry(self.input.len()),
             State::Operating(it) => it.is_hungry(),
+            // To hear that the client is gone.
+            State::Listening(_) => self.input.is_empty(),
             State::Discarding { .. } => true,
             State::Fetching(_)
             | State::Sending(_)
@@ -180,6 +186,7 @@ impl Session {
             | State::Deleting(_)
             | State::Running(_)
             | State::Operating(_)
+            | State::Listening(_)
             | State::Discarding { .. }
             | State::Closing { .. } => None,
         }
@@ -208,6 +215,7 @@ impl Session {
             | State::Putting(_)
             | State::Deleting(_)
             | State::Running(_)
+            | State::Listening(_)
             | State::Discarding { .. }
             | State::Closing { .. } => 0,
         };
@@ -225,6 +233,7 @@ impl Session {
             State::Deleting(_) => "deleting",
             State::Running(_) => "running",
             State::Operating(_) => "operating",
+            State::Listening(_) => "listening",
             State::Discarding { .. } => "discarding",
             State::Closing { .. } => "closing",
         }
@@ -278,6 +287,7 @@ impl Automaton for Session {
             | State::Listing(_)
             | State::Deleting(_)
             | State::Running(_)
+            | State::Listening(_)
             | State::Discarding { .. }
             | State::Closing { .. } => None,
         }
@@ -312,6 +322,7 @@ impl Session {
             state @ (State::Fetching(_)
             | State::Sending(_)
             | State::Listing(_)
+            | State::Listening(_)
             | State::Deleting(_)) => {
                 self.gather(bytes);
                 state
@@ -334,6 +345,7 @@ impl Session {
         match state {
             State::Running(run) => self.run_answered(now, call, run, reply, out),
             State::Operating(it) => self.operate_answered(now, it, reply, out),
+            State::Listening(it) => self.listen_answered(now, it, reply, out),
             State::Fetching(request) => self.fetched(now, *request, reply, out),
             State::Sending(transfer) => self.piece(now, transfer, reply, out),
             State::Listing(listing) => self.listed(now, listing, reply, out),
@@ -356,6 +368,7 @@ impl Session {
             State::Sending(transfer) => self.go_on(now, transfer, out),
             State::Listing(listing) => self.list_on(now, listing, out),
             State::Running(run) => self.run_on(run, out),
+            State::Listening(it) => self.listen_on(it, out),
             State::Discarding { until, left, reason } if self.unsent == 0 => {
                 State::Discarding { until: until.min(now + DISCARD_TIME), left, reason }
             }
@@ -381,6 +394,7 @@ impl Session {
             | State::Listing(_)
             | State::Deleting(_)
             | State::Running(_)
+            | State::Listening(_)
             | State::Discarding { .. }
             | State::Closing { .. }) => state,
         }
@@ -395,6 +409,7 @@ impl Session {
             State::Putting(put) if self.last_byte_came => self.put_torn(put, out),
             State::Running(run) => self.run_on(run, out),
             State::Operating(it) => self.operate_on(now, it, out),
+            State::Listening(it) => self.listen_end(it, out),
             state @ (State::Fetching(_)
             | State::Sending(_)
             | State::Listing(_)
@@ -457,6 +472,7 @@ impl Session {
             Method::Get | Method::Head if names_storelet(&request) => {
                 self.run_named(now, &request, out)
             }
+            Method::Get if listens(&request) => self.listen(&request, out),
             Method::Get | Method::Head => self.fetch(request, out),
             Method::Options => {
                 self.say_head(now, &answer::options(self.export.http_write), out);
@@ -538,6 +554,7 @@ impl Session {
             State::Deleting(delete) => delete.forget(out),
             State::Running(run) => run.forget(out),
             State::Operating(it) => it.forget(out),
+            State::Listening(it) => it.forget(out),
             State::Closing { asked } => asked,
             State::Head { .. } | State::Discarding { .. } => 0,
         };

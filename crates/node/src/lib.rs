@@ -41,8 +41,8 @@ pub use config::{Clients, Config, Join, Joined, Port, Served};
 pub use front::{Export, Identity, Limits, Protocol};
 pub use letters::{HOME, NODES_MAX};
 pub use names::{Order, script};
-pub use replicas::Replicated;
 pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
+pub use replicas::Replicated;
 pub use shadow::{Heard, Shadow, duplicate, label};
 
 use base::op::{Event, Op};

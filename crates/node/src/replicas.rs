@@ -2,8 +2,8 @@
 
 use super::branch::Branch;
 use super::{Node, plain};
-use base::op::File;
 use base::Name;
+use base::op::File;
 use names::Mount;
 use services::{Hosted, Kept, Options};
 use store::Store;
@@ -42,9 +42,8 @@ impl Node {
         for replica in replicas {
             let name = name(&replica);
             let Replicated { file, store, kept, options } = replica;
-            let make = |index| {
-                Branch::Replica(Box::new(Hosted::new(index, file, *store, kept, options)))
-            };
+            let make =
+                |index| Branch::Replica(Box::new(Hosted::new(index, file, *store, kept, options)));
             let tree = self.trees.plant(make).expect("a node begins with few trees");
             self.names.hide(Mount { at: top, name, root: self.trees[tree].root() });
         }

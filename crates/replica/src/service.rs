@@ -109,6 +109,8 @@ pub enum Input<O> {
     },
     /// Nobody wants the answer any more. The operation may be done all the same.
     Forget(Ticket),
+    /// Whether somebody wants to hear of everything that becomes final.
+    Watch(bool),
     /// Messages of this replica may arrive from now on, and ours there; those before may be lost.
     Connected(ReplicaId),
     /// They do not any more.
@@ -137,6 +139,8 @@ pub enum Output<O, V> {
     },
     /// A request cannot be answered in time.
     Refuse(Ticket, Refusal),
+    /// This is final now, and has this value for ever; said if somebody watches.
+    Final(Arc<Entry<O>>, V),
     /// Say this to another replica.
     Say(ReplicaId, Message<O>),
     /// This replica says what none of us can say: do not listen to it any more.
@@ -218,6 +222,8 @@ pub struct Replica<D: DataType> {
     lags: bool,
     /// Others have more of this replica's own operations than it has.
     is_outdated: bool,
+    /// Somebody wants to hear of everything that becomes final.
+    is_watched: bool,
 }
 
 /// A record that is not yet in the journal for good.
@@ -287,6 +293,7 @@ impl<D: DataType> Replica<D> {
             gossip_at: None,
             lags: false,
             is_outdated: false,
+            is_watched: false,
             data,
         };
         for entry in snapshot.rest.into_iter().chain(records.into_iter().flatten()) {
@@ -455,8 +462,7 @@ impl<D: DataType> Replica<D> {
             let ours = label.origin == self.me;
             known || !ours && before < Some(*label) && self.order.frontier() < Some(*label)
         };
-        message.has.iter().all(member)
-            && message.entries.iter().all(possible)
+        message.has.iter().all(member) && message.entries.iter().all(possible)
     }
 
     /// What everybody has is final, with all before it: at most so many at once.
@@ -466,8 +472,11 @@ impl<D: DataType> Replica<D> {
         let Some(frontier) = labels.max() else { return };
         // Own operations behind this one may not be in the journal yet.
         let token = self.origins.done().clone().up_to(self.me, self.has.get(self.me));
-        let (me, waiting) = (self.me, &mut self.waiting);
+        let (me, waiting, watched) = (self.me, &mut self.waiting, self.is_watched);
         let all = self.order.advance(frontier, most, |entry, value| {
+            if watched {
+                out.push(Output::Final(entry.clone(), value.clone()));
+            }
             let ours = (entry.label.origin == me).then_some(entry.number);
             if let Some(ticket) = ours.and_then(|number| waiting.take_strict(number)) {
                 let token = token.clone();
@@ -532,6 +541,7 @@ impl<D: DataType> Automaton for Replica<D> {
                 }
             }
             Input::Forget(ticket) => self.waiting.forget(ticket),
+            Input::Watch(watched) => self.is_watched = watched,
             Input::Connected(peer) => self.peers.get_mut(peer).into_iter().for_each(Peer::connect),
             Input::Disconnected(peer) => {
                 self.peers.get_mut(peer).into_iter().for_each(Peer::disconnect);

@@ -6,14 +6,17 @@
 //! | `value` | the value after all that is done here |
 //! | `stable` | the value after all that is final |
 //! | `status`, `status.json` | how far this replica and the others are |
+//! | `events` | a line of JSON for each operation that becomes final from now on |
 //! | `peer` | what the other replicas write |
 
 use crate::door::Door;
+use crate::events::Events;
 use crate::hosted::Hosted;
 use crate::talk::Talk;
+use crate::{Operator, Value};
 use base::op::Entry;
 use base::{Buf, Error, Instant, Kind, Name, Stat};
-use replica::service::Ticket;
+use replica::service::{Entry as Operation, Input, Ticket};
 use std::collections::VecDeque;
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
@@ -31,13 +34,15 @@ pub(crate) const STABLE: usize = 3;
 pub(crate) const STATUS: usize = 4;
 pub(crate) const STATUS_JSON: usize = 5;
 const PEER: usize = 6;
-const FILES: [(&str, usize, u32); 6] = [
+const EVENTS: usize = 7;
+const FILES: [(&str, usize, u32); 7] = [
     ("ops", OPS, 0o666),
     ("value", VALUE, 0o444),
     ("stable", STABLE, 0o444),
     ("status", STATUS, 0o444),
     ("status.json", STATUS_JSON, 0o444),
     ("peer", PEER, 0o666),
+    ("events", EVENTS, 0o444),
 ];
 
 /// A read that waits for an answer.
@@ -57,6 +62,8 @@ pub(crate) enum Opened {
     Ops(Box<Talk>, VecDeque<Waiting>),
     /// What another replica writes.
     Door(Door),
+    /// What becomes final, and reads that wait for it. Those are bounded, too.
+    Events(Box<Events>, VecDeque<Waiting>),
 }
 
 impl Hosted {
@@ -96,6 +103,10 @@ impl Hosted {
                     self.opened(Opened::Door(door), PEER)
                 }
                 _text if access.changes() => Err(Error::Denied),
+                EVENTS => {
+                    self.step_replica(now, Input::Watch(true), out);
+                    self.opened(Opened::Events(Box::default(), VecDeque::new()), EVENTS)
+                }
                 text => self.look(text),
             },
             Ask::Read { open, offset, count, headroom } => match &mut self.opens[open.local()] {
@@ -104,7 +115,7 @@ impl Hosted {
                     Some(challenge) => Ok(Reply::Data(part(challenge, offset, count, headroom))),
                     None => Err(Error::Denied),
                 },
-                Opened::Ops(_, waiting) => {
+                Opened::Ops(_, waiting) | Opened::Events(_, waiting) => {
                     waiting.push_back(Waiting { id, count, headroom });
                     return self.answer_reads(open.local(), out);
                 }
@@ -135,7 +146,7 @@ impl Hosted {
             Opened::Ops(talk, _) if !talk.has_room() => return Err(Error::Busy),
             Opened::Ops(talk, _) => talk.write(data).map_err(|()| Error::FileTooLarge)?,
             Opened::Door(_) => return self.hear(now, open, offset, data, out).map(|()| written),
-            Opened::Directory | Opened::Text(_) => return Err(Error::Denied),
+            Opened::Directory | Opened::Text(_) | Opened::Events(..) => return Err(Error::Denied),
         };
         for line in lines {
             self.request(now, open, &line, out);
@@ -169,7 +180,7 @@ impl Hosted {
                 Ok(Reply::Fetched(self.stat(ROOT), Buf::default(), Some(open)))
             }
             [name] => match find(name)? {
-                OPS | PEER => Err(Error::Unsupported),
+                OPS | PEER | EVENTS => Err(Error::Unsupported),
                 file => {
                     let text = self.text(file);
                     let stat = Stat { size: text.len() as u64, ..self.stat(file) };
@@ -180,11 +191,26 @@ impl Hosted {
         }
     }
 
-    /// Gives reads of an open file the answers that are there.
+    /// Gives reads of an open file what is there.
     pub(crate) fn answer_reads(&mut self, open: usize, out: &mut Vec<Output>) {
-        let Opened::Ops(talk, waiting) = &mut self.opens[open] else { return };
+        let read: &mut dyn FnMut(usize) -> Option<Vec<u8>>;
+        let mut from_talk;
+        let mut from_events;
+        let waiting = match &mut self.opens[open] {
+            Opened::Ops(talk, waiting) => {
+                from_talk = |count| talk.read(count);
+                read = &mut from_talk;
+                waiting
+            }
+            Opened::Events(events, waiting) => {
+                from_events = |count| events.read(count);
+                read = &mut from_events;
+                waiting
+            }
+            Opened::Directory | Opened::Text(_) | Opened::Door(_) => return,
+        };
         while let Some(first) = waiting.front().copied()
-            && let Some(said) = talk.read(first.count as usize)
+            && let Some(said) = read(first.count as usize)
         {
             waiting.pop_front();
             let data = part(&said, 0, first.count, first.headroom);
@@ -192,10 +218,34 @@ impl Hosted {
         }
     }
 
+    /// Tells everybody who listens what has become final.
+    pub(crate) fn tell_final(&mut self, entry: &Operation<Operator>, value: &Value) {
+        let line = Events::line(entry, value);
+        for (_, opened) in &mut self.opens {
+            if let Opened::Events(events, _) = opened {
+                events.add(&line);
+            }
+        }
+        self.has_events = true;
+    }
+
+    /// Gives those who wait for what has become final what there is.
+    pub(crate) fn answer_listeners(&mut self, out: &mut Vec<Output>) {
+        if !std::mem::take(&mut self.has_events) {
+            return;
+        }
+        let listen = |(index, opened): (usize, &Opened)| {
+            matches!(opened, Opened::Events(..)).then_some(index)
+        };
+        for open in self.opens.iter().filter_map(listen).collect::<Vec<usize>>() {
+            self.answer_reads(open, out);
+        }
+    }
+
     /// Nobody wants the answer to a request any more: only reads wait.
     pub(crate) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
         for (_, opened) in &mut self.opens {
-            let Opened::Ops(_, waiting) = opened else { continue };
+            let (Opened::Ops(_, waiting) | Opened::Events(_, waiting)) = opened else { continue };
             if let Some(place) = waiting.iter().position(|read| read.id == id) {
                 waiting.remove(place);
                 return out.push(Output::Reply(id, Err(Error::Cancelled)));
@@ -212,6 +262,12 @@ impl Hosted {
                     self.forget(now, ticket, out);
                 }
             }
+            Opened::Events(_, waiting) => {
+                let cancelled = waiting.into_iter().map(|read| read.id);
+                out.extend(cancelled.map(|id| Output::Reply(id, Err(Error::Cancelled))));
+                let watched = self.opens.iter().any(|(_, it)| matches!(it, Opened::Events(..)));
+                self.step_replica(now, Input::Watch(watched), out);
+            }
             Opened::Directory | Opened::Text(_) | Opened::Door(_) => {}
         }
     }
@@ -223,7 +279,9 @@ impl Hosted {
             Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.local()))),
             Ask::List { open, cookie, with_stat, .. } => match &self.opens[open.local()] {
                 Opened::Directory => Ok(self.list(cookie, with_stat)),
-                Opened::Text(_) | Opened::Ops(..) | Opened::Door(_) => Err(Error::NotDirectory),
+                Opened::Text(_) | Opened::Ops(..) | Opened::Door(_) | Opened::Events(..) => {
+                    Err(Error::NotDirectory)
+                }
             },
             other => flat::answer(&other),
         }

@@ -79,6 +79,8 @@ pub struct Hosted {
     records: VecDeque<(u64, u64)>,
     appended: u64,
     news: VecDeque<String>,
+    /// Something became final in this turn, and somebody listens.
+    pub(crate) has_events: bool,
     closing: bool,
 }
 
@@ -132,6 +134,7 @@ impl Hosted {
             records: VecDeque::new(),
             appended: 0,
             news: VecDeque::new(),
+            has_events: false,
             closing: false,
         }
     }
@@ -169,6 +172,7 @@ impl Hosted {
             self.heard_remote(now, id, said, out);
         }
         self.keep(now, out);
+        self.answer_listeners(out);
     }
 
     /// Writes down what was done in this turn.
@@ -325,6 +329,7 @@ impl Hosted {
                 }
                 self.answer_reads(open, out);
             }
+            service::Output::Final(entry, value) => self.tell_final(&entry, &value),
             service::Output::Say(to, message) => self.say(now, to, message, out),
             service::Output::Distrust(peer) => {
                 self.tell_news(format!(

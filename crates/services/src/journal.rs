@@ -147,11 +147,11 @@ fn read(reader: &Reader<'_>) -> Result<Result<Kept, Unreadable>, Missing> {
     };
     let snapshot = parts(reader, head)?;
     let mut records = Records { next: head.first, at: head.first, ..Records::default() };
-    reader.scan(RECORDS, &head.first.to_be_bytes(), &mut |key, value| {
-        match records.take(key, &value.bytes()) {
-            Some(()) => ControlFlow::Continue(()),
-            None => ControlFlow::Break(()),
-        }
+    reader.scan(RECORDS, &head.first.to_be_bytes(), &mut |key, value| match records
+        .take(key, &value.bytes())
+    {
+        Some(()) => ControlFlow::Continue(()),
+        None => ControlFlow::Break(()),
     })?;
     let Records { next, records, size: grown, damaged, .. } = records;
     let size = snapshot.as_ref().map_or(0, Vec::len);

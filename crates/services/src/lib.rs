@@ -11,6 +11,7 @@
 //! ```
 
 mod door;
+mod events;
 mod files;
 mod hosted;
 mod journal;

@@ -231,7 +231,9 @@ fn read_json(kind: Kind, service: u32, text: &str) -> Result<Question, String> {
         (Some(session), Some(number)) => Some(Call { session, number }),
         (None, None) => None,
         (Some(_), None) | (None, Some(_)) => {
-            return Err("\"session\" and \"number\" belong together: give both, or none".to_string());
+            return Err(
+                "\"session\" and \"number\" belong together: give both, or none".to_string()
+            );
         }
     };
     Ok(Question { operator, once, strict: asked.strict, after, timeout })
@@ -342,7 +344,8 @@ mod tests {
         let token = read_token(0x7f, "7f-1:12.3:7").expect("a token");
         assert_eq!(show_token(0x7f, &token), "7f-1:12.3:7");
         assert_eq!(read_token(0x7f, &show_token(0x7f, &Vector::new())), Ok(Vector::new()));
-        let wrong = ["", "7f", "7e-1:12", "7f-1", "7f-1:", "7f-:1", "7f-1:2:3", "7f-x:1", "7f-1:-1"];
+        let wrong =
+            ["", "7f", "7e-1:12", "7f-1", "7f-1:", "7f-:1", "7f-1:2:3", "7f-x:1", "7f-1:-1"];
         for wrong in wrong.into_iter().chain(["7f-70000:1"]) {
             assert!(read_token(0x7f, wrong).is_err(), "{wrong}");
         }
@@ -378,8 +381,14 @@ mod tests {
     fn what_makes_no_sense_is_said() {
         let talk = Talk::new(0x7f);
         let wrong = [
-            "", "{", "{}", "fly", "{\"op\": \"fly\"}", "{\"op\": \"read\", \"after\": \"x\"}",
-            "{\"op\": \"read\", \"timeout\": -1}", "{\"op\": \"read\", \"timeout\": 1e9}",
+            "",
+            "{",
+            "{}",
+            "fly",
+            "{\"op\": \"fly\"}",
+            "{\"op\": \"read\", \"after\": \"x\"}",
+            "{\"op\": \"read\", \"timeout\": -1}",
+            "{\"op\": \"read\", \"timeout\": 1e9}",
             "{\"op\": \"read\", \"strikt\": true}",
         ];
         for line in wrong {

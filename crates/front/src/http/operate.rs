@@ -185,18 +185,14 @@ impl Session {
     }
 
     /// The body is there: asks.
-    fn operate_ask(
-        &mut self,
-        now: Instant,
-        mut it: Box<Operate>,
-        out: &mut Vec<Output>,
-    ) -> State {
+    fn operate_ask(&mut self, now: Instant, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
         let Some(lines) = lines(&it.body) else {
             let reason = "post JSON objects like {\"op\": …}, or operations in words, one a line";
             return self.fail(now, refusal(400, reason), out);
         };
         it.asked = lines.len();
-        it.body = it.token.iter().map(|token| format!("after {token}\n")).collect::<String>().into();
+        it.body =
+            it.token.iter().map(|token| format!("after {token}\n")).collect::<String>().into();
         lines.iter().for_each(|line| it.body.extend_from_slice(line));
         self.asked = it.body.len();
         match self.kept.take() {
@@ -226,12 +222,7 @@ impl Session {
         State::Operating(it)
     }
 
-    fn operate_read(
-        &mut self,
-        mut it: Box<Operate>,
-        open: OpenId,
-        out: &mut Vec<Output>,
-    ) -> State {
+    fn operate_read(&mut self, mut it: Box<Operate>, open: OpenId, out: &mut Vec<Output>) -> State {
         self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
         it.step = Step::Reading(open);
         State::Operating(it)

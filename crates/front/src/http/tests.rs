@@ -1,8 +1,10 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test names the variants it is about")]
 
 mod post;
+mod service;
 
 use post::begin_post;
+use service::begin_operation;
 
 use super::*;
 use base::drawing::{Drawing, variant};
@@ -584,6 +586,10 @@ fn sample(state: &str) -> Session {
         }
         "putting" => begin_put(&mut lab, "Content-Length: 10\r\n"),
         "running" => begin_post(&mut lab, "", "abc"),
+        "operating" => begin_operation(&mut lab, "", "add 5"),
+        "listening" => {
+            lab.say("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        }
         "deleting" => lab.say("DELETE /f HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         "discarding" => lab.say("nonsense\r\n\r\n"),
         "closing" => {
@@ -606,6 +612,8 @@ fn states_md_is_fresh() {
         "putting",
         "deleting",
         "running",
+        "operating",
+        "listening",
         "discarding",
         "closing",
     ];

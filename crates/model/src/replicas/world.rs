@@ -189,6 +189,9 @@ impl World {
                     self.say(at, to.0, message);
                 }
                 Output::Persist(number, record) => self.persist(at, number, record)?,
+                Output::Final(entry, _) => {
+                    return Err(format!("nobody watches, and {entry:?} is told"));
+                }
                 Output::Outdated(other) => {
                     return Err(format!("I10: {other:?} has more of {at} than its journal"));
                 }

@@ -34,6 +34,7 @@ fn said(out: Vec<Out>) -> Vec<Message<Operator>> {
         | Output::Refuse(..)
         | Output::Distrust(_)
         | Output::Outdated(_)
+        | Output::Final(..)
         | Output::Persist(..) => None,
     });
     messages.collect()
@@ -49,6 +50,7 @@ fn answered(out: &[Out]) -> Vec<(u64, Value, bool)> {
         | Output::Refuse(..)
         | Output::Distrust(_)
         | Output::Outdated(_)
+        | Output::Final(..)
         | Output::Persist(..) => None,
     });
     answers.collect()
@@ -127,6 +129,24 @@ fn what_none_of_us_can_say_is_not_believed() {
         step(&mut replica(A, &[A, B]), Input::Heard(stranger, nothing)),
         [Output::Distrust(stranger)]
     );
+}
+
+#[test]
+fn who_watches_hears_what_becomes_final() {
+    let mut alone = replica(A, &[A]);
+    let done = |alone: &mut Counting, number| {
+        step(alone, add(number, 5, false, &Vector::new()));
+        step(alone, Input::Persisted(number))
+    };
+    let finals = |out: &[Out]| {
+        out.iter().filter(|output| matches!(output, Output::Final(..))).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(finals(&done(&mut alone, 1)), []);
+    step(&mut alone, Input::Watch(true));
+    let out = finals(&done(&mut alone, 2));
+    assert!(matches!(&out[..], [Output::Final(entry, Value::Integer(10))] if entry.number == 2));
+    step(&mut alone, Input::Watch(false));
+    assert_eq!(finals(&done(&mut alone, 3)), []);
 }
 
 /// Who was put back to what it was before cannot know which numbers it has given.

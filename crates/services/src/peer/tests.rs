@@ -1,6 +1,6 @@
 use super::*;
+use base::drawing::Drawing;
 use base::{Buf, Stat};
-use base::drawing::{Drawing, variant};
 
 const OPEN: OpenId = OpenId(7);
 const NODE: NodeId = NodeId(5);

@@ -179,7 +179,10 @@ impl Pair {
                 Output::Answer { ticket, value, is_final, .. } => {
                     self.answers.push((at, ticket.0, value, is_final));
                 }
-                Output::Refuse(..) | Output::Distrust(_) => panic!("{output:?}"),
+                Output::Refuse(..)
+                | Output::Distrust(_)
+                | Output::Outdated(_)
+                | Output::Final(..) => panic!("{output:?}"),
             }
         }
     }

@@ -1,0 +1,162 @@
+//! `GET /services/NAME/events`: what becomes final in a replicated service, as it does: server-sent
+//! events, of which each is a line of JSON.
+
+use super::answer::{Head, status};
+use super::transfer::frame;
+use super::{Session, State};
+use crate::Output;
+use base::{Access, Buf, Error, Instant, Name};
+use tree::{Ask, NodeId, OpenId, Reply};
+use wire::http::{Request, refusal};
+
+/// Where services are, and which file of theirs tells.
+const PLACE: &[u8] = b"services";
+const FILE: &[u8] = b"events";
+
+/// How much is read at once, bytes, and how much may be unsent then.
+const PIECE: u32 = 64 << 10;
+const AHEAD: usize = 256 << 10;
+
+/// A client who listens.
+#[derive(Debug)]
+pub(super) struct Listen {
+    step: Step,
+    /// A line that is not whole yet.
+    said: Vec<u8>,
+}
+
+/// What it waits for.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// For the file.
+    Finding,
+    /// For that to be opened.
+    Opening(NodeId),
+    /// For something to tell, or for the client to take what was told; whether a read is under way.
+    Reading(OpenId, bool),
+}
+
+impl Listen {
+    /// Gives back what it holds; how many answers are to come.
+    pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
+        match self.step {
+            Step::Finding => 1,
+            Step::Opening(node) => {
+                out.push(Output::Release(node));
+                1
+            }
+            Step::Reading(open, reads) => {
+                out.push(Output::Close(open));
+                usize::from(reads)
+            }
+        }
+    }
+}
+
+/// Whether a request wants to hear events.
+pub(super) fn listens(request: &Request) -> bool {
+    let path = &request.target.path[..];
+    matches!(path, [place, _, file] if place.as_bytes() == PLACE && file.as_bytes() == FILE)
+}
+
+impl Session {
+    /// Begins to listen.
+    pub(super) fn listen(&mut self, request: &Request, out: &mut Vec<Output>) -> State {
+        let names: Vec<Name> = request.target.path.clone();
+        self.ask(Ask::Walk { from: self.export.root, names }, out);
+        // Nothing follows on this connection.
+        self.last = true;
+        State::Listening(Listen { step: Step::Finding, said: Vec::new() })
+    }
+
+    pub(super) fn listen_answered(
+        &mut self,
+        now: Instant,
+        mut it: Listen,
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        match (it.step, reply) {
+            (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
+                let access = Access { read: true, ..Access::default() };
+                self.ask(Ask::Open { node, access }, out);
+                it.step = Step::Opening(node);
+                State::Listening(it)
+            }
+            (Step::Finding, Ok(_) | Err(Error::NotFound | Error::NotDirectory)) => {
+                self.refuse(now, refusal(404, "there is no such service: see /services/"), out)
+            }
+            (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
+                out.push(Output::Release(node));
+                it.step = Step::Reading(open, false);
+                self.listen_head(now, out);
+                self.listen_on(it, out)
+            }
+            (Step::Reading(open, _), Ok(Reply::Data(data))) if !data.is_empty() => {
+                it.step = Step::Reading(open, false);
+                it.said.extend_from_slice(&data);
+                self.listen_tell(&mut it, out);
+                self.listen_on(it, out)
+            }
+            (Step::Reading(open, _), _) => {
+                it.step = Step::Reading(open, false);
+                it.forget(out);
+                self.hang_up("the service says no more", out)
+            }
+            (step, reply) => {
+                if let Step::Opening(node) = step {
+                    out.push(Output::Release(node));
+                }
+                self.refuse(now, status(reply.err().unwrap_or(Error::Invalid)), out)
+            }
+        }
+    }
+
+    fn listen_head(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let head = Head::new(200)
+            .field("Content-Type", "text/event-stream")
+            .field("Cache-Control", "no-store");
+        let head = match self.manner.is_1_1 {
+            true => head.field("Transfer-Encoding", "chunked"),
+            false => head,
+        };
+        let head = self.end(now, head);
+        self.say(Buf::from(head), out);
+    }
+
+    /// Tells each line that is whole as an event.
+    fn listen_tell(&mut self, it: &mut Listen, out: &mut Vec<Output>) {
+        let Some(end) = memchr::memrchr(b'\n', &it.said) else { return };
+        let rest = it.said.split_off(end + 1);
+        let lines = std::mem::replace(&mut it.said, rest);
+        let mut events = Vec::with_capacity(lines.len() + lines.len() / 4);
+        for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            events.extend_from_slice(b"data: ");
+            events.extend_from_slice(line);
+            events.extend_from_slice(b"\n\n");
+        }
+        let events = frame(Buf::from(events), self.manner.is_1_1);
+        self.say(events, out);
+    }
+
+    /// The client has left, or the server ends.
+    pub(super) fn listen_end(&mut self, it: Listen, out: &mut Vec<Output>) -> State {
+        self.asked = 0;
+        let asked = it.forget(out);
+        out.push(Output::Hangup("nobody listens"));
+        State::Closing { asked }
+    }
+
+    /// Reads on, unless the client is behind.
+    pub(super) fn listen_on(&mut self, mut it: Listen, out: &mut Vec<Output>) -> State {
+        if let Step::Reading(open, reads @ false) = &mut it.step
+            && self.unsent <= AHEAD
+        {
+            *reads = true;
+            self.asked = PIECE as usize;
+            let open = *open;
+            self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
+        }
+        State::Listening(it)
+    }
+}
