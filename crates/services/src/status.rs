@@ -71,7 +71,7 @@ impl Hosted {
             service: &self.settings.service,
             kind: self.settings.kind,
             replica: self.settings.me,
-            done: show_vector(&self.replica.done(), " "),
+            done: show_vector(self.replica.done(), " "),
             kept: show_vector(has, " "),
             unfinal: self.replica.suffix().count(),
             held: self.replica.kept(),
