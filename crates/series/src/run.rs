@@ -132,7 +132,7 @@ where
 {
     // Not all runs submit at the same moment.
     let phase = base::rng::seeded(spec.seed).f64() / spec.rate;
-    let began = Instant::now() + START + Duration::from_secs_f64(phase);
+    let began = Instant::now() + START + Duration::from_secs_f64(spec.delay + phase);
     let ground = &Ground::new(spec, began)?;
     let count = spec.replicas.min(spec.processors) + 1;
     let own = |_| Processor::new(began, spec.speed.switch);

@@ -1,7 +1,9 @@
 //! A thread of a service: what it hears, does and says, what that costs, and when it was.
 //!
-//! A replica goes round: one request, which is done and answered before anything else (paper 001,
-//! 5.5.2); one message of gossip, of one peer after the other; one message of gossip to a peer.
+//! A replica does and answers what it can before anything else (paper 001, 5.5.2). Apart from that
+//! it goes round: one request, one message of gossip from a peer, one message of gossip to a peer;
+//! or it is *eager*: it hears requests first, then gossip, and after each message it gossips to
+//! all to whom it has something to tell.
 
 use crate::actor::{Actor, Asked, Deed, Keeper, Order, Turn};
 use crate::bell::Bell;
@@ -104,12 +106,11 @@ pub(crate) struct Seat<'g, A> {
 impl<A: Actor> Seat<'_, A> {
     fn cost(&self, about: About, heard: bool) -> u64 {
         let speed = &self.ground.spec.speed;
-        speed.message
-            + match about {
-                About::Request(_) if heard => speed.request,
-                About::Gossip(news) => speed.news * news,
-                About::Request(_) | About::Response(_) | About::Agreement => 0,
-            }
+        match about {
+            About::Request(_) if heard => speed.message + speed.request,
+            About::Gossip(news) => speed.gossip + speed.news * news,
+            About::Request(_) | About::Response(_) | About::Agreement => speed.message,
+        }
     }
 
     /// Takes up a message of this part; what it was about, and when it was received.
@@ -126,23 +127,25 @@ impl<A: Actor> Seat<'_, A> {
         Some((about, at))
     }
 
-    /// Has a turn. What was done, and how often an operation was applied for that.
-    fn act(&mut self, turn: Turn) -> io::Result<(Deed<A::Message>, u64)> {
+    /// Has a turn.
+    fn act(&mut self, turn: Turn) -> io::Result<Done<A::Message>> {
         let before = self.actor.applied();
         let deed = self.actor.act(turn);
         let applied = self.actor.applied() - before;
         let work = self.ground.spec.speed.apply * applied;
         self.share.work(work, &self.ground.answered);
+        let mut at = Instant::now();
         if let Deed::Said(others, message) = &deed {
             let (about, mut bytes) = (message.about(), Vec::new());
             message.put(&mut bytes);
             for to in others {
                 self.share.work(self.cost(about, false), &self.ground.answered);
+                at = Instant::now();
                 self.post.say(*to, &bytes)?;
                 self.count(about, bytes.len());
             }
         }
-        Ok((deed, applied))
+        Ok(Done { deed, applied, at })
     }
 
     fn count(&mut self, about: About, bytes: usize) {
@@ -164,6 +167,15 @@ impl<A: Actor> Seat<'_, A> {
     }
 }
 
+/// What came of a turn.
+struct Done<M> {
+    deed: Deed<M>,
+    /// How often an operation was applied for it.
+    applied: u64,
+    /// When it was said.
+    at: Instant,
+}
+
 /// What a replica has measured.
 #[derive(Debug, Default)]
 pub(crate) struct Service {
@@ -179,28 +191,24 @@ impl<A: Keeper> Seat<'_, A> {
     /// A replica until everything is over.
     pub(crate) fn serve(&mut self) -> io::Result<Service> {
         let (mut service, mut received) = (Service::default(), BTreeMap::new());
-        let front_end = self.ground.spec.replicas;
-        let (me, mut last, mut has_settled) = (self.me, self.me, false);
+        let (front_end, eager) = (self.ground.spec.replicas, self.ground.spec.eager);
+        let (mut last, mut has_settled) = (self.me, false);
         while !self.ground.over.has_rung() {
             self.ground.check_time()?;
             self.post.collect()?;
-            let mut busy = false;
-            if let Some((about, at)) = self.hear(front_end) {
-                busy = true;
-                if let About::Request(number) = about {
-                    received.insert(number, at);
-                }
-                self.answer(&received, &mut service)?;
+            let request = self.hear(front_end);
+            if let Some((About::Request(number), at)) = request {
+                received.insert(number, at);
             }
-            let peers = (1..=front_end).map(|turn| (last + turn) % front_end);
-            for peer in peers.filter(|peer| *peer != me) {
-                if self.hear(peer).is_some() {
-                    (busy, last) = (true, peer);
-                    break;
-                }
+            let mut busy = request.is_some() | self.answer(&received, &mut service)?;
+            // Who is eager comes to what is not a request only when there is none.
+            if request.is_none() || !eager {
+                busy |= self.hear_peer(&mut last) && {
+                    self.answer(&received, &mut service)?;
+                    true
+                };
             }
-            busy |= self.answer(&received, &mut service)?;
-            busy |= !matches!(self.act(Turn::Gossip)?.0, Deed::Nothing);
+            busy |= self.gossip(eager)?;
             if !busy {
                 if self.ground.answered.has_rung() && !has_settled && self.has_everything() {
                     has_settled = true;
@@ -213,6 +221,28 @@ impl<A: Keeper> Seat<'_, A> {
         Ok(service)
     }
 
+    /// Hears one message of a peer, of each in turn; whether there was one.
+    fn hear_peer(&mut self, last: &mut usize) -> bool {
+        let replicas = self.ground.spec.replicas;
+        let mut peers = (1..=replicas).map(|turn| (*last + turn) % replicas);
+        let me = self.me;
+        let heard = peers.find(|peer| *peer != me && self.hear(*peer).is_some());
+        *last = heard.unwrap_or(*last);
+        heard.is_some()
+    }
+
+    /// Gossips to one peer, or to all; whether there was anything to tell.
+    fn gossip(&mut self, all: bool) -> io::Result<bool> {
+        let mut told = false;
+        while !matches!(self.act(Turn::Gossip)?.deed, Deed::Nothing) {
+            told = true;
+            if !all {
+                break;
+            }
+        }
+        Ok(told)
+    }
+
     /// Does and answers whatever it can; whether there was anything.
     fn answer(
         &mut self,
@@ -221,12 +251,12 @@ impl<A: Keeper> Seat<'_, A> {
     ) -> io::Result<bool> {
         let mut busy = false;
         loop {
-            let (deed, applied) = self.act(Turn::Answer)?;
+            let Done { deed, applied, at } = self.act(Turn::Answer)?;
             match deed {
                 Deed::Nothing => return Ok(busy),
                 Deed::Said(_, message) => {
                     if let About::Response(number) = message.about() {
-                        service.times.insert(number, received[&number].elapsed());
+                        service.times.insert(number, at - received[&number]);
                         service.again += applied;
                     }
                 }
@@ -304,11 +334,12 @@ impl<A: Actor> Seat<'_, A> {
     fn pass_on(&mut self, times: &mut Times, strict: &[bool]) -> io::Result<bool> {
         let mut busy = false;
         loop {
-            match self.act(Turn::Answer)?.0 {
+            let Done { deed, at, .. } = self.act(Turn::Answer)?;
+            match deed {
                 Deed::Nothing => return Ok(busy),
                 Deed::Said(_, message) => {
                     if let About::Request(number) = message.about() {
-                        times.sent.insert(number, Instant::now());
+                        times.sent.insert(number, at);
                     }
                 }
                 Deed::Answered(number, value) => {

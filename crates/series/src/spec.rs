@@ -33,9 +33,11 @@ pub(crate) enum Data {
 /// today.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(crate) struct Speed {
-    /// To send or to receive a message.
+    /// To send or to receive a message that is not gossip.
     pub(crate) message: u64,
-    /// For each operation in a message of gossip, at both ends.
+    /// To send or to receive a message of gossip.
+    pub(crate) gossip: u64,
+    /// And for each operation in it, also at both ends.
     pub(crate) news: u64,
     /// To take up a request and do it, beside its messages and its application.
     pub(crate) request: u64,
@@ -64,9 +66,14 @@ pub(crate) struct Spec {
     pub(crate) strict: u64,
     /// Whether replicas gossip.
     pub(crate) gossip: bool,
+    /// Whether a replica does everything that it can after each message, and hears requests before
+    /// gossip. Else news gather: a message of each comes in turn.
+    pub(crate) eager: bool,
     pub(crate) speed: Speed,
     /// Processors that replicas have among them; each has its own, if there are enough.
     pub(crate) processors: usize,
+    /// Before the first submission, seconds.
+    pub(crate) delay: f64,
     /// Says which operations are strict, and how long who is refused rests.
     pub(crate) seed: u64,
 }
