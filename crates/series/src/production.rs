@@ -116,10 +116,6 @@ impl<O: Wire> Spoken for Speech<O> {
 /// How long a client waits: longer than a run.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long operations gather that are not strict. Others are told at once when nothing is left to
-/// do, as the paper's replicas do.
-const GOSSIP: Duration = Duration::ZERO;
-
 type Done<D> = Arc<Entry<<D as DataType>::Operator>>;
 
 /// A replica.
@@ -140,10 +136,11 @@ fn identity(part: usize) -> ReplicaId {
 }
 
 impl<D: Workload> Site<D> {
-    /// Replica `me` of so many, connected to all others.
-    pub(crate) fn new(me: usize, replicas: usize) -> Site<D> {
+    /// Replica `me` of so many, connected to all others; operations that are not strict gather so
+    /// long.
+    pub(crate) fn new(me: usize, replicas: usize, gather: Duration) -> Site<D> {
         let counted: Counted<D> = Counted::default();
-        let config = Config { gossip: GOSSIP, limits: replica::service::Limits::default() };
+        let config = Config { gossip: gather, limits: replica::service::Limits::default() };
         let members: Vec<ReplicaId> = (0..replicas).map(identity).collect();
         let replica = Replica::new(counted.clone(), identity(me), &members, config);
         let (began, deeds, done) = (Instant::now(), VecDeque::new(), Vec::new());

@@ -67,7 +67,9 @@ fn run_of<D: Workload>(spec: &Spec) -> io::Result<Outcome> {
                 Negotiating::new(station, n, counted(), rest, seed(n))
             })
         }
-        Kind::Service => play::<D, _, _>(spec, &|me| Site::<D>::new(me, n), &|| Desk::new(n)),
+        Kind::Service => {
+            play::<D, _, _>(spec, &|me| Site::<D>::new(me, n, cost(spec.gather)), &|| Desk::new(n))
+        }
     }
 }
 

@@ -72,6 +72,9 @@ pub(crate) struct Spec {
     pub(crate) speed: Speed,
     /// Processors that replicas have among them; each has its own, if there are enough.
     pub(crate) processors: usize,
+    /// How long operations that are not strict gather in [`Kind::Service`] before others are told
+    /// of them, microseconds.
+    pub(crate) gather: u64,
     /// Before the first submission, seconds.
     pub(crate) delay: f64,
     /// Says which operations are strict, and how long who is refused rests.

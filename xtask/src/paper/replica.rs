@@ -20,9 +20,9 @@ mod virtual_replicas;
 
 use super::Plan;
 use super::plot::{self, Axes, Figure};
-use crate::sh;
+use crate::{bench, sh};
 use anyhow::Result;
-use runs::{PAPER, Runs};
+use runs::{OPERATION, PAPER, Runs, Speed};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     virtual_replicas::report(&mut page, &runs, &size)?;
     performance::report(&mut page, &runs, &size)?;
     tradeoff::report(&mut page, &runs, &size)?;
-    today::report(&mut page, &runs, &size)?;
+    today::report(&mut page, &runs.by_medians(), &size)?;
     page.end(&runs, &size)
 }
 
@@ -69,6 +69,11 @@ pub(super) struct Size {
 }
 
 impl Size {
+    /// The numbers of replicas of the trade-off, as a list.
+    fn counts(&self) -> String {
+        self.tradeoff.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+    }
+
     const FULL: Size = Size {
         rounds: 10,
         replicas_max: 10,
@@ -169,8 +174,10 @@ fn head(runs: &Runs, size: &Size) -> String {
         1 => String::new(),
         times => format!(" Here all that is {times} times as fast, also what is submitted."),
     };
-    let costs = [PAPER.message, PAPER.gossip, PAPER.news, PAPER.apply, PAPER.switch].map(ms);
-    let [message, gossip, news, apply, switch] = costs;
+    let Speed { message, gossip, news, apply, switch } = PAPER;
+    let costs = [message, gossip, news, apply, switch, OPERATION].map(ms);
+    let [message, gossip, news, apply, switch, operation] = costs;
+    let cores = bench::cores();
     format!(
         "`cargo xtask paper replica --record` writes this page: the three test series of the \
          paper (001, chapter 5), with its algorithms as they are in `crates/replica`. {}\n\n\
@@ -184,14 +191,15 @@ fn head(runs: &Runs, size: &Size) -> String {
          strict answers after three hops, as there. The paper's plots are pictures: what can be \
          compared is what its text says of them.\n\n\
          What is different: the paper had twelve workstations, SunOS 4.1.4, MPI and Ethernet of \
-         10 Mbit/s; here every replica and the front end is a thread of one process on two \
+         10 Mbit/s; here every replica and the front end is a thread of one process on {cores} \
          processors, and they talk through TCP on loopback. Threads of today are a thousand times \
          too fast for operations that come every 30 ms, so there are two speeds. At **paper \
          speed** a part sleeps as long as its workstation would have worked: {message} ms to send \
          or to receive a message, {gossip} ms if it is gossip, {news} ms more for each operation \
          in that, {apply} ms to apply an operation, every time anew, {switch} ms to go over to \
          another replica on the same processor, and for the rest of a request so much that one \
-         replica does one operation in 30 ms, which is what the paper says of its own (5.3). The \
+         replica does one operation in {operation} ms, so that it keeps up with one every 30 ms, as \
+         the paper says of its own (5.3). The \
          other costs are ours: the paper has none. How often each is due is counted in the run, \
          nothing of it is assumed.{haste} Those who sleep hardly disturb each other, so many \
          services run at once; sleeps ended {late:.2} ms late in the mean, {late_max:.0} ms at \

@@ -95,6 +95,8 @@ fn show(
 pub(super) fn digits(value: f64) -> String {
     match value {
         none if none.is_nan() => "–".into(),
+        nothing if nothing == 0.0 => "0".into(),
+        tiny if tiny.abs() < 0.1 => format!("{tiny:.3}"),
         small if small < 10.0 => format!("{small:.2}"),
         middle if middle < 100.0 => format!("{middle:.1}"),
         large => format!("{large:.0}"),
@@ -154,10 +156,7 @@ fn throughputs(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     for line in FLOOD.lines {
         let values = runs.line(line, &throughput);
         page.claim(
-            &format!(
-                "5.4, *{line}*: rises as more replicas join, with effects that it cannot \
-                      explain"
-            ),
+            &format!("5.4, *{line}*: rises as more replicas join"),
             &format!("{} for one, {} for {most}", digits(first(&values)), digits(last(&values))),
             rises(&values, 0.02),
             "",

@@ -25,8 +25,11 @@ const KINDS: [(&str, &str, &str); 3] = [
 const KINDS_RATE: f64 = 500.0;
 
 /// The trade-off of the paper's replica and of ours.
-const TRADEOFF: [(&str, &str); 2] =
-    [("paper's, 4,000/s", "optimised"), ("ours, 4,000/s", "service")];
+const TRADEOFF: [(&str, &str, u64); 3] =
+    [("paper's", "optimised", 0), ("ours", "service", 0), ("ours, gathering", "service", GATHER)];
+
+/// How long operations that are not strict gather in ours, if they do, microseconds.
+const GATHER: u64 = 5000;
 
 const TRADEOFF_RATE: f64 = 4_000.0;
 
@@ -49,11 +52,11 @@ pub(super) fn jobs(size: &Size) -> Vec<Batch> {
             size.tradeoff.iter().map(job)
         })
     });
-    let tradeoff = TRADEOFF.into_iter().flat_map(|(line, kind)| {
+    let tradeoff = TRADEOFF.into_iter().flat_map(|(line, kind, gather)| {
         size.tradeoff.iter().flat_map(move |count| {
             (0..=100).step_by(size.strict_step).map(move |strict| {
                 let job = Job::today(line, *count, TRADEOFF_RATE, size);
-                job.with("kind", json!(kind)).strict(strict)
+                job.with("kind", json!(kind)).with("gather", json!(gather)).strict(strict)
             })
         })
     });
@@ -193,7 +196,7 @@ fn implementations(page: &mut Page, runs: &Runs, size: &Size) {
         &format!(
             "*SimpleESDSImpl* answers after {} times the time, with {} replicas",
             said.join(", "),
-            counts(size)
+            size.counts()
         ),
         ratios.iter().all(|ratio| *ratio > 1.0),
         "",
@@ -228,11 +231,6 @@ fn implementations(page: &mut Page, runs: &Runs, size: &Size) {
     );
 }
 
-/// The numbers of replicas, as a list.
-fn counts(size: &Size) -> String {
-    size.tradeoff.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
-}
-
 fn tradeoff(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     page.section(
         "Series 3 at today's speed, with our replica",
@@ -240,9 +238,10 @@ fn tradeoff(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
             "{TRADEOFF_RATE:.0} operations a second, *Add* returning. *Paper's* is *ESDSOptImpl* \
              in turn; *ours* is the replica of `crates/replica/src/service.rs`, which people will \
              use: strict answers after two hops, vectors instead of sets, gossip as soon as there \
-             is something to tell. Its journal counts as written at once, since it is not \
+             is something to tell, or, *gathering*, {} ms later if it is not strict. Its journal counts as written at once, since it is not \
              connected yet. The response time is the mean from when an operation was to be \
-             submitted to when its client had the answer."
+             submitted to when its client had the answer.",
+            super::ms(GATHER)
         ),
     );
     let columns: Vec<String> =
@@ -250,7 +249,7 @@ fn tradeoff(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     let time: fn(&Value) -> f64 = |run| number(run, "/client");
     let mut rows = Vec::new();
     for replicas in size.tradeoff {
-        for (line, _) in TRADEOFF {
+        for (line, ..) in TRADEOFF {
             let name = format!("{line}, {replicas} replicas");
             let times = runs.by_strict(line, *replicas, &time);
             let wrong = runs.by_strict(line, *replicas, &inconsistency);
@@ -263,10 +262,10 @@ fn tradeoff(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     page.table("strict", &columns, &rows);
     let names: Vec<Vec<String>> = TRADEOFF
         .iter()
-        .map(|(line, _)| size.tradeoff.iter().map(|count| format!("{line}, {count}")).collect())
+        .map(|(line, ..)| size.tradeoff.iter().map(|count| format!("{line}, {count}")).collect())
         .collect();
     let mut lines = Vec::new();
-    for ((line, _), names) in TRADEOFF.iter().zip(&names) {
+    for ((line, ..), names) in TRADEOFF.iter().zip(&names).take(2) {
         for (name, replicas) in names.iter().zip(size.tradeoff) {
             lines.push((&**name, runs.by_strict(line, *replicas, &time)));
         }
@@ -281,7 +280,7 @@ fn tradeoff(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
 
 /// Ours beside the paper's.
 fn beside(page: &mut Page, runs: &Runs, replicas: u64, time: fn(&Value) -> f64) {
-    let [paper, ours] = TRADEOFF.map(|(line, _)| runs.by_strict(line, replicas, &time));
+    let [paper, ours, _] = TRADEOFF.map(|(line, ..)| runs.by_strict(line, replicas, &time));
     let ratio = last(&ours) / last(&paper);
     page.claim(
         &format!("{replicas} replicas: with everything strict ours answers sooner"),

@@ -163,13 +163,7 @@ fn kinds(page: &mut Page, runs: &Runs, size: &Size) {
             "{} % inconsistent against {} % with nothing strict and {} replicas",
             list(&add),
             list(&text),
-            list(
-                &size
-                    .tradeoff
-                    .iter()
-                    .map(|n| f64::from(u32::try_from(*n).unwrap_or(0)))
-                    .collect::<Vec<_>>()
-            )
+            size.counts(),
         ),
         near,
         "",

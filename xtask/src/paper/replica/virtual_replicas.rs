@@ -14,9 +14,12 @@ pub(super) fn jobs(size: &Size) -> Vec<Batch> {
         let line = LINES[usize::from(eager)];
         Job::new(line, replicas, 10.0 * RATE, size).with("eager", json!(eager))
     };
-    let line = |eager| (1..=size.virtual_max).map(move |replicas| job(eager, replicas));
-    let jobs = line(false).chain(line(true)).collect();
-    vec![Batch { name: "virtual replicas".into(), jobs, at_once: true }]
+    let batch = |eager: bool| Batch {
+        name: LINES[usize::from(eager)].into(),
+        jobs: (1..=size.virtual_max).map(|replicas| job(eager, replicas)).collect(),
+        at_once: true,
+    };
+    vec![batch(false), batch(true)]
 }
 
 pub(super) fn report(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
