@@ -260,7 +260,7 @@ pub(crate) fn core(wanted: usize) -> Option<usize> {
 }
 
 /// How many processors the machine has, whatever this process is bound to.
-fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     text.lines().filter(|line| line.starts_with("processor")).count().max(1)
 }

@@ -14,6 +14,7 @@
 //! | `guests [NAME …]` | programs for storelets, into `target/guests` |
 //! | `bench [9p] [http] [store] [files] [cold] [--record]` | against peers, in turn in one run |
 //! | `paper mux`, `paper load --traces DIR`, `paper storelet` | a paper's evaluation made again |
+//! | `paper replica` | the same of the replicated data service: replicas on threads |
 //!
 //! `.ci/run` calls `test` and nothing else.
 

@@ -1,20 +1,26 @@
 //! `cargo xtask paper mux [--quick] [--record]`, `cargo xtask paper storelet [--kernel] [--quick]
-//! [--record]`, `cargo xtask paper load --traces DIR [--quick] [--record]`: a paper's evaluation
-//! made again with our server, beside what the paper says of its own.
+//! [--record]`, `cargo xtask paper load --traces DIR [--quick] [--record]`, `cargo xtask paper
+//! replica [--quick] [--record]`: a paper's evaluation made again with ours, beside what the paper
+//! says of its own.
 //!
 //! *mux* is thesis 004, §6.1: latency per message as clients and servers grow in number, walks
 //! over mount points, reads of unions. *load* is paper 003, §6: how far from their times I/Os are
 //! issued, and what that does; `--traces` says where the traces are that it replays. *storelet* is
 //! paper 002: programs beside the data against a mount, and a file service beside competitors;
 //! with a word behind it (`jobs`, `crowd`, `start`) only that part, with `--kernel` also by
-//! Linux's own client in a virtual machine (root, qemu). The figures
-//! go to `docs/paper/` with `--record`, else they are only printed. `--quick` takes fewer points
-//! and less time, to see that it runs.
+//! Linux's own client in a virtual machine (root, qemu). *replica* is paper 001, chapter 5:
+//! throughput, response times and inconsistent answers of replicas on threads, as slow as the
+//! paper's and as fast as they are; with `again` behind it the page is only written again, from
+//! what was measured last.
+//!
+//! The figures go to `docs/paper/` with `--record`, else they are only printed. `--quick` takes
+//! fewer points and less time, to see that it runs.
 
 mod crowd;
 mod load;
 mod mux;
 mod plot;
+mod replica;
 mod storelet;
 
 use anyhow::{Result, bail};
@@ -50,15 +56,16 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
             "mux" => paper = Some(mux::run),
             "load" => paper = Some(load::run),
             "storelet" => paper = Some(storelet::run),
-            "jobs" | "crowd" | "start" => plan.part = Some(word.clone()),
+            "replica" => paper = Some(replica::run),
+            "jobs" | "crowd" | "start" | "again" => plan.part = Some(word.clone()),
             other => bail!(
-                "no paper or option {other}: there are mux, load and storelet, with --quick \
-                 and --record; for load --traces DIR, for storelet jobs, crowd or start"
+                "no paper or option {other}: there are mux, load, storelet and replica, with \
+                 --quick and --record; for load --traces DIR, for storelet jobs, crowd or start"
             ),
         }
     }
     match paper {
         Some(run) => run(&plan),
-        None => bail!("which paper? there are mux, load and storelet"),
+        None => bail!("which paper? there are mux, load, storelet and replica"),
     }
 }

@@ -357,8 +357,8 @@ impl<D: DataType> Replica<D> {
         self.order.suffix()
     }
 
-    /// Whether others have more of this replica's own operations than it has: it began with an older
-    /// copy of its journal.
+    /// Whether others have more of this replica's own operations than it has: it began with an
+    /// older copy of its journal.
     pub fn is_outdated(&self) -> bool {
         self.is_outdated
     }

@@ -9,10 +9,10 @@
 //!
 //! A part of a record begins with a byte that says whether more follow.
 //!
-//! All that a replica did in a turn is one record, durable when the replica hears of it. One that is
-//! not whole was never heard of, and is none. A snapshot is written in many transactions behind each other, of which the
-//! one with the head makes it count, and those that follow take away what it replaces; so a crash at
-//! any moment leaves one whole snapshot with all records behind it.
+//! All that a replica did in a turn is one record, durable when the replica hears of it. One that
+//! is not whole was never heard of, and is none. A snapshot is written in many transactions behind
+//! each other, of which the one with the head makes it count, and those that follow take away what
+//! it replaces; so a crash at any moment leaves one whole snapshot with all records behind it.
 
 use crate::settings::Settings;
 use crate::{Operator, Snapshot};

@@ -1,12 +1,15 @@
 //! What is replicated, as the contents of a file.
 
 use replica::data::kind::State;
+use replica::data::sheet::{self, CELLS_MAX, Cell, Operator, Region};
+use replica::data::{DataType as _, Sheet, Value};
 use serde::Serialize;
 
 /// How much is shown, bytes; who wants more asks for it by operations.
 const SHOWN_MAX: usize = 16 << 20;
 
-/// A state: a number, a text or a value as it is; of what has many parts a line of JSON for each.
+/// A state: a number, a text or a value as it is, a sheet as CSV; of what has many parts a line of
+/// JSON for each.
 pub(crate) fn show(state: &State) -> Vec<u8> {
     match state {
         State::Counter(sum) => format!("{sum}\n").into_bytes(),
@@ -16,6 +19,21 @@ pub(crate) fn show(state: &State) -> Vec<u8> {
         State::Map(map) => lines(map.iter()),
         State::Set(set) => lines(set.iter()),
         State::Log(log) => lines(log.iter()),
+        State::Sheet(sheet) => cells(sheet),
+    }
+}
+
+/// What the cells of a sheet show, as CSV: as many of the first rows as one answer has.
+fn cells(state: &sheet::State) -> Vec<u8> {
+    let Some(used) = state.used() else { return Vec::new() };
+    let (first, columns) = (used.first(), used.columns());
+    let most = u32::try_from(CELLS_MAX).unwrap_or(u32::MAX) / columns;
+    let rows = used.rows().min(most.max(1));
+    let last = Cell::at(first.row() + rows - 1, first.column() + columns - 1);
+    let region = Region::between(first, last.expect("it is within what is used"));
+    match Sheet.apply(&mut state.clone(), &Operator::Range(region)) {
+        Value::Rows(rows) => sheet::csv_bytes(&rows).unwrap_or_default(),
+        _too_wide => Vec::new(),
     }
 }
 

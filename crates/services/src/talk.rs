@@ -11,7 +11,8 @@
 //! Each is answered by one line of JSON. The file is a session: what is asked comes behind all that
 //! its answers have shown, so that whoever uses it reads what they wrote. A line `after TOKEN` goes
 //! on with a session; it is not answered. What has a number of a session of the client's own, which
-//! it draws at random, is done once, however often and wherever it is sent ([`replica::data::once`]).
+//! it draws at random, is done once, however often and wherever it is sent
+//! ([`replica::data::once`]).
 
 use replica::data::kind::{JSON_MAX, Operator};
 use replica::data::once::{Call, SessionId};
@@ -126,8 +127,8 @@ impl Talk {
         if long { Err(()) } else { Ok(lines) }
     }
 
-    /// Takes a line that is no question: `after TOKEN`, what whoever writes has seen before. A token
-    /// of another service says nothing: it was kept for one of the same name.
+    /// Takes a line that is no question: `after TOKEN`, what whoever writes has seen before. One of
+    /// another service says nothing: it was kept for one of the same name.
     pub(crate) fn remember(&mut self, line: &[u8]) -> bool {
         let text = str::from_utf8(line).ok().and_then(|line| line.strip_prefix("after "));
         let Some(token) = text else { return false };

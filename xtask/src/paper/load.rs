@@ -178,7 +178,7 @@ impl Lab {
 }
 
 /// The load of the machine, as the kernel has it.
-fn busy() -> String {
+pub(super) fn busy() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').take(3).collect::<Vec<_>>().join(" ")
 }

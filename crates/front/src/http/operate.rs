@@ -2,8 +2,8 @@
 //!
 //! The body is what is written to that file: JSON objects, or operations in words, one a line. The
 //! answers are what is read from it, a line of JSON for each. Its open file is kept for the next
-//! request on this connection, so a connection is a session; who begins another one passes its token
-//! on in a cookie, which browsers and `curl -b` do by themselves.
+//! request on this connection, so a connection is a session; who begins another one passes its
+//! token on in a cookie, which browsers and `curl -b` do by themselves.
 
 use super::answer::{Head, status};
 use super::put::{Left, take_body};

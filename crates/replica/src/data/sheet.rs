@@ -170,7 +170,7 @@ impl State {
         self.cells.get(&cell).map_or(Scalar::Empty, |input| input.text.as_str().into())
     }
 
-    fn used(&self) -> Option<Region> {
+    pub fn used(&self) -> Option<Region> {
         let rows = (self.cells.first()?.0.row(), self.cells.last()?.0.row());
         let columns = (self.columns.first()?.0, self.columns.last()?.0);
         let (first, last) = (Cell::at(rows.0, *columns.0)?, Cell::at(rows.1, *columns.1)?);

@@ -4,7 +4,8 @@ use super::{IoAutomaton, all_enabled};
 use base::rng::Rng;
 use base::{Automaton, Instant};
 
-/// Transitions at most in one step of a [`Process`], so that inputs get their turn.
+/// Transitions at most in one step of a [`Process`] that was not told otherwise, so that inputs get
+/// their turn.
 const TRANSITIONS_MAX: usize = 64;
 
 /// Chooses among the enabled actions of an automaton.
@@ -69,6 +70,8 @@ pub enum Input<I> {
 pub struct Process<A, S> {
     automaton: A,
     scheduler: S,
+    /// Transitions at most in one step.
+    transitions_max: usize,
     /// Whether its last turn ended before its actions did.
     unfinished: bool,
 }
@@ -76,12 +79,22 @@ pub struct Process<A, S> {
 impl<A: IoAutomaton, S: Scheduler<A>> Process<A, S> {
     /// An automaton in its initial state.
     pub fn new(automaton: A, scheduler: S) -> Process<A, S> {
-        Process { automaton, scheduler, unfinished: true }
+        Process { automaton, scheduler, transitions_max: TRANSITIONS_MAX, unfinished: true }
+    }
+
+    /// The same with so many transitions at most in one step: for who looks at each.
+    pub fn with_transitions_max(self, transitions_max: usize) -> Process<A, S> {
+        Process { transitions_max, ..self }
     }
 
     /// The automaton, to look at.
     pub fn automaton(&self) -> &A {
         &self.automaton
+    }
+
+    /// Its scheduler, to tell it what may be done now. It is to have a turn then.
+    pub fn scheduler_mut(&mut self) -> &mut S {
+        &mut self.scheduler
     }
 }
 
@@ -94,7 +107,7 @@ impl<A: IoAutomaton, S: Scheduler<A>> Automaton for Process<A, S> {
             Input::Action(input) => self.automaton.input(input),
             Input::Turn => {}
         }
-        for _ in 0..TRANSITIONS_MAX {
+        for _ in 0..self.transitions_max {
             let Some(action) = self.scheduler.choose(&self.automaton) else {
                 self.unfinished = false;
                 return;

@@ -51,6 +51,17 @@ fn a_process_is_an_automaton_of_the_house() {
 }
 
 #[test]
+fn a_process_does_no_more_in_a_step_than_it_may() {
+    let ring = Channelled::new(Member::ring(&[2, 1]), Discipline::default());
+    let mut process = Process::new(ring, RoundRobin::default()).with_transitions_max(1);
+    let mut out = Vec::new();
+    process.step(Instant(0), Input::Turn, &mut out);
+    assert_eq!(process.automaton().on_their_way().count(), 1);
+    process.step(Instant(0), Input::Turn, &mut out);
+    assert_eq!(process.automaton().on_their_way().count(), 2);
+}
+
+#[test]
 fn bad_channels_do_what_they_may() {
     let discipline = Discipline { reorders: true, loses: true, duplicates: true };
     let mut ring = Channelled::new(Member::ring(&[2, 1]), discipline);

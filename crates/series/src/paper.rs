@@ -1,0 +1,284 @@
+//! The paper's algorithms as processes: [`Plainly`] composed by channels, [`Negotiating`] by
+//! reservations.
+
+use crate::actor::{Actor, Asked, Deed, Keeper, Order, Turn};
+use crate::counted::{Counted, Workload};
+use crate::wire::Spoken;
+use base::rng::Rng;
+use base::{Automaton, Instant as Tick};
+use replica::data::Value;
+use replica::esds::{
+    Descriptor, FrontEnd, Id, Message, Pace, Replica, ReplicaPart, Request, Rules, Station,
+    Submission,
+};
+use replica::ioa::{self, Heard, IoAutomaton, Process, Reserved, Said, Scheduler, Talk};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// The tasks of a replica that are not gossip: to answer, to do, to make solid.
+const REPLICA_TASKS: usize = 3;
+
+/// Gives turns as the harness says. What is not gossip is done as soon as it can be, an answer
+/// first; gossip goes from peer to peer.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    turn: Turn,
+    /// Behind the peer that was told last.
+    next: usize,
+    /// Whether who rests has rested.
+    rested: bool,
+}
+
+impl<D: Workload, R: ReplicaPart<Counted<D>>> Scheduler<Station<Counted<D>, R>> for Turns {
+    fn choose(
+        &mut self,
+        station: &Station<Counted<D>, R>,
+    ) -> Option<<Station<Counted<D>, R> as IoAutomaton>::Action> {
+        let tasks = station.tasks();
+        let others = station.replica().map_or(tasks, |_| REPLICA_TASKS);
+        let mut actions = Vec::new();
+        match self.turn {
+            Turn::Hear => return None,
+            Turn::Answer => {
+                (0..others).find(|task| {
+                    station.enabled(*task, &mut actions);
+                    !actions.is_empty()
+                })?;
+            }
+            Turn::Gossip => {
+                let peers = tasks - others;
+                let from = self.next;
+                self.next = (0..peers).map(|turn| (from + turn) % peers).find(|peer| {
+                    station.enabled(others + peer, &mut actions);
+                    !actions.is_empty()
+                })? + 1;
+            }
+        }
+        Some(actions.swap_remove(0))
+    }
+}
+
+/// All tasks get their turn, one after the other; gossip is an action like others, which has to be
+/// negotiated.
+impl<D: Workload, R: ReplicaPart<Counted<D>>> Scheduler<Reserved<Station<Counted<D>, R>>>
+    for Turns
+{
+    fn choose(
+        &mut self,
+        part: &Reserved<Station<Counted<D>, R>>,
+    ) -> Option<<Reserved<Station<Counted<D>, R>> as IoAutomaton>::Action> {
+        if self.turn != Turn::Answer {
+            return None;
+        }
+        let (tasks, from) = (part.tasks(), self.next);
+        for task in (0..tasks).map(|turn| (from + turn) % tasks) {
+            let mut deeds = Vec::new();
+            part.enabled(task, &mut deeds);
+            deeds.retain(|deed| self.rested || *deed != ioa::Deed::Rest);
+            if !deeds.is_empty() {
+                self.next = task + 1;
+                return Some(deeds.swap_remove(0));
+            }
+        }
+        None
+    }
+}
+
+/// How a replica of the series behaves.
+pub(crate) fn rules(gossip: bool) -> Rules {
+    Rules { pace: if gossip { Pace::AtOnce } else { Pace::Never }, ..Rules::PAPER }
+}
+
+/// The front end of so many replicas.
+pub(crate) fn front_end<D: Workload, R>(replicas: usize, rules: Rules) -> Station<Counted<D>, R> {
+    Station::FrontEnd(FrontEnd::new(replicas, Submission::One, rules))
+}
+
+/// One transition of a process.
+fn step<A, S, M>(process: &mut Process<A, S>) -> Deed<M>
+where
+    A: IoAutomaton<Output = Said<M, (Id, Value)>>,
+    S: Scheduler<A>,
+{
+    let mut out = Vec::new();
+    process.step(Tick(0), ioa::Input::Turn, &mut out);
+    match out.pop() {
+        Some(Said::To(others, message)) => Deed::Said(others, message),
+        Some(Said::Outside((id, value))) => Deed::Answered(id.0, value),
+        // Who has reached the end of its turn has done something.
+        None if process.deadline().is_some() => Deed::Silent,
+        None => Deed::Nothing,
+    }
+}
+
+fn submission<D: Workload>(me: usize, order: Order<D::Operator>) -> Request<D::Operator> {
+    let Order { number, strict, operator } = order;
+    let prev = BTreeSet::new();
+    Request::Submit(Descriptor { id: Id(number), sender: me, prev, strict, operator })
+}
+
+fn finals<D: Workload>(replica: &impl Replica<Counted<D>>) -> Vec<(u64, Value)> {
+    replica.finals().into_iter().map(|(id, value)| (id.0, value)).collect()
+}
+
+/// A part that says what it has to say.
+pub(crate) struct Plainly<D: Workload, R: ReplicaPart<Counted<D>>> {
+    process: Process<Station<Counted<D>, R>, Turns>,
+    me: usize,
+    counted: Counted<D>,
+}
+
+impl<D: Workload, R: ReplicaPart<Counted<D>>> Plainly<D, R> {
+    /// Part `me`; `counted` is what its replica applies operations with.
+    pub(crate) fn new(station: Station<Counted<D>, R>, me: usize, counted: Counted<D>) -> Self {
+        let process = Process::new(station, Turns::default()).with_transitions_max(1);
+        Plainly { process, me, counted }
+    }
+
+    fn input(&mut self, input: Heard<Message<D::Operator, Value>, Request<D::Operator>>) {
+        self.process.scheduler_mut().turn = Turn::Hear;
+        self.process.step(Tick(0), ioa::Input::Action(input), &mut Vec::new());
+    }
+}
+
+impl<D: Workload, R: ReplicaPart<Counted<D>>> Actor for Plainly<D, R>
+where
+    Message<D::Operator, Value>: Spoken,
+{
+    type Message = Message<D::Operator, Value>;
+
+    fn hear(&mut self, from: usize, message: Self::Message) {
+        self.input(Heard::From(from, message));
+    }
+
+    fn act(&mut self, turn: Turn) -> Deed<Self::Message> {
+        self.process.scheduler_mut().turn = turn;
+        step(&mut self.process)
+    }
+
+    fn applied(&self) -> u64 {
+        self.counted.applied()
+    }
+}
+
+impl<D: Workload, R: ReplicaPart<Counted<D>>> Asked<D::Operator> for Plainly<D, R> {
+    fn submit(&mut self, order: Order<D::Operator>) {
+        self.input(Heard::Outside(submission::<D>(self.me, order)));
+    }
+}
+
+impl<D, R> Keeper for Plainly<D, R>
+where
+    D: Workload,
+    R: ReplicaPart<Counted<D>> + Replica<Counted<D>>,
+{
+    fn final_count(&self) -> usize {
+        self.finals().len()
+    }
+
+    fn finals(&self) -> Vec<(u64, Value)> {
+        self.process.automaton().replica().map_or_else(Vec::new, finals)
+    }
+}
+
+/// A part that agrees with others on everything that concerns them. Who is refused rests for a
+/// random time, of which the mean doubles (paper 001, 3.4.3).
+pub(crate) struct Negotiating<D: Workload, R: ReplicaPart<Counted<D>>> {
+    process: Process<Reserved<Station<Counted<D>, R>>, Turns>,
+    me: usize,
+    counted: Counted<D>,
+    rng: Rng,
+    /// The mean of the shortest rest.
+    rest: Duration,
+    /// When it has rested.
+    until: Option<Instant>,
+}
+
+impl<D: Workload, R: ReplicaPart<Counted<D>>> Negotiating<D, R> {
+    /// Part `me`; `counted` is what its replica applies operations with.
+    pub(crate) fn new(
+        station: Station<Counted<D>, R>,
+        me: usize,
+        counted: Counted<D>,
+        rest: Duration,
+        seed: u64,
+    ) -> Self {
+        let process = Process::new(Reserved::new(station), Turns::default());
+        let rng = base::rng::seeded(seed);
+        Negotiating {
+            process: process.with_transitions_max(1),
+            me,
+            counted,
+            rng,
+            rest,
+            until: None,
+        }
+    }
+
+    fn input(&mut self, input: Heard<Talk<Message<D::Operator, Value>>, Request<D::Operator>>) {
+        self.process.scheduler_mut().turn = Turn::Hear;
+        self.process.step(Tick(0), ioa::Input::Action(input), &mut Vec::new());
+        self.keep_time();
+    }
+
+    /// Draws how long it rests, if it has just begun to.
+    fn keep_time(&mut self) {
+        let drawn = match (self.process.automaton().rest(), self.until) {
+            (None, _) => None,
+            (Some(_), Some(until)) => Some(until),
+            (Some(doublings), None) => {
+                let mean = self.rest * (1 << doublings);
+                Some(Instant::now() + mean.mul_f64(0.5 + self.rng.f64()))
+            }
+        };
+        self.until = drawn;
+    }
+}
+
+impl<D: Workload, R: ReplicaPart<Counted<D>>> Actor for Negotiating<D, R>
+where
+    Talk<Message<D::Operator, Value>>: Spoken,
+{
+    type Message = Talk<Message<D::Operator, Value>>;
+
+    fn hear(&mut self, from: usize, message: Self::Message) {
+        self.input(Heard::From(from, message));
+    }
+
+    fn act(&mut self, turn: Turn) -> Deed<Self::Message> {
+        let rested = self.until.is_some_and(|until| until <= Instant::now());
+        let scheduler = self.process.scheduler_mut();
+        (scheduler.turn, scheduler.rested) = (turn, rested);
+        let deed = step(&mut self.process);
+        self.keep_time();
+        deed
+    }
+
+    fn applied(&self) -> u64 {
+        self.counted.applied()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.until
+    }
+}
+
+impl<D: Workload, R: ReplicaPart<Counted<D>>> Asked<D::Operator> for Negotiating<D, R> {
+    fn submit(&mut self, order: Order<D::Operator>) {
+        self.input(Heard::Outside(submission::<D>(self.me, order)));
+    }
+}
+
+impl<D, R> Keeper for Negotiating<D, R>
+where
+    D: Workload,
+    R: ReplicaPart<Counted<D>> + Replica<Counted<D>>,
+{
+    fn final_count(&self) -> usize {
+        self.finals().len()
+    }
+
+    fn finals(&self) -> Vec<(u64, Value)> {
+        self.process.automaton().part().replica().map_or_else(Vec::new, finals)
+    }
+}

@@ -1,0 +1,280 @@
+//! The replica that people will use, in the same harness. Its journal is not connected yet: what it
+//! wants to be written counts as written at once.
+
+use crate::actor::{Actor, Asked, Deed, Keeper, Order, Turn};
+use crate::counted::{Counted, Workload};
+use crate::wire::{About, Spoken, Wire};
+use base::{Automaton, Instant as Tick};
+use replica::data::{DataType, Value};
+use replica::service::{
+    Config, Entry, Input, Label, Message, Output, Replica, ReplicaId, Ticket, Vector,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What parts of this service say to each other.
+#[derive(Clone, Debug)]
+pub(crate) enum Speech<O> {
+    /// The front end asks a replica for an operation.
+    Request(u64, bool, O),
+    /// The replica answers.
+    Response(u64, Value),
+    /// Replicas tell each other.
+    Gossip(Message<O>),
+}
+
+impl Wire for ReplicaId {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        self.0.put(bytes);
+    }
+
+    fn take(bytes: &mut &[u8]) -> ReplicaId {
+        ReplicaId(u16::take(bytes))
+    }
+}
+
+impl Wire for Vector {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        self.iter().collect::<Vec<_>>().put(bytes);
+    }
+
+    fn take(bytes: &mut &[u8]) -> Vector {
+        Vec::take(bytes).into_iter().collect()
+    }
+}
+
+impl<O: Wire> Wire for Entry<O> {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        ((self.number, self.label.counter), (self.label.origin, self.strict)).put(bytes);
+        self.after.put(bytes);
+        self.operator.put(bytes);
+    }
+
+    fn take(bytes: &mut &[u8]) -> Entry<O> {
+        let ((number, counter), (origin, strict)) = Wire::take(bytes);
+        let (after, label) = (Vector::take(bytes), Label { counter, origin });
+        Entry { number, label, after, strict, operator: O::take(bytes) }
+    }
+}
+
+impl<O: Wire> Wire for Message<O> {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        self.entries.put(bytes);
+        self.has.put(bytes);
+        self.asks.put(bytes);
+    }
+
+    fn take(bytes: &mut &[u8]) -> Message<O> {
+        let (entries, has) = (Vec::take(bytes), Vector::take(bytes));
+        Message { entries, has, asks: bool::take(bytes) }
+    }
+}
+
+impl<O: Wire> Wire for Speech<O> {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Speech::Request(number, strict, operator) => {
+                (0_u8, (*number, *strict)).put(bytes);
+                operator.put(bytes);
+            }
+            Speech::Response(number, value) => {
+                (1_u8, *number).put(bytes);
+                value.put(bytes);
+            }
+            Speech::Gossip(message) => {
+                2_u8.put(bytes);
+                message.put(bytes);
+            }
+        }
+    }
+
+    fn take(bytes: &mut &[u8]) -> Speech<O> {
+        match u8::take(bytes) {
+            0 => {
+                let (number, strict) = Wire::take(bytes);
+                Speech::Request(number, strict, O::take(bytes))
+            }
+            1 => Speech::Response(u64::take(bytes), Value::take(bytes)),
+            _ => Speech::Gossip(Message::take(bytes)),
+        }
+    }
+}
+
+impl<O: Wire> Spoken for Speech<O> {
+    fn about(&self) -> About {
+        match self {
+            Speech::Request(number, ..) => About::Request(*number),
+            Speech::Response(number, _) => About::Response(*number),
+            Speech::Gossip(message) => {
+                About::Gossip(u64::try_from(message.entries.len()).unwrap_or(u64::MAX))
+            }
+        }
+    }
+}
+
+/// How long a client waits: longer than a run.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+type Done<D> = Arc<Entry<<D as DataType>::Operator>>;
+
+/// A replica.
+pub(crate) struct Site<D: Workload> {
+    replica: Replica<Counted<D>>,
+    me: usize,
+    replicas: usize,
+    counted: Counted<D>,
+    began: Instant,
+    /// What is to be said.
+    deeds: VecDeque<Deed<Speech<D::Operator>>>,
+    /// Everything that was done.
+    done: Vec<Done<D>>,
+}
+
+fn identity(part: usize) -> ReplicaId {
+    ReplicaId(u16::try_from(part).expect("there are not as many"))
+}
+
+impl<D: Workload> Site<D> {
+    /// Replica `me` of so many, connected to all others; operations that are not strict gather so
+    /// long.
+    pub(crate) fn new(me: usize, replicas: usize, gather: Duration) -> Site<D> {
+        let counted: Counted<D> = Counted::default();
+        let config = Config { gossip: gather, limits: replica::service::Limits::default() };
+        let members: Vec<ReplicaId> = (0..replicas).map(identity).collect();
+        let replica = Replica::new(counted.clone(), identity(me), &members, config);
+        let (began, deeds, done) = (Instant::now(), VecDeque::new(), Vec::new());
+        let mut site = Site { replica, me, replicas, counted, began, deeds, done };
+        let others = members.iter().filter(|id| **id != identity(me));
+        others.for_each(|id| site.step(Input::Connected(*id)));
+        site
+    }
+
+    fn now(&self) -> Tick {
+        Tick(0) + self.began.elapsed()
+    }
+
+    fn step(&mut self, input: Input<D::Operator>) {
+        let (now, mut inputs) = (self.now(), VecDeque::from([input]));
+        while let Some(input) = inputs.pop_front() {
+            let mut out = Vec::new();
+            self.replica.step(now, input, &mut out);
+            for output in out {
+                match output {
+                    Output::Answer { ticket, value, .. } => {
+                        let answer = Speech::Response(ticket.0, value);
+                        self.deeds.push_back(Deed::Said(vec![self.replicas], answer));
+                    }
+                    Output::Say(peer, message) => {
+                        let to = vec![usize::from(peer.0)];
+                        self.deeds.push_back(Deed::Said(to, Speech::Gossip(message)));
+                    }
+                    Output::Persist(record, entries) => {
+                        self.done.extend(entries);
+                        inputs.push_back(Input::Persisted(record));
+                    }
+                    Output::Refuse(..) | Output::Distrust(_) => {
+                        panic!("replica {} is in trouble: {output:?}", self.me)
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<D: Workload> Actor for Site<D> {
+    type Message = Speech<D::Operator>;
+
+    fn hear(&mut self, from: usize, message: Self::Message) {
+        match message {
+            Speech::Request(number, strict, operator) => {
+                let (ticket, until) = (Ticket(number), self.now() + PATIENCE);
+                let after = Vector::new();
+                self.step(Input::Request { ticket, after, strict, operator, until });
+            }
+            Speech::Gossip(message) => self.step(Input::Heard(identity(from), message)),
+            Speech::Response(..) => unreachable!("nobody answers a replica"),
+        }
+    }
+
+    /// What it says is decided when it hears: nothing waits for a turn of its own.
+    fn act(&mut self, turn: Turn) -> Deed<Self::Message> {
+        if turn == Turn::Answer && self.deeds.is_empty() {
+            let now = self.now();
+            if self.replica.deadline().is_some_and(|deadline| deadline <= now) {
+                self.step(Input::Tick);
+            }
+        }
+        match turn {
+            Turn::Answer => self.deeds.pop_front().unwrap_or(Deed::Nothing),
+            Turn::Hear | Turn::Gossip => Deed::Nothing,
+        }
+    }
+
+    fn applied(&self) -> u64 {
+        self.counted.applied()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.replica.deadline().map(|deadline| self.began + deadline.since(Tick(0)))
+    }
+}
+
+impl<D: Workload> Keeper for Site<D> {
+    fn final_count(&self) -> usize {
+        self.done.len() - self.replica.suffix().count()
+    }
+
+    /// Places do not change, so the eventual order is that of the labels.
+    fn finals(&self) -> Vec<(u64, Value)> {
+        let mut done = self.done.clone();
+        done.sort_by_key(|entry| entry.label);
+        let (data, mut values) = (D::default(), Vec::new());
+        let mut state = data.initial();
+        for entry in &done {
+            let value = data.apply(&mut state, &entry.operator);
+            values.push((D::number(&entry.operator), value));
+        }
+        assert!(state == *self.replica.stable(), "its state is not that of its order");
+        values
+    }
+}
+
+/// The front end: the paper's, without an automaton of its own.
+pub(crate) struct Desk<O> {
+    replicas: usize,
+    deeds: VecDeque<Deed<Speech<O>>>,
+}
+
+impl<O> Desk<O> {
+    /// The front end of so many replicas.
+    pub(crate) fn new(replicas: usize) -> Desk<O> {
+        Desk { replicas, deeds: VecDeque::new() }
+    }
+}
+
+impl<O: Wire> Actor for Desk<O> {
+    type Message = Speech<O>;
+
+    fn hear(&mut self, _from: usize, message: Speech<O>) {
+        match message {
+            Speech::Response(number, value) => self.deeds.push_back(Deed::Answered(number, value)),
+            Speech::Request(..) | Speech::Gossip(_) => unreachable!("nobody asks a front end"),
+        }
+    }
+
+    fn act(&mut self, turn: Turn) -> Deed<Speech<O>> {
+        match turn {
+            Turn::Answer => self.deeds.pop_front().unwrap_or(Deed::Nothing),
+            Turn::Hear | Turn::Gossip => Deed::Nothing,
+        }
+    }
+}
+
+impl<O: Wire> Asked<O> for Desk<O> {
+    fn submit(&mut self, order: Order<O>) {
+        let to = usize::try_from(order.number).unwrap_or_default() % self.replicas;
+        let request = Speech::Request(order.number, order.strict, order.operator);
+        self.deeds.push_back(Deed::Said(vec![to], request));
+    }
+}

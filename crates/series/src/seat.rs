@@ -1,0 +1,360 @@
+//! A thread of a service: what it hears, does and says, what that costs, and when it was.
+//!
+//! A replica does and answers what it can before anything else (paper 001, 5.5.2). Apart from that
+//! it goes round: one request, one message of gossip from a peer, one message of gossip to a peer;
+//! or it is *eager*: it hears requests first, then gossip, and after each message it gossips to
+//! all to whom it has something to tell.
+
+use crate::actor::{Actor, Asked, Deed, Keeper, Order, Turn};
+use crate::bell::Bell;
+use crate::post::Post;
+use crate::processor::Share;
+use crate::spec::Spec;
+use crate::wire::{About, Spoken, Wire};
+use replica::data::Value;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// A run that takes so much longer than its submissions is over.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What the threads of a service share.
+pub(crate) struct Ground<'s> {
+    spec: &'s Spec,
+    /// When the first operation is submitted.
+    began: Instant,
+    /// Everything is answered: from now on nobody measures.
+    pub(crate) answered: Bell,
+    /// Everybody has everything.
+    pub(crate) over: Bell,
+    /// Replicas that have everything.
+    settled: AtomicUsize,
+    /// When the bells rang.
+    rang: [OnceLock<Instant>; 2],
+}
+
+impl<'s> Ground<'s> {
+    /// Before a run.
+    pub(crate) fn new(spec: &'s Spec, began: Instant) -> io::Result<Ground<'s>> {
+        let (answered, over) = (Bell::new()?, Bell::new()?);
+        let (settled, rang) = (AtomicUsize::new(0), Default::default());
+        Ok(Ground { spec, began, answered, over, settled, rang })
+    }
+
+    /// From the first submission until everything was answered, and from then until everybody had
+    /// everything.
+    pub(crate) fn times(&self) -> (Duration, Duration) {
+        let [answered, over] = self.rang.each_ref().map(|rang| *rang.get().unwrap_or(&self.began));
+        (answered - self.began, over - answered)
+    }
+
+    fn end_answers(&self) -> io::Result<()> {
+        self.rang[0].get_or_init(Instant::now);
+        self.answered.ring()
+    }
+
+    /// When an operation is to be submitted.
+    fn due(&self, number: u64) -> Instant {
+        #[expect(clippy::cast_precision_loss, reason = "there are not as many")]
+        let after = Duration::from_secs_f64(number as f64 / self.spec.rate);
+        self.began + after
+    }
+
+    fn check_time(&self) -> io::Result<()> {
+        if Instant::now() > self.due(self.spec.operations) + PATIENCE {
+            let message = format!("it does not end: {:?}", self.spec);
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        }
+        Ok(())
+    }
+
+    fn settle(&self) -> io::Result<()> {
+        if self.settled.fetch_add(1, Ordering::AcqRel) + 1 == self.spec.replicas {
+            self.rang[1].get_or_init(Instant::now);
+            self.over.ring()?;
+        }
+        Ok(())
+    }
+
+    /// What rings next.
+    fn next_bell(&self) -> &Bell {
+        if self.answered.has_rung() { &self.over } else { &self.answered }
+    }
+}
+
+/// What was said until everything was answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Talked {
+    pub(crate) messages: u64,
+    pub(crate) news: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A part in its thread.
+pub(crate) struct Seat<'g, A> {
+    pub(crate) actor: A,
+    pub(crate) me: usize,
+    pub(crate) post: Post,
+    pub(crate) share: Share<'g>,
+    pub(crate) ground: &'g Ground<'g>,
+    pub(crate) talked: Talked,
+}
+
+impl<A: Actor> Seat<'_, A> {
+    fn cost(&self, about: About, heard: bool) -> u64 {
+        let speed = &self.ground.spec.speed;
+        match about {
+            About::Request(_) if heard => speed.message + speed.request,
+            About::Gossip(news) => speed.gossip + speed.news * news,
+            About::Request(_) | About::Response(_) | About::Agreement => speed.message,
+        }
+    }
+
+    /// Takes up a message of this part; what it was about, and when it was received.
+    fn hear(&mut self, from: usize) -> Option<(About, Instant)> {
+        let mut bytes = self.post.next(from)?;
+        let at = Instant::now();
+        let message = A::Message::take(&mut bytes);
+        let about = message.about();
+        let before = self.actor.applied();
+        self.actor.hear(from, message);
+        let applied = self.actor.applied() - before;
+        let work = self.cost(about, true) + self.ground.spec.speed.apply * applied;
+        self.share.work(work, &self.ground.answered);
+        Some((about, at))
+    }
+
+    /// Has a turn.
+    fn act(&mut self, turn: Turn) -> io::Result<Done<A::Message>> {
+        let before = self.actor.applied();
+        let deed = self.actor.act(turn);
+        let applied = self.actor.applied() - before;
+        let work = self.ground.spec.speed.apply * applied;
+        self.share.work(work, &self.ground.answered);
+        let mut at = Instant::now();
+        if let Deed::Said(others, message) = &deed {
+            let (about, mut bytes) = (message.about(), Vec::new());
+            message.put(&mut bytes);
+            for to in others {
+                self.share.work(self.cost(about, false), &self.ground.answered);
+                at = Instant::now();
+                self.post.say(*to, &bytes)?;
+                self.count(about, bytes.len());
+            }
+        }
+        Ok(Done { deed, applied, at })
+    }
+
+    fn count(&mut self, about: About, bytes: usize) {
+        if self.ground.answered.has_rung() {
+            return;
+        }
+        self.talked.messages += 1;
+        self.talked.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
+        if let About::Gossip(news) = about {
+            self.talked.news += news;
+        }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&mut self, due: Option<Instant>) -> io::Result<()> {
+        self.share.rest();
+        let until = due.into_iter().chain(self.actor.deadline()).min();
+        self.post.wait(self.ground.next_bell(), until)
+    }
+}
+
+/// What came of a turn.
+struct Done<M> {
+    deed: Deed<M>,
+    /// How often an operation was applied for it.
+    applied: u64,
+    /// When it was said.
+    at: Instant,
+}
+
+/// What a replica has measured.
+#[derive(Debug, Default)]
+pub(crate) struct Service {
+    /// From its receiving an operation to its sending the answer.
+    pub(crate) times: BTreeMap<u64, Duration>,
+    /// Operations that it applied for its answers.
+    pub(crate) again: u64,
+    /// What is final at the end.
+    pub(crate) finals: Vec<(u64, Value)>,
+}
+
+impl<A: Keeper> Seat<'_, A> {
+    /// A replica until everything is over.
+    pub(crate) fn serve(&mut self) -> io::Result<Service> {
+        let (mut service, mut received) = (Service::default(), BTreeMap::new());
+        let (front_end, eager) = (self.ground.spec.replicas, self.ground.spec.eager);
+        let (mut last, mut has_settled) = (self.me, false);
+        while !self.ground.over.has_rung() {
+            self.ground.check_time()?;
+            self.post.collect()?;
+            let request = self.hear(front_end);
+            if let Some((About::Request(number), at)) = request {
+                received.insert(number, at);
+            }
+            let mut busy = request.is_some() | self.answer(&received, &mut service)?;
+            // Who is eager comes to what is not a request only when there is none.
+            if request.is_none() || !eager {
+                busy |= self.hear_peer(&mut last) && {
+                    self.answer(&received, &mut service)?;
+                    true
+                };
+            }
+            busy |= self.gossip(eager)?;
+            if !busy {
+                if self.ground.answered.has_rung() && !has_settled && self.has_everything() {
+                    has_settled = true;
+                    self.ground.settle()?;
+                }
+                self.wait(None)?;
+            }
+        }
+        service.finals = self.actor.finals();
+        Ok(service)
+    }
+
+    /// Hears one message of a peer, of each in turn; whether there was one.
+    fn hear_peer(&mut self, last: &mut usize) -> bool {
+        let replicas = self.ground.spec.replicas;
+        let mut peers = (1..=replicas).map(|turn| (*last + turn) % replicas);
+        let me = self.me;
+        let heard = peers.find(|peer| *peer != me && self.hear(*peer).is_some());
+        *last = heard.unwrap_or(*last);
+        heard.is_some()
+    }
+
+    /// Gossips to one peer, or to all; whether there was anything to tell.
+    fn gossip(&mut self, all: bool) -> io::Result<bool> {
+        let mut told = false;
+        while !matches!(self.act(Turn::Gossip)?.deed, Deed::Nothing) {
+            told = true;
+            if !all {
+                break;
+            }
+        }
+        Ok(told)
+    }
+
+    /// Does and answers whatever it can; whether there was anything.
+    fn answer(
+        &mut self,
+        received: &BTreeMap<u64, Instant>,
+        service: &mut Service,
+    ) -> io::Result<bool> {
+        let mut busy = false;
+        loop {
+            let Done { deed, applied, at } = self.act(Turn::Answer)?;
+            match deed {
+                Deed::Nothing => return Ok(busy),
+                Deed::Said(_, message) => {
+                    if let About::Response(number) = message.about() {
+                        service.times.insert(number, at - received[&number]);
+                        service.again += applied;
+                    }
+                }
+                Deed::Silent | Deed::Answered(..) => {}
+            }
+            busy = true;
+        }
+    }
+
+    /// Without gossip nobody ever has.
+    fn has_everything(&self) -> bool {
+        let spec = self.ground.spec;
+        !spec.gossip || u64::try_from(self.actor.final_count()).ok() == Some(spec.operations)
+    }
+}
+
+/// What is known of one operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Story {
+    pub(crate) strict: bool,
+    /// From when it was to be submitted.
+    pub(crate) client: Duration,
+    /// From when it was sent to a replica to when its answer was received.
+    pub(crate) front_end: Duration,
+    pub(crate) value: Value,
+}
+
+/// Where operations are, at the front end.
+#[derive(Debug, Default)]
+struct Times {
+    sent: BTreeMap<u64, Instant>,
+    received: BTreeMap<u64, Instant>,
+    stories: BTreeMap<u64, Story>,
+}
+
+impl<A: Actor> Seat<'_, A> {
+    /// The front end, which submits these until all is answered, and listens until all is over.
+    pub(crate) fn ask<O>(&mut self, orders: Vec<Order<O>>) -> io::Result<BTreeMap<u64, Story>>
+    where
+        A: Asked<O>,
+    {
+        let strict: Vec<bool> = orders.iter().map(|order| order.strict).collect();
+        let mut orders = orders.into_iter().peekable();
+        let mut times = Times::default();
+        let (mut last, replicas) = (0, self.ground.spec.replicas);
+        while !self.ground.over.has_rung() {
+            self.ground.check_time()?;
+            let next = |order: &Order<O>| self.ground.due(order.number);
+            let mut busy = false;
+            if orders.peek().is_some_and(|order| next(order) <= Instant::now()) {
+                orders.next().into_iter().for_each(|order| self.actor.submit(order));
+                busy = true;
+            }
+            busy |= self.pass_on(&mut times, &strict)?;
+            self.post.collect()?;
+            for replica in (1..=replicas).map(|turn| (last + turn) % replicas) {
+                if let Some((about, at)) = self.hear(replica) {
+                    if let About::Response(number) = about {
+                        times.received.entry(number).or_insert(at);
+                    }
+                    (busy, last) = (true, replica);
+                    break;
+                }
+            }
+            busy |= self.pass_on(&mut times, &strict)?;
+            if !busy {
+                let due = orders.peek().map(|order| self.ground.due(order.number));
+                self.wait(due)?;
+            }
+        }
+        Ok(times.stories)
+    }
+
+    /// Passes operations on, and answers; whether there was anything.
+    fn pass_on(&mut self, times: &mut Times, strict: &[bool]) -> io::Result<bool> {
+        let mut busy = false;
+        loop {
+            let Done { deed, at, .. } = self.act(Turn::Answer)?;
+            match deed {
+                Deed::Nothing => return Ok(busy),
+                Deed::Said(_, message) => {
+                    if let About::Request(number) = message.about() {
+                        times.sent.insert(number, at);
+                    }
+                }
+                Deed::Answered(number, value) => {
+                    let nth = usize::try_from(number).unwrap_or(usize::MAX);
+                    let client = self.ground.due(number).elapsed();
+                    let front_end = times.received[&number] - times.sent[&number];
+                    let story = Story { strict: strict[nth], client, front_end, value };
+                    times.stories.insert(number, story);
+                    if times.stories.len() == strict.len() {
+                        self.ground.end_answers()?;
+                    }
+                }
+                Deed::Silent => {}
+            }
+            busy = true;
+        }
+    }
+}

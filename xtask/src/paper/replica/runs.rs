@@ -1,0 +1,364 @@
+//! The runs: what is to be run, in which order, and what came of it.
+
+use super::super::load::busy;
+use super::Size;
+use crate::bench::record;
+use crate::bench::table::median;
+use crate::instrument::number;
+use crate::sh;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Instant;
+
+/// What a processor needs for whatever it does, microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Speed {
+    pub(super) message: u64,
+    pub(super) gossip: u64,
+    pub(super) news: u64,
+    pub(super) apply: u64,
+    pub(super) switch: u64,
+}
+
+/// A processor as slow as the paper's.
+pub(super) const PAPER: Speed =
+    Speed { message: 1000, gossip: 3000, news: 100, apply: 300, switch: 200 };
+
+/// In which one replica alone does one operation, microseconds: it keeps up if one comes every
+/// 30 ms (paper 001, 5.3).
+pub(super) const OPERATION: u64 = 28_000;
+
+/// The paper's "33 operations a second", operations a second.
+pub(super) const RATE: f64 = 33.0;
+
+/// Operations of a run, as in the paper.
+pub(super) const OPERATIONS: u64 = 300;
+
+/// Processors of the paper that ran replicas.
+pub(super) const PROCESSORS: u64 = 10;
+
+/// Multiples of it are spread evenly between whole numbers.
+const GOLDEN: f64 = 0.618_034;
+
+/// What a run belongs to: a line of a figure, and a point on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Point {
+    pub(super) line: &'static str,
+    pub(super) replicas: u64,
+    /// Percent.
+    pub(super) strict: u64,
+}
+
+impl Point {
+    /// Its name where runs are kept.
+    fn key(&self) -> String {
+        format!("{}, {} replicas, {} % strict", self.line, self.replicas, self.strict)
+    }
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) point: Point,
+    pub(super) spec: Value,
+}
+
+impl Job {
+    /// Optimised replicas that count at paper speed, in turn, each with its own processor.
+    pub(super) fn new(line: &'static str, replicas: u64, rate: f64, size: &Size) -> Job {
+        let haste = size.haste;
+        let Speed { message, gossip, news, apply, switch } = PAPER;
+        let request = OPERATION - 2 * message - apply;
+        let speed = json!({
+            "message": message / haste, "gossip": gossip / haste, "news": news / haste,
+            "request": request / haste, "apply": apply / haste, "switch": switch / haste,
+        });
+        #[expect(clippy::cast_precision_loss, reason = "a small number")]
+        let rate = rate * haste as f64;
+        let spec = json!({
+            "kind": "optimised", "data": "add", "replicas": replicas, "operations": OPERATIONS,
+            "rate": rate, "strict": 0, "gossip": true, "eager": false, "speed": speed,
+            "processors": PROCESSORS, "gather": 0, "seed": 0,
+            "delay": 0.0,
+        });
+        Job { point: Point { line, replicas, strict: 0 }, spec }
+    }
+
+    /// The same at today's speed.
+    pub(super) fn today(line: &'static str, replicas: u64, rate: f64, size: &Size) -> Job {
+        let none = json!({
+            "message": 0, "gossip": 0, "news": 0, "request": 0, "apply": 0, "switch": 0,
+        });
+        Job::new(line, replicas, 0.0, size).with("speed", none).with("rate", json!(rate))
+    }
+
+    /// The same, but for this.
+    pub(super) fn with(mut self, what: &str, value: Value) -> Job {
+        self.spec[what] = value;
+        self
+    }
+
+    /// The same, but so many of a hundred are strict.
+    pub(super) fn strict(mut self, strict: u64) -> Job {
+        self.point.strict = strict;
+        self.with("strict", json!(strict))
+    }
+}
+
+/// Jobs that belong together.
+pub(super) struct Batch {
+    /// What they are, for who waits.
+    pub(super) name: String,
+    pub(super) jobs: Vec<Job>,
+    /// Whether they run at the same time.
+    pub(super) at_once: bool,
+}
+
+/// What came of all of them.
+#[derive(Clone)]
+pub(super) struct Runs {
+    rounds: u64,
+    /// What keeps one replica busy, operations a second.
+    rate: f64,
+    /// When, where, and how busy the machine was.
+    about: String,
+    outcomes: BTreeMap<Point, Vec<Value>>,
+    /// Whether the middle of several runs counts, instead of their mean.
+    middle: bool,
+}
+
+impl Runs {
+    /// Makes them: each of them once, then all once more.
+    pub(super) fn make(batches: &[Batch], size: &Size) -> Result<Runs> {
+        let (before, started) = (busy(), Instant::now());
+        #[expect(clippy::cast_precision_loss, reason = "a small number")]
+        let rate = RATE * size.haste as f64;
+        let (about, outcomes) = (String::new(), BTreeMap::new());
+        let mut runs = Runs { rounds: size.rounds, rate, about, outcomes, middle: false };
+        for round in 1..=size.rounds {
+            for Batch { name, jobs, at_once } in batches {
+                let since = started.elapsed().as_secs_f64();
+                eprintln!("   {since:>4.0} s  round {round} of {}: {name}", size.rounds);
+                let size = if *at_once { jobs.len() } else { 1 };
+                for jobs in jobs.chunks(size) {
+                    runs.run(jobs, round)?;
+                }
+            }
+        }
+        runs.about = format!(
+            "{}. {} runs in {:.0} s; processes that wanted a processor, of the last one, five and \
+             fifteen minutes: {before} when it began, {} when it ended (the threads of the runs \
+             count).",
+            record::machine(),
+            runs.outcomes.values().map(Vec::len).sum::<usize>(),
+            started.elapsed().as_secs_f64(),
+            busy(),
+        );
+        Ok(runs)
+    }
+
+    /// Keeps them, so that the page can be written again.
+    pub(super) fn save(&self, path: &Path) -> Result<()> {
+        let point = |(at, runs): (&Point, &Vec<Value>)| json!([at.key(), runs]);
+        let all: Vec<Value> = self.outcomes.iter().map(point).collect();
+        let text = json!({ "rounds": self.rounds, "about": self.about, "outcomes": all });
+        std::fs::write(path, text.to_string()).with_context(|| path.display().to_string())
+    }
+
+    /// Those that were kept of these batches.
+    pub(super) fn load(batches: &[Batch], path: &Path) -> Result<Runs> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let kept: Value = serde_json::from_str(&text)?;
+        let list = kept["outcomes"].as_array().context("there are outcomes")?;
+        let find = |job: &Job| {
+            let found = list.iter().find(|entry| entry[0] == job.point.key());
+            let runs = found.and_then(|entry| entry[1].as_array());
+            let runs = runs.with_context(|| format!("{:?} was not measured", job.point))?;
+            Ok((job.point, runs.clone()))
+        };
+        let outcomes = batches.iter().flat_map(|batch| &batch.jobs).map(find);
+        Ok(Runs {
+            rounds: kept["rounds"].as_u64().context("there are rounds")?,
+            rate: f64::NAN,
+            about: kept["about"].as_str().unwrap_or_default().to_owned(),
+            outcomes: outcomes.collect::<Result<_>>()?,
+            middle: false,
+        })
+    }
+
+    fn run(&mut self, jobs: &[Job], round: u64) -> Result<()> {
+        let mut specs = String::new();
+        for (nth, job) in (0..).zip(jobs) {
+            let seed: u64 = round * 1000 + nth;
+            let job = job.clone().with("seed", json!(seed));
+            let delay = if jobs.len() > 1 { spare(&job, nth, self.rate) } else { 0.0 };
+            specs += &format!("{}\n", job.with("delay", json!(delay)).spec);
+        }
+        let binary = sh::target().join("release/series").display().to_string();
+        let mut command = sh::cmd::<&str>(&binary, &[]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("start series")?;
+        child.stdin.take().context("it reads")?.write_all(specs.as_bytes())?;
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            bail!("series: {}", sh::tail(&String::from_utf8_lossy(&output.stderr), 600));
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        let outcomes: Vec<Value> =
+            said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        ensure!(outcomes.len() == jobs.len(), "series did not say what came of all");
+        for (job, outcome) in jobs.iter().zip(outcomes) {
+            demand(&job.spec, &outcome).with_context(|| format!("{outcome} of {}", job.spec))?;
+            self.outcomes.entry(job.point).or_default().push(outcome);
+        }
+        Ok(())
+    }
+
+    /// How often each is made.
+    pub(super) fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// When, where, and how busy the machine was.
+    pub(super) fn about(&self) -> &str {
+        &self.about
+    }
+
+    /// How late the sleeps of processors ended, milliseconds: the mean, and at worst.
+    pub(super) fn lateness(&self) -> (f64, f64) {
+        let slow = || self.outcomes.values().flatten().filter(|run| number(run, "/late") > 0.0);
+        let late = mean(slow().map(|run| number(run, "/late")));
+        (late, slow().map(|run| number(run, "/late_max")).fold(0.0, f64::max))
+    }
+
+    /// A figure of each run of a point.
+    pub(super) fn each(&self, point: Point, figure: &dyn Fn(&Value) -> f64) -> Vec<f64> {
+        self.outcomes.get(&point).into_iter().flatten().map(figure).collect()
+    }
+
+    /// The same, if the middle of several runs counts, instead of their mean: where one that was
+    /// disturbed would weigh more than all others.
+    pub(super) fn by_medians(&self) -> Runs {
+        Runs { middle: true, ..self.clone() }
+    }
+
+    /// Its mean.
+    pub(super) fn mean(&self, point: Point, figure: &dyn Fn(&Value) -> f64) -> f64 {
+        let each = self.each(point, figure).into_iter();
+        if self.middle { median(each) } else { mean(each) }
+    }
+
+    /// The means of a line, by replicas.
+    pub(super) fn line(&self, line: &str, figure: &dyn Fn(&Value) -> f64) -> Vec<(f64, f64)> {
+        let points = self.outcomes.keys().filter(|point| point.line == line && point.strict == 0);
+        #[expect(clippy::cast_precision_loss, reason = "a small number")]
+        points.map(|point| (point.replicas as f64, self.mean(*point, figure))).collect()
+    }
+
+    /// The means of a line, by strict operations.
+    pub(super) fn by_strict(
+        &self,
+        line: &str,
+        replicas: u64,
+        figure: &dyn Fn(&Value) -> f64,
+    ) -> Vec<(f64, f64)> {
+        let of = |point: &&Point| point.line == line && point.replicas == replicas;
+        #[expect(clippy::cast_precision_loss, reason = "percent")]
+        let mean = |point: &Point| (point.strict as f64, self.mean(*point, figure));
+        self.outcomes.keys().filter(of).map(mean).collect()
+    }
+
+    /// By how much the runs of a line differ from their mean, at most: a share.
+    pub(super) fn spread(&self, line: &str, figure: &dyn Fn(&Value) -> f64) -> f64 {
+        let points = self.outcomes.keys().filter(|point| point.line == line);
+        let worst = |point: &Point| {
+            let (mean, each) = (self.mean(*point, figure), self.each(*point, figure));
+            each.into_iter().map(|one| (one - mean).abs() / mean).fold(0.0, f64::max)
+        };
+        points.map(worst).fold(0.0, f64::max)
+    }
+}
+
+/// How long the `nth` of jobs at once waits, seconds, so that those that take less time than others
+/// are not all busy at the beginning. `rate` is what keeps one replica busy.
+fn spare(job: &Job, nth: u64, rate: f64) -> f64 {
+    let number = |path| number(&job.spec, path);
+    if number("/rate") <= 2.0 * rate {
+        return 0.0;
+    }
+    let alone = number("/operations") / rate;
+    #[expect(clippy::cast_precision_loss, reason = "a small number")]
+    let phase = (nth as f64 * GOLDEN).fract();
+    alone * (1.0 - 2.0 / number("/replicas")).max(0.0) * phase
+}
+
+/// What holds of every run, however long it takes.
+fn demand(spec: &Value, outcome: &Value) -> Result<()> {
+    ensure!(outcome["answered"] == spec["operations"], "not everything was answered");
+    if spec["gossip"] == true {
+        ensure!(outcome["equal"] == true, "replicas did not end equal");
+        ensure!(outcome["inconsistent_strict"] == 0, "a strict answer was inconsistent");
+        let safe = spec["data"] == "blind" || spec["replicas"] == 1;
+        ensure!(!safe || outcome["inconsistent"] == 0, "what cannot be inconsistent was");
+    }
+    Ok(())
+}
+
+/// The mean; NaN of nothing.
+pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / count
+}
+
+/// Operations a second.
+pub(super) fn throughput(run: &Value) -> f64 {
+    number(run, "/answered") * 1e3 / number(run, "/total")
+}
+
+/// Response time at the front end, ms.
+pub(super) fn at_front_end(run: &Value) -> f64 {
+    number(run, "/front_end")
+}
+
+/// Response time at the replica, ms.
+pub(super) fn at_replica(run: &Value) -> f64 {
+    number(run, "/replica")
+}
+
+/// Inconsistent answers, percent.
+pub(super) fn inconsistency(run: &Value) -> f64 {
+    number(run, "/inconsistent") * 100.0 / number(run, "/answered")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_hold_is_demanded_of_every_run() {
+        let size = Size::QUICK;
+        let spec = Job::new("line", 2, RATE, &size).spec;
+        let good = json!({
+            "answered": 300, "equal": true, "inconsistent": 7, "inconsistent_strict": 0,
+        });
+        assert!(demand(&spec, &good).is_ok());
+        for (what, wrong) in [("answered", json!(299)), ("inconsistent_strict", json!(1))] {
+            let mut bad = good.clone();
+            bad[what] = wrong;
+            assert!(demand(&spec, &bad).is_err());
+        }
+        let blind = Job::new("line", 2, RATE, &size).with("data", json!("blind")).spec;
+        assert!(demand(&blind, &good).is_err());
+    }
+
+    #[test]
+    fn one_replica_needs_as_long_for_an_operation_as_the_papers() {
+        let speed = Job::new("line", 1, RATE, &Size::FULL).spec["speed"].clone();
+        let micros = |what: &str| speed[what].as_u64().unwrap();
+        assert_eq!(2 * micros("message") + micros("request") + micros("apply"), OPERATION);
+    }
+}
