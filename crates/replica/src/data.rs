@@ -12,6 +12,7 @@ pub mod map;
 pub mod once;
 pub mod register;
 pub mod set;
+pub mod sheet;
 pub mod text;
 mod value;
 mod words;
@@ -27,6 +28,7 @@ pub use map::Map;
 pub use once::Once;
 pub use register::Register;
 pub use set::Set;
+pub use sheet::Sheet;
 pub use text::Text;
 pub use value::{Value, Wrong};
 

@@ -5,7 +5,7 @@
 //! comes so far if whoever takes operators from outside uses the readers here, or [`Kind::admits`].
 
 use super::words;
-use super::{Counter, DataType, Log, Map, Register, Set, Text, Value, Wrong};
+use super::{Counter, DataType, Log, Map, Register, Set, Sheet, Text, Value, Wrong};
 use crate::binary;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -26,6 +26,8 @@ pub enum Refused {
     Json(Kind, String),
     /// These bytes are none.
     Binary(String),
+    /// It would be done, but not be what is meant.
+    Unsound(String),
     /// It is one of another type: the first is wanted, the second is there.
     OtherKind(Kind, Kind),
     /// It is longer than [`OPERATOR_MAX`].
@@ -41,6 +43,7 @@ impl fmt::Display for Refused {
             Refused::Json(kind, what) => {
                 write!(f, "{what}\noperations on a {kind}:\n{}", kind.json().trim_end())
             }
+            Refused::Unsound(what) => f.write_str(what),
             Refused::Binary(what) => write!(f, "no operation: {what}"),
             Refused::OtherKind(wanted, other) => {
                 write!(f, "an operation on a {other}, but this is a {wanted}")
@@ -211,6 +214,7 @@ kinds! {
     Map map "map" as "pairs": "Keys and their values, in order.",
     Set set "set": "Members, in order.",
     Log log "log": "Records, which are only appended.",
+    Sheet sheet "sheet": "Cells with numbers, texts, and formulas that look at other cells.",
 }
 
 impl Kind {
@@ -222,7 +226,7 @@ impl Kind {
     /// The operator that these words of a command line mean.
     pub fn read_words(&self, words: &[String]) -> Result<Operator, Refused> {
         let operator = self.words_unchecked(words).map_err(|what| Refused::Words(*self, what))?;
-        self.admits(&operator).map(|()| operator)
+        self.takes(operator)
     }
 
     /// The operator that this JSON means.
@@ -232,7 +236,24 @@ impl Kind {
         }
         let operator = self.json_unchecked(json);
         let operator = operator.map_err(|error| Refused::Json(*self, error.to_string()))?;
-        self.admits(&operator).map(|()| operator)
+        self.takes(operator)
+    }
+
+    /// What somebody asks for who can still change it.
+    fn takes(&self, operator: Operator) -> Result<Operator, Refused> {
+        let complaint = match &operator {
+            Operator::Sheet(operator) => operator.complaint(),
+            Operator::Counter(_)
+            | Operator::Text(_)
+            | Operator::Register(_)
+            | Operator::Map(_)
+            | Operator::Set(_)
+            | Operator::Log(_) => None,
+        };
+        match complaint {
+            Some(complaint) => Err(Refused::Unsound(complaint)),
+            None => self.admits(&operator).map(|()| operator),
+        }
     }
 
     /// The operator that [`binary::write()`] made these bytes of.

@@ -4,6 +4,7 @@ use base::rng::Rng;
 mod draw;
 mod forms;
 mod once;
+mod sheets;
 
 /// What a type says of itself must be so, in random states, for random pairs of operators.
 fn keeps_its_word<D: DataType>(data: D, draw: impl Fn(&mut Rng) -> D::Operator) {
@@ -70,6 +71,11 @@ fn a_set_keeps_its_word() {
 #[test]
 fn a_log_keeps_its_word() {
     keeps_its_word(Log, draw::log);
+}
+
+#[test]
+fn a_sheet_keeps_its_word() {
+    keeps_its_word(Sheet, draw::sheet);
 }
 
 /// Also with operators of other types, which do nothing.

@@ -1,6 +1,7 @@
 //! What the data types of this house answer.
 
 use super::bytes::{Bytes, from_base64};
+use super::sheet::{Fault, Number, Scalar};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -20,6 +21,9 @@ use std::fmt;
 /// | `Entries` | `[["key", "value"], …]`, in order |
 /// | `Wrong` | `{"wrong": "too large"}` |
 /// | `Repeated` | `{"repeated": true}` |
+/// | `Number` | a number with a point: `5.0` |
+/// | `Error` | `{"error": "#DIV/0!"}` |
+/// | `Rows` | `{"rows": [[1.5, "text", true, null, {"error": "#N/A"}], …]}` |
 ///
 /// (Many readers of JSON, those of browsers among them, make a number that is beyond 2⁵³ another
 /// one, without a word.) What is read from JSON is what was written, but that no entries are read
@@ -45,6 +49,12 @@ pub enum Value {
     Wrong(Wrong),
     /// It was done before, and what it answered then is not known any more.
     Repeated,
+    /// A number that need not be whole.
+    Number(Number),
+    /// What a cell shows that has nothing better to show.
+    Error(Fault),
+    /// What cells show, by rows.
+    Rows(Vec<Vec<Scalar>>),
 }
 
 /// Why an operation was not done.
@@ -76,6 +86,14 @@ enum Object {
     Base64(String),
     Wrong(Wrong),
     Repeated(bool),
+    Error(Fault),
+    Rows(Vec<Vec<Scalar>>),
+}
+
+/// The same as in [`Object`], without a copy.
+#[derive(Serialize)]
+struct Rows<'a> {
+    rows: &'a [Vec<Scalar>],
 }
 
 impl Serialize for Value {
@@ -85,6 +103,9 @@ impl Serialize for Value {
         }
         match self {
             Value::Nothing => serializer.serialize_unit(),
+            Value::Number(number) => number.serialize(serializer),
+            Value::Error(fault) => Object::Error(*fault).serialize(serializer),
+            Value::Rows(rows) => Rows { rows }.serialize(serializer),
             Value::Repeated => Object::Repeated(true).serialize(serializer),
             Value::Done => Object::Done(true).serialize(serializer),
             Value::Bool(is) => serializer.serialize_bool(*is),
@@ -134,6 +155,11 @@ impl<'de> Visitor<'de> for Reader {
         Ok(Value::Integer(n.into()))
     }
 
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
+        let number = Number::new(number).ok_or_else(|| E::custom("not a finite number"))?;
+        Ok(Value::Number(number))
+    }
+
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
         Ok(Value::Bytes(text.into()))
     }
@@ -141,6 +167,8 @@ impl<'de> Visitor<'de> for Reader {
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
         match Object::deserialize(MapAccessDeserializer::new(map))? {
             Object::Done(true) => Ok(Value::Done),
+            Object::Error(fault) => Ok(Value::Error(fault)),
+            Object::Rows(rows) => Ok(Value::Rows(rows)),
             Object::Repeated(true) => Ok(Value::Repeated),
             Object::Done(false) | Object::Repeated(false) => {
                 Err(A::Error::custom("this is true, or not said"))

@@ -2,7 +2,7 @@
 
 use super::Bytes;
 use std::collections::VecDeque;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::str::FromStr;
 
 /// An operator as the command line has it.
@@ -34,6 +34,21 @@ impl Arguments {
     /// The next one, as it is.
     pub(super) fn bytes(&mut self) -> Result<Bytes, String> {
         self.0.pop_front().map(|word| word.as_str().into()).ok_or_else(|| "too few words".into())
+    }
+
+    /// The next one, a text.
+    pub(super) fn string(&mut self) -> Result<String, String> {
+        self.0.pop_front().ok_or_else(|| "too few words".into())
+    }
+
+    /// The next one, something that says itself what is wrong with it.
+    pub(super) fn parsed<T: FromStr<Err: Display>>(&mut self) -> Result<T, String> {
+        self.string()?.parse().map_err(|error: T::Err| error.to_string())
+    }
+
+    /// Whether there is no more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The next one, a number.

@@ -73,6 +73,68 @@ pub(super) fn log(rng: &mut Rng) -> log::Operator {
     }
 }
 
+/// What is typed into cells: some of it is wrong, and some goes in circles.
+pub(super) fn input(rng: &mut Rng) -> String {
+    const INPUTS: &[&str] = &[
+        "",
+        "7",
+        "-1.5",
+        "text",
+        "'7",
+        "TRUE",
+        "=A1+1",
+        "=B2*C3",
+        "=SUM(A1:B2)",
+        "=IF(A1>2, B1, \"no\")",
+        "=IFERROR(C1, A2&B1)",
+        "=1/A3",
+        "=COUNTIF(A1:C3, \">1\")",
+        "=VLOOKUP(7, A1:C3, 2, FALSE)",
+        "=NOW()",
+        "=((",
+    ];
+    (*rng.choice(INPUTS).expect("there are some")).to_owned()
+}
+
+fn cell(rng: &mut Rng) -> sheet::Cell {
+    sheet::Cell::at(rng.u32(1..4), rng.u32(1..4)).expect("is in the sheet")
+}
+
+fn region(rng: &mut Rng) -> sheet::Region {
+    sheet::Region::between(cell(rng), cell(rng))
+}
+
+pub(super) fn sheet(rng: &mut Rng) -> sheet::Operator {
+    match rng.u8(..12) {
+        0 => {
+            let cells = (0..rng.usize(..3)).map(|_| (cell(rng), input(rng)));
+            sheet::Operator::Load(cells.collect())
+        }
+        1 => sheet::Operator::Clear(region(rng)),
+        2 => sheet::Operator::Get(cell(rng)),
+        3 => sheet::Operator::Input(cell(rng)),
+        4 => sheet::Operator::Range(region(rng)),
+        5 => sheet::Operator::Inputs(region(rng)),
+        6 => sheet::Operator::Used,
+        7 => sheet::Operator::Size,
+        _ => sheet::Operator::Set(cell(rng), input(rng)),
+    }
+}
+
+fn scalar(rng: &mut Rng) -> sheet::Scalar {
+    match rng.u8(..5) {
+        0 => sheet::Scalar::Empty,
+        1 => sheet::Scalar::Bool(rng.bool()),
+        2 => sheet::Scalar::from(input(rng).as_str()),
+        3 => sheet::Scalar::Error(sheet::Fault::Division),
+        _ => sheet::Scalar::Number(number(rng)),
+    }
+}
+
+fn number(rng: &mut Rng) -> sheet::Number {
+    sheet::Number::new(f64::from_bits(rng.u64(..))).unwrap_or_default()
+}
+
 pub(super) fn operator(of: Kind, rng: &mut Rng) -> kind::Operator {
     match of {
         Kind::Counter => kind::Operator::Counter(counter(rng)),
@@ -81,6 +143,7 @@ pub(super) fn operator(of: Kind, rng: &mut Rng) -> kind::Operator {
         Kind::Map => kind::Operator::Map(map(rng)),
         Kind::Set => kind::Operator::Set(set(rng)),
         Kind::Log => kind::Operator::Log(log(rng)),
+        Kind::Sheet => kind::Operator::Sheet(sheet(rng)),
     }
 }
 
@@ -95,7 +158,7 @@ pub(super) fn state(of: Kind, rng: &mut Rng) -> kind::State {
 
 pub(super) fn value(rng: &mut Rng) -> Value {
     let small = |rng: &mut Rng| rng.usize(..4);
-    match rng.u8(..10) {
+    match rng.u8(..13) {
         0 => Value::Done,
         1 => Value::Integer((rng.u128(..) as i128) >> rng.u8(..128)),
         2 => Value::Integer((1 << 53) + i128::from(rng.i8(-2..3))),
@@ -105,6 +168,12 @@ pub(super) fn value(rng: &mut Rng) -> Value {
         6 => Value::List((0..small(rng)).map(|_| word(rng)).collect()),
         7 => Value::Entries((0..small(rng)).map(|_| (word(rng), word(rng))).collect()),
         8 => Value::Repeated,
+        9 => Value::Number(number(rng)),
+        10 => Value::Error(sheet::Fault::Missing),
+        11 => {
+            let row = |rng: &mut Rng| (0..rng.usize(..3)).map(|_| scalar(rng)).collect();
+            Value::Rows((0..small(rng)).map(|_| row(rng)).collect())
+        }
         _ => Value::Wrong(if rng.bool() { Wrong::TooLarge } else { Wrong::OtherType }),
     }
 }

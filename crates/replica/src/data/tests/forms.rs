@@ -38,7 +38,11 @@ fn what_is_written_is_read() {
         for kind in Kind::ALL {
             let operator = draw::operator(*kind, rng);
             returns(&operator);
-            assert_eq!(kind.read_json(operator.to_json().as_bytes()), Ok(operator.clone()));
+            match kind.read_json(operator.to_json().as_bytes()) {
+                // Some formulas are wrong.
+                Err(kind::Refused::Unsound(_)) => {}
+                read => assert_eq!(read, Ok(operator.clone())),
+            }
             assert_eq!(kind.read_binary(&binary::write(&operator)), Ok(operator));
             returns(&draw::state(*kind, rng));
             returns(&message(*kind, rng));
@@ -317,9 +321,13 @@ fn values_as_json() {
         Value::List(vec!["a".into(), [0xff].into()]),
         Value::Entries(vec![("k".into(), "v".into())]),
         Value::Wrong(Wrong::TooLarge),
+        Value::Repeated,
+        Value::Number(sheet::Number::new(5.0).expect("is finite")),
+        Value::Error(sheet::Fault::Division),
+        Value::Rows(vec![vec![sheet::Scalar::Empty, sheet::Scalar::from("a")], vec![]]),
     ];
     let lines = values.map(|value| serde_json::to_string(&value).expect("has a form"));
-    expect![[r#"
+    expect![[r##"
         {"done":true}
         9007199254740992
         {"integer":"-9007199254740993"}
@@ -330,9 +338,13 @@ fn values_as_json() {
         null
         ["a",{"base64":"/w=="}]
         [["k","v"]]
-        {"wrong":"too large"}"#]]
+        {"wrong":"too large"}
+        {"repeated":true}
+        5.0
+        {"error":"#DIV/0!"}
+        {"rows":[[null,"a"],[]]}"##]]
     .assert_eq(&lines.join("\n"));
-    for json in [r#"{"done": false}"#, r#"["a", ["k", "v"]]"#, "1.5", "36893488147419103232"] {
+    for json in [r#"{"done": false}"#, r#"["a", ["k", "v"]]"#, "1e999"] {
         assert!(serde_json::from_str::<Value>(json).is_err(), "{json}");
     }
 }

@@ -1,0 +1,418 @@
+//! A sheet of cells, as in a spreadsheet: numbers, texts, and formulas that look at other cells.
+//!
+//! *What is replicated is what people typed*: what changes a sheet reads no formula, so states stay
+//! equal also where replicas would understand one differently (they may be two versions of this
+//! program). Formulas are evaluated when somebody asks what cells show, within [`STEPS_MAX`] steps.
+//!
+//! The syntax is that of other programs, read by the parser of the formualizer project. The
+//! evaluation is our own: the engines that are to be had have hundreds of functions, of which one
+//! or the other does not end for a large number, and no count of steps that would stop it.
+
+mod cell;
+mod evaluation;
+mod files;
+mod formula;
+mod functions;
+mod scalar;
+
+pub use cell::{COLUMNS_MAX, Cell, NoCell, ROWS_MAX, Region};
+pub use evaluation::{STEPS_MAX, TEXT_MAX};
+pub use files::{Import, Unusable, csv_bytes, loads, read_csv, read_xlsx, xlsx_bytes};
+pub use formula::FORMULA_MAX;
+pub use functions::names as function_names;
+pub use scalar::{Fault, Number, Scalar};
+
+use super::words::{Spoken, Word};
+use super::{ANSWER_MAX, DataType, Value, Wrong};
+use evaluation::Evaluation;
+use formula::Formula;
+use rpds::RedBlackTreeMapSync;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
+
+/// How many cells are shown in one answer, at most.
+pub const CELLS_MAX: u64 = 10_000;
+
+/// How large a rectangle is, at most, that is cleared by one operation, in cells.
+pub const CLEAR_MAX: u64 = 100_000;
+
+/// A sheet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Sheet;
+
+/// What can be done to a sheet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Operator {
+    /// Types something into a cell: a formula if it begins with `=`, else a number, a boolean or a
+    /// text. An empty text clears it.
+    Set(Cell, String),
+    /// Types something into several cells.
+    Load(BTreeMap<Cell, String>),
+    /// Clears cells.
+    Clear(Region),
+    /// Answers what a cell shows.
+    Get(Cell),
+    /// Answers what was typed into a cell.
+    Input(Cell),
+    /// Answers what cells show, by rows.
+    Range(Region),
+    /// Answers what was typed into cells, by rows.
+    Inputs(Region),
+    /// Answers the smallest region with all cells that have something, as text.
+    Used,
+    /// Answers how many cells have something.
+    Size,
+}
+
+/// What was typed into a cell.
+#[derive(Debug)]
+struct Input {
+    text: String,
+    /// What that means, as soon as somebody asked.
+    meaning: OnceLock<Meaning>,
+}
+
+#[derive(Debug)]
+enum Meaning {
+    Constant(Scalar),
+    Formula(Formula),
+}
+
+impl Input {
+    fn new(text: &str) -> Input {
+        Input { text: text.to_owned(), meaning: OnceLock::new() }
+    }
+
+    fn meaning(&self) -> &Meaning {
+        self.meaning.get_or_init(|| match self.text.starts_with('=') {
+            true => match formula::parse(&self.text) {
+                Ok(formula) => Meaning::Formula(formula),
+                Err(unsound) => Meaning::Constant(Scalar::Error(unsound.fault)),
+            },
+            false => Meaning::Constant(Scalar::typed(&self.text)),
+        })
+    }
+}
+
+impl PartialEq for Input {
+    fn eq(&self, other: &Input) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Input {}
+
+impl Hash for Input {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.text.hash(hasher);
+    }
+}
+
+type Cells = RedBlackTreeMapSync<Cell, Arc<Input>>;
+
+/// What was typed into the cells of a sheet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    cells: Cells,
+    /// The columns that have something, and how many cells do.
+    columns: RedBlackTreeMapSync<u32, u32>,
+}
+
+impl State {
+    fn set(&mut self, cell: Cell, text: &str) {
+        if text.is_empty() {
+            return self.remove(cell);
+        }
+        if !self.cells.contains_key(&cell) {
+            let count = self.columns.get(&cell.column()).map_or(1, |count| count + 1);
+            self.columns.insert_mut(cell.column(), count);
+        }
+        self.cells.insert_mut(cell, Arc::new(Input::new(text)));
+    }
+
+    fn remove(&mut self, cell: Cell) {
+        if !self.cells.remove_mut(&cell) {
+            return;
+        }
+        match self.columns.get(&cell.column()) {
+            Some(count) if *count > 1 => self.columns.insert_mut(cell.column(), count - 1),
+            Some(_) | None => drop(self.columns.remove_mut(&cell.column())),
+        }
+    }
+
+    fn clear(&mut self, region: Region) {
+        let mut next = Some(region.first());
+        while let Some(from) = next {
+            let found = self.cells.range((Bound::Included(from), Bound::Unbounded)).next();
+            let Some(cell) = found.map(|(cell, _)| *cell) else { return };
+            next = region.onward(cell);
+            if next == Some(cell) {
+                self.remove(cell);
+            }
+        }
+    }
+
+    /// The text of a cell that has a formula, perhaps one that cannot be read.
+    fn formula_text(&self, cell: Cell) -> Option<&str> {
+        let text = &self.cells.get(&cell)?.text;
+        text.starts_with('=').then_some(text)
+    }
+
+    fn meaning(&self, cell: Cell) -> Option<&Meaning> {
+        self.cells.get(&cell).map(|input| input.meaning())
+    }
+
+    fn input(&self, cell: Cell) -> Scalar {
+        self.cells.get(&cell).map_or(Scalar::Empty, |input| input.text.as_str().into())
+    }
+
+    fn used(&self) -> Option<Region> {
+        let rows = (self.cells.first()?.0.row(), self.cells.last()?.0.row());
+        let columns = (self.columns.first()?.0, self.columns.last()?.0);
+        let (first, last) = (Cell::at(rows.0, *columns.0)?, Cell::at(rows.1, *columns.1)?);
+        Some(Region::between(first, last))
+    }
+}
+
+/// The cells of a region, by rows, as far as there is room for them in an answer.
+fn rows(region: Region, mut show: impl FnMut(Cell) -> Scalar) -> Value {
+    if region.area() > CELLS_MAX {
+        return Value::Wrong(Wrong::TooLarge);
+    }
+    let mut room = ANSWER_MAX;
+    let mut shown = Vec::new();
+    for row in 0..region.rows() {
+        let cells = (0..region.columns()).filter_map(|column| region.within(row, column));
+        let cells: Vec<Scalar> = cells.map(&mut show).collect();
+        let length = cells.iter().map(Scalar::length).sum();
+        let Some(left) = room.checked_sub(length) else {
+            return Value::Wrong(Wrong::TooLarge);
+        };
+        room = left;
+        shown.push(cells);
+    }
+    Value::Rows(shown)
+}
+
+impl Operator {
+    /// Why it should not be taken from somebody who can still change it: what is typed is too long,
+    /// or no formula that can be evaluated here. (If it is applied all the same, the cell shows
+    /// that.)
+    pub(super) fn complaint(&self) -> Option<String> {
+        let complaint = |cell: &Cell, text: &str| {
+            if text.starts_with('=') {
+                return formula::parse(text)
+                    .err()
+                    .map(|unsound| format!("{cell}: {}", unsound.what));
+            }
+            let is_long = text.len() > TEXT_MAX;
+            is_long.then(|| format!("{cell}: a cell has at most {TEXT_MAX} bytes"))
+        };
+        match self {
+            Operator::Set(cell, text) => complaint(cell, text),
+            Operator::Load(cells) => cells.iter().find_map(|(cell, text)| complaint(cell, text)),
+            Operator::Clear(_)
+            | Operator::Get(_)
+            | Operator::Input(_)
+            | Operator::Range(_)
+            | Operator::Inputs(_)
+            | Operator::Used
+            | Operator::Size => None,
+        }
+    }
+
+    fn changes(&self) -> bool {
+        matches!(self, Operator::Set(..) | Operator::Load(_) | Operator::Clear(_))
+    }
+
+    /// Whether it changes a cell of this region, or is about what was typed there.
+    fn touches(&self, region: Region) -> bool {
+        match self {
+            Operator::Set(cell, _) | Operator::Input(cell) => region.contains(*cell),
+            Operator::Clear(other) | Operator::Inputs(other) => region.meets(other),
+            Operator::Load(cells) => {
+                let rows = cells.range(region.first()..=region.last());
+                rows.into_iter().any(|(cell, _)| region.contains(*cell))
+            }
+            Operator::Get(_) | Operator::Range(_) | Operator::Used | Operator::Size => false,
+        }
+    }
+
+    /// Whether both are about the same cell, if both are about what was typed.
+    fn meets(&self, other: &Operator) -> bool {
+        match (self, other) {
+            (Operator::Set(cell, _) | Operator::Input(cell), other) => {
+                other.touches(Region::from(*cell))
+            }
+            (Operator::Clear(region) | Operator::Inputs(region), other) => other.touches(*region),
+            (Operator::Load(cells), Operator::Load(others)) => {
+                let (few, many) =
+                    if cells.len() < others.len() { (cells, others) } else { (others, cells) };
+                few.keys().any(|cell| many.contains_key(cell))
+            }
+            (Operator::Load(_), other) => {
+                matches!(
+                    other,
+                    Operator::Set(..)
+                        | Operator::Clear(_)
+                        | Operator::Input(_)
+                        | Operator::Inputs(_)
+                ) && other.meets(self)
+            }
+            (Operator::Get(_) | Operator::Range(_) | Operator::Used | Operator::Size, _) => false,
+        }
+    }
+}
+
+impl DataType for Sheet {
+    type State = State;
+    type Operator = Operator;
+    type Value = Value;
+
+    fn initial(&self) -> State {
+        State::default()
+    }
+
+    fn apply(&self, state: &mut State, operator: &Operator) -> Value {
+        match operator {
+            Operator::Set(cell, text) => {
+                state.set(*cell, text);
+                Value::Done
+            }
+            Operator::Load(cells) => {
+                cells.iter().for_each(|(cell, text)| state.set(*cell, text));
+                Value::Done
+            }
+            Operator::Clear(region) if region.area() > CLEAR_MAX => Value::Wrong(Wrong::TooLarge),
+            Operator::Clear(region) => {
+                state.clear(*region);
+                Value::Done
+            }
+            Operator::Get(cell) => Evaluation::new(state).value(*cell).into(),
+            Operator::Input(cell) => state.input(*cell).into(),
+            Operator::Range(region) => {
+                let mut evaluation = Evaluation::new(state);
+                rows(*region, |cell| evaluation.value(cell))
+            }
+            Operator::Inputs(region) => rows(*region, |cell| state.input(cell)),
+            Operator::Used => {
+                let used = state.used().map(|all| all.to_string().as_str().into());
+                Value::from(used)
+            }
+            Operator::Size => Value::Integer(state.cells.size() as i128),
+        }
+    }
+
+    fn commute(&self, a: &Operator, b: &Operator) -> bool {
+        !a.changes() || !b.changes() || !a.meets(b)
+    }
+
+    /// What a cell shows may depend on any other one.
+    fn oblivious(&self, a: &Operator, b: &Operator) -> bool {
+        let typed = matches!(a, Operator::Input(_) | Operator::Inputs(_));
+        a.changes() || !b.changes() || typed && !a.meets(b)
+    }
+
+    fn is_free(&self, operator: &Operator) -> bool {
+        operator.changes()
+    }
+
+    fn is_read(&self, operator: &Operator) -> bool {
+        !operator.changes()
+    }
+}
+
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.cells.iter().map(|(cell, input)| (cell, &input.text)))
+    }
+}
+
+impl<'de> Deserialize<'de> for State {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<State, D::Error> {
+        let mut state = State::default();
+        let typed: Vec<(Cell, String)> = Deserialize::deserialize(from)?;
+        typed.iter().for_each(|(cell, text)| state.set(*cell, text));
+        Ok(state)
+    }
+}
+
+impl Spoken for Sheet {
+    type Operator = Operator;
+
+    const WORDS: &'static [Word<Operator>] = &[
+        Word {
+            name: "set",
+            arguments: "CELL INPUT",
+            json: r#"{"set": ["B1", "=A1*2"]}"#,
+            help: "types a formula, a number, a boolean or a text into a cell",
+            make: |words| Ok(Operator::Set(words.parsed()?, words.string()?)),
+        },
+        Word {
+            name: "load",
+            arguments: "CELL INPUT [CELL INPUT]...",
+            json: r#"{"load": {"A1": "5", "B1": "=A1*2"}}"#,
+            help: "types into several cells",
+            make: |words| {
+                let mut cells = BTreeMap::from([(words.parsed()?, words.string()?)]);
+                while !words.is_empty() {
+                    cells.insert(words.parsed()?, words.string()?);
+                }
+                Ok(Operator::Load(cells))
+            },
+        },
+        Word {
+            name: "clear",
+            arguments: "CELLS",
+            json: r#"{"clear": "A1:B9"}"#,
+            help: "clears cells",
+            make: |words| words.parsed().map(Operator::Clear),
+        },
+        Word {
+            name: "get",
+            arguments: "CELL",
+            json: r#"{"get": "B1"}"#,
+            help: "answers what a cell shows",
+            make: |words| words.parsed().map(Operator::Get),
+        },
+        Word {
+            name: "input",
+            arguments: "CELL",
+            json: r#"{"input": "B1"}"#,
+            help: "answers what was typed into a cell",
+            make: |words| words.parsed().map(Operator::Input),
+        },
+        Word {
+            name: "range",
+            arguments: "CELLS",
+            json: r#"{"range": "A1:B9"}"#,
+            help: "answers what cells show, by rows",
+            make: |words| words.parsed().map(Operator::Range),
+        },
+        Word {
+            name: "inputs",
+            arguments: "CELLS",
+            json: r#"{"inputs": "A1:B9"}"#,
+            help: "answers what was typed into cells, by rows",
+            make: |words| words.parsed().map(Operator::Inputs),
+        },
+        Word {
+            name: "used",
+            arguments: "",
+            json: r#""used""#,
+            help: "answers the smallest rectangle with all cells that have something",
+            make: |_| Ok(Operator::Used),
+        },
+        Word {
+            name: "size",
+            arguments: "",
+            json: r#""size""#,
+            help: "answers how many cells have something",
+            make: |_| Ok(Operator::Size),
+        },
+    ];
+}

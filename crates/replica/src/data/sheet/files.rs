@@ -1,0 +1,201 @@
+//! Sheets from files and into files: CSV, and XLSX as other programs write it.
+//!
+//! A file becomes operations, so it is read where the client is, not at a replica.
+
+use super::cell::{Cell, Region};
+use super::formula;
+use super::scalar::Scalar;
+use super::{Operator, TEXT_MAX};
+use calamine::{Data, Reader, Xlsx};
+use rust_xlsxwriter::{Formula, Workbook, XlsxError};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Cursor;
+
+/// How many bytes of what is typed are loaded by one operation, at most, if it is not a single
+/// cell.
+const LOAD_MAX: usize = 256 << 10;
+
+/// Why a file is not one that can be read or written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable(String);
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+/// What a file has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Import {
+    /// What is to be typed.
+    pub cells: BTreeMap<Cell, String>,
+    /// What is not as it was there: a cell, and why.
+    pub notes: Vec<(Cell, String)>,
+}
+
+impl Import {
+    /// Takes a cell with this in it; a formula that cannot be evaluated here is replaced by what it
+    /// showed there.
+    fn take(&mut self, cell: Cell, input: String, shown: Option<String>) {
+        let complaint = Operator::Set(cell, input.clone()).complaint();
+        let Some(why) = complaint else {
+            self.cells.insert(cell, input);
+            return;
+        };
+        self.notes.push((cell, why));
+        self.cells.extend(shown.map(|mut shown| {
+            // Cut between letters.
+            while shown.len() > TEXT_MAX {
+                shown.pop();
+            }
+            (cell, shown)
+        }));
+    }
+}
+
+fn cell(row: usize, column: usize) -> Result<Cell, Unusable> {
+    let from_one = |number: usize| u32::try_from(number).ok()?.checked_add(1);
+    let place = from_one(row).zip(from_one(column));
+    let cell = place.and_then(|(row, column)| Cell::at(row, column));
+    cell.ok_or_else(|| Unusable(format!("row {row}, column {column} is outside of a sheet")))
+}
+
+/// The operations that type all this, none of them large.
+pub fn loads(cells: BTreeMap<Cell, String>) -> Vec<Operator> {
+    let mut loads = Vec::new();
+    let (mut load, mut length) = (BTreeMap::new(), 0);
+    for (cell, input) in cells {
+        if length + input.len() > LOAD_MAX && !load.is_empty() {
+            loads.push(Operator::Load(std::mem::take(&mut load)));
+            length = 0;
+        }
+        // What a cell takes beside what is typed.
+        length += input.len() + 16;
+        load.insert(cell, input);
+    }
+    if !load.is_empty() {
+        loads.push(Operator::Load(load));
+    }
+    loads
+}
+
+/// What a file of comma-separated values has. What begins with `=` is a formula.
+pub fn read_csv(bytes: &[u8]) -> Result<Import, Unusable> {
+    let unusable = |error: csv::Error| Unusable(error.to_string());
+    let mut import = Import::default();
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
+    let (mut record, mut row) = (csv::StringRecord::new(), 0);
+    loop {
+        let start = usize::try_from(reader.position().byte()).unwrap_or(usize::MAX);
+        if !reader.read_record(&mut record).map_err(unusable)? {
+            return Ok(import);
+        }
+        row += empty_lines(bytes.split_at_checked(start).unwrap_or((bytes, &[])));
+        for (column, field) in record.iter().enumerate() {
+            if !field.is_empty() {
+                let text = Scalar::from(field).input();
+                import.take(cell(row, column)?, field.to_owned(), Some(text));
+            }
+        }
+        row += 1;
+    }
+}
+
+/// How many empty lines are between two records, which the reader passes over: they are empty rows.
+fn empty_lines((before, after): (&[u8], &[u8])) -> usize {
+    let ends = after.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    let feeds = ends.filter(|byte| **byte == b'\n').count();
+    // The last record may have been ended by the first half of an end of line.
+    feeds - usize::from(feeds > 0 && before.ends_with(b"\r"))
+}
+
+/// Rows as comma-separated values.
+pub fn csv_bytes(rows: &[Vec<Scalar>]) -> Result<Vec<u8>, Unusable> {
+    let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
+    for row in rows {
+        let written = writer.write_record(row.iter().map(Scalar::to_string));
+        written.map_err(|error| Unusable(error.to_string()))?;
+    }
+    writer.into_inner().map_err(|error| Unusable(error.to_string()))
+}
+
+/// What a sheet of an XLSX file has: the one with this name, or the first one.
+pub fn read_xlsx(bytes: &[u8], name: Option<&str>) -> Result<Import, Unusable> {
+    let unusable = |error: calamine::XlsxError| Unusable(error.to_string());
+    let mut book = Xlsx::new(Cursor::new(bytes)).map_err(unusable)?;
+    let names = book.sheet_names();
+    let wanted = name.map_or(names.first(), |name| names.iter().find(|other| *other == name));
+    let Some(wanted) = wanted.cloned() else {
+        return Err(Unusable(format!("there is no such sheet; there are {}", names.join(", "))));
+    };
+    let values = book.worksheet_range(&wanted).map_err(unusable)?;
+    let formulas = book.worksheet_formula(&wanted).map_err(unusable)?;
+    let mut import = Import::default();
+    let start = values.start().unwrap_or((0, 0));
+    for (row, column, data) in values.used_cells() {
+        let cell = cell(start.0 as usize + row, start.1 as usize + column)?;
+        let shown = shown(data);
+        import.cells.extend(shown.clone().map(|shown| (cell, shown)));
+    }
+    let start = formulas.start().unwrap_or((0, 0));
+    for (row, column, formula) in formulas.used_cells().filter(|(.., formula)| !formula.is_empty())
+    {
+        let cell = cell(start.0 as usize + row, start.1 as usize + column)?;
+        let shown = import.cells.remove(&cell);
+        // Before the names of younger functions, in files only.
+        let formula = formula.replace("_xlfn.", "");
+        import.take(cell, format!("={formula}"), shown);
+    }
+    Ok(import)
+}
+
+/// What one types to see what a cell of a file shows. Dates are the numbers that they are.
+fn shown(data: &Data) -> Option<String> {
+    match data {
+        Data::Empty => None,
+        Data::Int(n) => Some(n.to_string()),
+        Data::Float(x) => Some(x.to_string()),
+        Data::Bool(is) => Some(Scalar::Bool(*is).input()),
+        Data::DateTime(date) => Some(date.as_f64().to_string()),
+        Data::String(text) | Data::DateTimeIso(text) | Data::DurationIso(text) => {
+            Some(Scalar::from(text.as_str()).input())
+        }
+        Data::Error(error) => Some(Scalar::from(error.to_string().as_str()).input()),
+    }
+}
+
+/// An XLSX file of a region: what was typed into its cells, and what they show.
+pub fn xlsx_bytes(
+    region: Region,
+    inputs: &[Vec<Scalar>],
+    shown: &[Vec<Scalar>],
+) -> Result<Vec<u8>, Unusable> {
+    let mut book = Workbook::new();
+    let sheet = book.add_worksheet();
+    let mut put = |cell: Cell, input: &Scalar, shown: &Scalar| -> Result<(), XlsxError> {
+        let (row, column) = (cell.row() - 1, (cell.column() - 1) as u16);
+        let formula = input.to_string();
+        if formula.starts_with('=') && formula::parse(&formula).is_ok() {
+            let formula = Formula::new(formula).set_result(shown.to_string());
+            return sheet.write_formula(row, column, formula).map(|_| ());
+        }
+        match shown {
+            Scalar::Empty => Ok(()),
+            Scalar::Number(number) => sheet.write_number(row, column, number.get()).map(|_| ()),
+            Scalar::Bool(is) => sheet.write_boolean(row, column, *is).map(|_| ()),
+            Scalar::Text(text) => sheet.write_string(row, column, &**text).map(|_| ()),
+            Scalar::Error(fault) => sheet.write_string(row, column, fault.to_string()).map(|_| ()),
+        }
+    };
+    for (row, (inputs, shown)) in (0..).zip(inputs.iter().zip(shown)) {
+        for (column, (input, shown)) in (0..).zip(inputs.iter().zip(shown)) {
+            let Some(cell) = region.within(row, column) else { continue };
+            put(cell, input, shown).map_err(|error| Unusable(error.to_string()))?;
+        }
+    }
+    book.save_to_buffer().map_err(|error| Unusable(error.to_string()))
+}
