@@ -173,7 +173,10 @@ impl<D: Workload> Site<D> {
                         self.done.extend(entries);
                         inputs.push_back(Input::Persisted(record));
                     }
-                    Output::Refuse(..) | Output::Distrust(_) => {
+                    Output::Refuse(..)
+                    | Output::Distrust(_)
+                    | Output::Outdated(_)
+                    | Output::Final(..) => {
                         panic!("replica {} is in trouble: {output:?}", self.me)
                     }
                 }

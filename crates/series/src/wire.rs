@@ -1,6 +1,7 @@
 //! What parts say to each other, as bytes: integers are little-endian, sequences begin with how
 //! many there are.
 
+use replica::binary;
 use replica::data::{Value, counter, text};
 use replica::esds::{Descriptor, Id, Label, Message, News};
 use replica::ioa::Talk;
@@ -122,18 +123,6 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
 }
 
-impl Wire for Arc<[u8]> {
-    fn put(&self, bytes: &mut Vec<u8>) {
-        self.len().put(bytes);
-        bytes.extend_from_slice(self);
-    }
-
-    fn take(bytes: &mut &[u8]) -> Arc<[u8]> {
-        let count = usize::take(bytes);
-        split(bytes, count).into()
-    }
-}
-
 impl Wire for Id {
     fn put(&self, bytes: &mut Vec<u8>) {
         self.0.put(bytes);
@@ -154,60 +143,25 @@ impl Wire for Label {
     }
 }
 
-impl Wire for counter::Operator {
-    fn put(&self, bytes: &mut Vec<u8>) {
-        match self {
-            counter::Operator::Add(amount) => (0_u8, *amount).put(bytes),
-            counter::Operator::AddBlind(amount) => (1_u8, *amount).put(bytes),
-            counter::Operator::Read => 2_u8.put(bytes),
-        }
-    }
+/// What has a binary form of its own, behind its length.
+macro_rules! binary {
+    ($($type:ty),*) => {$(
+        impl Wire for $type {
+            fn put(&self, bytes: &mut Vec<u8>) {
+                let form = binary::write(self);
+                length(form.len()).put(bytes);
+                bytes.extend_from_slice(&form);
+            }
 
-    fn take(bytes: &mut &[u8]) -> counter::Operator {
-        match u8::take(bytes) {
-            0 => counter::Operator::Add(i64::take(bytes)),
-            1 => counter::Operator::AddBlind(i64::take(bytes)),
-            _ => counter::Operator::Read,
+            fn take(bytes: &mut &[u8]) -> $type {
+                let count = usize::take(bytes);
+                binary::read(split(bytes, count)).expect("one of us wrote it")
+            }
         }
-    }
+    )*};
 }
 
-impl Wire for text::Operator {
-    fn put(&self, bytes: &mut Vec<u8>) {
-        match self {
-            text::Operator::Append(piece) => Some(piece.clone()).put(bytes),
-            text::Operator::Read => None::<Arc<[u8]>>.put(bytes),
-        }
-    }
-
-    fn take(bytes: &mut &[u8]) -> text::Operator {
-        <Option<Arc<[u8]>> as Wire>::take(bytes)
-            .map_or(text::Operator::Read, text::Operator::Append)
-    }
-}
-
-impl Wire for Value {
-    fn put(&self, bytes: &mut Vec<u8>) {
-        match self {
-            Value::Done => 0_u8.put(bytes),
-            Value::Integer(number) => (1_u8, *number).put(bytes),
-            Value::Bytes(text) => (2_u8, text.clone()).put(bytes),
-            Value::Bool(_)
-            | Value::Nothing
-            | Value::List(_)
-            | Value::Entries(_)
-            | Value::Wrong(_) => unreachable!("no operation of the series answers {self:?}"),
-        }
-    }
-
-    fn take(bytes: &mut &[u8]) -> Value {
-        match u8::take(bytes) {
-            0 => Value::Done,
-            1 => Value::Integer(i128::take(bytes)),
-            _ => Value::Bytes(Wire::take(bytes)),
-        }
-    }
-}
+binary!(counter::Operator, text::Operator, Value);
 
 impl<O: Wire> Wire for Descriptor<O> {
     fn put(&self, bytes: &mut Vec<u8>) {

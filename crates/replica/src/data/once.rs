@@ -17,8 +17,8 @@
 //! depend on their order. *Whatever forgets a session does*: whether a number is then done again
 //! depends on whether it comes before or after. So nothing is forgotten by the way: there are
 //! operations that say that they forget ([`Operator::forgets`]), which commute with none that are
-//! noted. The replica that takes an operation from a client lets it forget when the table is full or
-//! old ([`Once::operator`]): about once in an hour, or once in four thousand new sessions.
+//! noted. The replica that takes an operation from a client lets it forget when the table is full
+//! or old ([`Once::operator`]): about once in an hour, or once in four thousand new sessions.
 //!
 //! # Answers are no part of what is equal
 //!

@@ -5,8 +5,8 @@
 //! program). Formulas are evaluated when somebody asks what cells show, within [`STEPS_MAX`] steps.
 //!
 //! The syntax is that of other programs, read by the parser of the formualizer project. The
-//! evaluation is our own: engines that are to be had have hundreds of functions, of which one or
-//! the other takes minutes for a large number, and no count of steps that would stop it.
+//! evaluation is our own: the engines that are to be had have hundreds of functions, of which one
+//! or the other does not end for a large number, and no count of steps that would stop it.
 
 mod cell;
 mod evaluation;
@@ -170,6 +170,7 @@ impl State {
         self.cells.get(&cell).map_or(Scalar::Empty, |input| input.text.as_str().into())
     }
 
+    /// The smallest region with all cells that have something.
     pub fn used(&self) -> Option<Region> {
         let rows = (self.cells.first()?.0.row(), self.cells.last()?.0.row());
         let columns = (self.columns.first()?.0, self.columns.last()?.0);
