@@ -6,7 +6,7 @@ use crate::counted::{Counted, Workload};
 use crate::wire::Spoken;
 use base::rng::Rng;
 use base::{Automaton, Instant as Tick};
-use replica::data::Value;
+use replica::data::{DataType, Value};
 use replica::esds::{
     Descriptor, FrontEnd, Id, Message, Pace, Replica, ReplicaPart, Request, Rules, Station,
     Submission,
@@ -121,6 +121,12 @@ fn finals<D: Workload>(replica: &impl Replica<Counted<D>>) -> Vec<(u64, Value)> 
     replica.finals().into_iter().map(|(id, value)| (id.0, value)).collect()
 }
 
+/// What parts of the paper's services say.
+type Speech<D> = Message<<D as DataType>::Operator, Value>;
+
+/// What a part hears that says `M`.
+type Hears<D, M> = Heard<M, Request<<D as DataType>::Operator>>;
+
 /// A part that says what it has to say.
 pub(crate) struct Plainly<D: Workload, R: ReplicaPart<Counted<D>>> {
     process: Process<Station<Counted<D>, R>, Turns>,
@@ -135,7 +141,7 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Plainly<D, R> {
         Plainly { process, me, counted }
     }
 
-    fn input(&mut self, input: Heard<Message<D::Operator, Value>, Request<D::Operator>>) {
+    fn input(&mut self, input: Hears<D, Speech<D>>) {
         self.process.scheduler_mut().turn = Turn::Hear;
         self.process.step(Tick(0), ioa::Input::Action(input), &mut Vec::new());
     }
@@ -143,9 +149,9 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Plainly<D, R> {
 
 impl<D: Workload, R: ReplicaPart<Counted<D>>> Actor for Plainly<D, R>
 where
-    Message<D::Operator, Value>: Spoken,
+    Speech<D>: Spoken,
 {
-    type Message = Message<D::Operator, Value>;
+    type Message = Speech<D>;
 
     fn hear(&mut self, from: usize, message: Self::Message) {
         self.input(Heard::From(from, message));
@@ -215,7 +221,7 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Negotiating<D, R> {
         }
     }
 
-    fn input(&mut self, input: Heard<Talk<Message<D::Operator, Value>>, Request<D::Operator>>) {
+    fn input(&mut self, input: Hears<D, Talk<Speech<D>>>) {
         self.process.scheduler_mut().turn = Turn::Hear;
         self.process.step(Tick(0), ioa::Input::Action(input), &mut Vec::new());
         self.keep_time();
@@ -237,9 +243,9 @@ impl<D: Workload, R: ReplicaPart<Counted<D>>> Negotiating<D, R> {
 
 impl<D: Workload, R: ReplicaPart<Counted<D>>> Actor for Negotiating<D, R>
 where
-    Talk<Message<D::Operator, Value>>: Spoken,
+    Talk<Speech<D>>: Spoken,
 {
-    type Message = Talk<Message<D::Operator, Value>>;
+    type Message = Talk<Speech<D>>;
 
     fn hear(&mut self, from: usize, message: Self::Message) {
         self.input(Heard::From(from, message));

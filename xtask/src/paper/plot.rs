@@ -14,6 +14,18 @@ pub(crate) struct Figure<'a> {
     pub(crate) axes: Axes,
 }
 
+impl Figure<'_> {
+    /// Whether lines begin higher than they end: then names stand on the right.
+    fn falls(&self) -> bool {
+        let sides = |(_, points): &(&str, Vec<(f64, f64)>)| {
+            let leftmost = points.iter().min_by(|a, b| a.0.total_cmp(&b.0));
+            let rightmost = points.iter().max_by(|a, b| a.0.total_cmp(&b.0));
+            leftmost.zip(rightmost).map_or(0.0, |(left, right)| left.1 - right.1)
+        };
+        self.lines.iter().map(sides).sum::<f64>() > 0.0
+    }
+}
+
 /// How the axes are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Axes {
@@ -52,6 +64,7 @@ pub(crate) fn draw(figure: &Figure<'_>, path: &Path) -> Result<()> {
     builder.x_label_area_size(40).y_label_area_size(64);
     let place = match figure.axes {
         Axes::LogarithmicX => SeriesLabelPosition::LowerRight,
+        Axes::Linear if figure.falls() => SeriesLabelPosition::UpperRight,
         Axes::Linear | Axes::Logarithmic => SeriesLabelPosition::UpperLeft,
     };
     macro_rules! lines {

@@ -113,7 +113,9 @@ impl Page {
     /// A title, and what is below it.
     fn section(&mut self, title: &str, text: &str) {
         let _ = write!(self.text, "\n## {title}\n");
-        let _ = write!(self.text, "{}{text}\n", if text.is_empty() { "" } else { "\n" });
+        if !text.is_empty() {
+            let _ = writeln!(self.text, "\n{text}");
+        }
     }
 
     /// A smaller one.

@@ -95,7 +95,7 @@ fn show(
 pub(super) fn digits(value: f64) -> String {
     match value {
         none if none.is_nan() => "–".into(),
-        nothing if nothing == 0.0 => "0".into(),
+        0.0 => "0".into(),
         tiny if tiny.abs() < 0.1 => format!("{tiny:.3}"),
         small if small < 10.0 => format!("{small:.2}"),
         middle if middle < 100.0 => format!("{middle:.1}"),
@@ -179,7 +179,7 @@ fn at_replicas(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     show(page, runs, size, ("at-replica-33n", at_33n, "ms"), &lines, at_replica)?;
     let why = [
         "An operation is stable three rounds of gossip after it was done, and there is time for \
-         them: two to five operations are applied again, whatever the number of replicas. For \
+         them, so only few operations are applied again, whatever the number of replicas. For \
          the paper's explanation, that nothing becomes stable before the run ends, gossip must \
          not keep up, as it does not in the eager replica.",
         "",
@@ -211,12 +211,7 @@ fn at_replicas(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
         let values = runs.line(line, &at_replica);
         page.claim(
             &format!("5.6, *{line}*: the same trend as at 33 a second"),
-            &format!(
-                "{} ms with one, {} ms with {}",
-                digits(first(&values)),
-                digits(last(&values)),
-                size.replicas_max
-            ),
+            &ends(&values),
             rises(&values, 0.02),
             why,
         );
@@ -236,6 +231,12 @@ fn at_replicas(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
         "",
     );
     Ok(())
+}
+
+/// Its first and its last value, in words.
+fn ends(values: &[(f64, f64)]) -> String {
+    let replicas = values.last().map_or(f64::NAN, |point| point.0);
+    format!("{} ms with one, {} ms with {replicas}", digits(first(values)), digits(last(values)))
 }
 
 fn again(run: &Value) -> f64 {
@@ -268,48 +269,14 @@ fn at_front_ends(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
         let file = format!("at-front-end-{file}");
         show(page, runs, size, (&file, title, "ms"), lines, at_front_end)?;
     }
-    for line in CONSTANT.lines {
-        let values = runs.line(line, &at_front_end);
-        page.claim(
-            &format!("5.8, *{line}*: grows with the number of replicas"),
-            &format!(
-                "{} ms with one, {} ms with {}",
-                digits(first(&values)),
-                digits(last(&values)),
-                size.replicas_max
-            ),
-            rises(&values, 0.02) && last(&values) > 1.05 * first(&values),
-            "",
-        );
-    }
-    for line in PROPORTIONAL.lines {
-        let (values, calm) =
-            (runs.line(line, &at_front_end), runs.line(CONSTANT.lines[0], &at_front_end));
-        page.claim(
-            &format!("5.9, *{line}*: longer than at 33 a second, without a steady upward trend"),
-            &format!(
-                "{} ms with two, {} ms with {}, at most {} ms with {}",
-                digits(at(&values, 2.0)),
-                digits(last(&values)),
-                size.replicas_max,
-                digits(peak(&values).1),
-                peak(&values).0
-            ),
-            last(&values) > last(&calm) && !rises(&values, 0.0),
-            "",
-        );
-    }
+    at_front_end_calm(page, runs);
+    at_front_end_busy(page, runs);
     without_gossip(page, runs);
     for line in FLOOD.lines {
         let values = runs.line(line, &at_front_end);
         page.claim(
             &format!("5.11, *{line}*: very long with few replicas, shorter as more join"),
-            &format!(
-                "{} ms with one, {} ms with {}",
-                digits(first(&values)),
-                digits(last(&values)),
-                size.replicas_max
-            ),
+            &ends(&values),
             falls(&values, 0.02),
             "",
         );
@@ -362,4 +329,38 @@ fn without_gossip(page: &mut Page, runs: &Runs) {
          that joins, so it has less to do. What could be busier is the front end, which all have \
          in common: ours is not, at the costs above.",
     );
+}
+
+/// Figure 5.8.
+fn at_front_end_calm(page: &mut Page, runs: &Runs) {
+    for line in CONSTANT.lines {
+        let values = runs.line(line, &at_front_end);
+        page.claim(
+            &format!("5.8, *{line}*: grows with the number of replicas"),
+            &ends(&values),
+            rises(&values, 0.02) && last(&values) > 1.05 * first(&values),
+            "",
+        );
+    }
+}
+
+/// Figure 5.9.
+fn at_front_end_busy(page: &mut Page, runs: &Runs) {
+    for line in PROPORTIONAL.lines {
+        let (values, calm) =
+            (runs.line(line, &at_front_end), runs.line(CONSTANT.lines[0], &at_front_end));
+        page.claim(
+            &format!("5.9, *{line}*: longer than at 33 a second, without a steady upward trend"),
+            &format!(
+                "{} ms with two, {} ms with {}, at most {} ms with {}",
+                digits(at(&values, 2.0)),
+                digits(last(&values)),
+                values.len(),
+                digits(peak(&values).1),
+                peak(&values).0
+            ),
+            last(&values) > last(&calm) && !rises(&values, 0.0),
+            "",
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! Series 3 (paper 001, 5.6): latency against inconsistency, by the share of strict operations.
 
-use super::claims::{at, first, fit, last};
+use super::claims::{Line, at, first, fit, last};
 use super::performance::digits;
 use super::runs::{Batch, Job, RATE, Runs, at_front_end, inconsistency};
 use super::{Page, Size};
@@ -80,10 +80,11 @@ fn figures(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     let both = all.iter().map(String::as_str).zip(both).collect();
     let title = "Figures 5.12 to 5.14: inconsistent answers by strict operations";
     page.plot("strict-wrong", title, ("percent strict", "percent inconsistent"), both)?;
-    let pairs = |(time, wrong): (&Vec<(f64, f64)>, &Vec<(f64, f64)>)| {
+    let pairs = |time: &Line, wrong: &Line| -> Vec<(f64, f64)> {
         wrong.iter().zip(time).map(|(wrong, time)| (wrong.1, time.1)).collect()
     };
-    let against: Vec<Vec<(f64, f64)>> = times.iter().zip(&wrong).map(pairs).collect();
+    let both = times.iter().zip(&wrong);
+    let against: Vec<_> = both.map(|(time, wrong)| pairs(time, wrong)).collect();
     let title = "Response time against inconsistent answers";
     page.plot("tradeoff", title, ("percent inconsistent", "ms"), lines(&against))
 }
