@@ -31,10 +31,10 @@ fn cells(state: &sheet::State) -> Vec<u8> {
     let rows = used.rows().min(most.max(1));
     let last = Cell::at(first.row() + rows - 1, first.column() + columns - 1);
     let region = Region::between(first, last.expect("it is within what is used"));
-    match Sheet.apply(&mut state.clone(), &Operator::Range(region)) {
-        Value::Rows(rows) => sheet::csv_bytes(&rows).unwrap_or_default(),
-        _too_wide => Vec::new(),
-    }
+    let shown = Sheet.apply(&mut state.clone(), &Operator::Range(region));
+    // A row that is too wide for an answer is asked for in parts.
+    let Value::Rows(rows) = shown else { return Vec::new() };
+    sheet::csv_bytes(&rows).unwrap_or_default()
 }
 
 /// Ends with a new line, if it is not empty.

@@ -3,7 +3,9 @@
 mod init;
 pub(crate) mod kept;
 mod op;
+mod sheet;
 mod status;
+mod talk;
 
 pub(crate) use op::Operation;
 
@@ -17,6 +19,10 @@ pub(crate) enum Command {
     Init(init::Init),
     /// Show how far the replicas of a service are
     Status(status::Status),
+    /// Type what is in a CSV or XLSX file into a sheet
+    Import(sheet::Import),
+    /// Write what is in a sheet into a CSV or XLSX file
+    Export(sheet::Export),
 }
 
 /// Does it.
@@ -27,6 +33,8 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
     match command {
         Command::Init(init) => init::run(init),
         Command::Status(status) => Ok(status::run(status)),
+        Command::Import(import) => Ok(sheet::import(import)),
+        Command::Export(export) => Ok(sheet::export(export)),
     }
 }
 

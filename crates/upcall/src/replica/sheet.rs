@@ -1,0 +1,166 @@
+//! `upcall replica import` and `export`: sheets from files and into files, CSV and XLSX.
+
+use super::talk::{Talk, place};
+use crate::remote::frame::{self, Frame};
+use crate::remote::{At, Outcome, Trouble};
+use clap::Args;
+use replica::data::Value as Answer;
+use replica::data::sheet::{
+    CELLS_MAX, Cell, Import as Cells, Region, Scalar, csv_bytes, loads, read_csv, read_xlsx,
+    xlsx_bytes,
+};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// How long each operation may take, seconds.
+const WAIT: f64 = 30.0;
+
+/// How many notes of what is not as it was are shown.
+const NOTES_MAX: usize = 10;
+
+/// What is read.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Import {
+    #[command(flatten)]
+    at: At,
+
+    /// The service, of the type sheet
+    #[arg(value_name = "SERVICE")]
+    service: String,
+
+    /// The file: .csv or .xlsx
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Which sheet of an .xlsx file [default: the first]
+    #[arg(long, value_name = "NAME")]
+    sheet: Option<String>,
+}
+
+/// What is written.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    at: At,
+
+    /// The service, of the type sheet
+    #[arg(value_name = "SERVICE")]
+    service: String,
+
+    /// The file: .csv (what cells show) or .xlsx (formulas, too); it is replaced
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Types everything that is in a file into a sheet.
+pub(crate) fn import(import: &Import) -> ExitCode {
+    frame::run(&place(&import.at, &import.service, WAIT), false, |frame| {
+        let path = &import.file;
+        let bytes = std::fs::read(path).map_err(|error| trouble("read", path, &error))?;
+        let Cells { cells, notes } = match extension(path)? {
+            Form::Csv => read_csv(&bytes),
+            Form::Xlsx => read_xlsx(&bytes, import.sheet.as_deref()),
+        }
+        .map_err(|error| trouble("read", path, &error))?;
+        let (count, mut typed) = (cells.len(), 0);
+        let mut talk = Talk::open(frame)?;
+        let loads = loads(cells);
+        let all = loads.len();
+        for load in loads {
+            let op = serde_json::to_value(&load).expect("operations are JSON");
+            talk.value(&json!({ "op": op, "timeout": WAIT }))?;
+            typed += 1;
+            frame.if_interrupted(format!("{typed} of {all} parts of the file were typed"));
+        }
+        frame::say(&format!("{count} cells of {} were typed\n", path.display()))?;
+        for (cell, why) in notes.iter().take(NOTES_MAX) {
+            frame::say(&format!("{cell}: {why}; what it showed was typed instead\n"))?;
+        }
+        if let Some(more @ 1..) = notes.len().checked_sub(NOTES_MAX) {
+            frame::say(&format!("and {more} more\n"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Writes what is in a sheet into a file.
+pub(crate) fn export(export: &Export) -> ExitCode {
+    frame::run(&place(&export.at, &export.service, WAIT), false, |frame| {
+        let (path, form) = (&export.file, extension(&export.file)?);
+        let (bytes, count) = whole(frame, &form).map_err(|error| match error {
+            Trouble::Host(why) => Trouble::Host(format!("cannot export: {why}")),
+            other @ (Trouble::Server(_) | Trouble::Unheard) => other,
+        })?;
+        std::fs::write(path, bytes).map_err(|error| trouble("write", path, &error))?;
+        frame::say(&format!("{count} cells are in {}\n", path.display()))?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// The file that everything in a sheet makes, and how many cells it has.
+fn whole(frame: &Frame, form: &Form) -> Outcome<(Vec<u8>, u64)> {
+    let mut talk = Talk::open(frame)?;
+    let used = talk.value(&json!({ "op": "used" }))?;
+    let Some(used) = used.as_str() else {
+        let empty = csv_bytes(&[]).map_err(|error| Trouble::Host(error.to_string()))?;
+        return match form {
+            Form::Csv => Ok((empty, 0)),
+            Form::Xlsx => Err(Trouble::Host("the sheet is empty; use .csv".to_string())),
+        };
+    };
+    let region: Region = used.parse().map_err(|_| unknown(used))?;
+    let shown = rows(&mut talk, "range", region)?;
+    let bytes = match form {
+        Form::Csv => csv_bytes(&shown),
+        Form::Xlsx => xlsx_bytes(region, &rows(&mut talk, "inputs", region)?, &shown),
+    };
+    Ok((bytes.map_err(|error| Trouble::Host(error.to_string()))?, region.area()))
+}
+
+/// All rows of a region, as many at once as an answer has.
+fn rows(talk: &mut Talk, what: &str, region: Region) -> Outcome<Vec<Vec<Scalar>>> {
+    let at_once = u32::try_from(CELLS_MAX).unwrap_or(u32::MAX) / region.columns().max(1);
+    let (mut rows, mut row) = (Vec::new(), region.first().row());
+    while row <= region.last().row() {
+        let last = row.saturating_add(at_once.max(1) - 1).min(region.last().row());
+        let corner = |row, column| Cell::at(row, column).expect("it is within the region");
+        let part = Region::between(
+            corner(row, region.first().column()),
+            corner(last, region.last().column()),
+        );
+        let answer = talk.value(&json!({ "op": { what: part.to_string() }, "timeout": WAIT }))?;
+        match serde_json::from_value::<Answer>(answer.clone()) {
+            Ok(Answer::Rows(some)) => rows.extend(some),
+            Ok(_) | Err(_) => return Err(unknown(&answer.to_string())),
+        }
+        row = last + 1;
+    }
+    Ok(rows)
+}
+
+/// What a file is, by its name.
+enum Form {
+    Csv,
+    Xlsx,
+}
+
+fn extension(path: &Path) -> Outcome<Form> {
+    let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+    match extension.to_str() {
+        Some("csv") => Ok(Form::Csv),
+        Some("xlsx") => Ok(Form::Xlsx),
+        Some(_) | None => {
+            let shown = path.display();
+            Err(Trouble::Host(format!("{shown}: name a file that ends in .csv or .xlsx")))
+        }
+    }
+}
+
+fn trouble(doing: &str, path: &Path, error: &dyn std::fmt::Display) -> Trouble {
+    Trouble::Host(format!("cannot {doing} {}: {error}", path.display()))
+}
+
+fn unknown(said: &str) -> Trouble {
+    Trouble::Host(format!("the server answers {said}; is the service a sheet?"))
+}
