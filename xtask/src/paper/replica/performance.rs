@@ -58,7 +58,7 @@ pub(super) fn jobs(size: &Size) -> Vec<Batch> {
     let both = |pattern: &Pattern| [of(pattern, false), of(pattern, true)].concat();
     let calm = both(&CONSTANT).into_iter().chain(silent).collect();
     let busy = [both(&PROPORTIONAL), both(&FLOOD)].concat();
-    let batch = |name: &str, jobs| Batch { name: name.into(), jobs, at_once: true };
+    let batch = |name: &str, jobs| Batch { name: name.into(), jobs, at_once: true, again: true };
     vec![batch("33 operations a second, no gossip", calm), batch("more operations", busy)]
 }
 
