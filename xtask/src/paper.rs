@@ -10,8 +10,8 @@
 //! with a word behind it (`jobs`, `crowd`, `start`) only that part, with `--kernel` also by
 //! Linux's own client in a virtual machine (root, qemu). *replica* is paper 001, chapter 5:
 //! throughput, response times and inconsistent answers of replicas on threads, as slow as the
-//! paper's and as fast as they are; with `again` behind it the page is only written again, from
-//! what was measured last.
+//! paper's and as fast as they are; with `again` behind it only what was not measured last time is,
+//! and the page is written again.
 //!
 //! The figures go to `docs/paper/` with `--record`, else they are only printed. `--quick` takes
 //! fewer points and less time, to see that it runs.

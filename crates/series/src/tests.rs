@@ -96,7 +96,8 @@ fn a_response_takes_longer_for_the_front_end_than_for_the_replica() {
 #[test]
 fn a_run_is_read_as_it_is_written() {
     let line = r#"{"kind": "service", "data": "blind", "replicas": 2, "operations": 3, "rate": 1.5,
-        "strict": 50, "gossip": true, "eager": false, "processors": 2, "delay": 0.5, "seed": 9, "gather": 0,
+        "strict": 50, "gossip": true, "eager": false, "processors": 2, "delay": 0.5, "seed": 9,
+        "gather": 0,
         "speed": {"message": 1, "gossip": 2, "news": 3, "request": 4, "apply": 5, "switch": 6}}"#;
     let spec: Spec = serde_json::from_str(line).expect("it is a run");
     assert_eq!((spec.kind, spec.data, spec.speed.switch), (Kind::Service, Data::Blind, 6));

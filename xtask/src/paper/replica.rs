@@ -35,13 +35,11 @@ pub(crate) fn run(plan: &Plan) -> Result<()> {
     jobs.extend(tradeoff::jobs(&size));
     jobs.extend(today::jobs(&size));
     let kept = sh::scratch("paper")?.join("replica.json");
-    let runs = if plan.part.as_deref() == Some("again") {
-        Runs::load(&jobs, &kept)?
-    } else {
-        let runs = Runs::make(&jobs, &size)?;
-        runs.save(&kept)?;
-        runs
+    let runs = match plan.part.as_deref() {
+        Some("again") => Runs::load(jobs, &size, &kept)?,
+        _ => Runs::make(&jobs, &size)?,
     };
+    runs.save(&kept)?;
     let mut page = Page::new(plan)?;
     virtual_replicas::report(&mut page, &runs, &size)?;
     performance::report(&mut page, &runs, &size)?;
@@ -135,10 +133,25 @@ impl Page {
 
     /// What the paper says, whether ours does the same, and if not, why.
     fn claim(&mut self, says: &str, ours: &str, agrees: bool, why_not: &str) {
-        let verdict = if agrees { "**the same here**" } else { "**not so here**" };
-        let why = if agrees || why_not.is_empty() { "" } else { " " }.to_owned()
-            + if agrees { "" } else { why_not };
-        let _ = writeln!(self.text, "- {says}: {verdict}: {ours}.{why}");
+        self.verdict(says, ours, if agrees { "the same here" } else { "not so here" });
+        self.why(agrees, why_not);
+    }
+
+    /// What ours is to do, whether it does, and if not, why.
+    fn goal(&mut self, goal: &str, ours: &str, is_reached: bool, why_not: &str) {
+        self.verdict(goal, ours, if is_reached { "reached" } else { "not reached" });
+        self.why(is_reached, why_not);
+    }
+
+    fn verdict(&mut self, says: &str, ours: &str, word: &str) {
+        let _ = write!(self.text, "- {says}: **{word}**: {ours}.");
+    }
+
+    fn why(&mut self, is_so: bool, why_not: &str) {
+        if !is_so && !why_not.is_empty() {
+            let _ = write!(self.text, " {why_not}");
+        }
+        self.text.push('\n');
     }
 
     fn figure(&mut self, name: &str, figure: &Figure<'_>) -> Result<()> {
@@ -200,8 +213,8 @@ fn head(runs: &Runs, size: &Size) -> String {
          or to receive a message, {gossip} ms if it is gossip, {news} ms more for each operation \
          in that, {apply} ms to apply an operation, every time anew, {switch} ms to go over to \
          another replica on the same processor, and for the rest of a request so much that one \
-         replica does one operation in {operation} ms, so that it keeps up with one every 30 ms, as \
-         the paper says of its own (5.3). The \
+         replica does one operation in {operation} ms, so that it keeps up with one every 30 ms, \
+         as the paper says of its own (5.3). The \
          other costs are ours: the paper has none. How often each is due is counted in the run, \
          nothing of it is assumed.{haste} Those who sleep hardly disturb each other, so many \
          services run at once; sleeps ended {late:.2} ms late in the mean, {late_max:.0} ms at \
@@ -213,12 +226,13 @@ fn head(runs: &Runs, size: &Size) -> String {
 }
 
 const WAYS: &str = "\
-A replica of the paper does and answers a request before anything else (5.5.2), and apart from that \
-takes its actions in turn (4.2); how it mixes messages with them is not said. So it is measured in \
-two ways. *In turn*: one request, one message of gossip in, one message of gossip out, to each peer \
-in turn; what has changed gathers meanwhile. *Eager*: requests first, then gossip, and after each \
-message everything that the automaton can do, so that every change is told to all at once. Each \
-explains some of the paper's figures, and none all of them.
+A replica of the paper does and answers a request before anything else (5.5.2), and apart \
+from that takes its actions in turn (4.2); how it mixes messages with them is not said. So \
+it is measured in two ways. *In turn*: one request, one message of gossip in, one message of \
+gossip out, to each peer in turn; what has changed gathers meanwhile. *Eager*: requests \
+first, then gossip, and after each message everything that the automaton can do, so that \
+every change is told to all at once. Each explains some of the paper's figures, and none all \
+of them.
 ";
 
 #[expect(clippy::cast_precision_loss, reason = "a short time")]

@@ -58,7 +58,7 @@ pub(super) fn jobs(size: &Size) -> Vec<Batch> {
     let both = |pattern: &Pattern| [of(pattern, false), of(pattern, true)].concat();
     let calm = both(&CONSTANT).into_iter().chain(silent).collect();
     let busy = [both(&PROPORTIONAL), both(&FLOOD)].concat();
-    let batch = |name: &str, jobs| Batch { name: name.into(), jobs, at_once: true };
+    let batch = |name: &str, jobs| Batch { name: name.into(), jobs, at_once: true, again: true };
     vec![batch("33 operations a second, no gossip", calm), batch("more operations", busy)]
 }
 
@@ -295,10 +295,13 @@ fn without_gossip(page: &mut Page, runs: &Runs) {
         page.claim(
             &format!("5.10, against *{line}*: much shorter without gossip"),
             &format!(
-                "{} against {} ms at last; not shorter with {} replicas",
+                "{} against {} ms at last; {}",
                 digits(last(&silent)),
                 digits(last(&with)),
-                if not.is_empty() { "no number of".into() } else { not.join(", ") }
+                match &not[..] {
+                    [] => "shorter with every number of replicas from two on".to_owned(),
+                    some => format!("not shorter with {} replicas", some.join(", ")),
+                }
             ),
             not.is_empty(),
             "Without gossip nothing ever becomes stable, so all that a replica was asked is \

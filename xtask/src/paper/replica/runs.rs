@@ -116,6 +116,8 @@ pub(super) struct Batch {
     pub(super) jobs: Vec<Job>,
     /// Whether they run at the same time.
     pub(super) at_once: bool,
+    /// Whether they run in every round, or only in the first.
+    pub(super) again: bool,
 }
 
 /// What came of all of them.
@@ -134,31 +136,46 @@ pub(super) struct Runs {
 impl Runs {
     /// Makes them: each of them once, then all once more.
     pub(super) fn make(batches: &[Batch], size: &Size) -> Result<Runs> {
-        let (before, started) = (busy(), Instant::now());
+        let mut runs = Runs::none(size);
+        let about = runs.add(batches, size)?;
+        runs.about = format!("{}. {about}", record::machine());
+        Ok(runs)
+    }
+
+    fn none(size: &Size) -> Runs {
         #[expect(clippy::cast_precision_loss, reason = "a small number")]
         let rate = RATE * size.haste as f64;
         let (about, outcomes) = (String::new(), BTreeMap::new());
-        let mut runs = Runs { rounds: size.rounds, rate, about, outcomes, middle: false };
+        Runs { rounds: size.rounds, rate, about, outcomes, middle: false }
+    }
+
+    /// Makes these; how many, how long that took, and how busy the machine was.
+    fn add(&mut self, batches: &[Batch], size: &Size) -> Result<String> {
+        let (before, started, count) = (busy(), Instant::now(), self.count());
         for round in 1..=size.rounds {
-            for Batch { name, jobs, at_once } in batches {
+            for Batch { name, jobs, at_once, .. } in
+                batches.iter().filter(|batch| batch.again || round == 1)
+            {
                 let since = started.elapsed().as_secs_f64();
                 eprintln!("   {since:>4.0} s  round {round} of {}: {name}", size.rounds);
                 let size = if *at_once { jobs.len() } else { 1 };
                 for jobs in jobs.chunks(size) {
-                    runs.run(jobs, round)?;
+                    self.run(jobs, round)?;
                 }
             }
         }
-        runs.about = format!(
-            "{}. {} runs in {:.0} s; processes that wanted a processor, of the last one, five and \
+        Ok(format!(
+            "{} runs in {:.0} s; processes that wanted a processor, of the last one, five and \
              fifteen minutes: {before} when it began, {} when it ended (the threads of the runs \
              count).",
-            record::machine(),
-            runs.outcomes.values().map(Vec::len).sum::<usize>(),
+            self.count() - count,
             started.elapsed().as_secs_f64(),
             busy(),
-        );
-        Ok(runs)
+        ))
+    }
+
+    fn count(&self) -> usize {
+        self.outcomes.values().map(Vec::len).sum()
     }
 
     /// Keeps them, so that the page can be written again.
@@ -169,25 +186,28 @@ impl Runs {
         std::fs::write(path, text.to_string()).with_context(|| path.display().to_string())
     }
 
-    /// Those that were kept of these batches.
-    pub(super) fn load(batches: &[Batch], path: &Path) -> Result<Runs> {
+    /// Those that were kept of these batches; what was not measured then is measured now.
+    pub(super) fn load(batches: Vec<Batch>, size: &Size, path: &Path) -> Result<Runs> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let kept: Value = serde_json::from_str(&text)?;
         let list = kept["outcomes"].as_array().context("there are outcomes")?;
-        let find = |job: &Job| {
-            let found = list.iter().find(|entry| entry[0] == job.point.key());
-            let runs = found.and_then(|entry| entry[1].as_array());
-            let runs = runs.with_context(|| format!("{:?} was not measured", job.point))?;
-            Ok((job.point, runs.clone()))
-        };
-        let outcomes = batches.iter().flat_map(|batch| &batch.jobs).map(find);
-        Ok(Runs {
-            rounds: kept["rounds"].as_u64().context("there are rounds")?,
-            rate: f64::NAN,
-            about: kept["about"].as_str().unwrap_or_default().to_owned(),
-            outcomes: outcomes.collect::<Result<_>>()?,
-            middle: false,
-        })
+        let mut runs = Runs::none(size);
+        runs.about = kept["about"].as_str().unwrap_or_default().to_owned();
+        ensure!(kept["rounds"] == size.rounds, "{} is of another size", path.display());
+        let mut missing = Vec::new();
+        for mut batch in batches {
+            batch.jobs.retain(|job| {
+                let found = list.iter().find(|entry| entry[0] == job.point.key());
+                let found = found.and_then(|entry| entry[1].as_array());
+                found.map(|each| runs.outcomes.insert(job.point, each.clone())).is_none()
+            });
+            missing.extend((!batch.jobs.is_empty()).then_some(batch));
+        }
+        if !missing.is_empty() {
+            let later = runs.add(&missing, size)?;
+            runs.about += &format!(" Then {later}");
+        }
+        Ok(runs)
     }
 
     fn run(&mut self, jobs: &[Job], round: u64) -> Result<()> {

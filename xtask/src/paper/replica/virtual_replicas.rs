@@ -1,13 +1,19 @@
 //! Series 1 (paper 001, 5.4): more replicas than processors.
 
-use super::claims::{at, peak, rises};
+use super::claims::{at, first, last, peak, rises};
 use super::performance::digits;
-use super::runs::{Batch, Job, PROCESSORS, RATE, Runs, throughput};
+use super::runs::{Batch, Job, OPERATIONS, PROCESSORS, RATE, Runs, throughput};
 use super::{Page, Size};
 use anyhow::Result;
 use serde_json::json;
 
 const LINES: [&str; 2] = ["virtual, in turn", "virtual, eager"];
+
+/// A run that is so long that replicas have to live with what they gossip.
+const LONG: &str = "virtual, in turn, a long run";
+
+/// Its operations.
+const LONG_RUN: u64 = 10 * OPERATIONS;
 
 pub(super) fn jobs(size: &Size) -> Vec<Batch> {
     let job = |eager: bool, replicas: u64| {
@@ -18,8 +24,15 @@ pub(super) fn jobs(size: &Size) -> Vec<Batch> {
         name: LINES[usize::from(eager)].into(),
         jobs: (1..=size.virtual_max).map(|replicas| job(eager, replicas)).collect(),
         at_once: true,
+        again: true,
     };
-    vec![batch(false), batch(true)]
+    let long = [PROCESSORS, size.virtual_max].map(|replicas| {
+        let mut job = job(false, replicas).with("operations", json!(LONG_RUN));
+        job.point.line = LONG;
+        job
+    });
+    let long = Batch { name: LONG.into(), jobs: long.into(), at_once: true, again: false };
+    vec![batch(false), batch(true), long]
 }
 
 pub(super) fn report(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
@@ -46,6 +59,20 @@ pub(super) fn report(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     for (line, values) in &lines {
         say(page, line, values);
     }
+    let long = runs.line(LONG, &throughput);
+    page.claim(
+        &format!(
+            "5.1, *in turn*, {LONG_RUN} operations: more replicas than processors do not help"
+        ),
+        &format!(
+            "{} with {PROCESSORS}, {} with {} (one run of each)",
+            digits(first(&long)),
+            digits(last(&long)),
+            size.virtual_max
+        ),
+        last(&long) <= first(&long),
+        "",
+    );
     Ok(())
 }
 
@@ -73,6 +100,6 @@ fn say(page: &mut Page, line: &str, values: &[(f64, f64)]) {
          processor has two shares of eleven, with twenty all have the same again. What each \
          operation then costs besides is gossip, of which a replica in turn hears one message \
          for each request: with twice as many replicas half as many rounds fit into the same run, \
-         and the run ends before the news is heard. A longer run would have to pay for it.",
+         and the run ends before the news is heard. A long run has to pay for it, see below.",
     );
 }
