@@ -306,7 +306,7 @@ pub(crate) fn explain(
         Refusal::NotFinal(ids) => {
             let text = format!(
                 "done, but not known to be final: {} has not said that it has it; see whether it \
-                 runs and can be reached, or remove it",
+                 runs and can be reached",
                 all(&ids)
             );
             (text, "not-final", ids)
@@ -314,7 +314,7 @@ pub(crate) fn explain(
         Refusal::Full(ids) => {
             let text = format!(
                 "not done: too much is kept for {}, which has not said that it has it; see \
-                 whether it runs and can be reached, or remove it",
+                 whether it runs and can be reached",
                 all(&ids)
             );
             (text, "full", ids)
@@ -329,8 +329,8 @@ pub(crate) fn explain(
             (text.to_string(), "unwritten", Vec::new())
         }
         Refusal::Outdated => {
-            let text = "not done: this replica is an older copy of itself, and may give numbers \
-                        twice: end its server, remove it, and let another one join";
+            let text = "not done: this replica is an older copy of itself, and would give numbers \
+                        twice: end its server, and find its newest file";
             (text.to_string(), "outdated", Vec::new())
         }
     }

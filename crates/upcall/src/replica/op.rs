@@ -121,8 +121,10 @@ fn show(answer: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Null => "(nothing)".to_string(),
         Value::Object(object) if object.contains_key("done") => "done".to_string(),
-        other => other.to_string(),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            other.to_string()
+        }
     };
-    let note = if answer["final"] == Value::from(true) { "" } else { "  (not final yet)" };
+    let note = if answer["final"] == true { "" } else { "  (not final yet)" };
     format!("{value}{note}\n")
 }
