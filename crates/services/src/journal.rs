@@ -14,6 +14,9 @@
 //! each other, of which the one with the head makes it count, and those that follow take away what
 //! it replaces; so a crash at any moment leaves one whole snapshot with all records behind it.
 
+#[cfg(test)]
+mod tests;
+
 use crate::settings::Settings;
 use crate::{Operator, Snapshot};
 use base::op::{Done, File, Op, OpId};
@@ -33,9 +36,6 @@ const PARTS: Table = Table(258);
 
 const SETTINGS_KEY: &[u8] = b"settings";
 const HEAD_KEY: &[u8] = b"head";
-
-/// How many parts a transaction has, at most.
-const PARTS_MAX: usize = 16;
 
 /// What a part of a record begins with.
 const LAST: u8 = 0;
@@ -252,7 +252,13 @@ impl Journal {
 
     /// How long a part of a snapshot or record is at most, bytes; one is left for its flag.
     fn part_max(&self) -> usize {
-        self.store.layout().value_max() - 1
+        let layout = self.store.layout();
+        (layout.value_max() - 1).min(layout.transaction_max() / 4)
+    }
+
+    /// How many parts a transaction has at most.
+    fn parts_max(&self) -> usize {
+        (self.store.layout().transaction_max() / 2 / self.part_max()).min(16)
     }
 
     /// Keeps operations; [`Output::Persisted`] tells when they are durable.
@@ -261,8 +267,9 @@ impl Journal {
         let bytes = binary::write(&entries);
         self.grown += bytes.len();
         let (most, mut rest) = (self.part_max(), &bytes[..]);
+        let at_once = self.parts_max() * most;
         while !rest.is_empty() {
-            let (some, later) = rest.split_at(rest.len().min(PARTS_MAX * most));
+            let (some, later) = rest.split_at(rest.len().min(at_once));
             let mut changes = Vec::new();
             for (index, part) in some.chunks(most).enumerate() {
                 let is_last = later.is_empty() && (index + 1) * most >= some.len();
