@@ -372,6 +372,19 @@ impl<D: DataType> Replica<D> {
 type Outputs<D> = Vec<Output<<D as DataType>::Operator, <D as DataType>::Value>>;
 
 impl<D: DataType> Replica<D> {
+    /// Answers what changes nothing and may be answered from the order as it is here; it needs no
+    /// place in that.
+    fn look(&mut self, request: &Blocked<D::Operator>, out: &mut Outputs<D>) {
+        let value = self.order.look(&request.operator);
+        let is_final = self.data.is_free(&request.operator);
+        let token = self.origins.done().clone();
+        // What it shows may not be in the journal yet.
+        self.waiting.say_when(self.written, request.ticket, value, is_final, token);
+        if self.unwritten.is_empty() {
+            self.waiting.say(self.written, out);
+        }
+    }
+
     /// Gives an operation of our own its place.
     fn perform(&mut self, request: Blocked<D::Operator>, out: &mut Outputs<D>) {
         self.clock += 1;
@@ -473,7 +486,9 @@ impl<D: DataType> Replica<D> {
         // Own operations behind this one may not be in the journal yet.
         let token = self.origins.done().clone().up_to(self.me, self.has.get(self.me));
         let (me, waiting, watched) = (self.me, &mut self.waiting, self.is_watched);
-        let all = self.order.advance(frontier, most, |entry, value| {
+        let wanted =
+            |entry: &Entry<D::Operator>| watched || entry.strict && entry.label.origin == me;
+        let all = self.order.advance(frontier, most, wanted, |entry, value| {
             if watched {
                 out.push(Output::Final(entry.clone(), value.clone()));
             }
@@ -552,7 +567,9 @@ impl<D: DataType> Automaton for Replica<D> {
             Input::Tick => {}
         }
         while let Some(request) = self.waiting.take_unblocked(self.origins.done()) {
-            if self.origins.len() < self.config.limits.kept {
+            if !request.strict && self.data.is_read(&request.operator) {
+                self.look(&request, out);
+            } else if self.origins.len() < self.config.limits.kept {
                 self.perform(request, out);
             } else {
                 out.push(Output::Refuse(request.ticket, self.full()));

@@ -66,7 +66,15 @@ impl<D: DataType> Order<D> {
         assert!(self.suffix.last_key_value().is_none_or(|(last, _)| *last < entry.label));
         self.refresh();
         self.insert(entry.clone());
-        self.apply(&entry)
+        let value = self.data.apply(&mut self.current, &entry.operator);
+        self.passed(entry.label);
+        value
+    }
+
+    /// What an operator answers that changes nothing, behind all that is placed.
+    pub(super) fn look(&mut self, operator: &D::Operator) -> D::Value {
+        self.refresh();
+        self.data.apply(&mut self.current, operator)
     }
 
     /// Places an operation where its label says.
@@ -75,7 +83,7 @@ impl<D: DataType> Order<D> {
         if Some(label) < self.applied {
             self.kept.split_off(&label);
             if self.could_be_last(&entry) {
-                self.data.apply(&mut self.current, &entry.operator);
+                self.perform(&entry);
             } else {
                 let last = self.kept.last_key_value();
                 let (applied, state) = match last {
@@ -103,24 +111,30 @@ impl<D: DataType> Order<D> {
         assert!(before.is_none(), "I7: a label was given twice");
     }
 
-    /// Applies the next one to the current state.
-    fn apply(&mut self, entry: &Entry<D::Operator>) -> D::Value {
-        let value = self.data.apply(&mut self.current, &entry.operator);
-        self.applied = Some(entry.label);
+    /// Changes the current state as an operation does.
+    fn perform(&mut self, entry: &Entry<D::Operator>) {
+        if !self.data.is_read(&entry.operator) {
+            self.data.apply(&mut self.current, &entry.operator);
+        }
+    }
+
+    /// Everything up to here is applied to the current state.
+    fn passed(&mut self, label: Label) {
+        self.applied = Some(label);
         self.since += 1;
         if self.since == STRIDE {
             self.since = 0;
-            self.kept.insert(entry.label, self.current.clone());
+            self.kept.insert(label, self.current.clone());
         }
-        value
     }
 
-    /// Moves the frontier, by at most so many operations, and tells what it passes, with the values
-    /// that they have for ever. Whether that was all.
+    /// Moves the frontier, by at most so many operations, and tells what it passes and is wanted,
+    /// with the values that they have for ever. Whether that was all.
     pub(super) fn advance(
         &mut self,
         frontier: Label,
         most: usize,
+        wanted: impl Fn(&Entry<D::Operator>) -> bool,
         mut tell: impl FnMut(Arc<Entry<D::Operator>>, D::Value),
     ) -> bool {
         let mut left = most;
@@ -133,9 +147,14 @@ impl<D: DataType> Order<D> {
             }
             left -= 1;
             let entry = first.remove();
-            let value = self.data.apply(&mut self.stable, &entry.operator);
             self.frontier = Some(entry.label);
-            tell(entry, value);
+            let is_wanted = wanted(&entry);
+            if is_wanted || !self.data.is_read(&entry.operator) {
+                let value = self.data.apply(&mut self.stable, &entry.operator);
+                if is_wanted {
+                    tell(entry, value);
+                }
+            }
         }
         self.frontier = self.frontier.max(Some(frontier));
         self.tidy();
@@ -167,7 +186,10 @@ impl<D: DataType> Order<D> {
         }
         let rest = self.suffix.range((from, Bound::Unbounded));
         let rest: Vec<Arc<Entry<D::Operator>>> = rest.map(|(_, entry)| entry.clone()).collect();
-        rest.iter().for_each(|entry| drop(self.apply(entry)));
+        for entry in rest {
+            self.perform(&entry);
+            self.passed(entry.label);
+        }
     }
 
     pub(super) fn check(&self) {

@@ -66,6 +66,22 @@ fn an_answer_waits_for_the_journal() {
     assert_eq!((*alone.stable(), alone.kept()), (5, 0));
 }
 
+/// It needs no place; but what it shows is in the journal.
+#[test]
+fn what_changes_nothing_is_answered_without_a_place() {
+    let mut alone = replica(A, &[A]);
+    let read = |ticket| {
+        let (ticket, after, until) = (Ticket(ticket), Vector::new(), NOW + Duration::from_secs(1));
+        Input::Request { ticket, after, strict: false, operator: Operator::Read, until }
+    };
+    assert_eq!(answered(&step(&mut alone, read(1))), [(1, Value::Integer(0), false)]);
+    step(&mut alone, add(2, 5, false, &Vector::new()));
+    assert_eq!(step(&mut alone, read(3)), [], "what it would show may be lost");
+    let out = step(&mut alone, Input::Persisted(1));
+    assert_eq!(answered(&out), [(2, Value::Integer(5), false), (3, Value::Integer(5), false)]);
+    assert_eq!(alone.done().get(A), 1);
+}
+
 /// Two hops: there with the operation, and back with the vector that has it.
 #[test]
 fn a_strict_answer_takes_two_hops() {
