@@ -1,6 +1,9 @@
 //! A replica in a server: the machine of the algorithm, with its journal, its ways to the others,
 //! and its files.
 
+#[cfg(test)]
+mod tests;
+
 use crate::door::{self, Door};
 use crate::files::Opened;
 use crate::journal::{self, Journal, Kept};

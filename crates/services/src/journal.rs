@@ -15,6 +15,8 @@
 //! it replaces; so a crash at any moment leaves one whole snapshot with all records behind it.
 
 #[cfg(test)]
+pub(crate) mod lab;
+#[cfg(test)]
 mod tests;
 
 use crate::settings::Settings;

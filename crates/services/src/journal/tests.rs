@@ -1,84 +1,15 @@
 //! A journal on a disk whose power fails after each operation.
 
+use super::lab::{DATA, ME, NOW, formatted, kept, open, perform, settings, settle};
 use super::*;
 use crate::Data;
-use crate::settings::{Secret, VERSION};
 use base::rng::{Rng, seeded};
 use replica::data::kind::Operator as Plain;
-use replica::data::{DataType as _, Kind, Once, log, once};
-use replica::service::{Config, Input, Limits, Replica, ReplicaId, Ticket as Asked, Vector};
-use std::collections::BTreeMap;
+use replica::data::{DataType as _, log, once};
+use replica::service::{Config, Input, Limits, Replica, Ticket as Asked, Vector};
 use std::time::Duration;
 use store::Geometry;
-use store::drive::{self, Disk as _, Memory};
-
-const BLOCK: u64 = 4096;
-const NOW: Instant = Instant(1);
-const ME: ReplicaId = ReplicaId(1);
-const DATA: Data = Once(Kind::Log);
-
-fn settings() -> Settings {
-    Settings {
-        version: VERSION,
-        id: 7,
-        service: "log".to_string(),
-        kind: Kind::Log,
-        me: ME,
-        members: BTreeMap::from([(ME, "127.0.0.1:1".to_string())]),
-        secret: Secret([3; 32]),
-    }
-}
-
-/// Does what a store says, until it says nothing more.
-fn settle(store: &mut Store, disk: &mut Memory, mut said: Vec<store::Output>) {
-    loop {
-        let Some(output) = said.pop() else {
-            store.tick(NOW, &mut said);
-            match said.is_empty() {
-                true => return,
-                false => continue,
-            }
-        };
-        if let store::Output::Io(io) = output {
-            let (id, done) = drive::perform(disk, &io);
-            store.done(NOW, id, done, &mut said);
-        }
-    }
-}
-
-/// The store on this disk, recovered.
-fn open(disk: &mut Memory) -> Store {
-    let head = disk.head().expect("it has one");
-    let layout = store::Superblock::newest(&head).expect("a volume").layout;
-    let config = store::Config::for_memory(8 << 20, &layout);
-    let mut said = Vec::new();
-    let mut store = Store::open(&head, config, NOW, &mut said).expect("a volume");
-    settle(&mut store, disk, said);
-    store
-}
-
-/// The volume of a new replica.
-fn formatted() -> Memory {
-    let mut disk = Memory::formatted(&Geometry::for_bytes(64 << 20)).expect("a disk");
-    let (mut store, mut said) = (open(&mut disk), Vec::new());
-    let changes = format(&settings());
-    store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut said).expect("there is room");
-    settle(&mut store, &mut disk, said);
-    disk
-}
-
-/// All that is kept on a disk.
-fn kept(disk: &mut Memory) -> (Store, Kept) {
-    let mut store = open(disk);
-    let mut fetch = |store: &mut Store, missing| {
-        let mut said = Vec::new();
-        store.fetch(NOW, Ticket(0), missing, &mut said);
-        settle(store, disk, said);
-        Ok(())
-    };
-    let kept = read_all(&mut store, &mut fetch).expect("a replica");
-    (store, kept)
-}
+use store::drive::Memory;
 
 /// A replica with its journal, on a disk.
 struct Lab {
@@ -162,21 +93,6 @@ impl Lab {
             to_do.extend(more);
         }
         self.journal.check();
-    }
-}
-
-/// An operation of the reactor on a disk in memory.
-fn perform(disk: &mut Memory, op: Op) -> (OpId, Done) {
-    #[allow(clippy::wildcard_enum_match_arm, reason = "a store asks for nothing else")]
-    match op {
-        Op::ReadBlocks { id, offset, count, .. } => {
-            (id, Done::Blocks(disk.read(offset / BLOCK, count)))
-        }
-        Op::WriteBlocks { id, offset, blocks, durable, .. } => {
-            (id, Done::Stored(disk.write(offset / BLOCK, &blocks, durable)))
-        }
-        Op::Sync { id, .. } => (id, Done::Synced(disk.flush())),
-        other => panic!("{other:?}"),
     }
 }
 

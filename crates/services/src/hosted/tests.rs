@@ -1,0 +1,234 @@
+//! A replica as its server sees it: files in, operations of the reactor out.
+
+use super::*;
+use crate::journal::lab::{NOW, formatted, kept, perform, settings};
+use base::Buf;
+use base::rng::seeded;
+use replica::data::kind::Operator as Plain;
+use replica::data::{log, once};
+use replica::service::{Label, Vector};
+use store::drive::Memory;
+use tree::OpenId;
+
+const OTHER: ReplicaId = ReplicaId(2);
+
+/// A replica, and whoever asks it.
+struct Lab {
+    hosted: Hosted,
+    disk: Memory,
+    asked: u64,
+    /// Answers to requests, by their numbers.
+    answers: BTreeMap<u64, Result<Reply, Error>>,
+}
+
+impl Lab {
+    fn new() -> Lab {
+        Lab::on(formatted())
+    }
+
+    fn on(mut disk: Memory) -> Lab {
+        let (store, kept) = kept(&mut disk);
+        let nobody = vec![Address::Unix(b"/nowhere".to_vec())];
+        let options = Options {
+            wall: Time::default(),
+            owner: 0,
+            seed: [1; 32],
+            addresses: BTreeMap::from([(OTHER, nobody)]),
+        };
+        let hosted = Hosted::new(3, File(0), store, kept, options);
+        Lab { hosted, disk, asked: 0, answers: BTreeMap::new() }
+    }
+
+    /// One turn: an input, and everything that the disk does for it.
+    fn turn(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.hosted.step(NOW, input, &mut out);
+        loop {
+            self.hosted.tick(NOW, &mut out);
+            if out.is_empty() {
+                break;
+            }
+            for output in mem::take(&mut out) {
+                match output {
+                    // There is no network here: nobody answers.
+                    Output::Do(Op::Connect { .. } | Op::Cancel { .. }) => {}
+                    Output::Do(op) => {
+                        let (id, done) = perform(&mut self.disk, op);
+                        self.hosted.step(NOW, Input::Done(id, done), &mut out);
+                    }
+                    Output::Reply(id, reply) => {
+                        assert!(self.answers.insert(id.0, reply).is_none(), "answered twice");
+                    }
+                    other @ (Output::Render(..)
+                    | Output::Command { .. }
+                    | Output::CancelCommand(_)) => panic!("{other:?}"),
+                }
+            }
+        }
+        self.hosted.check();
+    }
+
+    /// Asks; the number of the request.
+    fn ask(&mut self, ask: Ask) -> u64 {
+        self.asked += 1;
+        let request = Request { caller: Caller::Server, ask };
+        self.turn(Input::Ask(RequestId(self.asked), request));
+        self.asked
+    }
+
+    fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
+        let id = self.ask(ask);
+        self.answers.remove(&id).expect("it is answered at once")
+    }
+
+    fn open(&mut self, name: &str) -> OpenId {
+        let from = self.hosted.root();
+        let names = vec![Name::new(name.as_bytes()).expect("a name")];
+        let walked = self.answer(Ask::Walk { from, names });
+        let Ok(Reply::Walked(_, Some(node))) = walked else { panic!("{walked:?}") };
+        let write = ["ops", "peer"].contains(&name);
+        let access = Access { read: true, write, ..Access::default() };
+        let opened = self.answer(Ask::Open { node, access });
+        let Ok(Reply::Opened(open, _)) = opened else { panic!("{opened:?}") };
+        open
+    }
+
+    fn write(&mut self, open: OpenId, offset: u64, bytes: &[u8]) -> Result<Reply, Error> {
+        self.answer(Ask::Write { open, offset, data: Buf::from(bytes) })
+    }
+
+    fn read(&mut self, open: OpenId) -> Result<Reply, Error> {
+        self.answer(Ask::Read { open, offset: 0, count: 1 << 20, headroom: 0 })
+    }
+
+    fn text(&mut self, open: OpenId) -> String {
+        let answer = self.read(open);
+        let Ok(Reply::Data(data)) = answer else { panic!("{answer:?}") };
+        String::from_utf8_lossy(&data).into_owned()
+    }
+
+    /// What a file says now.
+    fn file(&mut self, name: &str) -> String {
+        let open = self.open(name);
+        let text = self.text(open);
+        self.turn(Input::Close(open));
+        text
+    }
+
+    /// A file `peer`, open to the other replica.
+    fn enter(&mut self) -> OpenId {
+        let open = self.open("peer");
+        let Ok(Reply::Data(challenge)) = self.read(open) else { panic!("a challenge") };
+        let theirs = Settings { me: OTHER, ..settings() };
+        let proof = door::proof(&theirs, settings().me, &challenge);
+        assert!(self.write(open, 0, &proof).is_ok());
+        open
+    }
+}
+
+/// An operation of the other replica.
+fn entry(number: u64, record: &str) -> Arc<Entry<Operator>> {
+    let operator = Plain::Log(log::Operator::Append(record.into()));
+    let operator = once::Operator { stamp: 0, once: None, forgets: false, operator };
+    let label = Label { counter: number, origin: OTHER };
+    Arc::new(Entry { number, label, after: Vector::new(), strict: false, operator })
+}
+
+/// It has these, and says so.
+fn message(entries: Vec<Arc<Entry<Operator>>>) -> Message<Operator> {
+    let has = [(OTHER, entries.len() as u64)].into_iter().collect();
+    Message { entries, has, asks: true }
+}
+
+#[test]
+fn a_client_asks_and_reads_and_may_leave() {
+    let mut lab = Lab::new();
+    let ops = lab.open("ops");
+    assert_eq!(lab.text(ops), "", "nothing was asked");
+    lab.write(ops, 0, b"append a\n{\"op\": \"size\"}\nfly\n").expect("taken");
+    let said = lab.text(ops);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "{\"value\":0,\"final\":false,\"token\":\"7-1:1\"}");
+    assert_eq!(lines[1], "{\"value\":1,\"final\":false,\"token\":\"7-1:1\"}");
+    assert!(lines[2].starts_with("{\"error\":") && lines[2].contains("malformed"), "{said}");
+    assert_eq!((lab.file("value").as_str(), lab.file("stable").as_str()), ("\"a\"\n", ""));
+    // A strict one waits for the other replica; its reader does, and may be told not to.
+    lab.write(ops, 0, b"strict size\n").expect("taken");
+    let waiting = lab.ask(Ask::Read { open: ops, offset: 0, count: 100, headroom: 0 });
+    assert!(!lab.answers.contains_key(&waiting));
+    lab.turn(Input::Cancel(RequestId(waiting)));
+    assert_eq!(
+        lab.answers.remove(&waiting).map(|answer| answer.err()),
+        Some(Some(Error::Cancelled))
+    );
+    let waiting = lab.ask(Ask::Read { open: ops, offset: 0, count: 100, headroom: 0 });
+    lab.turn(Input::Close(ops));
+    assert_eq!(
+        lab.answers.remove(&waiting).map(|answer| answer.err()),
+        Some(Some(Error::Cancelled))
+    );
+    assert!(lab.hosted.tickets.is_empty());
+    assert_eq!(lab.hosted.opens(), 0);
+}
+
+#[test]
+fn another_replica_tells_and_what_is_final_is_shown() {
+    let mut lab = Lab::new();
+    let (events, peer) = (lab.open("events"), lab.enter());
+    let message = message(vec![entry(1, "x"), entry(2, "y")]);
+    lab.write(peer, 0, &frame(&message)).expect("taken");
+    // The other has both, and so has this one as soon as they are in its journal: they are final.
+    assert_eq!(lab.file("stable"), "\"x\"\n\"y\"\n");
+    let told = lab.text(events);
+    assert_eq!(told.lines().count(), 2, "{told}");
+    assert!(told.starts_with("{\"replica\":2,\"number\":1,\"op\":{\"append\":\"x\"},\"value\":0}"));
+    assert!(lab.file("status").contains("\ndone     2:2\n"), "{}", lab.file("status"));
+    // Who comes in later takes the place of who was there.
+    let later = lab.enter();
+    let length = frame(&message).len() as u64;
+    assert_eq!(lab.write(peer, length, &frame(&message)).err(), Some(Error::Denied));
+    lab.write(later, 0, &frame(&message)).expect("taken");
+    let again = Lab::on(lab.disk).file("value");
+    assert_eq!(again, "\"x\"\n\"y\"\n", "it is in the journal");
+}
+
+#[test]
+fn nobody_else_gets_in_and_nothing_from_outside_ends_the_server() {
+    let mut rng = seeded(5);
+    let whole = frame(&message(vec![entry(1, "x"), entry(2, "y")]));
+    for round in 0..400 {
+        let mut lab = Lab::new();
+        let stranger = lab.open("peer");
+        let garbage: Vec<u8> = (0..rng.usize(0..80)).map(|_| rng.u8(..)).collect();
+        assert_eq!(lab.write(stranger, 0, &garbage).err(), Some(Error::Denied));
+        assert_eq!(lab.write(stranger, 0, &whole).err(), Some(Error::Denied));
+        // One who knows the secret, and is out of its mind.
+        let peer = lab.enter();
+        let mut spoilt = whole.clone();
+        for _ in 0..rng.usize(1..4) {
+            let at = rng.usize(door::HEAD..spoilt.len());
+            match rng.u32(0..3) {
+                0 => spoilt[at] = rng.u8(..),
+                1 => spoilt[at] ^= 1 << rng.u32(0..8),
+                2.. => spoilt[at] = 0xff,
+            }
+        }
+        let _ = lab.write(peer, 0, &spoilt);
+        let ops = lab.open("ops");
+        let line: Vec<u8> = match round % 2 {
+            0 => (0..rng.usize(0..200)).map(|_| rng.u8(..)).chain([b'\n']).collect(),
+            _ => {
+                let mut line =
+                    b"{\"op\":{\"append\":\"abc\"},\"after\":\"7-2:1\",\"timeout\":0.1}".to_vec();
+                let at = rng.usize(0..line.len());
+                line[at] = rng.u8(b' '..b'~');
+                line.push(b'\n');
+                line
+            }
+        };
+        let _ = lab.write(ops, 0, &line);
+        lab.turn(Input::Close(ops));
+        let disk = lab.disk;
+        Lab::on(disk).file("value");
+    }
+}

@@ -1,0 +1,93 @@
+//! Journals on disks in memory, for tests.
+
+use super::*;
+use crate::Data;
+use crate::settings::{Secret, VERSION};
+use replica::data::{Kind, Once};
+use replica::service::ReplicaId;
+use std::collections::BTreeMap;
+use store::Geometry;
+use store::drive::{self, Disk as _, Memory};
+
+const BLOCK: u64 = 4096;
+pub(crate) const NOW: Instant = Instant(1);
+pub(crate) const ME: ReplicaId = ReplicaId(1);
+pub(crate) const DATA: Data = Once(Kind::Log);
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        version: VERSION,
+        id: 7,
+        service: "log".to_string(),
+        kind: Kind::Log,
+        me: ME,
+        members: BTreeMap::from([ME, ReplicaId(2)].map(|id| (id, "127.0.0.1:1".to_string()))),
+        secret: Secret([3; 32]),
+    }
+}
+
+/// Does what a store says, until it says nothing more.
+pub(crate) fn settle(store: &mut Store, disk: &mut Memory, mut said: Vec<store::Output>) {
+    loop {
+        let Some(output) = said.pop() else {
+            store.tick(NOW, &mut said);
+            match said.is_empty() {
+                true => return,
+                false => continue,
+            }
+        };
+        if let store::Output::Io(io) = output {
+            let (id, done) = drive::perform(disk, &io);
+            store.done(NOW, id, done, &mut said);
+        }
+    }
+}
+
+/// The store on this disk, recovered.
+pub(crate) fn open(disk: &mut Memory) -> Store {
+    let head = disk.head().expect("it has one");
+    let layout = store::Superblock::newest(&head).expect("a volume").layout;
+    let config = store::Config::for_memory(8 << 20, &layout);
+    let mut said = Vec::new();
+    let mut store = Store::open(&head, config, NOW, &mut said).expect("a volume");
+    settle(&mut store, disk, said);
+    store
+}
+
+/// The volume of a new replica.
+pub(crate) fn formatted() -> Memory {
+    let mut disk = Memory::formatted(&Geometry::for_bytes(64 << 20)).expect("a disk");
+    let (mut store, mut said) = (open(&mut disk), Vec::new());
+    let changes = format(&settings());
+    store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut said).expect("there is room");
+    settle(&mut store, &mut disk, said);
+    disk
+}
+
+/// All that is kept on a disk.
+pub(crate) fn kept(disk: &mut Memory) -> (Store, Kept) {
+    let mut store = open(disk);
+    let mut fetch = |store: &mut Store, missing| {
+        let mut said = Vec::new();
+        store.fetch(NOW, Ticket(0), missing, &mut said);
+        settle(store, disk, said);
+        Ok(())
+    };
+    let kept = read_all(&mut store, &mut fetch).expect("a replica");
+    (store, kept)
+}
+
+/// An operation of the reactor on a disk in memory.
+pub(crate) fn perform(disk: &mut Memory, op: Op) -> (OpId, Done) {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "a store asks for nothing else")]
+    match op {
+        Op::ReadBlocks { id, offset, count, .. } => {
+            (id, Done::Blocks(disk.read(offset / BLOCK, count)))
+        }
+        Op::WriteBlocks { id, offset, blocks, durable, .. } => {
+            (id, Done::Stored(disk.write(offset / BLOCK, &blocks, durable)))
+        }
+        Op::Sync { id, .. } => (id, Done::Synced(disk.flush())),
+        other => panic!("{other:?}"),
+    }
+}
