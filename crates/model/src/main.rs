@@ -169,12 +169,13 @@ fn replica_runs(first: u64, count: u64) -> Sum {
             }
         }
     }
-    let replicas::Report { events, answered, unanswered, inconsistent, crashes } = all;
+    let replicas::Report { events, answered, unanswered, inconsistent, crashes, linear } = all;
     println!(
         "  {count} runs, {events} events, {crashes} crashes; {answered} answers, {inconsistent} of \
-         them not final, {unanswered} refused or lost"
+         them not final, {unanswered} refused or lost; {linear} histories are linearizable"
     );
-    shown(count, inconsistent > 0 && crashes > 0 && unanswered > 0, (passed, failed))
+    let all = inconsistent > 0 && crashes > 0 && unanswered > 0 && linear > 0;
+    shown(count, all, (passed, failed))
 }
 
 fn mistakes() -> Sum {

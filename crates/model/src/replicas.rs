@@ -2,6 +2,7 @@
 //! late, replicas are cut off from each other and crash, and what is not in a journal is gone.
 
 mod clients;
+mod linear;
 mod world;
 
 use crate::trail::Trail;
@@ -10,6 +11,9 @@ use replica::service::Limits;
 use std::time::Duration;
 
 pub use world::run;
+
+/// One in so many runs is of few operations, all of them strict, and must be linearizable.
+const LINEAR: u64 = 4;
 
 /// What is wrong with a world on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +119,10 @@ impl Params {
             limits: draw_limits(&mut rng),
             mistake,
         };
+        if seed.is_multiple_of(LINEAR) {
+            params.strict = 100;
+            params.operations = params.operations.min(linear::OPERATIONS_MAX);
+        }
         match mistake {
             Some(Mistake::EarlyJournal) => params.crashes = 20,
             Some(Mistake::HalfSnapshot) => (params.crashes, params.snapshots) = (20, 10),
@@ -160,6 +168,8 @@ pub struct Report {
     pub inconsistent: usize,
     /// Crashes.
     pub crashes: usize,
+    /// Histories that were looked at as a whole and are linearizable.
+    pub linear: usize,
 }
 
 impl Report {
@@ -170,6 +180,7 @@ impl Report {
         self.unanswered += other.unanswered;
         self.inconsistent += other.inconsistent;
         self.crashes += other.crashes;
+        self.linear += other.linear;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Clients of a service, who remember everything and believe nothing.
 
+use super::linear::History;
 use base::Instant;
 use replica::esds::Id;
 use replica::service::{ReplicaId, Ticket, Vector};
@@ -39,6 +40,7 @@ pub(super) struct Memory {
     /// The eventual order, as far as any replica has told it.
     pub(super) order: Vec<Id>,
     strict_answered: BTreeSet<Id>,
+    pub(super) history: History,
 }
 
 impl Memory {
@@ -51,6 +53,7 @@ impl Memory {
         strict: bool,
         seen: BTreeSet<Id>,
     ) {
+        self.history.ask(id);
         let strict_before = self.strict_answered.clone();
         self.asked.insert(id, Asked { client, strict, at, seen, strict_before, answer: None });
     }
@@ -58,6 +61,7 @@ impl Memory {
     /// An answer came: G1, G2, G6, G8.
     pub(super) fn hear(&mut self, id: Id, value: &[Id], is_final: bool) -> Result<(), String> {
         let asked = self.asked.get_mut(&id).ok_or(format!("{id:?} was never asked"))?;
+        self.history.answer(id, value);
         let all: BTreeSet<Id> = value.iter().copied().collect();
         if value.last() != Some(&id) || all.len() != value.len() {
             return Err(format!("G2: {id:?} was answered {value:?}, which is no order"));

@@ -1,7 +1,7 @@
 //! The world: a network, journals, and clients, in virtual time.
 
 use super::clients::{Client, Memory, name};
-use super::{Mistake, Params, Replica, Report};
+use super::{Mistake, Params, Replica, Report, linear};
 use crate::trail::Trail;
 use base::rng::Rng;
 use base::{Automaton, Instant};
@@ -77,6 +77,11 @@ pub fn run(params: &Params) -> Result<Report, String> {
     }
     world.settle()?;
     world.report.inconsistent = world.memory.sum_up()?;
+    let linear = params.strict == 100 && params.operations <= linear::OPERATIONS_MAX;
+    if linear && world.memory.history.is_small() {
+        world.memory.history.judge()?;
+        world.report.linear = 1;
+    }
     Ok(world.report)
 }
 
