@@ -472,7 +472,7 @@ impl Session {
             Method::Get | Method::Head if names_storelet(&request) => {
                 self.run_named(now, &request, out)
             }
-            Method::Get if listens(&request) => self.listen(&request, out),
+            Method::Get if listens(&request, &self.export.services) => self.listen(&request, out),
             Method::Get | Method::Head => self.fetch(request, out),
             Method::Options => {
                 self.say_head(now, &answer::options(self.export.http_write), out);
@@ -488,7 +488,7 @@ impl Session {
             }
             Method::Put => self.put(now, request, out),
             Method::Delete => self.delete(request, out),
-            Method::Post => match service_of(&request) {
+            Method::Post => match service_of(&request, &self.export.services) {
                 Some(service) => self.operate(now, &request, service, out),
                 None => self.run(now, request, out),
             },

@@ -86,6 +86,8 @@ pub struct Export {
     pub limits: Limits,
     /// HTTP may change files.
     pub http_write: bool,
+    /// The replicated services of this server, by the names of their directories.
+    pub services: std::sync::Arc<[base::Name]>,
 }
 
 /// Limits of one connection. At a limit an HTTP socket is not read; of a 9P connection a bounded

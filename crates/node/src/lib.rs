@@ -185,6 +185,7 @@ impl Node {
             wall: config.wall,
             limits,
             http_write: config.http_write && !config.read_only,
+            services: [].into(),
         };
         Node {
             phase,

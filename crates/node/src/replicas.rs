@@ -33,6 +33,7 @@ impl Node {
         }
         let name = |replica: &Replicated| plain(&replica.kept.settings.service);
         let paths: Vec<Vec<Name>> = replicas.iter().map(|replica| vec![name(replica)]).collect();
+        self.export.services = replicas.iter().map(name).collect();
         let wall = self.config.wall;
         let make = |index| Branch::Skeleton(Box::new(Skeleton::new(index, wall, &paths)));
         let places = self.trees.plant(make).expect("a node begins with few trees");

@@ -379,7 +379,8 @@ impl<D: DataType> Replica<D> {
         let is_final = self.data.is_free(&request.operator);
         let token = self.origins.done().clone();
         // What it shows may not be in the journal yet.
-        self.waiting.say_when(self.written, request.ticket, value, is_final, token);
+        let asked = (request.ticket, request.until);
+        self.waiting.say_when(self.written, asked, value, is_final, token);
         if self.unwritten.is_empty() {
             self.waiting.say(self.written, out);
         }
@@ -399,7 +400,7 @@ impl<D: DataType> Replica<D> {
         } else {
             let is_final = self.data.is_free(&entry.operator);
             let token = self.origins.done().clone();
-            self.waiting.say_when(self.written + 1, ticket, value, is_final, token);
+            self.waiting.say_when(self.written + 1, (ticket, until), value, is_final, token);
         }
         self.persist(vec![entry], out);
     }
@@ -434,13 +435,14 @@ impl<D: DataType> Replica<D> {
     }
 
     fn hear(&mut self, from: ReplicaId, message: Message<D::Operator>, out: &mut Outputs<D>) {
-        if !self.is_sane(&message) || self.peers.get(from).is_none() {
-            return out.push(Output::Distrust(from));
-        }
-        if message.has.get(self.me) > self.has.get(self.me) {
+        let theirs = message.has.get(self.me);
+        if self.peers.get(from).is_some() && theirs > self.has.get(self.me) && theirs < SANE_MAX {
             self.is_outdated = true;
             self.peers.iter_mut().for_each(|(_, peer)| peer.disconnect());
             return out.push(Output::Outdated(from));
+        }
+        if !self.is_sane(&message) || self.peers.get(from).is_none() {
+            return out.push(Output::Distrust(from));
         }
         let mut owes = message.asks;
         for entry in message.entries {
@@ -521,7 +523,7 @@ impl<D: DataType> Replica<D> {
 
     /// Does whatever it is time for.
     fn keep_time(&mut self, now: Instant, out: &mut Outputs<D>) {
-        self.waiting.expire(now, self.me, &self.origins, &self.peers, out);
+        self.waiting.expire(now, (self.me, &self.has), &self.origins, &self.peers, out);
         let gossips = self.gossip_at.is_some_and(|at| at <= now);
         if gossips {
             self.gossip_at = None;

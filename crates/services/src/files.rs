@@ -45,6 +45,9 @@ const FILES: [(&str, usize, u32); 7] = [
     ("events", EVENTS, 0o444),
 ];
 
+/// How many lines of one file are taken in one turn.
+const LINES_AT_ONCE: usize = 32;
+
 /// A read that waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
@@ -95,7 +98,8 @@ impl Hosted {
                 ROOT if access.changes() => Err(Error::IsDirectory),
                 ROOT => self.opened(Opened::Directory, ROOT),
                 OPS => {
-                    let talk = Box::new(Talk::new(self.settings.id));
+                    let members = self.settings.members.keys().copied().collect();
+                    let talk = Box::new(Talk::new(self.settings.id, members));
                     self.opened(Opened::Ops(talk, VecDeque::new()), OPS)
                 }
                 PEER => {
@@ -122,7 +126,7 @@ impl Hosted {
                 Opened::Directory => Err(Error::IsDirectory),
             },
             Ask::Write { open, offset, data } => self.write(now, open.local(), offset, &data, out),
-            Ask::Fetch { path, headroom, .. } => self.fetch(&path, headroom),
+            Ask::Fetch { path, read_max, headroom, .. } => self.fetch(&path, read_max, headroom),
             // Who writes a file anew makes it empty first: nothing is kept here.
             Ask::SetStat { node, set, .. } if node.local() == OPS && set.size.is_some() => {
                 Ok(Reply::Done)
@@ -142,17 +146,28 @@ impl Hosted {
         out: &mut Vec<Output>,
     ) -> Result<Reply, Error> {
         let written = Reply::Written(u32::try_from(data.len()).expect("one message"));
-        let lines = match &mut self.opens[open] {
-            Opened::Ops(talk, _) if !talk.has_room() => return Err(Error::Busy),
-            Opened::Ops(talk, _) => talk.write(data).map_err(|()| Error::FileTooLarge)?,
+        match &mut self.opens[open] {
+            Opened::Ops(talk, _) => talk.write(data)?,
             Opened::Door(_) => return self.hear(now, open, offset, data, out).map(|()| written),
             Opened::Directory | Opened::Text(_) | Opened::Events(..) => return Err(Error::Denied),
         };
-        for line in lines {
+        self.take_lines(now, open, out);
+        Ok(written)
+    }
+
+    /// Asks what lines of an open file ask; when those are many, some now and others later.
+    pub(crate) fn take_lines(&mut self, now: Instant, open: usize, out: &mut Vec<Output>) {
+        for _ in 0..LINES_AT_ONCE {
+            let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return };
+            let Some(line) = talk.next_line() else { break };
             self.request(now, open, &line, out);
         }
+        if let Some(Opened::Ops(talk, _)) = self.opens.get(open)
+            && talk.has_lines()
+        {
+            self.has_lines.insert(open);
+        }
         self.answer_reads(open, out);
-        Ok(written)
     }
 
     fn open(&mut self, opened: Opened) -> Result<OpenId, Error> {
@@ -173,7 +188,7 @@ impl Hosted {
         Ok(Reply::Opened(self.open(Opened::Text(text))?, stat))
     }
 
-    fn fetch(&mut self, path: &[Name], headroom: u32) -> Result<Reply, Error> {
+    fn fetch(&mut self, path: &[Name], read_max: u32, room: u32) -> Result<Reply, Error> {
         match path {
             [] => {
                 let open = self.open(Opened::Directory)?;
@@ -184,7 +199,10 @@ impl Hosted {
                 file => {
                     let text = self.text(file);
                     let stat = Stat { size: text.len() as u64, ..self.stat(file) };
-                    Ok(Reply::Fetched(stat, part(&text, 0, u32::MAX, headroom), None))
+                    let first = part(&text, 0, read_max, room);
+                    let rest = text.len() > first.len();
+                    let open = rest.then(|| self.open(Opened::Text(text))).transpose()?;
+                    Ok(Reply::Fetched(stat, first, open))
                 }
             },
             [..] => Err(Error::NotFound),
@@ -258,8 +276,12 @@ impl Hosted {
             Opened::Ops(talk, waiting) => {
                 let cancelled = waiting.into_iter().map(|read| read.id);
                 out.extend(cancelled.map(|id| Output::Reply(id, Err(Error::Cancelled))));
-                for ticket in talk.open().collect::<Vec<Ticket>>() {
-                    self.forget(now, ticket, out);
+                // What is refused meanwhile has nobody to hear it.
+                self.has_lines.remove(&open.local());
+                let open: Vec<Ticket> = talk.open().collect();
+                let asked = open.into_iter().filter(|it| self.tickets.remove(it).is_some());
+                for ticket in asked.collect::<Vec<Ticket>>() {
+                    self.step_replica(now, Input::Forget(ticket), out);
                 }
             }
             Opened::Events(_, waiting) => {

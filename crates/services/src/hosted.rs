@@ -19,7 +19,7 @@ use replica::binary;
 use replica::data::Once;
 use replica::service::{self, Config, Entry, Message, Replica, ReplicaId, Ticket};
 use slab::Slab;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,9 @@ pub struct Hosted {
     pub(crate) opens: Slab<Opened>,
     random: ChaCha20Rng,
     /// Which open file waits for which answer.
-    tickets: BTreeMap<Ticket, usize>,
+    pub(crate) tickets: BTreeMap<Ticket, usize>,
+    /// Open files of which lines wait to be taken.
+    pub(crate) has_lines: BTreeSet<usize>,
     next: u64,
     /// What was done in this turn, and the number by which the replica wants to hear that it is
     /// kept.
@@ -132,6 +134,7 @@ impl Hosted {
             opens: Slab::new(),
             random,
             tickets: BTreeMap::new(),
+            has_lines: BTreeSet::new(),
             next: 1,
             unkept: (Vec::new(), 0),
             records: VecDeque::new(),
@@ -173,6 +176,9 @@ impl Hosted {
             let mut said = Vec::new();
             self.ways.get_mut(&id).expect("it is there").remote.tick(now, &mut said);
             self.heard_remote(now, id, said, out);
+        }
+        for open in mem::take(&mut self.has_lines) {
+            self.take_lines(now, open, out);
         }
         self.keep(now, out);
         self.answer_listeners(out);
@@ -290,13 +296,6 @@ impl Hosted {
         u64::try_from(nanos / 1_000_000).unwrap_or(0)
     }
 
-    /// Nobody wants these answers any more.
-    pub(crate) fn forget(&mut self, now: Instant, ticket: Ticket, out: &mut Vec<Output>) {
-        if self.tickets.remove(&ticket).is_some() {
-            self.step_replica(now, service::Input::Forget(ticket), out);
-        }
-    }
-
     pub(crate) fn step_replica(
         &mut self,
         now: Instant,
@@ -319,7 +318,7 @@ impl Hosted {
         match output {
             service::Output::Answer { ticket, value, is_final, token } => {
                 let Some(open) = self.tickets.remove(&ticket) else { return };
-                if let Opened::Ops(talk, _) = &mut self.opens[open] {
+                if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
                     talk.answer(ticket, &value, is_final, token);
                 }
                 self.answer_reads(open, out);
@@ -327,7 +326,7 @@ impl Hosted {
             service::Output::Refuse(ticket, refusal) => {
                 let Some(open) = self.tickets.remove(&ticket) else { return };
                 let (text, reason, ids) = talk::explain(refusal, &self.settings.members);
-                if let Opened::Ops(talk, _) = &mut self.opens[open] {
+                if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
                     talk.complain(ticket, text, reason, &ids);
                 }
                 self.answer_reads(open, out);
@@ -401,7 +400,15 @@ impl Hosted {
                 return Err(Error::Invalid);
             };
             self.step_replica(now, service::Input::Heard(peer, message), out);
+            // What makes no sense is not taken, so that its sender makes a pause.
+            if self.is_shut(open) {
+                return Err(Error::Denied);
+            }
         }
+    }
+
+    fn is_shut(&self, open: usize) -> bool {
+        matches!(self.opens.get(open), Some(Opened::Door(door)) if door.peer().is_none())
     }
 
     fn shut_doors(&mut self, peer: ReplicaId) {

@@ -19,7 +19,7 @@ pub(crate) mod lab;
 #[cfg(test)]
 mod tests;
 
-use crate::settings::Settings;
+use crate::settings::{Settings, VERSION};
 use crate::{Operator, Snapshot};
 use base::op::{Done, File, Op, OpId};
 use base::{Automaton as _, Instant};
@@ -147,6 +147,9 @@ fn read(reader: &Reader<'_>) -> Result<Result<Kept, Unreadable>, Missing> {
     let (Ok(settings), Ok(head)) = (settings, head) else {
         return Ok(Err(Unreadable::Damaged));
     };
+    if settings.version != VERSION {
+        return Ok(Err(Unreadable::Damaged));
+    }
     let snapshot = parts(reader, head)?;
     let mut records = Records { next: head.first, at: head.first, ..Records::default() };
     reader.scan(RECORDS, &head.first.to_be_bytes(), &mut |key, value| match records
@@ -249,7 +252,7 @@ impl Journal {
 
     /// Whether it is time for a new snapshot.
     pub(crate) fn wants_snapshot(&self) -> bool {
-        self.batches.is_empty() && self.grown > GROWTH_MIN.max(2 * self.size)
+        self.grown > GROWTH_MIN.max(2 * self.size)
     }
 
     /// How long a part of a snapshot or record is at most, bytes; one is left for its flag.

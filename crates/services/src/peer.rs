@@ -175,11 +175,14 @@ impl Peer {
                 State::Proving(open)
             }
             (State::Introducing(open), Ok(Reply::Written(_))) => {
-                (self.pause, self.offset) = (PAUSE_MIN, 0);
+                self.offset = 0;
                 out.push(Output::Connected);
                 State::Idle(open)
             }
-            (State::Writing(open), Ok(Reply::Written(_))) => self.write(open, out),
+            (State::Writing(open), Ok(Reply::Written(_))) => {
+                self.pause = PAUSE_MIN;
+                self.write(open, out)
+            }
             // It was given up while this was under way.
             (State::Down(until), reply) => {
                 match reply {
@@ -214,7 +217,10 @@ impl Automaton for Peer {
                 out.push(Output::Find);
                 self.state = State::Finding;
             }
-            (_, Input::Leave) => self.state = self.fail(now, out),
+            (_, Input::Leave) => {
+                self.pause = PAUSE_MAX;
+                self.state = self.fail(now, out);
+            }
             // Too late, or too early.
             (_, Input::Proved(_) | Input::Tick) => {}
         }

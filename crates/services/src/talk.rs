@@ -14,6 +14,7 @@
 //! it draws at random, is done once, however often and wherever it is sent
 //! ([`replica::data::once`]).
 
+use base::{Buf, Error};
 use replica::data::kind::{JSON_MAX, Operator};
 use replica::data::once::{Call, SessionId};
 use replica::data::{Kind, Value};
@@ -31,6 +32,9 @@ pub(crate) const ASKED_MAX: usize = 1024;
 
 /// How many bytes of answers may wait to be read; then nothing more is taken.
 pub(crate) const SAID_MAX: usize = 4 << 20;
+
+/// The longest token, bytes: more than all replicas that a service can have.
+const TOKEN_MAX: usize = 4096;
 
 /// How long a client waits if it does not say.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,10 +92,11 @@ struct Complaint<'a> {
 /// One open file.
 #[derive(Debug)]
 pub(crate) struct Talk {
-    /// Which service it is about.
+    /// Which service it is about, and who its replicas are.
     service: u32,
+    members: Vec<ReplicaId>,
     /// What was written and is not a whole line yet.
-    input: Vec<u8>,
+    input: Buf,
     /// All that answers have shown.
     token: Vector,
     /// Questions in their order, each with its answer if that is there.
@@ -102,29 +107,44 @@ pub(crate) struct Talk {
 
 impl Talk {
     /// One about this service.
-    pub(crate) fn new(service: u32) -> Talk {
+    pub(crate) fn new(service: u32, members: Vec<ReplicaId>) -> Talk {
         let (token, asked) = (Vector::new(), VecDeque::new());
-        Talk { service, input: Vec::new(), token, asked, said: Vec::new() }
+        Talk { service, members, input: Buf::default(), token, asked, said: Vec::new() }
     }
 
-    /// Takes what is written; the lines that are whole now.
+    /// Takes what is written.
     ///
     /// # Errors
-    /// If a line is too long.
-    pub(crate) fn write(&mut self, data: &[u8]) -> Result<Vec<Vec<u8>>, ()> {
-        self.input.extend_from_slice(data);
-        let mut lines = Vec::new();
-        while let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
-            let rest = self.input.split_off(end + 1);
-            let mut line = std::mem::replace(&mut self.input, rest);
-            line.truncate(end);
-            lines.push(line);
+    /// If lines that came before still wait for room, or one is too long.
+    pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), Error> {
+        if self.has_lines() {
+            return Err(Error::Busy);
         }
-        let long = self.input.len() > LINE_MAX;
-        if long {
-            self.input = Vec::new();
+        self.input.extend(data);
+        if self.input.len() > LINE_MAX && !self.has_lines() {
+            self.input = Buf::default();
+            return Err(Error::FileTooLarge);
         }
-        if long { Err(()) } else { Ok(lines) }
+        Ok(())
+    }
+
+    /// Whether a whole line waits to be taken.
+    pub(crate) fn has_lines(&self) -> bool {
+        memchr::memchr(b'\n', &self.input).is_some()
+    }
+
+    /// The next line that is whole, if there is room for its answer.
+    pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
+        if self.asked.len() >= ASKED_MAX || self.said.len() >= SAID_MAX {
+            return None;
+        }
+        let end = memchr::memchr(b'\n', &self.input)?;
+        let line = self.input[..end].to_vec();
+        self.input.consume(end + 1);
+        if self.input.is_empty() {
+            self.input = Buf::default();
+        }
+        Some(line)
     }
 
     /// Takes a line that is no question: `after TOKEN`, what whoever writes has seen before. One of
@@ -132,15 +152,10 @@ impl Talk {
     pub(crate) fn remember(&mut self, line: &[u8]) -> bool {
         let text = str::from_utf8(line).ok().and_then(|line| line.strip_prefix("after "));
         let Some(token) = text else { return false };
-        if let Ok(token) = read_token(self.service, token.trim()) {
+        if let Ok(token) = read_token(self.service, &self.members, token.trim()) {
             self.token.join(&token);
         }
         true
-    }
-
-    /// Whether more can be taken, before answers are read.
-    pub(crate) fn has_room(&self) -> bool {
-        self.asked.len() < ASKED_MAX && self.said.len() < SAID_MAX
     }
 
     /// What a line asks for, behind all that was answered.
@@ -150,11 +165,46 @@ impl Talk {
     pub(crate) fn question(&self, kind: Kind, line: &[u8]) -> Result<Question, String> {
         let text = str::from_utf8(line).map_err(|_| "a line is not UTF-8".to_string())?.trim();
         let mut question = match text.starts_with('{') {
-            true => read_json(kind, self.service, text)?,
+            true => self.read_json(kind, text)?,
             false => read_words(kind, text)?,
         };
         question.after.join(&self.token);
         Ok(question)
+    }
+
+    fn read_json(&self, kind: Kind, text: &str) -> Result<Question, String> {
+        let asked: Asked<'_> = serde_json::from_str(text)
+            .map_err(|error| format!("{error}; write {{\"op\": …, \"strict\": true}}"))?;
+        let op = asked.op.get();
+        let operator = match op.starts_with('[') {
+            true => {
+                let words: Vec<String> = serde_json::from_str(op)
+                    .map_err(|error| format!("{error}; \"op\" in words is an array of strings"))?;
+                kind.read_words(&words)
+            }
+            false => kind.read_json(op.as_bytes()),
+        };
+        let operator = operator.map_err(|wrong| wrong.to_string())?;
+        let after =
+            asked.after.as_deref().map(|token| read_token(self.service, &self.members, token));
+        let after = after.transpose()?.unwrap_or_default();
+        let timeout = match asked.timeout {
+            None => TIMEOUT,
+            Some(seconds) => Duration::try_from_secs_f64(seconds)
+                .ok()
+                .filter(|timeout| *timeout <= TIMEOUT_MAX)
+                .ok_or("\"timeout\" is a number of seconds, at most 3600")?,
+        };
+        let once = match (asked.session, asked.number) {
+            (Some(session), Some(number)) => Some(Call { session, number }),
+            (None, None) => None,
+            (Some(_), None) | (None, Some(_)) => {
+                return Err(
+                    "\"session\" and \"number\" belong together: give both, or none".to_string()
+                );
+            }
+        };
+        Ok(Question { operator, once, strict: asked.strict, after, timeout })
     }
 
     /// A question was asked.
@@ -206,40 +256,6 @@ impl Talk {
     }
 }
 
-fn read_json(kind: Kind, service: u32, text: &str) -> Result<Question, String> {
-    let asked: Asked<'_> = serde_json::from_str(text)
-        .map_err(|error| format!("{error}; write {{\"op\": …, \"strict\": true}}"))?;
-    let op = asked.op.get();
-    let operator = match op.starts_with('[') {
-        true => {
-            let words: Vec<String> = serde_json::from_str(op)
-                .map_err(|error| format!("{error}; \"op\" in words is an array of strings"))?;
-            kind.read_words(&words)
-        }
-        false => kind.read_json(op.as_bytes()),
-    };
-    let operator = operator.map_err(|wrong| wrong.to_string())?;
-    let after = asked.after.as_deref().map(|token| read_token(service, token));
-    let after = after.transpose()?.unwrap_or_default();
-    let timeout = match asked.timeout {
-        None => TIMEOUT,
-        Some(seconds) => Duration::try_from_secs_f64(seconds)
-            .ok()
-            .filter(|timeout| *timeout <= TIMEOUT_MAX)
-            .ok_or("\"timeout\" is a number of seconds, at most 3600")?,
-    };
-    let once = match (asked.session, asked.number) {
-        (Some(session), Some(number)) => Some(Call { session, number }),
-        (None, None) => None,
-        (Some(_), None) | (None, Some(_)) => {
-            return Err(
-                "\"session\" and \"number\" belong together: give both, or none".to_string()
-            );
-        }
-    };
-    Ok(Question { operator, once, strict: asked.strict, after, timeout })
-}
-
 fn read_words(kind: Kind, text: &str) -> Result<Question, String> {
     let mut words: Vec<String> = text.split_whitespace().map(str::to_string).collect();
     let strict = words.first().is_some_and(|word| word == "strict");
@@ -265,7 +281,14 @@ pub(crate) fn show_vector(vector: &Vector, between: &str) -> String {
 ///
 /// # Errors
 /// What is wrong with them.
-pub(crate) fn read_token(service: u32, text: &str) -> Result<Vector, String> {
+pub(crate) fn read_token(
+    service: u32,
+    members: &[ReplicaId],
+    text: &str,
+) -> Result<Vector, String> {
+    if text.len() > TOKEN_MAX {
+        return Err("no token is so long: pass on what an answer said".to_string());
+    }
     let wrong = || format!("'{text}' is no token: pass on what an answer said");
     let (id, parts) = text.split_once('-').ok_or_else(wrong)?;
     let id = u32::from_str_radix(id, 16).map_err(|_| wrong())?;
@@ -274,8 +297,11 @@ pub(crate) fn read_token(service: u32, text: &str) -> Result<Vector, String> {
     }
     let part = |part: &str| {
         let (id, number) = part.split_once(':').ok_or_else(wrong)?;
-        let id = id.parse().map_err(|_| wrong())?;
-        Ok((ReplicaId(id), number.parse().map_err(|_| wrong())?))
+        let id = ReplicaId(id.parse().map_err(|_| wrong())?);
+        if !members.contains(&id) {
+            return Err(wrong());
+        }
+        Ok((id, number.parse().map_err(|_| wrong())?))
     };
     parts.split('.').filter(|part| !part.is_empty()).map(part).collect()
 }
@@ -340,29 +366,36 @@ pub(crate) fn explain(
 mod tests {
     use super::*;
 
+    const MEMBERS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
+
     #[test]
     fn a_token_is_what_it_says() {
-        let token = read_token(0x7f, "7f-1:12.3:7").expect("a token");
+        let token = read_token(0x7f, &MEMBERS, "7f-1:12.3:7").expect("a token");
         assert_eq!(show_token(0x7f, &token), "7f-1:12.3:7");
-        assert_eq!(read_token(0x7f, &show_token(0x7f, &Vector::new())), Ok(Vector::new()));
+        assert_eq!(
+            read_token(0x7f, &MEMBERS, &show_token(0x7f, &Vector::new())),
+            Ok(Vector::new())
+        );
         let wrong =
             ["", "7f", "7e-1:12", "7f-1", "7f-1:", "7f-:1", "7f-1:2:3", "7f-x:1", "7f-1:-1"];
-        for wrong in wrong.into_iter().chain(["7f-70000:1"]) {
-            assert!(read_token(0x7f, wrong).is_err(), "{wrong}");
+        for wrong in wrong.into_iter().chain(["7f-70000:1", "7f-4:1"]) {
+            assert!(read_token(0x7f, &MEMBERS, wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn answers_come_in_the_order_of_questions() {
-        let mut talk = Talk::new(0x7f);
-        assert_eq!(talk.write(b"add 1\nread"), Ok(vec![b"add 1".to_vec()]));
-        assert_eq!(talk.write(b"\n"), Ok(vec![b"read".to_vec()]));
+        let mut talk = Talk::new(0x7f, MEMBERS.to_vec());
+        assert_eq!(talk.write(b"add 1\nread"), Ok(()));
+        assert_eq!(talk.next_line().as_deref(), Some(&b"add 1"[..]));
+        assert_eq!((talk.next_line(), talk.write(b"\n")), (None, Ok(())));
+        assert_eq!(talk.next_line().as_deref(), Some(&b"read"[..]));
         let question = talk.question(Kind::Counter, b"strict read").expect("a question");
         assert!(question.strict && question.after == Vector::new());
         talk.ask(Ticket(1));
         talk.ask(Ticket(2));
         assert_eq!(talk.read(100), None);
-        let token = read_token(0x7f, "7f-1:2").expect("a token");
+        let token = read_token(0x7f, &MEMBERS, "7f-1:2").expect("a token");
         talk.answer(Ticket(2), &Value::Integer(1), false, token.clone());
         assert_eq!(talk.read(100), None, "the first is not answered");
         talk.complain(Ticket(1), "no".to_string(), "busy", &[]);
@@ -375,12 +408,26 @@ mod tests {
         assert_eq!(talk.read(100), Some(Vec::new()), "nothing was asked");
         let next = talk.question(Kind::Counter, b"{\"op\": \"read\"}").expect("a question");
         assert_eq!(next.after, token, "the session carries its token");
-        assert_eq!(talk.write(&vec![b'x'; LINE_MAX + 1]), Err(()));
+        assert_eq!(talk.write(&vec![b'x'; LINE_MAX + 1]), Err(Error::FileTooLarge));
+    }
+
+    /// Questions wait when there are too many, and so does who writes more.
+    #[test]
+    fn there_is_room_for_so_many_questions() {
+        let mut talk = Talk::new(0x7f, MEMBERS.to_vec());
+        assert_eq!(talk.write(&b"read\n".repeat(100_000)), Ok(()));
+        for number in 0..ASKED_MAX as u64 {
+            assert!(talk.next_line().is_some());
+            talk.ask(Ticket(number));
+        }
+        assert_eq!((talk.next_line(), talk.write(b"read\n")), (None, Err(Error::Busy)));
+        talk.answer(Ticket(0), &Value::Nothing, false, Vector::new());
+        assert!(talk.next_line().is_some());
     }
 
     #[test]
     fn what_makes_no_sense_is_said() {
-        let talk = Talk::new(0x7f);
+        let talk = Talk::new(0x7f, MEMBERS.to_vec());
         let wrong = [
             "",
             "{",

@@ -53,10 +53,14 @@ impl Listen {
     }
 }
 
-/// Whether a request wants to hear events.
-pub(super) fn listens(request: &Request) -> bool {
-    let path = &request.target.path[..];
-    matches!(path, [place, _, file] if place.as_bytes() == PLACE && file.as_bytes() == FILE)
+/// Whether a request wants to hear events of a service of this server.
+pub(super) fn listens(request: &Request, services: &[Name]) -> bool {
+    match &request.target.path[..] {
+        [place, service, file] if place.as_bytes() == PLACE && file.as_bytes() == FILE => {
+            services.contains(service)
+        }
+        [..] => false,
+    }
 }
 
 impl Session {

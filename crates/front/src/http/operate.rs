@@ -99,11 +99,11 @@ impl Operate {
     }
 }
 
-/// The service that a request asks something of.
-pub(super) fn service_of(request: &Request) -> Option<Name> {
+/// The service that a request asks something of, among those of this server.
+pub(super) fn service_of(request: &Request, services: &[Name]) -> Option<Name> {
     match &request.target.path[..] {
         [place, service, file] if place.as_bytes() == PLACE && file.as_bytes() == FILE => {
-            Some(service.clone())
+            services.contains(service).then(|| service.clone())
         }
         [..] => None,
     }
@@ -190,7 +190,11 @@ impl Session {
             let reason = "post JSON objects like {\"op\": …}, or operations in words, one a line";
             return self.fail(now, refusal(400, reason), out);
         };
-        it.asked = lines.len();
+        // Such a line is not answered.
+        it.asked = lines.iter().filter(|line| !line.starts_with(b"after ")).count();
+        if it.asked == 0 {
+            return self.fail(now, refusal(400, "post an operation behind the token"), out);
+        }
         it.body =
             it.token.iter().map(|token| format!("after {token}\n")).collect::<String>().into();
         lines.iter().for_each(|line| it.body.extend_from_slice(line));

@@ -22,6 +22,7 @@ fn export() -> Export {
         wall: Time::from_secs(0),
         limits: crate::Limits::default(),
         http_write: true,
+        services: [base::Name::new(b"hits").expect("a name")].into(),
     }
 }
 

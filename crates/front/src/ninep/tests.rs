@@ -18,6 +18,7 @@ fn export() -> Export {
         wall: base::Time::from_secs(0),
         limits: Limits { msize: 8192, fids: 8, calls: 8, bytes: 1 << 20 },
         http_write: false,
+        services: [].into(),
     }
 }
 

@@ -13,6 +13,7 @@ fn connection() -> Connection {
         wall: base::Time::from_secs(0),
         limits: Limits::default(),
         http_write: false,
+        services: [].into(),
     };
     let identity = Identity::Fixed(Caller::Server);
     Connection::new(OpId(1), Socket(4), Session::new(Protocol::NineP, export, identity, true))

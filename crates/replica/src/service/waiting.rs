@@ -19,6 +19,7 @@ pub(super) struct Blocked<O> {
 #[derive(Clone, Debug)]
 struct Unsaid<V> {
     record: u64,
+    until: Instant,
     ticket: Ticket,
     value: V,
     is_final: bool,
@@ -39,7 +40,7 @@ pub(super) struct Waiting<D: DataType> {
     unsaid: VecDeque<Unsaid<D::Value>>,
     /// By the numbers of their operations.
     strict: BTreeMap<u64, Strict>,
-    /// When the first of both gives up; perhaps it was answered before.
+    /// When the first of all gives up; perhaps it was answered before.
     earliest: Option<Instant>,
 }
 
@@ -73,12 +74,13 @@ impl<D: DataType> Waiting<D> {
     pub(super) fn say_when(
         &mut self,
         record: u64,
-        ticket: Ticket,
+        (ticket, until): (Ticket, Instant),
         value: D::Value,
         is_final: bool,
         token: Vector,
     ) {
-        self.unsaid.push_back(Unsaid { record, ticket, value, is_final, token });
+        self.hurry(until);
+        self.unsaid.push_back(Unsaid { record, until, ticket, value, is_final, token });
     }
 
     /// A strict operation waits to be final.
@@ -119,7 +121,7 @@ impl<D: DataType> Waiting<D> {
     pub(super) fn expire(
         &mut self,
         now: Instant,
-        me: ReplicaId,
+        (me, has): (ReplicaId, &Vector),
         origins: &Origins<D::Operator>,
         peers: &Peers,
         out: &mut Vec<Output<D::Operator, D::Value>>,
@@ -135,11 +137,16 @@ impl<D: DataType> Waiting<D> {
         for (number, strict) in self.strict.extract_if(.., |_, strict| strict.until <= now) {
             let lacks = peers.iter().filter(|(_, peer)| peer.knows.get(me) < number);
             let missing: Vec<ReplicaId> = lacks.map(|(id, _)| id).collect();
-            let unwritten = missing.is_empty();
+            let unwritten = missing.is_empty() || has.get(me) < number;
             let why = if unwritten { Refusal::Unwritten } else { Refusal::NotFinal(missing) };
             out.push(Output::Refuse(strict.ticket, why));
         }
+        let late = self.unsaid.iter().filter(|unsaid| unsaid.until <= now);
+        out.extend(late.map(|unsaid| Output::Refuse(unsaid.ticket, Refusal::Unwritten)));
+        self.unsaid.retain(|unsaid| unsaid.until > now);
         let blocked = self.blocked.iter().map(|request| request.until);
-        self.earliest = blocked.chain(self.strict.values().map(|strict| strict.until)).min();
+        let strict = self.strict.values().map(|strict| strict.until);
+        let unsaid = self.unsaid.iter().map(|unsaid| unsaid.until);
+        self.earliest = blocked.chain(strict).chain(unsaid).min();
     }
 }

@@ -171,6 +171,21 @@ fn a_client_asks_and_reads_and_may_leave() {
     assert_eq!(lab.hosted.opens(), 0);
 }
 
+/// They are taken a few in each turn, and wait while their answers are not read.
+#[test]
+fn a_client_may_ask_very_much_at_once() {
+    let mut lab = Lab::new();
+    let ops = lab.open("ops");
+    let count = 50_000;
+    lab.write(ops, 0, &b"size\n".repeat(count)).expect("taken");
+    assert_eq!(lab.write(ops, 0, b"size\n").err(), Some(Error::Busy));
+    let mut lines = 0;
+    while lines < count {
+        lines += lab.text(ops).lines().count();
+    }
+    assert_eq!((lines, lab.text(ops).as_str()), (count, ""));
+}
+
 #[test]
 fn another_replica_tells_and_what_is_final_is_shown() {
     let mut lab = Lab::new();

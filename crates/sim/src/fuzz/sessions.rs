@@ -72,6 +72,7 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
         wall: Time::from_secs(1_800_000_000),
         limits,
         http_write: true,
+        services: [base::Name::new(b"hits").expect("a name")].into(),
     };
     let claimed = protocol == Protocol::NineP && rng.bool();
     let identity = if claimed { Identity::Claimed(None) } else { Identity::Fixed(Caller::Server) };

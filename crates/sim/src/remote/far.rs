@@ -119,8 +119,15 @@ impl Far {
     pub fn connected(&mut self) {
         let limits = Limits { msize: self.msize, ..Limits::default() };
         let root = self.ground.host.root();
-        let export =
-            Export { root, device: 1, path: Vec::new(), wall: WALL, limits, http_write: false };
+        let export = Export {
+            root,
+            device: 1,
+            path: Vec::new(),
+            wall: WALL,
+            limits,
+            http_write: false,
+            services: [].into(),
+        };
         let export = Export { device: self.device(), ..export };
         self.session = Some(Session::new(export, Identity::Fixed(Caller::Server)));
     }

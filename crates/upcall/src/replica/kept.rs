@@ -46,8 +46,15 @@ pub(crate) fn open(path: &Path) -> Result<Opened, String> {
         ),
     })?;
     let others = kept.settings.members.iter().filter(|(id, _)| **id != kept.settings.me);
-    let addresses = others.map(|(id, address)| Ok((*id, addresses(address)?)));
-    let addresses = addresses.collect::<Result<_, String>>()?;
+    // One that cannot be found keeps nobody from serving.
+    let found = others.filter_map(|(id, address)| match addresses(address) {
+        Ok(found) => Some((*id, found)),
+        Err(error) => {
+            eprintln!("upcall: replica {} is not reached before the next start: {error}", id.0);
+            None
+        }
+    });
+    let addresses = found.collect();
     Ok(Opened { disk, store, kept, addresses })
 }
 

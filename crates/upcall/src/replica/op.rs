@@ -65,7 +65,10 @@ fn every_line(frame: &Frame, operation: &Operation, talk: &mut Talk) -> Outcome<
         let text = line.map_err(|error| {
             Trouble::Host(format!("cannot read standard input: {error}; send lines of text"))
         })?;
-        let words: Vec<String> = text.split_whitespace().map(str::to_string).collect();
+        let words: Vec<String> = match text.trim_start().starts_with('{') {
+            true => vec![text],
+            false => text.split_whitespace().map(str::to_string).collect(),
+        };
         if words.is_empty() {
             continue;
         }
