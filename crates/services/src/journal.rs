@@ -132,11 +132,64 @@ pub fn format(settings: &Settings) -> Vec<Change> {
     vec![put(SETTINGS, SETTINGS_KEY, settings), put(SETTINGS, HEAD_KEY, head)]
 }
 
-/// Reads all that a volume keeps of a replica.
-///
-/// # Errors
-/// Outer: what has to be fetched first. Inner: why there is no replica.
-fn read(reader: &Reader<'_>) -> Result<Result<Kept, Unreadable>, Missing> {
+/// What was read of a volume so far: it goes on where pages were missing.
+#[derive(Debug, Default)]
+struct Reading {
+    begun: Option<(Settings, Head)>,
+    /// The snapshot, as far as it was read, and of how many parts that is.
+    snapshot: Vec<u8>,
+    parts: u64,
+    records: Records,
+}
+
+impl Reading {
+    /// Reads on, to the end of all that a volume keeps of a replica.
+    ///
+    /// # Errors
+    /// Outer: what has to be fetched first. Inner: why there is no replica.
+    fn go_on(&mut self, reader: &Reader<'_>) -> Result<Result<Kept, Unreadable>, Missing> {
+        if self.begun.is_none() {
+            match begin(reader)? {
+                Ok((settings, head)) => {
+                    (self.records.at, self.records.next) = (head.first, head.first);
+                    self.begun = Some((settings, head));
+                }
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+        let (settings, head) = self.begun.clone().expect("it was begun");
+        let (bytes, parts) = (&mut self.snapshot, &mut self.parts);
+        if head.generation > 0 && *parts < head.parts {
+            reader.scan(PARTS, &part_key(head.generation, *parts), &mut |key, value| {
+                if *parts == head.parts || key != part_key(head.generation, *parts) {
+                    return ControlFlow::Break(());
+                }
+                bytes.extend_from_slice(&value.bytes());
+                *parts += 1;
+                ControlFlow::Continue(())
+            })?;
+        }
+        let records = &mut self.records;
+        reader.scan(RECORDS, &records.at.to_be_bytes(), &mut |key, value| match records
+            .take(key, &value.bytes())
+        {
+            Some(()) => ControlFlow::Continue(()),
+            None => ControlFlow::Break(()),
+        })?;
+        let Records { next, records, size: grown, damaged, .. } = std::mem::take(records);
+        let (size, is_whole) = (self.snapshot.len(), self.parts == head.parts);
+        let snapshot = (head.generation > 0).then(|| binary::read(&self.snapshot)).transpose();
+        match (snapshot, damaged || !is_whole) {
+            (Ok(snapshot), false) => {
+                Ok(Ok(Kept { settings, snapshot, records, head, next, size, grown }))
+            }
+            (Ok(_) | Err(_), _) => Ok(Err(Unreadable::Damaged)),
+        }
+    }
+}
+
+/// What stands in front of everything.
+fn begin(reader: &Reader<'_>) -> Result<Result<(Settings, Head), Unreadable>, Missing> {
     let settings = reader.get(SETTINGS, SETTINGS_KEY)?;
     let head = reader.get(SETTINGS, HEAD_KEY)?;
     let (Some(settings), Some(head)) = (settings, head) else {
@@ -144,25 +197,8 @@ fn read(reader: &Reader<'_>) -> Result<Result<Kept, Unreadable>, Missing> {
     };
     let settings: Result<Settings, _> = serde_json::from_slice(&settings.bytes());
     let head: Result<Head, _> = binary::read(&head.bytes());
-    let (Ok(settings), Ok(head)) = (settings, head) else {
-        return Ok(Err(Unreadable::Damaged));
-    };
-    if settings.version != VERSION {
-        return Ok(Err(Unreadable::Damaged));
-    }
-    let snapshot = parts(reader, head)?;
-    let mut records = Records { next: head.first, at: head.first, ..Records::default() };
-    reader.scan(RECORDS, &head.first.to_be_bytes(), &mut |key, value| match records
-        .take(key, &value.bytes())
-    {
-        Some(()) => ControlFlow::Continue(()),
-        None => ControlFlow::Break(()),
-    })?;
-    let Records { next, records, size: grown, damaged, .. } = records;
-    let size = snapshot.as_ref().map_or(0, Vec::len);
-    let snapshot = snapshot.map(|bytes| binary::read(&bytes)).transpose();
-    let (Ok(snapshot), false) = (snapshot, damaged) else { return Ok(Err(Unreadable::Damaged)) };
-    Ok(Ok(Kept { settings, snapshot, records, head, next, size, grown }))
+    let known = settings.ok().filter(|settings| settings.version == VERSION).zip(head.ok());
+    Ok(known.ok_or(Unreadable::Damaged))
 }
 
 /// Records, as they are read.
@@ -197,24 +233,6 @@ impl Records {
         self.damaged = false;
         Some(())
     }
-}
-
-/// The bytes of the snapshot that counts, if there is one.
-fn parts(reader: &Reader<'_>, head: Head) -> Result<Option<Vec<u8>>, Missing> {
-    if head.generation == 0 {
-        return Ok(None);
-    }
-    let (mut bytes, mut seen) = (Vec::new(), 0);
-    reader.scan(PARTS, &part_key(head.generation, 0), &mut |key, value| {
-        if seen == head.parts || key != part_key(head.generation, seen) {
-            return ControlFlow::Break(());
-        }
-        bytes.extend_from_slice(&value.bytes());
-        seen += 1;
-        ControlFlow::Continue(())
-    })?;
-    // One that is not whole cannot be decoded.
-    Ok(Some(bytes))
 }
 
 impl Journal {
@@ -423,9 +441,10 @@ pub fn read_all(
     store: &mut Store,
     fetch: &mut dyn FnMut(&mut Store, Missing) -> Result<(), store::Error>,
 ) -> Result<Kept, Unreadable> {
+    let mut reading = Reading::default();
     loop {
         let reader = store.reader(View::Present).expect("the present is always there");
-        match read(&reader) {
+        match reading.go_on(&reader) {
             Ok(result) => return result,
             Err(missing) => fetch(store, missing).map_err(|_| Unreadable::Damaged)?,
         }

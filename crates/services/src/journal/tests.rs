@@ -149,7 +149,10 @@ fn another_volume_is_no_replica_and_a_spoilt_one_is_said_to_be() {
     let mut disk = Memory::formatted(&Geometry::for_bytes(64 << 20)).expect("a disk");
     let store = open(&mut disk);
     let reader = store.reader(View::Present).expect("the present");
-    assert_eq!(read(&reader).expect("all is cached").unwrap_err(), Unreadable::NotAReplica);
+    assert_eq!(
+        Reading::default().go_on(&reader).expect("all is cached").unwrap_err(),
+        Unreadable::NotAReplica
+    );
     let spoils = [
         put(SETTINGS, SETTINGS_KEY, b"{}".to_vec()),
         put(SETTINGS, HEAD_KEY, Vec::new()),
@@ -165,7 +168,7 @@ fn another_volume_is_no_replica_and_a_spoilt_one_is_said_to_be() {
         store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut said).expect("room");
         settle(&mut store, &mut disk, said);
         let reader = store.reader(View::Present).expect("the present");
-        let result = read(&reader).expect("all is cached");
+        let result = Reading::default().go_on(&reader).expect("all is cached");
         assert_eq!(result.unwrap_err(), Unreadable::Damaged, "{spoil:?}");
     }
 }
