@@ -240,6 +240,13 @@ impl Automaton for Hosted {
     }
 
     fn deadline(&self) -> Option<Instant> {
+        let has_room = |open: &usize| match &self.opens[*open] {
+            Opened::Ops(talk, _) => talk.has_room(),
+            Opened::Directory | Opened::Text(_) | Opened::Door(_) | Opened::Events(..) => false,
+        };
+        if self.has_lines.iter().any(has_room) {
+            return Some(Instant(0));
+        }
         let peers = self.ways.values().filter_map(|way| way.peer.deadline());
         let remotes = self.ways.values().filter_map(|way| way.remote.deadline());
         let peers = peers.filter(|_| !self.closing);
@@ -282,7 +289,7 @@ impl Hosted {
             (Ok(Question { operator, once, strict, after, timeout }), None) => {
                 self.tickets.insert(ticket, open);
                 let stamp = self.stamp(now);
-                let operator = self.data.operator(self.replica.stable(), stamp, once, operator);
+                let operator = self.data.operator(self.replica.current(), stamp, once, operator);
                 let until = now + timeout;
                 let input = service::Input::Request { ticket, after, strict, operator, until };
                 self.step_replica(now, input, out);

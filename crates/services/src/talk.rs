@@ -133,9 +133,14 @@ impl Talk {
         memchr::memchr(b'\n', &self.input).is_some()
     }
 
+    /// Whether there is room for one more answer.
+    pub(crate) fn has_room(&self) -> bool {
+        self.asked.len() < ASKED_MAX && self.said.len() < SAID_MAX
+    }
+
     /// The next line that is whole, if there is room for its answer.
     pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
-        if self.asked.len() >= ASKED_MAX || self.said.len() >= SAID_MAX {
+        if !self.has_room() {
             return None;
         }
         let end = memchr::memchr(b'\n', &self.input)?;
@@ -243,7 +248,7 @@ impl Talk {
 
     /// Answers, at most so many bytes; `None`: wait for one. Nothing is the end: nothing was asked.
     pub(crate) fn read(&mut self, count: usize) -> Option<Vec<u8>> {
-        if self.said.is_empty() && !self.asked.is_empty() {
+        if self.said.is_empty() && (!self.asked.is_empty() || self.has_lines()) {
             return None;
         }
         let rest = self.said.split_off(self.said.len().min(count));

@@ -179,7 +179,23 @@ fn a_client_may_ask_very_much_at_once() {
     let count = 50_000;
     lab.write(ops, 0, &b"size\n".repeat(count)).expect("taken");
     assert_eq!(lab.write(ops, 0, b"size\n").err(), Some(Error::Busy));
-    let mut lines = 0;
+    // Who reads on in the same turn waits for the next lines; it is not the end.
+    let mut out = Vec::new();
+    for number in 0..3 {
+        let ask = Ask::Read { open: ops, offset: 0, count: 1 << 20, headroom: 0 };
+        let request = Request { caller: Caller::Server, ask };
+        lab.hosted.step(NOW, Input::Ask(RequestId(1_000_000 + number), request), &mut out);
+    }
+    assert_eq!(out.len(), 1, "{out:?}");
+    let Output::Reply(_, Ok(Reply::Data(first))) = &out[0] else { panic!("{out:?}") };
+    let mut lines = first.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(lab.hosted.deadline(), Some(Instant(0)));
+    lab.turn(Input::Release(lab.hosted.root()));
+    for id in [1_000_001, 1_000_002] {
+        let answer = lab.answers.remove(&id);
+        let Some(Ok(Reply::Data(data))) = answer else { panic!("{answer:?}") };
+        lines += data.iter().filter(|byte| **byte == b'\n').count();
+    }
     while lines < count {
         lines += lab.text(ops).lines().count();
     }
