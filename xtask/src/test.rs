@@ -7,7 +7,7 @@
 
 use crate::report::Report;
 use crate::server::Kind;
-use crate::{apt, conformance, guests, paper, server, sh};
+use crate::{apt, conformance, guests, server, sh};
 use anyhow::{Context as _, Result, bail};
 use std::process::Command;
 
@@ -22,11 +22,6 @@ pub(crate) fn main() -> Result<bool> {
     });
     report.stage("cargo test --workspace", unit);
     report.stage("models", |report| smoke(report, "model/smoke", program("model").arg("smoke")));
-    report.stage("paper of the replicas", |report| {
-        let words = ["replica", "--quick"].map(str::to_owned);
-        report.case("paper/replica", || paper::main(&words).map(|()| String::new()));
-        Ok(())
-    });
     report.stage("simulation", |report| smoke(report, "sim/smoke", program("sim").arg("smoke")));
     report.stage("fuzzers", |report| {
         smoke(report, "fuzz/smoke", program("sim").args(["fuzz", "smoke"]))

@@ -26,6 +26,9 @@ const RUNS_TELLING: u64 = 1000;
 /// States of a case that is looked at for a moment.
 const STATES_SMOKE: usize = 1_000_000;
 
+/// Random runs of the paper's algorithms in a smoke test, of which there are others three times.
+const RUNS_SMOKE: u64 = 1000;
+
 /// Seeds within which a mistake must be found.
 const MISTAKE_SEEDS: u64 = 200;
 
@@ -75,7 +78,7 @@ fn command(args: &[String]) -> Result<Sum, String> {
         }
         ["mistakes"] => Ok(mistakes()),
         ["smoke"] => {
-            let runs = [runs(1, 1000), replica_runs(1, 10_000)];
+            let runs = [runs(1, RUNS_SMOKE), replica_runs(1, 3 * RUNS_SMOKE)];
             Ok(sum([sum(runs), cases("", STATES_SMOKE), mistakes()]))
         }
         _ => {
