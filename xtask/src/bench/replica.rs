@@ -55,6 +55,8 @@ enum Goal {
 struct Contestant<'a> {
     name: String,
     servers: &'a [Server],
+    /// Whose replicas have to be equal before the next one works; that is part of this work.
+    settles: Option<&'a House>,
     run: Box<dyn Fn(Duration) -> Result<Seen> + 'a>,
 }
 
@@ -62,7 +64,9 @@ struct Contestant<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     seen: Seen,
-    /// Processor time of its servers for each operation, microseconds.
+    /// How long after the last answer everything was final everywhere, milliseconds; of ours only.
+    settled: f64,
+    /// Processor time of its servers for each operation, microseconds, until then.
     cpu: f64,
     /// The share of one processor that clients had.
     client: f64,
@@ -109,7 +113,9 @@ fn circumstances(plan: &Plan) -> String {
          of each on loopback, not bound to processors, and the clients on the same processors, \
          one connection each (etcd's own `benchmark` shares 8 among 64); values of 256 bytes, \
          10,000 keys. With 64 clients those of ours are spread over the three replicas; with one \
-         it asks the first. *CPU*: of the three servers together, for each operation. *Client*: \
+         it asks the first. *Final after*: how long after the last answer everything was final \
+         everywhere; what it takes is in *CPU*, which is that of the three servers together, for \
+         each operation. *Client*: \
          the share of one processor that clients had. *Others*: the share of all processors that \
          neither had, the kernel's own threads included. *Load*: of the last minute, before the \
          row. The first line of a row to each other one: median and range over the rounds; of \
@@ -133,13 +139,13 @@ impl Houses {
         self.etcd.warm(clients, what)?;
         let name = format!("etcd, {name}");
         let run = Box::new(move |time| self.etcd.ask(clients, time, what));
-        Ok(Contestant { name, servers: &self.etcd.servers, run })
+        Ok(Contestant { name, servers: &self.etcd.servers, settles: None, run })
     }
 
     fn redis(&self, name: &str, clients: usize, wait: Option<u8>) -> Contestant<'_> {
         let name = format!("Redis, {name}");
         let run = Box::new(move |time| self.redis.ask(clients, Until::Time(time), wait));
-        Contestant { name, servers: &self.redis.servers, run }
+        Contestant { name, servers: &self.redis.servers, settles: None, run }
     }
 }
 
@@ -152,7 +158,7 @@ fn contestant(
     way: Way,
 ) -> Contestant<'_> {
     let run = Box::new(move |time| house.ask(replicas, clients, Until::Time(time), way));
-    Contestant { name, servers: &house.servers, run }
+    Contestant { name, servers: &house.servers, settles: Some(house), run }
 }
 
 fn words(clients: usize) -> String {
@@ -254,10 +260,14 @@ fn once(contestant: &Contestant<'_>, time: Duration) -> Result<Sample> {
     let servers = || contestant.servers.iter().map(Server::cpu_ticks).sum::<u64>();
     let before = (servers(), quiet::own_ticks(), quiet::Ticks::now(), Instant::now());
     let seen = (contestant.run)(time)?;
+    let asked = Instant::now();
+    contestant.settles.map_or(Ok(()), House::settle)?;
+    let settled = contestant.settles.map_or(f64::NAN, |_| asked.elapsed().as_secs_f64() * 1e3);
     let (seconds, machine) = (before.3.elapsed().as_secs_f64(), quiet::Ticks::now());
     let (server, client) = (servers() - before.0, quiet::own_ticks() - before.1);
     Ok(Sample {
         seen,
+        settled,
         cpu: server as f64 * 10_000.0 / seen.operations as f64,
         client: client as f64 / 100.0 / seconds,
         others: machine.share_since(before.2, server + client),
@@ -268,8 +278,8 @@ fn once(contestant: &Contestant<'_>, time: Duration) -> Result<Sample> {
 fn markdown(rows: &[Row]) -> String {
     let mut text =
         "| work | load | who | operations/s | first to it | p50 µs | p99 µs | p50, first \
-                    to it | CPU µs | client | others | goal |\n\
-                    |---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n"
+                    to it | final after, ms | CPU µs | client | others | goal |\n\
+                    |---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n"
             .to_owned();
     for row in rows {
         for at in 0..row.samples.len() {
@@ -291,14 +301,16 @@ fn line(text: &mut String, row: &Row, at: usize) {
         _ => (ratio(&|it| it.seen.rate), ratio(&|it| it.seen.p50)),
     };
     let goal = row.goal.filter(|_| at == 1).map_or_else(String::new, |goal| judged(goal, row));
+    let settled = Some(of(&|it| it.settled)).filter(|settled| !settled.is_nan());
+    let settled = settled.map_or_else(String::new, |settled| format!("{settled:.0}"));
     let (work, load) = match at {
         0 => (row.work.as_str(), format!("{:.1}", row.load)),
         _ => ("", String::new()),
     };
     let _ = writeln!(
         text,
-        "| {work} | {load} | {name} | {:.0} | {rates} | {:.0} | {:.0} | {medians} | {:.1} | {:.0} \
-         % | {:.0} % | {goal} |",
+        "| {work} | {load} | {name} | {:.0} | {rates} | {:.0} | {:.0} | {medians} | {settled} | {:.1} | \
+         {:.0} % | {:.0} % | {goal} |",
         of(&|it| it.seen.rate),
         of(&|it| it.seen.p50),
         of(&|it| it.seen.p99),
@@ -332,6 +344,7 @@ mod tests {
     fn goals_are_judged_where_they_stand() {
         let sample = |rate: f64, p50: f64| Sample {
             seen: Seen { operations: 10, rate, p50, p99: 2.0 * p50 },
+            settled: f64::NAN,
             cpu: 12.0,
             client: 0.5,
             others: 0.01,
@@ -342,8 +355,8 @@ mod tests {
         let mut row = Row { work: "put".into(), goal: Some(Goal::Rate(4.0)), load: 0.26, samples };
         let text = markdown(std::slice::from_ref(&row));
         let last = text.lines().last().expect("a table has rows");
-        let expected = "|  |  | etcd | 100 | 4.00 (3.00..5.00) | 10 | 20 | 1.00 (0.90..1.10) | 12.0 \
-                        | 50 % | 1 % | ≥ 4 times as many: met |";
+        let expected = "|  |  | etcd | 100 | 4.00 (3.00..5.00) | 10 | 20 | 1.00 (0.90..1.10) |  | \
+                        12.0 | 50 % | 1 % | ≥ 4 times as many: met |";
         assert_eq!(last, expected);
         row.goal = Some(Goal::Sooner);
         assert!(markdown(&[row]).ends_with("| a lower p50: **missed** |\n"));

@@ -90,7 +90,7 @@ impl House {
                 return Ok(());
             }
             ensure!(start.elapsed() < PATIENCE, "replicas are not equal: {states:?}");
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
