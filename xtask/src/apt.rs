@@ -41,10 +41,10 @@ pub(crate) const CANCEL: &[Package] = &[
 /// diod: its client tools in the tests, its server in the benches.
 pub(crate) const DIOD: &[Package] = &[package("diod", "diod", "its client tools and its server")];
 
-/// The toolchain of the 9P2000 client.
+/// The toolchain of the 9P2000 client, and of etcd.
 pub(crate) const GO: &[Package] = &[
-    package("golang-go", "go", "builds a 9P2000 client nobody here wrote"),
-    package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "fetches its library"),
+    package("golang-go", "go", "builds programs nobody here wrote"),
+    package("ca-certificates", "/etc/ssl/certs/ca-certificates.crt", "fetches their sources"),
 ];
 
 /// What compiles C for WASI.
@@ -93,6 +93,10 @@ pub(crate) const BENCH_STORE: &[Package] = &[
     package("librocksdb-dev", "/usr/include/rocksdb/c.h", "RocksDB, a peer of the library"),
     package("gcc", "cc", "builds SQLite, and what slows flushes"),
 ];
+
+/// A peer of the replicas; the other one is built by Go.
+pub(crate) const BENCH_REPLICA: &[Package] =
+    &[package("redis-server", "redis-server", "a peer of the replicas")];
 
 /// What the evaluation of the load generator takes.
 pub(crate) const LOAD: &[Package] = &[package("fio", "fio", "replays beside ours")];

@@ -1,5 +1,6 @@
-//! `cargo xtask bench [9p] [http] [store] [files] [cold] [open]
-//! [--servers diod,nginx,uring,threads] [--rounds N] [--seconds S] [--built] [--record]`:
+//! `cargo xtask bench [9p] [http] [store] [files] [cold] [open] [replica] [replica-memory]
+//! [--servers diod,nginx,uring,threads] [--rounds N] [--seconds S] [--operations N] [--built]
+//! [--record]`:
 //! we beside a peer, on this machine, in this run.
 //!
 //! *9p* measures against diod with a pipelined client of our own (one connection, bound to
@@ -15,6 +16,9 @@
 //! much can be done; *open* tells how long it takes at given rates, for all of these parts, by the
 //! workload files of `benches/load` and `upcall load`.
 //!
+//! *replica* measures three replicas against etcd and Redis, *replica-memory* how much memory they
+//! have over ten million operations (or `--operations`), and fails if that grows.
+//!
 //! `--record` puts the tables into `docs/performance.md`. Losing rows are kept.
 
 mod client;
@@ -25,6 +29,7 @@ mod http;
 mod ninep;
 mod open;
 pub(crate) mod record;
+mod replica;
 mod store;
 pub(crate) mod table;
 
@@ -42,6 +47,8 @@ pub(crate) struct Plan {
     servers: Vec<Kind>,
     rounds: usize,
     time: Duration,
+    /// How many operations, where time does not say when to end.
+    operations: Option<u64>,
 }
 
 /// A benchmark.
@@ -98,6 +105,20 @@ const BENCHES: &[Bench] = &[
         rounds: 3,
         run: open::run,
     },
+    Bench {
+        name: "replica",
+        title: "Replicas against etcd and Redis",
+        packages: &[apt::GO, apt::BENCH_REPLICA],
+        rounds: 5,
+        run: replica::run,
+    },
+    Bench {
+        name: "replica-memory",
+        title: "Memory of replicas over many operations",
+        packages: &[],
+        rounds: 1,
+        run: replica::run_memory,
+    },
 ];
 
 /// One server's figures for one piece of work in one round.
@@ -125,7 +146,8 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
         return sh::run(sh::cargo(&words).args(args));
     }
     let (mut names, mut record, mut build, mut rounds) = (Vec::new(), false, true, None);
-    let mut plan = Plan { servers: Vec::new(), rounds: 0, time: Duration::from_secs(2) };
+    let time = Duration::from_secs(2);
+    let mut plan = Plan { servers: Vec::new(), rounds: 0, time, operations: None };
     let mut words = args.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} needs a value"));
@@ -135,6 +157,7 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
             "--built" => build = false,
             "--rounds" => rounds = Some(value()?.parse()?),
             "--seconds" => plan.time = Duration::from_secs_f64(value()?.parse()?),
+            "--operations" => plan.operations = Some(value()?.parse()?),
             "--servers" => {
                 let list =
                     value()?.split(',').map(|name| Kind::named(name).context("no such server"));

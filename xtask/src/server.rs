@@ -150,6 +150,17 @@ impl Server {
         Ok(server)
     }
 
+    /// Starts somebody else's server; it is ready when it listens at `port`.
+    pub(crate) fn start_other(name: &str, mut command: Command, port: u16) -> Result<Server> {
+        let log = sh::scratch("logs")?.join(format!("{name}-{port}.log"));
+        let file = std::fs::File::create(&log)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let child = command.spawn().with_context(|| format!("start {name}"))?;
+        let mut server = Server { ninep: port, http: 0, dir: PathBuf::from("/"), child, log };
+        server.wait_ready()?;
+        Ok(server)
+    }
+
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()

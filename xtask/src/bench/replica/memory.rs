@@ -1,0 +1,126 @@
+//! Memory of our replicas over many operations: what is final everywhere is given back.
+//!
+//! Puts and removals, which commute unless the key is the same, takes and conditional puts; one of
+//! ten is strict; sixteen in a request. Every other client gives its operations numbers of a
+//! session, so that what is kept to do them once is among what is looked at. The keys are as many
+//! at the end as at the beginning.
+
+use super::asker::{self, Until};
+use super::houses::{House, SERVERS};
+use super::talks::{Deed, Way};
+use crate::bench::{Plan, record};
+use crate::server::Server;
+use crate::sh;
+use anyhow::{Result, ensure};
+use std::fmt::Write as _;
+
+/// After so many operations memory is looked at.
+const STEP: u64 = 1_000_000;
+
+/// How many operations there are unless said otherwise.
+const OPERATIONS: u64 = 10 * STEP;
+
+/// Memory after the last step is at most so many times that after this step, from 1 on.
+const GROWTH_MAX: f64 = 1.25;
+const SETTLED: usize = 2;
+
+const CLIENTS: usize = 12;
+const LINES: u64 = 16;
+const STRICT: u64 = 10;
+
+/// What was seen after a step.
+struct Look {
+    operations: u64,
+    rate: f64,
+    /// Resident memory of each server, MiB.
+    rss: Vec<f64>,
+}
+
+/// The run.
+///
+/// # Errors
+/// If the memory of a server grows.
+pub(crate) fn run(plan: &Plan) -> Result<String> {
+    let house = House::start(&sh::empty("bench/replica")?)?;
+    let all = plan.operations.unwrap_or(OPERATIONS);
+    let mut looks: Vec<Look> = Vec::new();
+    let mut done = 0;
+    while done < all {
+        let seen = house.mix(STEP.min(all - done))?;
+        done += seen.operations;
+        let rss = house.servers.iter().map(resident).collect();
+        let look = Look { operations: done, rate: seen.rate, rss };
+        eprintln!("   {done} operations, {:.0}/s; MiB: {:.0?}", look.rate, look.rss);
+        looks.push(look);
+    }
+    house.settle()?;
+    let grown = grown(&looks);
+    drop(house);
+    sh::empty("bench/replica")?;
+    let text = format!("{}\n{}", circumstances(grown), markdown(&looks));
+    ensure!(grown.is_none_or(|grown| grown <= GROWTH_MAX), "memory grows\n{text}");
+    Ok(text)
+}
+
+impl House {
+    /// Lets clients do so many operations of all kinds.
+    fn mix(&self, count: u64) -> Result<asker::Seen> {
+        let way = Way { deed: Deed::Any, strict: STRICT, lines: LINES, once: false };
+        let way = |client: usize| Way { once: client.is_multiple_of(2), ..way };
+        self.ask_each(SERVERS, CLIENTS, Until::Count(count), way)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "memory of a machine")]
+fn resident(server: &Server) -> f64 {
+    server.rss_kib() as f64 / 1024.0
+}
+
+/// The greatest ratio of the last look at a server to the settled one, if there are so many.
+fn grown(looks: &[Look]) -> Option<f64> {
+    let (settled, last) = (looks.get(SETTLED - 1)?, looks.last()?);
+    let ratios = last.rss.iter().zip(&settled.rss).map(|(last, settled)| last / settled);
+    ratios.max_by(f64::total_cmp)
+}
+
+fn circumstances(grown: Option<f64>) -> String {
+    let grown = grown.map_or_else(
+        || format!("too few operations to compare with those after {SETTLED} steps"),
+        |grown| format!("{grown:.2} times that after {SETTLED} steps, at most {GROWTH_MAX}"),
+    );
+    format!(
+        "{}; load {:.1} at the end; three replicas of a map of 10,000 keys, {CLIENTS} clients, \
+         {LINES} operations in a request: 60 % puts, 10 % removals, 15 % takes, 15 % conditional \
+         puts; {STRICT} % strict; half of the clients with sessions. The most memory that a \
+         server has at the end is {grown}.\n",
+        record::machine(),
+        super::quiet::load(),
+    )
+}
+
+fn markdown(looks: &[Look]) -> String {
+    let servers = looks.first().map_or(0, |look| look.rss.len());
+    let mut text = "| operations | a second |".to_owned();
+    (1..=servers).for_each(|server| text += &format!(" replica {server}, MiB |"));
+    text += &format!("\n|--:|--:|{}\n", "--:|".repeat(servers));
+    for look in looks {
+        let _ = write!(text, "| {} | {:.0} |", look.operations, look.rate);
+        look.rss.iter().for_each(|rss| text += &format!(" {rss:.0} |"));
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_that_of_the_server_that_grows_most() {
+        let look = |rss: [f64; 2]| Look { operations: 1, rate: 2.0, rss: rss.to_vec() };
+        let looks = [look([1.0, 1.0]), look([10.0, 10.0]), look([50.0, 9.0]), look([11.0, 15.0])];
+        assert_eq!(grown(&looks), Some(1.5));
+        assert_eq!(grown(&looks[..1]), None);
+        assert!(markdown(&looks).ends_with("| 1 | 2 | 11 | 15 |\n"));
+    }
+}

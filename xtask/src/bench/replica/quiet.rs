@@ -1,0 +1,88 @@
+//! What else the machine does: its load is said before each piece of work, and a quiet moment
+//! waited for, within bounds.
+
+use crate::sh;
+use std::time::Duration;
+
+/// Quiet is when no more than this share of all processors is busy.
+const BUSY_MAX: f64 = 0.1;
+
+/// How long each look takes, and how many there are before each piece of work.
+const LOOK: Duration = Duration::from_secs(1);
+const LOOKS_MAX: u32 = 20;
+
+/// Processor time of the whole machine since it started, in clock ticks.
+#[derive(Clone, Copy)]
+pub(super) struct Ticks {
+    busy: u64,
+    all: u64,
+}
+
+impl Ticks {
+    /// Until now.
+    pub(super) fn now() -> Ticks {
+        let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        Ticks::of(text.lines().next().unwrap_or_default())
+    }
+
+    /// Of the line that begins with `cpu`: user, nice, system, idle, waiting for I/O, interrupts,
+    /// stolen.
+    fn of(line: &str) -> Ticks {
+        let fields: Vec<u64> =
+            line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
+        let idle: u64 = fields.iter().skip(3).take(2).sum();
+        let all: u64 = fields.iter().sum();
+        Ticks { busy: all - idle, all }
+    }
+
+    /// The share of all processors that others than those who took `ours` ticks were busy with.
+    #[expect(clippy::cast_precision_loss, reason = "counts of seconds of work")]
+    pub(super) fn share_since(self, before: Ticks, ours: u64) -> f64 {
+        let busy = (self.busy - before.busy).saturating_sub(ours) as f64;
+        busy / (self.all - before.all).max(1) as f64
+    }
+}
+
+/// Processor time of this process and of those that it has started and that have ended, in ticks.
+pub(super) fn own_ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after = stat.rsplit(") ").next().unwrap_or_default();
+    after.split(' ').skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+/// The load of the last minute.
+pub(super) fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
+}
+
+/// Waits until the machine is quiet, says what it has seen, and gives the load.
+pub(super) fn wait(work: &str) -> f64 {
+    let _ = sh::read(&mut sh::cmd::<&str>("sync", &[]));
+    let mut busy = 1.0;
+    for look in 0..LOOKS_MAX {
+        let before = Ticks::now();
+        std::thread::sleep(LOOK);
+        busy = Ticks::now().share_since(before, 0);
+        if busy <= BUSY_MAX {
+            eprintln!("   {work}: load {:.2}, waited {look} s for others", load());
+            return load();
+        }
+    }
+    let load = load();
+    eprintln!("   {work}: load {load:.2}, others still have {:.0} %", busy * 100.0);
+    load
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_who_is_neither_idle_nor_we() {
+        let before = Ticks::of("cpu  100 0 100 1000 50 0 0 0 0 0");
+        let after = Ticks::of("cpu  160 10 120 1080 70 5 0 5 0 0");
+        let share = after.share_since(before, 40);
+        assert!((share - 0.3).abs() < 1e-9, "{share}");
+    }
+}
