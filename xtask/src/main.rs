@@ -12,7 +12,8 @@
 //! | `conformance [SUITE …]` | clients that nobody here wrote, against a running server |
 //! | `hostile [--runs N]` | programs that want to do harm, against a running server |
 //! | `guests [NAME …]` | programs for storelets, into `target/guests` |
-//! | `bench [9p] [http] [store] [files] [cold] [--record]` | against peers, in turn in one run |
+//! | `bench [9p] [http] [store] [files] [cold] [replica] [--record]` | against peers, in turn |
+//! | `bench replica-memory [--operations N]` | memory of replicas over many operations |
 //! | `paper mux`, `paper load --traces DIR`, `paper storelet` | a paper's evaluation made again |
 //! | `paper replica` | the same of the replicated data service: replicas on threads |
 //!

@@ -309,8 +309,8 @@ fn line(text: &mut String, row: &Row, at: usize) {
     };
     let _ = writeln!(
         text,
-        "| {work} | {load} | {name} | {:.0} | {rates} | {:.0} | {:.0} | {medians} | {settled} | {:.1} | \
-         {:.0} % | {:.0} % | {goal} |",
+        "| {work} | {load} | {name} | {:.0} | {rates} | {:.0} | {:.0} | {medians} | {settled} | \
+         {:.1} | {:.0} % | {:.0} % | {goal} |",
         of(&|it| it.seen.rate),
         of(&|it| it.seen.p50),
         of(&|it| it.seen.p99),
@@ -355,8 +355,8 @@ mod tests {
         let mut row = Row { work: "put".into(), goal: Some(Goal::Rate(4.0)), load: 0.26, samples };
         let text = markdown(std::slice::from_ref(&row));
         let last = text.lines().last().expect("a table has rows");
-        let expected = "|  |  | etcd | 100 | 4.00 (3.00..5.00) | 10 | 20 | 1.00 (0.90..1.10) |  | \
-                        12.0 | 50 % | 1 % | ≥ 4 times as many: met |";
+        let expected = "|  |  | etcd | 100 | 4.00 (3.00..5.00) | 10 | 20 | 1.00 (0.90..1.10) \
+                        |  | 12.0 | 50 % | 1 % | ≥ 4 times as many: met |";
         assert_eq!(last, expected);
         row.goal = Some(Goal::Sooner);
         assert!(markdown(&[row]).ends_with("| a lower p50: **missed** |\n"));
