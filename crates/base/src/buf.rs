@@ -136,6 +136,14 @@ impl Buf {
         }
     }
 
+    /// Gives memory back if most of it has been consumed. Who appends at one end and consumes at the
+    /// other calls this, because what was consumed stays in front of the contents as headroom.
+    pub fn shrink(&mut self) {
+        if self.len() < self.capacity() / 4 {
+            *self = Buf::from(&**self);
+        }
+    }
+
     /// Keeps only the first `n` bytes of the contents.
     pub fn truncate(&mut self, n: usize) {
         match &mut self.0 {
@@ -219,6 +227,18 @@ impl fmt::Debug for Buf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_consumed_is_given_back() {
+        let mut queue = Buf::default();
+        for _ in 0..1000 {
+            queue.extend(b"0123456789");
+            queue.consume(10 - usize::from(queue.len() == 10));
+            queue.shrink();
+        }
+        assert_eq!(&*queue, b"9");
+        assert!(queue.capacity() <= 44, "{}", queue.capacity());
+    }
 
     #[test]
     fn a_header_goes_in_front_without_moving_the_contents() {

@@ -146,9 +146,7 @@ impl Talk {
         let end = memchr::memchr(b'\n', &self.input)?;
         let line = self.input[..end].to_vec();
         self.input.consume(end + 1);
-        if self.input.is_empty() {
-            self.input = Buf::default();
-        }
+        self.input.shrink();
         Some(line)
     }
 

@@ -467,9 +467,7 @@ pub(super) fn take_body(input: &mut Buf, left: Left) -> Result<(Buf, Left), Refu
                     Piece::Incomplete | Piece::End => break,
                 }
             }
-            if input.len() < input.capacity() / 4 {
-                *input = Buf::from(&**input);
-            }
+            input.shrink();
             Ok((Buf::from(data), Left::Chunks(place)))
         }
     }
