@@ -80,16 +80,7 @@ pub(crate) fn named(
 /// A 9P server: it need not be there yet.
 pub(crate) fn remote(source: &Source) -> Result<Place, String> {
     let (address, aname) = match source {
-        Source::NineP { address, aname } => {
-            let found = address
-                .to_socket_addrs()
-                .map_err(|error| format!("{address}: {error}; say HOST:PORT of a 9P server"))?;
-            let found: Vec<_> = found.map(base::op::Address::Tcp).collect();
-            if found.is_empty() {
-                return Err(format!("{address}: no such host"));
-            }
-            (found, aname)
-        }
+        Source::NineP { address, aname } => (resolve(address)?, aname),
         Source::NinePUnix { path, aname } => {
             (vec![base::op::Address::Unix(path.as_bytes().to_vec())], aname)
         }
@@ -97,6 +88,18 @@ pub(crate) fn remote(source: &Source) -> Result<Place, String> {
     };
     let (path, what) = (PathBuf::from(source.to_string()), What::Remote(address, aname.clone()));
     Ok(Place { path, stat: Stat::default(), what })
+}
+
+/// Where the server is that listens at HOST:PORT.
+///
+/// # Errors
+/// What is wrong with that, and what to do.
+pub(crate) fn resolve(address: &str) -> Result<Vec<base::op::Address>, String> {
+    let found = address
+        .to_socket_addrs()
+        .map_err(|error| format!("{address}: {error}; say HOST:PORT of a 9P server"))?;
+    let found: Vec<_> = found.map(base::op::Address::Tcp).collect();
+    if found.is_empty() { Err(format!("{address}: no such host")) } else { Ok(found) }
 }
 
 fn existing(asked: &Path, serve: &Serve) -> Result<Place, String> {

@@ -47,10 +47,7 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
     let mut share = share(serve, threads, ports, &world, (limits, files_max));
     share.storelets = crew.as_ref().map(|it| it.settings(serve, threads - 1)).transpose()?;
     let mut node = Node::new(share.clone(), served, joins);
-    let told: Vec<String> = replicas.iter().map(kept::Opened::line).collect();
-    let wall = wall_at_zero(&world);
-    let replicas = replicas.into_iter().map(|it| it.adopt(&mut world, wall));
-    node.host(replicas.collect::<Result<_, _>>()?);
+    let told = host(replicas, &mut node, &mut world)?;
     let recording = record(sheet, &mut node, &world)?;
     node::set_up(&mut node, &mut world);
     if let Some((number, error)) = node.joined().and_then(|failed| failed.first()) {
@@ -116,6 +113,19 @@ fn replicas(serve: &Serve) -> Result<Vec<kept::Opened>, String> {
         }
     }
     Ok(replicas)
+}
+
+/// Gives replicas to the world and to the node; what there is to say of each.
+fn host(
+    replicas: Vec<kept::Opened>,
+    node: &mut Node,
+    world: &mut World,
+) -> Result<Vec<String>, String> {
+    let told = replicas.iter().map(kept::Opened::line).collect();
+    let wall = wall_at_zero(world);
+    let replicas = replicas.into_iter().map(|it| it.adopt(world, wall));
+    node.host(replicas.collect::<Result<_, _>>()?);
+    Ok(told)
 }
 
 /// Starts the other threads, and tells everybody where the others are.

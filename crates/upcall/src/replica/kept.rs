@@ -1,6 +1,7 @@
 //! A replica's volume, opened to be served.
 
 use crate::clock;
+use crate::place;
 use crate::volume::file::{self, FileDisk, How};
 use base::Time;
 use base::op::Address;
@@ -9,7 +10,6 @@ use reactor::World;
 use replica::service::ReplicaId;
 use services::{Kept, Options, Unreadable};
 use std::collections::BTreeMap;
-use std::net::ToSocketAddrs;
 use std::path::Path;
 use store::drive::{self, Disk};
 use store::{Missing, Output, Store, Ticket};
@@ -130,7 +130,7 @@ fn fetch(
     Ok(())
 }
 
-/// Where a server is.
+/// Where a server is: HOST:PORT, or unix:PATH.
 ///
 /// # Errors
 /// What is wrong with that, and what to do.
@@ -138,9 +138,5 @@ pub(crate) fn addresses(text: &str) -> Result<Vec<Address>, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(vec![Address::Unix(path.as_bytes().to_vec())]);
     }
-    let found = text
-        .to_socket_addrs()
-        .map_err(|error| format!("{text}: {error}; say HOST:PORT of the 9P port of a server"))?;
-    let found: Vec<Address> = found.map(Address::Tcp).collect();
-    if found.is_empty() { Err(format!("{text}: no such host")) } else { Ok(found) }
+    place::resolve(text)
 }
