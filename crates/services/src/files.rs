@@ -12,12 +12,12 @@
 use crate::door::Door;
 use crate::events::Events;
 use crate::hosted::Hosted;
+use crate::reads::Reads;
 use crate::talk::Talk;
 use crate::{Operator, Value};
 use base::op::Entry;
 use base::{Buf, Error, Instant, Kind, Name, Stat};
 use replica::service::{Entry as Operation, Input, Ticket};
-use std::collections::VecDeque;
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
 
@@ -48,25 +48,17 @@ const FILES: [(&str, usize, u32); 7] = [
 /// How many lines of one file are taken in one turn.
 const LINES_AT_ONCE: usize = 32;
 
-/// A read that waits for an answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
-    id: RequestId,
-    count: u32,
-    headroom: u32,
-}
-
 /// An open file.
 #[derive(Debug)]
 pub(crate) enum Opened {
     Directory,
     Text(Vec<u8>),
-    /// What a client asks, and its reads that wait. Those are bounded: the node admits so many.
-    Ops(Box<Talk>, VecDeque<Waiting>),
+    /// What a client asks, and its reads.
+    Ops(Box<Talk>, Reads),
     /// What another replica writes.
     Door(Door),
-    /// What becomes final, and reads that wait for it. Those are bounded, too.
-    Events(Box<Events>, VecDeque<Waiting>),
+    /// What becomes final, and reads that wait for it.
+    Events(Box<Events>, Reads),
 }
 
 impl Hosted {
@@ -100,7 +92,7 @@ impl Hosted {
                 OPS => {
                     let members = self.settings.members.keys().copied().collect();
                     let talk = Box::new(Talk::new(self.settings.id, members));
-                    self.opened(Opened::Ops(talk, VecDeque::new()), OPS)
+                    self.opened(Opened::Ops(talk, Reads::default()), OPS)
                 }
                 PEER => {
                     let door = self.challenge();
@@ -109,7 +101,7 @@ impl Hosted {
                 _text if access.changes() => Err(Error::Denied),
                 EVENTS => {
                     self.step_replica(now, Input::Watch(true), out);
-                    self.opened(Opened::Events(Box::default(), VecDeque::new()), EVENTS)
+                    self.opened(Opened::Events(Box::default(), Reads::default()), EVENTS)
                 }
                 text => self.look(text),
             },
@@ -119,8 +111,8 @@ impl Hosted {
                     Some(challenge) => Ok(Reply::Data(part(challenge, offset, count, headroom))),
                     None => Err(Error::Denied),
                 },
-                Opened::Ops(_, waiting) | Opened::Events(_, waiting) => {
-                    waiting.push_back(Waiting { id, count, headroom });
+                Opened::Ops(_, reads) | Opened::Events(_, reads) => {
+                    reads.add(id, count, headroom);
                     return self.answer_reads(open.local(), out);
                 }
                 Opened::Directory => Err(Error::IsDirectory),
@@ -211,28 +203,10 @@ impl Hosted {
 
     /// Gives reads of an open file what is there.
     pub(crate) fn answer_reads(&mut self, open: usize, out: &mut Vec<Output>) {
-        let read: &mut dyn FnMut(usize) -> Option<Vec<u8>>;
-        let mut from_talk;
-        let mut from_events;
-        let waiting = match &mut self.opens[open] {
-            Opened::Ops(talk, waiting) => {
-                from_talk = |count| talk.read(count);
-                read = &mut from_talk;
-                waiting
-            }
-            Opened::Events(events, waiting) => {
-                from_events = |count| events.read(count);
-                read = &mut from_events;
-                waiting
-            }
-            Opened::Directory | Opened::Text(_) | Opened::Door(_) => return,
-        };
-        while let Some(first) = waiting.front().copied()
-            && let Some(said) = read(first.count as usize)
-        {
-            waiting.pop_front();
-            let data = part(&said, 0, first.count, first.headroom);
-            out.push(Output::Reply(first.id, Ok(Reply::Data(data))));
+        match self.opens.get_mut(open) {
+            Some(Opened::Ops(talk, reads)) => reads.answer(|count| talk.read(count), out),
+            Some(Opened::Events(events, reads)) => reads.answer(|count| events.read(count), out),
+            Some(Opened::Directory | Opened::Text(_) | Opened::Door(_)) | None => {}
         }
     }
 
@@ -252,30 +226,28 @@ impl Hosted {
         if !std::mem::take(&mut self.has_events) {
             return;
         }
-        let listen = |(index, opened): (usize, &Opened)| {
-            matches!(opened, Opened::Events(..)).then_some(index)
-        };
-        for open in self.opens.iter().filter_map(listen).collect::<Vec<usize>>() {
-            self.answer_reads(open, out);
+        for (_, opened) in &mut self.opens {
+            if let Opened::Events(events, reads) = opened {
+                reads.answer(|count| events.read(count), out);
+            }
         }
     }
 
     /// Nobody wants the answer to a request any more: only reads wait.
     pub(crate) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
         for (_, opened) in &mut self.opens {
-            let (Opened::Ops(_, waiting) | Opened::Events(_, waiting)) = opened else { continue };
-            if let Some(place) = waiting.iter().position(|read| read.id == id) {
-                waiting.remove(place);
-                return out.push(Output::Reply(id, Err(Error::Cancelled)));
+            if let Opened::Ops(_, reads) | Opened::Events(_, reads) = opened
+                && reads.cancel(id, out)
+            {
+                return;
             }
         }
     }
 
     pub(crate) fn take_back(&mut self, now: Instant, open: OpenId, out: &mut Vec<Output>) {
         match self.opens.remove(open.local()) {
-            Opened::Ops(talk, waiting) => {
-                let cancelled = waiting.into_iter().map(|read| read.id);
-                out.extend(cancelled.map(|id| Output::Reply(id, Err(Error::Cancelled))));
+            Opened::Ops(talk, reads) => {
+                reads.end(out);
                 // What is refused meanwhile has nobody to hear it.
                 self.has_lines.remove(&open.local());
                 let open: Vec<Ticket> = talk.open().collect();
@@ -284,9 +256,8 @@ impl Hosted {
                     self.step_replica(now, Input::Forget(ticket), out);
                 }
             }
-            Opened::Events(_, waiting) => {
-                let cancelled = waiting.into_iter().map(|read| read.id);
-                out.extend(cancelled.map(|id| Output::Reply(id, Err(Error::Cancelled))));
+            Opened::Events(_, reads) => {
+                reads.end(out);
                 let watched = self.opens.iter().any(|(_, it)| matches!(it, Opened::Events(..)));
                 self.step_replica(now, Input::Watch(watched), out);
             }

@@ -80,9 +80,6 @@ pub struct Hosted {
     /// What was done in this turn, and the number by which the replica wants to hear that it is
     /// kept.
     unkept: (Vec<Arc<Entry<Operator>>>, u64),
-    /// For each record that is being written, the number of the last one of the replica in it.
-    records: VecDeque<(u64, u64)>,
-    appended: u64,
     news: VecDeque<String>,
     /// Something became final in this turn, and somebody listens.
     pub(crate) has_events: bool,
@@ -102,7 +99,7 @@ impl Hosted {
     /// Number `index` among the node's trees: what is kept in this store, whose blocks are in this
     /// file.
     pub fn new(index: u16, file: File, store: Store, kept: Kept, options: Options) -> Hosted {
-        let journal = Journal::new(file, store, &kept);
+        let journal = Journal::new(index, file, store, &kept);
         let Kept { settings, snapshot, records, .. } = kept;
         let data = Once(settings.kind);
         let members: Vec<ReplicaId> = settings.members.keys().copied().collect();
@@ -137,17 +134,10 @@ impl Hosted {
             has_lines: BTreeSet::new(),
             next: 1,
             unkept: (Vec::new(), 0),
-            records: VecDeque::new(),
-            appended: 0,
             news: VecDeque::new(),
             has_events: false,
             closing: false,
         }
-    }
-
-    /// The name of the service.
-    pub fn name(&self) -> &str {
-        &self.settings.service
     }
 
     /// The next thing that the operator may want to know.
@@ -168,14 +158,11 @@ impl Hosted {
         if self.replica.deadline().is_some_and(|at| at <= now) {
             self.step_replica(now, service::Input::Tick, out);
         }
-        for id in self.settings.members.keys().copied().collect::<Vec<_>>() {
-            let Some(way) = self.ways.get_mut(&id) else { continue };
-            if way.peer.deadline().is_some_and(|at| at <= now) && !self.closing {
+        for id in self.ways.keys().copied().collect::<Vec<_>>() {
+            if self.ways[&id].peer.deadline().is_some_and(|at| at <= now) && !self.closing {
                 self.step_peer(now, id, peer::Input::Tick, out);
             }
-            let mut said = Vec::new();
-            self.ways.get_mut(&id).expect("it is there").remote.tick(now, &mut said);
-            self.heard_remote(now, id, said, out);
+            self.with_remote(now, id, Remote::tick, out);
         }
         for open in mem::take(&mut self.has_lines) {
             self.take_lines(now, open, out);
@@ -188,9 +175,7 @@ impl Hosted {
     fn keep(&mut self, now: Instant, out: &mut Vec<Output>) {
         let (entries, number) = mem::take(&mut self.unkept);
         if !entries.is_empty() {
-            self.journal.append(&entries);
-            self.appended += 1;
-            self.records.push_back((self.appended, number));
+            self.journal.append(number, &entries);
         }
         if self.journal.wants_snapshot() && !self.closing {
             self.journal.replace(&self.replica.snapshot());
@@ -207,9 +192,7 @@ impl Hosted {
         }
         for id in self.ways.keys().copied().collect::<Vec<_>>() {
             self.step_peer(now, id, peer::Input::Leave, out);
-            let mut said = Vec::new();
-            self.ways.get_mut(&id).expect("it is there").remote.close(now, &mut said);
-            self.heard_remote(now, id, said, out);
+            self.with_remote(now, id, Remote::close, out);
         }
         self.keep(now, out);
         let mut said = Vec::new();
@@ -346,7 +329,7 @@ impl Hosted {
                      copy of itself, or of another service?",
                     self.settings.service, peer.0
                 ));
-                self.shut_doors(peer);
+                self.shut_doors(peer, None);
                 self.step_peer(now, peer, peer::Input::Leave, out);
             }
             service::Output::Outdated(peer) => self.tell_news(format!(
@@ -392,7 +375,7 @@ impl Hosted {
         let entered = door.write(&self.settings, offset, data).map_err(|_| Error::Denied)?;
         if let Some(peer) = entered {
             // There is one way from each: what comes by an older one is late.
-            self.shut_others(peer, open);
+            self.shut_doors(peer, Some(open));
             return Ok(());
         }
         loop {
@@ -418,14 +401,11 @@ impl Hosted {
         matches!(self.opens.get(open), Some(Opened::Door(door)) if door.peer().is_none())
     }
 
-    fn shut_doors(&mut self, peer: ReplicaId) {
-        self.shut_others(peer, usize::MAX);
-    }
-
-    fn shut_others(&mut self, peer: ReplicaId, but: usize) {
+    /// Takes no more of what a replica writes, unless it is written there.
+    fn shut_doors(&mut self, peer: ReplicaId, but: Option<usize>) {
         for (index, opened) in &mut self.opens {
             if let Opened::Door(door) = opened
-                && index != but
+                && Some(index) != but
                 && door.peer() == Some(peer)
             {
                 door.shut();
@@ -451,26 +431,15 @@ impl Hosted {
             return self.heard_journal(now, said, out);
         }
         let id = ReplicaId(((local - PEERS) >> OF_PEER) as u16);
-        let way = self.ways.get_mut(&id).expect("it asked for that");
-        let mut said = Vec::new();
-        way.remote.step(now, Input::Done(op, done), &mut said);
-        self.heard_remote(now, id, said, out);
+        self.step_remote(now, id, Input::Done(op, done), out);
     }
 
     fn heard_journal(&mut self, now: Instant, said: Vec<journal::Output>, out: &mut Vec<Output>) {
         for output in said {
             match output {
-                journal::Output::Do(op) => out.push(Output::Do(of_tree(self.index, op))),
-                journal::Output::Persisted(record) => {
-                    let mut last = None;
-                    while let Some((_, number)) =
-                        self.records.pop_front_if(|(first, _)| *first <= record)
-                    {
-                        last = Some(number);
-                    }
-                    if let Some(number) = last {
-                        self.step_replica(now, service::Input::Persisted(number), out);
-                    }
+                journal::Output::Do(op) => out.push(Output::Do(op)),
+                journal::Output::Persisted(number) => {
+                    self.step_replica(now, service::Input::Persisted(number), out);
                 }
                 journal::Output::Failed(error) => {
                     let name = &self.settings.service;
@@ -539,9 +508,21 @@ impl Hosted {
     }
 
     fn step_remote(&mut self, now: Instant, id: ReplicaId, input: Input, out: &mut Vec<Output>) {
-        let way = self.ways.get_mut(&id).expect("it is stepped");
+        let step = |remote: &mut Remote, now, said: &mut Vec<Output>| remote.step(now, input, said);
+        self.with_remote(now, id, step, out);
+    }
+
+    /// Does something with a remote tree, and what it says then.
+    fn with_remote(
+        &mut self,
+        now: Instant,
+        id: ReplicaId,
+        act: impl FnOnce(&mut Remote, Instant, &mut Vec<Output>),
+        out: &mut Vec<Output>,
+    ) {
         let mut said = Vec::new();
-        way.remote.step(now, input, &mut said);
+        let way = self.ways.get_mut(&id).expect("a way that was made");
+        act(&mut way.remote, now, &mut said);
         self.heard_remote(now, id, said, out);
     }
 
@@ -558,7 +539,7 @@ impl Hosted {
                 Output::Reply(request, reply) => {
                     if request.0 == self.ways[&id].request {
                         self.step_peer(now, id, peer::Input::Answered(reply), out);
-                    } else if let Ok(held) = held(reply) {
+                    } else if let Some(held) = held(reply) {
                         let input = match held {
                             Id::Node(node) => Input::Release(node),
                             Id::Open(open) => Input::Close(open),
@@ -575,12 +556,12 @@ impl Hosted {
 }
 
 /// What an answer that came too late hands out.
-fn held(reply: Result<Reply, Error>) -> Result<Id, ()> {
+fn held(reply: Result<Reply, Error>) -> Option<Id> {
     #[allow(clippy::wildcard_enum_match_arm, reason = "nothing else hands out what a peer asks")]
     match reply {
-        Ok(Reply::Walked(_, Some(node))) => Ok(Id::Node(node)),
-        Ok(Reply::Opened(open, _)) => Ok(Id::Open(open)),
-        _other => Err(()),
+        Ok(Reply::Walked(_, Some(node))) => Some(Id::Node(node)),
+        Ok(Reply::Opened(open, _)) => Some(Id::Open(open)),
+        _other => None,
     }
 }
 
@@ -589,16 +570,4 @@ fn frame(message: &Message<Operator>) -> Vec<u8> {
     let bytes = binary::write(message);
     let length = u32::try_from(bytes.len()).expect("it is cut");
     [&length.to_le_bytes()[..], &bytes].concat()
-}
-
-/// An operation of the journal as one of the tree with this number.
-fn of_tree(index: u16, mut op: Op) -> Op {
-    #[allow(clippy::wildcard_enum_match_arm, reason = "a store asks for nothing else")]
-    match &mut op {
-        Op::ReadBlocks { id, .. } | Op::WriteBlocks { id, .. } | Op::Sync { id, .. } => {
-            *id = OpId(NodeId::new(index, usize::try_from(id.0).expect("64 bits")).0);
-        }
-        other => unreachable!("{other:?} of a journal"),
-    }
-    op
 }

@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use store::{Change, Durability, Missing, Reader, Refusal, Store, Table, Ticket, View};
-use tree::disk;
+use tree::{NodeId, disk};
 
 const SETTINGS: Table = Table(256);
 const RECORDS: Table = Table(257);
@@ -44,7 +44,7 @@ const LAST: u8 = 0;
 const MORE: u8 = 1;
 
 /// How many records are taken away at once.
-const DELETES: u64 = 256;
+const DELETES: usize = 256;
 
 /// The journal is written anew when it has grown by so much, or by twice what that takes, bytes.
 const GROWTH_MIN: usize = 8 << 20;
@@ -65,7 +65,7 @@ struct Head {
 pub(crate) enum Output {
     /// To the disk.
     Do(Op),
-    /// All that was appended up to this record of this life is durable.
+    /// All that was appended up to this number is durable.
     Persisted(u64),
     /// Nothing more can be kept, and why.
     Failed(store::Error),
@@ -75,20 +75,20 @@ pub(crate) enum Output {
 #[derive(Debug)]
 struct Batch {
     changes: Vec<Change>,
-    /// The record that it is.
-    record: Option<u64>,
+    /// The number by which is heard that everything so far is durable.
+    persisted: Option<u64>,
 }
 
 /// The journal of one replica.
 #[derive(Debug)]
 pub(crate) struct Journal {
+    /// Set in the upper bits of every operation's id, so that it finds this tree.
+    index: u16,
     file: File,
     store: Store,
     head: Head,
     /// The number of the next part of a record.
     next: u64,
-    /// Records of this life, so far.
-    appended: u64,
     /// What is to be committed, in this order. Bounded by what the replica has unwritten, and by
     /// the size of a snapshot.
     batches: VecDeque<Batch>,
@@ -236,14 +236,14 @@ impl Records {
 }
 
 impl Journal {
-    /// The journal in this store, whose blocks are in this file.
-    pub(crate) fn new(file: File, store: Store, kept: &Kept) -> Journal {
+    /// The journal in this store, whose blocks are in this file; `index` is the number of its tree.
+    pub(crate) fn new(index: u16, file: File, store: Store, kept: &Kept) -> Journal {
         Journal {
+            index,
             file,
             store,
             head: kept.head,
             next: kept.next,
-            appended: 0,
             batches: VecDeque::new(),
             fetches: false,
             grown: kept.grown,
@@ -284,9 +284,9 @@ impl Journal {
         (self.store.layout().transaction_max() / 2 / self.part_max()).min(16)
     }
 
-    /// Keeps operations; [`Output::Persisted`] tells when they are durable.
-    pub(crate) fn append(&mut self, entries: &[Arc<Entry<Operator>>]) {
-        self.appended += 1;
+    /// Keeps operations; [`Output::Persisted`] tells by this number, which is greater than that of
+    /// those before, when they are durable.
+    pub(crate) fn append(&mut self, number: u64, entries: &[Arc<Entry<Operator>>]) {
         let bytes = binary::write(&entries);
         self.grown += bytes.len();
         let (most, mut rest) = (self.part_max(), &bytes[..]);
@@ -300,8 +300,8 @@ impl Journal {
                 changes.push(put(RECORDS, &self.next.to_be_bytes(), [&[flag], part].concat()));
                 self.next += 1;
             }
-            let record = later.is_empty().then_some(self.appended);
-            self.batches.push_back(Batch { changes, record });
+            let persisted = later.is_empty().then_some(number);
+            self.batches.push_back(Batch { changes, persisted });
             rest = later;
         }
     }
@@ -313,21 +313,21 @@ impl Journal {
         let mut count = 0;
         for part in bytes.chunks(self.part_max()) {
             let changes = vec![put(PARTS, &part_key(generation, count), part.to_vec())];
-            self.batches.push_back(Batch { changes, record: None });
+            self.batches.push_back(Batch { changes, persisted: None });
             count += 1;
         }
         let first = self.next;
         let head = Head { generation, parts: count, first };
         let changes = vec![put(SETTINGS, HEAD_KEY, binary::write(&head))];
-        self.batches.push_back(Batch { changes, record: None });
+        self.batches.push_back(Batch { changes, persisted: None });
         let old = self.head;
         let records = (old.first..first).map(|n| (RECORDS, n.to_be_bytes().to_vec()));
         let parts = (0..old.parts).map(|n| (PARTS, part_key(old.generation, n).to_vec()));
         let mut gone = records.chain(parts).peekable();
         while gone.peek().is_some() {
-            let some = gone.by_ref().take(DELETES as usize);
+            let some = gone.by_ref().take(DELETES);
             let changes = some.map(|(table, key)| Change::Delete { table, key }).collect();
-            self.batches.push_back(Batch { changes, record: None });
+            self.batches.push_back(Batch { changes, persisted: None });
         }
         (self.head, self.size, self.grown) = (head, bytes.len(), 0);
     }
@@ -368,11 +368,11 @@ impl Journal {
             && self.failed.is_none()
             && let Some(batch) = self.batches.front()
         {
-            let durability = match batch.record {
+            let durability = match batch.persisted {
                 Some(_) => Durability::Durable,
                 None => Durability::Soon,
             };
-            let ticket = Ticket(batch.record.unwrap_or(0));
+            let ticket = Ticket(batch.persisted.unwrap_or(0));
             match self.store.commit(now, ticket, &batch.changes, durability, &mut self.heard) {
                 Ok(()) => drop(self.batches.pop_front()),
                 Err(Refusal::Missing(missing)) => {
@@ -405,7 +405,7 @@ impl Journal {
     fn hear(&mut self, output: store::Output, out: &mut Vec<Output>) {
         match output {
             store::Output::Io(io) => {
-                let id = OpId(u64::from(io.id().0));
+                let id = OpId(NodeId::new(self.index, io.id().0 as usize).0);
                 let block = self.store.layout().block;
                 out.push(Output::Do(disk::op(id, self.file, block, io)));
             }

@@ -16,6 +16,7 @@ mod files;
 mod hosted;
 mod journal;
 mod peer;
+mod reads;
 pub mod settings;
 mod show;
 mod status;

@@ -16,8 +16,6 @@ struct Lab {
     disk: Memory,
     journal: Journal,
     replica: Replica<Data>,
-    /// For each record the last number of the replica in it.
-    records: Vec<u64>,
     asked: u64,
     rng: Rng,
 }
@@ -26,12 +24,12 @@ impl Lab {
     /// A replica that begins with what is on a disk.
     fn on(mut disk: Memory, seed: u64) -> Lab {
         let (store, kept) = kept(&mut disk);
-        let journal = Journal::new(File(0), store, &kept);
+        let journal = Journal::new(0, File(0), store, &kept);
         assert_eq!(kept.settings, settings());
         let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
         let snapshot = kept.snapshot.unwrap_or_else(|| Snapshot::empty(&DATA));
         let replica = Replica::recover(DATA, ME, &[ME], config, snapshot, kept.records);
-        Lab { disk, journal, replica, records: Vec::new(), asked: 0, rng: seeded(seed) }
+        Lab { disk, journal, replica, asked: 0, rng: seeded(seed) }
     }
 
     /// What a client of a log asks for.
@@ -50,7 +48,7 @@ impl Lab {
     /// Some operations in one turn; the answers go on to the replica as they come. The power may
     /// fail before any operation on the disk: `crash` is asked.
     fn turn(&mut self, crash: &mut dyn FnMut(&Memory)) {
-        let mut entries = Vec::new();
+        let (mut entries, mut last) = (Vec::new(), 0);
         for _ in 0..self.rng.u32(1..5) {
             let operator = self.operator();
             let (ticket, after) = (Asked(self.asked), Vector::new());
@@ -61,11 +59,11 @@ impl Lab {
             for output in said {
                 if let replica::service::Output::Persist(number, some) = output {
                     entries.extend(some);
-                    self.records.push(number);
+                    last = number;
                 }
             }
         }
-        self.journal.append(&entries);
+        self.journal.append(last, &entries);
         if self.rng.u32(0..6) == 0 {
             self.journal.replace(&self.replica.snapshot());
         }
@@ -80,10 +78,8 @@ impl Lab {
                     let (id, done) = perform(&mut self.disk, op);
                     self.journal.done(NOW, id.0, done, &mut more);
                 }
-                // A record has all of its turn.
-                Output::Persisted(_) => {
-                    let last = *self.records.last().expect("it was appended");
-                    self.replica.step(NOW, Input::Persisted(last), &mut Vec::new());
+                Output::Persisted(number) => {
+                    self.replica.step(NOW, Input::Persisted(number), &mut Vec::new());
                 }
                 Output::Failed(error) => panic!("{error}"),
             }
