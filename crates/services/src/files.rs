@@ -15,8 +15,7 @@ use crate::hosted::Hosted;
 use crate::reads::Reads;
 use crate::talk::Talk;
 use crate::{Operator, Value};
-use base::op::Entry;
-use base::{Buf, Error, Instant, Kind, Name, Stat};
+use base::{Buf, Error, Instant, Name, Stat};
 use replica::service::{Entry as Operation, Input, Ticket};
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
@@ -35,7 +34,7 @@ pub(crate) const STATUS: usize = 4;
 pub(crate) const STATUS_JSON: usize = 5;
 const PEER: usize = 6;
 const EVENTS: usize = 7;
-const FILES: [(&str, usize, u32); 7] = [
+const FILES: [flat::File; 7] = [
     ("ops", OPS, 0o666),
     ("value", VALUE, 0o444),
     ("stable", STABLE, 0o444),
@@ -271,7 +270,7 @@ impl Hosted {
             Ask::Walk { from, names } => flat::walk(from, &names, find, |file| self.stat(file)),
             Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.local()))),
             Ask::List { open, cookie, with_stat, .. } => match &self.opens[open.local()] {
-                Opened::Directory => Ok(self.list(cookie, with_stat)),
+                Opened::Directory => Ok(flat::list(&FILES, cookie, with_stat, &self.alike())),
                 Opened::Text(_) | Opened::Ops(..) | Opened::Door(_) | Opened::Events(..) => {
                     Err(Error::NotDirectory)
                 }
@@ -280,45 +279,16 @@ impl Hosted {
         }
     }
 
-    fn list(&self, cookie: u64, with_stat: bool) -> Reply {
-        let first = usize::try_from(cookie).unwrap_or(usize::MAX);
-        let entries = FILES.iter().skip(first).map(|(name, file, _)| Entry {
-            cookie: *file as u64,
-            inode: *file as u64,
-            device: None,
-            kind: Kind::File,
-            name: Name::new(name.as_bytes()).expect("a plain name"),
-            stat: with_stat.then(|| self.stat(*file)),
-        });
-        Reply::Entries(entries.collect())
+    fn alike(&self) -> flat::Alike {
+        let device = DEVICES | u64::from(self.index);
+        flat::Alike { device, uid: self.owner, date: self.started }
     }
 
     fn stat(&self, file: usize) -> Stat {
-        let (kind, mode, links) = match file {
-            ROOT => (Kind::Directory, 0o555, 2),
-            file => (Kind::File, FILES[file - 1].2, 1),
-        };
-        let date = self.started;
-        Stat {
-            kind,
-            mode,
-            links,
-            device: DEVICES | u64::from(self.index),
-            inode: file as u64,
-            uid: self.owner,
-            block_size: 4096,
-            accessed: date,
-            modified: date,
-            changed: date,
-            ..Stat::default()
-        }
+        flat::stat(&FILES, file, &self.alike())
     }
 }
 
 fn find(name: &Name) -> Result<usize, Error> {
-    if matches!(name.as_bytes(), b"." | b"..") {
-        return Ok(ROOT);
-    }
-    let found = FILES.iter().find(|(known, ..)| known.as_bytes() == name.as_bytes());
-    found.map(|(_, file, _)| *file).ok_or(Error::NotFound)
+    flat::find(&FILES, name)
 }

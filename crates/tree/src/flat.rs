@@ -2,10 +2,71 @@
 //! share. Files are numbers; the root is zero.
 
 use crate::request::{Ask, NodeId, Reply};
-use base::{Buf, Error, Name, Stat, StatFs};
+use base::op::Entry;
+use base::{Buf, Error, Kind, Name, Stat, StatFs, Time};
 
 /// The number of the directory.
 pub const ROOT: usize = 0;
+
+/// A file: its name, its number, greater than that of the one before, and its permission bits.
+pub type File = (&'static str, usize, u32);
+
+/// What all files of a directory have alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Alike {
+    /// The number of their device.
+    pub device: u64,
+    /// Their owner.
+    pub uid: u32,
+    /// Their dates.
+    pub date: Time,
+}
+
+/// The number of the file that a name is.
+///
+/// # Errors
+/// `NotFound`.
+pub fn find(files: &[File], name: &Name) -> Result<usize, Error> {
+    if matches!(name.as_bytes(), b"." | b"..") {
+        return Ok(ROOT);
+    }
+    let found = files.iter().find(|(known, ..)| known.as_bytes() == name.as_bytes());
+    found.map(|(_, number, _)| *number).ok_or(Error::NotFound)
+}
+
+/// The attributes of a file, or of the directory.
+pub fn stat(files: &[File], number: usize, alike: &Alike) -> Stat {
+    let file = files.iter().find(|(_, file, _)| *file == number);
+    let (kind, mode) = file.map_or((Kind::Directory, 0o555), |(.., mode)| (Kind::File, *mode));
+    let Alike { device, uid, date } = *alike;
+    Stat {
+        device,
+        inode: number as u64,
+        kind,
+        mode,
+        links: if kind == Kind::Directory { 2 } else { 1 },
+        uid,
+        accessed: date,
+        modified: date,
+        changed: date,
+        block_size: 4096,
+        ..Stat::default()
+    }
+}
+
+/// The entries behind a cookie.
+pub fn list(files: &[File], cookie: u64, with_stat: bool, alike: &Alike) -> Reply {
+    let entry = |(name, number, _): &File| Entry {
+        cookie: *number as u64,
+        inode: *number as u64,
+        device: None,
+        kind: Kind::File,
+        name: Name::new(name.as_bytes()).expect("a plain name"),
+        stat: with_stat.then(|| stat(files, *number, alike)),
+    };
+    let behind = files.iter().filter(|(_, number, _)| *number as u64 > cookie);
+    Reply::Entries(behind.map(entry).collect())
+}
 
 /// Walks some names in the tree with this number: `find` says which file a name is, `stat` what a
 /// file's attributes are.

@@ -5,8 +5,7 @@ use crate::budget::Reason;
 use crate::crossing::DomainId;
 use crate::domain;
 use crate::standing::{desk, listing as standing};
-use base::op::Entry;
-use base::{Buf, Caller, Error, Instant, Kind, Name, Stat};
+use base::{Buf, Caller, Error, Instant, Name, Stat};
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, OpenId, Output, Reply, Request, RequestId};
 
@@ -18,7 +17,7 @@ const INSTALLED: usize = 4;
 const INSTALLED_JSON: usize = 5;
 const LOG: usize = 6;
 const LOG_JSON: usize = 7;
-const FILES: [(&str, usize, u32); 7] = [
+const FILES: [flat::File; 7] = [
     ("new", NEW, 0o666),
     ("running", RUNNING, 0o644),
     ("install", INSTALL, 0o600),
@@ -211,41 +210,18 @@ impl Storelets {
         let Opened::Directory = &self.opens[open.local()] else {
             return Err(Error::NotDirectory);
         };
-        let entry = |(name, node, _): &(&str, usize, u32)| Entry {
-            cookie: *node as u64,
-            inode: *node as u64,
-            device: None,
-            kind: Kind::File,
-            name: Name::new(name.as_bytes()).expect("a plain name"),
-            stat: with_stat.then(|| self.stat(*node)),
-        };
-        let behind = FILES.iter().filter(|(_, node, _)| *node as u64 > cookie);
-        Ok(Reply::Entries(behind.map(entry).collect()))
+        Ok(flat::list(&FILES, cookie, with_stat, &self.alike()))
+    }
+
+    fn alike(&self) -> flat::Alike {
+        flat::Alike { device: DEVICE, uid: self.owner, date: self.started }
     }
 
     pub(super) fn stat(&self, node: usize) -> Stat {
-        let file = FILES.iter().find(|(_, number, _)| *number == node);
-        let (kind, mode) = file.map_or((Kind::Directory, 0o555), |(.., mode)| (Kind::File, *mode));
-        Stat {
-            device: DEVICE,
-            inode: node as u64,
-            kind,
-            mode,
-            links: if kind == Kind::Directory { 2 } else { 1 },
-            uid: self.owner,
-            accessed: self.started,
-            modified: self.started,
-            changed: self.started,
-            block_size: 4096,
-            ..Stat::default()
-        }
+        flat::stat(&FILES, node, &self.alike())
     }
 }
 
 fn find(name: &Name) -> Result<usize, Error> {
-    if matches!(name.as_bytes(), b"." | b"..") {
-        return Ok(ROOT);
-    }
-    let found = FILES.iter().find(|(text, ..)| text.as_bytes() == name.as_bytes());
-    found.map(|(_, node, _)| *node).ok_or(Error::NotFound)
+    flat::find(&FILES, name)
 }
