@@ -27,9 +27,9 @@ mod transfer;
 mod tests;
 
 use crate::{CallId, Export, Input, Output};
-use base::{Automaton, Buf, Caller, Error, Instant, Time};
+use base::{Automaton, Buf, Caller, Error, Instant, Name, Time};
 use delete::Delete;
-use listen::{Listen, listens};
+use listen::Listen;
 use listing::Listing;
 use operate::{Kept, Operate, service_of};
 use put::Put;
@@ -472,7 +472,9 @@ impl Session {
             Method::Get | Method::Head if names_storelet(&request) => {
                 self.run_named(now, &request, out)
             }
-            Method::Get if listens(&request, &self.export.services) => self.listen(&request, out),
+            Method::Get if self.is_about(&request, listen::FILE).is_some() => {
+                self.listen(&request, out)
+            }
             Method::Get | Method::Head => self.fetch(request, out),
             Method::Options => {
                 self.say_head(now, &answer::options(self.export.http_write), out);
@@ -488,11 +490,16 @@ impl Session {
             }
             Method::Put => self.put(now, request, out),
             Method::Delete => self.delete(request, out),
-            Method::Post => match service_of(&request, &self.export.services) {
+            Method::Post => match self.is_about(&request, operate::FILE).cloned() {
                 Some(service) => self.operate(now, &request, service, out),
                 None => self.run(now, request, out),
             },
         }
+    }
+
+    /// The service of which a request is about this file.
+    fn is_about<'a>(&self, request: &'a Request, file: &[u8]) -> Option<&'a Name> {
+        service_of(request, file, &self.export.services)
     }
 
     /// The response is said: on to the next request, or the end.

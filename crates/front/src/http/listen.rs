@@ -9,9 +9,8 @@ use base::{Access, Buf, Error, Instant, Name};
 use tree::{Ask, NodeId, OpenId, Reply};
 use wire::http::{Request, refusal};
 
-/// Where services are, and which file of theirs tells.
-const PLACE: &[u8] = b"services";
-const FILE: &[u8] = b"events";
+/// Which file of a service tells.
+pub(super) const FILE: &[u8] = b"events";
 
 /// How much is read at once, bytes, and how much may be unsent then.
 const PIECE: u32 = 64 << 10;
@@ -50,16 +49,6 @@ impl Listen {
                 usize::from(reads)
             }
         }
-    }
-}
-
-/// Whether a request wants to hear events of a service of this server.
-pub(super) fn listens(request: &Request, services: &[Name]) -> bool {
-    match &request.target.path[..] {
-        [place, service, file] if place.as_bytes() == PLACE && file.as_bytes() == FILE => {
-            services.contains(service)
-        }
-        [..] => false,
     }
 }
 

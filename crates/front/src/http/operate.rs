@@ -16,7 +16,7 @@ use wire::http::{Body, Chunks, Request, refusal};
 
 /// Where services are, and which file of theirs takes operations.
 const PLACE: &[u8] = b"services";
-const FILE: &[u8] = b"ops";
+pub(super) const FILE: &[u8] = b"ops";
 
 /// The longest body, bytes.
 const BODY_MAX: usize = 8 << 20;
@@ -49,8 +49,9 @@ pub(super) struct Operate {
     token: Option<String>,
     body: Vec<u8>,
     left: Left,
-    /// How many answers are to come.
+    /// How many answers are to come, and how many of them have come.
     asked: usize,
+    heard: usize,
     said: Vec<u8>,
 }
 
@@ -70,7 +71,7 @@ enum Step {
 }
 
 impl Operate {
-    /// Whether the connection should be read, with so many bytes received and not yet taken.
+    /// Whether the connection should be read: for more of the body.
     pub(super) fn is_hungry(&self) -> bool {
         matches!(self.step, Step::Filling(_))
     }
@@ -99,11 +100,15 @@ impl Operate {
     }
 }
 
-/// The service that a request asks something of, among those of this server.
-pub(super) fn service_of(request: &Request, services: &[Name]) -> Option<Name> {
+/// The service of this server of which a request is about this file.
+pub(super) fn service_of<'a>(
+    request: &'a Request,
+    file: &[u8],
+    services: &[Name],
+) -> Option<&'a Name> {
     match &request.target.path[..] {
-        [place, service, file] if place.as_bytes() == PLACE && file.as_bytes() == FILE => {
-            services.contains(service).then(|| service.clone())
+        [place, service, name] if place.as_bytes() == PLACE && name.as_bytes() == file => {
+            services.contains(service).then_some(service)
         }
         [..] => None,
     }
@@ -131,7 +136,7 @@ impl Session {
         }
         let token = request.cookie.as_deref().and_then(|cookies| token_in(cookies, &service));
         let (step, body, said) = (Step::Filling(now + BODY_TIME), Vec::new(), Vec::new());
-        let operate = Operate { step, service, token, body, left, asked: 0, said };
+        let operate = Operate { step, service, token, body, left, asked: 0, heard: 0, said };
         self.operate_on(now, Box::new(operate), out)
     }
 
@@ -261,8 +266,8 @@ impl Session {
             (Step::Reading(open), Ok(Reply::Data(data))) if !data.is_empty() => {
                 let open = *open;
                 it.said.extend_from_slice(&data);
-                let lines = it.said.iter().filter(|byte| **byte == b'\n').count();
-                if lines < it.asked {
+                it.heard += memchr::memchr_iter(b'\n', &data).count();
+                if it.heard < it.asked {
                     return self.operate_read(it, open, out);
                 }
                 self.kept = Some(Kept { service: it.service.clone(), open });
