@@ -30,6 +30,7 @@ pub use site::Site;
 pub use station::{Act, ReplicaPart, Station};
 
 use crate::data::DataType;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -37,11 +38,11 @@ use std::sync::Arc;
 pub const REPLICAS_MAX: usize = 32;
 
 /// Names an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Id(pub u64);
 
 /// A place in the order of operations: smaller is earlier. No two replicas make equal ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Label {
     /// Greater than that of every label known when this was made (Lamport's rule).
     pub counter: u64,
@@ -50,7 +51,7 @@ pub struct Label {
 }
 
 /// An operation as its client describes it (paper 001, 4.2.2).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Descriptor<O> {
     /// Its name.
     pub id: Id,
@@ -65,7 +66,7 @@ pub struct Descriptor<O> {
 }
 
 /// What the parts of a service say to each other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Message<O, V> {
     /// From a front end to a replica.
     Request(Arc<Descriptor<O>>),
@@ -76,7 +77,7 @@ pub enum Message<O, V> {
 }
 
 /// What a replica tells about one operation that it has received.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct News<O> {
     /// The operation.
     pub descriptor: Arc<Descriptor<O>>,

@@ -1,15 +1,20 @@
 //! The data types of the series, which count how often an operation is applied.
 
 use crate::spec::Data;
-use crate::wire::Wire;
 use replica::data::{Counter, DataType, Text, Value, counter, text};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A data type that clients ask something of.
 pub(crate) trait Workload:
-    DataType<Value = Value, Operator: Wire + Send + Sync> + Default + Send + Sync + 'static
+    DataType<Value = Value, Operator: Serialize + DeserializeOwned + Send + Sync>
+    + Default
+    + Send
+    + Sync
+    + 'static
 {
     /// The operation of this number: no two are equal.
     fn operator(data: Data, number: u64) -> Self::Operator;

@@ -1,20 +1,20 @@
-//! The replica that people will use, in the same harness. Its journal is not connected yet: what it
-//! wants to be written counts as written at once.
+//! The replica that people use, in the same harness. It has no journal here: what it wants to be
+//! written counts as written at once.
 
 use crate::actor::{Actor, Asked, Deed, Keeper, Order, Turn};
 use crate::counted::{Counted, Workload};
-use crate::wire::{About, Spoken, Wire};
+use crate::wire::{About, Spoken};
 use base::{Automaton, Instant as Tick};
 use replica::data::{DataType, Value};
-use replica::service::{
-    Config, Entry, Input, Label, Message, Output, Replica, ReplicaId, Ticket, Vector,
-};
+use replica::service::{Config, Entry, Input, Message, Output, Replica, ReplicaId, Ticket, Vector};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What parts of this service say to each other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Speech<O> {
     /// The front end asks a replica for an operation.
     Request(u64, bool, O),
@@ -24,91 +24,12 @@ pub(crate) enum Speech<O> {
     Gossip(Message<O>),
 }
 
-impl Wire for ReplicaId {
-    fn put(&self, bytes: &mut Vec<u8>) {
-        self.0.put(bytes);
-    }
-
-    fn take(bytes: &mut &[u8]) -> ReplicaId {
-        ReplicaId(u16::take(bytes))
-    }
-}
-
-impl Wire for Vector {
-    fn put(&self, bytes: &mut Vec<u8>) {
-        self.iter().collect::<Vec<_>>().put(bytes);
-    }
-
-    fn take(bytes: &mut &[u8]) -> Vector {
-        Vec::take(bytes).into_iter().collect()
-    }
-}
-
-impl<O: Wire> Wire for Entry<O> {
-    fn put(&self, bytes: &mut Vec<u8>) {
-        ((self.number, self.label.counter), (self.label.origin, self.strict)).put(bytes);
-        self.after.put(bytes);
-        self.operator.put(bytes);
-    }
-
-    fn take(bytes: &mut &[u8]) -> Entry<O> {
-        let ((number, counter), (origin, strict)) = Wire::take(bytes);
-        let (after, label) = (Vector::take(bytes), Label { counter, origin });
-        Entry { number, label, after, strict, operator: O::take(bytes) }
-    }
-}
-
-impl<O: Wire> Wire for Message<O> {
-    fn put(&self, bytes: &mut Vec<u8>) {
-        self.entries.put(bytes);
-        self.has.put(bytes);
-        self.asks.put(bytes);
-    }
-
-    fn take(bytes: &mut &[u8]) -> Message<O> {
-        let (entries, has) = (Vec::take(bytes), Vector::take(bytes));
-        Message { entries, has, asks: bool::take(bytes) }
-    }
-}
-
-impl<O: Wire> Wire for Speech<O> {
-    fn put(&self, bytes: &mut Vec<u8>) {
-        match self {
-            Speech::Request(number, strict, operator) => {
-                (0_u8, (*number, *strict)).put(bytes);
-                operator.put(bytes);
-            }
-            Speech::Response(number, value) => {
-                (1_u8, *number).put(bytes);
-                value.put(bytes);
-            }
-            Speech::Gossip(message) => {
-                2_u8.put(bytes);
-                message.put(bytes);
-            }
-        }
-    }
-
-    fn take(bytes: &mut &[u8]) -> Speech<O> {
-        match u8::take(bytes) {
-            0 => {
-                let (number, strict) = Wire::take(bytes);
-                Speech::Request(number, strict, O::take(bytes))
-            }
-            1 => Speech::Response(u64::take(bytes), Value::take(bytes)),
-            _ => Speech::Gossip(Message::take(bytes)),
-        }
-    }
-}
-
-impl<O: Wire> Spoken for Speech<O> {
+impl<O: Serialize + DeserializeOwned> Spoken for Speech<O> {
     fn about(&self) -> About {
         match self {
             Speech::Request(number, ..) => About::Request(*number),
             Speech::Response(number, _) => About::Response(*number),
-            Speech::Gossip(message) => {
-                About::Gossip(u64::try_from(message.entries.len()).unwrap_or(u64::MAX))
-            }
+            Speech::Gossip(message) => About::Gossip(message.entries.len() as u64),
         }
     }
 }
@@ -256,7 +177,7 @@ impl<O> Desk<O> {
     }
 }
 
-impl<O: Wire> Actor for Desk<O> {
+impl<O: Serialize + DeserializeOwned> Actor for Desk<O> {
     type Message = Speech<O>;
 
     fn hear(&mut self, _from: usize, message: Speech<O>) {
@@ -274,7 +195,7 @@ impl<O: Wire> Actor for Desk<O> {
     }
 }
 
-impl<O: Wire> Asked<O> for Desk<O> {
+impl<O: Serialize + DeserializeOwned> Asked<O> for Desk<O> {
     fn submit(&mut self, order: Order<O>) {
         let to = usize::try_from(order.number).unwrap_or_default() % self.replicas;
         let request = Speech::Request(order.number, order.strict, order.operator);

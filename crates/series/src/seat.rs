@@ -10,7 +10,8 @@ use crate::bell::Bell;
 use crate::post::Post;
 use crate::processor::Share;
 use crate::spec::Spec;
-use crate::wire::{About, Spoken, Wire};
+use crate::wire::{About, Spoken};
+use replica::binary;
 use replica::data::Value;
 use std::collections::BTreeMap;
 use std::io;
@@ -115,9 +116,9 @@ impl<A: Actor> Seat<'_, A> {
 
     /// Takes up a message of this part; what it was about, and when it was received.
     fn hear(&mut self, from: usize) -> Option<(About, Instant)> {
-        let mut bytes = self.post.next(from)?;
+        let bytes = self.post.next(from)?;
         let at = Instant::now();
-        let message = A::Message::take(&mut bytes);
+        let message: A::Message = binary::read(bytes).expect("one of us wrote it");
         let about = message.about();
         let before = self.actor.applied();
         self.actor.hear(from, message);
@@ -136,8 +137,7 @@ impl<A: Actor> Seat<'_, A> {
         self.share.work(work, &self.ground.answered);
         let mut at = Instant::now();
         if let Deed::Said(others, message) = &deed {
-            let (about, mut bytes) = (message.about(), Vec::new());
-            message.put(&mut bytes);
+            let (about, bytes) = (message.about(), binary::write(message));
             for to in others {
                 self.share.work(self.cost(about, false), &self.ground.answered);
                 at = Instant::now();

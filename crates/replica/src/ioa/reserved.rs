@@ -7,10 +7,11 @@
 use super::reservation::{Input, Output, Reservation};
 use super::{Heard, IoAutomaton, Part, Said};
 use base::{Automaton, Instant};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// What reserved parts say to each other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Talk<M> {
     /// "I want to perform an action with you."
     Ask,
