@@ -11,7 +11,7 @@ use crate::peer::{self, Peer};
 use crate::settings::Settings;
 use crate::talk::{self, Question};
 use crate::{Data, Operator, Value};
-use base::op::{Address, Done, File, Op, OpId};
+use base::op::{Address, Done, File, OpId};
 use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};

@@ -15,7 +15,9 @@ use client::{Acked, Client, Progress};
 use line::Line;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const REPLICAS: usize = 3;
@@ -31,8 +33,9 @@ const STRICT: u64 = 10;
 /// How long replicas may take to become equal when all is well again.
 const SETTLE: Duration = Duration::from_secs(60);
 
-/// The service.
+/// The services: a log, and a sheet for the commands.
 const NAME: &str = "story";
+const SHEET: &str = "plan";
 
 /// Three servers, and the lines between them.
 struct House {
@@ -46,17 +49,18 @@ struct House {
 
 impl House {
     fn build(kind: Kind) -> Result<House> {
-        let dir = sh::scratch("replicas")?;
-        let _ = std::fs::remove_dir_all(&dir);
+        let dir = sh::empty("replicas")?;
         let mut ports = Vec::new();
         for index in 0..REPLICAS {
             std::fs::create_dir_all(dir.join(index.to_string()))?;
             ports.push((server::free_port()?, server::free_port()?));
         }
         let members: Vec<String> = ports.iter().map(|(p, _)| format!("127.0.0.1:{p}")).collect();
-        let mut init = std::process::Command::new(server::binary());
-        init.args(["replica", "init", NAME, "--type", "log", "--size", "4G", "--members"]);
-        sh::run(init.arg(members.join(",")).arg("--dir").arg(&dir))?;
+        for (name, kind) in [(NAME, "log"), (SHEET, "sheet")] {
+            let mut init = Command::new(server::binary());
+            init.args(["replica", "init", name, "--type", kind, "--size", "4G", "--members"]);
+            sh::read(init.arg(members.join(",")).arg("--dir").arg(&dir))?;
+        }
         let mut lines = BTreeMap::new();
         for from in 0..REPLICAS {
             for to in (0..REPLICAS).filter(|to| *to != from) {
@@ -72,12 +76,14 @@ impl House {
     }
 
     fn start(&mut self, index: usize) -> Result<()> {
-        let file = self.dir.join(format!("{NAME}.{}.replica", index + 1));
         let mut extra = vec!["--storelet-threads".to_string(), "0".to_string()];
-        extra.extend(["--replica".to_string(), file.display().to_string()]);
-        for ((_, to), line) in self.lines.iter().filter(|((from, _), _)| *from == index) {
-            let reach = format!("{NAME}.{}=127.0.0.1:{}", to + 1, line.port);
-            extra.extend(["--reach".to_string(), reach]);
+        for name in [NAME, SHEET] {
+            let file = self.dir.join(format!("{name}.{}.replica", index + 1));
+            extra.extend(["--replica".to_string(), file.display().to_string()]);
+            for ((_, to), line) in self.lines.iter().filter(|((from, _), _)| *from == index) {
+                let reach = format!("{name}.{}=127.0.0.1:{}", to + 1, line.port);
+                extra.extend(["--reach".to_string(), reach]);
+            }
         }
         let extra: Vec<&str> = extra.iter().map(String::as_str).collect();
         let dir = self.dir.join(index.to_string());
@@ -96,6 +102,18 @@ impl House {
         let concerns = |(from, to): &(usize, usize)| *from == alone || *to == alone;
         let lines = self.lines.iter().filter(|(ends, _)| concerns(ends));
         lines.for_each(|(_, line)| line.cut(cut));
+    }
+
+    /// What a command says that asks the server of a replica, with this as its input.
+    fn command(&self, index: usize, words: &[&str], input: &str) -> Result<String> {
+        let mut command = Command::new(server::binary());
+        command.args(words).args(["--at", &format!(":{}", self.ports[index].0)]);
+        command.current_dir(&self.dir).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        child.stdin.take().context("it reads")?.write_all(input.as_bytes())?;
+        let output = child.wait_with_output()?;
+        ensure!(output.status.success(), "upcall {}: {}", words.join(" "), output.status);
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     /// A file of a replica.
@@ -146,6 +164,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
         Ok(format!("{sum} operations in {:.1} s, sent again {again} times", took.as_secs_f64()))
     });
     report.case("replicas/all_are_equal_and_nothing_is_lost_or_doubled", || judge(&house, &acked));
+    report.case("replicas/commands_ask_any_of_them", || commands(&house));
     report.case("replicas/memory_of_what_is_final_is_given_back", || {
         let status: Value = serde_json::from_slice(&house.read(0, "status.json")?)?;
         ensure!(status["held"] == 0, "{status}");
@@ -192,6 +211,41 @@ fn story(house: &mut House, each: u64) -> Result<Vec<Vec<Acked>>> {
         let acked = acked.collect::<Result<Vec<_>>>();
         troubles.and(acked)
     })
+}
+
+/// A sheet goes in by one server and out by another one, as text and as a book, and comes back.
+fn commands(house: &House) -> Result<String> {
+    let typed = "Name,Amount\nA,1.5\nB,2.5\nSum,=SUM(B2:B3)\n";
+    let shown = "Name,Amount\nA,1.5\nB,2.5\nSum,4\n";
+    std::fs::write(house.dir.join("in.csv"), typed)?;
+    house.command(0, &["replica", "import", SHEET, "in.csv"], "")?;
+    // Asked where it was typed, it comes behind that; and what is final is everywhere.
+    let sum = house.command(0, &["op", SHEET, "get", "B4", "--strict"], "")?;
+    ensure!(sum == "4.0\n", "{sum:?}");
+    house.command(1, &["replica", "export", SHEET, "out.csv"], "")?;
+    house.command(1, &["replica", "export", SHEET, "out.xlsx"], "")?;
+    let csv = std::fs::read_to_string(house.dir.join("out.csv"))?;
+    ensure!(csv == shown, "{csv:?}");
+    house.command(1, &["op", SHEET, "clear", "A1:Z99", "--strict"], "")?;
+    house.command(2, &["replica", "import", SHEET, "out.xlsx"], "")?;
+    let formula = house.command(2, &["op", SHEET, "input", "B4", "--strict"], "")?;
+    ensure!(formula == "=SUM(B2:B3)\n", "{formula:?}");
+    // The second time, at another one, it is not done again.
+    for index in [0, 1] {
+        house.command(
+            index,
+            &["op", NAME, "append", "once", "--strict", "--once", "7", "1"],
+            "",
+        )?;
+    }
+    let lines = "append x\n{\"append\": \"c  d\"}\n\n";
+    let said = house.command(2, &["op", NAME, "--strict"], lines)?;
+    ensure!(said.lines().count() == 2, "{said:?}");
+    house.settle()?;
+    let log = String::from_utf8(house.read(0, "stable")?)?;
+    let end: Vec<&str> = log.lines().rev().take(3).collect();
+    ensure!(end[0] == "\"c  d\"" && end[2] == "\"once\"", "{end:?}");
+    Ok("import, export, op".to_string())
 }
 
 /// Looks at what replicas have in the end.

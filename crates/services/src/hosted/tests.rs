@@ -3,6 +3,7 @@
 use super::*;
 use crate::journal::lab::{NOW, formatted, kept, perform, settings};
 use base::Buf;
+use base::op::Op;
 use base::rng::seeded;
 use replica::data::kind::Operator as Plain;
 use replica::data::{log, once};
