@@ -136,8 +136,8 @@ impl Buf {
         }
     }
 
-    /// Gives memory back if most of it has been consumed. Who appends at one end and consumes at the
-    /// other calls this, because what was consumed stays in front of the contents as headroom.
+    /// Gives memory back if most of it has been consumed. Who appends at one end and consumes at
+    /// the other calls this: what was consumed stays in front of the contents as headroom.
     pub fn shrink(&mut self) {
         if self.len() < self.capacity() / 4 {
             *self = Buf::from(&**self);
