@@ -1,6 +1,7 @@
 //! Random runs of the replicas that people use, in a world where messages are lost, repeated and
 //! late, replicas are cut off from each other and crash, and what is not in a journal is gone.
 
+mod changes;
 mod clients;
 mod linear;
 mod world;
@@ -8,6 +9,7 @@ mod world;
 use crate::trail::Trail;
 use base::rng::Rng;
 use replica::service::Limits;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub use world::run;
@@ -30,17 +32,23 @@ pub enum Mistake {
     HalfSnapshot,
     /// A client forgets its token, and wants to see what it has seen.
     LostToken,
+    /// A replica that crashes forgets the change that it has sealed.
+    ForgottenSeal,
+    /// A new member begins with nothing.
+    EmptyGift,
 }
 
 impl Mistake {
     /// Every mistake.
-    pub const ALL: [Mistake; 6] = [
+    pub const ALL: [Mistake; 8] = [
         Mistake::EarlyJournal,
         Mistake::FalseVector,
         Mistake::OtherLabel,
         Mistake::NoDependencies,
         Mistake::HalfSnapshot,
         Mistake::LostToken,
+        Mistake::ForgottenSeal,
+        Mistake::EmptyGift,
     ];
 }
 
@@ -54,6 +62,8 @@ impl Mistake {
             Mistake::OtherLabel => &["I4", "I6", "I7", "I8", "G1"],
             Mistake::NoDependencies => &["I4"],
             Mistake::HalfSnapshot => &["I2", "I6", "I8", "G4"],
+            Mistake::ForgottenSeal => &["G1", "G4", "I2", "I6", "I7"],
+            Mistake::EmptyGift => &["I2", "I4", "I6", "I7", "I8", "G4"],
         }
     }
 }
@@ -89,6 +99,10 @@ pub struct Params {
     pub cuts: u32,
     /// The same.
     pub snapshots: u32,
+    /// Members are added, removed, and lost; the same.
+    pub changes: u32,
+    /// Those that are lost, if any are, one after the other.
+    pub doomed: BTreeSet<u16>,
     /// How much there may be of what could be too much.
     pub limits: Limits,
     /// What is wrong on purpose.
@@ -116,9 +130,14 @@ impl Params {
             crashes: often(&mut rng),
             cuts: often(&mut rng),
             snapshots: often(&mut rng),
+            changes: often(&mut rng),
+            doomed: BTreeSet::new(),
             limits: draw_limits(&mut rng),
             mistake,
         };
+        if rng.bool() {
+            params.doomed = (0..rng.u16(1..=2)).map(|_| rng.u16(..params.replicas)).collect();
+        }
         if seed.is_multiple_of(LINEAR) {
             params.strict = 100;
             params.operations = params.operations.min(linear::OPERATIONS_MAX);
@@ -127,6 +146,8 @@ impl Params {
             Some(Mistake::EarlyJournal) => params.crashes = 20,
             Some(Mistake::HalfSnapshot) => (params.crashes, params.snapshots) = (20, 10),
             Some(Mistake::LostToken) => params.wander = 100,
+            Some(Mistake::ForgottenSeal) => (params.crashes, params.changes) = (20, 20),
+            Some(Mistake::EmptyGift) => params.changes = 20,
             Some(Mistake::FalseVector | Mistake::OtherLabel | Mistake::NoDependencies) | None => {}
         }
         params
@@ -138,7 +159,7 @@ impl Params {
     /// written, travels, is written there, and that travels back; and a message that was overtaken
     /// is told again.
     fn patience(&self) -> Option<Duration> {
-        let troubles = self.lost + self.crashes + self.cuts;
+        let troubles = self.lost + self.crashes + self.cuts + self.changes;
         let travels = self.gossip + 3 * self.delay + 2 * self.journal;
         let well = troubles == 0 && self.limits == Limits::default();
         well.then_some(travels + Duration::from_secs(2))
@@ -168,6 +189,8 @@ pub struct Report {
     pub inconsistent: usize,
     /// Crashes.
     pub crashes: usize,
+    /// Memberships that replicas have reached, behind the first.
+    pub epochs: usize,
     /// Histories that were looked at as a whole and are linearizable.
     pub linear: usize,
 }
@@ -181,6 +204,7 @@ impl Report {
         self.inconsistent += other.inconsistent;
         self.crashes += other.crashes;
         self.linear += other.linear;
+        self.epochs += other.epochs;
     }
 }
 

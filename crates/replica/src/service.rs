@@ -23,7 +23,10 @@
 //! operation after it has done `x` gives it a greater label (Lamport's rule). Whatever replica `i`
 //! labelled before that is in `i`'s vector when that says that `i` has done `x`; and such a vector
 //! is believed only by who has all of `i`'s own operations in it.
+//!
+//! Who the replicas are may change: `members.rs` says how.
 
+mod members;
 mod order;
 mod origins;
 mod peers;
@@ -33,13 +36,15 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
+pub use members::{Change, Epoch, Membership, Objection, Standing, Wish};
 pub use vector::{ReplicaId, Vector};
 
 use crate::data::DataType;
 use base::{Automaton, Instant};
+use members::{Members, Speaker};
 use order::Order;
 use origins::{Origins, Receipt};
-use peers::{Peer, Peers};
+use peers::{Ours, Peer, Peers};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -89,6 +94,21 @@ pub struct Message<O> {
     pub has: Vector,
     /// Whether the sender wants to hear how far the receiver is, even if that is nothing new.
     pub asks: bool,
+    /// The epoch that the sender is in.
+    pub epoch: Epoch,
+    /// The change that it has sealed.
+    pub change: Option<Arc<Change>>,
+    /// The membership of its epoch, if the receiver is not that far, as far as is known.
+    pub reached: Option<Arc<Membership>>,
+}
+
+/// What a journal keeps of one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record<O> {
+    /// Operations that were done, in this order.
+    pub entries: Vec<Arc<Entry<O>>>,
+    /// How the replica stands from then on, if that is news.
+    pub standing: Option<Standing>,
 }
 
 /// What can happen to a replica.
@@ -107,6 +127,10 @@ pub enum Input<O> {
         /// When the client gives up.
         until: Instant,
     },
+    /// An administrator wants other members: [`Replica::plan`] has made this of it.
+    Change(Change),
+    /// There is a membership without this replica: so another one says, and takes nothing more.
+    Removed(ReplicaId),
     /// Nobody wants the answer any more. The operation may be done all the same.
     Forget(Ticket),
     /// Whether somebody wants to hear of everything that becomes final.
@@ -149,7 +173,9 @@ pub enum Output<O, V> {
     /// It does nothing more, because it may have given numbers twice.
     Outdated(ReplicaId),
     /// Write this into the journal; [`Input::Persisted`] follows with its number.
-    Persist(u64, Vec<Arc<Entry<O>>>),
+    Persist(u64, Record<O>),
+    /// These are the members from now on.
+    Members(Arc<Membership>),
 }
 
 /// Why a request was not answered in time.
@@ -167,6 +193,11 @@ pub enum Refusal {
     Unwritten,
     /// This replica is an older copy of itself. It was not done.
     Outdated,
+    /// What must come before it is lost with these replicas, which are no members any more. It was
+    /// not done.
+    Lost(Vec<ReplicaId>),
+    /// This replica is no member, or is leaving. It was not done.
+    Outside,
 }
 
 /// How a replica behaves.
@@ -208,6 +239,7 @@ pub struct Replica<D: DataType> {
     clock: u64,
     order: Order<D>,
     origins: Origins<D::Operator>,
+    members: Members,
     peers: Peers,
     waiting: Waiting<D>,
     /// The records that are not yet in the journal for good.
@@ -232,6 +264,8 @@ struct Unwritten {
     number: u64,
     /// What is done when it is.
     done: Vector,
+    /// How this replica stands then, if that is news.
+    standing: Option<Standing>,
     /// Whether somebody waits for the others to be told of it.
     urgent: bool,
 }
@@ -251,21 +285,25 @@ pub struct Snapshot<D: DataType> {
     pub base: Vector,
     /// What follows: done here, and not in `base`.
     pub rest: Vec<Arc<Entry<D::Operator>>>,
+    /// How the replica stands.
+    pub standing: Standing,
 }
 
 impl<D: DataType> Snapshot<D> {
-    /// Before all operations.
-    pub fn empty(data: &D) -> Snapshot<D> {
+    /// Before all operations, of a member of this membership, or of one that will be.
+    pub fn empty(data: &D, membership: Membership) -> Snapshot<D> {
         let (state, base) = (data.initial(), Vector::new());
-        Snapshot { state, frontier: None, base, rest: Vec::new() }
+        let standing = Standing { membership: Arc::new(membership), change: None };
+        Snapshot { state, frontier: None, base, rest: Vec::new(), standing }
     }
 }
 
 impl<D: DataType> Replica<D> {
     /// A replica among `members`, itself one of them, before all operations.
     pub fn new(data: D, me: ReplicaId, members: &[ReplicaId], config: Config) -> Replica<D> {
-        let nothing = Snapshot::empty(&data);
-        Replica::recover(data, me, members, config, nothing, [])
+        let members = members.iter().map(|id| (*id, String::new())).collect();
+        let nothing = Snapshot::empty(&data, Membership::first(members));
+        Replica::recover(data, me, config, nothing, [])
     }
 
     /// A replica that begins again, with what its journal has: a snapshot, and the records behind
@@ -273,19 +311,19 @@ impl<D: DataType> Replica<D> {
     pub fn recover(
         data: D,
         me: ReplicaId,
-        members: &[ReplicaId],
         config: Config,
         snapshot: Snapshot<D>,
-        records: impl IntoIterator<Item = Vec<Arc<Entry<D::Operator>>>>,
+        records: impl IntoIterator<Item = Record<D::Operator>>,
     ) -> Replica<D> {
-        let others = members.iter().copied().filter(|id| *id != me);
+        let members = Members::new(me, snapshot.standing);
         let mut replica = Replica {
             me,
             config,
             clock: snapshot.frontier.map_or(0, |label| label.counter),
             order: Order::new(data.clone(), snapshot.state, snapshot.frontier),
-            origins: Origins::new(members.iter().copied(), &snapshot.base),
-            peers: Peers::new(others),
+            origins: Origins::new(members.origins(), &snapshot.base),
+            peers: Peers::new([]),
+            members,
             waiting: Waiting::new(),
             unwritten: VecDeque::new(),
             written: 0,
@@ -296,30 +334,91 @@ impl<D: DataType> Replica<D> {
             is_watched: false,
             data,
         };
-        for entry in snapshot.rest.into_iter().chain(records.into_iter().flatten()) {
-            replica.clock = replica.clock.max(entry.label.counter);
-            replica.origins.append(entry.clone());
-            // What follows the base of a snapshot may be in its state.
-            if Some(entry.label) > replica.order.frontier() {
-                replica.order.place(entry);
+        let rest = Record { entries: snapshot.rest, standing: None };
+        for record in std::iter::once(rest).chain(records) {
+            for entry in record.entries {
+                replica.again(entry);
+            }
+            if let Some(standing) = record.standing {
+                replica.members = Members::new(me, standing);
+                replica.origins.admit(replica.members.origins());
             }
         }
+        replica.peers = Peers::new(replica.members.peers());
+        replica.peers.seal(|id| replica.members.is_lost(id));
         replica.has = replica.origins.done().clone();
         // Who is alone hears nothing that would tell it that all this is final; nobody waits yet.
         replica.advance(usize::MAX, &mut Vec::new());
         replica
     }
 
+    /// Does again what its journal has.
+    fn again(&mut self, entry: Arc<Entry<D::Operator>>) {
+        self.clock = self.clock.max(entry.label.counter);
+        self.origins.append(entry.clone());
+        // What follows the base of a snapshot may be in its state.
+        if Some(entry.label) > self.order.frontier() {
+            self.order.place(entry);
+        }
+    }
+
     /// What is to be kept of it, if its journal is written anew now: the journal is this, and the
     /// records that follow.
     pub fn snapshot(&self) -> Snapshot<D> {
+        self.up_to(self.origins.done(), self.members.standing().clone())
+    }
+
+    /// What a new member begins with, as soon as all who are not lost have reached the epoch that it
+    /// is a member of: then there is no other that they could reach. Of what others have done there may
+    /// be some that is not in this journal yet: it is in theirs.
+    pub fn gift(&self, to: ReplicaId) -> Option<Snapshot<D>> {
+        let membership = self.members.membership().clone();
+        let are_members = [to, self.me].iter().all(|id| membership.members.contains_key(id));
+        let need_not = |id| membership.came.contains(&id) || self.members.is_lost(id);
+        let all = self.peers.are_in(membership.epoch, need_not);
+        let can = are_members && all && self.members.is_said() && !self.members.is_removed();
+        let has = self.origins.done().clone().up_to(self.me, self.has.get(self.me));
+        let standing = Standing { membership, change: None };
+        can.then(|| self.up_to(&has, standing))
+    }
+
+    fn up_to(&self, has: &Vector, standing: Standing) -> Snapshot<D> {
         let base = self.origins.forgotten();
         Snapshot {
             state: self.order.stable().clone(),
             frontier: self.order.frontier(),
-            rest: self.origins.between(&base, self.origins.done(), usize::MAX),
+            rest: self.origins.between(&base, has, usize::MAX),
             base,
+            standing,
         }
+    }
+
+    /// The change that does what an administrator wants.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    pub fn plan(&self, wish: &Wish) -> Result<Change, Objection> {
+        self.members.plan(wish)
+    }
+
+    /// The members, as far as that is in the journal.
+    pub fn membership(&self) -> &Arc<Membership> {
+        &self.members.said().membership
+    }
+
+    /// How it stands: the members, and what is to become of them.
+    pub fn standing(&self) -> &Standing {
+        self.members.standing()
+    }
+
+    /// Who has not sealed the change that is under way, as far as is known here.
+    pub fn unsealed(&self) -> Vec<ReplicaId> {
+        self.members.unsealed()
+    }
+
+    /// Whether there is a membership without it.
+    pub fn is_removed(&self) -> bool {
+        self.members.is_removed()
     }
 
     /// The state after everything that is done here.
@@ -345,6 +444,11 @@ impl<D: DataType> Replica<D> {
     /// What is in the journal for good.
     pub fn has(&self) -> &Vector {
         &self.has
+    }
+
+    /// Whether all of what is done here is in the journal for good.
+    pub fn is_written(&self) -> bool {
+        self.unwritten.is_empty()
     }
 
     /// What another replica has for good, as far as is known here.
@@ -402,7 +506,7 @@ impl<D: DataType> Replica<D> {
             let token = self.origins.done().clone();
             self.waiting.say_when(self.written + 1, (ticket, until), value, is_final, token);
         }
-        self.persist(vec![entry], out);
+        self.persist(vec![entry], None, out);
     }
 
     /// Places what has everything before it that must be.
@@ -412,7 +516,9 @@ impl<D: DataType> Replica<D> {
             self.clock = self.clock.max(entry.label.counter);
             // Its origin tells the others.
             let (origin, number) = (entry.label.origin, entry.number);
-            self.peers.iter_mut().for_each(|(_, peer)| peer.presume(origin, number));
+            if self.members.speaker(origin) == Speaker::Peer {
+                self.peers.iter_mut().for_each(|(_, peer)| peer.presume(origin, number));
+            }
             self.order.place(entry.clone());
             placed.push(entry);
         }
@@ -426,12 +532,17 @@ impl<D: DataType> Replica<D> {
         if lags.is_empty() { Refusal::Unwritten } else { Refusal::Full(lags) }
     }
 
-    fn persist(&mut self, entries: Vec<Arc<Entry<D::Operator>>>, out: &mut Outputs<D>) {
+    fn persist(
+        &mut self,
+        entries: Vec<Arc<Entry<D::Operator>>>,
+        standing: Option<Standing>,
+        out: &mut Outputs<D>,
+    ) {
         self.written += 1;
-        let urgent = entries.iter().any(|entry| entry.strict);
-        let done = self.origins.done().clone();
-        self.unwritten.push_back(Unwritten { number: self.written, done, urgent });
-        out.push(Output::Persist(self.written, entries));
+        let urgent = standing.is_some() || entries.iter().any(|entry| entry.strict);
+        let (number, done) = (self.written, self.origins.done().clone());
+        self.unwritten.push_back(Unwritten { number, done, standing: standing.clone(), urgent });
+        out.push(Output::Persist(number, Record { entries, standing }));
     }
 
     fn hear(&mut self, from: ReplicaId, message: Message<D::Operator>, out: &mut Outputs<D>) {
@@ -441,35 +552,77 @@ impl<D: DataType> Replica<D> {
             self.peers.iter_mut().for_each(|(_, peer)| peer.disconnect());
             return out.push(Output::Outdated(from));
         }
-        if !self.is_sane(&message) || self.peers.get(from).is_none() {
-            return out.push(Output::Distrust(from));
+        match self.members.speaker(from) {
+            Speaker::Peer if self.is_sane(&message) => {}
+            Speaker::Other => return,
+            Speaker::Peer | Speaker::Stranger => return out.push(Output::Distrust(from)),
         }
+        if let Some(change) = &message.change {
+            self.seal(change, out);
+        }
+        self.members.hear(from, &message);
         let mut owes = message.asks;
         for entry in message.entries {
             // Who tells what we have has not heard that we do.
             owes |= self.origins.receive(entry, self.config.limits.early) == Receipt::Known;
         }
-        let peer = self.peers.get_mut(from).expect("seen above");
+        let stands = (message.epoch, message.change.map(|change| change.to()));
+        let peer = self.peers.get_mut(from).expect("it is a member");
         peer.owes |= owes;
-        peer.says(message.has);
+        peer.says(&message.has, stands, self.members.membership().epoch);
         let placed = self.place_ready();
         if !placed.is_empty() {
-            self.persist(placed, out);
+            self.persist(placed, None, out);
         }
         let done = self.origins.done();
         self.peers.iter_mut().for_each(|(id, peer)| peer.believe(id, done));
+        self.become_member(out);
         self.advance(ADVANCE, out);
     }
 
+    /// Seals a change: nobody hears this replica say anything but that any more, once that is in
+    /// the journal, and it hears nothing of who is lost.
+    fn seal(&mut self, change: &Arc<Change>, out: &mut Outputs<D>) {
+        if self.members.adopt(change) {
+            let members = &self.members;
+            let lost = members.membership().members.keys().filter(|id| members.is_lost(**id));
+            lost.for_each(|id| self.origins.drop_early(*id));
+            self.peers.seal(|id| members.is_lost(id));
+            self.persist(Vec::new(), Some(self.members.standing().clone()), out);
+        }
+    }
+
+    /// There is a membership without this replica; so says one that hears nothing more from it.
+    fn removed(&mut self, by: ReplicaId) {
+        self.members.remove();
+        for (id, peer) in self.peers.iter_mut() {
+            peer.forget_time();
+            if id == by {
+                peer.disconnect();
+            }
+        }
+    }
+
+    /// Goes on to the next epoch, if all that takes is here.
+    fn become_member(&mut self, out: &mut Outputs<D>) {
+        let Some(membership) = self.members.next(self.origins.done()) else { return };
+        self.members.install(membership);
+        self.origins.admit(self.members.origins());
+        self.peers.begin_epoch(&self.members.peers().collect());
+        self.persist(Vec::new(), Some(self.members.standing().clone()), out);
+    }
+
     /// Whether one of us can say this. What is new to us is behind what is final, and behind what
-    /// its origin labelled before.
+    /// its origin labelled before. While members change, some may not be known here yet.
     fn is_sane(&self, message: &Message<D::Operator>) -> bool {
-        let member = |(id, number)| self.origins.knows(id) && number < SANE_MAX;
+        let changes = message.change.is_some() || self.members.standing().change.is_some();
+        let knows = |id| self.origins.knows(id) || changes || message.reached.is_some();
+        let member = |(id, number)| knows(id) && number < SANE_MAX;
         let mut last = self.origins.last_labels();
         let possible = |entry: &Arc<Entry<D::Operator>>| {
             let Entry { number, label, after, .. } = &**entry;
             let sane = *number > 0 && *number < SANE_MAX && label.counter < SANE_MAX;
-            if !sane || !self.origins.knows(label.origin) || !after.iter().all(member) {
+            if !sane || !knows(label.origin) || !after.iter().all(member) {
                 return false;
             }
             let known = *number <= self.origins.received(label.origin);
@@ -480,11 +633,24 @@ impl<D: DataType> Replica<D> {
         message.has.iter().all(member) && message.entries.iter().all(possible)
     }
 
-    /// What everybody has is final, with all before it: at most so many at once.
+    /// What everybody has is final, with all before it: at most so many at once. Of its own
+    /// operations all are everywhere that are final here, so that its answers hold if it is lost.
     fn advance(&mut self, most: usize, out: &mut Outputs<D>) {
+        // Who crashes now may begin again in the epoch before.
+        if !self.members.is_said() {
+            return;
+        }
         let everywhere = self.peers.all_know(&self.has);
-        let labels = everywhere.iter().filter_map(|(of, number)| self.origins.label(of, number));
-        let Some(frontier) = labels.max() else { return };
+        // What only this replica has of its own would not be final without it.
+        let own = self.origins.label(self.me, everywhere.get(self.me) + 1);
+        let (mut last, mut frontier) = (Vector::new(), None);
+        for (of, number) in everywhere.iter() {
+            if let Some((number, label)) = self.origins.last_before(own, of, number) {
+                last.raise(of, number);
+                frontier = frontier.max(Some(label));
+            }
+        }
+        let Some(frontier) = frontier else { return };
         // Own operations behind this one may not be in the journal yet.
         let token = self.origins.done().clone().up_to(self.me, self.has.get(self.me));
         let (me, waiting, watched) = (self.me, &mut self.waiting, self.is_watched);
@@ -503,7 +669,7 @@ impl<D: DataType> Replica<D> {
         self.lags = !all;
         // What is not yet final may name the frontier.
         if all {
-            self.origins.forget(&everywhere);
+            self.origins.forget(&last);
         }
     }
 
@@ -512,8 +678,12 @@ impl<D: DataType> Replica<D> {
         while let Some(first) = self.unwritten.pop_front_if(|first| first.number <= record) {
             self.has = first.done;
             urgent |= first.urgent;
+            if let Some(membership) = first.standing.and_then(|it| self.members.persisted(it)) {
+                out.push(Output::Members(membership));
+            }
         }
         self.waiting.say(record, out);
+        self.become_member(out);
         self.advance(ADVANCE, out);
         if urgent {
             self.gossip_at = Some(now);
@@ -528,14 +698,19 @@ impl<D: DataType> Replica<D> {
         if gossips {
             self.gossip_at = None;
         }
+        let (origins, limits) = (&self.origins, &self.config.limits);
+        let ours = Ours { origins, has: &self.has, standing: self.members.said(), limits };
         for (id, peer) in self.peers.iter_mut() {
             if peer.again().is_some_and(|at| at <= now) {
                 peer.lose_patience();
             }
-            if peer.connected && (gossips || peer.waits(&self.config.limits)) {
-                peer.tell(id, &self.origins, &self.has, &self.config.limits, out);
+            if peer.is_reached() && (gossips || peer.waits(ours.limits)) {
+                peer.tell(id, &ours, out);
             }
-            peer.watch(now, &self.has);
+            // Who is no member any more answers, and wants nothing.
+            if !self.members.is_removed() {
+                peer.watch(now, ours.has, ours.standing);
+            }
         }
     }
 }
@@ -549,7 +724,9 @@ impl<D: DataType> Automaton for Replica<D> {
             Input::Request { ticket, .. } if self.is_outdated => {
                 out.push(Output::Refuse(ticket, Refusal::Outdated));
             }
-            Input::Connected(_) | Input::Heard(..) if self.is_outdated => {}
+            Input::Connected(_) | Input::Heard(..) | Input::Change(_) if self.is_outdated => {}
+            Input::Change(change) => self.seal(&Arc::new(change), out),
+            Input::Removed(by) => self.removed(by),
             Input::Request { ticket, after, strict, operator, until } => {
                 if self.waiting.blocked() < self.config.limits.blocked {
                     self.waiting.block(Blocked { ticket, after, strict, operator, until });
@@ -568,6 +745,9 @@ impl<D: DataType> Automaton for Replica<D> {
             Input::Tick if self.lags => self.advance(ADVANCE, out),
             Input::Tick => {}
         }
+        for (ticket, refusal) in self.waiting.refuse_blocked(&self.members) {
+            out.push(Output::Refuse(ticket, refusal));
+        }
         while let Some(request) = self.waiting.take_unblocked(self.origins.done()) {
             if !request.strict && self.data.is_read(&request.operator) {
                 self.look(&request, out);
@@ -581,7 +761,7 @@ impl<D: DataType> Automaton for Replica<D> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if self.lags {
+        if self.lags && self.members.is_said() {
             return Some(Instant(0));
         }
         let again = self.peers.iter().filter_map(|(_, peer)| peer.again());

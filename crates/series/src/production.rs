@@ -90,13 +90,14 @@ impl<D: Workload> Site<D> {
                         let to = vec![usize::from(peer.0)];
                         self.deeds.push_back(Deed::Said(to, Speech::Gossip(message)));
                     }
-                    Output::Persist(record, entries) => {
-                        self.done.extend(entries);
-                        inputs.push_back(Input::Persisted(record));
+                    Output::Persist(number, record) => {
+                        self.done.extend(record.entries);
+                        inputs.push_back(Input::Persisted(number));
                     }
                     Output::Refuse(..)
                     | Output::Distrust(_)
                     | Output::Outdated(_)
+                    | Output::Members(_)
                     | Output::Final(..) => {
                         panic!("replica {} is in trouble: {output:?}", self.me)
                     }

@@ -23,6 +23,8 @@ pub(super) struct Client {
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) client: usize,
+    /// The replica that was asked.
+    pub(super) replica: u16,
     pub(super) strict: bool,
     pub(super) at: Instant,
     /// What its client had seen when it asked.
@@ -38,7 +40,7 @@ pub(super) struct Asked {
 pub(super) struct Memory {
     pub(super) asked: BTreeMap<Id, Asked>,
     /// The eventual order, as far as any replica has told it.
-    pub(super) order: Vec<Id>,
+    order: Vec<Id>,
     strict_answered: BTreeSet<Id>,
     pub(super) history: History,
 }
@@ -49,13 +51,14 @@ impl Memory {
         &mut self,
         at: Instant,
         id: Id,
-        client: usize,
+        (client, replica): (usize, u16),
         strict: bool,
         seen: BTreeSet<Id>,
     ) {
         self.history.ask(id);
         let strict_before = self.strict_answered.clone();
-        self.asked.insert(id, Asked { client, strict, at, seen, strict_before, answer: None });
+        self.asked
+            .insert(id, Asked { client, replica, strict, at, seen, strict_before, answer: None });
     }
 
     /// An answer came: G1, G2, G6, G8.
@@ -85,6 +88,11 @@ impl Memory {
         }
     }
 
+    /// The eventual order, as far as it is known.
+    pub(super) fn order(&self) -> &Vec<Id> {
+        &self.order
+    }
+
     /// Somebody says that the eventual order begins like this: I6, G4.
     pub(super) fn agree(&mut self, order: &[Id]) -> Result<(), String> {
         let both = self.order.len().min(order.len());
@@ -96,7 +104,8 @@ impl Memory {
     }
 
     /// Nothing happens any more: G3, G4, G5, G7.
-    pub(super) fn sum_up(&self) -> Result<usize, String> {
+    /// Operations, not strict ones, of replicas that were lost may be lost.
+    pub(super) fn sum_up(&self, lost: &BTreeSet<u16>) -> Result<usize, String> {
         let places: BTreeMap<Id, usize> =
             self.order.iter().enumerate().map(|(place, id)| (*id, place)).collect();
         if places.len() != self.order.len() {
@@ -105,12 +114,19 @@ impl Memory {
         let mut inconsistent = 0;
         for (id, asked) in &self.asked {
             let Some(place) = places.get(id) else {
-                if asked.answer.is_some() {
+                if asked.answer.is_some() && (asked.strict || !lost.contains(&asked.replica)) {
                     return Err(format!("G4: {id:?} was answered, and is lost"));
                 }
                 continue;
             };
-            let before = |other: &&Id| places.get(other).is_none_or(|other| other > place);
+            let may_lack = |other: &Id| {
+                let other = &self.asked[other];
+                !other.strict && lost.contains(&other.replica)
+            };
+            let before = |other: &&Id| match places.get(other) {
+                Some(other) => other > place,
+                None => !may_lack(other),
+            };
             if let Some(late) = asked.seen.iter().find(before) {
                 return Err(format!("G5: {late:?} is not before {id:?}, whose client had seen it"));
             }

@@ -7,7 +7,7 @@ use base::rng::Rng;
 use base::{Automaton, Instant};
 use replica::esds::Id;
 use replica::service::{
-    Config, Entry, Input, Message, Output, Refusal, ReplicaId, Snapshot, Ticket, Vector,
+    Config, Entry, Input, Message, Output, Record, Refusal, ReplicaId, Snapshot, Ticket, Vector,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -22,40 +22,54 @@ const CRASHES_MAX: usize = 40;
 /// How long clients wait.
 const UNTIL: Duration = Duration::from_secs(5);
 
-type Record = Vec<Arc<Entry<Id>>>;
-
 /// A replica, and what it can lose.
-struct House {
-    replica: Replica,
-    snapshot: Snapshot<Trail>,
+pub(super) struct House {
+    pub(super) replica: Replica,
+    pub(super) snapshot: Snapshot<Trail>,
     /// What is in its journal for good.
-    records: Vec<Record>,
+    pub(super) records: Vec<Record<Id>>,
     /// What is being written.
-    writing: VecDeque<(u64, Record)>,
+    writing: VecDeque<(u64, Record<Id>)>,
     /// How often it has crashed.
     life: u32,
 }
 
+impl House {
+    pub(super) fn new(replica: Replica) -> House {
+        let (snapshot, records) = (replica.snapshot(), Vec::new());
+        House { replica, snapshot, records, writing: VecDeque::new(), life: 0 }
+    }
+}
+
 /// Something that will happen.
-enum Event {
+pub(super) enum Event {
     Arrives { from: u16, to: u16, message: Message<Id> },
     Written { at: u16, life: u32, record: u64 },
     Asks(usize),
     Heals(u16, u16, bool),
+    Begins(u16),
+    Refuses(u16, u16),
 }
 
-struct World {
-    params: Params,
-    rng: Rng,
+pub(super) struct World {
+    pub(super) params: Params,
+    pub(super) rng: Rng,
     now: Instant,
-    houses: Vec<House>,
+    /// In the order of their names; those that are to be members have none yet.
+    pub(super) houses: BTreeMap<u16, House>,
+    /// Those of which clients and judges know that they are lost one day, or are already.
+    pub(super) doomed: BTreeSet<u16>,
+    /// The name of the next new member.
+    pub(super) next_house: u16,
     events: BTreeMap<(Instant, u64), Event>,
     next_event: u64,
     cut: BTreeSet<(u16, u16)>,
-    clients: Vec<Client>,
-    memory: Memory,
+    pub(super) clients: Vec<Client>,
+    pub(super) memory: Memory,
     next_id: u64,
-    report: Report,
+    /// How often a change was wanted again.
+    pub(super) again: usize,
+    pub(super) report: Report,
 }
 
 /// One run; what is wrong with it, if anything is.
@@ -76,7 +90,7 @@ pub fn run(params: &Params) -> Result<Report, String> {
         world.look()?;
     }
     world.settle()?;
-    world.report.inconsistent = world.memory.sum_up()?;
+    world.report.inconsistent = world.memory.sum_up(&world.doomed)?;
     let linear = params.strict == 100 && params.operations <= linear::OPERATIONS_MAX;
     if linear && world.memory.history.is_small() {
         world.memory.history.judge()?;
@@ -89,27 +103,21 @@ impl World {
     fn new(params: &Params) -> World {
         let ids: Vec<ReplicaId> = (0..params.replicas).map(name).collect();
         let config = config(params);
-        let house = |id: &ReplicaId| {
-            let replica = Replica::new(Trail, *id, &ids, config);
-            House {
-                snapshot: replica.snapshot(),
-                replica,
-                records: Vec::new(),
-                writing: VecDeque::new(),
-                life: 0,
-            }
-        };
+        let house = |id: &ReplicaId| (id.0, House::new(Replica::new(Trail, *id, &ids, config)));
         World {
             params: params.clone(),
             rng: base::rng::seeded(params.seed ^ 0x5eed),
             now: Instant(0),
             houses: ids.iter().map(house).collect(),
+            doomed: params.doomed.clone(),
+            next_house: params.replicas,
             events: BTreeMap::new(),
             next_event: 0,
             cut: BTreeSet::new(),
             clients: vec![Client::default(); params.clients],
             memory: Memory::default(),
             next_id: 0,
+            again: 0,
             report: Report::default(),
         }
     }
@@ -122,13 +130,36 @@ impl World {
         Ok(())
     }
 
+    pub(super) fn house(&self, at: u16) -> &House {
+        &self.houses[&at]
+    }
+
+    fn house_mut(&mut self, at: u16) -> &mut House {
+        self.houses.get_mut(&at).expect("a house that is there")
+    }
+
+    /// Whether nothing more is asked.
+    pub(super) fn is_over(&self) -> bool {
+        self.next_id >= self.params.operations
+    }
+
+    pub(super) fn is_cut(&self, a: u16, b: u16) -> bool {
+        self.cut.contains(&(a, b))
+    }
+
+    /// Any house.
+    pub(super) fn any(&mut self) -> u16 {
+        let all: Vec<u16> = self.houses.keys().copied().collect();
+        all[self.rng.usize(..all.len())]
+    }
+
     fn pairs(&self) -> Vec<(u16, u16)> {
-        let all = 0..self.params.replicas;
-        let pairs = all.clone().flat_map(|a| all.clone().map(move |b| (a, b)));
+        let all = || self.houses.keys().copied();
+        let pairs = all().flat_map(|a| all().map(move |b| (a, b)));
         pairs.filter(|(a, b)| a != b).collect()
     }
 
-    fn soon(&mut self, most: Duration, event: Event) {
+    pub(super) fn soon(&mut self, most: Duration, event: Event) {
         let after =
             Duration::from_nanos(self.rng.u64(0..=u64::try_from(most.as_nanos()).unwrap_or(1)));
         self.next_event += 1;
@@ -136,19 +167,19 @@ impl World {
     }
 
     fn plan_to_ask(&mut self, client: usize) {
-        if self.next_id < self.params.operations {
+        if !self.is_over() {
             self.soon(self.params.delay * 2, Event::Asks(client));
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.houses.iter().filter_map(|house| house.replica.deadline()).min()
+        self.houses.values().filter_map(|house| house.replica.deadline()).min()
     }
 
     fn tick(&mut self, due: Instant) -> Result<(), String> {
         self.now = self.now.max(due);
-        for at in 0..self.params.replicas {
-            if self.houses[usize::from(at)].replica.deadline().is_some_and(|at| at <= self.now) {
+        for at in self.houses.keys().copied().collect::<Vec<_>>() {
+            if self.house(at).replica.deadline().is_some_and(|at| at <= self.now) {
                 self.step(at, Input::Tick)?;
             }
         }
@@ -158,26 +189,34 @@ impl World {
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Arrives { from, to, message } => {
-                if !self.cut.contains(&(from, to)) {
-                    self.step(to, Input::Heard(name(from), message))?;
+                if !self.cut.contains(&(from, to)) && self.houses.contains_key(&to) {
+                    self.arrives(from, to, message)?;
                 }
             }
             Event::Written { at, life, record } => self.written(at, life, record)?,
             Event::Asks(client) => self.ask(client)?,
             Event::Heals(a, b, told) => self.heal(a, b, told)?,
+            Event::Begins(at) => self.begins(at)?,
+            Event::Refuses(at, other) => self.refuses(at, other)?,
         }
         self.trouble()
     }
 
-    /// A replica takes one step, and what it asks for is done.
-    fn step(&mut self, at: u16, input: Input<Id>) -> Result<(), String> {
+    pub(super) fn count(&mut self) -> Result<(), String> {
         self.report.events += 1;
-        if self.report.events > EVENTS_MAX {
-            return Err("G4: it never ends".into());
+        match self.report.events > EVENTS_MAX {
+            true => Err("G4: it never ends".into()),
+            false => Ok(()),
         }
+    }
+
+    /// A replica takes one step, and what it asks for is done.
+    pub(super) fn step(&mut self, at: u16, input: Input<Id>) -> Result<(), String> {
+        self.count()?;
         let mut out = Vec::new();
-        let house = &mut self.houses[usize::from(at)];
-        house.replica.step(self.now, input, &mut out);
+        let now = self.now;
+        let house = self.house_mut(at);
+        house.replica.step(now, input, &mut out);
         house.replica.check();
         for output in out {
             match output {
@@ -186,7 +225,7 @@ impl World {
                 }
                 Output::Refuse(ticket, refusal) => self.refused(at, ticket, &refusal)?,
                 Output::Say(to, message) => {
-                    let has = self.houses[usize::from(at)].replica.has();
+                    let has = self.house(at).replica.has();
                     let kept = |entry: &Arc<Entry<Id>>| has.get(entry.label.origin) >= entry.number;
                     if !has.covers(&message.has) || !message.entries.iter().all(kept) {
                         return Err(format!("I10: {at} says what is not in its journal"));
@@ -194,6 +233,7 @@ impl World {
                     self.say(at, to.0, message);
                 }
                 Output::Persist(number, record) => self.persist(at, number, record)?,
+                Output::Members(membership) => self.members(at, &membership)?,
                 Output::Final(entry, _) => {
                     return Err(format!("nobody watches, and {entry:?} is told"));
                 }
@@ -208,8 +248,8 @@ impl World {
         Ok(())
     }
 
-    fn persist(&mut self, at: u16, number: u64, record: Record) -> Result<(), String> {
-        let house = &mut self.houses[usize::from(at)];
+    fn persist(&mut self, at: u16, number: u64, record: Record<Id>) -> Result<(), String> {
+        let house = self.house_mut(at);
         house.writing.push_back((number, record));
         let life = house.life;
         self.soon(self.params.journal, Event::Written { at, life, record: number });
@@ -221,10 +261,9 @@ impl World {
 
     /// A journal is written in order: what is done means that all before it is.
     fn written(&mut self, at: u16, life: u32, record: u64) -> Result<(), String> {
-        let house = &mut self.houses[usize::from(at)];
-        if house.life != life {
+        let Some(house) = self.houses.get_mut(&at).filter(|house| house.life == life) else {
             return Ok(());
-        }
+        };
         while let Some((_, entries)) = house.writing.pop_front_if(|(number, _)| *number <= record) {
             house.records.push(entries);
         }
@@ -262,23 +301,32 @@ impl World {
                     Arc::make_mut(entry).after = Vector::new();
                 }
             }
-            Some(Mistake::EarlyJournal | Mistake::HalfSnapshot | Mistake::LostToken) | None => {}
+            Some(
+                Mistake::EarlyJournal
+                | Mistake::HalfSnapshot
+                | Mistake::LostToken
+                | Mistake::ForgottenSeal
+                | Mistake::EmptyGift,
+            )
+            | None => {}
         }
     }
 
     fn ask(&mut self, client: usize) -> Result<(), String> {
-        if self.clients[client].waits.is_some() || self.next_id >= self.params.operations {
+        if self.clients[client].waits.is_some() || self.is_over() {
             return Ok(());
         }
         let id = Id(self.next_id);
         self.next_id += 1;
-        if self.rng.u32(..100) < self.params.wander {
-            self.clients[client].replica = self.rng.u16(..self.params.replicas);
+        let is_gone = !self.houses.contains_key(&self.clients[client].replica);
+        if is_gone || self.rng.u32(..100) < self.params.wander {
+            self.clients[client].replica = self.any();
         }
         let strict = self.rng.u32(..100) < self.params.strict;
         let asking = &mut self.clients[client];
         asking.waits = Some(Ticket(id.0));
-        self.memory.ask(self.now, id, client, strict, asking.seen.clone());
+        let asked = (client, asking.replica);
+        self.memory.ask(self.now, id, asked, strict, asking.seen.clone());
         let forgets = self.params.mistake == Some(Mistake::LostToken);
         let after = if forgets { Vector::new() } else { asking.token.clone() };
         let (at, until) = (asking.replica, self.now + UNTIL);
@@ -314,11 +362,10 @@ impl World {
                 !missing.is_empty() && !missing.contains(&name(at))
             }
             Refusal::Busy => self.params.clients > self.params.limits.blocked,
-            Refusal::Unwritten => {
-                let house = &self.houses[usize::from(at)];
-                house.replica.has() != house.replica.done()
-            }
+            Refusal::Unwritten => !self.house(at).replica.is_written(),
             Refusal::Outdated => false,
+            Refusal::Lost(lost) => self.has_lost(at, ticket, lost),
+            Refusal::Outside => self.is_outside(at, ticket),
         };
         if !blames {
             return Err(format!("G9: {ticket:?} was refused without a reason: {refusal:?}"));
@@ -327,26 +374,45 @@ impl World {
         Ok(())
     }
 
-    fn give_up(&mut self, ticket: Ticket) {
+    pub(super) fn client_of(&self, ticket: Ticket) -> usize {
+        self.memory.asked[&Id(ticket.0)].client
+    }
+
+    /// A client has seen nothing any more of what a replica was asked.
+    pub(super) fn forget_seen(&mut self, client: usize, replica: u16) {
+        let asked = &self.memory.asked;
+        self.clients[client].seen.retain(|id| asked[id].replica != replica);
+    }
+
+    /// What clients wait for at a replica.
+    pub(super) fn waiting_at(&self, at: u16) -> Vec<Ticket> {
+        let here = self.clients.iter().filter(|client| client.replica == at);
+        here.filter_map(|client| client.waits).collect()
+    }
+
+    pub(super) fn give_up(&mut self, ticket: Ticket) {
         self.report.unanswered += 1;
-        let client = self.memory.asked[&Id(ticket.0)].client;
+        let client = self.client_of(ticket);
         self.clients[client].waits = None;
         self.plan_to_ask(client);
     }
 
     fn chance(&mut self, one_in: u32) -> bool {
-        one_in > 0 && self.next_id < self.params.operations && self.rng.u32(..one_in) == 0
+        one_in > 0 && !self.is_over() && self.rng.u32(..one_in) == 0
     }
 
     fn trouble(&mut self) -> Result<(), String> {
-        let at = self.rng.u16(..self.params.replicas);
+        let at = self.any();
+        if self.chance(self.params.changes) {
+            self.change(at)?;
+        }
         if self.chance(self.params.snapshots) {
             self.snapshot(at);
         }
         if self.report.crashes < CRASHES_MAX && self.chance(self.params.crashes) {
             self.crash(at)?;
         }
-        let other = self.rng.u16(..self.params.replicas);
+        let other = self.any();
         if at != other && self.chance(self.params.cuts) {
             self.cut.extend([(at, other), (other, at)]);
             let told = self.rng.bool();
@@ -365,7 +431,7 @@ impl World {
     fn heal(&mut self, a: u16, b: u16, told: bool) -> Result<(), String> {
         for (a, b) in [(a, b), (b, a)] {
             self.cut.remove(&(a, b));
-            if told {
+            if told && [a, b].iter().all(|at| self.houses.contains_key(at)) {
                 self.step(a, Input::Connected(name(b)))?;
             }
         }
@@ -375,7 +441,7 @@ impl World {
     /// The journal of a replica is written anew, when nothing is under way.
     fn snapshot(&mut self, at: u16) {
         let forgets = self.params.mistake == Some(Mistake::HalfSnapshot);
-        let house = &mut self.houses[usize::from(at)];
+        let house = self.house_mut(at);
         if house.writing.is_empty() {
             house.snapshot = house.replica.snapshot();
             house.records.clear();
@@ -387,32 +453,36 @@ impl World {
 
     fn crash(&mut self, at: u16) -> Result<(), String> {
         self.report.crashes += 1;
-        let (config, ids) = (config(&self.params), (0..self.params.replicas).map(name));
-        let house = &mut self.houses[usize::from(at)];
+        let config = config(&self.params);
+        let forgets = self.params.mistake == Some(Mistake::ForgottenSeal);
+        let there = self.rng.usize(..=self.house(at).writing.len());
+        let house = self.house_mut(at);
         house.life += 1;
         // Some of what was being written is there, and nobody was told.
-        let there = self.rng.usize(..=house.writing.len());
         house.records.extend(house.writing.drain(..).take(there).map(|(_, record)| record));
-        let (snapshot, records) = (house.snapshot.clone(), house.records.clone());
-        let members: Vec<ReplicaId> = ids.collect();
-        house.replica = Replica::recover(Trail, name(at), &members, config, snapshot, records);
-        let here = |client: &Client| client.replica == at && client.waits.is_some();
-        let waiting: Vec<Ticket> =
-            self.clients.iter().filter(|client| here(client)).filter_map(|c| c.waits).collect();
-        waiting.into_iter().for_each(|ticket| self.give_up(ticket));
-        for other in (0..self.params.replicas).filter(|other| *other != at) {
+        let (mut snapshot, mut records) = (house.snapshot.clone(), house.records.clone());
+        if forgets {
+            snapshot.standing.change = None;
+            let standings = records.iter_mut().filter_map(|record| record.standing.as_mut());
+            standings.for_each(|standing| standing.change = None);
+        }
+        house.replica = Replica::recover(Trail, name(at), config, snapshot, records);
+        self.waiting_at(at).into_iter().for_each(|ticket| self.give_up(ticket));
+        let others: Vec<u16> = self.houses.keys().copied().filter(|other| *other != at).collect();
+        for other in others {
             self.step(at, Input::Connected(name(other)))?;
             if self.rng.bool() {
                 self.step(other, Input::Connected(name(at)))?;
             }
         }
-        Ok(())
+        let membership = self.house(at).replica.membership().clone();
+        self.members(at, &membership)
     }
 
     /// What is final is the beginning of one order, everywhere; what is done has before it what its
     /// client had seen; nobody believes of another what is not so.
     fn look(&mut self) -> Result<(), String> {
-        for (at, house) in self.houses.iter().enumerate() {
+        for (at, house) in &self.houses {
             let stable = house.replica.stable();
             let agreed = self.memory.agree(stable);
             agreed.map_err(|wrong| format!("I6: at {at} what is final is {wrong}"))?;
@@ -423,8 +493,8 @@ impl World {
                 }
                 before.insert(entry.operator);
             }
-            for (other, peer) in self.houses.iter().enumerate() {
-                let known = house.replica.knows_of(name(u16::try_from(other).unwrap_or(0)));
+            for (other, peer) in &self.houses {
+                let known = house.replica.knows_of(name(*other));
                 if known.is_some_and(|known| !peer.replica.has().covers(known)) {
                     return Err(format!("I2: {at} believes of {other} what is not so"));
                 }
@@ -439,7 +509,8 @@ impl World {
         loop {
             let next = self.events.first_key_value().map(|(at, _)| *at);
             match (next, self.deadline()) {
-                (None, None) => break,
+                (None, None) if !self.is_stuck()? => break,
+                (None, None) => {}
                 (Some(at), due) if due.is_none_or(|due| due > at.0) => {
                     let event = self.events.remove(&at).expect("it is the first");
                     self.now = self.now.max(at.0);
@@ -450,19 +521,10 @@ impl World {
             }
             self.look()?;
         }
-        for house in &mut self.houses {
-            if house.replica.stable() != &self.memory.order || house.replica.kept() > 0 {
-                let (kept, stable) = (house.replica.kept(), house.replica.stable());
-                return Err(format!("G4: nothing happens, {kept} are kept, {stable:?} is final"));
-            }
-            if *house.replica.current() != self.memory.order {
-                return Err("G4: the present state is not the final one".into());
-            }
-        }
-        Ok(())
+        self.ends_well()
     }
 }
 
-fn config(params: &Params) -> Config {
+pub(super) fn config(params: &Params) -> Config {
     Config { gossip: params.gossip, limits: params.limits }
 }

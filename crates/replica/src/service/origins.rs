@@ -60,6 +60,21 @@ impl<O> Origins<O> {
         Origins { done: done.collect(), of, kept: 0 }
     }
 
+    /// From now on there may be operations of these as well.
+    pub(super) fn admit(&mut self, ids: impl IntoIterator<Item = ReplicaId>) {
+        for id in ids {
+            self.of.entry(id).or_insert_with(|| Origin::from(0));
+        }
+    }
+
+    /// Drops what was received of this one and is not placed.
+    pub(super) fn drop_early(&mut self, id: ReplicaId) {
+        let Some(origin) = self.of.get_mut(&id) else { return };
+        let placed = usize::try_from(origin.done - origin.forgotten).expect("they are kept");
+        self.kept -= origin.entries.len() - placed;
+        origin.entries.truncate(placed);
+    }
+
     /// Keeps an operation that was heard of, if it is the next of its origin. At most `early_max`
     /// of one origin wait for others to come before them.
     pub(super) fn receive(&mut self, entry: Arc<Entry<O>>, early_max: usize) -> Receipt {
@@ -125,6 +140,25 @@ impl<O> Origins<O> {
     /// The label of an operation that is not forgotten.
     pub(super) fn label(&self, of: ReplicaId, number: u64) -> Option<Label> {
         Some(self.of.get(&of)?.get(number)?.label)
+    }
+
+    /// The last operation of a replica with at most this number, and a label below this one, if
+    /// there is such; if it is not forgotten.
+    pub(super) fn last_before(
+        &self,
+        bound: Option<Label>,
+        of: ReplicaId,
+        number: u64,
+    ) -> Option<(u64, Label)> {
+        let origin = self.of.get(&of)?;
+        let below = |entry: &Arc<Entry<O>>| bound.is_none_or(|bound| entry.label < bound);
+        let number = match origin.get(number) {
+            Some(last) if below(last) => number,
+            Some(_) | None => {
+                number.min(origin.forgotten + origin.entries.partition_point(below) as u64)
+            }
+        };
+        Some((number, origin.get(number)?.label))
     }
 
     /// The operations that follow `from`, up to what is in `to`: at most so many, in the order of

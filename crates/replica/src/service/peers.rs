@@ -1,8 +1,9 @@
 //! What the other replicas know, and what they were told.
 
+use super::members::{Epoch, Standing};
 use super::{Limits, Message, Origins, Output, ReplicaId, Vector};
 use base::Instant;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A peer that does not say for so long that it has more is told again.
@@ -10,6 +11,22 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// And after at most this, if it still does not.
 const PATIENCE_MAX: Duration = Duration::from_secs(2);
+
+/// An epoch, and the one that is to follow it.
+type Stands = (Epoch, Option<Epoch>);
+
+fn stands(standing: &Standing) -> Stands {
+    (standing.membership.epoch, standing.change.as_ref().map(|change| change.to()))
+}
+
+/// What a peer may be told.
+pub(super) struct Ours<'a, O> {
+    pub(super) origins: &'a Origins<O>,
+    /// What is in the journal.
+    pub(super) has: &'a Vector,
+    pub(super) standing: &'a Standing,
+    pub(super) limits: &'a Limits,
+}
 
 /// One of the other replicas.
 #[derive(Clone, Debug)]
@@ -23,14 +40,18 @@ pub(super) struct Peer {
     unbelieved: Option<Vector>,
     /// What was sent to it, or will be by whose it is.
     sent: Vector,
-    /// What it was last told that this replica has.
-    told: Vector,
+    /// What it was last told: what this replica has, and how it stands.
+    told: (Vector, Stands),
+    /// How it stands, as it has told.
+    stands: Option<Stands>,
+    /// It is said to be lost: nothing is sent to it.
+    is_lost: bool,
     /// Whether we ask it to say how far it is, even if that is nothing new.
     asks: bool,
     /// Whether it has asked that of us.
     pub(super) owes: bool,
     /// Whether messages reach it, as far as is known.
-    pub(super) connected: bool,
+    connected: bool,
     /// When it is told again, unless it has said then to have more than this.
     again: Option<(Instant, Vector)>,
     patience: Duration,
@@ -43,7 +64,9 @@ impl Peer {
             knows: Vector::new(),
             unbelieved: None,
             sent: Vector::new(),
-            told: Vector::new(),
+            told: (Vector::new(), Stands::default()),
+            stands: None,
+            is_lost: false,
             asks: false,
             owes: false,
             connected: false,
@@ -52,11 +75,22 @@ impl Peer {
         }
     }
 
-    /// It says how far it is.
-    pub(super) fn says(&mut self, vector: Vector) {
-        self.acked.join(&vector);
-        self.sent.join(&vector);
-        self.unbelieved.get_or_insert_default().join(&vector);
+    /// It says how far it is, and how it stands; whether it has our epoch.
+    pub(super) fn says(&mut self, vector: &Vector, stands: Stands, ours: Epoch) {
+        self.acked.join(vector);
+        self.sent.join(vector);
+        self.stands = Some(stands);
+        if stands.0 == ours {
+            self.unbelieved.get_or_insert_default().join(vector);
+        }
+    }
+
+    /// An epoch begins: what was said before it does not count.
+    fn begin_epoch(&mut self) {
+        (self.knows, self.unbelieved, self.is_lost) = (Vector::new(), None, false);
+        // It is asked until it has said in this epoch what it has.
+        self.stands = Some(Stands::default());
+        self.rewind();
     }
 
     /// Only who has all of its own operations knows what is before those that it has done.
@@ -77,32 +111,36 @@ impl Peer {
     pub(super) fn tell<O, V>(
         &mut self,
         id: ReplicaId,
-        origins: &Origins<O>,
-        has: &Vector,
-        limits: &Limits,
+        ours: &Ours<'_, O>,
         out: &mut Vec<Output<O, V>>,
     ) {
+        let Ours { origins, has, standing, limits } = ours;
         loop {
             let room = limits.window.saturating_sub(self.on_their_way()).min(limits.message);
             let entries = origins.between(&self.sent, has, room);
-            let news = !entries.is_empty() || self.told != *has;
-            if !news && !self.owes && !self.asks {
+            let is_known = self.told.0 == **has && self.told.1 == stands(standing);
+            if entries.is_empty() && is_known && !self.owes && !self.asks {
                 return;
             }
             for entry in &entries {
                 self.sent.raise(entry.label.origin, entry.number);
             }
-            self.told = has.clone();
+            self.told = ((*has).clone(), stands(standing));
             self.owes = false;
             let asks = std::mem::take(&mut self.asks);
-            out.push(Output::Say(id, Message { entries, has: has.clone(), asks }));
+            let epoch = standing.membership.epoch;
+            let lags = self.stands.is_some_and(|theirs| theirs.0.number < epoch.number);
+            let reached = lags.then(|| standing.membership.clone());
+            let change = standing.change.clone();
+            let has = (*has).clone();
+            out.push(Output::Say(id, Message { entries, has, asks, epoch, change, reached }));
         }
     }
 
     /// Whether it waits to be told: it has asked, or we have, or it was told of more than it was
     /// sent, and there is room now.
     pub(super) fn waits(&self, limits: &Limits) -> bool {
-        let behind = || !self.sent.covers(&self.told) && self.on_their_way() < limits.window;
+        let behind = || !self.sent.covers(&self.told.0) && self.on_their_way() < limits.window;
         self.owes || self.asks || behind()
     }
 
@@ -112,9 +150,13 @@ impl Peer {
         each.fold(0, |sum, each| sum.saturating_add(usize::try_from(each).unwrap_or(usize::MAX)))
     }
 
-    /// Sees to it that it is told again, if it does not get on with what it has not said to have.
-    pub(super) fn watch(&mut self, now: Instant, has: &Vector) {
-        if self.acked.covers(has) {
+    /// Sees to it that it is told again, if it does not get on with what it has not said to have,
+    /// or does not stand as this replica does.
+    pub(super) fn watch(&mut self, now: Instant, has: &Vector, standing: &Standing) {
+        let ours = stands(standing);
+        // Who was never heard is not asked how it stands before anything changes.
+        let is_level = self.stands.is_none_or(|theirs| theirs == ours);
+        if self.acked.covers(has) && is_level {
             (self.again, self.patience) = (None, PATIENCE);
             return;
         }
@@ -126,6 +168,11 @@ impl Peer {
         self.again = Some((now + self.patience, self.acked.clone()));
     }
 
+    /// It is not told again.
+    pub(super) fn forget_time(&mut self) {
+        self.again = None;
+    }
+
     /// Whatever was sent may be lost.
     fn rewind(&mut self) {
         self.sent = self.acked.clone();
@@ -135,7 +182,12 @@ impl Peer {
 
     /// When it is told again, unless it says that it has more.
     pub(super) fn again(&self) -> Option<Instant> {
-        self.again.as_ref().map(|(at, _)| *at).filter(|_| self.connected)
+        self.again.as_ref().map(|(at, _)| *at).filter(|_| self.is_reached())
+    }
+
+    /// Whether it is worth while to tell it something.
+    pub(super) fn is_reached(&self) -> bool {
+        self.connected && !self.is_lost
     }
 
     /// It was silent for too long.
@@ -162,6 +214,28 @@ pub(super) struct Peers(BTreeMap<ReplicaId, Peer>);
 impl Peers {
     pub(super) fn new(ids: impl IntoIterator<Item = ReplicaId>) -> Peers {
         Peers(ids.into_iter().map(|id| (id, Peer::new())).collect())
+    }
+
+    /// These are the peers of the epoch that begins.
+    pub(super) fn begin_epoch(&mut self, ids: &BTreeSet<ReplicaId>) {
+        self.0.retain(|id, _| ids.contains(id));
+        for id in ids {
+            self.0.entry(*id).or_insert_with(Peer::new).begin_epoch();
+        }
+    }
+
+    /// A change is sealed, and says who is lost. What these would have told, others must.
+    pub(super) fn seal(&mut self, is_lost: impl Fn(ReplicaId) -> bool) {
+        for (id, peer) in &mut self.0 {
+            peer.is_lost = is_lost(*id);
+            peer.rewind();
+        }
+    }
+
+    /// Whether all have said that they are in this epoch who must.
+    pub(super) fn are_in(&self, epoch: Epoch, need_not: impl Fn(ReplicaId) -> bool) -> bool {
+        let is_in = |peer: &Peer| peer.stands.is_some_and(|stands| stands.0 == epoch);
+        self.0.iter().all(|(id, peer)| need_not(*id) || is_in(peer))
     }
 
     pub(super) fn get(&self, id: ReplicaId) -> Option<&Peer> {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::data::Value;
 use crate::data::counter::{Counter, Operator};
+use std::collections::BTreeMap;
 
 type Counting = Replica<Counter>;
 type Out = Output<Operator, Value>;
@@ -26,6 +27,12 @@ fn add(ticket: u64, n: i64, strict: bool, after: &Vector) -> Input<Operator> {
     Input::Request { ticket, after, strict, operator, until: NOW + Duration::from_secs(1) }
 }
 
+/// What one says in the first epoch.
+fn message(has: Vector, asks: bool) -> Message<Operator> {
+    let epoch = Membership::first(BTreeMap::new()).epoch;
+    Message { entries: Vec::new(), has, asks, epoch, change: None, reached: None }
+}
+
 /// What was said to others, in order.
 fn said(out: Vec<Out>) -> Vec<Message<Operator>> {
     let messages = out.into_iter().filter_map(|output| match output {
@@ -35,7 +42,8 @@ fn said(out: Vec<Out>) -> Vec<Message<Operator>> {
         | Output::Distrust(_)
         | Output::Outdated(_)
         | Output::Final(..)
-        | Output::Persist(..) => None,
+        | Output::Persist(..)
+        | Output::Members(_) => None,
     });
     messages.collect()
 }
@@ -51,7 +59,8 @@ fn answered(out: &[Out]) -> Vec<(u64, Value, bool)> {
         | Output::Distrust(_)
         | Output::Outdated(_)
         | Output::Final(..)
-        | Output::Persist(..) => None,
+        | Output::Persist(..)
+        | Output::Members(_) => None,
     });
     answers.collect()
 }
@@ -60,7 +69,10 @@ fn answered(out: &[Out]) -> Vec<(u64, Value, bool)> {
 fn an_answer_waits_for_the_journal() {
     let mut alone = replica(A, &[A]);
     let out = step(&mut alone, add(1, 5, false, &Vector::new()));
-    assert!(matches!(&out[..], [Output::Persist(1, entries)] if entries.len() == 1), "{out:?}");
+    assert!(
+        matches!(&out[..], [Output::Persist(1, record)] if record.entries.len() == 1),
+        "{out:?}"
+    );
     let out = step(&mut alone, Input::Persisted(1));
     assert_eq!(answered(&out), [(1, Value::Integer(5), false)]);
     assert_eq!((*alone.stable(), alone.kept()), (5, 0));
@@ -113,7 +125,7 @@ fn what_must_come_before_is_waited_for_and_blamed() {
 
 #[test]
 fn what_none_of_us_can_say_is_not_believed() {
-    let nothing = Message { entries: Vec::new(), has: Vector::new(), asks: false };
+    let nothing = message(Vector::new(), false);
     let entry = |number, counter, origin, after: Vector| Entry {
         number,
         label: Label { counter, origin },
@@ -170,7 +182,7 @@ fn who_watches_hears_what_becomes_final() {
 fn an_older_copy_of_a_replica_does_nothing_more() {
     let mut a = replica(A, &[A, B]);
     let has = [(A, 1)].into_iter().collect();
-    let message = Message { entries: Vec::new(), has, asks: true };
+    let message = message(has, true);
     assert_eq!(step(&mut a, Input::Heard(B, message.clone())), [Output::Outdated(B)]);
     assert!(a.is_outdated());
     let out = step(&mut a, add(1, 5, false, &Vector::new()));
@@ -187,13 +199,91 @@ fn a_long_journal_is_read_whole() {
     let entry = |number| {
         let label = Label { counter: number, origin: A };
         let (after, operator) = (Vector::new(), Operator::Add(1));
-        vec![Arc::new(Entry { number, label, after, strict: false, operator })]
+        let entry = Entry { number, label, after, strict: false, operator };
+        Record { entries: vec![Arc::new(entry)], standing: None }
     };
     let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
     let nothing = replica(A, &[A, B]).snapshot();
-    let mut a = Replica::recover(Counter, A, &[A, B], config, nothing, (1..=count).map(entry));
+    let mut a = Replica::recover(Counter, A, config, nothing, (1..=count).map(entry));
     assert_eq!((a.has().get(A), *a.current()), (count, i128::from(count)));
     let again = a.snapshot();
-    let a = Replica::recover(Counter, A, &[A, B], config, again, []);
+    let a = Replica::recover(Counter, A, config, again, []);
     assert_eq!((a.has().get(A), a.kept() as u64), (count, count));
+}
+
+const C: ReplicaId = ReplicaId(2);
+
+fn add_c() -> Wish {
+    Wish { add: [(C, "there".to_string())].into(), ..Wish::default() }
+}
+
+fn lose(id: ReplicaId) -> Wish {
+    Wish { lost: [id].into(), ..Wish::default() }
+}
+
+#[test]
+fn what_cannot_be_wished_is_said() {
+    let two = replica(A, &[A, B]);
+    let ids = |ids: &[ReplicaId]| ids.iter().copied().collect();
+    let remove = |these: &[ReplicaId]| Wish { remove: ids(these), ..Wish::default() };
+    let add_b = Wish { add: [(B, String::new())].into(), ..Wish::default() };
+    for (wish, why) in [
+        (Wish::default(), Objection::Nothing),
+        (remove(&[C]), Objection::Unknown(ids(&[C]))),
+        (lose(C), Objection::Unknown(ids(&[C]))),
+        (add_b, Objection::Known(ids(&[B]))),
+        (lose(A), Objection::Outside),
+        (lose(B), Objection::Most),
+        (remove(&[A, B]), Objection::Nobody),
+    ] {
+        assert_eq!(two.plan(&wish), Err(why), "{wish:?}");
+    }
+    assert!(two.plan(&Wish { forced: true, ..lose(B) }).is_ok());
+    assert!(two.plan(&remove(&[B])).is_ok());
+    assert!(two.plan(&add_c()).is_ok());
+}
+
+/// Alone it needs nobody, but its journal; who comes needs what it has.
+#[test]
+fn who_is_alone_takes_another_in() {
+    let mut a = replica(A, &[A]);
+    step(&mut a, add(1, 5, false, &Vector::new()));
+    let change = a.plan(&add_c()).expect("it can");
+    let to = change.to();
+    step(&mut a, Input::Change(change));
+    assert!(a.gift(C).is_none(), "it is no member yet");
+    step(&mut a, Input::Persisted(2));
+    assert_eq!(a.membership().epoch.number, 1, "the next one is not in the journal");
+    let out = step(&mut a, Input::Persisted(3));
+    assert!(out.iter().any(|output| matches!(output, Output::Members(it) if it.epoch == to)));
+    let gift = a.gift(C).expect("it is a member");
+    let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
+    let mut c = Replica::recover(Counter, C, config, gift, []);
+    assert_eq!((*c.current(), c.membership()), (5, a.membership()));
+    // What it is asked comes behind what it was given.
+    step(&mut c, add(1, 1, false, &Vector::new()));
+    assert!(c.suffix().map(|entry| entry.label).is_sorted());
+}
+
+/// Two administrators want different things, of different replicas.
+#[test]
+fn changes_are_joined() {
+    let (mut a, mut b) = (replica(A, &[A, B]), replica(B, &[A, B]));
+    let remove_b = Wish { remove: [B].into(), ..Wish::default() };
+    let (one, other) = (a.plan(&add_c()).expect("it can"), b.plan(&remove_b).expect("it can"));
+    step(&mut a, Input::Change(one.clone()));
+    step(&mut b, Input::Change(other.clone()));
+    let has = Vector::new();
+    let told = |change: &Change| Message {
+        change: Some(Arc::new(change.clone())),
+        ..message(has.clone(), false)
+    };
+    step(&mut a, Input::Heard(B, told(&other)));
+    step(&mut b, Input::Heard(A, told(&one)));
+    assert_eq!(a.standing().change, b.standing().change);
+    let members = &a.standing().change.as_ref().expect("sealed").members;
+    assert_eq!(members.keys().copied().collect::<Vec<_>>(), [A, C]);
+    // Who leaves does nothing more for clients.
+    let out = step(&mut b, add(1, 1, false, &Vector::new()));
+    assert_eq!(out, [Output::Refuse(Ticket(1), Refusal::Outside)]);
 }

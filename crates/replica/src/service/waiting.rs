@@ -1,5 +1,6 @@
 //! Requests that cannot be answered yet.
 
+use super::members::Members;
 use super::{Origins, Output, Peers, Refusal, ReplicaId, Ticket, Vector};
 use crate::data::DataType;
 use base::Instant;
@@ -62,6 +63,22 @@ impl<D: DataType> Waiting<D> {
     pub(super) fn block(&mut self, request: Blocked<D::Operator>) {
         self.hurry(request.until);
         self.blocked.push(request);
+    }
+
+    /// Takes out those that can never be done here.
+    pub(super) fn refuse_blocked(&mut self, members: &Members) -> Vec<(Ticket, Refusal)> {
+        if self.blocked.is_empty() {
+            return Vec::new();
+        }
+        let why = |request: &Blocked<_>| {
+            let lost = members.lost_of(&request.after);
+            let lost = (!lost.is_empty()).then_some(Refusal::Lost(lost));
+            if members.is_outside() { Some(Refusal::Outside) } else { lost }
+        };
+        let refused = self.blocked.iter().filter_map(|it| Some((it.ticket, why(it)?)));
+        let refused: Vec<(Ticket, Refusal)> = refused.collect();
+        self.blocked.retain(|request| why(request).is_none());
+        refused
     }
 
     /// The first request that waits for nothing more.

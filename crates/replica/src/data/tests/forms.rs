@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::binary;
-use crate::service::{Entry, Label, Message, ReplicaId};
+use crate::service::{Change, Entry, Epoch, Label, Membership, Message, ReplicaId};
 use expect_test::{Expect, expect};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
@@ -27,7 +27,25 @@ fn message(of: Kind, rng: &mut Rng) -> Message<kind::Operator> {
         Arc::new(Entry { number, label, after, strict, operator: draw::operator(of, rng) })
     };
     let entries = (0..rng.usize(..4)).map(|_| entry(rng)).collect();
-    Message { entries, has: vector(rng), asks: rng.bool() }
+    let epoch = |rng: &mut Rng| Epoch { number: rng.u64(..), by: rng.u64(..) };
+    let id = |rng: &mut Rng| ReplicaId(rng.u16(..));
+    let change = |rng: &mut Rng| {
+        let members = [(id(rng), "192.0.2.1:5640".to_string())].into();
+        Arc::new(Change { from: epoch(rng), members, lost: [id(rng)].into(), forced: rng.bool() })
+    };
+    let membership = |rng: &mut Rng| {
+        let (epoch, members) = (epoch(rng), [(id(rng), String::new())].into());
+        let retired = [(id(rng), rng.u64(..))].into();
+        Arc::new(Membership { epoch, members, came: [id(rng)].into(), retired })
+    };
+    Message {
+        entries,
+        has: vector(rng),
+        asks: rng.bool(),
+        epoch: epoch(rng),
+        change: rng.bool().then(|| change(rng)),
+        reached: rng.bool().then(|| membership(rng)),
+    }
 }
 
 #[test]

@@ -182,6 +182,7 @@ impl Pair {
                 Output::Refuse(..)
                 | Output::Distrust(_)
                 | Output::Outdated(_)
+                | Output::Members(_)
                 | Output::Final(..) => panic!("{output:?}"),
             }
         }

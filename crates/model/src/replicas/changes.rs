@@ -1,0 +1,256 @@
+//! Members come, leave, and are lost.
+
+use super::clients::name;
+use super::world::{Event, House, World, config};
+use super::{Mistake, Replica};
+use crate::trail::Trail;
+use replica::esds::Id;
+use replica::service::{
+    Change, Input, Membership, Message, Objection, ReplicaId, Snapshot, Ticket, Wish,
+};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Names that are given, at most.
+const HOUSES_MAX: u16 = 9;
+
+/// How often an administrator asks again for a change that does not end.
+const CHANGES_MAX: usize = 20;
+
+/// How long a new member takes to begin.
+const BEGINS: Duration = Duration::from_millis(50);
+
+impl World {
+    /// An administrator wants other members.
+    pub(super) fn change(&mut self, at: u16) -> Result<(), String> {
+        let wish = self.wish(at);
+        // Who is lost is often gone, but not always.
+        if self.rng.bool() {
+            wish.lost.iter().try_for_each(|id| self.die(id.0))?;
+        }
+        self.ask_for(at, &wish)
+    }
+
+    fn ask_for(&mut self, at: u16, wish: &Wish) -> Result<(), String> {
+        match self.house(at).replica.plan(wish) {
+            Ok(change) => self.step(at, Input::Change(change)),
+            Err(Objection::Nothing | Objection::Outside | Objection::Most | Objection::Nobody) => {
+                Ok(())
+            }
+            Err(other @ (Objection::Unknown(_) | Objection::Known(_))) => {
+                Err(format!("{at} does not know its members: {other:?} for {wish:?}"))
+            }
+        }
+    }
+
+    fn wish(&mut self, at: u16) -> Wish {
+        let members = self.house(at).replica.standing().membership.members.clone();
+        let mut wish = Wish { lost: self.lost(at), ..Wish::default() };
+        if self.rng.bool() && self.next_house < HOUSES_MAX {
+            wish.add.insert(name(self.next_house), String::new());
+            self.next_house += 1;
+        }
+        // One stays whatever anybody wants: else wishes could contradict each other.
+        let others = members.into_keys().filter(|id| !self.doomed.contains(&id.0));
+        let others: Vec<ReplicaId> = others.skip(1).collect();
+        if self.rng.bool() && !others.is_empty() {
+            wish.remove.insert(others[self.rng.usize(..others.len())]);
+        }
+        wish
+    }
+
+    /// Who is to be said to be lost: whoever is gone; and of those that may be, one, if nobody else
+    /// is said to be in this epoch.
+    fn lost(&mut self, at: u16) -> BTreeSet<ReplicaId> {
+        let members = self.house(at).replica.standing().membership.clone();
+        let is_member = |id: &u16| members.members.contains_key(&name(*id));
+        let gone = self.doomed.iter().filter(|id| !self.houses.contains_key(id)).copied();
+        let gone: BTreeSet<ReplicaId> = gone.filter(is_member).map(name).collect();
+        let news = |house: &House| {
+            let standing = house.replica.standing();
+            let other = standing.membership.epoch != members.epoch;
+            let lost = standing.change.as_ref().is_some_and(|change| !change.lost.is_empty());
+            lost || other && !house.replica.is_removed()
+        };
+        if !gone.is_empty() || self.houses.values().any(news) || self.rng.bool() {
+            return gone;
+        }
+        let next = self.doomed.iter().filter(|id| is_member(id) && **id != at).map(|id| name(*id));
+        next.take(1).collect()
+    }
+
+    /// A replica is gone for ever.
+    fn die(&mut self, at: u16) -> Result<(), String> {
+        self.houses.remove(&at);
+        self.waiting_at(at).into_iter().for_each(|ticket| self.give_up(ticket));
+        for other in self.houses.keys().copied().collect::<Vec<_>>() {
+            self.step(other, Input::Disconnected(name(at)))?;
+        }
+        Ok(())
+    }
+
+    /// What a replica hears; one that is no member any more is told that.
+    pub(super) fn arrives(
+        &mut self,
+        from: u16,
+        to: u16,
+        message: Message<Id>,
+    ) -> Result<(), String> {
+        let (standing, id) = (self.house(to).replica.standing(), name(from));
+        let comes = standing.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
+        match self.house(to).replica.membership().retired.contains_key(&id) {
+            false if comes || standing.membership.members.contains_key(&id) => {
+                self.step(to, Input::Heard(id, message))
+            }
+            true => {
+                self.soon(self.params.delay, Event::Refuses(to, from));
+                Ok(())
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// A replica is in another epoch.
+    pub(super) fn members(&mut self, at: u16, membership: &Membership) -> Result<(), String> {
+        self.report.epochs += 1;
+        for id in membership.retired.keys() {
+            self.soon(self.params.delay, Event::Refuses(at, id.0));
+        }
+        for id in membership.members.keys().filter(|id| id.0 != at) {
+            if self.houses.contains_key(&id.0) {
+                self.step(at, Input::Connected(*id))?;
+            } else if !self.doomed.contains(&id.0) {
+                self.soon(BEGINS, Event::Begins(id.0));
+            }
+        }
+        Ok(())
+    }
+
+    /// A replica does not let in who is no member any more, which hears that.
+    pub(super) fn refuses(&mut self, at: u16, other: u16) -> Result<(), String> {
+        if self.is_cut(at, other) {
+            self.soon(BEGINS, Event::Refuses(at, other));
+            return Ok(());
+        }
+        match self.houses.contains_key(&other) {
+            true => self.step(other, Input::Removed(name(at))),
+            false => Ok(()),
+        }
+    }
+
+    /// A new member begins with what another one gives it.
+    pub(super) fn begins(&mut self, at: u16) -> Result<(), String> {
+        let is_member = |house: &House| {
+            let standing = house.replica.standing();
+            standing.membership.members.contains_key(&name(at)) && !house.replica.is_removed()
+        };
+        if self.houses.contains_key(&at) || !self.houses.values().any(is_member) {
+            return Ok(());
+        }
+        let gifts: Vec<Snapshot<Trail>> =
+            self.houses.values().filter_map(|house| house.replica.gift(name(at))).collect();
+        if gifts.is_empty() {
+            self.count()?;
+            // It may wait for who is gone.
+            if self.is_over() {
+                self.is_stuck()?;
+            }
+            self.soon(BEGINS, Event::Begins(at));
+            return Ok(());
+        }
+        let mut gift = gifts[self.rng.usize(..gifts.len())].clone();
+        if self.params.mistake == Some(Mistake::EmptyGift) {
+            let membership = (*gift.standing.membership).clone();
+            gift = Snapshot::empty(&Trail, membership);
+        }
+        let replica = Replica::recover(Trail, name(at), config(&self.params), gift, []);
+        self.houses.insert(at, House::new(replica));
+        for other in self.houses.keys().copied().filter(|other| *other != at).collect::<Vec<_>>() {
+            self.step(at, Input::Connected(name(other)))?;
+            self.step(other, Input::Connected(name(at)))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a client is rightly told that what it has seen is lost; it forgets that then.
+    pub(super) fn has_lost(&mut self, at: u16, ticket: Ticket, lost: &[ReplicaId]) -> bool {
+        let counts = self.house(at).replica.standing().membership.retired.clone();
+        let is_lost = |id: &ReplicaId| counts.contains_key(id) && self.doomed.contains(&id.0);
+        let rightly = !lost.is_empty() && lost.iter().all(is_lost);
+        let client = self.client_of(ticket);
+        for id in lost {
+            let most = counts.get(id).copied().unwrap_or(0);
+            let token = std::mem::take(&mut self.clients[client].token);
+            self.clients[client].token = token.up_to(*id, most);
+            self.forget_seen(client, id.0);
+        }
+        rightly
+    }
+
+    /// Whether a replica rightly says that it is no member.
+    pub(super) fn is_outside(&mut self, at: u16, ticket: Ticket) -> bool {
+        let client = self.client_of(ticket);
+        self.clients[client].replica = self.any();
+        let replica = &self.house(at).replica;
+        let leaves = |change: &Change| !change.members.contains_key(&name(at));
+        replica.is_removed() || replica.standing().change.as_ref().is_some_and(|it| leaves(it))
+    }
+
+    /// Nothing happens any more: all members have everything.
+    pub(super) fn ends_well(&mut self) -> Result<(), String> {
+        let there = self.houses.values().filter(|house| !house.replica.is_removed());
+        let newest = there.map(|house| house.replica.membership());
+        let newest = newest.max_by_key(|membership| membership.epoch).expect("a house").clone();
+        for (at, house) in &mut self.houses {
+            let standing = house.replica.standing();
+            if !newest.members.contains_key(&name(*at)) {
+                continue;
+            }
+            if standing.membership.epoch != newest.epoch || standing.change.is_some() {
+                let unsealed = house.replica.unsealed();
+                return Err(format!("G4: {at} waits for {unsealed:?} to change: {standing:?}"));
+            }
+            let agreed = self.memory.agree(house.replica.stable());
+            agreed.map_err(|wrong| format!("I6: at {at} what is final is {wrong}"))?;
+            if house.replica.stable() != self.memory.order() || house.replica.kept() > 0 {
+                let (kept, stable) = (house.replica.kept(), house.replica.stable());
+                return Err(format!("G4: nothing happens, {kept} are kept, {stable:?} is final"));
+            }
+            if house.replica.current() != self.memory.order() {
+                return Err("G4: the present state is not the final one".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// If a change does not end, because it needs who is gone, another one is wanted; whether one
+    /// was.
+    pub(super) fn is_stuck(&mut self) -> Result<bool, String> {
+        let needs = self.needs();
+        let again = needs.is_some() && self.again < CHANGES_MAX;
+        if let Some((at, lost)) = needs.filter(|_| again) {
+            self.again += 1;
+            self.ask_for(at, &Wish { lost, forced: true, ..Wish::default() })?;
+        }
+        Ok(again)
+    }
+
+    /// A member that waits for who is gone, and for whom.
+    fn needs(&self) -> Option<(u16, BTreeSet<ReplicaId>)> {
+        let needs = |(at, house): (&u16, &House)| {
+            let standing = house.replica.standing();
+            let (members, change) = (&standing.membership.members, &standing.change);
+            let is_gone = |id: &&ReplicaId| !self.houses.contains_key(&id.0);
+            let gone: BTreeSet<ReplicaId> = members
+                .keys()
+                .filter(is_gone)
+                .filter(|id| self.doomed.contains(&id.0))
+                .copied()
+                .collect();
+            let in_hand = change.as_ref().is_some_and(|change| change.lost == gone);
+            let waits = !gone.is_empty() && !in_hand && !house.replica.is_removed();
+            (waits && members.contains_key(&name(*at))).then_some((*at, gone))
+        };
+        self.houses.iter().find_map(needs)
+    }
+}

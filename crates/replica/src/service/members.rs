@@ -1,0 +1,399 @@
+//! Who the replicas of a service are, and how that changes.
+//!
+//! What is final is what *every* member has, so all must agree who the members are. They change
+//! from one [`Membership`] to the next, by a [`Change`] that an administrator asks of any member.
+//! It is no vote: *every* member seals the change, but those that the administrator says are lost.
+//!
+//! ```text
+//!   member ──adopts a change──▶ sealed ──all have sealed, what counts is here──▶ member of the next
+//! ```
+//!
+//! Who has sealed a change hears nothing more of who is lost, and does nothing more for clients if
+//! it leaves. So no more operations of those who go come to any of those who take part than one of
+//! them had when it sealed: the most that any of them says to have, once each has sealed, are all
+//! that count for ever. Whoever has them becomes a member of the next epoch; what it was told
+//! before that is not believed any more, and what is final needs every member of that epoch.
+//!
+//! Several changes of one membership are *joined*: whoever goes by any of them goes, whoever comes
+//! by any of them comes. So what is sealed only grows, and all come to seal the same. Some may have
+//! become members by a part of it before: then the whole never comes about, as that needs them, and
+//! the others follow, to whom nothing came meanwhile of those who go by that part. Unless these
+//! have sealed that the first are lost: then they go on without them, and what the first said to be
+//! final in their epoch was nothing, as that needs everybody.
+//!
+//! A strict answer agrees with the eventual order as long as no two replicas are lost in one
+//! change: it may show operations, not strict ones, that only its replica and another have yet.
+
+use super::{Message, ReplicaId, Vector};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Names a membership.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Epoch {
+    /// One more than that of the membership before it.
+    pub number: u64,
+    /// Which of several changes has led to it: a digest of that.
+    pub by: u64,
+}
+
+/// Who the replicas are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    /// Its name.
+    pub epoch: Epoch,
+    /// The replicas, each with where it is: words that only those understand who connect them.
+    pub members: BTreeMap<ReplicaId, String>,
+    /// Those that were none in the epoch before.
+    pub came: BTreeSet<ReplicaId>,
+    /// Those that were members, with how many of their operations count. Their names are never
+    /// given again.
+    pub retired: BTreeMap<ReplicaId, u64>,
+}
+
+/// What is to become of a membership.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The membership that ends.
+    pub from: Epoch,
+    /// The members of the one that follows.
+    pub members: BTreeMap<ReplicaId, String>,
+    /// Members that take no part in the change, because they will never be heard again.
+    pub lost: BTreeSet<ReplicaId>,
+    /// Even if most members are lost.
+    pub forced: bool,
+}
+
+/// How a replica stands to a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// The membership that it is in.
+    pub membership: Arc<Membership>,
+    /// The change that it has sealed.
+    pub change: Option<Arc<Change>>,
+}
+
+/// What an administrator wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wish {
+    /// New members, and where they are.
+    pub add: BTreeMap<ReplicaId, String>,
+    /// Members that are to leave, having told all that they know.
+    pub remove: BTreeSet<ReplicaId>,
+    /// Members that will never be heard again. What only they had is lost.
+    pub lost: BTreeSet<ReplicaId>,
+    /// Even if most members are lost.
+    pub forced: bool,
+}
+
+/// Why a wish cannot be granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Objection {
+    /// It wants nothing.
+    Nothing,
+    /// The replica that was asked is no member, or would be lost.
+    Outside,
+    /// These are no members.
+    Unknown(BTreeSet<ReplicaId>),
+    /// These are members, or were.
+    Known(BTreeSet<ReplicaId>),
+    /// Nobody would be left who has the data.
+    Nobody,
+    /// Most members would be lost: only who is sure that they do not go on without us wants that.
+    Most,
+}
+
+impl Membership {
+    /// The first one of a service.
+    pub fn first(members: BTreeMap<ReplicaId, String>) -> Membership {
+        let epoch = Epoch { number: 1, ..Epoch::default() };
+        Membership { epoch, members, came: BTreeSet::new(), retired: BTreeMap::new() }
+    }
+}
+
+impl Change {
+    /// The membership that it leads to.
+    pub fn to(&self) -> Epoch {
+        // FNV-1a: few changes are compared, and nobody makes one to deceive.
+        let bytes = crate::binary::write(self);
+        let digest = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        let by = bytes.iter().fold(0xcbf2_9ce4_8422_2325, digest);
+        Epoch { number: self.from.number + 1, by }
+    }
+
+    /// Whether this replica takes part in it: a member that is not lost.
+    fn takes(&self, id: ReplicaId, old: &Membership) -> bool {
+        old.members.contains_key(&id) && !self.lost.contains(&id)
+    }
+
+    /// Both this one and another of the same membership.
+    fn join(&self, other: &Change, old: &Membership) -> Change {
+        let mut members = self.members.clone();
+        for (id, place) in &other.members {
+            let ours = members.entry(*id).or_default();
+            *ours = place.max(ours).clone();
+        }
+        let stays = |id: &ReplicaId| {
+            let goes = |change: &Change| !change.members.contains_key(id);
+            !(old.members.contains_key(id) && (goes(self) || goes(other)))
+        };
+        members.retain(|id, _| stays(id));
+        let lost = self.lost.union(&other.lost).copied().collect();
+        Change { from: self.from, members, lost, forced: self.forced || other.forced }
+    }
+
+    /// Whether it can be: some stay, most are not lost, and nobody comes again.
+    fn object(&self, old: &Membership) -> Result<(), Objection> {
+        let (all, lost) = (old.members.len(), self.lost.len());
+        let stay = |id: &ReplicaId| self.takes(*id, old);
+        let again = |id: &&ReplicaId| old.retired.contains_key(id) || self.lost.contains(id);
+        let known: BTreeSet<ReplicaId> = self.members.keys().filter(again).copied().collect();
+        let unknown = self.lost.iter().filter(|id| !old.members.contains_key(id));
+        let unknown: BTreeSet<ReplicaId> = unknown.copied().collect();
+        match () {
+            () if !unknown.is_empty() => Err(Objection::Unknown(unknown)),
+            () if !known.is_empty() => Err(Objection::Known(known)),
+            () if !self.members.keys().any(stay) => Err(Objection::Nobody),
+            () if !self.forced && 2 * lost >= all => Err(Objection::Most),
+            () => Ok(()),
+        }
+    }
+}
+
+/// A membership and what it changes to, as one member sees it.
+#[derive(Clone, Debug)]
+pub(super) struct Members {
+    me: ReplicaId,
+    standing: Standing,
+    /// The same, as far as it is in the journal for good: what others are told.
+    said: Standing,
+    /// What those have who have sealed the change as well.
+    seals: BTreeMap<ReplicaId, Vector>,
+    /// What somebody has become a member of by this change.
+    reached: Option<Arc<Membership>>,
+    /// A membership without this replica was heard of.
+    is_removed: bool,
+}
+
+/// Who says something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speaker {
+    /// A member of our epoch.
+    Peer,
+    /// One that is lost, was a member, or will be.
+    Other,
+    /// Nobody that is known.
+    Stranger,
+}
+
+impl Members {
+    pub(super) fn new(me: ReplicaId, standing: Standing) -> Members {
+        Members {
+            me,
+            said: standing.clone(),
+            standing,
+            seals: BTreeMap::new(),
+            reached: None,
+            is_removed: false,
+        }
+    }
+
+    pub(super) fn membership(&self) -> &Arc<Membership> {
+        &self.standing.membership
+    }
+
+    pub(super) fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// What others may be told.
+    pub(super) fn said(&self) -> &Standing {
+        &self.said
+    }
+
+    /// Whether all of how this replica stands is in the journal.
+    pub(super) fn is_said(&self) -> bool {
+        self.said == self.standing
+    }
+
+    /// This is in the journal. The membership, if that is a new one.
+    pub(super) fn persisted(&mut self, standing: Standing) -> Option<Arc<Membership>> {
+        let before = std::mem::replace(&mut self.said, standing).membership.epoch;
+        let now = &self.said.membership;
+        (now.epoch != before).then(|| now.clone())
+    }
+
+    /// Whether this replica takes nothing more from clients: it is no member, or is leaving.
+    pub(super) fn is_outside(&self) -> bool {
+        let leaves =
+            self.standing.change.as_ref().is_some_and(|c| !c.members.contains_key(&self.me));
+        self.is_removed || leaves || !self.membership().members.contains_key(&self.me)
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        self.is_removed
+    }
+
+    /// There is a membership without this replica.
+    pub(super) fn remove(&mut self) {
+        self.is_removed = true;
+    }
+
+    /// The members, but this one.
+    pub(super) fn peers(&self) -> impl Iterator<Item = ReplicaId> {
+        self.membership().members.keys().copied().filter(|id| *id != self.me)
+    }
+
+    /// Everybody whose operations count. Those of new members do as soon as they are members here.
+    pub(super) fn origins(&self) -> impl Iterator<Item = ReplicaId> {
+        let membership = self.membership();
+        membership.members.keys().chain(membership.retired.keys()).copied()
+    }
+
+    /// Who this is.
+    pub(super) fn speaker(&self, id: ReplicaId) -> Speaker {
+        let now = self.membership();
+        let comes = self.standing.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
+        match now.members.contains_key(&id) {
+            _ if id == self.me => Speaker::Stranger,
+            true if !self.is_lost(id) => Speaker::Peer,
+            true => Speaker::Other,
+            false if comes || now.retired.contains_key(&id) => Speaker::Other,
+            false => Speaker::Stranger,
+        }
+    }
+
+    /// Whether the change that is sealed says that this replica is lost.
+    pub(super) fn is_lost(&self, id: ReplicaId) -> bool {
+        self.standing.change.as_ref().is_some_and(|change| change.lost.contains(&id))
+    }
+
+    /// The change that does what somebody wants, and all that is sealed.
+    pub(super) fn plan(&self, wish: &Wish) -> Result<Change, Objection> {
+        let now = self.membership();
+        if self.is_removed || !now.members.contains_key(&self.me) || wish.lost.contains(&self.me) {
+            return Err(Objection::Outside);
+        }
+        let sealed = self.standing.change.as_deref();
+        let mut members = sealed.map_or(&now.members, |change| &change.members).clone();
+        let gone: BTreeSet<ReplicaId> = wish.remove.union(&wish.lost).copied().collect();
+        let known = |id: &&ReplicaId| now.members.contains_key(id) || members.contains_key(id);
+        let unknown: BTreeSet<ReplicaId> =
+            gone.iter().filter(|id| !now.members.contains_key(id)).copied().collect();
+        let again: BTreeSet<ReplicaId> = wish.add.keys().filter(known).copied().collect();
+        if !unknown.is_empty() {
+            return Err(Objection::Unknown(unknown));
+        }
+        if !again.is_empty() {
+            return Err(Objection::Known(again));
+        }
+        members.retain(|id, _| !gone.contains(id));
+        members.extend(wish.add.clone());
+        let mut change =
+            Change { from: now.epoch, members, lost: wish.lost.clone(), forced: wish.forced };
+        if let Some(sealed) = sealed {
+            change = change.join(sealed, now);
+        }
+        change.object(now)?;
+        let is_nothing = match sealed {
+            Some(sealed) => *sealed == change,
+            None => change.members == now.members,
+        };
+        if is_nothing { Err(Objection::Nothing) } else { Ok(change) }
+    }
+
+    /// Seals a change, with all that is sealed, if it is one of our membership. Whether that is
+    /// news.
+    pub(super) fn adopt(&mut self, change: &Arc<Change>) -> bool {
+        let (now, sealed) = (self.membership(), &self.standing.change);
+        if change.from != now.epoch {
+            return false;
+        }
+        let joined = match sealed {
+            None => change.clone(),
+            Some(sealed) if sealed == change => return false,
+            Some(sealed) => Arc::new(sealed.join(change, now)),
+        };
+        let fits = joined.takes(self.me, now) && joined.object(now).is_ok();
+        let is_news = fits && sealed.as_ref() != Some(&joined);
+        if is_news {
+            self.standing.change = Some(joined);
+            self.seals = BTreeMap::new();
+        }
+        is_news
+    }
+
+    /// Notes what a peer says of its standing.
+    pub(super) fn hear<O>(&mut self, from: ReplicaId, message: &Message<O>) {
+        let now = self.membership().epoch.number;
+        let later = message.reached.as_ref().filter(|reached| reached.epoch.number > now);
+        if let Some(reached) = later {
+            if !reached.members.contains_key(&self.me) {
+                self.is_removed = true;
+                return;
+            }
+            let change = self.standing.change.as_ref();
+            let ours = change.is_some_and(|change| change.takes(from, self.membership()));
+            if ours && reached.epoch.number == now + 1 {
+                self.reached = Some(reached.clone());
+            }
+        }
+        let Some(change) = &self.standing.change else { return };
+        if message.change.as_ref() == Some(change) || message.epoch == change.to() {
+            self.seals.entry(from).or_default().join(&message.has);
+        }
+    }
+
+    /// The next membership, as soon as it is known, and all is here that counts of those who are
+    /// gone.
+    pub(super) fn next(&self, done: &Vector) -> Option<Arc<Membership>> {
+        let (now, change) = (self.membership(), self.standing.change.as_ref()?);
+        let all_here = |membership: &Membership| {
+            membership.retired.iter().all(|(id, count)| done.get(*id) >= *count)
+        };
+        if let Some(reached) = self.reached.as_ref().filter(|reached| all_here(reached)) {
+            return Some(reached.clone());
+        }
+        if !self.is_said() || !change.members.contains_key(&self.me) {
+            return None;
+        }
+        let mut all = done.clone();
+        for id in now.members.keys().filter(|id| **id != self.me && change.takes(**id, now)) {
+            all.join(self.seals.get(id)?);
+        }
+        let mut retired = now.retired.clone();
+        let gone = now.members.keys().filter(|id| !change.members.contains_key(id));
+        retired.extend(gone.map(|id| (*id, all.get(*id))));
+        let members = change.members.clone();
+        let came = members.keys().filter(|id| !now.members.contains_key(id)).copied().collect();
+        let next = Membership { epoch: change.to(), members, came, retired };
+        all_here(&next).then(|| Arc::new(next))
+    }
+
+    /// Who has not sealed the change yet, as far as is known.
+    pub(super) fn unsealed(&self) -> Vec<ReplicaId> {
+        let Some(change) = &self.standing.change else { return Vec::new() };
+        let now = self.membership();
+        let takes = self.peers().filter(|id| change.takes(*id, now));
+        takes.filter(|id| !self.seals.contains_key(id)).collect()
+    }
+
+    /// This is the membership from now on.
+    pub(super) fn install(&mut self, membership: Arc<Membership>) {
+        self.standing = Standing { membership, change: None };
+        (self.seals, self.reached) = (BTreeMap::new(), None);
+    }
+
+    /// Of these, the retired ones of which fewer operations count.
+    pub(super) fn lost_of(&self, after: &Vector) -> Vec<ReplicaId> {
+        let counts = |id| self.membership().retired.get(&id).copied();
+        after
+            .iter()
+            .filter(|(id, n)| counts(*id).is_some_and(|c| c < *n))
+            .map(|(id, _)| id)
+            .collect()
+    }
+}
