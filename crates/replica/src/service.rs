@@ -111,6 +111,12 @@ pub struct Record<O> {
     pub standing: Option<Standing>,
 }
 
+impl<O> Default for Record<O> {
+    fn default() -> Record<O> {
+        Record { entries: Vec::new(), standing: None }
+    }
+}
+
 /// What can happen to a replica.
 #[derive(Clone, Debug)]
 pub enum Input<O> {
@@ -409,6 +415,14 @@ impl<D: DataType> Replica<D> {
     /// How it stands: the members, and what is to become of them.
     pub fn standing(&self) -> &Standing {
         self.members.standing()
+    }
+
+    /// Whether all members have said that they are in its epoch, and nothing is to become of that.
+    pub fn is_settled(&self) -> bool {
+        let standing = self.members.standing();
+        let epoch = standing.membership.epoch;
+        let is_quiet = standing.change.is_none() && self.members.is_said();
+        is_quiet && self.peers.are_in(epoch, |_| false)
     }
 
     /// Who has not sealed the change that is under way, as far as is known here.

@@ -1,8 +1,9 @@
 //! What another replica writes to this one: the file `peer`.
 //!
 //! Who opens it reads a challenge, and writes a proof that it knows the secret of the service and
-//! which of its replicas it is. What it writes then is a stream of messages, each behind its
-//! length. Neither is encrypted: replicas belong on a network of their own, or in a tunnel.
+//! which of its replicas it is. What it writes then is a stream of [letters](crate::Letter), each
+//! behind its length; what it reads is what they came to, if that is anything. Neither is
+//! encrypted: replicas belong on a network of their own, or in a tunnel.
 //!
 //! ```text
 //!   peer: read ──▶ challenge (32 bytes)
@@ -17,7 +18,7 @@ use replica::service::ReplicaId;
 use sha2::Sha256;
 
 /// How long a challenge is, bytes.
-pub(crate) const CHALLENGE: usize = 32;
+pub const CHALLENGE: usize = 32;
 
 /// How long a message can be, bytes. One operation always fits.
 pub(crate) const MESSAGE_MAX: usize = 4 << 20;
@@ -26,7 +27,7 @@ pub(crate) const MESSAGE_MAX: usize = 4 << 20;
 pub(crate) const HEAD: usize = 4;
 
 /// Names what the code is for: no other use of the secret says this.
-const PURPOSE: &[u8] = b"upcall replica 1";
+const PURPOSE: &[u8] = b"upcall replica 2";
 
 /// One open file `peer`.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(crate) struct Door {
     input: Buf,
     /// How much of the stream came.
     taken: u64,
+    /// What is to be read.
+    said: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -54,7 +57,22 @@ pub(crate) struct Refused;
 
 impl Door {
     pub(crate) fn new(challenge: [u8; CHALLENGE]) -> Door {
-        Door { state: State::Challenged(challenge), input: Buf::default(), taken: 0 }
+        Door {
+            state: State::Challenged(challenge),
+            input: Buf::default(),
+            taken: 0,
+            said: Vec::new(),
+        }
+    }
+
+    /// What is to be read, once it is known who writes.
+    pub(crate) fn said(&self) -> &[u8] {
+        &self.said
+    }
+
+    /// This is to be read.
+    pub(crate) fn say(&mut self, said: Vec<u8>) {
+        self.said = said;
     }
 
     /// What is to be proved, as long as nothing is.
@@ -75,7 +93,7 @@ impl Door {
 
     /// Takes no more.
     pub(crate) fn shut(&mut self) {
-        (self.state, self.input) = (State::Shut, Buf::default());
+        (self.state, self.input, self.said) = (State::Shut, Buf::default(), Vec::new());
     }
 
     /// Takes what is written; then, who has come in, if somebody did.
@@ -130,20 +148,19 @@ impl Door {
 }
 
 /// Proves to `to` that we are who we are.
-pub(crate) fn proof(settings: &Settings, to: ReplicaId, challenge: &[u8]) -> Vec<u8> {
+pub fn proof(settings: &Settings, to: ReplicaId, challenge: &[u8]) -> Vec<u8> {
     let code = mac(&settings.secret, challenge, &settings.service, settings.me, to);
     let mut proof = settings.me.0.to_le_bytes().to_vec();
     proof.extend_from_slice(&code.finalize().into_bytes());
     proof
 }
 
-/// Who has proved to be that.
+/// Who has proved to be that: that it knows the secret. Who that is now, the members say.
 fn check(settings: &Settings, challenge: &[u8], proof: &[u8]) -> Option<ReplicaId> {
     let (from, code) = proof.split_first_chunk::<2>()?;
     let from = ReplicaId(u16::from_le_bytes(*from));
     let expected = mac(&settings.secret, challenge, &settings.service, from, settings.me);
-    let known = settings.members.contains_key(&from) && from != settings.me;
-    (expected.verify_slice(code).is_ok() && known).then_some(from)
+    (expected.verify_slice(code).is_ok() && from != settings.me).then_some(from)
 }
 
 fn mac(
@@ -177,6 +194,7 @@ mod tests {
             kind: replica::data::Kind::Counter,
             me: ReplicaId(me),
             members: BTreeMap::from(members),
+            joins: false,
             secret: Secret([secret; 32]),
         }
     }
@@ -188,13 +206,11 @@ mod tests {
         let right = proof(&settings(2, 5), ReplicaId(1), &challenge);
         let enter = |proof: &[u8]| Door::new(challenge).write(&to, 0, proof);
         assert_eq!(enter(&right), Ok(Some(ReplicaId(2))));
-        // Another secret, another challenge, another receiver, nobody's number, our own, no proof.
-        let stranger = settings(3, 5);
+        // Another secret, another challenge, another receiver, our own number, no proof.
         for wrong in [
             proof(&settings(2, 6), ReplicaId(1), &challenge),
             proof(&settings(2, 5), ReplicaId(1), &[8; CHALLENGE]),
             proof(&settings(2, 5), ReplicaId(2), &challenge),
-            proof(&stranger, ReplicaId(1), &challenge),
             proof(&settings(1, 5), ReplicaId(1), &challenge),
             right[..right.len() - 1].to_vec(),
             Vec::new(),

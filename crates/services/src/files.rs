@@ -89,8 +89,7 @@ impl Hosted {
                 ROOT if access.changes() => Err(Error::IsDirectory),
                 ROOT => self.opened(Opened::Directory, ROOT),
                 OPS => {
-                    let members = self.settings.members.keys().copied().collect();
-                    let talk = Box::new(Talk::new(self.settings.id, members));
+                    let talk = Box::new(Talk::new(self.settings.id, self.origins()));
                     self.opened(Opened::Ops(talk, Reads::default()), OPS)
                 }
                 PEER => {
@@ -106,10 +105,7 @@ impl Hosted {
             },
             Ask::Read { open, offset, count, headroom } => match &mut self.opens[open.local()] {
                 Opened::Text(text) => Ok(Reply::Data(part(text, offset, count, headroom))),
-                Opened::Door(door) => match door.challenge() {
-                    Some(challenge) => Ok(Reply::Data(part(challenge, offset, count, headroom))),
-                    None => Err(Error::Denied),
-                },
+                Opened::Door(_) => self.read_door(open.local(), (offset, count), headroom),
                 Opened::Ops(_, reads) | Opened::Events(_, reads) => {
                     reads.add(id, count, headroom);
                     return self.answer_reads(open.local(), out);

@@ -7,6 +7,8 @@ mod tests;
 use crate::door::{self, Door};
 use crate::files::Opened;
 use crate::journal::{self, Journal, Kept};
+use crate::letter::Letter;
+use crate::members::{Joining, Who};
 use crate::peer::{self, Peer};
 use crate::settings::Settings;
 use crate::talk::{self, Question};
@@ -17,11 +19,10 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use replica::binary;
 use replica::data::Once;
-use replica::service::{self, Config, Entry, Message, Replica, ReplicaId, Ticket};
+use replica::service::{self, Config, Membership, Message, Record, Replica, ReplicaId, Ticket};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
-use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use tree::remote::{self, Remote};
@@ -42,6 +43,9 @@ const GOSSIP: Duration = Duration::from_millis(5);
 
 /// A message is cut in two if it is longer, bytes.
 const MESSAGE: usize = 256 << 10;
+
+/// How much is read at once of what a new member begins with, bytes.
+const FETCH: u32 = 64 << 10;
 
 /// Most news that wait to be told.
 const NEWS_MAX: usize = 16;
@@ -79,8 +83,10 @@ pub struct Hosted {
     next: u64,
     /// What was done in this turn, and the number by which the replica wants to hear that it is
     /// kept.
-    unkept: (Vec<Arc<Entry<Operator>>>, u64),
+    unkept: (Record<Operator>, u64),
     news: VecDeque<String>,
+    /// How it becomes a member, if it is none.
+    pub(crate) joining: Option<Joining>,
     /// Something became final in this turn, and somebody listens.
     pub(crate) has_events: bool,
     closing: bool,
@@ -93,6 +99,8 @@ pub(crate) struct Way {
     remote: Remote,
     /// The last request; answers of others come too late.
     request: u64,
+    /// It leads to nobody any more.
+    pub(crate) is_closed: bool,
 }
 
 impl Hosted {
@@ -102,24 +110,15 @@ impl Hosted {
         let journal = Journal::new(index, file, store, &kept);
         let Kept { settings, snapshot, records, .. } = kept;
         let data = Once(settings.kind);
-        let members: Vec<ReplicaId> = settings.members.keys().copied().collect();
-        let config = Config { gossip: GOSSIP, limits: service::Limits::default() };
-        let snapshot = snapshot.unwrap_or_else(|| service::Snapshot::empty(&data));
-        let replica = Replica::recover(data, settings.me, &members, config, snapshot, records);
+        let joins = settings.joins && snapshot.is_none();
+        let first = match joins {
+            true => Membership::default(),
+            false => Membership::first(settings.members.clone()),
+        };
+        let snapshot = snapshot.unwrap_or_else(|| service::Snapshot::empty(&data, first));
+        let replica = Replica::recover(data, settings.me, Hosted::config(), snapshot, records);
         let Options { wall, owner, seed, addresses } = options;
-        let mut random = ChaCha20Rng::from_seed(seed);
-        let ways = addresses.into_iter().map(|(id, to)| {
-            let config = remote::Config {
-                server_uid: owner,
-                seed: random.next_u64(),
-                first_op: usize::try_from(PEERS + (u64::from(id.0) << OF_PEER)).expect("64 bits"),
-                ..remote::Config::default()
-            };
-            let remote = Remote::new(index, to, Vec::new(), config);
-            (id, Way { peer: Peer::new(), remote, request: 0 })
-        });
-        let ways = ways.collect();
-        Hosted {
+        let mut hosted = Hosted {
             index,
             started: wall,
             owner,
@@ -127,17 +126,48 @@ impl Hosted {
             data,
             replica,
             journal,
-            ways,
+            ways: BTreeMap::new(),
             opens: Slab::new(),
-            random,
+            random: ChaCha20Rng::from_seed(seed),
             tickets: BTreeMap::new(),
             has_lines: BTreeSet::new(),
             next: 1,
-            unkept: (Vec::new(), 0),
+            unkept: (Record::default(), 0),
             news: VecDeque::new(),
+            joining: joins.then_some(Joining::Asks),
             has_events: false,
             closing: false,
-        }
+        };
+        addresses.into_iter().for_each(|(id, to)| hosted.find_way(id, to));
+        hosted
+    }
+
+    pub(crate) fn config() -> Config {
+        Config { gossip: GOSSIP, limits: service::Limits::default() }
+    }
+
+    /// Another replica is at one of these addresses.
+    pub(crate) fn find_way(&mut self, id: ReplicaId, to: Vec<Address>) {
+        let config = remote::Config {
+            server_uid: self.owner,
+            seed: self.random.next_u64(),
+            first_op: usize::try_from(PEERS + (u64::from(id.0) << OF_PEER)).expect("64 bits"),
+            ..remote::Config::default()
+        };
+        let remote = Remote::new(self.index, to, Vec::new(), config);
+        let place = self.settings.members.get(&self.settings.me).cloned().unwrap_or_default();
+        let wish = self.joining.is_some().then(|| Letter::Join(place).frame());
+        let way = Way { peer: Peer::new(wish), remote, request: 0, is_closed: false };
+        self.ways.insert(id, way);
+    }
+
+    /// The ways on which something may be attempted; who is no member yet asks one after the other.
+    fn attempts(&self) -> impl Iterator<Item = (ReplicaId, Instant)> {
+        let busy = self.joining.is_some() && self.ways.values().any(|way| !way.peer.is_down());
+        let keeps = matches!(self.joining, Some(Joining::Keeps(_)));
+        let open = self.ways.iter().filter(|(_, way)| !way.is_closed);
+        let all = open.filter_map(|(id, way)| Some((*id, way.peer.deadline()?)));
+        all.filter(move |_| !busy && !keeps && !self.closing)
     }
 
     /// The next thing that the operator may want to know.
@@ -145,7 +175,7 @@ impl Hosted {
         self.news.pop_front()
     }
 
-    fn tell_news(&mut self, text: String) {
+    pub(crate) fn tell_news(&mut self, text: String) {
         if self.news.len() == NEWS_MAX {
             self.news.pop_front();
         }
@@ -158,10 +188,12 @@ impl Hosted {
         if self.replica.deadline().is_some_and(|at| at <= now) {
             self.step_replica(now, service::Input::Tick, out);
         }
+        let due = self.attempts().filter(|(_, at)| *at <= now).map(|(id, _)| id);
+        let most = if self.joining.is_some() { 1 } else { usize::MAX };
+        for id in due.take(most).collect::<Vec<_>>() {
+            self.step_peer(now, id, peer::Input::Tick, out);
+        }
         for id in self.ways.keys().copied().collect::<Vec<_>>() {
-            if self.ways[&id].peer.deadline().is_some_and(|at| at <= now) && !self.closing {
-                self.step_peer(now, id, peer::Input::Tick, out);
-            }
             self.with_remote(now, id, Remote::tick, out);
         }
         for open in mem::take(&mut self.has_lines) {
@@ -173,11 +205,11 @@ impl Hosted {
 
     /// Writes down what was done in this turn.
     fn keep(&mut self, now: Instant, out: &mut Vec<Output>) {
-        let (entries, number) = mem::take(&mut self.unkept);
-        if !entries.is_empty() {
-            self.journal.append(number, &entries);
+        let (record, number) = mem::take(&mut self.unkept);
+        if record != Record::default() {
+            self.journal.append(number, &record);
         }
-        if self.journal.wants_snapshot() && !self.closing {
+        if self.journal.wants_snapshot() && !self.closing && self.joining.is_none() {
             self.journal.replace(&self.replica.snapshot());
         }
         let mut said = Vec::new();
@@ -230,9 +262,8 @@ impl Automaton for Hosted {
         if self.has_lines.iter().any(has_room) {
             return Some(Instant(0));
         }
-        let peers = self.ways.values().filter_map(|way| way.peer.deadline());
+        let peers = self.attempts().map(|(_, at)| at);
         let remotes = self.ways.values().filter_map(|way| way.remote.deadline());
-        let peers = peers.filter(|_| !self.closing);
         let own = [self.replica.deadline(), self.journal.deadline()];
         peers.chain(remotes).chain(own.into_iter().flatten()).min()
     }
@@ -241,7 +272,7 @@ impl Automaton for Hosted {
         self.replica.check();
         self.journal.check();
         self.ways.values().for_each(|way| way.peer.check());
-        assert!(self.unkept.0.is_empty(), "kept at the end of each turn");
+        assert!(self.unkept.0 == Record::default(), "kept at the end of each turn");
     }
 }
 
@@ -315,8 +346,13 @@ impl Hosted {
             }
             service::Output::Refuse(ticket, refusal) => {
                 let Some(open) = self.tickets.remove(&ticket) else { return };
-                let (text, reason, ids) = talk::explain(refusal, &self.settings.members);
+                let is_lost = matches!(refusal, service::Refusal::Lost(_));
+                let members = &self.replica.membership().members;
+                let (text, reason, ids) = talk::explain(refusal, members);
                 if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
+                    if is_lost {
+                        talk.forget();
+                    }
                     talk.complain(ticket, text, reason, &ids);
                 }
                 self.answer_reads(open, out);
@@ -337,10 +373,14 @@ impl Hosted {
                  file is an older copy; nothing is done here any more",
                 self.settings.service, peer.0
             )),
-            service::Output::Persist(number, entries) => {
-                self.unkept.0.extend(entries);
+            service::Output::Persist(number, record) => {
+                self.unkept.0.entries.extend(record.entries);
+                if record.standing.is_some() {
+                    self.unkept.0.standing = record.standing;
+                }
                 self.unkept.1 = number;
             }
+            service::Output::Members(membership) => self.follow(now, &membership, out),
         }
     }
 
@@ -349,17 +389,22 @@ impl Hosted {
         &mut self,
         now: Instant,
         to: ReplicaId,
-        mut message: Message<Operator>,
+        message: Message<Operator>,
         out: &mut Vec<Output>,
     ) {
-        let bytes = frame(&message);
-        if bytes.len() > MESSAGE && message.entries.len() > 1 {
-            let rest = message.entries.split_off(message.entries.len() / 2);
-            let later = Message { entries: rest, ..message.clone() };
-            self.say(now, to, message, out);
-            return self.say(now, to, later, out);
+        let letter = Letter::Gossip(message);
+        let bytes = letter.frame();
+        match letter {
+            Letter::Gossip(mut message) if bytes.len() > MESSAGE && message.entries.len() > 1 => {
+                let rest = message.entries.split_off(message.entries.len() / 2);
+                let later = Message { entries: rest, ..message.clone() };
+                self.say(now, to, message, out);
+                self.say(now, to, later, out);
+            }
+            Letter::Gossip(_) | Letter::Join(_) | Letter::Wish(_) => {
+                self.step_peer(now, to, peer::Input::Say(bytes), out);
+            }
         }
-        self.step_peer(now, to, peer::Input::Say(bytes), out);
     }
 
     /// What another replica has written.
@@ -374,22 +419,30 @@ impl Hosted {
         let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
         let entered = door.write(&self.settings, offset, data).map_err(|_| Error::Denied)?;
         if let Some(peer) = entered {
-            // There is one way from each: what comes by an older one is late.
-            self.shut_doors(peer, Some(open));
+            match self.who(peer) {
+                Who::Administrator => {}
+                // There is one way from each: what comes by an older one is late.
+                Who::Member | Who::Guest => self.shut_doors(peer, Some(open)),
+                Who::Retired => {
+                    self.shut_doors(peer, None);
+                    return Err(Error::Stale);
+                }
+            }
             return Ok(());
         }
         loop {
             let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
             let message = door.next().map_err(|_| Error::Invalid)?;
             let (Some(message), Some(peer)) = (message, door.peer()) else { return Ok(()) };
-            let ours = |message: &Message<Operator>| {
-                message.entries.iter().all(|entry| entry.operator.operator.kind() == self.data.0)
+            let letter: Result<Letter, _> = binary::read(&message);
+            let taken = match letter {
+                Ok(letter) => self.letter(now, open, peer, letter, out),
+                Err(_) => Err(Error::Invalid),
             };
-            let Some(message) = binary::read(&message).ok().filter(ours) else {
+            if let (Err(error), Opened::Door(door)) = (taken, &mut self.opens[open]) {
                 door.shut();
-                return Err(Error::Invalid);
-            };
-            self.step_replica(now, service::Input::Heard(peer, message), out);
+                return Err(error);
+            }
             // What makes no sense is not taken, so that its sender makes a pause.
             if self.is_shut(open) {
                 return Err(Error::Denied);
@@ -438,6 +491,11 @@ impl Hosted {
         for output in said {
             match output {
                 journal::Output::Do(op) => out.push(Output::Do(op)),
+                journal::Output::Persisted(_) if self.joining.is_some() => {
+                    if let Some(Joining::Keeps(gift)) = self.joining.take() {
+                        self.begin(now, *gift, out);
+                    }
+                }
                 journal::Output::Persisted(number) => {
                     self.step_replica(now, service::Input::Persisted(number), out);
                 }
@@ -452,7 +510,7 @@ impl Hosted {
         }
     }
 
-    fn step_peer(
+    pub(crate) fn step_peer(
         &mut self,
         now: Instant,
         id: ReplicaId,
@@ -494,6 +552,29 @@ impl Hosted {
                 return self.step_remote(now, id, Input::Release(node), out);
             }
             peer::Output::Close(open) => return self.step_remote(now, id, Input::Close(open), out),
+            peer::Output::Fetch(open, offset) => {
+                Ask::Read { open, offset, count: FETCH, headroom: 0 }
+            }
+            peer::Output::Gift(gift) => return self.receive(now, &gift, out),
+            peer::Output::Refused => {
+                let name = &self.settings.service;
+                return self.tell_news(format!(
+                    "{name}: replica {} does not take this one in: its number is taken, or its \
+                     address is no number; make another one with 'upcall replica join'",
+                    id.0
+                ));
+            }
+            peer::Output::Removed => {
+                if !self.replica.is_removed() {
+                    let name = &self.settings.service;
+                    self.tell_news(format!(
+                        "{name}: this replica is no member any more, so replica {} says: its file \
+                         is not needed",
+                        id.0
+                    ));
+                }
+                return self.step_replica(now, service::Input::Removed(id), out);
+            }
             peer::Output::Connected => {
                 return self.step_replica(now, service::Input::Connected(id), out);
             }
@@ -513,7 +594,7 @@ impl Hosted {
     }
 
     /// Does something with a remote tree, and what it says then.
-    fn with_remote(
+    pub(crate) fn with_remote(
         &mut self,
         now: Instant,
         id: ReplicaId,
@@ -563,11 +644,4 @@ fn held(reply: Result<Reply, Error>) -> Option<Id> {
         Ok(Reply::Opened(open, _)) => Some(Id::Open(open)),
         _other => None,
     }
-}
-
-/// A message, with its length in front.
-fn frame(message: &Message<Operator>) -> Vec<u8> {
-    let bytes = binary::write(message);
-    let length = u32::try_from(bytes.len()).expect("it is cut");
-    [&length.to_le_bytes()[..], &bytes].concat()
 }

@@ -24,11 +24,10 @@ use crate::{Operator, Snapshot};
 use base::op::{Done, File, Op, OpId};
 use base::{Automaton as _, Instant};
 use replica::binary;
-use replica::service::Entry;
+use replica::service::{Record, ReplicaId};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use store::{Change, Durability, Missing, Reader, Refusal, Store, Table, Ticket, View};
 use tree::{NodeId, disk};
 
@@ -109,11 +108,26 @@ pub struct Kept {
     /// Who it is.
     pub settings: Settings,
     pub(crate) snapshot: Option<Snapshot>,
-    pub(crate) records: Vec<Vec<Arc<Entry<Operator>>>>,
+    pub(crate) records: Vec<Record<Operator>>,
     head: Head,
     next: u64,
     size: usize,
     grown: usize,
+}
+
+impl Kept {
+    /// The members as it knows them, and those that are to come, each with where it is.
+    pub fn members(&self) -> BTreeMap<ReplicaId, String> {
+        let standings = self.records.iter().filter_map(|record| record.standing.as_ref());
+        let first = self.snapshot.as_ref().map(|snapshot| &snapshot.standing);
+        match standings.last().or(first) {
+            None => self.settings.members.clone(),
+            Some(standing) => {
+                let coming = standing.change.iter().flat_map(|change| change.members.clone());
+                standing.membership.members.clone().into_iter().chain(coming).collect()
+            }
+        }
+    }
 }
 
 /// Why a volume keeps no replica.
@@ -210,7 +224,7 @@ struct Records {
     next: u64,
     /// Parts of one that is not whole yet.
     part: Vec<u8>,
-    records: Vec<Vec<Arc<Entry<Operator>>>>,
+    records: Vec<Record<Operator>>,
     size: usize,
     damaged: bool,
 }
@@ -284,10 +298,10 @@ impl Journal {
         (self.store.layout().transaction_max() / 2 / self.part_max()).min(16)
     }
 
-    /// Keeps operations; [`Output::Persisted`] tells by this number, which is greater than that of
-    /// those before, when they are durable.
-    pub(crate) fn append(&mut self, number: u64, entries: &[Arc<Entry<Operator>>]) {
-        let bytes = binary::write(&entries);
+    /// Keeps a record; [`Output::Persisted`] tells by this number, which is greater than that of
+    /// those before, when it is durable.
+    pub(crate) fn append(&mut self, number: u64, record: &Record<Operator>) {
+        let bytes = binary::write(record);
         self.grown += bytes.len();
         let (most, mut rest) = (self.part_max(), &bytes[..]);
         let at_once = self.parts_max() * most;
@@ -306,8 +320,17 @@ impl Journal {
         }
     }
 
+    /// Begins with this; [`Output::Persisted`] tells by number zero when it is durable.
+    pub(crate) fn begin(&mut self, snapshot: &Snapshot) {
+        self.rewrite(snapshot, Some(0));
+    }
+
     /// Replaces all records so far by this, which has what they have.
     pub(crate) fn replace(&mut self, snapshot: &Snapshot) {
+        self.rewrite(snapshot, None);
+    }
+
+    fn rewrite(&mut self, snapshot: &Snapshot, persisted: Option<u64>) {
         let bytes = binary::write(snapshot);
         let generation = self.head.generation + 1;
         let mut count = 0;
@@ -319,7 +342,7 @@ impl Journal {
         let first = self.next;
         let head = Head { generation, parts: count, first };
         let changes = vec![put(SETTINGS, HEAD_KEY, binary::write(&head))];
-        self.batches.push_back(Batch { changes, persisted: None });
+        self.batches.push_back(Batch { changes, persisted });
         let old = self.head;
         let records = (old.first..first).map(|n| (RECORDS, n.to_be_bytes().to_vec()));
         let parts = (0..old.parts).map(|n| (PARTS, part_key(old.generation, n).to_vec()));

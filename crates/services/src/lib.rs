@@ -15,6 +15,8 @@ mod events;
 mod files;
 mod hosted;
 mod journal;
+mod letter;
+mod members;
 mod peer;
 mod reads;
 pub mod settings;
@@ -22,9 +24,12 @@ mod show;
 mod status;
 mod talk;
 
+pub use door::{CHALLENGE, proof};
 pub use files::OPENS_MAX;
 pub use hosted::{Hosted, Options, PLACE};
 pub use journal::{Kept, Unreadable, format, read_all};
+pub use letter::Letter;
+pub use members::{ADMINISTRATOR, address};
 pub use settings::{Secret, Settings};
 
 /// What is replicated: operations that are sent again are done once.

@@ -3,7 +3,8 @@
 //! It finds the file `peer` of the service, proves who it is ([`crate::door`]), and then writes
 //! messages to it, everything that has gathered at once, one write at a time. When a write fails,
 //! it opens the file again after a while; whatever was under way may be lost, which replicas expect
-//! of their channels. Connections are the business of the remote tree, of which this is a user.
+//! of their channels. One that is no member yet writes that it wants to be one, and reads what it
+//! begins with; as long as that is nothing, it tries again. Connections are the business of the remote tree, of which this is a user.
 //!
 #![doc = include_str!("peer/states.md")]
 
@@ -25,6 +26,9 @@ pub(crate) const WRITE_MAX: usize = 512 << 10;
 
 /// How much may wait to be written, bytes; what is said beyond that is lost, and said again.
 pub(crate) const WAITING_MAX: usize = 8 << 20;
+
+/// How long what a new member begins with can be, bytes.
+const GIFT_MAX: usize = 16 << 30;
 
 /// What can happen to it.
 #[derive(Debug)]
@@ -62,6 +66,14 @@ pub(crate) enum Output {
     Connected,
     /// It does not any more.
     Disconnected,
+    /// Read what a new member begins with, from there.
+    Fetch(OpenId, u64),
+    /// All of that.
+    Gift(Vec<u8>),
+    /// The other one says that we are no member any more.
+    Removed,
+    /// The other one does not take us in.
+    Refused,
 }
 
 /// What it waits for.
@@ -83,6 +95,10 @@ enum State {
     Idle(OpenId),
     /// For what was said to be taken.
     Writing(OpenId),
+    /// For the wish to be a member to be taken.
+    Asking(OpenId),
+    /// For more of what a new member begins with.
+    Fetching(OpenId),
 }
 
 /// The machine.
@@ -94,13 +110,22 @@ pub(crate) struct Peer {
     offset: u64,
     /// What is to be said next.
     waiting: Vec<u8>,
+    /// The wish to be a member, for who is none; it says nothing else.
+    wish: Option<Vec<u8>>,
+    /// What has come of what a new member begins with.
+    gift: Vec<u8>,
 }
 
 impl Peer {
-    /// One that tries at once.
-    pub(crate) fn new() -> Peer {
-        let state = State::Down(Instant(0));
-        Peer { state, pause: PAUSE_MIN, offset: 0, waiting: Vec::new() }
+    /// One that tries at once: to tell what it is given, or else to become a member.
+    pub(crate) fn new(wish: Option<Vec<u8>>) -> Peer {
+        let (state, waiting, gift) = (State::Down(Instant(0)), Vec::new(), Vec::new());
+        Peer { state, pause: PAUSE_MIN, offset: 0, waiting, wish, gift }
+    }
+
+    /// Whether it waits for the time of its next attempt.
+    pub(crate) fn is_down(&self) -> bool {
+        matches!(self.state, State::Down(_))
     }
 
     /// The state in one word.
@@ -114,6 +139,8 @@ impl Peer {
             State::Introducing(_) => "introducing",
             State::Idle(_) => "idle",
             State::Writing(_) => "writing",
+            State::Asking(_) => "asking",
+            State::Fetching(_) => "fetching",
         }
     }
 
@@ -146,14 +173,16 @@ impl Peer {
         match self.state {
             State::Down(_) | State::Finding => {}
             State::Opening(node) => out.push(Output::Release(node)),
-            State::Reading(open) | State::Proving(open) | State::Introducing(open) => {
-                out.push(Output::Close(open));
-            }
+            State::Reading(open)
+            | State::Proving(open)
+            | State::Introducing(open)
+            | State::Asking(open)
+            | State::Fetching(open) => out.push(Output::Close(open)),
             State::Idle(open) | State::Writing(open) => {
                 out.extend([Output::Disconnected, Output::Close(open)]);
             }
         }
-        self.waiting = Vec::new();
+        (self.waiting, self.gift) = (Vec::new(), Vec::new());
         let until = now + self.pause;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         State::Down(until)
@@ -176,8 +205,43 @@ impl Peer {
             }
             (State::Introducing(open), Ok(Reply::Written(_))) => {
                 self.offset = 0;
-                out.push(Output::Connected);
-                State::Idle(open)
+                match &self.wish {
+                    Some(wish) => {
+                        out.push(Output::Write(open, 0, wish.clone()));
+                        State::Asking(open)
+                    }
+                    None => {
+                        out.push(Output::Connected);
+                        State::Idle(open)
+                    }
+                }
+            }
+            (State::Introducing(_), Err(Error::Stale)) => {
+                self.pause = PAUSE_MAX;
+                out.push(Output::Removed);
+                self.fail(now, out)
+            }
+            (State::Asking(_), Err(Error::Denied)) => {
+                self.pause = PAUSE_MAX;
+                out.push(Output::Refused);
+                self.fail(now, out)
+            }
+            (State::Asking(open), Ok(Reply::Written(_))) => {
+                out.push(Output::Fetch(open, 0));
+                State::Fetching(open)
+            }
+            (State::Fetching(open), Ok(Reply::Data(part)))
+                if !part.is_empty() && self.gift.len() + part.len() <= GIFT_MAX =>
+            {
+                self.gift.extend_from_slice(&part);
+                out.push(Output::Fetch(open, self.gift.len() as u64));
+                State::Fetching(open)
+            }
+            (State::Fetching(_), Ok(Reply::Data(part)))
+                if part.is_empty() && !self.gift.is_empty() =>
+            {
+                out.push(Output::Gift(std::mem::take(&mut self.gift)));
+                self.fail(now, out)
             }
             (State::Writing(open), Ok(Reply::Written(_))) => {
                 self.pause = PAUSE_MIN;
@@ -235,7 +299,9 @@ impl Automaton for Peer {
             | State::Proving(_)
             | State::Introducing(_)
             | State::Idle(_)
-            | State::Writing(_) => None,
+            | State::Writing(_)
+            | State::Asking(_)
+            | State::Fetching(_) => None,
         }
     }
 

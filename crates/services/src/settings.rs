@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The version of all that is kept in a replica's volume.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What a replica knows of itself before it has done anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,8 +21,11 @@ pub struct Settings {
     pub kind: Kind,
     /// Which of the members this replica is.
     pub me: ReplicaId,
-    /// All of them, each with the address of the 9P port of its server.
+    /// All that there were at first, each with the address of the 9P port of its server. Of a
+    /// replica that is none of them: whom it asks to become one, and itself.
     pub members: BTreeMap<ReplicaId, String>,
+    /// Whether it is none of the first members.
+    pub joins: bool,
     /// What all of them know, and nobody else.
     pub secret: Secret,
 }

@@ -15,6 +15,14 @@ struct Status<'a> {
     service: &'a str,
     kind: Kind,
     replica: ReplicaId,
+    /// Which membership it is in.
+    epoch: u64,
+    /// Whether all members have said that they are in it too, and no change is under way.
+    settled: bool,
+    /// What is to become of the members.
+    change: Option<Coming>,
+    /// The least number that no replica has had.
+    next_replica: u16,
     /// What is done here, by the replicas that were asked.
     done: String,
     /// What is in the journal for good.
@@ -28,6 +36,15 @@ struct Status<'a> {
     /// Why nothing can be kept any more.
     failed: Option<String>,
     members: Vec<Member<'a>>,
+}
+
+/// A change of the members that is under way.
+#[derive(Debug, Serialize)]
+struct Coming {
+    members: Vec<ReplicaId>,
+    lost: Vec<ReplicaId>,
+    /// Who has not agreed yet, as far as is known here.
+    waits_for: Vec<ReplicaId>,
 }
 
 /// One of the replicas.
@@ -61,7 +78,20 @@ impl Hosted {
     fn status(&self) -> Status<'_> {
         let has = self.replica.has();
         let outdated = self.replica.is_outdated().then(|| "an older copy of itself".to_string());
-        let members = self.settings.members.iter().map(|(id, address)| {
+        let outside = match (&self.joining, self.replica.is_removed()) {
+            (Some(_), _) => Some("no member yet: it asks the others".to_string()),
+            (None, true) => Some("no member any more".to_string()),
+            (None, false) => None,
+        };
+        let standing = self.replica.standing();
+        let change = standing.change.as_ref().map(|change| Coming {
+            members: change.members.keys().copied().collect(),
+            lost: change.lost.iter().copied().collect(),
+            waits_for: self.replica.unsealed(),
+        });
+        let coming = standing.change.iter().flat_map(|change| change.members.keys().copied());
+        let next = self.origins().into_iter().chain(coming).map(|id| id.0).max().unwrap_or(0);
+        let members = self.replica.membership().members.iter().map(|(id, address)| {
             let knows = self.replica.knows_of(*id).unwrap_or(has);
             let lacks = has.iter().map(|(of, number)| number.saturating_sub(knows.get(of))).sum();
             let way = self.ways.get(id).map(|way| way.peer.name());
@@ -71,15 +101,24 @@ impl Hosted {
             service: &self.settings.service,
             kind: self.settings.kind,
             replica: self.settings.me,
+            epoch: self.replica.membership().epoch.number,
+            settled: self.replica.is_settled(),
+            change,
+            next_replica: next.saturating_add(1),
             done: show_vector(self.replica.done(), " "),
             kept: show_vector(has, " "),
             unfinal: self.replica.suffix().count(),
             held: self.replica.kept(),
             journal: self.journal.sizes(),
-            failed: self.journal.failed().map(|error| error.to_string()).or(outdated),
+            failed: self.journal.failed().map(|error| error.to_string()).or(outdated).or(outside),
             members: members.collect(),
         }
     }
+}
+
+fn ids(ids: &[ReplicaId]) -> String {
+    let names: Vec<String> = ids.iter().map(|id| id.0.to_string()).collect();
+    if names.is_empty() { "nobody".to_string() } else { names.join(", ") }
 }
 
 impl Status<'_> {
@@ -90,7 +129,15 @@ impl Status<'_> {
         };
         line("service", &format_args!("{}, a {}", self.service, self.kind));
         let count = self.members.len();
-        line("replica", &format_args!("{}, one of {count}", self.replica.0));
+        line("replica", &format_args!("{}, one of {count}, epoch {}", self.replica.0, self.epoch));
+        if let Some(Coming { members, lost, waits_for }) = &self.change {
+            let (members, waits) = (ids(members), ids(waits_for));
+            let lost = match lost.is_empty() {
+                true => String::new(),
+                false => format!("; lost: {}", ids(lost)),
+            };
+            line("change", &format_args!("to {members}{lost}; not agreed yet: {waits}"));
+        }
         line("done", &self.done);
         line("kept", &self.kept);
         line("unfinal", &format_args!("{} operations", self.unfinal));

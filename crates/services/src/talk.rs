@@ -150,6 +150,16 @@ impl Talk {
         Some(line)
     }
 
+    /// Whom tokens may name from now on.
+    pub(crate) fn know(&mut self, members: &[ReplicaId]) {
+        self.members = members.to_vec();
+    }
+
+    /// Begins a session anew: what it has seen is lost.
+    pub(crate) fn forget(&mut self) {
+        self.token = Vector::new();
+    }
+
     /// Takes a line that is no question: `after TOKEN`, what whoever writes has seen before. One of
     /// another service says nothing: it was kept for one of the same name.
     pub(crate) fn remember(&mut self, line: &[u8]) -> bool {
@@ -356,6 +366,19 @@ pub(crate) fn explain(
             let text = "done or not: the journal of this replica has not written it yet; ask \
                         again, and look at its disk";
             (text.to_string(), "unwritten", Vec::new())
+        }
+        Refusal::Lost(ids) => {
+            let text = format!(
+                "not done: what this session has seen is lost with {}, no member any more; a new \
+                 session begins here: look at the value, and ask again",
+                all(&ids)
+            );
+            (text, "lost", ids)
+        }
+        Refusal::Outside => {
+            let text = "not done: this replica is no member of its service, or is leaving it: ask \
+                        another one";
+            (text.to_string(), "outside", Vec::new())
         }
         Refusal::Outdated => {
             let text = "not done: this replica is an older copy of itself, and would give numbers \

@@ -1,8 +1,12 @@
 //! `upcall replica` and `upcall op`: replicated services.
 
 mod init;
+mod join;
 pub(crate) mod kept;
+mod key;
 mod op;
+mod remove;
+mod report;
 mod sheet;
 mod status;
 mod talk;
@@ -17,6 +21,10 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     /// Make the replicas of a new service, each in a file
     Init(init::Init),
+    /// Make one more replica of a service that there is
+    Join(join::Join),
+    /// Have replicas leave a service, or go on without those that are lost
+    Remove(remove::Remove),
     /// Show how far the replicas of a service are
     Status(status::Status),
     /// Type what is in a CSV or XLSX file into a sheet
@@ -32,6 +40,8 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
     match command {
         Command::Init(init) => init::run(init),
+        Command::Join(join) => join::run(join),
+        Command::Remove(remove) => remove::run(remove),
         Command::Status(status) => Ok(status::run(status)),
         Command::Import(import) => Ok(sheet::import(import)),
         Command::Export(export) => Ok(sheet::export(export)),

@@ -7,7 +7,8 @@ use base::op::Op;
 use base::rng::seeded;
 use replica::data::kind::Operator as Plain;
 use replica::data::{log, once};
-use replica::service::{Label, Vector};
+use replica::service::{Entry, Label, Vector};
+use std::sync::Arc;
 use store::drive::Memory;
 use tree::OpenId;
 
@@ -135,10 +136,15 @@ fn entry(number: u64, record: &str) -> Arc<Entry<Operator>> {
     Arc::new(Entry { number, label, after: Vector::new(), strict: false, operator })
 }
 
+fn frame(message: &Message<Operator>) -> Vec<u8> {
+    Letter::Gossip(message.clone()).frame()
+}
+
 /// It has these, and says so.
 fn message(entries: Vec<Arc<Entry<Operator>>>) -> Message<Operator> {
     let has = [(OTHER, entries.len() as u64)].into_iter().collect();
-    Message { entries, has, asks: true }
+    let epoch = Membership::first(BTreeMap::new()).epoch;
+    Message { entries, has, asks: true, epoch, change: None, reached: None }
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub(crate) fn settings() -> Settings {
         kind: Kind::Log,
         me: ME,
         members: BTreeMap::from([ME, ReplicaId(2)].map(|id| (id, "127.0.0.1:1".to_string()))),
+        joins: false,
         secret: Secret([3; 32]),
     }
 }

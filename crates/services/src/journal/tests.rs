@@ -6,7 +6,9 @@ use crate::Data;
 use base::rng::{Rng, seeded};
 use replica::data::kind::Operator as Plain;
 use replica::data::{DataType as _, log, once};
-use replica::service::{Config, Input, Limits, Replica, Ticket as Asked, Vector};
+use replica::service::{
+    Config, Input, Limits, Membership, Record, Replica, Ticket as Asked, Vector,
+};
 use std::time::Duration;
 use store::Geometry;
 use store::drive::Memory;
@@ -27,8 +29,9 @@ impl Lab {
         let journal = Journal::new(0, File(0), store, &kept);
         assert_eq!(kept.settings, settings());
         let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
-        let snapshot = kept.snapshot.unwrap_or_else(|| Snapshot::empty(&DATA));
-        let replica = Replica::recover(DATA, ME, &[ME], config, snapshot, kept.records);
+        let alone = Membership::first([(ME, String::new())].into());
+        let snapshot = kept.snapshot.unwrap_or_else(|| Snapshot::empty(&DATA, alone));
+        let replica = Replica::recover(DATA, ME, config, snapshot, kept.records);
         Lab { disk, journal, replica, asked: 0, rng: seeded(seed) }
     }
 
@@ -48,7 +51,7 @@ impl Lab {
     /// Some operations in one turn; the answers go on to the replica as they come. The power may
     /// fail before any operation on the disk: `crash` is asked.
     fn turn(&mut self, crash: &mut dyn FnMut(&Memory)) {
-        let (mut entries, mut last) = (Vec::new(), 0);
+        let (mut record, mut last) = (Record::default(), 0);
         for _ in 0..self.rng.u32(1..5) {
             let operator = self.operator();
             let (ticket, after) = (Asked(self.asked), Vector::new());
@@ -58,12 +61,12 @@ impl Lab {
             self.replica.step(NOW, input, &mut said);
             for output in said {
                 if let replica::service::Output::Persist(number, some) = output {
-                    entries.extend(some);
+                    record.entries.extend(some.entries);
                     last = number;
                 }
             }
         }
-        self.journal.append(last, &entries);
+        self.journal.append(last, &record);
         if self.rng.u32(0..6) == 0 {
             self.journal.replace(&self.replica.snapshot());
         }

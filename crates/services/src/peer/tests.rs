@@ -24,6 +24,8 @@ fn states_md_is_fresh() {
         State::Introducing(OPEN),
         State::Idle(OPEN),
         State::Writing(OPEN),
+        State::Asking(OPEN),
+        State::Fetching(OPEN),
     ];
     let mut drawing = Drawing::default();
     for at in states {
@@ -34,12 +36,15 @@ fn states_md_is_fresh() {
             ("Challenged", Input::Answered(challenge())),
             ("Proved", Input::Proved(b"proof".to_vec())),
             ("Written", Input::Answered(Ok(Reply::Written(1)))),
+            ("Ended", Input::Answered(Ok(Reply::Data(Buf::default())))),
+            ("Removed", Input::Answered(Err(Error::Stale))),
+            ("Denied", Input::Answered(Err(Error::Denied))),
             ("Failed", Input::Answered(Err(Error::Disconnected))),
             ("Say", Input::Say(b"hello".to_vec())),
             ("Leave", Input::Leave),
         ];
         for (label, input) in inputs {
-            let peer = Peer { state: at, ..Peer::new() };
+            let peer = Peer { state: at, ..Peer::new(None) };
             drawing.sample_as(label, peer, input, state);
         }
     }
@@ -60,7 +65,7 @@ fn written() -> Input {
 
 /// One that is up.
 fn up() -> Peer {
-    let mut peer = Peer::new();
+    let mut peer = Peer::new(None);
     let found = Input::Answered(Ok(Reply::Walked(Vec::new(), Some(NODE))));
     let opened = Input::Answered(Ok(Reply::Opened(OPEN, Stat::default())));
     assert_eq!(step(&mut peer, Input::Tick), [Output::Find]);

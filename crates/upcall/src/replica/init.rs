@@ -1,5 +1,6 @@
 //! `upcall replica init`: the replicas of a new service.
 
+use super::key;
 use crate::clock;
 use crate::size;
 use crate::volume::create::Create;
@@ -7,7 +8,7 @@ use clap::Args;
 use replica::data::Kind;
 use replica::service::ReplicaId;
 use services::settings::{VERSION, check_name};
-use services::{Secret, Settings};
+use services::{ADMINISTRATOR, Secret, Settings};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -32,7 +33,7 @@ pub(crate) struct Init {
     #[arg(long, value_name = "ADDR,…", value_delimiter = ',', required = true)]
     members: Vec<String>,
 
-    /// Where to make the files NAME.1.replica, NAME.2.replica, …
+    /// Where to make the files NAME.key, NAME.1.replica, NAME.2.replica, …
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
@@ -64,22 +65,26 @@ pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
     let random = |error: io::Error| format!("no random number: {error}");
     let secret = Secret(clock::random_bytes().map_err(random)?);
     let id = u32::from_le_bytes(clock::random_bytes().map_err(random)?);
+    let settings = |me| Settings {
+        version: VERSION,
+        id,
+        service: init.service.clone(),
+        kind: init.kind,
+        me,
+        members: members.clone(),
+        joins: false,
+        secret: secret.clone(),
+    };
+    let key = init.dir.join(format!("{}.key", init.service));
+    key::write(&key, &settings(ADMINISTRATOR))?;
     for (me, address) in &members {
         let file = init.dir.join(format!("{}.{}.replica", init.service, me.0));
-        let settings = Settings {
-            version: VERSION,
-            id,
-            service: init.service.clone(),
-            kind: init.kind,
-            me: *me,
-            members: members.clone(),
-            secret: secret.clone(),
-        };
-        Create::of_replica(&file, init.size, settings).make()?;
+        Create::of_replica(&file, init.size, settings(*me)).make()?;
         let shown = file.display();
         println!("created {shown}; where {address} is, serve it:");
         println!("  upcall serve DIR --9p {address} --replica {shown}");
     }
+    println!("created {}; with it, replicas are added and removed", key.display());
     println!("each file has the secret by which the replicas know each other: keep them private");
     println!("a replica lives in one place: never start one from a copy of its file");
     Ok(ExitCode::SUCCESS)

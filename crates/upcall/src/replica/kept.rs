@@ -45,7 +45,8 @@ pub(crate) fn open(path: &Path) -> Result<Opened, String> {
              version of upcall; 'upcall volume check {shown}' says whether it is damaged"
         ),
     })?;
-    let others = kept.settings.members.iter().filter(|(id, _)| **id != kept.settings.me);
+    let members = kept.members();
+    let others = members.iter().filter(|(id, _)| **id != kept.settings.me);
     // One that cannot be found keeps nobody from serving.
     let found = others.filter_map(|(id, address)| match addresses(address) {
         Ok(found) => Some((*id, found)),
@@ -83,8 +84,8 @@ impl Opened {
 
     /// What there is to say of it in one line.
     pub(crate) fn line(&self) -> String {
-        let settings = &self.kept.settings;
-        let count = settings.members.len();
+        let (settings, members) = (&self.kept.settings, self.kept.members());
+        let count = members.len();
         format!(
             "/{}/{}, a {}: replica {} of {count}",
             services::PLACE,

@@ -1,0 +1,72 @@
+//! `upcall replica join`: one more replica of a service that there is.
+
+use super::key;
+use super::report::Report;
+use super::talk::place;
+use crate::remote::frame;
+use crate::remote::{At, Trouble};
+use crate::size;
+use crate::volume::create::Create;
+use clap::Args;
+use replica::service::ReplicaId;
+use services::Settings;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// How long the server may say nothing, seconds.
+const PATIENCE: f64 = 30.0;
+
+/// What is to be made.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Join {
+    /// The key of the service, which 'upcall replica init' has made
+    #[arg(value_name = "KEY")]
+    key: PathBuf,
+
+    /// Where the server of the new replica will listen for 9P, in numbers, like 192.0.2.4:5640
+    #[arg(value_name = "ADDR")]
+    address: String,
+
+    #[command(flatten)]
+    at: At,
+
+    /// Where to make the file NAME.ID.replica
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+
+    /// How large it can become, like 8G or 512M; it takes storage as it is filled [default: 16G, or
+    /// half of the free space if that is less]
+    #[arg(long, value_parser = size::parse)]
+    size: Option<u64>,
+}
+
+/// Makes it, and says what to do with it.
+pub(crate) fn run(join: &Join) -> Result<ExitCode, String> {
+    let key = key::read(&join.key)?;
+    if services::address(&join.address).is_none() {
+        return Err(format!(
+            "'{}' is no address in numbers: say it like 192.0.2.4:5640, or unix:PATH",
+            join.address
+        ));
+    }
+    let server = place(&join.at, &key.service, PATIENCE);
+    Ok(frame::run(&server, false, |frame| {
+        let report = Report::read(frame)?;
+        let mut members = report.places();
+        if let Some((id, _)) = members.iter().find(|(_, place)| **place == join.address) {
+            let text = format!("{} is where replica {} is: take another one", join.address, id.0);
+            return Err(Trouble::Host(text));
+        }
+        let me = ReplicaId(report.next_replica);
+        members.insert(me, join.address.clone());
+        let file = join.dir.join(format!("{}.{}.replica", key.service, me.0));
+        let settings = Settings { me, members, joins: true, ..key.clone() };
+        Create::of_replica(&file, join.size, settings).make().map_err(Trouble::Host)?;
+        let (shown, address) = (file.display(), &join.address);
+        frame::say(&format!(
+            "created {shown}; where {address} is, serve it, and it becomes a member:\n  upcall \
+             serve DIR --9p {address} --replica {shown}\n"
+        ))?;
+        Ok(ExitCode::SUCCESS)
+    }))
+}

@@ -1,0 +1,38 @@
+//! The key of a service: who has it may change the members.
+
+use services::{ADMINISTRATOR, Settings};
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// Writes the key of the service that these settings are of, for its owner only.
+///
+/// # Errors
+/// The cause, and what to do.
+pub(super) fn write(path: &Path, settings: &Settings) -> Result<(), String> {
+    let key = Settings { me: ADMINISTRATOR, ..settings.clone() };
+    let text = serde_json::to_string_pretty(&key).expect("names and numbers are JSON");
+    let shown = path.display();
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| writeln!(file, "{text}"));
+    written.map_err(|error| format!("cannot write {shown}: {error}; choose another --dir"))
+}
+
+/// Reads one.
+///
+/// # Errors
+/// The cause, and what to do.
+pub(super) fn read(path: &Path) -> Result<Settings, String> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        format!("cannot read {shown}: {error}; 'upcall replica init' has made NAME.key")
+    })?;
+    let key: Settings = serde_json::from_str(&text).map_err(|error| {
+        format!("{shown} is no key of a service: {error}; 'upcall replica init' makes NAME.key")
+    })?;
+    match key.version == services::settings::VERSION {
+        true => Ok(key),
+        false => Err(format!("{shown} is the key of another version of upcall: use that")),
+    }
+}

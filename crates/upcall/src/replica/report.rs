@@ -1,0 +1,46 @@
+//! What a replica says of itself, for programs.
+
+use crate::remote::frame::Frame;
+use crate::remote::{Outcome, Trouble};
+use replica::service::ReplicaId;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Of `status.json`, what is needed here.
+#[derive(Debug, Deserialize)]
+pub(super) struct Report {
+    pub(super) replica: ReplicaId,
+    pub(super) epoch: u64,
+    pub(super) settled: bool,
+    pub(super) change: Option<Change>,
+    pub(super) next_replica: u16,
+    pub(super) members: Vec<Member>,
+}
+
+/// A change of the members that is under way.
+#[derive(Debug, Deserialize)]
+pub(super) struct Change {
+    pub(super) waits_for: Vec<ReplicaId>,
+}
+
+/// One of the members.
+#[derive(Debug, Deserialize)]
+pub(super) struct Member {
+    pub(super) replica: ReplicaId,
+    pub(super) address: String,
+}
+
+impl Report {
+    /// Reads it.
+    pub(super) fn read(frame: &Frame) -> Outcome<Report> {
+        let text = frame.client.read_file("/status.json")?;
+        serde_json::from_slice(&text).map_err(|error| {
+            Trouble::Host(format!("the server's status makes no sense: {error}; is it Upcall?"))
+        })
+    }
+
+    /// The members, and where they are.
+    pub(super) fn places(&self) -> BTreeMap<ReplicaId, String> {
+        self.members.iter().map(|member| (member.replica, member.address.clone())).collect()
+    }
+}
