@@ -374,9 +374,9 @@ impl<D: DataType> Replica<D> {
         self.up_to(self.origins.done(), self.members.standing().clone())
     }
 
-    /// What a new member begins with, as soon as all who are not lost have reached the epoch that it
-    /// is a member of: then there is no other that they could reach. Of what others have done there may
-    /// be some that is not in this journal yet: it is in theirs.
+    /// What a new member begins with, as soon as all who are not lost have reached the epoch of
+    /// which it is a member: then there is no other that they could reach. Of what others have done
+    /// there may be some that is not in this journal yet: it is in theirs.
     pub fn gift(&self, to: ReplicaId) -> Option<Snapshot<D>> {
         let membership = self.members.membership().clone();
         let are_members = [to, self.me].iter().all(|id| membership.members.contains_key(id));
@@ -713,7 +713,8 @@ impl<D: DataType> Replica<D> {
             self.gossip_at = None;
         }
         let (origins, limits) = (&self.origins, &self.config.limits);
-        let ours = Ours { origins, has: &self.has, standing: self.members.said(), limits };
+        let (standing, leaves) = (self.members.said(), self.members.is_outside());
+        let ours = Ours { origins, has: &self.has, standing, limits, leaves };
         for (id, peer) in self.peers.iter_mut() {
             if peer.again().is_some_and(|at| at <= now) {
                 peer.lose_patience();
@@ -723,7 +724,7 @@ impl<D: DataType> Replica<D> {
             }
             // Who is no member any more answers, and wants nothing.
             if !self.members.is_removed() {
-                peer.watch(now, ours.has, ours.standing);
+                peer.watch(now, &ours);
             }
         }
     }

@@ -118,9 +118,9 @@ pub struct Kept {
 impl Kept {
     /// The members as it knows them, and those that are to come, each with where it is.
     pub fn members(&self) -> BTreeMap<ReplicaId, String> {
-        let standings = self.records.iter().filter_map(|record| record.standing.as_ref());
+        let mut standings = self.records.iter().filter_map(|record| record.standing.as_ref());
         let first = self.snapshot.as_ref().map(|snapshot| &snapshot.standing);
-        match standings.last().or(first) {
+        match standings.next_back().or(first) {
             None => self.settings.members.clone(),
             Some(standing) => {
                 let coming = standing.change.iter().flat_map(|change| change.members.clone());

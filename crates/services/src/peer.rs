@@ -4,7 +4,8 @@
 //! messages to it, everything that has gathered at once, one write at a time. When a write fails,
 //! it opens the file again after a while; whatever was under way may be lost, which replicas expect
 //! of their channels. One that is no member yet writes that it wants to be one, and reads what it
-//! begins with; as long as that is nothing, it tries again. Connections are the business of the remote tree, of which this is a user.
+//! begins with; as long as that is nothing, it tries again. Connections are the business of the
+//! remote tree, of which this is a user.
 //!
 #![doc = include_str!("peer/states.md")]
 

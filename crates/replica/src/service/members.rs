@@ -5,7 +5,7 @@
 //! It is no vote: *every* member seals the change, but those that the administrator says are lost.
 //!
 //! ```text
-//!   member ──adopts a change──▶ sealed ──all have sealed, what counts is here──▶ member of the next
+//!   member ──adopts a change──▶ sealed ──all have, what counts is here──▶ member of the next
 //! ```
 //!
 //! Who has sealed a change hears nothing more of who is lost, and does nothing more for clients if

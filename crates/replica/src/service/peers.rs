@@ -26,6 +26,8 @@ pub(super) struct Ours<'a, O> {
     pub(super) has: &'a Vector,
     pub(super) standing: &'a Standing,
     pub(super) limits: &'a Limits,
+    /// Whether this replica leaves: then it tells the others until they do not hear it any more.
+    pub(super) leaves: bool,
 }
 
 /// One of the other replicas.
@@ -114,7 +116,7 @@ impl Peer {
         ours: &Ours<'_, O>,
         out: &mut Vec<Output<O, V>>,
     ) {
-        let Ours { origins, has, standing, limits } = ours;
+        let Ours { origins, has, standing, limits, .. } = ours;
         loop {
             let room = limits.window.saturating_sub(self.on_their_way()).min(limits.message);
             let entries = origins.between(&self.sent, has, room);
@@ -152,10 +154,10 @@ impl Peer {
 
     /// Sees to it that it is told again, if it does not get on with what it has not said to have,
     /// or does not stand as this replica does.
-    pub(super) fn watch(&mut self, now: Instant, has: &Vector, standing: &Standing) {
-        let ours = stands(standing);
+    pub(super) fn watch<O>(&mut self, now: Instant, ours: &Ours<'_, O>) {
+        let (has, stood) = (ours.has, stands(ours.standing));
         // Who was never heard is not asked how it stands before anything changes.
-        let is_level = self.stands.is_none_or(|theirs| theirs == ours);
+        let is_level = self.stands.is_none_or(|theirs| theirs == stood) && !ours.leaves;
         if self.acked.covers(has) && is_level {
             (self.again, self.patience) = (None, PATIENCE);
             return;
