@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Data;
-use crate::settings::Secret;
+use crate::settings::{Secret, VERSION};
 use replica::data::{Kind, Once};
 use replica::service::ReplicaId;
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! A journal on a disk whose power fails after each operation.
 
 use super::lab::{DATA, ME, NOW, formatted, kept, open, perform, settings, settle};
+use super::reading::Reading;
 use super::*;
 use crate::Data;
 use base::rng::{Rng, seeded};
@@ -8,8 +9,8 @@ use replica::data::kind::Operator as Plain;
 use replica::data::{DataType as _, log, once};
 use replica::service::{Config, Input, Limits, Replica, Ticket as Asked, Vector};
 use std::time::Duration;
-use store::Geometry;
 use store::drive::Memory;
+use store::{Geometry, View};
 
 /// A replica with its journal, on a disk.
 struct Lab {

@@ -1,0 +1,157 @@
+//! What a volume keeps of a replica, as it is read.
+
+use super::{HEAD_KEY, Head, LAST, PARTS, RECORDS, SETTINGS, SETTINGS_KEY, part_key};
+use crate::settings::{Settings, VERSION};
+use crate::{Operator, Snapshot};
+use replica::binary;
+use replica::service::Entry;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use store::{Missing, Reader, Store, View};
+
+/// What a volume keeps of a replica.
+#[derive(Debug)]
+pub struct Kept {
+    /// Who it is.
+    pub settings: Settings,
+    pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) records: Vec<Vec<Arc<Entry<Operator>>>>,
+    pub(super) head: Head,
+    /// The number of the part behind the last whole record.
+    pub(super) next: u64,
+    pub(super) size: usize,
+    pub(super) grown: usize,
+}
+
+/// Why a volume keeps no replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It has something else in it.
+    NotAReplica,
+    /// What is in it makes no sense: damaged, or of a newer version.
+    Damaged,
+}
+
+/// What was read of a volume so far: it goes on where pages were missing.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    begun: Option<(Settings, Head)>,
+    /// The snapshot, as far as it was read, and of how many parts that is.
+    snapshot: Vec<u8>,
+    parts: u64,
+    records: Records,
+}
+
+impl Reading {
+    /// Reads on, to the end of all that a volume keeps of a replica.
+    ///
+    /// # Errors
+    /// Outer: what has to be fetched first. Inner: why there is no replica.
+    pub(super) fn go_on(
+        &mut self,
+        reader: &Reader<'_>,
+    ) -> Result<Result<Kept, Unreadable>, Missing> {
+        if self.begun.is_none() {
+            match begin(reader)? {
+                Ok((settings, head)) => {
+                    (self.records.at, self.records.next) = (head.first, head.first);
+                    self.begun = Some((settings, head));
+                }
+                Err(why) => return Ok(Err(why)),
+            }
+        }
+        let (settings, head) = self.begun.clone().expect("it was begun");
+        let (bytes, parts) = (&mut self.snapshot, &mut self.parts);
+        if head.generation > 0 && *parts < head.parts {
+            reader.scan(PARTS, &part_key(head.generation, *parts), &mut |key, value| {
+                if *parts == head.parts || key != part_key(head.generation, *parts) {
+                    return ControlFlow::Break(());
+                }
+                bytes.extend_from_slice(&value.bytes());
+                *parts += 1;
+                ControlFlow::Continue(())
+            })?;
+        }
+        let records = &mut self.records;
+        reader.scan(RECORDS, &records.at.to_be_bytes(), &mut |key, value| match records
+            .take(key, &value.bytes())
+        {
+            Some(()) => ControlFlow::Continue(()),
+            None => ControlFlow::Break(()),
+        })?;
+        let Records { next, records, size: grown, damaged, .. } = std::mem::take(records);
+        let (size, is_whole) = (self.snapshot.len(), self.parts == head.parts);
+        let snapshot = (head.generation > 0).then(|| binary::read(&self.snapshot)).transpose();
+        match (snapshot, damaged || !is_whole) {
+            (Ok(snapshot), false) => {
+                Ok(Ok(Kept { settings, snapshot, records, head, next, size, grown }))
+            }
+            (Ok(_) | Err(_), _) => Ok(Err(Unreadable::Damaged)),
+        }
+    }
+}
+
+/// What stands in front of everything.
+fn begin(reader: &Reader<'_>) -> Result<Result<(Settings, Head), Unreadable>, Missing> {
+    let settings = reader.get(SETTINGS, SETTINGS_KEY)?;
+    let head = reader.get(SETTINGS, HEAD_KEY)?;
+    let (Some(settings), Some(head)) = (settings, head) else {
+        return Ok(Err(Unreadable::NotAReplica));
+    };
+    let settings: Result<Settings, _> = serde_json::from_slice(&settings.bytes());
+    let head: Result<Head, _> = binary::read(&head.bytes());
+    let known = settings.ok().filter(|settings| settings.version == VERSION).zip(head.ok());
+    Ok(known.ok_or(Unreadable::Damaged))
+}
+
+/// Records, as they are read.
+#[derive(Debug, Default)]
+struct Records {
+    /// The number of the next part.
+    at: u64,
+    /// The number of the part behind the last whole record.
+    next: u64,
+    /// Parts of one that is not whole yet.
+    part: Vec<u8>,
+    records: Vec<Vec<Arc<Entry<Operator>>>>,
+    size: usize,
+    damaged: bool,
+}
+
+impl Records {
+    /// Takes the next part; `None`: it is not what it should be.
+    fn take(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
+        self.damaged = true;
+        let (flag, bytes) = value.split_first()?;
+        if key != self.at.to_be_bytes() {
+            return None;
+        }
+        self.at += 1;
+        self.part.extend_from_slice(bytes);
+        self.size += bytes.len();
+        if *flag == LAST {
+            self.next = self.at;
+            self.records.push(binary::read(&std::mem::take(&mut self.part)).ok()?);
+        }
+        self.damaged = false;
+        Some(())
+    }
+}
+
+/// Reads everything that a store keeps of a replica, with whoever brings pages.
+///
+/// # Errors
+/// Why there is no replica.
+pub fn read_all(
+    store: &mut Store,
+    fetch: &mut dyn FnMut(&mut Store, Missing) -> Result<(), store::Error>,
+) -> Result<Kept, Unreadable> {
+    let mut reading = Reading::default();
+    loop {
+        let reader = store.reader(View::Present).expect("the present is always there");
+        match reading.go_on(&reader) {
+            Ok(result) => return result,
+            Err(missing) => fetch(store, missing).map_err(|_| Unreadable::Damaged)?,
+        }
+    }
+}
