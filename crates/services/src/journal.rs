@@ -10,9 +10,15 @@
 //! A part of a record begins with a byte that says whether more follow.
 //!
 //! All that a replica did in a turn is one record, durable when the replica hears of it. One that
-//! is not whole was never heard of, and is none. A snapshot is written in many transactions behind
-//! each other, of which the one with the head makes it count, and those that follow take away what
-//! it replaces; so a crash at any moment leaves one whole snapshot with all records behind it.
+//! is not whole was never heard of, and is none: the next ones take its place. A snapshot is written
+//! in many transactions behind each other, of which the one with the head makes it count, and those
+//! that follow take away what it replaces; so a crash at any moment leaves one whole snapshot with
+//! all records behind it.
+//!
+//! Records do not wait for a snapshot: its transactions are *chores*, a few of which are under way
+//! while no record waits, and none while the store makes a checkpoint. What is appended meanwhile
+//! comes behind the record that the head will name as the first, and records before that one stay
+//! until the head is there.
 
 #[cfg(test)]
 pub(crate) mod lab;
@@ -30,6 +36,7 @@ use replica::binary;
 use replica::service::Entry;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use store::{Change, Durability, Refusal, Store, Table, Ticket};
 use tree::{NodeId, disk};
@@ -46,7 +53,13 @@ const LAST: u8 = 0;
 const MORE: u8 = 1;
 
 /// How many records are taken away at once.
-const DELETES: usize = 256;
+const DELETES: u64 = 256;
+
+/// How many chores are under way at once: a record that comes waits for no more.
+const CHORES: usize = 8;
+
+/// The ticket of chores; those of records are smaller.
+const CHORE: Ticket = Ticket(u64::MAX);
 
 /// The journal is written anew when it has grown by so much, or by twice what that takes, bytes.
 const GROWTH_MIN: usize = 8 << 20;
@@ -81,6 +94,17 @@ struct Batch {
     persisted: Option<u64>,
 }
 
+/// Something that is done, a transaction at a time, when no record waits.
+#[derive(Debug)]
+enum Chore {
+    /// Write a snapshot, from the given part on, then the head that makes it count.
+    Write { head: Head, bytes: Vec<u8>, part: u64 },
+    /// Take records away.
+    DeleteRecords(Range<u64>),
+    /// Take parts of the snapshot of a generation away.
+    DeleteParts(u64, Range<u64>),
+}
+
 /// The journal of one replica.
 #[derive(Debug)]
 pub(crate) struct Journal {
@@ -91,9 +115,12 @@ pub(crate) struct Journal {
     head: Head,
     /// The number of the next part of a record.
     next: u64,
-    /// What is to be committed, in this order. Bounded by what the replica has unwritten, and by
-    /// the size of a snapshot.
-    batches: VecDeque<Batch>,
+    /// Records that are to be committed, in this order. Bounded by what the replica has unwritten.
+    records: VecDeque<Batch>,
+    /// What is done when there are none, in this order.
+    chores: VecDeque<Chore>,
+    /// How many transactions of chores are not durable yet.
+    chores_under_way: usize,
     /// Pages for the first of them are being fetched, or room is being made.
     fetches: bool,
     /// Bytes of records since the last snapshot.
@@ -121,7 +148,9 @@ impl Journal {
             store,
             head: kept.head,
             next: kept.next,
-            batches: VecDeque::new(),
+            records: VecDeque::new(),
+            chores: VecDeque::new(),
+            chores_under_way: 0,
             fetches: false,
             grown: kept.grown,
             size: kept.size,
@@ -147,7 +176,12 @@ impl Journal {
 
     /// Whether it is time for a new snapshot.
     pub(crate) fn wants_snapshot(&self) -> bool {
-        self.grown > GROWTH_MIN.max(2 * self.size)
+        !self.is_writing() && self.grown > GROWTH_MIN.max(2 * self.size)
+    }
+
+    /// Whether a snapshot is being written.
+    fn is_writing(&self) -> bool {
+        self.chores.iter().any(|chore| matches!(chore, Chore::Write { .. }))
     }
 
     /// How long a part of a snapshot or record is at most, bytes; one is left for its flag.
@@ -178,35 +212,20 @@ impl Journal {
                 self.next += 1;
             }
             let persisted = later.is_empty().then_some(number);
-            self.batches.push_back(Batch { changes, persisted });
+            self.records.push_back(Batch { changes, persisted });
             rest = later;
         }
     }
 
-    /// Replaces all records so far by this, which has what they have.
+    /// Replaces all records so far by this, which has what they have. No other snapshot is being
+    /// written.
     pub(crate) fn replace(&mut self, snapshot: &Snapshot) {
+        assert!(!self.is_writing());
         let bytes = binary::write(snapshot);
-        let generation = self.head.generation + 1;
-        let mut count = 0;
-        for part in bytes.chunks(self.part_max()) {
-            let changes = vec![put(PARTS, &part_key(generation, count), part.to_vec())];
-            self.batches.push_back(Batch { changes, persisted: None });
-            count += 1;
-        }
-        let first = self.next;
-        let head = Head { generation, parts: count, first };
-        let changes = vec![put(SETTINGS, HEAD_KEY, binary::write(&head))];
-        self.batches.push_back(Batch { changes, persisted: None });
-        let old = self.head;
-        let records = (old.first..first).map(|n| (RECORDS, n.to_be_bytes().to_vec()));
-        let parts = (0..old.parts).map(|n| (PARTS, part_key(old.generation, n).to_vec()));
-        let mut gone = records.chain(parts).peekable();
-        while gone.peek().is_some() {
-            let some = gone.by_ref().take(DELETES);
-            let changes = some.map(|(table, key)| Change::Delete { table, key }).collect();
-            self.batches.push_back(Batch { changes, persisted: None });
-        }
-        (self.head, self.size, self.grown) = (head, bytes.len(), 0);
+        let parts = bytes.len().div_ceil(self.part_max()) as u64;
+        let head = Head { generation: self.head.generation + 1, parts, first: self.next };
+        (self.size, self.grown) = (bytes.len(), 0);
+        self.chores.push_back(Chore::Write { head, bytes, part: 0 });
     }
 
     /// An operation on the disk ended.
@@ -232,8 +251,9 @@ impl Journal {
         assert!(self.heard.is_empty());
     }
 
-    /// Makes everything durable and takes no more.
+    /// Makes everything durable and takes no more. What is left of a snapshot is of no use.
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.chores.clear();
         self.commit(now);
         self.store.close(now, Ticket(0), &mut self.heard);
         self.settle(now, out);
@@ -241,24 +261,90 @@ impl Journal {
 
     /// Commits what can be committed.
     fn commit(&mut self, now: Instant) {
-        while !self.fetches
-            && self.failed.is_none()
-            && let Some(batch) = self.batches.front()
-        {
-            let durability = match batch.persisted {
-                Some(_) => Durability::Durable,
-                None => Durability::Soon,
+        while let Some(batch) = self.records.pop_front() {
+            let (durability, ticket) = match batch.persisted {
+                Some(number) => (Durability::Durable, Ticket(number)),
+                None => (Durability::Soon, Ticket(0)),
             };
-            let ticket = Ticket(batch.persisted.unwrap_or(0));
-            match self.store.commit(now, ticket, &batch.changes, durability, &mut self.heard) {
-                Ok(()) => drop(self.batches.pop_front()),
-                Err(Refusal::Missing(missing)) => {
-                    self.fetches = true;
-                    self.store.fetch(now, Ticket(0), missing, &mut self.heard);
-                }
-                Err(Refusal::Failed(error)) => self.failed = Some(error),
+            if !self.try_commit(now, ticket, &batch.changes, durability) {
+                return self.records.push_front(batch);
             }
         }
+        while self.chores_under_way < CHORES
+            && !self.store.is_pressed()
+            && let Some(changes) = self.chores.front().map(|chore| self.changes_of(chore))
+            && self.try_commit(now, CHORE, &changes, Durability::Durable)
+        {
+            self.chores_under_way += 1;
+            self.go_on();
+        }
+    }
+
+    /// Whether something could be committed.
+    fn try_commit(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        changes: &[Change],
+        durability: Durability,
+    ) -> bool {
+        if self.fetches || self.failed.is_some() {
+            return false;
+        }
+        let result = self.store.commit(now, ticket, changes, durability, &mut self.heard);
+        match result {
+            Ok(()) => return true,
+            Err(Refusal::Missing(missing)) => {
+                self.fetches = true;
+                self.store.fetch(now, Ticket(0), missing, &mut self.heard);
+            }
+            Err(Refusal::Failed(error)) => self.failed = Some(error),
+        }
+        false
+    }
+
+    /// The next transaction of a chore.
+    fn changes_of(&self, chore: &Chore) -> Vec<Change> {
+        let delete = |table, key: &[u8]| Change::Delete { table, key: key.to_vec() };
+        match chore {
+            Chore::Write { head, part, .. } if *part == head.parts => {
+                vec![put(SETTINGS, HEAD_KEY, binary::write(head))]
+            }
+            Chore::Write { head, bytes, part } => {
+                let rest = &bytes[*part as usize * self.part_max()..];
+                let value = rest[..rest.len().min(self.part_max())].to_vec();
+                vec![put(PARTS, &part_key(head.generation, *part), value)]
+            }
+            Chore::DeleteRecords(numbers) => {
+                let some = numbers.clone().take(DELETES as usize);
+                some.map(|number| delete(RECORDS, &number.to_be_bytes())).collect()
+            }
+            Chore::DeleteParts(generation, parts) => {
+                let some = parts.clone().take(DELETES as usize);
+                some.map(|part| delete(PARTS, &part_key(*generation, part))).collect()
+            }
+        }
+    }
+
+    /// A transaction of the first chore is committed.
+    fn go_on(&mut self) {
+        match self.chores.front_mut().expect("it was committed") {
+            Chore::Write { head, part, .. } if *part == head.parts => {
+                let old = std::mem::replace(&mut self.head, *head);
+                self.chores.pop_front();
+                self.chores.push_back(Chore::DeleteRecords(old.first..self.head.first));
+                self.chores.push_back(Chore::DeleteParts(old.generation, 0..old.parts));
+            }
+            Chore::Write { part, .. } => *part += 1,
+            Chore::DeleteRecords(numbers) | Chore::DeleteParts(_, numbers) => {
+                numbers.start += DELETES;
+            }
+        }
+        let is_done = |chore: &mut Chore| match chore {
+            Chore::Write { .. } => false,
+            Chore::DeleteRecords(numbers) | Chore::DeleteParts(_, numbers) => numbers.is_empty(),
+        };
+        while self.chores.pop_front_if(is_done).is_some() {}
     }
 
     /// Does what there is to do, and hears what the store says, until it says nothing more.
@@ -274,7 +360,8 @@ impl Journal {
             }
         }
         if let Some(error) = self.failed.filter(|_| was_well) {
-            self.batches.clear();
+            self.records.clear();
+            self.chores.clear();
             out.push(Output::Failed(error));
         }
     }
@@ -290,6 +377,7 @@ impl Journal {
                 self.fetches = false;
                 self.failed = self.failed.or(result.err());
             }
+            store::Output::Committed(CHORE, Ok(())) => self.chores_under_way -= 1,
             store::Output::Committed(ticket, Ok(())) => out.push(Output::Persisted(ticket.0)),
             store::Output::Committed(_, Err(error)) => {
                 self.failed.get_or_insert(error);

@@ -17,6 +17,8 @@ struct Lab {
     disk: Memory,
     journal: Journal,
     replica: Replica<Data>,
+    /// What the journal said and nobody has done.
+    to_do: VecDeque<Output>,
     asked: u64,
     rng: Rng,
 }
@@ -30,28 +32,26 @@ impl Lab {
         let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
         let snapshot = kept.snapshot.unwrap_or_else(|| Snapshot::empty(&DATA));
         let replica = Replica::recover(DATA, ME, &[ME], config, snapshot, kept.records);
-        Lab { disk, journal, replica, asked: 0, rng: seeded(seed) }
+        let asked = replica.has().get(ME);
+        Lab { disk, journal, replica, to_do: VecDeque::new(), asked, rng: seeded(seed) }
     }
 
     /// What a client of a log asks for.
     fn operator(&mut self) -> Operator {
-        self.asked += 1;
         // Now and then one that takes several parts, or several transactions.
         let length = match self.rng.u32(0..20) {
             0 => self.rng.usize(100_000..900_000),
             1..=3 => self.rng.usize(1000..20_000),
             4.. => self.rng.usize(0..100),
         };
-        let operator = Plain::Log(log::Operator::Append(vec![b'x'; length].into()));
-        once::Operator { stamp: 0, once: None, forgets: false, operator }
+        append(length)
     }
 
-    /// Some operations in one turn; the answers go on to the replica as they come. The power may
-    /// fail before any operation on the disk: `crash` is asked.
-    fn turn(&mut self, crash: &mut dyn FnMut(&Memory)) {
+    /// Operations in one turn.
+    fn ask(&mut self, operators: Vec<Operator>) {
         let (mut entries, mut last) = (Vec::new(), 0);
-        for _ in 0..self.rng.u32(1..5) {
-            let operator = self.operator();
+        for operator in operators {
+            self.asked += 1;
             let (ticket, after) = (Asked(self.asked), Vector::new());
             let until = NOW + Duration::from_secs(1);
             let input = Input::Request { ticket, after, strict: false, operator, until };
@@ -65,80 +65,129 @@ impl Lab {
             }
         }
         self.journal.append(last, &entries);
-        if self.rng.u32(0..6) == 0 {
-            self.journal.replace(&self.replica.snapshot());
-        }
+        self.tick();
+    }
+
+    fn tick(&mut self) {
         let mut out = Vec::new();
         self.journal.tick(NOW, &mut out);
-        let mut to_do = VecDeque::from(out);
-        while let Some(output) = to_do.pop_front() {
-            let mut more = Vec::new();
-            match output {
-                Output::Do(op) => {
-                    crash(&self.disk);
-                    let (id, done) = perform(&mut self.disk, op);
-                    self.journal.done(NOW, id.0, done, &mut more);
-                }
-                Output::Persisted(number) => {
-                    self.replica.step(NOW, Input::Persisted(number), &mut Vec::new());
-                }
-                Output::Failed(error) => panic!("{error}"),
-            }
-            if more.is_empty() && to_do.is_empty() {
-                self.journal.tick(NOW, &mut more);
-            }
-            to_do.extend(more);
-        }
+        self.to_do.extend(out);
         self.journal.check();
     }
+
+    /// Does the next thing that the journal said, and tells the replica; whether there was one.
+    fn go_on(&mut self) -> bool {
+        if self.to_do.is_empty() {
+            self.tick();
+        }
+        let mut out = Vec::new();
+        match self.to_do.pop_front() {
+            Some(Output::Do(op)) => {
+                let (id, done) = perform(&mut self.disk, op);
+                self.journal.done(NOW, id.0, done, &mut out);
+            }
+            Some(Output::Persisted(number)) => {
+                self.replica.step(NOW, Input::Persisted(number), &mut Vec::new());
+            }
+            Some(Output::Failed(error)) => panic!("{error}"),
+            None => return false,
+        }
+        self.to_do.extend(out);
+        true
+    }
+
+    /// How many operations are kept, as far as the replica has heard, and how many are done.
+    fn counts(&self) -> (u64, u64) {
+        (self.replica.has().get(ME), self.replica.done().get(ME))
+    }
+}
+
+/// Appends a record of so many bytes.
+fn append(length: usize) -> Operator {
+    let operator = Plain::Log(log::Operator::Append(vec![b'x'; length].into()));
+    once::Operator { stamp: 0, once: None, forgets: false, operator }
 }
 
 /// How many operations a replica has for good that begins with what is on a disk, and its state.
 fn found(mut disk: Memory) -> (u64, <Data as replica::data::DataType>::State) {
     disk.lose_power();
     let mut lab = Lab::on(disk, 0);
-    (lab.replica.has().get(ME), lab.replica.current().clone())
+    (lab.counts().0, lab.replica.current().clone())
 }
 
 #[test]
 fn whenever_the_power_fails_what_was_acknowledged_is_there() {
     for seed in 0..6 {
-        let mut lab = Lab::on(formatted(), seed);
-        let mut cuts = seeded(seed);
+        let (mut lab, mut disks) = (Lab::on(formatted(), seed), Vec::new());
         for _ in 0..25 {
-            let acked = lab.replica.has().get(ME);
-            let (mut disks, mut rng) = (Vec::new(), cuts.fork());
-            lab.turn(&mut |disk: &Memory| {
-                if rng.u32(0..12) == 0 {
-                    disks.push(disk.clone());
+            let count = lab.rng.usize(1..5);
+            let operators = (0..count).map(|_| lab.operator()).collect();
+            lab.ask(operators);
+            if lab.rng.u32(0..5) == 0 && !lab.journal.is_writing() {
+                lab.journal.replace(&lab.replica.snapshot());
+                lab.tick();
+            }
+            // What is not done by then is done in the next turns: records meet snapshots.
+            let most = if lab.rng.bool() { usize::MAX } else { lab.rng.usize(0..30) };
+            for _ in 0..most {
+                if lab.rng.u32(0..12) == 0 {
+                    disks.push((lab.disk.clone(), lab.counts()));
                 }
-            });
-            let done = lab.replica.done().get(ME);
-            assert_eq!(lab.replica.has().get(ME), done, "the turn is kept");
-            for disk in disks {
-                let (found, state) = found(disk);
-                assert!((acked..=done).contains(&found), "seed {seed}: {found} of {acked}..{done}");
-                let mut state = state;
-                let size = once::Operator {
-                    stamp: 0,
-                    once: None,
-                    forgets: false,
-                    operator: Plain::Log(log::Operator::Size),
-                };
-                let count = DATA.apply(&mut state, &size);
-                assert_eq!(count, replica::data::Value::Integer(found.into()), "each once");
+                if !lab.go_on() {
+                    break;
+                }
             }
         }
+        while lab.go_on() {}
+        let (kept, done) = lab.counts();
+        assert_eq!(kept, done, "all is kept");
+        disks.push((lab.disk.clone(), (done, done)));
+        for (disk, (kept, done)) in disks {
+            let (found, mut state) = found(disk);
+            assert!((kept..=done).contains(&found), "seed {seed}: {found} of {kept}..{done}");
+            let size = once::Operator { operator: Plain::Log(log::Operator::Size), ..append(0) };
+            let count = DATA.apply(&mut state, &size);
+            assert_eq!(count, replica::data::Value::Integer(found.into()), "each once");
+        }
         // And it goes on from there.
-        let (count, state) = found(lab.disk.clone());
-        assert_eq!((count, &state), (lab.asked, lab.replica.current()));
         let mut disk = lab.disk;
         disk.lose_power();
         let mut again = Lab::on(disk, seed + 100);
-        again.asked = count;
-        again.turn(&mut |_| {});
-        assert_eq!(found(again.disk).0, again.asked);
+        assert_eq!((again.asked, again.replica.current()), (done, lab.replica.current()));
+        again.ask(vec![append(100_000)]);
+        while again.go_on() {}
+        assert_eq!(found(again.disk).0, done + 1);
     }
+}
+
+/// What is written of it before an operation that came meanwhile is acknowledged does not grow with
+/// it.
+#[test]
+fn nobody_waits_for_a_large_snapshot() {
+    let mut lab = Lab::on(formatted(), 0);
+    for _ in 0..10 {
+        lab.ask(vec![append(900_000)]);
+        while lab.go_on() {}
+    }
+    lab.journal.replace(&lab.replica.snapshot());
+    lab.tick();
+    let (mut written_max, mut asked) = (0, 0);
+    while lab.journal.is_writing() {
+        lab.ask(vec![append(10)]);
+        asked += 1;
+        let mut written = 0;
+        while lab.counts().0 < lab.asked {
+            if let Some(Output::Do(Op::WriteBlocks { blocks, .. })) = lab.to_do.front() {
+                written += blocks.len() * 4096;
+            }
+            assert!(lab.go_on(), "it is acknowledged");
+        }
+        written_max = written.max(written_max);
+    }
+    assert!(asked > 3, "{asked} were acknowledged meanwhile");
+    assert!(written_max < 4 << 20, "{written_max} bytes of 9 MB came first");
+    while lab.go_on() {}
+    assert_eq!(found(lab.disk).0, lab.asked);
 }
 
 #[test]
