@@ -13,7 +13,8 @@
 //! is not whole was never heard of, and is none: the next ones take its place. A snapshot is written
 //! in many transactions behind each other, of which the one with the head makes it count, and those
 //! that follow take away what it replaces; so a crash at any moment leaves one whole snapshot with
-//! all records behind it.
+//! all records behind it. What a crash leaves that the head does not need is taken away after the
+//! next start, before another snapshot is written under the same keys.
 //!
 //! Records do not wait for a snapshot: its transactions are *chores*, a few of which are under way
 //! while no record waits, and none while the store makes a checkpoint. What is appended meanwhile
@@ -95,7 +96,7 @@ struct Batch {
 }
 
 /// Something that is done, a transaction at a time, when no record waits.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Chore {
     /// Write a snapshot, from the given part on, then the head that makes it count.
     Write { head: Head, bytes: Vec<u8>, part: u64 },
@@ -149,7 +150,7 @@ impl Journal {
             head: kept.head,
             next: kept.next,
             records: VecDeque::new(),
-            chores: VecDeque::new(),
+            chores: kept.stale.clone().into(),
             chores_under_way: 0,
             fetches: false,
             grown: kept.grown,

@@ -64,16 +64,21 @@ pub(crate) fn formatted() -> Memory {
     disk
 }
 
+/// Brings what is missing.
+pub(crate) fn fetch(store: &mut Store, disk: &mut Memory, missing: store::Missing) {
+    let mut said = Vec::new();
+    store.fetch(NOW, Ticket(0), missing, &mut said);
+    settle(store, disk, said);
+}
+
 /// All that is kept on a disk.
 pub(crate) fn kept(disk: &mut Memory) -> (Store, Kept) {
     let mut store = open(disk);
-    let mut fetch = |store: &mut Store, missing| {
-        let mut said = Vec::new();
-        store.fetch(NOW, Ticket(0), missing, &mut said);
-        settle(store, disk, said);
+    let mut bring = |store: &mut Store, missing| {
+        fetch(store, disk, missing);
         Ok(())
     };
-    let kept = read_all(&mut store, &mut fetch).expect("a replica");
+    let kept = read_all(&mut store, &mut bring).expect("a replica");
     (store, kept)
 }
 

@@ -1,6 +1,6 @@
 //! What a volume keeps of a replica, as it is read.
 
-use super::{HEAD_KEY, Head, LAST, PARTS, RECORDS, SETTINGS, SETTINGS_KEY, part_key};
+use super::{Chore, HEAD_KEY, Head, LAST, PARTS, RECORDS, SETTINGS, SETTINGS_KEY, part_key};
 use crate::settings::{Settings, VERSION};
 use crate::{Operator, Snapshot};
 use replica::binary;
@@ -21,6 +21,8 @@ pub struct Kept {
     pub(super) next: u64,
     pub(super) size: usize,
     pub(super) grown: usize,
+    /// What takes away that no head needs.
+    pub(super) stale: Vec<Chore>,
 }
 
 /// Why a volume keeps no replica.
@@ -36,6 +38,7 @@ pub enum Unreadable {
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     begun: Option<(Settings, Head)>,
+    stale: Option<Vec<Chore>>,
     /// The snapshot, as far as it was read, and of how many parts that is.
     snapshot: Vec<u8>,
     parts: u64,
@@ -61,6 +64,9 @@ impl Reading {
             }
         }
         let (settings, head) = self.begun.clone().expect("it was begun");
+        if self.stale.is_none() {
+            self.stale = Some(stale(reader, &head)?);
+        }
         let (bytes, parts) = (&mut self.snapshot, &mut self.parts);
         if head.generation > 0 && *parts < head.parts {
             reader.scan(PARTS, &part_key(head.generation, *parts), &mut |key, value| {
@@ -84,7 +90,8 @@ impl Reading {
         let snapshot = (head.generation > 0).then(|| binary::read(&self.snapshot)).transpose();
         match (snapshot, damaged || !is_whole) {
             (Ok(snapshot), false) => {
-                Ok(Ok(Kept { settings, snapshot, records, head, next, size, grown }))
+                let stale = self.stale.take().expect("it was looked for");
+                Ok(Ok(Kept { settings, snapshot, records, head, next, size, grown, stale }))
             }
             (Ok(_) | Err(_), _) => Ok(Err(Unreadable::Damaged)),
         }
@@ -102,6 +109,35 @@ fn begin(reader: &Reader<'_>) -> Result<Result<(Settings, Head), Unreadable>, Mi
     let head: Result<Head, _> = binary::read(&head.bytes());
     let known = settings.ok().filter(|settings| settings.version == VERSION).zip(head.ok());
     Ok(known.ok_or(Unreadable::Damaged))
+}
+
+/// What takes away that a crash left and no head needs: parts of a snapshot that did not come to
+/// count, parts and records that one has replaced. Their keys say so; they are not read.
+fn stale(reader: &Reader<'_>, head: &Head) -> Result<Vec<Chore>, Missing> {
+    let mut stale = Vec::new();
+    reader.keys(RECORDS, &mut |key| {
+        let first = key.try_into().map_or(head.first, u64::from_be_bytes);
+        if first < head.first {
+            stale.push(Chore::DeleteRecords(first..head.first));
+        }
+        ControlFlow::Break(())
+    })?;
+    reader.keys(PARTS, &mut |key| {
+        let Ok(key) = key.try_into().map(u128::from_be_bytes) else {
+            return ControlFlow::Continue(());
+        };
+        let (generation, part) = ((key >> 64) as u64, key as u64);
+        let counts = generation == head.generation && part < head.parts;
+        match stale.last_mut() {
+            Some(Chore::DeleteParts(of, parts)) if *of == generation && parts.end == part => {
+                parts.end += 1;
+            }
+            Some(_) | None if counts => {}
+            Some(_) | None => stale.push(Chore::DeleteParts(generation, part..part + 1)),
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(stale)
 }
 
 /// Records, as they are read.

@@ -1,6 +1,6 @@
 //! A journal on a disk whose power fails after each operation.
 
-use super::lab::{DATA, ME, NOW, formatted, kept, open, perform, settings, settle};
+use super::lab::{DATA, ME, NOW, fetch, formatted, kept, open, perform, settings, settle};
 use super::reading::Reading;
 use super::*;
 use crate::Data;
@@ -8,6 +8,7 @@ use base::rng::{Rng, seeded};
 use replica::data::kind::Operator as Plain;
 use replica::data::{DataType as _, log, once};
 use replica::service::{Config, Input, Limits, Replica, Ticket as Asked, Vector};
+use std::ops::ControlFlow;
 use std::time::Duration;
 use store::drive::Memory;
 use store::{Geometry, View};
@@ -188,6 +189,57 @@ fn nobody_waits_for_a_large_snapshot() {
     assert!(written_max < 4 << 20, "{written_max} bytes of 9 MB came first");
     while lab.go_on() {}
     assert_eq!(found(lab.disk).0, lab.asked);
+}
+
+/// How many parts of records and of snapshots are on a disk.
+fn parts(disk: &Memory) -> (usize, usize) {
+    let mut disk = disk.clone();
+    let mut store = open(&mut disk);
+    let mut count = |table| loop {
+        let reader = store.reader(View::Present).expect("the present");
+        let mut count = 0;
+        let visited = reader.keys(table, &mut |_| {
+            count += 1;
+            ControlFlow::Continue(())
+        });
+        match visited {
+            Ok(_) => return count,
+            Err(missing) => fetch(&mut store, &mut disk, missing),
+        }
+    };
+    (count(RECORDS), count(PARTS))
+}
+
+/// The power fails when so much of a snapshot is on its way; then a replica begins again.
+#[test]
+fn what_a_crash_leaves_of_a_snapshot_is_taken_away() {
+    let mut lab = Lab::on(formatted(), 0);
+    for _ in 0..2200 {
+        lab.ask(vec![append(500)]);
+    }
+    while lab.go_on() {}
+    let (all, mut left) = (parts(&lab.disk), Vec::new());
+    for most in 0.. {
+        let mut torn = Lab::on(lab.disk.clone(), 0);
+        torn.journal.replace(&torn.replica.snapshot());
+        torn.tick();
+        let ends = (0..most).any(|_| !torn.go_on());
+        let mut disk = torn.disk;
+        disk.lose_power();
+        left.push(parts(&disk));
+        let mut again = Lab::on(disk, 0);
+        while again.go_on() {}
+        let (records, snapshot) = (parts(&again.disk), again.journal.head);
+        let expected = if snapshot.generation == 0 { all } else { (0, snapshot.parts as usize) };
+        assert_eq!(records, expected, "after {most} operations on the disk");
+        assert_eq!(found(again.disk).0, 2200);
+        if ends {
+            break;
+        }
+    }
+    let (records, snapshot) = all;
+    assert!(left.iter().any(|it| it.0 == records && it.1 > snapshot), "parts without a head");
+    assert!(left.iter().any(|it| (1..records).contains(&it.0)), "records before the head's first");
 }
 
 #[test]
