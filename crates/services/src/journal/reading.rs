@@ -32,6 +32,8 @@ pub enum Unreadable {
     NotAReplica,
     /// What is in it makes no sense: damaged, or of a newer version.
     Damaged,
+    /// It could not be read, and why.
+    Disk(store::Error),
 }
 
 /// What was read of a volume so far: it goes on where pages were missing.
@@ -187,7 +189,7 @@ pub fn read_all(
         let reader = store.reader(View::Present).expect("the present is always there");
         match reading.go_on(&reader) {
             Ok(result) => return result,
-            Err(missing) => fetch(store, missing).map_err(|_| Unreadable::Damaged)?,
+            Err(missing) => fetch(store, missing).map_err(Unreadable::Disk)?,
         }
     }
 }

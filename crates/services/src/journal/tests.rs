@@ -270,3 +270,21 @@ fn another_volume_is_no_replica_and_a_spoilt_one_is_said_to_be() {
         assert_eq!(result.unwrap_err(), Unreadable::Damaged, "{spoil:?}");
     }
 }
+
+/// A disk that fails says so: nothing is damaged.
+#[test]
+fn what_cannot_be_read_is_not_said_to_be_damaged() {
+    let mut lab = Lab::on(formatted(), 0);
+    lab.ask(vec![append(500_000)]);
+    while lab.go_on() {}
+    // Else all of it would come from the volume's journal, into memory.
+    let mut out = Vec::new();
+    lab.journal.close(NOW, &mut out);
+    lab.to_do.extend(out);
+    while lab.go_on() {}
+    let mut store = open(&mut lab.disk);
+    for error in [store::Error::DiskFailed, store::Error::Damaged] {
+        let kept = read_all(&mut store, &mut |_, _| Err(error));
+        assert_eq!(kept.err(), Some(Unreadable::Disk(error)));
+    }
+}

@@ -44,6 +44,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, String> {
             "what {shown} keeps of its replica makes no sense: it is damaged, or of another \
              version of upcall; 'upcall volume check {shown}' says whether it is damaged"
         ),
+        Unreadable::Disk(error) => file::explain(path, error),
     })?;
     let others = kept.settings.members.iter().filter(|(id, _)| **id != kept.settings.me);
     // One that cannot be found keeps nobody from serving.
