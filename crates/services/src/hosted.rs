@@ -16,7 +16,7 @@ use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use replica::binary;
-use replica::data::Once;
+use replica::data::{DataType as _, Once};
 use replica::service::{self, Config, Entry, Message, Replica, ReplicaId, Ticket};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,6 +45,10 @@ const MESSAGE: usize = 256 << 10;
 
 /// Most news that wait to be told.
 const NEWS_MAX: usize = 16;
+
+/// What is the matter with a replica whose volume is full.
+pub(crate) const FULL: &str = "the volume of this replica is full: end its server, make the volume larger \
+                    with 'upcall replica grow FILE --size SIZE', and start it again";
 
 /// What a replica needs of the server that has it.
 #[derive(Debug)]
@@ -270,13 +274,23 @@ impl Hosted {
                 talk.complain(ticket, why, "unwritten", &[]);
             }
             (Ok(Question { operator, once, strict, after, timeout }), None) => {
-                self.tickets.insert(ticket, open);
                 let stamp = self.stamp(now);
                 let operator = self.data.operator(self.replica.current(), stamp, once, operator);
+                if self.journal.is_full() && (strict || !self.data.is_read(&operator)) {
+                    return self.refuse_full(open, ticket);
+                }
+                self.tickets.insert(ticket, open);
                 let until = now + timeout;
                 let input = service::Input::Request { ticket, after, strict, operator, until };
                 self.step_replica(now, input, out);
             }
+        }
+    }
+
+    /// There is no room for what somebody asks.
+    fn refuse_full(&mut self, open: usize, ticket: Ticket) {
+        if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
+            talk.complain(ticket, format!("not done: {FULL}"), "no-room", &[]);
         }
     }
 
@@ -389,6 +403,11 @@ impl Hosted {
                 door.shut();
                 return Err(Error::Invalid);
             };
+            if self.journal.is_full() && !message.entries.is_empty() {
+                // It is told again later, by another door.
+                door.shut();
+                return Err(Error::NoSpace);
+            }
             self.step_replica(now, service::Input::Heard(peer, message), out);
             // What makes no sense is not taken, so that its sender makes a pause.
             if self.is_shut(open) {
@@ -447,6 +466,10 @@ impl Hosted {
                         "{name}: nothing more can be kept, {error}: operations are refused; see \
                          to its volume, then start again"
                     ));
+                }
+                journal::Output::Full => {
+                    let name = &self.settings.service;
+                    self.tell_news(format!("{name}: {FULL}"));
                 }
             }
         }

@@ -16,6 +16,10 @@
 //! all records behind it. What a crash leaves that the head does not need is taken away after the
 //! next start, before another snapshot is written under the same keys.
 //!
+//! A snapshot needs its room beside all that it replaces. So it is made earlier where room is short,
+//! and no operation should be asked for where what the next one takes would not be left
+//! ([`Journal::is_full`]). A record that finds no room all the same waits for some.
+//!
 //! Records do not wait for a snapshot: its transactions are *chores*, a few of which are under way
 //! while no record waits, and none while the store makes a checkpoint. What is appended meanwhile
 //! comes behind the record that the head will name as the first, and records before that one stay
@@ -53,6 +57,12 @@ const HEAD_KEY: &[u8] = b"head";
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
+/// Where room is short: by so much, and by half of what that takes, bytes.
+const GROWTH_SHORT: usize = 64 << 10;
+
+/// The part of a volume that stays free for what comes in one turn.
+const MARGIN: u64 = 64;
+
 /// How many records are taken away at once.
 const DELETES: u64 = 256;
 
@@ -85,6 +95,19 @@ pub(crate) enum Output {
     Persisted(u64),
     /// Nothing more can be kept, and why.
     Failed(store::Error),
+    /// What is kept leaves no room for more.
+    Full,
+}
+
+/// How much room there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// For the next snapshot twice.
+    Ample,
+    /// For the next snapshot.
+    Short,
+    /// Not for it, or not even for a record.
+    None,
 }
 
 /// A transaction that is to be.
@@ -98,8 +121,9 @@ struct Batch {
 /// Something that is done, a transaction at a time, when no record waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Chore {
-    /// Write a snapshot, from the given part on, then the head that makes it count.
-    Write { head: Head, bytes: Vec<u8>, part: u64 },
+    /// Write a snapshot, from the given part on, then the head that makes it count. Last, how many
+    /// bytes of records it replaces.
+    Write { head: Head, bytes: Vec<u8>, part: u64, replaces: usize },
     /// Take records away.
     DeleteRecords(Range<u64>),
     /// Take parts of the snapshot of a generation away.
@@ -128,6 +152,9 @@ pub(crate) struct Journal {
     grown: usize,
     /// Bytes of the last snapshot.
     size: usize,
+    room: Room,
+    /// A snapshot has found no room: the next one would not either.
+    is_crowded: bool,
     heard: Vec<store::Output>,
     failed: Option<store::Error>,
     closed: bool,
@@ -155,6 +182,8 @@ impl Journal {
             fetches: false,
             grown: kept.grown,
             size: kept.size,
+            room: Room::Ample,
+            is_crowded: false,
             heard: Vec::new(),
             failed: None,
             closed: false,
@@ -177,7 +206,17 @@ impl Journal {
 
     /// Whether it is time for a new snapshot.
     pub(crate) fn wants_snapshot(&self) -> bool {
-        !self.is_writing() && self.grown > GROWTH_MIN.max(2 * self.size)
+        let usual = GROWTH_MIN.max(2 * self.size);
+        let growth = match self.room {
+            Room::Ample => usual,
+            Room::Short | Room::None => usual.min(GROWTH_SHORT + self.size / 2),
+        };
+        !self.is_writing() && !self.is_crowded && self.grown > growth
+    }
+
+    /// Whether there may be no room for what is asked for next.
+    pub(crate) fn is_full(&self) -> bool {
+        self.room == Room::None
     }
 
     /// Whether a snapshot is being written.
@@ -225,8 +264,7 @@ impl Journal {
         let bytes = binary::write(snapshot);
         let parts = bytes.len().div_ceil(self.part_max()) as u64;
         let head = Head { generation: self.head.generation + 1, parts, first: self.next };
-        (self.size, self.grown) = (bytes.len(), 0);
-        self.chores.push_back(Chore::Write { head, bytes, part: 0 });
+        self.chores.push_back(Chore::Write { head, bytes, part: 0, replaces: self.grown });
     }
 
     /// An operation on the disk ended.
@@ -241,6 +279,36 @@ impl Journal {
         self.settle(now, out);
         self.store.tick(now, &mut self.heard);
         self.settle(now, out);
+        self.measure(out);
+    }
+
+    /// Finds out how much room there is.
+    fn measure(&mut self, out: &mut Vec<Output>) {
+        let written = |chore: &Chore| match chore {
+            Chore::Write { bytes, part, .. } => {
+                Some(bytes.len().saturating_sub(*part as usize * self.part_max()))
+            }
+            Chore::DeleteRecords(_) | Chore::DeleteParts(..) => None,
+        };
+        let writing = self.chores.iter().find_map(written);
+        let next = writing.unwrap_or(self.size + self.grown) as u64;
+        let space = self.store.space();
+        let margin = space.blocks * space.block as u64 / MARGIN;
+        let ample = |room: u64| room >= 2 * (next + margin);
+        // What was freed, and is not free yet, is counted where it matters.
+        let now = match ample(space.blocks_available * space.block as u64) {
+            true => Room::Ample,
+            false => match self.store.room() {
+                _ if !self.records.is_empty() && !self.fetches => Room::None,
+                room if ample(room) => Room::Ample,
+                room if room >= next + margin => Room::Short,
+                _less => Room::None,
+            },
+        };
+        let before = std::mem::replace(&mut self.room, now);
+        if now == Room::None && before != now {
+            out.push(Output::Full);
+        }
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -268,20 +336,37 @@ impl Journal {
                 None => (Durability::Soon, Ticket(0)),
             };
             if !self.try_commit(now, ticket, &batch.changes, durability) {
-                return self.records.push_front(batch);
+                self.records.push_front(batch);
+                break;
             }
         }
         while self.chores_under_way < CHORES
             && !self.store.is_pressed()
             && let Some(changes) = self.chores.front().map(|chore| self.changes_of(chore))
-            && self.try_commit(now, CHORE, &changes, Durability::Durable)
         {
-            self.chores_under_way += 1;
-            self.go_on();
+            if self.try_commit(now, CHORE, &changes, Durability::Durable) {
+                self.chores_under_way += 1;
+                self.go_on();
+            } else if !self.gives_up() {
+                break;
+            }
         }
     }
 
-    /// Whether something could be committed.
+    /// Gives up a snapshot that finds no room; whether there was one.
+    fn gives_up(&mut self) -> bool {
+        if self.fetches || self.failed.is_some() {
+            return false;
+        }
+        let Some(Chore::Write { head, part, .. }) = self.chores.front() else { return false };
+        let gone = Chore::DeleteParts(head.generation, 0..*part);
+        self.chores[0] = gone;
+        self.is_crowded = true;
+        true
+    }
+
+    /// Whether something could be committed; if not, there is no room unless pages are fetched, or
+    /// all is over.
     fn try_commit(
         &mut self,
         now: Instant,
@@ -299,6 +384,7 @@ impl Journal {
                 self.fetches = true;
                 self.store.fetch(now, Ticket(0), missing, &mut self.heard);
             }
+            Err(Refusal::Failed(store::Error::NoSpace)) => {}
             Err(Refusal::Failed(error)) => self.failed = Some(error),
         }
         false
@@ -311,7 +397,7 @@ impl Journal {
             Chore::Write { head, part, .. } if *part == head.parts => {
                 vec![put(SETTINGS, HEAD_KEY, binary::write(head))]
             }
-            Chore::Write { head, bytes, part } => {
+            Chore::Write { head, bytes, part, .. } => {
                 let rest = &bytes[*part as usize * self.part_max()..];
                 let value = rest[..rest.len().min(self.part_max())].to_vec();
                 vec![put(PARTS, &part_key(head.generation, *part), value)]
@@ -330,8 +416,10 @@ impl Journal {
     /// A transaction of the first chore is committed.
     fn go_on(&mut self) {
         match self.chores.front_mut().expect("it was committed") {
-            Chore::Write { head, part, .. } if *part == head.parts => {
+            Chore::Write { head, part, bytes, replaces } if *part == head.parts => {
                 let old = std::mem::replace(&mut self.head, *head);
+                self.size = bytes.len();
+                self.grown -= *replaces;
                 self.chores.pop_front();
                 self.chores.push_back(Chore::DeleteRecords(old.first..self.head.first));
                 self.chores.push_back(Chore::DeleteParts(old.generation, 0..old.parts));

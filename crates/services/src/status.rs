@@ -1,7 +1,7 @@
 //! What a replica says of itself and of the others, for people and for programs.
 
 use crate::files::{STABLE, STATUS, STATUS_JSON, VALUE};
-use crate::hosted::Hosted;
+use crate::hosted::{FULL, Hosted};
 use crate::show::show;
 use crate::talk::show_vector;
 use replica::data::Kind;
@@ -25,7 +25,7 @@ struct Status<'a> {
     held: usize,
     /// Bytes of records, and of the last snapshot.
     journal: (usize, usize),
-    /// Why nothing can be kept any more.
+    /// Why nothing can be kept.
     failed: Option<String>,
     members: Vec<Member<'a>>,
 }
@@ -61,6 +61,7 @@ impl Hosted {
     fn status(&self) -> Status<'_> {
         let has = self.replica.has();
         let outdated = self.replica.is_outdated().then(|| "an older copy of itself".to_string());
+        let full = self.journal.is_full().then(|| FULL.to_string());
         let members = self.settings.members.iter().map(|(id, address)| {
             let knows = self.replica.knows_of(*id).unwrap_or(has);
             let lacks = has.iter().map(|(of, number)| number.saturating_sub(knows.get(of))).sum();
@@ -76,7 +77,7 @@ impl Hosted {
             unfinal: self.replica.suffix().count(),
             held: self.replica.kept(),
             journal: self.journal.sizes(),
-            failed: self.journal.failed().map(|error| error.to_string()).or(outdated),
+            failed: self.journal.failed().map(|error| error.to_string()).or(outdated).or(full),
             members: members.collect(),
         }
     }

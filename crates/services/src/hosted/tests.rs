@@ -1,7 +1,7 @@
 //! A replica as its server sees it: files in, operations of the reactor out.
 
 use super::*;
-use crate::journal::lab::{NOW, formatted, kept, perform, settings};
+use crate::journal::lab::{NOW, formatted, formatted_as, kept, perform, settings};
 use base::Buf;
 use base::op::Op;
 use base::rng::seeded;
@@ -222,6 +222,41 @@ fn another_replica_tells_and_what_is_final_is_shown() {
     lab.write(later, 0, &frame(&message)).expect("taken");
     let again = Lab::on(lab.disk).file("value");
     assert_eq!(again, "\"x\"\n\"y\"\n", "it is in the journal");
+}
+
+#[test]
+fn who_asks_a_full_replica_is_told_what_to_do() {
+    let mut lab = Lab::on(formatted_as(10 << 20));
+    let (ops, events) = (lab.open("ops"), lab.open("events"));
+    let line = format!("append {}\n", "x".repeat(50_000));
+    let mut taken = 0;
+    let said = loop {
+        lab.write(ops, 0, line.as_bytes()).expect("taken");
+        let said = lab.text(ops);
+        if !said.starts_with("{\"value\"") {
+            break said;
+        }
+        taken += 1;
+    };
+    assert!(said.contains("upcall replica grow") && said.contains("\"no-room\""), "{said}");
+    assert!(taken > 10, "{taken}");
+    assert!(lab.hosted.next_news().expect("news").contains("upcall replica grow"));
+    assert!(lab.file("status").contains("\nfailed   the volume of this replica is full"));
+    // It can be looked at; what others tell waits with them; what they have is heard.
+    lab.write(ops, 0, b"size\n").expect("taken");
+    assert!(lab.text(ops).starts_with(&format!("{{\"value\":{taken},")));
+    let peer = lab.enter();
+    let told = lab.write(peer, 0, &frame(&message(vec![entry(1, "x")])));
+    assert_eq!(told.err(), Some(Error::NoSpace));
+    let (peer, has) = (lab.enter(), [(settings().me, taken)].into_iter().collect());
+    let news = Message { entries: Vec::new(), has, asks: false };
+    lab.write(peer, 0, &frame(&news)).expect("taken");
+    assert!(lab.text(events).starts_with("{\"replica\":1,\"number\":1,"));
+    let mut again = Lab::on(lab.disk);
+    let ops = again.open("ops");
+    again.write(ops, 0, b"size\n").expect("taken");
+    let size = format!("{{\"value\":{taken},");
+    assert!(again.text(ops).starts_with(&size), "what was acknowledged is there");
 }
 
 #[test]

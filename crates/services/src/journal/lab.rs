@@ -56,7 +56,12 @@ pub(crate) fn open(disk: &mut Memory) -> Store {
 
 /// The volume of a new replica.
 pub(crate) fn formatted() -> Memory {
-    let mut disk = Memory::formatted(&Geometry::for_bytes(64 << 20)).expect("a disk");
+    formatted_as(64 << 20)
+}
+
+/// One of so many bytes.
+pub(crate) fn formatted_as(bytes: u64) -> Memory {
+    let mut disk = Memory::formatted(&Geometry::for_bytes(bytes)).expect("a disk");
     let (mut store, mut said) = (open(&mut disk), Vec::new());
     let changes = format(&settings());
     store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut said).expect("there is room");

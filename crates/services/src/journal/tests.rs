@@ -1,6 +1,8 @@
 //! A journal on a disk whose power fails after each operation.
 
-use super::lab::{DATA, ME, NOW, fetch, formatted, kept, open, perform, settings, settle};
+use super::lab::{
+    DATA, ME, NOW, fetch, formatted, formatted_as, kept, open, perform, settings, settle,
+};
 use super::reading::Reading;
 use super::*;
 use crate::Data;
@@ -91,6 +93,8 @@ impl Lab {
                 self.replica.step(NOW, Input::Persisted(number), &mut Vec::new());
             }
             Some(Output::Failed(error)) => panic!("{error}"),
+            // Whoever asks looks at that.
+            Some(Output::Full) => {}
             None => return false,
         }
         self.to_do.extend(out);
@@ -240,6 +244,56 @@ fn what_a_crash_leaves_of_a_snapshot_is_taken_away() {
     let (records, snapshot) = all;
     assert!(left.iter().any(|it| it.0 == records && it.1 > snapshot), "parts without a head");
     assert!(left.iter().any(|it| (1..records).contains(&it.0)), "records before the head's first");
+}
+
+/// However much is done: as long as the state is small, there is room.
+#[test]
+fn a_small_volume_takes_much() {
+    let mut lab = Lab::on(formatted_as(12 << 20), 0);
+    let (mut appended, mut snapshots) = (0, 0);
+    while appended < 40 << 20 {
+        assert!(!lab.journal.is_full(), "after {appended} bytes");
+        lab.ask(vec![append(20_000)]);
+        appended += 20_000;
+        if lab.journal.wants_snapshot() {
+            // As if the records were not kept in the state.
+            lab.journal.replace(&Snapshot { rest: Vec::new(), ..Snapshot::empty(&DATA) });
+            snapshots += 1;
+        }
+        while lab.go_on() {}
+    }
+    assert!(snapshots > 5, "{snapshots}: there is no room for 8 MiB of records");
+}
+
+/// Nothing is lost, and nothing is over: what was acknowledged is there, and what is on its way is
+/// kept or never heard of.
+#[test]
+fn a_full_volume_says_so_before_it_is_too_late() {
+    for seed in 0..4 {
+        let mut lab = Lab::on(formatted_as(16 << 20), seed);
+        while !lab.journal.is_full() {
+            let length = lab.rng.usize(0..60_000);
+            lab.ask(vec![append(length)]);
+            if lab.journal.wants_snapshot() {
+                lab.journal.replace(&lab.replica.snapshot());
+            }
+            while lab.go_on() {}
+        }
+        let (kept, done) = lab.counts();
+        assert_eq!(kept, done, "the last one found room");
+        // Who does not look is not acknowledged at some time; the next snapshot still fits.
+        for _ in 0..100 {
+            lab.ask(vec![append(200_000)]);
+            if lab.journal.wants_snapshot() {
+                lab.journal.replace(&lab.replica.snapshot());
+            }
+            while lab.go_on() {}
+        }
+        let (kept, done) = lab.counts();
+        assert!(kept < done && lab.journal.is_full() && lab.journal.failed().is_none());
+        let (found, _) = found(lab.disk);
+        assert!((kept..=done).contains(&found), "{found} of {kept}..{done}");
+    }
 }
 
 #[test]
