@@ -25,12 +25,14 @@
 //! comes behind the record that the head will name as the first, and records before that one stay
 //! until the head is there.
 
+mod copying;
 #[cfg(test)]
 pub(crate) mod lab;
 mod reading;
 #[cfg(test)]
 mod tests;
 
+pub use copying::Copying;
 pub use reading::{Kept, Unreadable, read_all};
 
 use crate::settings::Settings;

@@ -1,5 +1,6 @@
 //! `upcall replica` and `upcall op`: replicated services.
 
+mod grow;
 mod init;
 pub(crate) mod kept;
 mod op;
@@ -17,6 +18,8 @@ use std::process::ExitCode;
 pub(crate) enum Command {
     /// Make the replicas of a new service, each in a file
     Init(init::Init),
+    /// Put the file of a replica, which no server has, into a larger one of the same name
+    Grow(grow::Grow),
     /// Show how far the replicas of a service are
     Status(status::Status),
     /// Type what is in a CSV or XLSX file into a sheet
@@ -32,6 +35,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
     match command {
         Command::Init(init) => init::run(init),
+        Command::Grow(grow) => grow::run(grow),
         Command::Status(status) => Ok(status::run(status)),
         Command::Import(import) => Ok(sheet::import(import)),
         Command::Export(export) => Ok(sheet::export(export)),

@@ -297,6 +297,37 @@ fn a_full_volume_says_so_before_it_is_too_late() {
 }
 
 #[test]
+fn a_full_volume_goes_on_in_a_larger_one() {
+    let mut lab = Lab::on(formatted_as(12 << 20), 0);
+    while !lab.journal.is_full() {
+        let length = lab.rng.usize(0..60_000);
+        lab.ask(vec![append(length)]);
+        if lab.journal.wants_snapshot() {
+            lab.journal.replace(&lab.replica.snapshot());
+        }
+        while lab.go_on() {}
+    }
+    let (mut small, mut copying) = (open(&mut lab.disk), Copying::begin());
+    let mut bring = |store: &mut Store, missing| {
+        fetch(store, &mut lab.disk, missing);
+        Ok(())
+    };
+    let mut large = Memory::formatted(&Geometry::for_bytes(24 << 20)).expect("a disk");
+    let mut store = open(&mut large);
+    while let Some(changes) = copying.next(&mut small, &mut bring).expect("it can be read") {
+        let mut said = Vec::new();
+        store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut said).expect("room");
+        settle(&mut store, &mut large, said);
+    }
+    let mut again = Lab::on(large, 0);
+    assert_eq!((again.asked, again.replica.current()), (lab.asked, lab.replica.current()));
+    again.ask(vec![append(60_000)]);
+    while again.go_on() {}
+    assert!(!again.journal.is_full());
+    assert_eq!(found(again.disk).0, lab.asked + 1);
+}
+
+#[test]
 fn another_volume_is_no_replica_and_a_spoilt_one_is_said_to_be() {
     let mut disk = Memory::formatted(&Geometry::for_bytes(64 << 20)).expect("a disk");
     let store = open(&mut disk);
