@@ -183,9 +183,12 @@ impl Branch {
         matches!(self, Branch::Host(..))
     }
 
-    /// Whether it has files of people, and not only the server's own.
+    /// Whether people use it, and not only who looks at the server.
     pub(crate) fn has_files(&self) -> bool {
-        matches!(self, Branch::Host(..) | Branch::Volume(_) | Branch::Remote(_))
+        match self {
+            Branch::Host(..) | Branch::Volume(_) | Branch::Remote(_) | Branch::Replica(_) => true,
+            Branch::Service(_) | Branch::Skeleton(_) | Branch::Storelets(_) => false,
+        }
     }
 
     /// How many nodes and open files it has.

@@ -21,7 +21,13 @@ use tree::flat::{self, ROOT, part};
 use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
 
 /// Most files that can be open at once.
-pub const OPENS_MAX: usize = 65_536;
+pub const OPENS_MAX: usize = 1 << 18;
+
+/// How many bytes the texts may have together that are open to be looked at.
+pub(crate) const TEXTS_MAX: usize = 256 << 20;
+
+/// How many doors may be open to those who have proved nothing.
+pub(crate) const UNPROVEN_MAX: usize = 256;
 
 /// The device number of the first of these trees; no host has it.
 const DEVICES: u64 = 0xfffd << 48;
@@ -95,7 +101,11 @@ impl Hosted {
                 }
                 PEER => {
                     let door = self.challenge();
-                    self.opened(Opened::Door(door), PEER)
+                    let opened = self.opened(Opened::Door(door), PEER);
+                    if let Ok(Reply::Opened(open, _)) = &opened {
+                        self.expect_proof(open.local());
+                    }
+                    opened
                 }
                 _text if access.changes() => Err(Error::Denied),
                 EVENTS => {
@@ -162,10 +172,23 @@ impl Hosted {
     }
 
     fn open(&mut self, opened: Opened) -> Result<OpenId, Error> {
-        if self.opens.len() >= OPENS_MAX {
+        let bytes = if let Opened::Text(text) = &opened { text.len() } else { 0 };
+        if self.opens.len() >= OPENS_MAX || self.texts + bytes > TEXTS_MAX {
             return Err(Error::TooManyOpen);
         }
+        self.texts += bytes;
         Ok(OpenId::new(self.index, self.opens.insert(opened)))
+    }
+
+    /// Who came first and has proved nothing makes room for who comes now.
+    fn expect_proof(&mut self, open: usize) {
+        self.unproven.push_back(open);
+        if self.unproven.len() > UNPROVEN_MAX
+            && let Some(first) = self.unproven.pop_front()
+            && let Some(Opened::Door(door)) = self.opens.get_mut(first)
+        {
+            door.shut();
+        }
     }
 
     fn opened(&mut self, opened: Opened, file: usize) -> Result<Reply, Error> {
@@ -260,7 +283,9 @@ impl Hosted {
                 let watched = self.opens.iter().any(|(_, it)| matches!(it, Opened::Events(..)));
                 self.step_replica(now, Input::Watch(watched), out);
             }
-            Opened::Directory | Opened::Text(_) | Opened::Door(_) => {}
+            Opened::Text(text) => self.texts -= text.len(),
+            Opened::Door(_) => self.unproven.retain(|it| *it != open.local()),
+            Opened::Directory => {}
         }
     }
 

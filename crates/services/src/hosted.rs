@@ -75,6 +75,10 @@ pub struct Hosted {
     pub(crate) journal: Journal,
     pub(crate) ways: BTreeMap<ReplicaId, Way>,
     pub(crate) opens: Slab<Opened>,
+    /// How many bytes the texts of open files have.
+    pub(crate) texts: usize,
+    /// Open files `peer` of which nobody has proved anything yet, the oldest first.
+    pub(crate) unproven: VecDeque<usize>,
     random: ChaCha20Rng,
     /// Which open file waits for which answer.
     pub(crate) tickets: BTreeMap<Ticket, usize>,
@@ -133,6 +137,8 @@ impl Hosted {
             journal,
             ways,
             opens: Slab::new(),
+            texts: 0,
+            unproven: VecDeque::new(),
             random,
             tickets: BTreeMap::new(),
             has_lines: BTreeSet::new(),
@@ -388,6 +394,7 @@ impl Hosted {
         let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
         let entered = door.write(&self.settings, offset, data).map_err(|_| Error::Denied)?;
         if let Some(peer) = entered {
+            self.unproven.retain(|it| *it != open);
             // There is one way from each: what comes by an older one is late.
             self.shut_doors(peer, Some(open));
             return Ok(());

@@ -1,6 +1,7 @@
 //! A replica as its server sees it: files in, operations of the reactor out.
 
 use super::*;
+use crate::files::{TEXTS_MAX, UNPROVEN_MAX};
 use crate::journal::lab::{NOW, formatted, formatted_as, kept, perform, settings};
 use base::Buf;
 use base::op::Op;
@@ -222,6 +223,40 @@ fn another_replica_tells_and_what_is_final_is_shown() {
     lab.write(later, 0, &frame(&message)).expect("taken");
     let again = Lab::on(lab.disk).file("value");
     assert_eq!(again, "\"x\"\n\"y\"\n", "it is in the journal");
+}
+
+#[test]
+fn few_who_have_proved_nothing_are_waited_for() {
+    let mut lab = Lab::new();
+    let known = lab.enter();
+    let strangers: Vec<OpenId> = (0..UNPROVEN_MAX + 2).map(|_| lab.open("peer")).collect();
+    let waited = |lab: &mut Lab, open: &OpenId| lab.read(*open).is_ok();
+    let heard: Vec<bool> = strangers.iter().map(|open| waited(&mut lab, open)).collect();
+    assert_eq!(heard.iter().position(|heard| *heard), Some(2), "the oldest went first");
+    assert!(heard[2..].iter().all(|heard| *heard));
+    lab.write(known, 0, &frame(&message(vec![entry(1, "x")]))).expect("who is known stays");
+    for open in strangers {
+        lab.turn(Input::Close(open));
+    }
+    assert!(lab.hosted.unproven.is_empty());
+}
+
+#[test]
+fn what_is_open_to_be_looked_at_has_an_end() {
+    let mut lab = Lab::new();
+    let first = lab.open("status");
+    lab.hosted.texts += TEXTS_MAX - 1000;
+    let node = NodeId::new(3, crate::files::STATUS);
+    let access = Access { read: true, ..Access::default() };
+    let open = |lab: &mut Lab| lab.answer(Ask::Open { node, access });
+    let mut opens = 0;
+    while open(&mut lab).is_ok() {
+        opens += 1;
+    }
+    assert!((1..10).contains(&opens), "{opens}");
+    assert_eq!(open(&mut lab).err(), Some(Error::TooManyOpen));
+    lab.turn(Input::Close(first));
+    assert!(open(&mut lab).is_ok());
 }
 
 #[test]

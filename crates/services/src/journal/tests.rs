@@ -135,7 +135,7 @@ fn whenever_the_power_fails_what_was_acknowledged_is_there() {
             // What is not done by then is done in the next turns: records meet snapshots.
             let most = if lab.rng.bool() { usize::MAX } else { lab.rng.usize(0..30) };
             for _ in 0..most {
-                if lab.rng.u32(0..12) == 0 {
+                if lab.rng.u32(0..16) == 0 {
                     disks.push((lab.disk.clone(), lab.counts()));
                 }
                 if !lab.go_on() {
@@ -230,7 +230,11 @@ fn what_a_crash_leaves_of_a_snapshot_is_taken_away() {
         let ends = (0..most).any(|_| !torn.go_on());
         let mut disk = torn.disk;
         disk.lose_power();
-        left.push(parts(&disk));
+        let now = parts(&disk);
+        if !ends && left.last() == Some(&now) {
+            continue;
+        }
+        left.push(now);
         let mut again = Lab::on(disk, 0);
         while again.go_on() {}
         let (records, snapshot) = (parts(&again.disk), again.journal.head);
@@ -269,7 +273,7 @@ fn a_small_volume_takes_much() {
 /// kept or never heard of.
 #[test]
 fn a_full_volume_says_so_before_it_is_too_late() {
-    for seed in 0..4 {
+    for seed in 0..2 {
         let mut lab = Lab::on(formatted_as(16 << 20), seed);
         while !lab.journal.is_full() {
             let length = lab.rng.usize(0..60_000);
