@@ -15,7 +15,7 @@ use crate::hosted::Hosted;
 use crate::reads::Reads;
 use crate::talk::Talk;
 use crate::{Operator, Value};
-use base::{Buf, Error, Instant, Name, Stat};
+use base::{Buf, Error, Instant, Name, SAYING_DEVICES, Stat};
 use replica::service::{Entry as Operation, Input, Ticket};
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
@@ -28,9 +28,6 @@ pub(crate) const TEXTS_MAX: usize = 256 << 20;
 
 /// How many doors may be open to those who have proved nothing.
 pub(crate) const UNPROVEN_MAX: usize = 256;
-
-/// The device number of the first of these trees; no host has it.
-const DEVICES: u64 = 0xfffd << 48;
 
 /// The files, with their numbers and modes.
 const OPS: usize = 1;
@@ -305,7 +302,7 @@ impl Hosted {
     }
 
     fn alike(&self) -> flat::Alike {
-        let device = DEVICES | u64::from(self.index);
+        let device = SAYING_DEVICES | u64::from(self.index);
         flat::Alike { device, uid: self.owner, date: self.started }
     }
 

@@ -58,6 +58,22 @@ fn a_connection_is_a_session() {
     .assert_eq(&lab.text);
 }
 
+/// Who listens holds nothing while nothing is told, who posts what came of it.
+#[test]
+fn what_waits_counts_for_what_is_held() {
+    let mut lab = Lab::new();
+    lab.say("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.opened();
+    lab.take();
+    assert_eq!((lab.session.bytes(), lab.session.state_name()), (0, "listening"));
+    lab.line("{}\n");
+    assert_eq!(lab.session.bytes(), lab.sent);
+    let mut lab = Lab::new();
+    lab.say("POST /services/hits/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n");
+    lab.say(&"x".repeat(100));
+    assert_eq!(lab.session.bytes(), 100);
+}
+
 #[test]
 fn a_body_comes_in_parts_and_its_client_may_leave() {
     let mut lab = Lab::new();
