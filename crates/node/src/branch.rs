@@ -258,6 +258,19 @@ impl Branch {
     }
 
     /// Makes everything durable, for the end of the node.
+    /// The server ends: nobody is to wait for what does not come.
+    pub(crate) fn drain(&mut self, now: Instant, out: &mut Vec<Output>) {
+        match self {
+            Branch::Replica(replica) => replica.drain(now, out),
+            Branch::Host(..)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Volume(_)
+            | Branch::Remote(_)
+            | Branch::Storelets(_) => {}
+        }
+    }
+
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
             Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}

@@ -17,6 +17,7 @@ use crate::talk::Talk;
 use crate::{Operator, Value};
 use base::{Buf, Error, Instant, Name, SAYING_DEVICES, Stat};
 use replica::service::{Entry as Operation, Input, Ticket};
+use std::time::Duration;
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
 
@@ -49,6 +50,21 @@ const FILES: [flat::File; 7] = [
 
 /// How many lines of one file are taken in one turn.
 const LINES_AT_ONCE: usize = 32;
+
+/// How long answers are waited for when the server ends. Who waits for one that needs others is told
+/// that it does not come.
+const ENDING_TIME: Duration = Duration::from_secs(1);
+
+/// What those who wait for something to be said can hope for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Whatever comes.
+    No,
+    /// Answers, until then.
+    Until(Instant),
+    /// Nothing: the server ends.
+    Now,
+}
 
 /// An open file.
 #[derive(Debug)]
@@ -220,13 +236,41 @@ impl Hosted {
         }
     }
 
-    /// Gives reads of an open file what is there.
+    /// Gives reads of an open file what is there; where nothing more is coming, that is the end.
     pub(crate) fn answer_reads(&mut self, open: usize, out: &mut Vec<Output>) {
+        let end = |ends: bool| ends.then(Vec::new);
+        let (no_answers, no_events) = (self.ending == Ending::Now, self.ending != Ending::No);
         match self.opens.get_mut(open) {
-            Some(Opened::Ops(talk, reads)) => reads.answer(|count| talk.read(count), out),
-            Some(Opened::Events(events, reads)) => reads.answer(|count| events.read(count), out),
+            Some(Opened::Ops(talk, reads)) => {
+                reads.answer(|count| talk.read(count).or_else(|| end(no_answers)), out);
+            }
+            Some(Opened::Events(events, reads)) => {
+                reads.answer(|count| events.read(count).or_else(|| end(no_events)), out);
+            }
             Some(Opened::Directory | Opened::Text(_) | Opened::Door(_)) | None => {}
         }
+    }
+
+    /// The server ends: nobody waits here for what does not come. For an answer a little, for more
+    /// to become final not at all.
+    pub fn drain(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.ending = Ending::Until(now + ENDING_TIME);
+        self.answer_all(out);
+    }
+
+    /// Looks whether it is time to give up the answers that did not come.
+    pub(crate) fn end_waits(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if let Ending::Until(at) = self.ending
+            && at <= now
+        {
+            self.ending = Ending::Now;
+            self.answer_all(out);
+        }
+    }
+
+    fn answer_all(&mut self, out: &mut Vec<Output>) {
+        let opens: Vec<usize> = self.opens.iter().map(|(open, _)| open).collect();
+        opens.into_iter().for_each(|open| self.answer_reads(open, out));
     }
 
     /// Tells everybody who listens what has become final.

@@ -5,7 +5,7 @@
 mod tests;
 
 use crate::door::{self, Door};
-use crate::files::Opened;
+use crate::files::{Ending, Opened};
 use crate::journal::{self, Journal, Kept};
 use crate::peer::{self, Peer};
 use crate::settings::Settings;
@@ -91,6 +91,7 @@ pub struct Hosted {
     news: VecDeque<String>,
     /// Something became final in this turn, and somebody listens.
     pub(crate) has_events: bool,
+    pub(crate) ending: Ending,
     closing: bool,
 }
 
@@ -146,6 +147,7 @@ impl Hosted {
             unkept: (Vec::new(), 0),
             news: VecDeque::new(),
             has_events: false,
+            ending: Ending::No,
             closing: false,
         }
     }
@@ -179,6 +181,7 @@ impl Hosted {
         }
         self.keep(now, out);
         self.answer_listeners(out);
+        self.end_waits(now, out);
     }
 
     /// Writes down what was done in this turn.
@@ -243,7 +246,11 @@ impl Automaton for Hosted {
         let peers = self.ways.values().filter_map(|way| way.peer.deadline());
         let remotes = self.ways.values().filter_map(|way| way.remote.deadline());
         let peers = peers.filter(|_| !self.closing);
-        let own = [self.replica.deadline(), self.journal.deadline()];
+        let ending = match self.ending {
+            Ending::Until(at) => Some(at),
+            Ending::No | Ending::Now => None,
+        };
+        let own = [self.replica.deadline(), self.journal.deadline(), ending];
         peers.chain(remotes).chain(own.into_iter().flatten()).min()
     }
 

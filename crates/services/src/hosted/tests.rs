@@ -226,6 +226,27 @@ fn another_replica_tells_and_what_is_final_is_shown() {
 }
 
 #[test]
+fn nobody_waits_for_what_does_not_come_when_the_server_ends() {
+    let mut lab = Lab::new();
+    let (ops, events) = (lab.open("ops"), lab.open("events"));
+    lab.write(ops, 0, b"strict size\nsize\n").expect("taken");
+    let ask = |open| Ask::Read { open, offset: 0, count: 1000, headroom: 0 };
+    let (answers, news) = (lab.ask(ask(ops)), lab.ask(ask(events)));
+    assert!(lab.answers.is_empty());
+    let mut out = Vec::new();
+    lab.hosted.drain(NOW, &mut out);
+    let is_end = |output: &Output, of: u64| matches!(output, Output::Reply(id, Ok(Reply::Data(data))) if id.0 == of && data.is_empty());
+    assert!(out.len() == 1 && is_end(&out[0], news), "{out:?}");
+    // An answer may still come, for a second; then that is the end, too.
+    let until = lab.hosted.deadline().expect("it is looked at in time");
+    assert!(until <= NOW + Duration::from_secs(1));
+    out.clear();
+    lab.hosted.tick(NOW + Duration::from_secs(1), &mut out);
+    assert!(out.iter().any(|output| is_end(output, answers)), "{out:?}");
+    assert_eq!((lab.text(ops), lab.text(events)), (String::new(), String::new()));
+}
+
+#[test]
 fn few_who_have_proved_nothing_are_waited_for() {
     let mut lab = Lab::new();
     let known = lab.enter();
