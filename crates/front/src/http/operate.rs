@@ -274,6 +274,11 @@ impl Session {
                 self.operate_say(now, &it, out);
                 self.done(now, out)
             }
+            (Step::Reading(_), Ok(_)) => {
+                it.forget(out);
+                let reason = "done or not: the server ends; ask again, or another replica";
+                self.fail(now, refusal(503, reason), out)
+            }
             (_, reply) => {
                 let error = reply.err().unwrap_or(Error::Disconnected);
                 it.forget(out);

@@ -130,6 +130,23 @@ fn a_token_comes_and_goes_in_a_cookie() {
 }
 
 #[test]
+fn an_answer_that_does_not_come_any_more_is_an_error_that_says_so() {
+    let mut lab = Lab::new();
+    begin_operation(&mut lab, "", "add 5");
+    lab.opened();
+    lab.written();
+    lab.line("");
+    expect![[r#"
+        POST /services/hits/ops HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Open
+        <- Opened: release 5, ask 0 Write
+        <- Written: ask 0 Read 0+1048576
+        <- Data: close 7, say "503 Service Unavailable" +60
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
 fn who_listens_hears_whole_lines() {
     let mut lab = Lab::new();
     lab.say("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
