@@ -280,6 +280,9 @@ impl Hosted {
         self.next += 1;
         let question = talk.question(self.data.0, line);
         talk.ask(ticket);
+        if let Some(why) = talk.wrong_token().map(|why| format!("not done: {why}")) {
+            return talk.complain(ticket, why, "token", &[]);
+        }
         match (question, self.journal.failed()) {
             (Err(why), _) => talk.complain(ticket, why, "malformed", &[]),
             (Ok(_), Some(error)) => {

@@ -154,6 +154,11 @@ fn a_client_asks_and_reads_and_may_leave() {
     assert_eq!(lines[1], "{\"value\":1,\"final\":false,\"token\":\"7-1:1\"}");
     assert!(lines[2].starts_with("{\"error\":") && lines[2].contains("malformed"), "{said}");
     assert_eq!((lab.file("value").as_str(), lab.file("stable").as_str()), ("\"a\"\n", ""));
+    lab.write(ops, 0, b"after 8-1:1\nsize\nafter 7-1:1\nsize\n").expect("taken");
+    let said = lab.text(ops);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].contains("token of another service: leave it out"), "{said}");
+    assert!(lines[0].ends_with("\"reason\":\"token\"}") && lines[1].contains("\"value\":1"));
     // A strict one waits for the other replica; its reader does, and may be told not to.
     lab.write(ops, 0, b"strict size\n").expect("taken");
     let waiting = lab.ask(Ask::Read { open: ops, offset: 0, count: 100, headroom: 0 });
