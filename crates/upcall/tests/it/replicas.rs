@@ -59,3 +59,41 @@ fn a_full_replica_goes_on_in_a_larger_file() {
     // Nothing is left beside it.
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
+
+/// Serves a replica where the others look for it, on a socket beside its file.
+fn serve_at(dir: &Scratch, file: &str, address: &str) -> Server {
+    let ports = ["--9p", address, "--http", "127.0.0.1:0"];
+    Server::with(&[&[dir.path().to_str().unwrap()], &ports[..], &["--replica", file]].concat())
+}
+
+/// Its server was ended, and an older copy was put in the place of its file: the others have more of
+/// its operations than it has itself.
+#[test]
+fn an_older_copy_of_a_replica_is_found_out() {
+    let dir = Scratch::new("outdated");
+    let place = dir.path().to_str().unwrap();
+    let addresses = ["1", "2"].map(|id| format!("unix:{place}/{id}.sock"));
+    let members: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let files = made(&dir, "counter", &members, "16M");
+    let second = serve_at(&dir, &files[1], members[1]);
+    let first = serve_at(&dir, &files[0], members[0]);
+    assert!(op(&first, &["add", "1", "--strict"]).0);
+    assert_eq!(first.end(), Some(0));
+    let copy = format!("{place}/copy");
+    std::fs::copy(&files[0], &copy).unwrap();
+    let first = serve_at(&dir, &files[0], members[0]);
+    // What is final is at the other one, too.
+    assert_eq!(op(&first, &["add", "1", "--strict"]), (true, "2\n".to_string()));
+    assert_eq!(first.end(), Some(0));
+    std::fs::rename(&copy, &files[0]).unwrap();
+    let first = serve_at(&dir, &files[0], members[0]);
+    // It looks well until it hears of the other one.
+    let said = (0..1000).map(|_| op(&first, &["read"])).find(|(well, _)| !well);
+    let (_, said) = said.expect("it is found out");
+    assert!(said.contains("not done: this replica is an older copy of itself"), "{said}");
+    assert!(said.contains("find its newest file"), "{said}");
+    let (_, status) = say(&["replica", "status", "--at", first.ninep(), "it"]);
+    assert!(status.contains("\nfailed   an older copy of itself\n"), "{status}");
+    // The other one goes on.
+    assert!(op(&second, &["read"]).1.starts_with("2 "));
+}
