@@ -420,10 +420,10 @@ impl Hosted {
                 door.shut();
                 return Err(Error::Invalid);
             };
-            if self.journal.is_full() && !message.entries.is_empty() {
+            if let Some(error) = self.journal.refusal().filter(|_| !message.entries.is_empty()) {
                 // It is told again later, by another door.
                 door.shut();
-                return Err(Error::NoSpace);
+                return Err(error);
             }
             self.step_replica(now, service::Input::Heard(peer, message), out);
             // What makes no sense is not taken, so that its sender makes a pause.

@@ -62,6 +62,9 @@ const MORE: u8 = 1;
 /// Where room is short: by so much, and by half of what that takes, bytes.
 const GROWTH_SHORT: usize = 64 << 10;
 
+/// A snapshot is late when the journal has grown by so many times what it is made for.
+const LATE: usize = 4;
+
 /// The part of a volume that stays free for what comes in one turn.
 const MARGIN: u64 = 64;
 
@@ -213,12 +216,21 @@ impl Journal {
             Room::Ample => usual,
             Room::Short | Room::None => usual.min(GROWTH_SHORT + self.size / 2),
         };
-        !self.is_writing() && !self.is_crowded && self.grown > growth
+        let can_be = self.failed.is_none() && !self.is_crowded && !self.is_writing();
+        can_be && self.grown > growth
     }
 
     /// Whether there may be no room for what is asked for next.
     pub(crate) fn is_full(&self) -> bool {
         self.room == Room::None
+    }
+
+    /// Why it may be that what is done next is not kept, if so.
+    pub(crate) fn refusal(&self) -> Option<base::Error> {
+        match self.failed {
+            Some(_) => Some(base::Error::Io),
+            None => self.is_full().then_some(base::Error::NoSpace),
+        }
     }
 
     /// Whether a snapshot is being written.
@@ -342,8 +354,7 @@ impl Journal {
                 break;
             }
         }
-        while self.chores_under_way < CHORES
-            && !self.store.is_pressed()
+        while self.chores_under_way < self.chores_max()
             && let Some(changes) = self.chores.front().map(|chore| self.changes_of(chore))
         {
             if self.try_commit(now, CHORE, &changes, Durability::Durable) {
@@ -352,6 +363,16 @@ impl Journal {
             } else if !self.gives_up() {
                 break;
             }
+        }
+    }
+
+    /// How many chores may be under way: while the store makes a checkpoint none, unless records
+    /// have grown far beyond what a snapshot is made for.
+    fn chores_max(&self) -> usize {
+        let is_late = self.grown > LATE * GROWTH_MIN.max(2 * self.size);
+        match self.store.is_pressed() {
+            false => CHORES,
+            true => usize::from(is_late || self.room != Room::Ample),
         }
     }
 

@@ -18,6 +18,8 @@ const OTHER: ReplicaId = ReplicaId(2);
 struct Lab {
     hosted: Hosted,
     disk: Memory,
+    /// Nothing can be written there any more.
+    is_broken: bool,
     asked: u64,
     /// Answers to requests, by their numbers.
     answers: BTreeMap<u64, Result<Reply, Error>>,
@@ -38,7 +40,7 @@ impl Lab {
             addresses: BTreeMap::from([(OTHER, nobody)]),
         };
         let hosted = Hosted::new(3, File(0), store, kept, options);
-        Lab { hosted, disk, asked: 0, answers: BTreeMap::new() }
+        Lab { hosted, disk, is_broken: false, asked: 0, answers: BTreeMap::new() }
     }
 
     /// One turn: an input, and everything that the disk does for it.
@@ -54,6 +56,10 @@ impl Lab {
                 match output {
                     // There is no network here: nobody answers.
                     Output::Do(Op::Connect { .. } | Op::Cancel { .. }) => {}
+                    Output::Do(Op::WriteBlocks { id, .. }) if self.is_broken => {
+                        let done = Done::Stored(Err(Error::Io));
+                        self.hosted.step(NOW, Input::Done(id, done), &mut out);
+                    }
                     Output::Do(op) => {
                         let (id, done) = perform(&mut self.disk, op);
                         self.hosted.step(NOW, Input::Done(id, done), &mut out);
@@ -318,6 +324,20 @@ fn who_asks_a_full_replica_is_told_what_to_do() {
     again.write(ops, 0, b"size\n").expect("taken");
     let size = format!("{{\"value\":{taken},");
     assert!(again.text(ops).starts_with(&size), "what was acknowledged is there");
+}
+
+#[test]
+fn whose_disk_has_failed_takes_nothing_from_others_either() {
+    let mut lab = Lab::new();
+    lab.is_broken = true;
+    let ops = lab.open("ops");
+    lab.write(ops, 0, b"append a\n").expect("taken");
+    let waiting = lab.ask(Ask::Read { open: ops, offset: 0, count: 1000, headroom: 0 });
+    assert!(!lab.answers.contains_key(&waiting), "it is not kept");
+    assert!(lab.hosted.next_news().expect("news").contains("nothing more can be kept"));
+    let peer = lab.enter();
+    let told = lab.write(peer, 0, &frame(&message(vec![entry(1, "x")])));
+    assert_eq!(told.err(), Some(Error::Io));
 }
 
 #[test]

@@ -195,6 +195,21 @@ fn nobody_waits_for_a_large_snapshot() {
     assert_eq!(found(lab.disk).0, lab.asked);
 }
 
+/// However long the store is busy with checkpoints: the journal does not grow for ever.
+#[test]
+fn a_snapshot_that_is_late_is_written_beside_a_checkpoint() {
+    let mut lab = Lab::on(formatted(), 0);
+    lab.ask(vec![append(900_000)]);
+    while lab.go_on() {}
+    assert_eq!(lab.journal.chores_max(), CHORES);
+    while !lab.journal.store.is_pressed() {
+        lab.ask(vec![append(900_000)]);
+    }
+    assert_eq!(lab.journal.chores_max(), 0);
+    lab.journal.grown = 33 << 20;
+    assert_eq!(lab.journal.chores_max(), 1);
+}
+
 /// How many parts of records and of snapshots are on a disk.
 fn parts(disk: &Memory) -> (usize, usize) {
     let mut disk = disk.clone();
