@@ -165,6 +165,11 @@ pub(crate) struct Journal {
     closed: bool,
 }
 
+/// Whether an entry is one that a replica's volume has and no other: the first of all that it has.
+pub fn is_mark(table: Table, key: &[u8]) -> bool {
+    (table, key) == (SETTINGS, HEAD_KEY)
+}
+
 /// The changes that make an empty store a new replica's.
 pub fn format(settings: &Settings) -> Vec<Change> {
     let settings = serde_json::to_vec(settings).expect("names and numbers are JSON");

@@ -24,7 +24,7 @@ mod talk;
 
 pub use files::OPENS_MAX;
 pub use hosted::{Hosted, Options, PLACE};
-pub use journal::{Copying, Kept, Unreadable, format, read_all};
+pub use journal::{Copying, Kept, Unreadable, format, is_mark, read_all};
 pub use settings::{Secret, Settings};
 
 /// What is replicated: operations that are sent again are done once.

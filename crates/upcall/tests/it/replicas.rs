@@ -53,6 +53,8 @@ fn a_full_replica_goes_on_in_a_larger_file() {
     assert!(!well && said.contains("say a larger --size"), "{said}");
     let (well, said) = grow("64M");
     assert!(well && said.contains("64 MiB now"), "{said}");
+    let (well, said) = say(&["volume", "check", file]);
+    assert!(well && said.ends_with("nothing is wrong\n"), "{said}");
     let server = serve(&dir, file);
     assert_eq!(op(&server, &["size"]).1.split_whitespace().next(), Some(&*count.to_string()));
     assert!(op(&server, &["append", &record]).0);
