@@ -64,16 +64,14 @@ mod tests {
     const NOW: Instant = Instant(1);
 
     fn settings() -> services::Settings {
-        let me = replica::service::ReplicaId(1);
-        services::Settings {
-            version: services::settings::VERSION,
-            id: 1,
-            service: "hits".to_string(),
-            kind: replica::data::Kind::Counter,
-            me,
-            members: BTreeMap::from([(me, String::new())]),
-            secret: services::Secret([1; 32]),
-        }
+        let (version, secret) = (services::settings::VERSION, [1; 32]);
+        let text = format!(
+            r#"{{
+                "version": {version}, "id": 1, "service": "hits", "kind": "counter",
+                "me": 1, "members": {{ "1": "" }}, "secret": {secret:?}
+            }}"#
+        );
+        serde_json::from_str(&text).expect("settings as they are kept")
     }
 
     /// A new replica.

@@ -51,8 +51,8 @@ const FILES: [flat::File; 7] = [
 /// How many lines of one file are taken in one turn.
 const LINES_AT_ONCE: usize = 32;
 
-/// How long answers are waited for when the server ends. Who waits for one that needs others is told
-/// that it does not come.
+/// How long answers are waited for when the server ends. Who waits for one that needs others is
+/// told that it does not come.
 const ENDING_TIME: Duration = Duration::from_secs(1);
 
 /// What those who wait for something to be said can hope for.

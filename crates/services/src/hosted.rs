@@ -47,8 +47,9 @@ const MESSAGE: usize = 256 << 10;
 const NEWS_MAX: usize = 16;
 
 /// What is the matter with a replica whose volume is full.
-pub(crate) const FULL: &str = "the volume of this replica is full: end its server, make the volume larger \
-                    with 'upcall replica grow FILE --size SIZE', and start it again";
+pub(crate) const FULL: &str = "the volume of this replica is full: end its server, make the \
+                               volume larger with 'upcall replica grow FILE --size SIZE', and \
+                               start it again";
 
 /// What a replica needs of the server that has it.
 #[derive(Debug)]

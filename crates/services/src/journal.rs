@@ -10,14 +10,14 @@
 //! A part of a record begins with a byte that says whether more follow.
 //!
 //! All that a replica did in a turn is one record, durable when the replica hears of it. One that
-//! is not whole was never heard of, and is none: the next ones take its place. A snapshot is written
-//! in many transactions behind each other, of which the one with the head makes it count, and those
-//! that follow take away what it replaces; so a crash at any moment leaves one whole snapshot with
-//! all records behind it. What a crash leaves that the head does not need is taken away after the
-//! next start, before another snapshot is written under the same keys.
+//! is not whole was never heard of, and is none: the next ones take its place. A snapshot is
+//! written in many transactions behind each other, of which the one with the head makes it count,
+//! and those that follow take away what it replaces; so a crash at any moment leaves one whole
+//! snapshot with all records behind it. What a crash leaves that the head does not need is taken
+//! away after the next start, before another snapshot is written under the same keys.
 //!
-//! A snapshot needs its room beside all that it replaces. So it is made earlier where room is short,
-//! and no operation should be asked for where what the next one takes would not be left
+//! A snapshot needs its room beside all that it replaces. So it is made earlier where room is
+//! short, and no operation should be asked for where what the next one takes would not be left
 //! ([`Journal::is_full`]). A record that finds no room all the same waits for some.
 //!
 //! Records do not wait for a snapshot: its transactions are *chores*, a few of which are under way

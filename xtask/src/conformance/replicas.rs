@@ -3,7 +3,8 @@
 //! eventual order.
 //!
 //! A client sends again what is not answered, to the next server, with the same number. Replicas
-//! reach each other by way of lines that can be cut, or swallow what is said, one for each direction.
+//! reach each other by way of lines, one for each direction, that can be cut, or swallow what is
+//! said.
 
 mod client;
 mod line;

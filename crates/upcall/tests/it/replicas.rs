@@ -68,8 +68,8 @@ fn serve_at(dir: &Scratch, file: &str, address: &str) -> Server {
     Server::with(&[&[dir.path().to_str().unwrap()], &ports[..], &["--replica", file]].concat())
 }
 
-/// Its server was ended, and an older copy was put in the place of its file: the others have more of
-/// its operations than it has itself.
+/// Its server was ended, and an older copy was put in the place of its file: the others have more
+/// of its operations than it has itself.
 #[test]
 fn an_older_copy_of_a_replica_is_found_out() {
     let dir = Scratch::new("outdated");
