@@ -11,8 +11,8 @@
 //! Each is answered by one line of JSON. The file is a session: what is asked comes behind all that
 //! its answers have shown, so that whoever uses it reads what they wrote. A line `after TOKEN` goes
 //! on with a session; it is not answered. If it makes no sense, what is asked behind it is not
-//! done, and is answered so, up to one that does. What has a number of a session of the client's own,
-//! which it draws at random, is done once, however often and wherever it is sent
+//! done, and is answered so, up to one that does. What has a number of a session of the client's
+//! own, which it draws at random, is done once, however often and wherever it is sent
 //! ([`replica::data::once`]).
 
 use base::{Buf, Error};

@@ -246,9 +246,9 @@ fn nobody_waits_for_what_does_not_come_when_the_server_ends() {
     assert!(lab.answers.is_empty());
     let mut out = Vec::new();
     lab.hosted.drain(NOW, &mut out);
-    let is_end = |output: &Output, of: u64| match output {
-        Output::Reply(id, Ok(Reply::Data(data))) => id.0 == of && data.is_empty(),
-        _other => false,
+    let is_end = |output: &Output, of: u64| {
+        let Output::Reply(id, Ok(Reply::Data(data))) = output else { return false };
+        id.0 == of && data.is_empty()
     };
     assert!(out.len() == 1 && is_end(&out[0], news), "{out:?}");
     // An answer may still come, for a second; then that is the end, too.
