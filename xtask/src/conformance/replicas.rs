@@ -207,7 +207,7 @@ fn story(house: &mut House, each: u64) -> Result<Vec<Vec<Acked>>> {
             house.part(2, Weather::Fair);
             progress.wait(all * 3 / 5)?;
             house.part(0, Weather::Silent);
-            std::thread::sleep(Duration::from_secs(1));
+            std::thread::sleep(Duration::from_millis(500));
             house.part(0, Weather::Fair);
             progress.wait(all * 4 / 5)?;
             (0..REPLICAS).try_for_each(|index| house.kill(index))?;
