@@ -19,7 +19,7 @@
 //! | `names` | the same kernel, in two diods, a volume and directories as one | qemu, root, diod |
 //! | `oldest` | wget and the kernel's 9P, beside the server on the oldest kernel promised | qemu |
 //! | `tree` | curl reads a Linux source, 78,000 files, the kernel some | qemu, root, 4 GB of disk |
-//! | `replicas` | clients of three replicas, `kill -9` of one, a partition | |
+//! | `replicas` | clients of three replicas, `kill -9` of one and of all, partitions | |
 //! | `volume-http` … | `http`, `9p2000`, `kernel`, `pjdfstest` over a volume | as those |
 //! | `volume-tree` | the source tree in a volume, read by the kernel, copied out | as `tree` |
 //! | `volume-kill` | changes over 9P and HTTP, `kill -9`, over and over | |

@@ -95,7 +95,16 @@ pub struct Stat {
     pub changed: Time,
 }
 
+/// The device numbers of trees that have files in which is said what comes, from here on: a tree's
+/// number is added. No host has such devices.
+pub const SAYING_DEVICES: u64 = 0xfffd << 48;
+
 impl Stat {
+    /// Whether a read of it may wait for something to be said, and holds nothing meanwhile.
+    pub fn says_what_comes(&self) -> bool {
+        self.device >> 16 == SAYING_DEVICES >> 16 && self.size == 0
+    }
+
     /// The whole Linux `st_mode`.
     pub fn full_mode(&self) -> u32 {
         self.kind.mode_bits() | self.mode

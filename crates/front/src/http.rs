@@ -34,6 +34,7 @@ use listing::Listing;
 use operate::{Kept, Operate, service_of};
 use put::Put;
 use run::{Run, names_storelet};
+use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 use transfer::Transfer;
@@ -116,6 +117,8 @@ pub struct Session {
     input: Buf,
     /// The service that was asked last.
     kept: Option<Kept>,
+    /// What the client has seen of each service.
+    tokens: BTreeMap<Name, String>,
     /// No further request is going to be read.
     last: bool,
     /// The client has said that it will send nothing more.
@@ -141,6 +144,7 @@ impl Session {
             commands: false,
             input: Buf::default(),
             kept: None,
+            tokens: BTreeMap::new(),
             last: false,
             last_byte_came: false,
             asked: 0,

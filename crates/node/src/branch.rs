@@ -183,9 +183,12 @@ impl Branch {
         matches!(self, Branch::Host(..))
     }
 
-    /// Whether it has files of people, and not only the server's own.
+    /// Whether people use it, and not only who looks at the server.
     pub(crate) fn has_files(&self) -> bool {
-        matches!(self, Branch::Host(..) | Branch::Volume(_) | Branch::Remote(_))
+        match self {
+            Branch::Host(..) | Branch::Volume(_) | Branch::Remote(_) | Branch::Replica(_) => true,
+            Branch::Service(_) | Branch::Skeleton(_) | Branch::Storelets(_) => false,
+        }
     }
 
     /// How many nodes and open files it has.
@@ -255,6 +258,19 @@ impl Branch {
     }
 
     /// Makes everything durable, for the end of the node.
+    /// The server ends: nobody is to wait for what does not come.
+    pub(crate) fn drain(&mut self, now: Instant, out: &mut Vec<Output>) {
+        match self {
+            Branch::Replica(replica) => replica.drain(now, out),
+            Branch::Host(..)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Volume(_)
+            | Branch::Remote(_)
+            | Branch::Storelets(_) => {}
+        }
+    }
+
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
             Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}

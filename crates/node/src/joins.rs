@@ -112,6 +112,17 @@ impl Node {
         }
     }
 
+    /// Tells trees that the server ends.
+    pub(crate) fn drain_trees(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        let mut out = mem::take(&mut self.scratch.trees);
+        for tree in self.trees.numbers() {
+            self.trees[tree].drain(now, &mut out);
+            self.trees.set_alarm(tree);
+            self.deliver_trees(now, &mut out, ops);
+        }
+        self.scratch.trees = out;
+    }
+
     fn close_tree(&mut self, now: Instant, tree: u16, ops: &mut Vec<Op>) {
         if self.trees[tree].is_closed() || !self.trees.begin_to_close(tree) {
             return;

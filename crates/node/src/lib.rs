@@ -172,9 +172,7 @@ impl Node {
             let joined = trees.iter().skip(usize::from(SERVICE) + 1);
             joined.filter_map(Branch::hidden_snapshots).for_each(|mount| names.hide(mount));
         }
-        // One client leaves some to the others.
-        let share = trees.least_handles_max(config.files_max) / 8 * 5;
-        let limits = Limits { fids: config.limits.fids.min(share), ..config.limits };
+        let limits = limits(&config, &trees);
         let phase = if changes.is_empty() { Phase::Running } else { Phase::Joining };
         let listeners = config.ports.iter().map(|port| Listener::new(port.listener));
         let listeners: Vec<Listener> = listeners.collect();
@@ -331,6 +329,12 @@ impl Automaton for Node {
         self.listeners.iter().for_each(Automaton::check);
         self.connections.iter().for_each(|(_, connection)| connection.check());
     }
+}
+
+/// Limits of each connection: one client leaves some of each tree to the others.
+fn limits(config: &Config, trees: &Trees) -> Limits {
+    let share = trees.least_handles_max(config.files_max) / 8 * 5;
+    Limits { fids: config.limits.fids.min(share), ..config.limits }
 }
 
 /// The name that the program itself writes.

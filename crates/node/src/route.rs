@@ -401,6 +401,7 @@ impl Node {
         self.close_trees(now, ops, &|tree| matches!(tree, Branch::Storelets(_)));
         self.messages.push_back(Message::Changes(changes::Input::Drain));
         self.tell_all(&|| connection::Input::Drain);
+        self.drain_trees(now, ops);
         self.route(now, ops);
     }
 

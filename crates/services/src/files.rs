@@ -15,16 +15,20 @@ use crate::hosted::Hosted;
 use crate::reads::Reads;
 use crate::talk::Talk;
 use crate::{Operator, Value};
-use base::{Buf, Error, Instant, Name, Stat};
+use base::{Buf, Error, Instant, Name, SAYING_DEVICES, Stat};
 use replica::service::{Entry as Operation, Input, Ticket};
+use std::time::Duration;
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
 
 /// Most files that can be open at once.
-pub const OPENS_MAX: usize = 65_536;
+pub const OPENS_MAX: usize = 1 << 18;
 
-/// The device number of the first of these trees; no host has it.
-const DEVICES: u64 = 0xfffd << 48;
+/// How many bytes the texts may have together that are open to be looked at.
+pub(crate) const TEXTS_MAX: usize = 256 << 20;
+
+/// How many doors may be open to those who have proved nothing.
+pub(crate) const UNPROVEN_MAX: usize = 256;
 
 /// The files, with their numbers and modes.
 const OPS: usize = 1;
@@ -46,6 +50,21 @@ const FILES: [flat::File; 7] = [
 
 /// How many lines of one file are taken in one turn.
 const LINES_AT_ONCE: usize = 32;
+
+/// How long answers are waited for when the server ends. Who waits for one that needs others is
+/// told that it does not come.
+const ENDING_TIME: Duration = Duration::from_secs(1);
+
+/// What those who wait for something to be said can hope for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Whatever comes.
+    No,
+    /// Answers, until then.
+    Until(Instant),
+    /// Nothing: the server ends.
+    Now,
+}
 
 /// An open file.
 #[derive(Debug)]
@@ -94,7 +113,11 @@ impl Hosted {
                 }
                 PEER => {
                     let door = self.challenge();
-                    self.opened(Opened::Door(door), PEER)
+                    let opened = self.opened(Opened::Door(door), PEER);
+                    if let Ok(Reply::Opened(open, _)) = &opened {
+                        self.expect_proof(open.local());
+                    }
+                    opened
                 }
                 _text if access.changes() => Err(Error::Denied),
                 EVENTS => {
@@ -158,10 +181,23 @@ impl Hosted {
     }
 
     fn open(&mut self, opened: Opened) -> Result<OpenId, Error> {
-        if self.opens.len() >= OPENS_MAX {
+        let bytes = if let Opened::Text(text) = &opened { text.len() } else { 0 };
+        if self.opens.len() >= OPENS_MAX || self.texts + bytes > TEXTS_MAX {
             return Err(Error::TooManyOpen);
         }
+        self.texts += bytes;
         Ok(OpenId::new(self.index, self.opens.insert(opened)))
+    }
+
+    /// Who came first and has proved nothing makes room for who comes now.
+    fn expect_proof(&mut self, open: usize) {
+        self.unproven.push_back(open);
+        if self.unproven.len() > UNPROVEN_MAX
+            && let Some(first) = self.unproven.pop_front()
+            && let Some(Opened::Door(door)) = self.opens.get_mut(first)
+        {
+            door.shut();
+        }
     }
 
     fn opened(&mut self, opened: Opened, file: usize) -> Result<Reply, Error> {
@@ -196,13 +232,41 @@ impl Hosted {
         }
     }
 
-    /// Gives reads of an open file what is there.
+    /// Gives reads of an open file what is there; where nothing more is coming, that is the end.
     pub(crate) fn answer_reads(&mut self, open: usize, out: &mut Vec<Output>) {
+        let end = |ends: bool| ends.then(Vec::new);
+        let (no_answers, no_events) = (self.ending == Ending::Now, self.ending != Ending::No);
         match self.opens.get_mut(open) {
-            Some(Opened::Ops(talk, reads)) => reads.answer(|count| talk.read(count), out),
-            Some(Opened::Events(events, reads)) => reads.answer(|count| events.read(count), out),
+            Some(Opened::Ops(talk, reads)) => {
+                reads.answer(|count| talk.read(count).or_else(|| end(no_answers)), out);
+            }
+            Some(Opened::Events(events, reads)) => {
+                reads.answer(|count| events.read(count).or_else(|| end(no_events)), out);
+            }
             Some(Opened::Directory | Opened::Text(_) | Opened::Door(_)) | None => {}
         }
+    }
+
+    /// The server ends: nobody waits here for what does not come. For an answer a little, for more
+    /// to become final not at all.
+    pub fn drain(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.ending = Ending::Until(now + ENDING_TIME);
+        self.answer_all(out);
+    }
+
+    /// Looks whether it is time to give up the answers that did not come.
+    pub(crate) fn end_waits(&mut self, now: Instant, out: &mut Vec<Output>) {
+        if let Ending::Until(at) = self.ending
+            && at <= now
+        {
+            self.ending = Ending::Now;
+            self.answer_all(out);
+        }
+    }
+
+    fn answer_all(&mut self, out: &mut Vec<Output>) {
+        let opens: Vec<usize> = self.opens.iter().map(|(open, _)| open).collect();
+        opens.into_iter().for_each(|open| self.answer_reads(open, out));
     }
 
     /// Tells everybody who listens what has become final.
@@ -256,7 +320,9 @@ impl Hosted {
                 let watched = self.opens.iter().any(|(_, it)| matches!(it, Opened::Events(..)));
                 self.step_replica(now, Input::Watch(watched), out);
             }
-            Opened::Directory | Opened::Text(_) | Opened::Door(_) => {}
+            Opened::Text(text) => self.texts -= text.len(),
+            Opened::Door(_) => self.unproven.retain(|it| *it != open.local()),
+            Opened::Directory => {}
         }
     }
 
@@ -276,7 +342,7 @@ impl Hosted {
     }
 
     fn alike(&self) -> flat::Alike {
-        let device = DEVICES | u64::from(self.index);
+        let device = SAYING_DEVICES | u64::from(self.index);
         flat::Alike { device, uid: self.owner, date: self.started }
     }
 

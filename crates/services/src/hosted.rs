@@ -5,7 +5,7 @@
 mod tests;
 
 use crate::door::{self, Door};
-use crate::files::Opened;
+use crate::files::{Ending, Opened};
 use crate::journal::{self, Journal, Kept};
 use crate::letter::Letter;
 use crate::members::{Joining, Who};
@@ -18,7 +18,7 @@ use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use replica::binary;
-use replica::data::Once;
+use replica::data::{DataType as _, Once};
 use replica::service::{self, Config, Membership, Message, Record, Replica, ReplicaId, Ticket};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -50,6 +50,11 @@ const FETCH: u32 = 64 << 10;
 /// Most news that wait to be told.
 const NEWS_MAX: usize = 16;
 
+/// What is the matter with a replica whose volume is full.
+pub(crate) const FULL: &str = "the volume of this replica is full: end its server, make the \
+                               volume larger with 'upcall replica grow FILE --size SIZE', and \
+                               start it again";
+
 /// What a replica needs of the server that has it.
 #[derive(Debug)]
 pub struct Options {
@@ -75,6 +80,10 @@ pub struct Hosted {
     pub(crate) journal: Journal,
     pub(crate) ways: BTreeMap<ReplicaId, Way>,
     pub(crate) opens: Slab<Opened>,
+    /// How many bytes the texts of open files have.
+    pub(crate) texts: usize,
+    /// Open files `peer` of which nobody has proved anything yet, the oldest first.
+    pub(crate) unproven: VecDeque<usize>,
     random: ChaCha20Rng,
     /// Which open file waits for which answer.
     pub(crate) tickets: BTreeMap<Ticket, usize>,
@@ -89,6 +98,7 @@ pub struct Hosted {
     pub(crate) joining: Option<Joining>,
     /// Something became final in this turn, and somebody listens.
     pub(crate) has_events: bool,
+    pub(crate) ending: Ending,
     closing: bool,
 }
 
@@ -128,6 +138,8 @@ impl Hosted {
             journal,
             ways: BTreeMap::new(),
             opens: Slab::new(),
+            texts: 0,
+            unproven: VecDeque::new(),
             random: ChaCha20Rng::from_seed(seed),
             tickets: BTreeMap::new(),
             has_lines: BTreeSet::new(),
@@ -136,6 +148,7 @@ impl Hosted {
             news: VecDeque::new(),
             joining: joins.then_some(Joining::Asks),
             has_events: false,
+            ending: Ending::No,
             closing: false,
         };
         addresses.into_iter().for_each(|(id, to)| hosted.find_way(id, to));
@@ -201,6 +214,7 @@ impl Hosted {
         }
         self.keep(now, out);
         self.answer_listeners(out);
+        self.end_waits(now, out);
     }
 
     /// Writes down what was done in this turn.
@@ -264,7 +278,11 @@ impl Automaton for Hosted {
         }
         let peers = self.attempts().map(|(_, at)| at);
         let remotes = self.ways.values().filter_map(|way| way.remote.deadline());
-        let own = [self.replica.deadline(), self.journal.deadline()];
+        let ending = match self.ending {
+            Ending::Until(at) => Some(at),
+            Ending::No | Ending::Now => None,
+        };
+        let own = [self.replica.deadline(), self.journal.deadline(), ending];
         peers.chain(remotes).chain(own.into_iter().flatten()).min()
     }
 
@@ -294,6 +312,9 @@ impl Hosted {
         self.next += 1;
         let question = talk.question(self.data.0, line);
         talk.ask(ticket);
+        if let Some(why) = talk.wrong_token().map(|why| format!("not done: {why}")) {
+            return talk.complain(ticket, why, "token", &[]);
+        }
         match (question, self.journal.failed()) {
             (Err(why), _) => talk.complain(ticket, why, "malformed", &[]),
             (Ok(_), Some(error)) => {
@@ -301,13 +322,23 @@ impl Hosted {
                 talk.complain(ticket, why, "unwritten", &[]);
             }
             (Ok(Question { operator, once, strict, after, timeout }), None) => {
-                self.tickets.insert(ticket, open);
                 let stamp = self.stamp(now);
                 let operator = self.data.operator(self.replica.current(), stamp, once, operator);
+                if self.journal.is_full() && (strict || !self.data.is_read(&operator)) {
+                    return self.refuse_full(open, ticket);
+                }
+                self.tickets.insert(ticket, open);
                 let until = now + timeout;
                 let input = service::Input::Request { ticket, after, strict, operator, until };
                 self.step_replica(now, input, out);
             }
+        }
+    }
+
+    /// There is no room for what somebody asks.
+    fn refuse_full(&mut self, open: usize, ticket: Ticket) {
+        if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
+            talk.complain(ticket, format!("not done: {FULL}"), "no-room", &[]);
         }
     }
 
@@ -419,6 +450,7 @@ impl Hosted {
         let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
         let entered = door.write(&self.settings, offset, data).map_err(|_| Error::Denied)?;
         if let Some(peer) = entered {
+            self.unproven.retain(|it| *it != open);
             match self.who(peer) {
                 Who::Administrator => {}
                 // There is one way from each: what comes by an older one is late.
@@ -505,6 +537,10 @@ impl Hosted {
                         "{name}: nothing more can be kept, {error}: operations are refused; see \
                          to its volume, then start again"
                     ));
+                }
+                journal::Output::Full => {
+                    let name = &self.settings.service;
+                    self.tell_news(format!("{name}: {FULL}"));
                 }
             }
         }

@@ -10,25 +10,41 @@
 //! A part of a record begins with a byte that says whether more follow.
 //!
 //! All that a replica did in a turn is one record, durable when the replica hears of it. One that
-//! is not whole was never heard of, and is none. A snapshot is written in many transactions behind
-//! each other, of which the one with the head makes it count, and those that follow take away what
-//! it replaces; so a crash at any moment leaves one whole snapshot with all records behind it.
+//! is not whole was never heard of, and is none: the next ones take its place. A snapshot is
+//! written in many transactions behind each other, of which the one with the head makes it count,
+//! and those that follow take away what it replaces; so a crash at any moment leaves one whole
+//! snapshot with all records behind it. What a crash leaves that the head does not need is taken
+//! away after the next start, before another snapshot is written under the same keys.
+//!
+//! A snapshot needs its room beside all that it replaces. So it is made earlier where room is
+//! short, and no operation should be asked for where what the next one takes would not be left
+//! ([`Journal::is_full`]). A record that finds no room all the same waits for some.
+//!
+//! Records do not wait for a snapshot: its transactions are *chores*, a few of which are under way
+//! while no record waits, and none while the store makes a checkpoint. What is appended meanwhile
+//! comes behind the record that the head will name as the first, and records before that one stay
+//! until the head is there.
 
+mod copying;
 #[cfg(test)]
 pub(crate) mod lab;
+mod reading;
 #[cfg(test)]
 mod tests;
 
-use crate::settings::{Settings, VERSION};
+pub use copying::Copying;
+pub use reading::{Kept, Unreadable, read_all};
+
+use crate::settings::Settings;
 use crate::{Operator, Snapshot};
 use base::op::{Done, File, Op, OpId};
 use base::{Automaton as _, Instant};
 use replica::binary;
-use replica::service::{Record, ReplicaId};
+use replica::service::Record;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::ControlFlow;
-use store::{Change, Durability, Missing, Reader, Refusal, Store, Table, Ticket, View};
+use std::collections::VecDeque;
+use std::ops::Range;
+use store::{Change, Durability, Refusal, Store, Table, Ticket};
 use tree::{NodeId, disk};
 
 const SETTINGS: Table = Table(256);
@@ -42,8 +58,23 @@ const HEAD_KEY: &[u8] = b"head";
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 
+/// Where room is short: by so much, and by half of what that takes, bytes.
+const GROWTH_SHORT: usize = 64 << 10;
+
+/// A snapshot is late when the journal has grown by so many times what it is made for.
+const LATE: usize = 4;
+
+/// The part of a volume that stays free for what comes in one turn.
+const MARGIN: u64 = 64;
+
 /// How many records are taken away at once.
-const DELETES: usize = 256;
+const DELETES: u64 = 256;
+
+/// How many chores are under way at once: a record that comes waits for no more.
+const CHORES: usize = 8;
+
+/// The ticket of chores; those of records are smaller.
+const CHORE: Ticket = Ticket(u64::MAX);
 
 /// The journal is written anew when it has grown by so much, or by twice what that takes, bytes.
 const GROWTH_MIN: usize = 8 << 20;
@@ -68,6 +99,19 @@ pub(crate) enum Output {
     Persisted(u64),
     /// Nothing more can be kept, and why.
     Failed(store::Error),
+    /// What is kept leaves no room for more.
+    Full,
+}
+
+/// How much room there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// For the next snapshot twice.
+    Ample,
+    /// For the next snapshot.
+    Short,
+    /// Not for it, or not even for a record.
+    None,
 }
 
 /// A transaction that is to be.
@@ -76,6 +120,18 @@ struct Batch {
     changes: Vec<Change>,
     /// The number by which is heard that everything so far is durable.
     persisted: Option<u64>,
+}
+
+/// Something that is done, a transaction at a time, when no record waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Chore {
+    /// Write a snapshot, from the given part on, then the head that makes it count. Last, how many
+    /// bytes of records it replaces.
+    Write { head: Head, bytes: Vec<u8>, part: u64, replaces: usize },
+    /// Take records away.
+    DeleteRecords(Range<u64>),
+    /// Take parts of the snapshot of a generation away.
+    DeleteParts(u64, Range<u64>),
 }
 
 /// The journal of one replica.
@@ -88,55 +144,31 @@ pub(crate) struct Journal {
     head: Head,
     /// The number of the next part of a record.
     next: u64,
-    /// What is to be committed, in this order. Bounded by what the replica has unwritten, and by
-    /// the size of a snapshot.
-    batches: VecDeque<Batch>,
+    /// Records that are to be committed, in this order. Bounded by what the replica has unwritten.
+    records: VecDeque<Batch>,
+    /// What is done when there are none, in this order.
+    chores: VecDeque<Chore>,
+    /// How many transactions of chores are not durable yet.
+    chores_under_way: usize,
     /// Pages for the first of them are being fetched, or room is being made.
     fetches: bool,
     /// Bytes of records since the last snapshot.
     grown: usize,
     /// Bytes of the last snapshot.
     size: usize,
+    room: Room,
+    /// A snapshot has found no room: the next one would not either.
+    is_crowded: bool,
+    /// Nobody has heard yet that what it begins with is durable.
+    begins: bool,
     heard: Vec<store::Output>,
     failed: Option<store::Error>,
     closed: bool,
 }
 
-/// What a volume keeps of a replica.
-#[derive(Debug)]
-pub struct Kept {
-    /// Who it is.
-    pub settings: Settings,
-    pub(crate) snapshot: Option<Snapshot>,
-    pub(crate) records: Vec<Record<Operator>>,
-    head: Head,
-    next: u64,
-    size: usize,
-    grown: usize,
-}
-
-impl Kept {
-    /// The members as it knows them, and those that are to come, each with where it is.
-    pub fn members(&self) -> BTreeMap<ReplicaId, String> {
-        let mut standings = self.records.iter().filter_map(|record| record.standing.as_ref());
-        let first = self.snapshot.as_ref().map(|snapshot| &snapshot.standing);
-        match standings.next_back().or(first) {
-            None => self.settings.members.clone(),
-            Some(standing) => {
-                let coming = standing.change.iter().flat_map(|change| change.members.clone());
-                standing.membership.members.clone().into_iter().chain(coming).collect()
-            }
-        }
-    }
-}
-
-/// Why a volume keeps no replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreadable {
-    /// It has something else in it.
-    NotAReplica,
-    /// What is in it makes no sense: damaged, or of a newer version.
-    Damaged,
+/// Whether an entry is one that a replica's volume has and no other: the first of all that it has.
+pub fn is_mark(table: Table, key: &[u8]) -> bool {
+    (table, key) == (SETTINGS, HEAD_KEY)
 }
 
 /// The changes that make an empty store a new replica's.
@@ -144,109 +176,6 @@ pub fn format(settings: &Settings) -> Vec<Change> {
     let settings = serde_json::to_vec(settings).expect("names and numbers are JSON");
     let head = binary::write(&Head { generation: 0, parts: 0, first: 1 });
     vec![put(SETTINGS, SETTINGS_KEY, settings), put(SETTINGS, HEAD_KEY, head)]
-}
-
-/// What was read of a volume so far: it goes on where pages were missing.
-#[derive(Debug, Default)]
-struct Reading {
-    begun: Option<(Settings, Head)>,
-    /// The snapshot, as far as it was read, and of how many parts that is.
-    snapshot: Vec<u8>,
-    parts: u64,
-    records: Records,
-}
-
-impl Reading {
-    /// Reads on, to the end of all that a volume keeps of a replica.
-    ///
-    /// # Errors
-    /// Outer: what has to be fetched first. Inner: why there is no replica.
-    fn go_on(&mut self, reader: &Reader<'_>) -> Result<Result<Kept, Unreadable>, Missing> {
-        if self.begun.is_none() {
-            match begin(reader)? {
-                Ok((settings, head)) => {
-                    (self.records.at, self.records.next) = (head.first, head.first);
-                    self.begun = Some((settings, head));
-                }
-                Err(why) => return Ok(Err(why)),
-            }
-        }
-        let (settings, head) = self.begun.clone().expect("it was begun");
-        let (bytes, parts) = (&mut self.snapshot, &mut self.parts);
-        if head.generation > 0 && *parts < head.parts {
-            reader.scan(PARTS, &part_key(head.generation, *parts), &mut |key, value| {
-                if *parts == head.parts || key != part_key(head.generation, *parts) {
-                    return ControlFlow::Break(());
-                }
-                bytes.extend_from_slice(&value.bytes());
-                *parts += 1;
-                ControlFlow::Continue(())
-            })?;
-        }
-        let records = &mut self.records;
-        reader.scan(RECORDS, &records.at.to_be_bytes(), &mut |key, value| match records
-            .take(key, &value.bytes())
-        {
-            Some(()) => ControlFlow::Continue(()),
-            None => ControlFlow::Break(()),
-        })?;
-        let Records { next, records, size: grown, damaged, .. } = std::mem::take(records);
-        let (size, is_whole) = (self.snapshot.len(), self.parts == head.parts);
-        let snapshot = (head.generation > 0).then(|| binary::read(&self.snapshot)).transpose();
-        match (snapshot, damaged || !is_whole) {
-            (Ok(snapshot), false) => {
-                Ok(Ok(Kept { settings, snapshot, records, head, next, size, grown }))
-            }
-            (Ok(_) | Err(_), _) => Ok(Err(Unreadable::Damaged)),
-        }
-    }
-}
-
-/// What stands in front of everything.
-fn begin(reader: &Reader<'_>) -> Result<Result<(Settings, Head), Unreadable>, Missing> {
-    let settings = reader.get(SETTINGS, SETTINGS_KEY)?;
-    let head = reader.get(SETTINGS, HEAD_KEY)?;
-    let (Some(settings), Some(head)) = (settings, head) else {
-        return Ok(Err(Unreadable::NotAReplica));
-    };
-    let settings: Result<Settings, _> = serde_json::from_slice(&settings.bytes());
-    let head: Result<Head, _> = binary::read(&head.bytes());
-    let known = settings.ok().filter(|settings| settings.version == VERSION).zip(head.ok());
-    Ok(known.ok_or(Unreadable::Damaged))
-}
-
-/// Records, as they are read.
-#[derive(Debug, Default)]
-struct Records {
-    /// The number of the next part.
-    at: u64,
-    /// The number of the part behind the last whole record.
-    next: u64,
-    /// Parts of one that is not whole yet.
-    part: Vec<u8>,
-    records: Vec<Record<Operator>>,
-    size: usize,
-    damaged: bool,
-}
-
-impl Records {
-    /// Takes the next part; `None`: it is not what it should be.
-    fn take(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
-        self.damaged = true;
-        let (flag, bytes) = value.split_first()?;
-        if key != self.at.to_be_bytes() {
-            return None;
-        }
-        self.at += 1;
-        self.part.extend_from_slice(bytes);
-        self.size += bytes.len();
-        if *flag == LAST {
-            self.next = self.at;
-            self.records.push(binary::read(&std::mem::take(&mut self.part)).ok()?);
-        }
-        self.damaged = false;
-        Some(())
-    }
 }
 
 impl Journal {
@@ -258,10 +187,15 @@ impl Journal {
             store,
             head: kept.head,
             next: kept.next,
-            batches: VecDeque::new(),
+            records: VecDeque::new(),
+            chores: kept.stale.clone().into(),
+            chores_under_way: 0,
             fetches: false,
             grown: kept.grown,
             size: kept.size,
+            room: Room::Ample,
+            is_crowded: false,
+            begins: false,
             heard: Vec::new(),
             failed: None,
             closed: false,
@@ -284,7 +218,31 @@ impl Journal {
 
     /// Whether it is time for a new snapshot.
     pub(crate) fn wants_snapshot(&self) -> bool {
-        self.grown > GROWTH_MIN.max(2 * self.size)
+        let usual = GROWTH_MIN.max(2 * self.size);
+        let growth = match self.room {
+            Room::Ample => usual,
+            Room::Short | Room::None => usual.min(GROWTH_SHORT + self.size / 2),
+        };
+        let can_be = self.failed.is_none() && !self.is_crowded && !self.is_writing();
+        can_be && self.grown > growth
+    }
+
+    /// Whether there may be no room for what is asked for next.
+    pub(crate) fn is_full(&self) -> bool {
+        self.room == Room::None
+    }
+
+    /// Why it may be that what is done next is not kept, if so.
+    pub(crate) fn refusal(&self) -> Option<base::Error> {
+        match self.failed {
+            Some(_) => Some(base::Error::Io),
+            None => self.is_full().then_some(base::Error::NoSpace),
+        }
+    }
+
+    /// Whether a snapshot is being written.
+    fn is_writing(&self) -> bool {
+        self.chores.iter().any(|chore| matches!(chore, Chore::Write { .. }))
     }
 
     /// How long a part of a snapshot or record is at most, bytes; one is left for its flag.
@@ -315,44 +273,25 @@ impl Journal {
                 self.next += 1;
             }
             let persisted = later.is_empty().then_some(number);
-            self.batches.push_back(Batch { changes, persisted });
+            self.records.push_back(Batch { changes, persisted });
             rest = later;
         }
     }
 
     /// Begins with this; [`Output::Persisted`] tells by number zero when it is durable.
     pub(crate) fn begin(&mut self, snapshot: &Snapshot) {
-        self.rewrite(snapshot, Some(0));
+        self.begins = true;
+        self.replace(snapshot);
     }
 
-    /// Replaces all records so far by this, which has what they have.
+    /// Replaces all records so far by this, which has what they have. No other snapshot is being
+    /// written.
     pub(crate) fn replace(&mut self, snapshot: &Snapshot) {
-        self.rewrite(snapshot, None);
-    }
-
-    fn rewrite(&mut self, snapshot: &Snapshot, persisted: Option<u64>) {
+        assert!(!self.is_writing());
         let bytes = binary::write(snapshot);
-        let generation = self.head.generation + 1;
-        let mut count = 0;
-        for part in bytes.chunks(self.part_max()) {
-            let changes = vec![put(PARTS, &part_key(generation, count), part.to_vec())];
-            self.batches.push_back(Batch { changes, persisted: None });
-            count += 1;
-        }
-        let first = self.next;
-        let head = Head { generation, parts: count, first };
-        let changes = vec![put(SETTINGS, HEAD_KEY, binary::write(&head))];
-        self.batches.push_back(Batch { changes, persisted });
-        let old = self.head;
-        let records = (old.first..first).map(|n| (RECORDS, n.to_be_bytes().to_vec()));
-        let parts = (0..old.parts).map(|n| (PARTS, part_key(old.generation, n).to_vec()));
-        let mut gone = records.chain(parts).peekable();
-        while gone.peek().is_some() {
-            let some = gone.by_ref().take(DELETES);
-            let changes = some.map(|(table, key)| Change::Delete { table, key }).collect();
-            self.batches.push_back(Batch { changes, persisted: None });
-        }
-        (self.head, self.size, self.grown) = (head, bytes.len(), 0);
+        let parts = bytes.len().div_ceil(self.part_max()) as u64;
+        let head = Head { generation: self.head.generation + 1, parts, first: self.next };
+        self.chores.push_back(Chore::Write { head, bytes, part: 0, replaces: self.grown });
     }
 
     /// An operation on the disk ended.
@@ -367,6 +306,36 @@ impl Journal {
         self.settle(now, out);
         self.store.tick(now, &mut self.heard);
         self.settle(now, out);
+        self.measure(out);
+    }
+
+    /// Finds out how much room there is.
+    fn measure(&mut self, out: &mut Vec<Output>) {
+        let written = |chore: &Chore| match chore {
+            Chore::Write { bytes, part, .. } => {
+                Some(bytes.len().saturating_sub(*part as usize * self.part_max()))
+            }
+            Chore::DeleteRecords(_) | Chore::DeleteParts(..) => None,
+        };
+        let writing = self.chores.iter().find_map(written);
+        let next = writing.unwrap_or(self.size + self.grown) as u64;
+        let space = self.store.space();
+        let margin = space.blocks * space.block as u64 / MARGIN;
+        let ample = |room: u64| room >= 2 * (next + margin);
+        // What was freed, and is not free yet, is counted where it matters.
+        let now = match ample(space.blocks_available * space.block as u64) {
+            true => Room::Ample,
+            false => match self.store.room() {
+                _ if !self.records.is_empty() && !self.fetches => Room::None,
+                room if ample(room) => Room::Ample,
+                room if room >= next + margin => Room::Short,
+                _less => Room::None,
+            },
+        };
+        let before = std::mem::replace(&mut self.room, now);
+        if now == Room::None && before != now {
+            out.push(Output::Full);
+        }
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -378,8 +347,9 @@ impl Journal {
         assert!(self.heard.is_empty());
     }
 
-    /// Makes everything durable and takes no more.
+    /// Makes everything durable and takes no more. What is left of a snapshot is of no use.
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.chores.clear();
         self.commit(now);
         self.store.close(now, Ticket(0), &mut self.heard);
         self.settle(now, out);
@@ -387,24 +357,119 @@ impl Journal {
 
     /// Commits what can be committed.
     fn commit(&mut self, now: Instant) {
-        while !self.fetches
-            && self.failed.is_none()
-            && let Some(batch) = self.batches.front()
-        {
-            let durability = match batch.persisted {
-                Some(_) => Durability::Durable,
-                None => Durability::Soon,
+        while let Some(batch) = self.records.pop_front() {
+            let (durability, ticket) = match batch.persisted {
+                Some(number) => (Durability::Durable, Ticket(number)),
+                None => (Durability::Soon, Ticket(0)),
             };
-            let ticket = Ticket(batch.persisted.unwrap_or(0));
-            match self.store.commit(now, ticket, &batch.changes, durability, &mut self.heard) {
-                Ok(()) => drop(self.batches.pop_front()),
-                Err(Refusal::Missing(missing)) => {
-                    self.fetches = true;
-                    self.store.fetch(now, Ticket(0), missing, &mut self.heard);
-                }
-                Err(Refusal::Failed(error)) => self.failed = Some(error),
+            if !self.try_commit(now, ticket, &batch.changes, durability) {
+                self.records.push_front(batch);
+                break;
             }
         }
+        while self.chores_under_way < self.chores_max()
+            && let Some(changes) = self.chores.front().map(|chore| self.changes_of(chore))
+        {
+            if self.try_commit(now, CHORE, &changes, Durability::Durable) {
+                self.chores_under_way += 1;
+                self.go_on();
+            } else if !self.gives_up() {
+                break;
+            }
+        }
+    }
+
+    /// How many chores may be under way: while the store makes a checkpoint none, unless records
+    /// have grown far beyond what a snapshot is made for.
+    fn chores_max(&self) -> usize {
+        let is_late = self.grown > LATE * GROWTH_MIN.max(2 * self.size);
+        match self.store.is_pressed() {
+            false => CHORES,
+            true => usize::from(is_late || self.room != Room::Ample),
+        }
+    }
+
+    /// Gives up a snapshot that finds no room; whether there was one.
+    fn gives_up(&mut self) -> bool {
+        if self.fetches || self.failed.is_some() {
+            return false;
+        }
+        let Some(Chore::Write { head, part, .. }) = self.chores.front() else { return false };
+        let gone = Chore::DeleteParts(head.generation, 0..*part);
+        self.chores[0] = gone;
+        self.is_crowded = true;
+        true
+    }
+
+    /// Whether something could be committed; if not, there is no room unless pages are fetched, or
+    /// all is over.
+    fn try_commit(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        changes: &[Change],
+        durability: Durability,
+    ) -> bool {
+        if self.fetches || self.failed.is_some() {
+            return false;
+        }
+        let result = self.store.commit(now, ticket, changes, durability, &mut self.heard);
+        match result {
+            Ok(()) => return true,
+            Err(Refusal::Missing(missing)) => {
+                self.fetches = true;
+                self.store.fetch(now, Ticket(0), missing, &mut self.heard);
+            }
+            Err(Refusal::Failed(store::Error::NoSpace)) => {}
+            Err(Refusal::Failed(error)) => self.failed = Some(error),
+        }
+        false
+    }
+
+    /// The next transaction of a chore.
+    fn changes_of(&self, chore: &Chore) -> Vec<Change> {
+        let delete = |table, key: &[u8]| Change::Delete { table, key: key.to_vec() };
+        match chore {
+            Chore::Write { head, part, .. } if *part == head.parts => {
+                vec![put(SETTINGS, HEAD_KEY, binary::write(head))]
+            }
+            Chore::Write { head, bytes, part, .. } => {
+                let rest = &bytes[*part as usize * self.part_max()..];
+                let value = rest[..rest.len().min(self.part_max())].to_vec();
+                vec![put(PARTS, &part_key(head.generation, *part), value)]
+            }
+            Chore::DeleteRecords(numbers) => {
+                let some = numbers.clone().take(DELETES as usize);
+                some.map(|number| delete(RECORDS, &number.to_be_bytes())).collect()
+            }
+            Chore::DeleteParts(generation, parts) => {
+                let some = parts.clone().take(DELETES as usize);
+                some.map(|part| delete(PARTS, &part_key(*generation, part))).collect()
+            }
+        }
+    }
+
+    /// A transaction of the first chore is committed.
+    fn go_on(&mut self) {
+        match self.chores.front_mut().expect("it was committed") {
+            Chore::Write { head, part, bytes, replaces } if *part == head.parts => {
+                let old = std::mem::replace(&mut self.head, *head);
+                self.size = bytes.len();
+                self.grown -= *replaces;
+                self.chores.pop_front();
+                self.chores.push_back(Chore::DeleteRecords(old.first..self.head.first));
+                self.chores.push_back(Chore::DeleteParts(old.generation, 0..old.parts));
+            }
+            Chore::Write { part, .. } => *part += 1,
+            Chore::DeleteRecords(numbers) | Chore::DeleteParts(_, numbers) => {
+                numbers.start += DELETES;
+            }
+        }
+        let is_done = |chore: &mut Chore| match chore {
+            Chore::Write { .. } => false,
+            Chore::DeleteRecords(numbers) | Chore::DeleteParts(_, numbers) => numbers.is_empty(),
+        };
+        while self.chores.pop_front_if(is_done).is_some() {}
     }
 
     /// Does what there is to do, and hears what the store says, until it says nothing more.
@@ -420,7 +485,8 @@ impl Journal {
             }
         }
         if let Some(error) = self.failed.filter(|_| was_well) {
-            self.batches.clear();
+            self.records.clear();
+            self.chores.clear();
             out.push(Output::Failed(error));
         }
     }
@@ -435,6 +501,13 @@ impl Journal {
             store::Output::Fetched(_, result) => {
                 self.fetches = false;
                 self.failed = self.failed.or(result.err());
+            }
+            store::Output::Committed(CHORE, Ok(())) => {
+                self.chores_under_way -= 1;
+                if self.begins && self.chores_under_way == 0 && !self.is_writing() {
+                    self.begins = false;
+                    out.push(Output::Persisted(0));
+                }
             }
             store::Output::Committed(ticket, Ok(())) => out.push(Output::Persisted(ticket.0)),
             store::Output::Committed(_, Err(error)) => {
@@ -454,22 +527,4 @@ fn part_key(generation: u64, part: u64) -> [u8; 16] {
 
 fn put(table: Table, key: &[u8], value: Vec<u8>) -> Change {
     Change::Put { table, key: key.to_vec(), value }
-}
-
-/// Reads everything that a store keeps of a replica, with whoever brings pages.
-///
-/// # Errors
-/// Why there is no replica.
-pub fn read_all(
-    store: &mut Store,
-    fetch: &mut dyn FnMut(&mut Store, Missing) -> Result<(), store::Error>,
-) -> Result<Kept, Unreadable> {
-    let mut reading = Reading::default();
-    loop {
-        let reader = store.reader(View::Present).expect("the present is always there");
-        match reading.go_on(&reader) {
-            Ok(result) => return result,
-            Err(missing) => fetch(store, missing).map_err(|_| Unreadable::Damaged)?,
-        }
-    }
 }

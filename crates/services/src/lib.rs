@@ -27,7 +27,7 @@ mod talk;
 pub use door::{CHALLENGE, proof};
 pub use files::OPENS_MAX;
 pub use hosted::{Hosted, Options, PLACE};
-pub use journal::{Kept, Unreadable, format, read_all};
+pub use journal::{Copying, Kept, Unreadable, format, is_mark, read_all};
 pub use letter::Letter;
 pub use members::{ADMINISTRATOR, address};
 pub use settings::{Secret, Settings};

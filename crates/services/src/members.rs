@@ -109,6 +109,11 @@ impl Hosted {
                 if !message.entries.iter().all(|entry| self.is_ours(&entry.operator)) {
                     return Err(Error::Invalid);
                 }
+                if let Some(error) = self.journal.refusal().filter(|_| !message.entries.is_empty())
+                {
+                    // It is told again later, by another door.
+                    return Err(error);
+                }
                 self.step_replica(now, Input::Heard(from, message), out);
                 Ok(())
             }

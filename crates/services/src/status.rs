@@ -1,7 +1,7 @@
 //! What a replica says of itself and of the others, for people and for programs.
 
 use crate::files::{STABLE, STATUS, STATUS_JSON, VALUE};
-use crate::hosted::Hosted;
+use crate::hosted::{FULL, Hosted};
 use crate::show::show;
 use crate::talk::show_vector;
 use replica::data::Kind;
@@ -33,7 +33,7 @@ struct Status<'a> {
     held: usize,
     /// Bytes of records, and of the last snapshot.
     journal: (usize, usize),
-    /// Why nothing can be kept any more.
+    /// Why nothing can be kept.
     failed: Option<String>,
     members: Vec<Member<'a>>,
 }
@@ -77,7 +77,9 @@ impl Hosted {
 
     fn status(&self) -> Status<'_> {
         let has = self.replica.has();
+        let broken = self.journal.failed().map(|error| error.to_string());
         let outdated = self.replica.is_outdated().then(|| "an older copy of itself".to_string());
+        let full = self.journal.is_full().then(|| FULL.to_string());
         let outside = match (&self.joining, self.replica.is_removed()) {
             (Some(_), _) => Some("no member yet: it asks the others".to_string()),
             (None, true) => Some("no member any more".to_string()),
@@ -110,7 +112,7 @@ impl Hosted {
             unfinal: self.replica.suffix().count(),
             held: self.replica.kept(),
             journal: self.journal.sizes(),
-            failed: self.journal.failed().map(|error| error.to_string()).or(outdated).or(outside),
+            failed: broken.or(outdated).or(outside).or(full),
             members: members.collect(),
         }
     }

@@ -10,8 +10,9 @@
 //!
 //! Each is answered by one line of JSON. The file is a session: what is asked comes behind all that
 //! its answers have shown, so that whoever uses it reads what they wrote. A line `after TOKEN` goes
-//! on with a session; it is not answered. What has a number of a session of the client's own, which
-//! it draws at random, is done once, however often and wherever it is sent
+//! on with a session; it is not answered. If it makes no sense, what is asked behind it is not
+//! done, and is answered so, up to one that does. What has a number of a session of the client's
+//! own, which it draws at random, is done once, however often and wherever it is sent
 //! ([`replica::data::once`]).
 
 use base::{Buf, Error};
@@ -99,6 +100,8 @@ pub(crate) struct Talk {
     input: Buf,
     /// All that answers have shown.
     token: Vector,
+    /// What is wrong with the token that whoever writes has given.
+    wrong: Option<String>,
     /// Questions in their order, each with its answer if that is there.
     asked: VecDeque<(Ticket, Option<Vec<u8>>)>,
     /// Answers that can be read.
@@ -108,8 +111,8 @@ pub(crate) struct Talk {
 impl Talk {
     /// One about this service.
     pub(crate) fn new(service: u32, members: Vec<ReplicaId>) -> Talk {
-        let (token, asked) = (Vector::new(), VecDeque::new());
-        Talk { service, members, input: Buf::default(), token, asked, said: Vec::new() }
+        let (token, wrong, asked) = (Vector::new(), None, VecDeque::new());
+        Talk { service, members, input: Buf::default(), token, wrong, asked, said: Vec::new() }
     }
 
     /// Takes what is written.
@@ -160,15 +163,23 @@ impl Talk {
         self.token = Vector::new();
     }
 
-    /// Takes a line that is no question: `after TOKEN`, what whoever writes has seen before. One of
-    /// another service says nothing: it was kept for one of the same name.
+    /// Takes a line that is no question: `after TOKEN`, what whoever writes has seen before.
     pub(crate) fn remember(&mut self, line: &[u8]) -> bool {
-        let text = str::from_utf8(line).ok().and_then(|line| line.strip_prefix("after "));
-        let Some(token) = text else { return false };
-        if let Ok(token) = read_token(self.service, &self.members, token.trim()) {
-            self.token.join(&token);
+        let Some(token) = line.strip_prefix(b"after ") else { return false };
+        let token = String::from_utf8_lossy(token);
+        match read_token(self.service, &self.members, token.trim()) {
+            Ok(token) => {
+                self.token.join(&token);
+                self.wrong = None;
+            }
+            Err(why) => self.wrong = Some(why),
         }
         true
+    }
+
+    /// What is wrong with the token behind which something is asked.
+    pub(crate) fn wrong_token(&self) -> Option<&str> {
+        self.wrong.as_deref()
     }
 
     /// What a line asks for, behind all that was answered.
@@ -435,6 +446,19 @@ mod tests {
         let next = talk.question(Kind::Counter, b"{\"op\": \"read\"}").expect("a question");
         assert_eq!(next.after, token, "the session carries its token");
         assert_eq!(talk.write(&vec![b'x'; LINE_MAX + 1]), Err(Error::FileTooLarge));
+    }
+
+    #[test]
+    fn a_token_that_makes_no_sense_is_not_passed_over() {
+        let mut talk = Talk::new(0x7f, MEMBERS.to_vec());
+        for wrong in ["after x", "after ", "after 7e-1:2", "after 7f-9:1"] {
+            assert!(talk.remember(wrong.as_bytes()), "it is no question");
+            let why = talk.wrong_token().expect("it is wrong");
+            assert!(why.contains(": pass on ") || why.contains(": leave it out"), "{why}");
+        }
+        assert!(talk.remember(b"after \xff") && talk.wrong_token().is_some());
+        assert!(talk.remember(b"after 7f-1:2\r") && talk.wrong_token().is_none());
+        assert!(!talk.remember(b"afternoon"));
     }
 
     /// Questions wait when there are too many, and so does who writes more.

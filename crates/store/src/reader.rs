@@ -250,7 +250,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Visits the keys of a table, in order, until told to stop; whether it was. Fetches no values.
-    pub(crate) fn keys(
+    ///
+    /// # Errors
+    /// What has to be fetched first; what was visited before is as good as not visited.
+    pub fn keys(
         &self,
         table: Table,
         visit: &mut dyn FnMut(&'a [u8]) -> ControlFlow<()>,

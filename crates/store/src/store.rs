@@ -298,6 +298,12 @@ impl Store {
         self.config.read_only
     }
 
+    /// Whether a checkpoint is due or under way, so that room in memory and in the journal is for
+    /// those who cannot wait.
+    pub fn is_pressed(&self) -> bool {
+        !self.checkpoint.is_idle() || self.wants_checkpoint(Instant(0))
+    }
+
     /// Whether a write or a flush failed, so that nothing is written any more.
     pub fn is_broken(&self) -> bool {
         self.broken

@@ -1,5 +1,6 @@
 //! `upcall replica` and `upcall op`: replicated services.
 
+mod grow;
 mod init;
 mod join;
 pub(crate) mod kept;
@@ -25,6 +26,8 @@ pub(crate) enum Command {
     Join(join::Join),
     /// Have replicas leave a service, or go on without those that are lost
     Remove(remove::Remove),
+    /// Put the file of a replica, which no server has, into a larger one of the same name
+    Grow(grow::Grow),
     /// Show how far the replicas of a service are
     Status(status::Status),
     /// Type what is in a CSV or XLSX file into a sheet
@@ -42,6 +45,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
         Command::Init(init) => init::run(init),
         Command::Join(join) => join::run(join),
         Command::Remove(remove) => remove::run(remove),
+        Command::Grow(grow) => grow::run(grow),
         Command::Status(status) => Ok(status::run(status)),
         Command::Import(import) => Ok(sheet::import(import)),
         Command::Export(export) => Ok(sheet::export(export)),

@@ -1,8 +1,10 @@
-//! Three replicas of a log, four clients, `kill -9` and a partition: replicas are equal in the end,
-//! what was acknowledged is there once, and strict answers are those of the eventual order.
+//! Three replicas of a log, four clients, `kill -9` of one and of all, and partitions: replicas are
+//! equal in the end, what was acknowledged is there once, and strict answers are those of the
+//! eventual order.
 //!
 //! A client sends again what is not answered, to the next server, with the same number. Replicas
-//! reach each other by way of lines that can be cut, one for each direction.
+//! reach each other by way of lines, one for each direction, that can be cut, or swallow what is
+//! said.
 
 mod client;
 mod line;
@@ -12,7 +14,7 @@ use crate::server::{self, Kind, Server};
 use crate::sh;
 use anyhow::{Context, Result, ensure};
 use client::{Acked, Client, Progress};
-use line::Line;
+use line::{Line, Weather};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -97,11 +99,11 @@ impl House {
         server.kill()
     }
 
-    /// Cuts one replica off, or lets it meet the others again.
-    fn cut(&self, alone: usize, cut: bool) {
+    /// Parts one replica from the others, or lets it meet them again.
+    fn part(&self, alone: usize, weather: Weather) {
         let concerns = |(from, to): &(usize, usize)| *from == alone || *to == alone;
         let lines = self.lines.iter().filter(|(ends, _)| concerns(ends));
-        lines.for_each(|(_, line)| line.cut(cut));
+        lines.for_each(|(_, line)| line.turn(weather));
     }
 
     /// What a command says that asks the server of a replica, with this as its input.
@@ -154,7 +156,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     });
     let Some(mut house) = house else { return Ok(()) };
     let mut acked = Vec::new();
-    report.case("replicas/a_kill_and_a_partition_stop_nobody_for_long", || {
+    report.case("replicas/kills_and_partitions_stop_nobody_for_long", || {
         let start = Instant::now();
         acked = story(&mut house, each)?;
         let took = start.elapsed();
@@ -180,7 +182,8 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     Ok(())
 }
 
-/// Clients go on while one replica is killed and comes back, and another one is cut off.
+/// Clients go on while one replica is killed and comes back, another one is cut off, and the third
+/// one talks to nobody; then all are killed at once.
 fn story(house: &mut House, each: u64) -> Result<Vec<Vec<Acked>>> {
     let ports: Vec<u16> = house.ports.iter().map(|(_, http)| *http).collect();
     let progress = Progress::default();
@@ -194,15 +197,21 @@ fn story(house: &mut House, each: u64) -> Result<Vec<Vec<Acked>>> {
             .collect();
         let all = each * CLIENTS as u64;
         let troubles = (|| {
-            progress.wait(all / 4)?;
+            progress.wait(all / 5)?;
             house.kill(1)?;
             std::thread::sleep(Duration::from_secs(1));
             house.start(1)?;
-            progress.wait(all / 2)?;
-            house.cut(2, true);
+            progress.wait(all * 2 / 5)?;
+            house.part(2, Weather::Cut);
             std::thread::sleep(Duration::from_secs(2));
-            house.cut(2, false);
-            Ok(())
+            house.part(2, Weather::Fair);
+            progress.wait(all * 3 / 5)?;
+            house.part(0, Weather::Silent);
+            std::thread::sleep(Duration::from_millis(500));
+            house.part(0, Weather::Fair);
+            progress.wait(all * 4 / 5)?;
+            (0..REPLICAS).try_for_each(|index| house.kill(index))?;
+            (0..REPLICAS).try_for_each(|index| house.start(index))
         })();
         if troubles.is_err() {
             progress.give_up();

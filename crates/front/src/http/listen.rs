@@ -145,8 +145,8 @@ impl Session {
         if let Step::Reading(open, reads @ false) = &mut it.step
             && self.unsent <= AHEAD
         {
+            // Nothing is held for it until there is something.
             *reads = true;
-            self.asked = PIECE as usize;
             let open = *open;
             self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
         }

@@ -2,8 +2,9 @@
 //!
 //! The body is what is written to that file: JSON objects, or operations in words, one a line. The
 //! answers are what is read from it, a line of JSON for each. Its open file is kept for the next
-//! request on this connection, so a connection is a session; who begins another one passes its
-//! token on in a cookie, which browsers and `curl -b` do by themselves.
+//! request on this connection, and the token of each service that was asked, so a connection is a
+//! session; who begins another one passes its token on in a cookie, which browsers and `curl -b` do
+//! by themselves. The service says what is wrong with a cookie that makes no sense.
 
 use super::answer::{Head, status};
 use super::put::{Left, take_body};
@@ -200,8 +201,7 @@ impl Session {
         if it.asked == 0 {
             return self.fail(now, refusal(400, "post an operation behind the token"), out);
         }
-        it.body =
-            it.token.iter().map(|token| format!("after {token}\n")).collect::<String>().into();
+        it.body = self.behind(&it).into();
         lines.iter().for_each(|line| it.body.extend_from_slice(line));
         self.asked = it.body.len();
         match self.kept.take() {
@@ -217,6 +217,14 @@ impl Session {
                 State::Operating(it)
             }
         }
+    }
+
+    /// The lines that say what this client has seen of the service: an open file has the token of
+    /// its own answers.
+    fn behind(&self, it: &Operate) -> String {
+        let is_open = self.kept.as_ref().is_some_and(|kept| kept.service == it.service);
+        let seen = self.tokens.get(&it.service).filter(|_| !is_open);
+        seen.into_iter().chain(&it.token).map(|token| format!("after {token}\n")).collect()
     }
 
     fn operate_write(
@@ -267,12 +275,23 @@ impl Session {
                 let open = *open;
                 it.said.extend_from_slice(&data);
                 it.heard += memchr::memchr_iter(b'\n', &data).count();
+                self.see(&it);
                 if it.heard < it.asked {
                     return self.operate_read(it, open, out);
                 }
-                self.kept = Some(Kept { service: it.service.clone(), open });
+                let kept = Kept { service: it.service.clone(), open };
+                match has_reason(&it.said, "token") {
+                    // What was wrong there is forgotten.
+                    true => kept.close(out),
+                    false => self.kept = Some(kept),
+                }
                 self.operate_say(now, &it, out);
                 self.done(now, out)
+            }
+            (Step::Reading(_), Ok(_)) => {
+                it.forget(out);
+                let reason = "done or not: the server ends; ask again, or another replica";
+                self.fail(now, refusal(503, reason), out)
             }
             (_, reply) => {
                 let error = reply.err().unwrap_or(Error::Disconnected);
@@ -282,12 +301,19 @@ impl Session {
         }
     }
 
+    /// Notes what the client sees.
+    fn see(&mut self, it: &Operate) {
+        if let Some(token) = last_token(&it.said) {
+            self.tokens.insert(it.service.clone(), token.to_string());
+        }
+    }
+
     /// Says the answers. What is wrong with a single operation stands in the status, too.
     fn operate_say(&mut self, now: Instant, it: &Operate, out: &mut Vec<Output>) {
         let failed = it.said.starts_with(b"{\"error\"") && it.asked == 1;
         let code = match failed {
             false => 200,
-            true if memchr::memmem::find(&it.said, b"\"reason\":\"malformed\"").is_some() => 400,
+            true if has_reason(&it.said, "malformed") || has_reason(&it.said, "token") => 400,
             true => 503,
         };
         let kind = if it.asked == 1 { "application/json" } else { "application/x-ndjson" };
@@ -304,6 +330,12 @@ impl Session {
         bytes.extend_from_slice(&it.said);
         self.say(Buf::from(bytes), out);
     }
+}
+
+/// Whether there is an answer that is none for this reason. Within a text the quotation marks would
+/// not stand like this.
+fn has_reason(said: &[u8], reason: &str) -> bool {
+    memchr::memmem::find(said, format!("\"reason\":\"{reason}\"").as_bytes()).is_some()
 }
 
 /// The lines that a body is of: a JSON object may be on several. `None`: there is none, or what
@@ -333,13 +365,13 @@ fn last_token(said: &[u8]) -> Option<&str> {
     str::from_utf8(token).ok()
 }
 
-/// The token of a service among cookies; it has no letters of its own.
+/// The token of a service among cookies, whether or not it makes sense.
 fn token_in(cookies: &str, service: &Name) -> Option<String> {
     let service = str::from_utf8(service.as_bytes()).ok()?;
     let mut pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
     let token = pairs.find(|(name, _)| name.strip_prefix(COOKIE) == Some(service))?.1;
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '.' | '-');
-    (!token.is_empty() && token.chars().all(plain)).then(|| token.to_string())
+    // A line ends only where it is said to.
+    Some(token.replace(|c: char| c.is_control(), "?"))
 }
 
 #[cfg(test)]
@@ -369,7 +401,8 @@ mod tests {
         let hits = Name::new(b"hits").expect("a name");
         let cookies = "x=y; upcall-hits2=3; upcall-hits=7-1:2.3:4; z";
         assert_eq!(token_in(cookies, &hits).as_deref(), Some("7-1:2.3:4"));
-        assert_eq!(token_in("upcall-hits=a\nb", &hits), None);
+        assert_eq!(token_in("upcall-hits=a\nb", &hits).as_deref(), Some("a?b"));
+        assert_eq!(token_in("upcall-hits=", &hits).as_deref(), Some(""));
         assert_eq!(token_in("hits=1", &hits), None);
     }
 }

@@ -58,6 +58,8 @@ pub(super) enum Await {
     CreateDirOpen { claim: Claim, name: Name, access: Access, remove: bool, node: NodeId },
     /// Bytes of a file.
     Read,
+    /// What is said next.
+    ReadComing,
     /// Entries of a directory, for 9P2000.
     ReadEntries { fid: u32, count: u32 },
     /// Entries of a directory, for 9P2000.L.
@@ -102,6 +104,7 @@ impl Await {
             | Await::Attach { .. }
             | Await::Walk { .. }
             | Await::Read
+            | Await::ReadComing
             | Await::ReadEntries { .. }
             | Await::Readdir { .. }
             | Await::Getattr
@@ -134,6 +137,8 @@ impl Await {
     pub(super) fn bytes(&self, ask: &Ask) -> usize {
         let carried = match (self, ask) {
             (Await::ReadEntries { count, .. } | Await::Readdir { count, .. }, _) => *count as usize,
+            // Nothing is held for it until there is something.
+            (Await::ReadComing, _) => 0,
             (_, Ask::Read { count, .. }) => *count as usize,
             (_, Ask::Write { data, .. }) => data.capacity(),
             (_, Ask::GetAttr { .. } | Ask::ListAttrs { .. }) => ATTR_SIZE_MAX as usize,
@@ -164,6 +169,7 @@ impl Await {
             | Await::Attach { .. }
             | Await::Walk { .. }
             | Await::Read
+            | Await::ReadComing
             | Await::ReadEntries { .. }
             | Await::Readdir { .. }
             | Await::Write
@@ -193,7 +199,7 @@ impl Await {
             | Await::CreateDir { .. }
             | Await::CreateDirWalk { .. }
             | Await::CreateDirOpen { .. } => "create",
-            Await::Read => "read",
+            Await::Read | Await::ReadComing => "read",
             Await::ReadEntries { .. } | Await::Readdir { .. } => "list",
             Await::Write => "write",
             Await::Getattr | Await::Stat { .. } => "stat",
@@ -229,7 +235,10 @@ pub(super) fn opened(stat: &Stat, open: OpenId, access: Access, remove: bool) ->
         | Kind::Fifo
         | Kind::Socket
         | Kind::CharDevice
-        | Kind::BlockDevice => Openness::File { open, access, remove },
+        | Kind::BlockDevice => {
+            let says_what_comes = stat.says_what_comes();
+            Openness::File { open, access, remove, says_what_comes }
+        }
     }
 }
 

@@ -41,6 +41,8 @@ pub(super) enum Openness {
         access: Access,
         /// Remove it when the fid is clunked (9P2000's `ORCLOSE`).
         remove: bool,
+        /// A read of it may wait for something to be said.
+        says_what_comes: bool,
     },
     /// Read a directory.
     Directory { open: OpenId, device: u64, cursor: Cursor, remove: bool },

@@ -84,7 +84,7 @@ impl Session {
                 }
                 Ok(Next::Say(encode(tag, &Rmessage::Walk { qids })))
             }
-            (Await::Read, Ok(Reply::Data(mut data))) => {
+            (Await::Read | Await::ReadComing, Ok(Reply::Data(mut data))) => {
                 data.prepend(&read_header(tag, data.len()));
                 Ok(Next::Say(data))
             }
@@ -214,9 +214,10 @@ impl Session {
         let count = count.min(self.msize - IO_HEADER_SIZE);
         let caller = self.caller(fid)?;
         match &self.fids.get(fid)?.openness {
-            Openness::File { open, .. } => {
+            Openness::File { open, says_what_comes, .. } => {
                 let ask = Ask::Read { open: *open, offset, count, headroom: READ_HEADROOM };
-                Ok(Next::Ask(Await::Read, caller, ask))
+                let awaits = if *says_what_comes { Await::ReadComing } else { Await::Read };
+                Ok(Next::Ask(awaits, caller, ask))
             }
             Openness::AttrRead { value } => {
                 let start = usize::try_from(offset).unwrap_or(usize::MAX).min(value.len());

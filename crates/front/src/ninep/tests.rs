@@ -1,5 +1,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test names the variants it is about")]
 
+mod counts;
+
 use super::*;
 use base::drawing::{Drawing, variant};
 use base::op::Who;
@@ -400,34 +402,6 @@ fn a_message_is_given_room_as_it_comes_and_the_room_counts() {
     new.session.msize = 1 << 20;
     new.step("8193".to_string(), Input::Received(Buf::from(&8193u32.to_le_bytes()[..])));
     assert!(new.text.contains("hang up"), "{}", new.text);
-}
-
-#[test]
-fn a_fid_that_is_open_counts_as_two() {
-    let mut lab = Lab::linux();
-    lab.attach();
-    let walk = |lab: &mut Lab, fid: u32| {
-        lab.text.clear();
-        lab.say(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
-        if lab.text.contains("ask 0") {
-            lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(fid.into())))));
-        }
-        lab.text.contains("RWalk 2")
-    };
-    // With the one that is attached there are six; opening two of them makes eight handles.
-    assert!((2..7).all(|fid| walk(&mut lab, fid)));
-    for fid in 2..4 {
-        lab.say(10 + fid as u16, Tmessage::Lopen { fid, flags: 0 });
-        assert!(!lab.text.contains("Rlerror"), "{}", lab.text);
-    }
-    assert!(!walk(&mut lab, 7) && lab.text.contains("Rlerror 2 (24)"), "{}", lab.text);
-    lab.say(4, Tmessage::Lopen { fid: 4, flags: 0 });
-    assert!(lab.text.contains("Rlerror 4 (24)"), "{}", lab.text);
-    lab.answer(0, Err(Error::NotFound));
-    assert!(walk(&mut lab, 7));
-    lab.say(5, Tmessage::Clunk { fid: 5 });
-    assert!(walk(&mut lab, 8) && !walk(&mut lab, 9));
-    lab.session.check();
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A replica as its server sees it: files in, operations of the reactor out.
 
 use super::*;
-use crate::journal::lab::{NOW, formatted, kept, perform, settings};
+use crate::files::{TEXTS_MAX, UNPROVEN_MAX};
+use crate::journal::lab::{NOW, formatted, formatted_as, kept, perform, settings};
 use base::Buf;
 use base::op::Op;
 use base::rng::seeded;
@@ -18,6 +19,8 @@ const OTHER: ReplicaId = ReplicaId(2);
 struct Lab {
     hosted: Hosted,
     disk: Memory,
+    /// Nothing can be written there any more.
+    is_broken: bool,
     asked: u64,
     /// Answers to requests, by their numbers.
     answers: BTreeMap<u64, Result<Reply, Error>>,
@@ -38,7 +41,7 @@ impl Lab {
             addresses: BTreeMap::from([(OTHER, nobody)]),
         };
         let hosted = Hosted::new(3, File(0), store, kept, options);
-        Lab { hosted, disk, asked: 0, answers: BTreeMap::new() }
+        Lab { hosted, disk, is_broken: false, asked: 0, answers: BTreeMap::new() }
     }
 
     /// One turn: an input, and everything that the disk does for it.
@@ -54,6 +57,10 @@ impl Lab {
                 match output {
                     // There is no network here: nobody answers.
                     Output::Do(Op::Connect { .. } | Op::Cancel { .. }) => {}
+                    Output::Do(Op::WriteBlocks { id, .. }) if self.is_broken => {
+                        let done = Done::Stored(Err(Error::Io));
+                        self.hosted.step(NOW, Input::Done(id, done), &mut out);
+                    }
                     Output::Do(op) => {
                         let (id, done) = perform(&mut self.disk, op);
                         self.hosted.step(NOW, Input::Done(id, done), &mut out);
@@ -159,6 +166,11 @@ fn a_client_asks_and_reads_and_may_leave() {
     assert_eq!(lines[1], "{\"value\":1,\"final\":false,\"token\":\"7-1:1\"}");
     assert!(lines[2].starts_with("{\"error\":") && lines[2].contains("malformed"), "{said}");
     assert_eq!((lab.file("value").as_str(), lab.file("stable").as_str()), ("\"a\"\n", ""));
+    lab.write(ops, 0, b"after 8-1:1\nsize\nafter 7-1:1\nsize\n").expect("taken");
+    let said = lab.text(ops);
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].contains("token of another service: leave it out"), "{said}");
+    assert!(lines[0].ends_with("\"reason\":\"token\"}") && lines[1].contains("\"value\":1"));
     // A strict one waits for the other replica; its reader does, and may be told not to.
     lab.write(ops, 0, b"strict size\n").expect("taken");
     let waiting = lab.ask(Ask::Read { open: ops, offset: 0, count: 100, headroom: 0 });
@@ -228,6 +240,113 @@ fn another_replica_tells_and_what_is_final_is_shown() {
     lab.write(later, 0, &frame(&message)).expect("taken");
     let again = Lab::on(lab.disk).file("value");
     assert_eq!(again, "\"x\"\n\"y\"\n", "it is in the journal");
+}
+
+#[test]
+fn nobody_waits_for_what_does_not_come_when_the_server_ends() {
+    let mut lab = Lab::new();
+    let (ops, events) = (lab.open("ops"), lab.open("events"));
+    lab.write(ops, 0, b"strict size\nsize\n").expect("taken");
+    let ask = |open| Ask::Read { open, offset: 0, count: 1000, headroom: 0 };
+    let (answers, news) = (lab.ask(ask(ops)), lab.ask(ask(events)));
+    assert!(lab.answers.is_empty());
+    let mut out = Vec::new();
+    lab.hosted.drain(NOW, &mut out);
+    let is_end = |output: &Output, of: u64| {
+        let Output::Reply(id, Ok(Reply::Data(data))) = output else { return false };
+        id.0 == of && data.is_empty()
+    };
+    assert!(out.len() == 1 && is_end(&out[0], news), "{out:?}");
+    // An answer may still come, for a second; then that is the end, too.
+    let until = lab.hosted.deadline().expect("it is looked at in time");
+    assert!(until <= NOW + Duration::from_secs(1));
+    out.clear();
+    lab.hosted.tick(NOW + Duration::from_secs(1), &mut out);
+    assert!(out.iter().any(|output| is_end(output, answers)), "{out:?}");
+    assert_eq!((lab.text(ops), lab.text(events)), (String::new(), String::new()));
+}
+
+#[test]
+fn few_who_have_proved_nothing_are_waited_for() {
+    let mut lab = Lab::new();
+    let known = lab.enter();
+    let strangers: Vec<OpenId> = (0..UNPROVEN_MAX + 2).map(|_| lab.open("peer")).collect();
+    let waited = |lab: &mut Lab, open: &OpenId| lab.read(*open).is_ok();
+    let heard: Vec<bool> = strangers.iter().map(|open| waited(&mut lab, open)).collect();
+    assert_eq!(heard.iter().position(|heard| *heard), Some(2), "the oldest went first");
+    assert!(heard[2..].iter().all(|heard| *heard));
+    lab.write(known, 0, &frame(&message(vec![entry(1, "x")]))).expect("who is known stays");
+    for open in strangers {
+        lab.turn(Input::Close(open));
+    }
+    assert!(lab.hosted.unproven.is_empty());
+}
+
+#[test]
+fn what_is_open_to_be_looked_at_has_an_end() {
+    let mut lab = Lab::new();
+    let first = lab.open("status");
+    lab.hosted.texts += TEXTS_MAX - 1000;
+    let node = NodeId::new(3, crate::files::STATUS);
+    let access = Access { read: true, ..Access::default() };
+    let open = |lab: &mut Lab| lab.answer(Ask::Open { node, access });
+    let mut opens = 0;
+    while open(&mut lab).is_ok() {
+        opens += 1;
+    }
+    assert!((1..10).contains(&opens), "{opens}");
+    assert_eq!(open(&mut lab).err(), Some(Error::TooManyOpen));
+    lab.turn(Input::Close(first));
+    assert!(open(&mut lab).is_ok());
+}
+
+#[test]
+fn who_asks_a_full_replica_is_told_what_to_do() {
+    let mut lab = Lab::on(formatted_as(10 << 20));
+    let (ops, events) = (lab.open("ops"), lab.open("events"));
+    let line = format!("append {}\n", "x".repeat(50_000));
+    let mut taken = 0;
+    let said = loop {
+        lab.write(ops, 0, line.as_bytes()).expect("taken");
+        let said = lab.text(ops);
+        if !said.starts_with("{\"value\"") {
+            break said;
+        }
+        taken += 1;
+    };
+    assert!(said.contains("upcall replica grow") && said.contains("\"no-room\""), "{said}");
+    assert!(taken > 10, "{taken}");
+    assert!(lab.hosted.next_news().expect("news").contains("upcall replica grow"));
+    assert!(lab.file("status").contains("\nfailed   the volume of this replica is full"));
+    // It can be looked at; what others tell waits with them; what they have is heard.
+    lab.write(ops, 0, b"size\n").expect("taken");
+    assert!(lab.text(ops).starts_with(&format!("{{\"value\":{taken},")));
+    let peer = lab.enter();
+    let told = lab.write(peer, 0, &frame(&message(vec![entry(1, "x")])));
+    assert_eq!(told.err(), Some(Error::NoSpace));
+    let (peer, has) = (lab.enter(), [(settings().me, taken)].into_iter().collect());
+    let news = Message { has, asks: false, ..message(Vec::new()) };
+    lab.write(peer, 0, &frame(&news)).expect("taken");
+    assert!(lab.text(events).starts_with("{\"replica\":1,\"number\":1,"));
+    let mut again = Lab::on(lab.disk);
+    let ops = again.open("ops");
+    again.write(ops, 0, b"size\n").expect("taken");
+    let size = format!("{{\"value\":{taken},");
+    assert!(again.text(ops).starts_with(&size), "what was acknowledged is there");
+}
+
+#[test]
+fn whose_disk_has_failed_takes_nothing_from_others_either() {
+    let mut lab = Lab::new();
+    lab.is_broken = true;
+    let ops = lab.open("ops");
+    lab.write(ops, 0, b"append a\n").expect("taken");
+    let waiting = lab.ask(Ask::Read { open: ops, offset: 0, count: 1000, headroom: 0 });
+    assert!(!lab.answers.contains_key(&waiting), "it is not kept");
+    assert!(lab.hosted.next_news().expect("news").contains("nothing more can be kept"));
+    let peer = lab.enter();
+    let told = lab.write(peer, 0, &frame(&message(vec![entry(1, "x")])));
+    assert_eq!(told.err(), Some(Error::Io));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Data;
-use crate::settings::Secret;
+use crate::settings::{Secret, VERSION};
 use replica::data::{Kind, Once};
 use replica::service::ReplicaId;
 use std::collections::BTreeMap;
@@ -57,7 +57,12 @@ pub(crate) fn open(disk: &mut Memory) -> Store {
 
 /// The volume of a new replica.
 pub(crate) fn formatted() -> Memory {
-    let mut disk = Memory::formatted(&Geometry::for_bytes(64 << 20)).expect("a disk");
+    formatted_as(64 << 20)
+}
+
+/// One of so many bytes.
+pub(crate) fn formatted_as(bytes: u64) -> Memory {
+    let mut disk = Memory::formatted(&Geometry::for_bytes(bytes)).expect("a disk");
     let (mut store, mut said) = (open(&mut disk), Vec::new());
     let changes = format(&settings());
     store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut said).expect("there is room");
@@ -65,16 +70,21 @@ pub(crate) fn formatted() -> Memory {
     disk
 }
 
+/// Brings what is missing.
+pub(crate) fn fetch(store: &mut Store, disk: &mut Memory, missing: store::Missing) {
+    let mut said = Vec::new();
+    store.fetch(NOW, Ticket(0), missing, &mut said);
+    settle(store, disk, said);
+}
+
 /// All that is kept on a disk.
 pub(crate) fn kept(disk: &mut Memory) -> (Store, Kept) {
     let mut store = open(disk);
-    let mut fetch = |store: &mut Store, missing| {
-        let mut said = Vec::new();
-        store.fetch(NOW, Ticket(0), missing, &mut said);
-        settle(store, disk, said);
+    let mut bring = |store: &mut Store, missing| {
+        fetch(store, disk, missing);
         Ok(())
     };
-    let kept = read_all(&mut store, &mut fetch).expect("a replica");
+    let kept = read_all(&mut store, &mut bring).expect("a replica");
     (store, kept)
 }
 

@@ -1,6 +1,9 @@
 //! A journal on a disk whose power fails after each operation.
 
-use super::lab::{DATA, ME, NOW, formatted, kept, open, perform, settings, settle};
+use super::lab::{
+    DATA, ME, NOW, fetch, formatted, formatted_as, kept, open, perform, settings, settle,
+};
+use super::reading::Reading;
 use super::*;
 use crate::Data;
 use base::rng::{Rng, seeded};
@@ -9,15 +12,18 @@ use replica::data::{DataType as _, log, once};
 use replica::service::{
     Config, Input, Limits, Membership, Record, Replica, Ticket as Asked, Vector,
 };
+use std::ops::ControlFlow;
 use std::time::Duration;
-use store::Geometry;
 use store::drive::Memory;
+use store::{Geometry, View};
 
 /// A replica with its journal, on a disk.
 struct Lab {
     disk: Memory,
     journal: Journal,
     replica: Replica<Data>,
+    /// What the journal said and nobody has done.
+    to_do: VecDeque<Output>,
     asked: u64,
     rng: Rng,
 }
@@ -32,28 +38,26 @@ impl Lab {
         let alone = Membership::first([(ME, String::new())].into());
         let snapshot = kept.snapshot.unwrap_or_else(|| Snapshot::empty(&DATA, alone));
         let replica = Replica::recover(DATA, ME, config, snapshot, kept.records);
-        Lab { disk, journal, replica, asked: 0, rng: seeded(seed) }
+        let asked = replica.has().get(ME);
+        Lab { disk, journal, replica, to_do: VecDeque::new(), asked, rng: seeded(seed) }
     }
 
     /// What a client of a log asks for.
     fn operator(&mut self) -> Operator {
-        self.asked += 1;
         // Now and then one that takes several parts, or several transactions.
         let length = match self.rng.u32(0..20) {
             0 => self.rng.usize(100_000..900_000),
             1..=3 => self.rng.usize(1000..20_000),
             4.. => self.rng.usize(0..100),
         };
-        let operator = Plain::Log(log::Operator::Append(vec![b'x'; length].into()));
-        once::Operator { stamp: 0, once: None, forgets: false, operator }
+        append(length)
     }
 
-    /// Some operations in one turn; the answers go on to the replica as they come. The power may
-    /// fail before any operation on the disk: `crash` is asked.
-    fn turn(&mut self, crash: &mut dyn FnMut(&Memory)) {
+    /// Operations in one turn.
+    fn ask(&mut self, operators: Vec<Operator>) {
         let (mut record, mut last) = (Record::default(), 0);
-        for _ in 0..self.rng.u32(1..5) {
-            let operator = self.operator();
+        for operator in operators {
+            self.asked += 1;
             let (ticket, after) = (Asked(self.asked), Vector::new());
             let until = NOW + Duration::from_secs(1);
             let input = Input::Request { ticket, after, strict: false, operator, until };
@@ -67,80 +71,282 @@ impl Lab {
             }
         }
         self.journal.append(last, &record);
-        if self.rng.u32(0..6) == 0 {
-            self.journal.replace(&self.replica.snapshot());
-        }
+        self.tick();
+    }
+
+    fn tick(&mut self) {
         let mut out = Vec::new();
         self.journal.tick(NOW, &mut out);
-        let mut to_do = VecDeque::from(out);
-        while let Some(output) = to_do.pop_front() {
-            let mut more = Vec::new();
-            match output {
-                Output::Do(op) => {
-                    crash(&self.disk);
-                    let (id, done) = perform(&mut self.disk, op);
-                    self.journal.done(NOW, id.0, done, &mut more);
-                }
-                Output::Persisted(number) => {
-                    self.replica.step(NOW, Input::Persisted(number), &mut Vec::new());
-                }
-                Output::Failed(error) => panic!("{error}"),
-            }
-            if more.is_empty() && to_do.is_empty() {
-                self.journal.tick(NOW, &mut more);
-            }
-            to_do.extend(more);
-        }
+        self.to_do.extend(out);
         self.journal.check();
     }
+
+    /// Does the next thing that the journal said, and tells the replica; whether there was one.
+    fn go_on(&mut self) -> bool {
+        if self.to_do.is_empty() {
+            self.tick();
+        }
+        let mut out = Vec::new();
+        match self.to_do.pop_front() {
+            Some(Output::Do(op)) => {
+                let (id, done) = perform(&mut self.disk, op);
+                self.journal.done(NOW, id.0, done, &mut out);
+            }
+            Some(Output::Persisted(number)) => {
+                self.replica.step(NOW, Input::Persisted(number), &mut Vec::new());
+            }
+            Some(Output::Failed(error)) => panic!("{error}"),
+            // Whoever asks looks at that.
+            Some(Output::Full) => {}
+            None => return false,
+        }
+        self.to_do.extend(out);
+        true
+    }
+
+    /// How many operations are kept, as far as the replica has heard, and how many are done.
+    fn counts(&self) -> (u64, u64) {
+        (self.replica.has().get(ME), self.replica.done().get(ME))
+    }
+}
+
+/// Appends a record of so many bytes.
+fn append(length: usize) -> Operator {
+    let operator = Plain::Log(log::Operator::Append(vec![b'x'; length].into()));
+    once::Operator { stamp: 0, once: None, forgets: false, operator }
 }
 
 /// How many operations a replica has for good that begins with what is on a disk, and its state.
 fn found(mut disk: Memory) -> (u64, <Data as replica::data::DataType>::State) {
     disk.lose_power();
     let mut lab = Lab::on(disk, 0);
-    (lab.replica.has().get(ME), lab.replica.current().clone())
+    (lab.counts().0, lab.replica.current().clone())
 }
 
 #[test]
 fn whenever_the_power_fails_what_was_acknowledged_is_there() {
     for seed in 0..6 {
-        let mut lab = Lab::on(formatted(), seed);
-        let mut cuts = seeded(seed);
+        let (mut lab, mut disks) = (Lab::on(formatted(), seed), Vec::new());
         for _ in 0..25 {
-            let acked = lab.replica.has().get(ME);
-            let (mut disks, mut rng) = (Vec::new(), cuts.fork());
-            lab.turn(&mut |disk: &Memory| {
-                if rng.u32(0..12) == 0 {
-                    disks.push(disk.clone());
+            let count = lab.rng.usize(1..5);
+            let operators = (0..count).map(|_| lab.operator()).collect();
+            lab.ask(operators);
+            if lab.rng.u32(0..5) == 0 && !lab.journal.is_writing() {
+                lab.journal.replace(&lab.replica.snapshot());
+                lab.tick();
+            }
+            // What is not done by then is done in the next turns: records meet snapshots.
+            let most = if lab.rng.bool() { usize::MAX } else { lab.rng.usize(0..30) };
+            for _ in 0..most {
+                if lab.rng.u32(0..16) == 0 {
+                    disks.push((lab.disk.clone(), lab.counts()));
                 }
-            });
-            let done = lab.replica.done().get(ME);
-            assert_eq!(lab.replica.has().get(ME), done, "the turn is kept");
-            for disk in disks {
-                let (found, state) = found(disk);
-                assert!((acked..=done).contains(&found), "seed {seed}: {found} of {acked}..{done}");
-                let mut state = state;
-                let size = once::Operator {
-                    stamp: 0,
-                    once: None,
-                    forgets: false,
-                    operator: Plain::Log(log::Operator::Size),
-                };
-                let count = DATA.apply(&mut state, &size);
-                assert_eq!(count, replica::data::Value::Integer(found.into()), "each once");
+                if !lab.go_on() {
+                    break;
+                }
             }
         }
+        while lab.go_on() {}
+        let (kept, done) = lab.counts();
+        assert_eq!(kept, done, "all is kept");
+        disks.push((lab.disk.clone(), (done, done)));
+        for (disk, (kept, done)) in disks {
+            let (found, mut state) = found(disk);
+            assert!((kept..=done).contains(&found), "seed {seed}: {found} of {kept}..{done}");
+            let size = once::Operator { operator: Plain::Log(log::Operator::Size), ..append(0) };
+            let count = DATA.apply(&mut state, &size);
+            assert_eq!(count, replica::data::Value::Integer(found.into()), "each once");
+        }
         // And it goes on from there.
-        let (count, state) = found(lab.disk.clone());
-        assert_eq!((count, &state), (lab.asked, lab.replica.current()));
         let mut disk = lab.disk;
         disk.lose_power();
         let mut again = Lab::on(disk, seed + 100);
-        again.asked = count;
-        again.turn(&mut |_| {});
-        assert_eq!(found(again.disk).0, again.asked);
+        assert_eq!((again.asked, again.replica.current()), (done, lab.replica.current()));
+        again.ask(vec![append(100_000)]);
+        while again.go_on() {}
+        assert_eq!(found(again.disk).0, done + 1);
     }
+}
+
+/// What is written of it before an operation that came meanwhile is acknowledged does not grow with
+/// it.
+#[test]
+fn nobody_waits_for_a_large_snapshot() {
+    let mut lab = Lab::on(formatted(), 0);
+    for _ in 0..10 {
+        lab.ask(vec![append(900_000)]);
+        while lab.go_on() {}
+    }
+    lab.journal.replace(&lab.replica.snapshot());
+    lab.tick();
+    let (mut written_max, mut asked) = (0, 0);
+    while lab.journal.is_writing() {
+        lab.ask(vec![append(10)]);
+        asked += 1;
+        let mut written = 0;
+        while lab.counts().0 < lab.asked {
+            if let Some(Output::Do(Op::WriteBlocks { blocks, .. })) = lab.to_do.front() {
+                written += blocks.len() * 4096;
+            }
+            assert!(lab.go_on(), "it is acknowledged");
+        }
+        written_max = written.max(written_max);
+    }
+    assert!(asked > 3, "{asked} were acknowledged meanwhile");
+    assert!(written_max < 4 << 20, "{written_max} bytes of 9 MB came first");
+    while lab.go_on() {}
+    assert_eq!(found(lab.disk).0, lab.asked);
+}
+
+/// However long the store is busy with checkpoints: the journal does not grow for ever.
+#[test]
+fn a_snapshot_that_is_late_is_written_beside_a_checkpoint() {
+    let mut lab = Lab::on(formatted(), 0);
+    lab.ask(vec![append(900_000)]);
+    while lab.go_on() {}
+    assert_eq!(lab.journal.chores_max(), CHORES);
+    while !lab.journal.store.is_pressed() {
+        lab.ask(vec![append(900_000)]);
+    }
+    assert_eq!(lab.journal.chores_max(), 0);
+    lab.journal.grown = 33 << 20;
+    assert_eq!(lab.journal.chores_max(), 1);
+}
+
+/// How many parts of records and of snapshots are on a disk.
+fn parts(disk: &Memory) -> (usize, usize) {
+    let mut disk = disk.clone();
+    let mut store = open(&mut disk);
+    let mut count = |table| loop {
+        let reader = store.reader(View::Present).expect("the present");
+        let mut count = 0;
+        let visited = reader.keys(table, &mut |_| {
+            count += 1;
+            ControlFlow::Continue(())
+        });
+        match visited {
+            Ok(_) => return count,
+            Err(missing) => fetch(&mut store, &mut disk, missing),
+        }
+    };
+    (count(RECORDS), count(PARTS))
+}
+
+/// The power fails when so much of a snapshot is on its way; then a replica begins again.
+#[test]
+fn what_a_crash_leaves_of_a_snapshot_is_taken_away() {
+    let mut lab = Lab::on(formatted(), 0);
+    for _ in 0..2200 {
+        lab.ask(vec![append(500)]);
+    }
+    while lab.go_on() {}
+    let (all, mut left) = (parts(&lab.disk), Vec::new());
+    for most in 0.. {
+        let mut torn = Lab::on(lab.disk.clone(), 0);
+        torn.journal.replace(&torn.replica.snapshot());
+        torn.tick();
+        let ends = (0..most).any(|_| !torn.go_on());
+        let mut disk = torn.disk;
+        disk.lose_power();
+        let now = parts(&disk);
+        if !ends && left.last() == Some(&now) {
+            continue;
+        }
+        left.push(now);
+        let mut again = Lab::on(disk, 0);
+        while again.go_on() {}
+        let (records, snapshot) = (parts(&again.disk), again.journal.head);
+        let expected = if snapshot.generation == 0 { all } else { (0, snapshot.parts as usize) };
+        assert_eq!(records, expected, "after {most} operations on the disk");
+        assert_eq!(found(again.disk).0, 2200);
+        if ends {
+            break;
+        }
+    }
+    let (records, snapshot) = all;
+    assert!(left.iter().any(|it| it.0 == records && it.1 > snapshot), "parts without a head");
+    assert!(left.iter().any(|it| (1..records).contains(&it.0)), "records before the head's first");
+}
+
+/// However much is done: as long as the state is small, there is room.
+#[test]
+fn a_small_volume_takes_much() {
+    let mut lab = Lab::on(formatted_as(12 << 20), 0);
+    let (mut appended, mut snapshots) = (0, 0);
+    while appended < 40 << 20 {
+        assert!(!lab.journal.is_full(), "after {appended} bytes");
+        lab.ask(vec![append(20_000)]);
+        appended += 20_000;
+        if lab.journal.wants_snapshot() {
+            // As if the records were not kept in the state.
+            lab.journal.replace(&Snapshot::empty(&DATA, Membership::default()));
+            snapshots += 1;
+        }
+        while lab.go_on() {}
+    }
+    assert!(snapshots > 5, "{snapshots}: there is no room for 8 MiB of records");
+}
+
+/// Nothing is lost, and nothing is over: what was acknowledged is there, and what is on its way is
+/// kept or never heard of.
+#[test]
+fn a_full_volume_says_so_before_it_is_too_late() {
+    for seed in 0..2 {
+        let mut lab = Lab::on(formatted_as(16 << 20), seed);
+        while !lab.journal.is_full() {
+            let length = lab.rng.usize(0..60_000);
+            lab.ask(vec![append(length)]);
+            if lab.journal.wants_snapshot() {
+                lab.journal.replace(&lab.replica.snapshot());
+            }
+            while lab.go_on() {}
+        }
+        let (kept, done) = lab.counts();
+        assert_eq!(kept, done, "the last one found room");
+        // Who does not look is not acknowledged at some time; the next snapshot still fits.
+        for _ in 0..100 {
+            lab.ask(vec![append(200_000)]);
+            if lab.journal.wants_snapshot() {
+                lab.journal.replace(&lab.replica.snapshot());
+            }
+            while lab.go_on() {}
+        }
+        let (kept, done) = lab.counts();
+        assert!(kept < done && lab.journal.is_full() && lab.journal.failed().is_none());
+        let (found, _) = found(lab.disk);
+        assert!((kept..=done).contains(&found), "{found} of {kept}..{done}");
+    }
+}
+
+#[test]
+fn a_full_volume_goes_on_in_a_larger_one() {
+    let mut lab = Lab::on(formatted_as(12 << 20), 0);
+    while !lab.journal.is_full() {
+        let length = lab.rng.usize(0..60_000);
+        lab.ask(vec![append(length)]);
+        if lab.journal.wants_snapshot() {
+            lab.journal.replace(&lab.replica.snapshot());
+        }
+        while lab.go_on() {}
+    }
+    let (mut small, mut copying) = (open(&mut lab.disk), Copying::begin());
+    let mut bring = |store: &mut Store, missing| {
+        fetch(store, &mut lab.disk, missing);
+        Ok(())
+    };
+    let mut large = Memory::formatted(&Geometry::for_bytes(24 << 20)).expect("a disk");
+    let mut store = open(&mut large);
+    while let Some(changes) = copying.next(&mut small, &mut bring).expect("it can be read") {
+        let mut said = Vec::new();
+        store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut said).expect("room");
+        settle(&mut store, &mut large, said);
+    }
+    let mut again = Lab::on(large, 0);
+    assert_eq!((again.asked, again.replica.current()), (lab.asked, lab.replica.current()));
+    again.ask(vec![append(60_000)]);
+    while again.go_on() {}
+    assert!(!again.journal.is_full());
+    assert_eq!(found(again.disk).0, lab.asked + 1);
 }
 
 #[test]
@@ -169,5 +375,23 @@ fn another_volume_is_no_replica_and_a_spoilt_one_is_said_to_be() {
         let reader = store.reader(View::Present).expect("the present");
         let result = Reading::default().go_on(&reader).expect("all is cached");
         assert_eq!(result.unwrap_err(), Unreadable::Damaged, "{spoil:?}");
+    }
+}
+
+/// A disk that fails says so: nothing is damaged.
+#[test]
+fn what_cannot_be_read_is_not_said_to_be_damaged() {
+    let mut lab = Lab::on(formatted(), 0);
+    lab.ask(vec![append(500_000)]);
+    while lab.go_on() {}
+    // Else all of it would come from the volume's journal, into memory.
+    let mut out = Vec::new();
+    lab.journal.close(NOW, &mut out);
+    lab.to_do.extend(out);
+    while lab.go_on() {}
+    let mut store = open(&mut lab.disk);
+    for error in [store::Error::DiskFailed, store::Error::Damaged] {
+        let kept = read_all(&mut store, &mut |_, _| Err(error));
+        assert_eq!(kept.err(), Some(Unreadable::Disk(error)));
     }
 }

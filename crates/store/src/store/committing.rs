@@ -238,6 +238,16 @@ impl Store {
         Err(no_space(space.free_blocks() + space.releasing_blocks() + left >= needed))
     }
 
+    /// How many bytes pages and data may still take, once all is free that was freed: it looks at
+    /// everything that was freed since the last checkpoint.
+    pub fn room(&self) -> u64 {
+        let (space, layout) = (&self.present.space, &self.present.layout);
+        let left: u64 = self.left_behind().map(|run| u64::from(run.count)).sum();
+        let free = space.free_blocks() + space.releasing_blocks() + left;
+        let pages = self.present.cache.dirty_pages() as u64 + self.dead_pages(0);
+        free.saturating_sub(pages + layout.reserve() + FLOOR) * layout.block as u64
+    }
+
     /// No run of so many blocks is free; but perhaps one is after a checkpoint.
     fn no_run(&self, count: u32) -> Refusal {
         no_space(self.present.space.will_have_run(self.left_behind(), count))

@@ -10,7 +10,7 @@ use reactor::World;
 use replica::service::ReplicaId;
 use services::{Kept, Options, Unreadable};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use store::drive::{self, Disk};
 use store::{Missing, Output, Store, Ticket};
 
@@ -25,17 +25,31 @@ pub(crate) struct Opened {
     addresses: BTreeMap<ReplicaId, Vec<Address>>,
 }
 
+/// A replica's volume, and all that is in it.
+pub(super) struct Read {
+    pub(super) path: PathBuf,
+    pub(super) disk: FileDisk,
+    pub(super) store: Store,
+    pub(super) kept: Kept,
+}
+
 /// Opens a replica's volume and reads all that is in it.
 ///
 /// # Errors
 /// The cause, and what to do.
-pub(crate) fn open(path: &Path) -> Result<Opened, String> {
-    let shown = path.display();
+pub(super) fn read(path: &Path) -> Result<Read, String> {
     let how = How { memory: CACHE, if_served: "end that server first", ..How::WRITE };
     let file::Opened { mut disk, mut store } = file::open(path, &how)?;
     let clock = clock::Clock::start();
     let mut fetch = |store: &mut Store, missing| fetch(store, &mut disk, &clock, missing);
-    let kept = services::read_all(&mut store, &mut fetch).map_err(|why| match why {
+    let kept = services::read_all(&mut store, &mut fetch).map_err(|why| explain(path, why))?;
+    Ok(Read { path: path.to_path_buf(), disk, store, kept })
+}
+
+/// Why a file has no replica, and what to do.
+pub(super) fn explain(path: &Path, why: Unreadable) -> String {
+    let shown = path.display();
+    match why {
         Unreadable::NotAReplica => format!(
             "{shown} is a volume, but no replica: serve it as it is, or make replicas with \
              'upcall replica init'"
@@ -44,7 +58,16 @@ pub(crate) fn open(path: &Path) -> Result<Opened, String> {
             "what {shown} keeps of its replica makes no sense: it is damaged, or of another \
              version of upcall; 'upcall volume check {shown}' says whether it is damaged"
         ),
-    })?;
+        Unreadable::Disk(error) => file::explain(path, error),
+    }
+}
+
+/// A replica that is to be served.
+///
+/// # Errors
+/// The cause, and what to do.
+pub(crate) fn open(path: &Path) -> Result<Opened, String> {
+    let Read { disk, store, kept, .. } = read(path)?;
     let members = kept.members();
     let others = members.iter().filter(|(id, _)| **id != kept.settings.me);
     // One that cannot be found keeps nobody from serving.
@@ -107,7 +130,7 @@ impl Opened {
 }
 
 /// Brings what is missing.
-fn fetch(
+pub(super) fn fetch(
     store: &mut Store,
     disk: &mut impl Disk,
     clock: &clock::Clock,

@@ -74,7 +74,8 @@ impl Talk {
             }
             match self.file.read_at(&mut piece, 0)? {
                 0 => {
-                    let text = "the server gave no answer; is it another version of upcall?";
+                    let text = "done or not: the server ends, or is of another version of upcall; \
+                                ask again, or another replica";
                     return Err(Trouble::Host(text.to_string()));
                 }
                 count => self.said.extend_from_slice(&piece[..count]),

@@ -66,8 +66,10 @@ struct Said {
     what: String,
 }
 
-/// Looks on for the file tree, and shows how far it is.
+/// Looks on for the file tree, and shows how far it is. Of a replica only what the store says of it
+/// is looked at.
 struct Looker {
+    is_replica: bool,
     verifier: Verifier,
     progress: Progress,
     block: u64,
@@ -76,8 +78,9 @@ struct Looker {
 
 impl Watcher for Looker {
     fn entry(&mut self, table: Table, key: &[u8], value: Content<'_>) {
+        self.is_replica |= services::is_mark(table, key);
         // The store's own tables are the store's to check.
-        if table.0 >= OWN_TABLES {
+        if table.0 >= OWN_TABLES && !self.is_replica {
             self.verifier.entry(table, key, value);
         }
     }
@@ -152,8 +155,8 @@ fn examine(check: &Check, disk: &mut FileDisk, mut notes: Vec<String>) -> Result
     let (superblock, head) = file::superblock(path, &disk.file)?;
     let block = superblock.layout.block;
     let (quick, progress) = (check.quick, Progress::start());
-    let mut looker =
-        Looker { verifier: Verifier::new(block), progress, block: block as u64, quick };
+    let (is_replica, verifier) = (false, Verifier::new(block));
+    let mut looker = Looker { is_replica, verifier, progress, block: block as u64, quick };
     let mut ahead = Ahead::new(disk, superblock.layout.blocks);
     let mut read = |at, count| ahead.read(at, count);
     let checked = check::check(&mut read, &head, &mut looker);
@@ -170,9 +173,11 @@ fn examine(check: &Check, disk: &mut FileDisk, mut notes: Vec<String>) -> Result
         notes.push("contents of files were not read (--quick)".to_string());
     }
     let elapsed = looker.progress.elapsed();
-    let mut findings = tell(&checked, &looker.verifier, block as u64);
-    let of_files = looker.verifier.finish().into_iter();
-    findings.extend(of_files.map(|found| Said { path: found.path, what: found.what }));
+    let mut findings = tell(&checked, &looker, block as u64);
+    if !looker.is_replica {
+        let of_files = looker.verifier.finish().into_iter();
+        findings.extend(of_files.map(|found| Said { path: found.path, what: found.what }));
+    }
     let damaged = checked.findings.iter().filter(|finding| matches!(finding, Finding::Data(..)));
     Ok(Report {
         path: path.display().to_string(),
@@ -190,13 +195,20 @@ fn examine(check: &Check, disk: &mut FileDisk, mut notes: Vec<String>) -> Result
 }
 
 /// What the store found, by the names of files.
-fn tell(checked: &Checked, verifier: &Verifier, block: u64) -> Vec<Said> {
+fn tell(checked: &Checked, looker: &Looker, block: u64) -> Vec<Said> {
+    let verifier = &looker.verifier;
     let volume = |what: String| Said { path: "volume".to_string(), what };
     let mut said = Vec::new();
     let mut rest = &checked.findings[..];
     while let Some((finding, more)) = rest.split_first() {
         rest = more;
         said.push(match finding {
+            Finding::Data(at, ..) if looker.is_replica => {
+                volume(format!("what the replica keeps at block {at} is damaged"))
+            }
+            Finding::Page(at, ..) if looker.is_replica => {
+                volume(format!("the page at block {at} is damaged, with what the replica keeps"))
+            }
             Finding::Data(_, CONTENTS, key, index) => {
                 let (ino, first) = place(key, *index);
                 let run = more.iter().zip(first + 1..).take_while(|(next, expected)| {

@@ -300,13 +300,13 @@ fn is_empty(file: &VolumeFile, all: u64) -> io::Result<bool> {
 }
 
 /// The directory that a file is in.
-fn directory(path: &Path) -> io::Result<File> {
+pub(crate) fn directory(path: &Path) -> io::Result<File> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))
 }
 
 /// A name beside a file that nobody else uses.
-fn beside(path: &Path) -> PathBuf {
+pub(crate) fn beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}.new", std::process::id()))
 }

@@ -9,6 +9,7 @@ mod library;
 mod ninep;
 mod recording;
 mod remote;
+mod replicas;
 mod server;
 mod spaces;
 mod storelets;

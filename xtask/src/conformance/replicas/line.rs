@@ -1,22 +1,33 @@
-//! A line to a server that can be cut.
+//! A line to a server that can be cut, or swallow what is said.
 
 use anyhow::Result;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The line. Its threads end with the process.
 pub(super) struct Line {
     /// Where it begins.
     pub(super) port: u16,
-    state: Arc<State>,
+    state: Arc<Mutex<State>>,
+}
+
+/// What becomes of what is said.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Weather {
+    /// It arrives.
+    #[default]
+    Fair,
+    /// Whoever comes is hung up on, as by a router.
+    Cut,
+    /// It does not arrive, and nobody is told.
+    Silent,
 }
 
 #[derive(Default)]
 struct State {
-    cut: AtomicBool,
-    ends: Mutex<Vec<TcpStream>>,
+    weather: Weather,
+    ends: Vec<TcpStream>,
 }
 
 impl Line {
@@ -24,16 +35,11 @@ impl Line {
     pub(super) fn start(to: u16) -> Result<Line> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let port = listener.local_addr()?.port();
-        let state = Arc::new(State::default());
+        let state = Arc::new(Mutex::new(State::default()));
         let shared = state.clone();
         std::thread::spawn(move || {
             for from in listener.incoming().flatten() {
-                // Whoever comes while it is cut is hung up on, as by a router.
-                if shared.cut.load(Ordering::SeqCst) {
-                    continue;
-                }
-                let Ok(to) = TcpStream::connect(("127.0.0.1", to)) else { continue };
-                if let Err(error) = shared.join(from, to) {
+                if let Err(error) = join(&shared, from, to) {
                     eprintln!("a line to port {port}: {error:#}");
                 }
             }
@@ -41,32 +47,43 @@ impl Line {
         Ok(Line { port, state })
     }
 
-    /// Cuts it, or mends it. What is on its way when it is cut is lost.
-    pub(super) fn cut(&self, cut: bool) {
-        self.state.cut.store(cut, Ordering::SeqCst);
-        let ends = std::mem::take(&mut *self.state.ends.lock().expect("nobody panics with it"));
-        ends.iter().for_each(|end| drop(end.shutdown(Shutdown::Both)));
+    /// Whoever talks by it when it becomes cut or fair again is hung up on: what was on its way, or
+    /// was swallowed, is lost.
+    pub(super) fn turn(&self, weather: Weather) {
+        let mut state = self.state.lock().expect("nobody panics with it");
+        state.weather = weather;
+        if weather != Weather::Silent {
+            state.ends.drain(..).for_each(|end| drop(end.shutdown(Shutdown::Both)));
+        }
     }
 }
 
-impl State {
-    fn join(&self, from: TcpStream, to: TcpStream) -> Result<()> {
-        from.set_nodelay(true)?;
-        to.set_nodelay(true)?;
-        let ends = [from.try_clone()?, to.try_clone()?];
-        self.ends.lock().expect("nobody panics with it").extend(ends);
-        let (back_from, back_to) = (to.try_clone()?, from.try_clone()?);
-        std::thread::spawn(move || pass(from, to));
-        std::thread::spawn(move || pass(back_from, back_to));
-        Ok(())
+/// Leads who has come to the server. Whether that can be is looked at together with who is hung up
+/// on: nobody gets through meanwhile.
+fn join(shared: &Arc<Mutex<State>>, from: TcpStream, to: u16) -> Result<()> {
+    let mut state = shared.lock().expect("nobody panics with it");
+    if state.weather == Weather::Cut {
+        return Ok(());
     }
+    // A server that is away hangs up, too.
+    let Ok(to) = TcpStream::connect(("127.0.0.1", to)) else { return Ok(()) };
+    from.set_nodelay(true)?;
+    to.set_nodelay(true)?;
+    let pairs = [(from.try_clone()?, to.try_clone()?), (to.try_clone()?, from.try_clone()?)];
+    state.ends.extend([from, to]);
+    for (from, to) in pairs {
+        let shared = shared.clone();
+        std::thread::spawn(move || pass(&shared, from, to));
+    }
+    Ok(())
 }
 
 /// Passes on what comes, until either side ends.
-fn pass(mut from: TcpStream, mut to: TcpStream) {
+fn pass(shared: &Mutex<State>, mut from: TcpStream, mut to: TcpStream) {
     let mut bytes = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        if to.write_all(&bytes[..count]).is_err() {
+        let weather = shared.lock().expect("nobody panics with it").weather;
+        if weather != Weather::Silent && to.write_all(&bytes[..count]).is_err() {
             break;
         }
     }

@@ -58,6 +58,22 @@ fn a_connection_is_a_session() {
     .assert_eq(&lab.text);
 }
 
+/// Who listens holds nothing while nothing is told, who posts what came of it.
+#[test]
+fn what_waits_counts_for_what_is_held() {
+    let mut lab = Lab::new();
+    lab.say("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.opened();
+    lab.take();
+    assert_eq!((lab.session.bytes(), lab.session.state_name()), (0, "listening"));
+    lab.line("{}\n");
+    assert_eq!(lab.session.bytes(), lab.sent);
+    let mut lab = Lab::new();
+    lab.say("POST /services/hits/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n");
+    lab.say(&"x".repeat(100));
+    assert_eq!(lab.session.bytes(), 100);
+}
+
 #[test]
 fn a_body_comes_in_parts_and_its_client_may_leave() {
     let mut lab = Lab::new();
@@ -78,39 +94,111 @@ fn a_body_comes_in_parts_and_its_client_may_leave() {
     .assert_eq(&lab.text);
 }
 
+/// One that writes down what is written to services, and all that is said.
+#[derive(Default)]
+struct Books {
+    written: Vec<String>,
+    said: String,
+}
+
+impl Books {
+    /// A request, and the answers of the tree to all that it asks.
+    fn step(&mut self, session: &mut Session, request: &str, replies: Vec<Result<Reply, Error>>) {
+        let received = Input::Received(Buf::from(request.as_bytes()));
+        let answers = replies.into_iter().map(|reply| Input::Answered(CALL, reply));
+        let mut out = Vec::new();
+        [received].into_iter().chain(answers).for_each(|it| session.step(Instant(0), it, &mut out));
+        for output in out {
+            match output {
+                Output::Ask(_, TreeRequest { ask: Ask::Write { data, .. }, .. }) => {
+                    self.written.push(String::from_utf8_lossy(&data).into_owned());
+                }
+                Output::Send(bytes) => self.said += &String::from_utf8_lossy(&bytes),
+                _other => {}
+            }
+        }
+    }
+}
+
+fn request(service: &str, fields: &str) -> String {
+    format!(
+        "POST /services/{service}/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\
+         {fields}\r\nread"
+    )
+}
+
+/// The answers up to the operation's.
+fn replies(is_open: bool, answer: &str) -> Vec<Result<Reply, Error>> {
+    let walked = Ok(Reply::Walked(vec![file(0); 3], Some(NodeId(5))));
+    let opened = Ok(Reply::Opened(OpenId(7), file(0)));
+    let found = if is_open { Vec::new() } else { vec![walked, opened] };
+    let answer = Ok(Reply::Data(Buf::from(format!("{answer}\n").as_bytes())));
+    found.into_iter().chain([Ok(Reply::Written(20)), answer]).collect()
+}
+
 /// What was seen on another connection travels in a cookie, both ways.
 #[test]
 fn a_token_comes_and_goes_in_a_cookie() {
-    let mut session = session();
-    let request = "POST /services/hits/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\
-                   Cookie: a=b; upcall-hits=7f-1:9\r\n\r\nread";
-    let inputs = [
-        Input::Received(Buf::from(request.as_bytes())),
-        Input::Answered(CALL, Ok(Reply::Walked(vec![file(0); 3], Some(NodeId(5))))),
-        Input::Answered(CALL, Ok(Reply::Opened(OpenId(7), file(0)))),
-        Input::Answered(CALL, Ok(Reply::Written(20))),
-        Input::Answered(CALL, Ok(Reply::Data(Buf::from(&b"{\"token\":\"7f-1:9.2:1\"}\n"[..])))),
-    ];
-    let mut out = Vec::new();
-    inputs.into_iter().for_each(|input| session.step(Instant(0), input, &mut out));
-    let written = out.iter().find_map(|output| match output {
-        Output::Ask(_, request) => match &request.ask {
-            Ask::Write { data, .. } => Some(String::from_utf8_lossy(data).into_owned()),
-            _other => None,
-        },
-        _other => None,
-    });
-    assert_eq!(written.as_deref(), Some("after 7f-1:9\nread\n"));
-    let said: Vec<u8> = out
-        .iter()
-        .flat_map(|output| match output {
-            Output::Send(bytes) => bytes.to_vec(),
-            _other => Vec::new(),
-        })
-        .collect();
-    let said = String::from_utf8_lossy(&said);
+    let (mut session, mut books) = (session(), Books::default());
+    let cookie = request("hits", "Cookie: a=b; upcall-hits=7f-1:9\r\n");
+    books.step(&mut session, &cookie, replies(false, "{\"token\":\"7f-1:9.2:1\"}"));
+    assert_eq!(books.written, ["after 7f-1:9\nread\n"]);
     let cookie = "Set-Cookie: upcall-hits=7f-1:9.2:1; Path=/services/hits; SameSite=Strict";
-    assert!(said.contains(cookie), "{said}");
+    assert!(books.said.contains(cookie), "{}", books.said);
+}
+
+/// A connection is a session with each service that it asks, whatever it asks between.
+#[test]
+fn a_connection_knows_what_it_has_seen_of_each_service() {
+    let names = ["hits", "plan"].map(|name| Name::new(name.as_bytes()).expect("a name"));
+    let export = Export { services: names.into(), ..export() };
+    let (mut session, mut books) = (Session::new(export, Caller::Server, true), Books::default());
+    let (hits, plan) = (request("hits", ""), request("plan", ""));
+    books.step(&mut session, &hits, replies(false, "{\"token\":\"7f-1:1\"}"));
+    books.step(&mut session, &plan, replies(false, "{\"token\":\"8-1:5\"}"));
+    books.step(&mut session, &hits, replies(false, "{\"token\":\"7f-1:2\"}"));
+    // A file that fails is not kept; what was seen is.
+    books.step(&mut session, &hits, vec![Err(Error::Io)]);
+    books.step(&mut session, &hits, replies(false, "{\"token\":\"7f-1:3\"}"));
+    books.step(&mut session, &hits, replies(true, "{\"error\":\"\",\"reason\":\"busy\"}"));
+    let expected =
+        ["read\n", "read\n", "after 7f-1:1\nread\n", "read\n", "after 7f-1:2\nread\n", "read\n"];
+    assert_eq!(books.written, expected);
+}
+
+#[test]
+fn a_cookie_that_makes_no_sense_is_an_error() {
+    let (mut session, mut books) = (session(), Books::default());
+    let answer = "{\"error\":\"not done: 'x y' is no token\",\"reason\":\"token\"}";
+    books.step(
+        &mut session,
+        &request("hits", "Cookie: upcall-hits=x y\r\n"),
+        replies(false, answer),
+    );
+    assert_eq!(books.written, ["after x y\nread\n"]);
+    assert!(books.said.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{}", books.said);
+    assert!(books.said.ends_with(&format!("{answer}\n")), "{}", books.said);
+    // Without it the connection goes on, with another file.
+    books.step(&mut session, &request("hits", ""), replies(false, "{\"value\":1}"));
+    assert_eq!(books.written.last().map(String::as_str), Some("read\n"));
+    assert!(books.said.contains("HTTP/1.1 200 OK"), "{}", books.said);
+}
+
+#[test]
+fn an_answer_that_does_not_come_any_more_is_an_error_that_says_so() {
+    let mut lab = Lab::new();
+    begin_operation(&mut lab, "", "add 5");
+    lab.opened();
+    lab.written();
+    lab.line("");
+    expect![[r#"
+        POST /services/hits/ops HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Open
+        <- Opened: release 5, ask 0 Write
+        <- Written: ask 0 Read 0+1048576
+        <- Data: close 7, say "503 Service Unavailable" +60
+    "#]]
+    .assert_eq(&lab.text);
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! What counts against the limits of a connection.
+
+use super::*;
+use base::SAYING_DEVICES;
+
+/// What a read that waits counts, of a file with these attributes; its answer counts when it is
+/// there.
+fn counted(stat: &Stat) -> usize {
+    let mut lab = Lab::linux();
+    lab.attach();
+    lab.say(2, Tmessage::Walk { fid: 1, newfid: 2, names: Names::new(&[b"f"]).unwrap() });
+    lab.answer(0, walked(&[Kind::File], 5));
+    lab.say(3, Tmessage::Lopen { fid: 2, flags: 0 });
+    lab.answer(0, Ok(Reply::Opened(OpenId(9), stat.clone())));
+    let before = lab.session.bytes();
+    lab.say(4, Tmessage::Read { fid: 2, offset: 0, count: 5000 });
+    let counted = lab.session.bytes() - before;
+    lab.answer(0, Ok(Reply::Data(Buf::from(&[b'x'; 3000][..]))));
+    assert!(lab.session.bytes() >= before + 3000);
+    counted
+}
+
+#[test]
+fn a_read_that_waits_counts_for_what_is_held() {
+    let file = stat(Kind::File);
+    assert!(counted(&file) > 5000);
+    let coming = Stat { device: SAYING_DEVICES | 3, size: 0, ..file };
+    assert!(counted(&coming) < 500, "{}", counted(&coming));
+    assert!(counted(&Stat { size: 1, ..coming.clone() }) > 5000, "it is there");
+    assert!(counted(&Stat { device: 1, ..coming }) > 5000, "it may be soon");
+}
+
+#[test]
+fn a_fid_that_is_open_counts_as_two() {
+    let mut lab = Lab::linux();
+    lab.attach();
+    let walk = |lab: &mut Lab, fid: u32| {
+        lab.text.clear();
+        lab.say(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
+        if lab.text.contains("ask 0") {
+            lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(fid.into())))));
+        }
+        lab.text.contains("RWalk 2")
+    };
+    // With the one that is attached there are six; opening two of them makes eight handles.
+    assert!((2..7).all(|fid| walk(&mut lab, fid)));
+    for fid in 2..4 {
+        lab.say(10 + fid as u16, Tmessage::Lopen { fid, flags: 0 });
+        assert!(!lab.text.contains("Rlerror"), "{}", lab.text);
+    }
+    assert!(!walk(&mut lab, 7) && lab.text.contains("Rlerror 2 (24)"), "{}", lab.text);
+    lab.say(4, Tmessage::Lopen { fid: 4, flags: 0 });
+    assert!(lab.text.contains("Rlerror 4 (24)"), "{}", lab.text);
+    lab.answer(0, Err(Error::NotFound));
+    assert!(walk(&mut lab, 7));
+    lab.say(5, Tmessage::Clunk { fid: 5 });
+    assert!(walk(&mut lab, 8) && !walk(&mut lab, 9));
+    lab.session.check();
+}

@@ -1,0 +1,129 @@
+//! `upcall replica grow`: a larger file for a replica.
+//!
+//! All that the file keeps is copied into a larger one beside it, which then takes its name: at any
+//! moment one of the two is whole, and no two servers can begin with one replica.
+
+use super::kept;
+use crate::clock::Clock;
+use crate::size;
+use crate::volume::create::{Create, beside, directory};
+use crate::volume::file::{self, FileDisk, How};
+use clap::Args;
+use services::{Copying, Kept};
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use store::drive;
+use store::{Change, Durability, Output, Refusal, Store, Ticket};
+
+/// Which one, and how large.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Grow {
+    /// The file of the replica
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// How large it can become from now on, like 32G; it takes storage as it is filled
+    #[arg(long, value_parser = size::parse)]
+    size: u64,
+}
+
+/// Makes a larger file and puts it in the place of the one that is there.
+pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
+    let shown = grow.file.display();
+    let refuse = |error: io::Error| format!("cannot replace {shown}: {error}; it is as it was");
+    // Where a link leads to; what is not there is said when it is opened.
+    let path = std::fs::canonicalize(&grow.file).unwrap_or_else(|_| grow.file.clone());
+    let mut old = kept::read(&path)?;
+    let layout = old.store.layout();
+    let before = layout.blocks * layout.block as u64;
+    let meta = path.metadata().map_err(refuse)?;
+    if !meta.is_file() {
+        return Err(format!("{shown} is no file: only files are replaced by larger ones"));
+    }
+    if grow.size <= before {
+        let now = size::show(before);
+        return Err(format!("{shown} has {now}: say a larger --size"));
+    }
+    let temporary = beside(&path);
+    let made = copy(&mut old, &temporary, grow.size).and_then(|()| {
+        std::os::unix::fs::chown(&temporary, Some(meta.uid()), Some(meta.gid()))
+            .and_then(|()| std::fs::set_permissions(&temporary, meta.permissions()))
+            .and_then(|()| std::fs::rename(&temporary, &path))
+            .and_then(|()| directory(&path)?.sync_all())
+            .map_err(refuse)
+    });
+    // Renamed away, or not needed any more; if it cannot be removed, it stays.
+    let _ = std::fs::remove_file(&temporary);
+    made?;
+    println!("{shown} has {} now: serve it as before", size::show(grow.size));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a file of this size with all that another one keeps.
+fn copy(old: &mut kept::Read, to: &Path, size: u64) -> Result<(), String> {
+    let Kept { settings, .. } = &old.kept;
+    Create::of_replica(to, Some(size), settings.clone()).make()?;
+    let file::Opened { disk, store } = file::open(to, &How::WRITE)?;
+    let mut target = Target { disk, store, clock: Clock::start() };
+    let (from, clock) = (&mut old.disk, Clock::start());
+    let mut bring = |store: &mut Store, missing| kept::fetch(store, from, &clock, missing);
+    let (mut copying, refuse) = (Copying::begin(), |error| file::explain(to, error));
+    let mut next = || copying.next(&mut old.store, &mut bring);
+    while let Some(changes) = next().map_err(|why| kept::explain(&old.path, why))? {
+        target.put(&changes).map_err(refuse)?;
+    }
+    file::close_store(&mut target.store, &mut target.disk).map_err(refuse)
+}
+
+/// The volume that is filled.
+struct Target {
+    disk: FileDisk,
+    store: Store,
+    clock: Clock,
+}
+
+impl Target {
+    fn put(&mut self, changes: &[Change]) -> Result<(), store::Error> {
+        loop {
+            let (now, mut said) = (self.clock.now(), Vec::new());
+            let result = self.store.commit(now, Ticket(0), changes, Durability::Soon, &mut said);
+            if let Err(Refusal::Missing(missing)) = &result {
+                self.store.fetch(now, Ticket(0), missing.clone(), &mut said);
+            }
+            self.settle(said);
+            match result {
+                Ok(()) => return Ok(()),
+                Err(Refusal::Failed(error)) => return Err(error),
+                Err(Refusal::Missing(_)) => {}
+            }
+        }
+    }
+
+    /// Does what the store says, until it says nothing more.
+    fn settle(&mut self, said: Vec<Output>) {
+        let (mut said, mut more) = (VecDeque::from(said), Vec::new());
+        loop {
+            match said.pop_front() {
+                Some(Output::Io(io)) => {
+                    let (id, done) = drive::perform(&mut self.disk, &io);
+                    self.store.done(self.clock.now(), id, done, &mut more);
+                }
+                // What failed is said by the next commit.
+                Some(Output::Fetched(..) | Output::Committed(..)) => {}
+                Some(other @ (Output::Opened(_) | Output::Placed(..) | Output::Closed(..))) => {
+                    unreachable!("{other:?} was not asked for")
+                }
+                None => {
+                    self.store.tick(self.clock.now(), &mut more);
+                    if more.is_empty() {
+                        return;
+                    }
+                }
+            }
+            said.extend(more.drain(..));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Replicas as a person meets them: made, filled, put into larger files.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use crate::server::{BINARY, Scratch, Server};
+use std::process::Command;
+
+/// Runs a command; whether it was well, and all that it says.
+fn say(args: &[&str]) -> (bool, String) {
+    let output = Command::new(BINARY).args(args).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+/// The files of the replicas of a new service.
+fn made(dir: &Scratch, kind: &str, members: &[&str], size: &str) -> Vec<String> {
+    let place = dir.path().to_str().unwrap();
+    let args = ["replica", "init", "it", "--type", kind, "--members", &members.join(",")];
+    let (well, said) = say(&[&args[..], &["--dir", place, "--size", size]].concat());
+    assert!(well, "{said}");
+    (1..=members.len()).map(|id| format!("{place}/it.{id}.replica")).collect()
+}
+
+/// Serves a replica beside an empty directory.
+fn serve(dir: &Scratch, file: &str) -> Server {
+    Server::start(dir.path(), &["--replica", file])
+}
+
+/// Does an operation at a server.
+fn op(server: &Server, words: &[&str]) -> (bool, String) {
+    say(&[&["op", "--at", server.ninep(), "it"], words].concat())
+}
+
+#[test]
+fn a_full_replica_goes_on_in_a_larger_file() {
+    let dir = Scratch::new("growing");
+    let file = &made(&dir, "log", &["127.0.0.1:1"], "12M")[0];
+    let server = serve(&dir, file);
+    let record = "x".repeat(60_000);
+    let (mut count, mut said) = (0, String::new());
+    while !said.contains("the volume of this replica is full") {
+        let (well, text) = op(&server, &["append", &record]);
+        assert_eq!(well, !text.contains("full"), "{text}");
+        count += u32::from(well);
+        said = text;
+    }
+    assert!(said.contains("upcall replica grow FILE"), "{said}");
+    assert!(count > 20, "{count}");
+    let grow = |size| say(&["replica", "grow", file, "--size", size]);
+    let (well, said) = grow("64M");
+    assert!(!well && said.contains("in use by another process"), "{said}");
+    assert_eq!(server.end(), Some(0));
+    let (well, said) = grow("8M");
+    assert!(!well && said.contains("say a larger --size"), "{said}");
+    let (well, said) = grow("64M");
+    assert!(well && said.contains("64 MiB now"), "{said}");
+    let (well, said) = say(&["volume", "check", file]);
+    assert!(well && said.ends_with("nothing is wrong\n"), "{said}");
+    let server = serve(&dir, file);
+    assert_eq!(op(&server, &["size"]).1.split_whitespace().next(), Some(&*count.to_string()));
+    assert!(op(&server, &["append", &record]).0);
+    // Nothing is left beside it.
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+/// Serves a replica where the others look for it, on a socket beside its file.
+fn serve_at(dir: &Scratch, file: &str, address: &str) -> Server {
+    let ports = ["--9p", address, "--http", "127.0.0.1:0"];
+    Server::with(&[&[dir.path().to_str().unwrap()], &ports[..], &["--replica", file]].concat())
+}
+
+/// Its server was ended, and an older copy was put in the place of its file: the others have more
+/// of its operations than it has itself.
+#[test]
+fn an_older_copy_of_a_replica_is_found_out() {
+    let dir = Scratch::new("outdated");
+    let place = dir.path().to_str().unwrap();
+    let addresses = ["1", "2"].map(|id| format!("unix:{place}/{id}.sock"));
+    let members: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let files = made(&dir, "counter", &members, "16M");
+    let second = serve_at(&dir, &files[1], members[1]);
+    let first = serve_at(&dir, &files[0], members[0]);
+    assert!(op(&first, &["add", "1", "--strict"]).0);
+    assert_eq!(first.end(), Some(0));
+    let copy = format!("{place}/copy");
+    std::fs::copy(&files[0], &copy).unwrap();
+    let first = serve_at(&dir, &files[0], members[0]);
+    // What is final is at the other one, too.
+    assert_eq!(op(&first, &["add", "1", "--strict"]), (true, "2\n".to_string()));
+    assert_eq!(first.end(), Some(0));
+    std::fs::rename(&copy, &files[0]).unwrap();
+    let first = serve_at(&dir, &files[0], members[0]);
+    // It looks well until it hears of the other one.
+    let said = (0..1000).map(|_| op(&first, &["read"])).find(|(well, _)| !well);
+    let (_, said) = said.expect("it is found out");
+    assert!(said.contains("not done: this replica is an older copy of itself"), "{said}");
+    assert!(said.contains("find its newest file"), "{said}");
+    let (_, status) = say(&["replica", "status", "--at", first.ninep(), "it"]);
+    assert!(status.contains("\nfailed   an older copy of itself\n"), "{status}");
+    // The other one goes on.
+    assert!(op(&second, &["read"]).1.starts_with("2 "));
+}
