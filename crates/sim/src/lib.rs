@@ -21,6 +21,7 @@ pub mod canary;
 pub mod client;
 pub mod disk;
 pub mod fuzz;
+mod host;
 pub mod joined;
 pub mod params;
 pub mod remote;
