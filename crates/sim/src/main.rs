@@ -7,7 +7,7 @@
 //! | `determinism SEED` | runs a seed twice and compares the traces |
 //! | `volume [SEED] [--runs N] [--seconds N]` | runs a store on a failing disk, 300 seeds |
 //! | `joined [--seed SEED] [--runs N] [--seconds N] [--trace]` | runs a mux of servers, 40 seeds |
-//! | `replicas [SEED] [--runs N] [--seconds N] [--trace]` | runs replicated services, 150 seeds |
+//! | `replicas [SEED] [--runs N] [--seconds N] [--trace]` | runs replicated services, 120 seeds |
 //! | `storelets [SEED] [--runs N] [--seconds N] [--trace]` | runs storelets, 100 seeds |
 //! | `canary` | plants mistakes and must find each |
 //! | `fuzz [NAME] [--seconds N] [--seed S]` | runs one fuzzer, or all |
@@ -37,7 +37,7 @@ const VOLUMES: u64 = 300;
 /// Seeds of a run of joined servers that names none.
 const JOINED: u64 = 40;
 /// Seeds of a run of replicated services that names none.
-const REPLICAS: u64 = 150;
+const REPLICAS: u64 = 120;
 /// Seeds of a run of storelets that names none.
 const STORELETS: u64 = 100;
 /// Seeds within which a canary must be found.
