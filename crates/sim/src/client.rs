@@ -92,6 +92,11 @@ impl Io<'_> {
         self.scene.client_resets(self.index);
     }
 
+    /// Gives the connection up: nothing more is told of it, and the next can be made at once.
+    pub fn abandon(&mut self) {
+        self.scene.client_abandons(self.index);
+    }
+
     /// Asks to be woken.
     pub fn wake_in(&mut self, span: Duration) {
         self.scene.wake_in(self.index, span);

@@ -9,7 +9,6 @@
 mod build;
 pub mod canary;
 mod chart;
-mod host;
 mod liar;
 pub mod params;
 mod space;

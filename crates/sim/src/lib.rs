@@ -9,6 +9,7 @@
 //! - [`canary`]: planted mistakes, which must be found.
 //! - [`fuzz`]: fuzzers of every decoder, and of whole sessions.
 //! - [`joined`]: a name space of several servers, each with troubles of its own.
+//! - [`replicas`]: servers with replicas of one service, and clients whom those do not trust.
 //! - [`storelets`]: programs of clients beside the data: home, workers, and whoever compiles.
 //! - [`volume`]: a store on a disk that fails in every way, with crashes between all operations.
 
@@ -21,9 +22,11 @@ pub mod canary;
 pub mod client;
 pub mod disk;
 pub mod fuzz;
+mod host;
 pub mod joined;
 pub mod params;
 pub mod remote;
+pub mod replicas;
 pub mod run;
 mod stage;
 pub mod storelets;

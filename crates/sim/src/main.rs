@@ -7,6 +7,7 @@
 //! | `determinism SEED` | runs a seed twice and compares the traces |
 //! | `volume [SEED] [--runs N] [--seconds N]` | runs a store on a failing disk, 300 seeds |
 //! | `joined [--seed SEED] [--runs N] [--seconds N] [--trace]` | runs a mux of servers, 40 seeds |
+//! | `replicas [SEED] [--runs N] [--seconds N] [--trace]` | runs replicated services, 120 seeds |
 //! | `storelets [SEED] [--runs N] [--seconds N] [--trace]` | runs storelets, 100 seeds |
 //! | `canary` | plants mistakes and must find each |
 //! | `fuzz [NAME] [--seconds N] [--seed S]` | runs one fuzzer, or all |
@@ -18,11 +19,13 @@ use sim::canary::{Mistake, hunt};
 use sim::fuzz::{FUZZERS, Fuzzer, fuzz};
 use sim::joined;
 use sim::params::Params;
+use sim::replicas;
 use sim::run::{Outcome, attempt, run};
 use sim::storelets;
 use sim::trace::Show;
 use sim::volume;
 use sim::world::Totals;
+use std::fmt::Debug;
 use std::panic::{set_hook, take_hook};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -33,6 +36,8 @@ const RUNS: u64 = 200;
 const VOLUMES: u64 = 300;
 /// Seeds of a run of joined servers that names none.
 const JOINED: u64 = 40;
+/// Seeds of a run of replicated services that names none.
+const REPLICAS: u64 = 120;
 /// Seeds of a run of storelets that names none.
 const STORELETS: u64 = 100;
 /// Seeds within which a canary must be found.
@@ -97,6 +102,8 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
             joins(options, options.seed.unwrap_or(1), options.runs.unwrap_or(count))
         }
         ["joined", first] => joins(options, seed(first)?, options.runs.unwrap_or(1)),
+        ["replicas"] => replica_runs(options, 1, options.runs.unwrap_or(REPLICAS)),
+        ["replicas", first] => replica_runs(options, seed(first)?, options.runs.unwrap_or(1)),
         ["storelets"] => storelet_runs(options, 1, options.runs.unwrap_or(STORELETS)),
         ["storelets", first] => storelet_runs(options, seed(first)?, options.runs.unwrap_or(1)),
         ["determinism", first] => determinism(seed(first)?),
@@ -121,12 +128,18 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
         }
         ["smoke", "two"] => {
             let limited = Options { seconds: Some(60), ..Options::default() };
-            sum(&[storelet_runs(&limited, 1, STORELETS), determinism(1), canary()])
+            let parts = [
+                storelet_runs(&limited, 1, STORELETS),
+                replica_runs(&limited, 1, REPLICAS),
+                determinism(1),
+                canary(),
+            ];
+            sum(&parts)
         }
         [first] => runs(options, seed(first)?, options.runs.unwrap_or(1)),
         _ => {
-            let known = "run | volume | joined | storelets | determinism | canary | fuzz | smoke";
-            return Err(format!("{known}; see main.rs"));
+            let worlds = "run | volume | joined | replicas | storelets";
+            return Err(format!("{worlds} | determinism | canary | fuzz | smoke; see main.rs"));
         }
     })
 }
@@ -256,6 +269,14 @@ fn storelet_runs(options: &Options, first: u64, count: u64) -> (u64, u64) {
     scenario(options, ("storelets", "storelets"), (first, count), one)
 }
 
+fn replica_runs(options: &Options, first: u64, count: u64) -> (u64, u64) {
+    let one = |seed, show| {
+        let params = replicas::Params::draw(seed);
+        (format!("{params:?}"), move || replicas::run(&params, show))
+    };
+    scenario(options, ("replicas", "answers"), (first, count), one)
+}
+
 /// Runs a scenario with many seeds. `one` says what a seed's parameters are, and how to run it.
 fn scenario<R: FnOnce() -> Outcome>(
     options: &Options,
@@ -329,73 +350,38 @@ fn quietly<T>(work: impl FnOnce() -> T) -> T {
 }
 
 fn canary() -> (u64, u64) {
-    let (mut passed, mut failed) = (0, 0);
-    for mistake in Mistake::ALL {
-        match quietly(|| hunt(mistake, CANARY_SEEDS)) {
-            Some((seed, what)) => {
-                let line: String = what.chars().take(100).collect();
-                println!("canary {mistake:?}: found by seed {seed}: {line}");
-                passed += 1;
-            }
-            None => {
-                println!("canary {mistake:?}: NOT found within {CANARY_SEEDS} seeds");
-                failed += 1;
-            }
-        }
-    }
-    for more in [volume_canaries(), joined_canaries(), storelet_canaries()] {
-        (passed, failed) = (passed + more.0, failed + more.1);
-    }
-    (passed, failed)
+    let parts = [
+        hunts("seed ", &Mistake::ALL, CANARY_SEEDS, hunt),
+        hunts("volume ", &volume::canary::Mistake::ALL, VOLUME_CANARY_SEEDS, volume::canary::hunt),
+        hunts("joined ", &joined::canary::Mistake::ALL, CANARY_SEEDS, joined::canary::hunt),
+        hunts("replicas ", &replicas::canary::Mistake::ALL, CANARY_SEEDS, replicas::canary::hunt),
+        hunts(
+            "storelets ",
+            &storelets::canary::Mistake::ALL,
+            CANARY_SEEDS,
+            storelets::canary::hunt,
+        ),
+    ];
+    sum(&parts)
 }
 
-fn joined_canaries() -> (u64, u64) {
+/// Looks for each of these mistakes in a world, with so many seeds.
+fn hunts<M: Copy + Debug>(
+    world: &str,
+    mistakes: &[M],
+    seeds: u64,
+    hunt: fn(M, u64) -> Option<(u64, String)>,
+) -> (u64, u64) {
     let (mut passed, mut failed) = (0, 0);
-    for mistake in joined::canary::Mistake::ALL {
-        match quietly(|| joined::canary::hunt(mistake, CANARY_SEEDS)) {
+    for mistake in mistakes {
+        match quietly(|| hunt(*mistake, seeds)) {
             Some((seed, what)) => {
                 let line: String = what.chars().take(100).collect();
-                println!("canary {mistake:?}: found by joined {seed}: {line}");
+                println!("canary {mistake:?}: found by {world}{seed}: {line}");
                 passed += 1;
             }
             None => {
-                println!("canary {mistake:?}: NOT found within {CANARY_SEEDS} seeds");
-                failed += 1;
-            }
-        }
-    }
-    (passed, failed)
-}
-
-fn storelet_canaries() -> (u64, u64) {
-    let (mut passed, mut failed) = (0, 0);
-    for mistake in storelets::canary::Mistake::ALL {
-        match quietly(|| storelets::canary::hunt(mistake, CANARY_SEEDS)) {
-            Some((seed, what)) => {
-                let line: String = what.chars().take(100).collect();
-                println!("canary {mistake:?}: found by storelets {seed}: {line}");
-                passed += 1;
-            }
-            None => {
-                println!("canary {mistake:?}: NOT found within {CANARY_SEEDS} seeds");
-                failed += 1;
-            }
-        }
-    }
-    (passed, failed)
-}
-
-fn volume_canaries() -> (u64, u64) {
-    let (mut passed, mut failed) = (0, 0);
-    for mistake in volume::canary::Mistake::ALL {
-        match quietly(|| volume::canary::hunt(mistake, VOLUME_CANARY_SEEDS)) {
-            Some((seed, what)) => {
-                let line: String = what.chars().take(100).collect();
-                println!("canary {mistake:?}: found by volume {seed}: {line}");
-                passed += 1;
-            }
-            None => {
-                println!("canary {mistake:?}: NOT found within {VOLUME_CANARY_SEEDS} seeds");
+                println!("canary {mistake:?}: NOT found within {seeds} seeds");
                 failed += 1;
             }
         }

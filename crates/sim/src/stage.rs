@@ -23,23 +23,52 @@ pub(crate) struct Stage {
     volume: Volume,
 }
 
+/// How a volume of the stage is kept.
+const CONFIG: Config = Config {
+    cache: 3000,
+    dirty: 2000,
+    interval: Duration::from_secs(5),
+    read_only: false,
+    accept_loss: false,
+};
+
+/// Makes the file of a volume with nothing in it.
+pub(crate) fn make(world: &mut World, geometry: &Geometry) -> File {
+    let mut contents = Sparse::default();
+    contents.resize(geometry.blocks * geometry.block as u64);
+    let file = world.add_volume(contents);
+    for (at, blocks) in store::format(geometry, 7, WALL).expect("a fair geometry") {
+        let (id, offset) = (base::op::OpId(0), at * geometry.block as u64);
+        world.perform(&Op::WriteBlocks { id, file, offset, blocks, durable: true });
+    }
+    file
+}
+
 /// Opens the store in a volume's file.
-fn open(world: &mut World, file: File) -> (Store, Vec<store::Output>) {
+pub(crate) fn open(
+    world: &mut World,
+    file: File,
+    config: Config,
+    now: Instant,
+) -> (Store, Vec<store::Output>) {
     let head = world.volume(file).read(0, store::HEAD_BYTES);
-    let interval = Duration::from_secs(5);
-    let config =
-        Config { cache: 3000, dirty: 2000, interval, read_only: false, accept_loss: false };
     let mut said = Vec::new();
-    let mut store = Store::open(&head, config, NOW, &mut said).expect("it is a volume");
-    run_store(world, file, &mut store, &mut said);
+    let mut store = Store::open(&head, config, now, &mut said).expect("it is a volume");
+    run_store(world, file, &mut store, now, &mut said);
     (store, said)
 }
 
 /// Lets a store do what it wants with its disk, until it wants nothing more.
-fn run_store(world: &mut World, file: File, store: &mut Store, said: &mut Vec<store::Output>) {
-    let size = GEOMETRY.block as u64;
+pub(crate) fn run_store(
+    world: &mut World,
+    file: File,
+    store: &mut Store,
+    now: Instant,
+    said: &mut Vec<store::Output>,
+) {
+    let size = store.layout().block as u64;
     loop {
-        store.tick(NOW, said);
+        store.tick(now, said);
         let (io, rest): (Vec<_>, Vec<_>) =
             said.drain(..).partition(|output| matches!(output, store::Output::Io(_)));
         *said = rest;
@@ -65,7 +94,7 @@ fn run_store(world: &mut World, file: File, store: &mut Store, said: &mut Vec<st
                 base::op::Done::Synced(result) => store::IoDone::Flushed(result),
                 other => unreachable!("{other:?} is not of a volume"),
             };
-            store.done(NOW, io.id(), done, said);
+            store.done(now, io.id(), done, said);
         }
     }
 }
@@ -73,14 +102,8 @@ fn run_store(world: &mut World, file: File, store: &mut Store, said: &mut Vec<st
 impl Stage {
     /// A volume with an empty tree.
     pub(crate) fn new(world: &mut World) -> Stage {
-        let mut contents = Sparse::default();
-        contents.resize(GEOMETRY.blocks * GEOMETRY.block as u64);
-        let file = world.add_volume(contents);
-        for (at, blocks) in store::format(&GEOMETRY, 7, WALL).expect("a fair geometry") {
-            let (id, offset) = (base::op::OpId(0), at * GEOMETRY.block as u64);
-            world.perform(&Op::WriteBlocks { id, file, offset, blocks, durable: false });
-        }
-        let (mut store, mut said) = open(world, file);
+        let file = make(world, &GEOMETRY);
+        let (mut store, mut said) = open(world, file, CONFIG, NOW);
         let chosen = Format {
             uid: 0,
             gid: 0,
@@ -93,7 +116,7 @@ impl Stage {
         let changes: Vec<Change> = format(&chosen);
         let commit = store.commit(NOW, Ticket(1), &changes, Durability::Durable, &mut said);
         commit.expect("there is room");
-        run_store(world, file, &mut store, &mut said);
+        run_store(world, file, &mut store, NOW, &mut said);
         let said = vec![store::Output::Opened(Ok(()))];
         let mut volume = Volume::new(0, file, store, WALL, false);
         volume.begin(NOW, said, &mut Vec::new());
@@ -169,7 +192,7 @@ impl Stage {
                 volume.step(NOW, Input::Done(id, done), &mut out);
             }
         }
-        let (store, said) = open(world, file);
+        let (store, said) = open(world, file, CONFIG, NOW);
         Served::Volume { file, store: Box::new(store), said, path: b"/srv.volume".to_vec() }
     }
 }

@@ -3,11 +3,11 @@
 use super::build::{Root, Stage, address, build};
 use super::canary::{Mistake, spoil};
 use super::chart::Chart;
-use super::host::Host;
 use super::liar::lie;
 use super::params::Params;
 use super::space::Space;
 use super::visitor::{Setup, Visitor};
+use crate::host::Host;
 use crate::run::Outcome;
 use crate::trace::{Show, Trace};
 use crate::world::{Host as Number, WALL, World, host_of};
@@ -152,7 +152,7 @@ impl Town {
             world,
             rng: base::rng::seeded(params.seed ^ 0x7_0017),
             params: params.clone(),
-            mux: Host::new(node, 1, listeners[0]),
+            mux: Host::new(node, 1, vec![listeners[0]]),
             servers,
             chart,
             agenda: BTreeMap::new(),
@@ -187,7 +187,7 @@ impl Town {
         self.world.scene.listen_again(place.listener);
         let config = config(&self.params, place.listener, false);
         let node = Node::new(config, place.root.served(), Vec::new());
-        place.host = Some(Host::new(node, self.counts.0, place.listener));
+        place.host = Some(Host::new(node, self.counts.0, vec![place.listener]));
     }
 
     /// The event loop of everybody, until the mux has ended.
@@ -472,7 +472,7 @@ impl Town {
             self.world.scene.drop_done(event.done);
         }
         let files: Vec<File> = host.files.iter().copied().collect();
-        self.world.scene.kill(host.number, &files, host.listener);
+        self.world.scene.kill(host.number, &files, &host.listeners);
         if self.rng.bool() {
             self.replace_files(server);
         }

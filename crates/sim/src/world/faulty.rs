@@ -8,7 +8,7 @@ use base::{Buf, Error};
 impl Scene {
     /// Performs an operation on the disk, or something like it.
     pub(super) fn take_effect(&mut self, op: &Op) -> Done {
-        if let Some(done) = self.volume_effect(op) {
+        if let Some(done) = self.volume_fault(op).or_else(|| self.volume_effect(op)) {
             return done;
         }
         match op {

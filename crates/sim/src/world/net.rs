@@ -229,6 +229,20 @@ impl Scene {
         }
     }
 
+    /// A client gives a connection up, whatever becomes of it: it is told nothing more, and may
+    /// connect anew.
+    pub(crate) fn client_abandons(&mut self, client: usize) {
+        let Some(socket) = self.net.clients[client].take() else { return };
+        let link = self.net.links.get_mut(&socket).expect("it has one");
+        (link.client, link.over_told) = (NOBODY, true);
+        let at = self.arrival_at_node(socket);
+        let end = match self.rng.bool() {
+            true => Happening::Fin(socket),
+            false => Happening::Reset(socket),
+        };
+        self.at(at, end);
+    }
+
     pub(crate) fn wake_in(&mut self, client: usize, span: Duration) {
         self.after(span, Happening::Wake(client));
     }
@@ -260,6 +274,10 @@ impl Scene {
         let seconds = self.rng.u64(1..400);
         let link = self.net.links.get_mut(&socket)?;
         if link.over_told {
+            if link.client == NOBODY {
+                link.outstanding -= bytes.len();
+                self.go_on_sending(socket);
+            }
             return None;
         }
         if stall && !link.stalled {

@@ -1,34 +1,49 @@
-//! Files of volumes: whole blocks in and out, and nothing that goes wrong.
+//! Files of volumes: whole blocks in and out.
 //!
 //! A write takes effect at one moment, like everything on the disk; the file grows with it. What
-//! is durable is not told apart from what is not: this disk never loses power.
+//! was neither written as durable nor flushed may be gone, sector by sector, when the power fails.
 
-use super::{Scene, World};
+use super::{Host, Scene, World, host_of};
 use crate::disk::Sparse;
-use base::op::{BLOCKS_MAX, Done, File, Op};
+use base::op::{BLOCKS_MAX, Done, File, Listener, Op};
 use base::{Block, Error};
 use std::collections::BTreeMap;
+use std::mem;
 
 /// The numbers of these files begin here, far behind those of the disk's.
 const FIRST: u32 = 1 << 30;
 
+/// Power that fails tears blocks in pieces of this size, bytes.
+const SECTOR: usize = 512;
+
+/// One volume.
+#[derive(Debug)]
+struct Volume {
+    /// What is read.
+    contents: Sparse,
+    /// Of each block that is not durable, by its offset: what a power failure may bring back.
+    before: BTreeMap<u64, Vec<u8>>,
+}
+
 /// The volumes of a world.
 #[derive(Debug, Default)]
 pub(super) struct Volumes {
-    contents: BTreeMap<File, Sparse>,
+    all: BTreeMap<File, Volume>,
     closed: Vec<File>,
+    /// They say that something is durable when it is not: a mistake that is planted.
+    lie: bool,
 }
 
 impl World {
     /// Makes the file of a volume with these contents, and opens it. It may stay open at the end.
     pub fn add_volume(&mut self, contents: Sparse) -> File {
         let volumes = &mut self.scene.volumes;
-        let file = File(FIRST + u32::try_from(volumes.contents.len()).expect("few volumes"));
-        volumes.contents.insert(file, contents);
+        let file = File(FIRST + u32::try_from(volumes.all.len()).expect("few volumes"));
+        volumes.all.insert(file, Volume { contents, before: BTreeMap::new() });
         file
     }
 
-    /// Performs an operation on a volume at once, for the stage.
+    /// Performs an operation on a volume at once and without fail, for the stage.
     ///
     /// # Panics
     /// If it is not about a volume.
@@ -41,14 +56,20 @@ impl World {
     /// # Panics
     /// If this is no volume.
     pub fn volume(&self, file: File) -> &Sparse {
-        self.scene.volumes.contents.get(&file).expect("it was made by `add_volume`")
+        &self.scene.volumes.all.get(&file).expect("it was made by `add_volume`").contents
+    }
+
+    /// Puts other contents into the file of a volume, all of them durable.
+    pub fn replace_volume(&mut self, file: File, contents: Sparse) {
+        let volume = Volume { contents, before: BTreeMap::new() };
+        self.scene.volumes.all.insert(file, volume);
     }
 }
 
 impl Volumes {
     /// Whether this is the file of a volume, and open.
     pub(super) fn is_open(&self, file: File) -> bool {
-        self.contents.contains_key(&file) && !self.closed.contains(&file)
+        self.all.contains_key(&file) && !self.closed.contains(&file)
     }
 
     /// Gives the file back; whether it is one of a volume.
@@ -61,7 +82,89 @@ impl Volumes {
     }
 }
 
+impl Volume {
+    fn write(&mut self, offset: u64, block: &[u8], durable: bool) {
+        if durable {
+            self.before.remove(&offset);
+        } else {
+            let contents = &self.contents;
+            self.before.entry(offset).or_insert_with(|| old(contents, offset, block.len()));
+        }
+        self.contents.write(offset, block);
+    }
+}
+
+/// What is there, with zeros behind the end.
+fn old(contents: &Sparse, offset: u64, count: usize) -> Vec<u8> {
+    let mut bytes = contents.read(offset, count);
+    bytes.resize(count, 0);
+    bytes
+}
+
 impl Scene {
+    /// From now on volumes say that something is durable when it is not.
+    pub fn let_volumes_lie(&mut self) {
+        self.volumes.lie = true;
+    }
+
+    /// The power of a process's machine fails: it dies, and of what is not durable on its volume,
+    /// or is under way there, any part is there.
+    pub fn fail_power(&mut self, host: Host, listeners: &[Listener], volume: File) {
+        for (id, pending) in &mut self.pending {
+            if let Op::WriteBlocks { durable, .. } = &mut pending.op
+                && host_of(*id) == host
+            {
+                *durable = false;
+            }
+        }
+        self.kill(host, &[], listeners);
+        let volume = self.volumes.all.get_mut(&volume).expect("a volume of this world");
+        // Some failures lose all, some nothing.
+        let survives = self.rng.u8(0..=4);
+        for (offset, old) in mem::take(&mut volume.before) {
+            for (at, sector) in (offset..).step_by(SECTOR).zip(old.chunks(SECTOR)) {
+                if self.rng.u8(0..4) >= survives {
+                    volume.contents.write(at, sector);
+                }
+            }
+        }
+    }
+
+    /// What goes wrong with an operation on a volume; `None`: nothing, or it is not about one.
+    pub(super) fn volume_fault(&mut self, op: &Op) -> Option<Done> {
+        let (file, chance) = match op {
+            Op::ReadBlocks { file, .. } => (file, self.params.faults.read_error),
+            Op::WriteBlocks { file, .. } => (file, self.params.faults.write_error),
+            Op::Sync { file, .. } => (file, self.params.faults.sync_error),
+            _ => return None,
+        };
+        if !self.volumes.all.contains_key(file) || !self.chance(chance) {
+            return None;
+        }
+        let error = self.inject(Error::Io);
+        let volume = self.volumes.all.get_mut(file).expect("seen above");
+        Some(match op {
+            Op::ReadBlocks { .. } => Done::Blocks(Err(error)),
+            Op::WriteBlocks { offset, blocks, .. } => {
+                // Nobody knows what of it is there.
+                let some = self.rng.usize(..=blocks.len());
+                for (at, block) in (0..).zip(&blocks[..some]) {
+                    volume.write(offset + at * block.len() as u64, block, false);
+                }
+                Done::Stored(Err(error))
+            }
+            _sync => {
+                // What was not flushed may be gone, and a second flush would say that all is well.
+                for (offset, old) in mem::take(&mut volume.before) {
+                    if self.rng.bool() {
+                        volume.contents.write(offset, &old);
+                    }
+                }
+                Done::Synced(Err(error))
+            }
+        })
+    }
+
     /// Performs an operation on a volume; `None`: it is not about one.
     pub(super) fn volume_effect(&mut self, op: &Op) -> Option<Done> {
         let (Op::ReadBlocks { file, .. } | Op::WriteBlocks { file, .. } | Op::Sync { file, .. }) =
@@ -69,18 +172,24 @@ impl Scene {
         else {
             return None;
         };
-        let contents = self.volumes.contents.get_mut(file)?;
+        let lies = self.volumes.lie;
+        let volume = self.volumes.all.get_mut(file)?;
         Some(match op {
             Op::ReadBlocks { offset, count, size, .. } => {
-                Done::Blocks(read(contents, *offset, *count as usize, *size as usize))
+                Done::Blocks(read(&volume.contents, *offset, *count as usize, *size as usize))
             }
-            Op::WriteBlocks { offset, blocks, .. } => {
+            Op::WriteBlocks { offset, blocks, durable, .. } => {
                 for (at, block) in (0..).zip(blocks) {
-                    contents.write(offset + at * block.len() as u64, block);
+                    volume.write(offset + at * block.len() as u64, block, *durable && !lies);
                 }
                 Done::Stored(Ok(()))
             }
-            _sync => Done::Synced(Ok(())),
+            _sync => {
+                if !lies {
+                    volume.before.clear();
+                }
+                Done::Synced(Ok(()))
+            }
         })
     }
 }

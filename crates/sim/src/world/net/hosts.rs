@@ -6,7 +6,7 @@
 //! what it had under way on the disk is done or not, and its connections are reset. What is on its
 //! way to or from a listener that is cut off waits until that is over, in its order.
 
-use super::{NOBODY, port_of};
+use super::port_of;
 use crate::world::{Happening, Scene, World};
 use base::op::{Done, Event, File, Listener, OpId, PathDone, Socket};
 use std::collections::VecDeque;
@@ -15,9 +15,11 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Host(pub u16);
 
-/// Where in the id of an operation its host stands.
-const SHIFT: u32 = 32;
-const MASK: u64 = 0xffff << SHIFT;
+/// Where in the id of an operation its host stands: in two parts, for replicas use the bit between
+/// them.
+const LOW: u64 = 0xff << 32;
+const HIGH: u64 = 0x7f << 41;
+const MASK: u64 = LOW | HIGH;
 
 /// The id in this world of an operation of a host's.
 ///
@@ -25,7 +27,9 @@ const MASK: u64 = 0xffff << SHIFT;
 /// If the node uses the part of the id that says the host.
 pub fn name_op(host: Host, id: OpId) -> OpId {
     assert_eq!(id.0 & MASK, 0, "{id:?} has no room for its host");
-    OpId(id.0 | u64::from(host.0) << SHIFT)
+    assert!(host.0 < 1 << 15, "a process too many: {host:?}");
+    let number = u64::from(host.0);
+    OpId(id.0 | number << 32 & LOW | number << 33 & HIGH)
 }
 
 /// The id that the host itself gave.
@@ -35,7 +39,7 @@ pub fn own_op(id: OpId) -> OpId {
 
 /// Whose an operation is.
 pub fn host_of(id: OpId) -> Host {
-    Host((id.0 >> SHIFT) as u16)
+    Host(((id.0 & LOW) >> 32 | (id.0 & HIGH) >> 33) as u16)
 }
 
 impl super::Net {
@@ -93,7 +97,7 @@ impl Scene {
 
     /// A process dies at once: nothing that it had under way is told to anybody, whether or not it
     /// was done. `files` are those that it had open.
-    pub fn kill(&mut self, host: Host, files: &[File], listener: Listener) {
+    pub fn kill(&mut self, host: Host, files: &[File], listeners: &[Listener]) {
         let now = self.now.0;
         self.trace.line(format_args!("{now} {host:?} dies"));
         self.end_pending(host);
@@ -101,10 +105,12 @@ impl Scene {
         for socket in self.sockets_of(host) {
             self.sever(socket);
         }
-        let port = &mut self.net.ports[listener.0 as usize];
-        (port.closed, port.accepting) = (true, None);
-        for socket in std::mem::take(&mut port.waiting) {
-            self.sever(socket);
+        for listener in listeners {
+            let port = &mut self.net.ports[listener.0 as usize];
+            (port.closed, port.accepting) = (true, None);
+            for socket in std::mem::take(&mut port.waiting) {
+                self.sever(socket);
+            }
         }
         files.iter().for_each(|file| self.close_file(*file));
     }
@@ -168,7 +174,6 @@ impl Scene {
         };
         (link.receiving, link.sending) = (None, None);
         (link.closed, link.reset) = (true, true);
-        assert_eq!(link.client, NOBODY, "hosts that clients connect to do not die");
         let at = self.arrival_at_client(socket);
         self.at(at, Happening::Over(socket));
     }

@@ -8,48 +8,48 @@ use std::collections::BTreeSet;
 
 /// The process.
 #[derive(Debug)]
-pub(super) struct Host {
-    pub(super) node: Node,
-    pub(super) number: Number,
-    pub(super) listener: Listener,
+pub(crate) struct Host {
+    pub(crate) node: Node,
+    pub(crate) number: Number,
+    pub(crate) listeners: Vec<Listener>,
     /// Files and handles that it has open.
-    pub(super) files: BTreeSet<File>,
+    pub(crate) files: BTreeSet<File>,
     events: Vec<Event>,
     is_new: bool,
 }
 
 impl Host {
     /// A process that has not had a turn yet.
-    pub(super) fn new(node: Node, number: u16, listener: Listener) -> Host {
+    pub(crate) fn new(node: Node, number: u16, listeners: Vec<Listener>) -> Host {
         let (files, events) = (BTreeSet::new(), Vec::new());
-        Host { node, number: Number(number), listener, files, events, is_new: true }
+        Host { node, number: Number(number), listeners, files, events, is_new: true }
     }
 
     /// Takes an event of its own.
-    pub(super) fn take(&mut self, event: Event) {
+    pub(crate) fn take(&mut self, event: Event) {
         self.files.extend(brought(&event.done));
         let id = if event.id == base::op::OpId::UNASKED { event.id } else { own_op(event.id) };
         self.events.push(Event { id, ..event });
     }
 
     /// What it was told and has not looked at.
-    pub(super) fn untold(&mut self) -> Vec<Event> {
+    pub(crate) fn untold(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 
     /// Whether it has something to do.
-    pub(super) fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         let due = self.node.deadline().is_some_and(|at| at <= now);
         !self.node.is_over() && (self.is_new || due || !self.events.is_empty())
     }
 
     /// When it is due if nothing happens.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         if self.node.is_over() { None } else { self.node.deadline() }
     }
 
     /// One turn; `change` sees what it asks for, and may ask for something else, or nothing.
-    pub(super) fn turn(
+    pub(crate) fn turn(
         &mut self,
         world: &mut World,
         change: &mut dyn FnMut(&mut World, Op) -> Option<Op>,

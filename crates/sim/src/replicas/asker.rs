@@ -1,0 +1,386 @@
+//! A client of the service: it asks for a few operations at once, waits, and goes on, perhaps at
+//! another replica.
+//!
+//! Most have a session and numbers, and send again what was not answered until it is; the others
+//! are *plain*, and never know. All pass on the token of what they have seen, so whatever they look
+//! at has that ([`super::data::Memory`]).
+
+use super::canary::Mistake;
+use super::data::{Memory, What, draw_change, draw_look, is_blind};
+use super::ledger::{Answer, Fate, Ledger, Question};
+use super::params::Params;
+use super::site::SERVICE;
+use super::stream::{Access, Heard, Stream};
+use crate::client::{Client, Io};
+use base::Instant;
+use base::op::Listener;
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How much longer than the replica was given it waits.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a replica is given when all troubles are over.
+const CALM_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a client is told before it begins.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) number: usize,
+    /// Where the replicas listen.
+    pub(super) doors: Vec<Listener>,
+    pub(super) ledger: Rc<RefCell<Ledger>>,
+    pub(super) params: Params,
+}
+
+/// What it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// For the time to connect.
+    Away,
+    /// For the file.
+    Opening,
+    /// For answers.
+    Asking,
+    /// For the time to ask again.
+    Resting,
+    /// For nothing.
+    Done,
+}
+
+/// One of the operations that are asked for together.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// Its place in the ledger.
+    question: usize,
+    /// Its number in the session.
+    call: Option<u64>,
+    /// Nothing more is to come.
+    settled: bool,
+}
+
+/// The client.
+#[derive(Debug)]
+pub(super) struct Asker {
+    setup: Setup,
+    phase: Phase,
+    /// When it gives up waiting.
+    due: Instant,
+    /// When it began to wait.
+    since: Instant,
+    stream: Stream,
+    /// Which replica it asks.
+    at: usize,
+    /// The name of its session, if it has one.
+    session: Option<String>,
+    calls: u64,
+    /// Operations so far.
+    count: u32,
+    /// What it has seen: of which service, and how much of each replica.
+    token: Option<(String, BTreeMap<u64, u64>)>,
+    memory: Memory,
+    batch: Vec<Asked>,
+    /// Of which of the batch the answers come next.
+    waiting: VecDeque<usize>,
+    /// What came and is not a whole line yet.
+    input: Vec<u8>,
+}
+
+impl Asker {
+    /// One that has not connected yet; `plain`: it sends nothing again.
+    pub(super) fn new(setup: Setup, plain: bool, session: u64) -> Asker {
+        let (at, session) = (setup.number % setup.doors.len(), format!("{session:032x}"));
+        Asker {
+            setup,
+            phase: Phase::Away,
+            due: Instant(0),
+            since: Instant(0),
+            stream: Stream::new(&["services", SERVICE, "ops"], Access::ReadWrite),
+            at,
+            session: (!plain).then_some(session),
+            calls: 0,
+            count: 0,
+            token: None,
+            memory: Memory::default(),
+            batch: Vec::new(),
+            waiting: VecDeque::new(),
+            input: Vec::new(),
+        }
+    }
+
+    fn wait(&mut self, io: &mut Io<'_>, phase: Phase, most: Duration) {
+        self.phase = phase;
+        (self.since, self.due) = (io.now(), io.now() + most);
+        io.wake_in(most);
+    }
+
+    /// Whether all troubles were over before it began to wait.
+    fn is_calm(&self) -> bool {
+        self.setup.ledger.borrow().calm.is_some_and(|calm| calm <= self.since)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.batch.iter().all(|asked| asked.settled)
+    }
+
+    /// Goes to another replica, or comes back to this one.
+    fn wander(&mut self, io: &mut Io<'_>) {
+        self.at = io.rng().usize(..self.setup.doors.len());
+        if self.setup.params.mistake == Some(Mistake::LostToken) {
+            self.token = None;
+        }
+    }
+
+    /// The connection is gone, and with it the answers that did not come.
+    fn lose(&mut self, io: &mut Io<'_>) {
+        io.abandon();
+        self.stream.close();
+        self.input.clear();
+        for index in std::mem::take(&mut self.waiting) {
+            self.miss(index, false);
+        }
+        self.wander(io);
+        let pause = Duration::from_millis(io.rng().u64(1..300));
+        self.wait(io, Phase::Away, pause);
+    }
+
+    /// There is no answer to one of the batch, or one that says that it is not done.
+    fn miss(&mut self, index: usize, undone: bool) {
+        let asked = &mut self.batch[index];
+        let mut ledger = self.setup.ledger.borrow_mut();
+        let question = &mut ledger.questions[asked.question];
+        question.times.1 += u32::from(undone);
+        if asked.call.is_none() {
+            asked.settled = true;
+            self.memory.learn(&question.what, question.fate(), &Value::Null);
+        }
+    }
+
+    /// Draws what is asked next: a few changes, or one look.
+    fn draw(&mut self, io: &mut Io<'_>) {
+        let params = &self.setup.params;
+        let (kind, now, padding) = (params.kind, io.now(), params.padding);
+        let left = params.operations - self.count;
+        let looks = io.rng().u32(..100) < params.looks;
+        let most = if looks || padding > 0 { 1 } else { params.batch };
+        let name = format!("c{}", self.setup.number);
+        self.batch.clear();
+        for _ in 0..io.rng().usize(1..=most.min(left as usize)) {
+            self.count += 1;
+            let strict = io.rng().u32(..100) < params.strict;
+            let (what, op) = match looks {
+                true => draw_look(io.rng(), kind, padding > 0),
+                false => {
+                    let named = (&*name, self.count);
+                    draw_change(io.rng(), kind, named, padding, &mut self.memory)
+                }
+            };
+            let numbered = self.session.is_some() && !looks;
+            self.calls += u64::from(numbered);
+            let call = numbered.then_some(self.calls);
+            let mut ledger = self.setup.ledger.borrow_mut();
+            self.batch.push(Asked { question: ledger.questions.len(), call, settled: false });
+            let (asked, times, answer) = (now, (0, 0), None);
+            ledger.questions.push(Question { what, op, strict, asked, times, answer });
+        }
+    }
+
+    /// Asks for what of the batch is not settled, or for the next one; or has all that it wanted.
+    fn go_on(&mut self, io: &mut Io<'_>) {
+        if !self.is_settled() {
+            return self.ask(io);
+        }
+        if self.count < self.setup.params.operations {
+            self.draw(io);
+            return self.ask(io);
+        }
+        io.abandon();
+        self.stream.close();
+        self.phase = Phase::Done;
+        self.setup.ledger.borrow_mut().finished += 1;
+    }
+
+    fn ask(&mut self, io: &mut Io<'_>) {
+        let calm = self.setup.ledger.borrow().calm.is_some();
+        let given = Duration::from_millis(self.setup.params.timeout_ms);
+        let given = if calm { CALM_TIMEOUT } else { given };
+        let token = self.token.as_ref().map(show_token);
+        // Lines of one file come behind what one of them has said to have seen.
+        let in_front = io.rng().bool();
+        let mut lines = Vec::new();
+        if let Some(token) = token.as_ref().filter(|_| in_front) {
+            lines.extend_from_slice(format!("after {token}\n").as_bytes());
+        }
+        for index in 0..self.batch.len() {
+            if self.batch[index].settled {
+                continue;
+            }
+            let mut line = self.question(index, given);
+            if let Some(token) = token.as_ref().filter(|_| !in_front) {
+                line["after"] = json!(token);
+            }
+            lines.extend_from_slice(format!("{line}\n").as_bytes());
+            self.waiting.push_back(index);
+        }
+        io.trace(format_args!("asks {}: {} of {:?}", self.at, lines.len(), self.batch));
+        self.stream.write(io, &lines);
+        self.stream.read(io);
+        self.wait(io, Phase::Asking, given + PATIENCE);
+    }
+
+    /// What is asked for, as JSON.
+    fn question(&mut self, index: usize, given: Duration) -> Value {
+        let asked = &mut self.batch[index];
+        let mut ledger = self.setup.ledger.borrow_mut();
+        let question = &mut ledger.questions[asked.question];
+        if question.times.0 > 0 && self.setup.params.mistake == Some(Mistake::SentAsNew) {
+            self.calls += 1;
+            asked.call = Some(self.calls);
+        }
+        question.times.0 += 1;
+        let mut line = json!({"op": question.op, "timeout": given.as_secs_f64()});
+        let forgets = self.setup.params.mistake == Some(Mistake::EarlyFinal);
+        if question.strict && !forgets {
+            line["strict"] = json!(true);
+        }
+        if let (Some(session), Some(call)) = (&self.session, asked.call) {
+            line["session"] = json!(session);
+            line["number"] = json!(call);
+        }
+        line
+    }
+
+    fn hear(&mut self, io: &mut Io<'_>, data: &[u8]) {
+        assert!(!data.is_empty(), "the end of what never ends: {:?}", self.batch);
+        self.input.extend_from_slice(data);
+        while let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.input.drain(..=end).collect();
+            let answer: Value = serde_json::from_slice(&line).expect("a line is JSON");
+            let index = self.waiting.pop_front().expect("an answer to nothing");
+            match answer["reason"].as_str() {
+                Some(reason) => self.refused(index, reason, &answer),
+                None => self.answered(io, index, &answer),
+            }
+        }
+        if !self.waiting.is_empty() {
+            return self.stream.read(io);
+        }
+        let pause = Duration::from_millis(io.rng().u64(..=self.setup.params.pace_ms));
+        let leaves = io.rng().u32(..100) < self.setup.params.wander;
+        if leaves || !self.is_settled() && io.rng().bool() {
+            io.abandon();
+            self.stream.close();
+            self.wander(io);
+        }
+        self.wait(io, Phase::Resting, pause);
+    }
+
+    fn refused(&mut self, index: usize, reason: &str, answer: &Value) {
+        assert!(!self.is_calm(), "though all is well: {answer}");
+        let named = answer["replicas"].as_array().map_or(0, Vec::len);
+        let undone = match reason {
+            "behind" | "full" if named > 0 => true,
+            "busy" => true,
+            "not-final" if named > 0 => false,
+            "unwritten" => false,
+            _ => panic!("a refusal that makes no sense: {answer}"),
+        };
+        self.miss(index, undone);
+    }
+
+    fn answered(&mut self, io: &mut Io<'_>, index: usize, answer: &Value) {
+        let asked = &mut self.batch[index];
+        asked.settled = true;
+        let mut ledger = self.setup.ledger.borrow_mut();
+        let kind = ledger.kind;
+        let question = &mut ledger.questions[asked.question];
+        let is_final = answer["final"].as_bool().expect("it says whether it is final");
+        let known = question.strict || is_blind(&question.op);
+        assert_eq!(is_final, known, "{answer}: {question:?}");
+        let value = &answer["value"];
+        let repeated = value.get("repeated").is_some();
+        assert!(!repeated || question.times.0 > 1, "{answer}: it was sent once");
+        let done = value.get("done").is_some();
+        let fits = repeated || done || !is_blind(&question.op);
+        assert!(fits && value.get("wrong").is_none(), "{answer}: {question:?}");
+        if let What::Insert(item) = &question.what {
+            assert!(done || repeated || *value == json!(true), "{item} was there: {question:?}");
+        }
+        question.answer = Some(Answer { value: value.clone(), is_final, at: io.now() });
+        match question.what.looks() {
+            true => self.memory.look(kind, &question.what, value),
+            false => self.memory.learn(&question.what, Fate::Done, value),
+        }
+        io.judged();
+        let token = answer["token"].as_str().expect("every answer has a token");
+        join_token(&mut self.token, token);
+    }
+}
+
+/// A token in words: which service, then replicas and numbers.
+fn show_token((service, parts): &(String, BTreeMap<u64, u64>)) -> String {
+    let parts: Vec<String> = parts.iter().map(|(id, number)| format!("{id}:{number}")).collect();
+    format!("{service}-{}", parts.join("."))
+}
+
+/// All that either has seen.
+fn join_token(token: &mut Option<(String, BTreeMap<u64, u64>)>, text: &str) {
+    let (service, parts) = text.split_once('-').expect("it names the service");
+    let token = token.get_or_insert_with(|| (service.to_string(), BTreeMap::new()));
+    assert_eq!(token.0, service, "a token of another service");
+    for part in parts.split('.').filter(|part| !part.is_empty()) {
+        let (id, number) = part.split_once(':').expect("a replica and a number");
+        let read = |text: &str| text.parse::<u64>().expect("a number");
+        let known = token.1.entry(read(id)).or_default();
+        *known = (*known).max(read(number));
+    }
+}
+
+impl Client for Asker {
+    fn wake(&mut self, io: &mut Io<'_>) {
+        if io.now() < self.due {
+            return;
+        }
+        match self.phase {
+            Phase::Away => {
+                self.wait(io, Phase::Opening, PATIENCE);
+                self.stream.open(io, self.setup.doors[self.at]);
+            }
+            Phase::Opening | Phase::Asking => {
+                assert!(!self.is_calm(), "no answer though all is well: {:?}", self.batch);
+                self.lose(io);
+            }
+            Phase::Resting if self.stream.is_open() => self.go_on(io),
+            Phase::Resting => self.wait(io, Phase::Away, Duration::ZERO),
+            Phase::Done => {}
+        }
+    }
+
+    fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
+        for heard in self.stream.received(io, bytes) {
+            match heard {
+                Heard::Opened => self.go_on(io),
+                Heard::Data(data) => self.hear(io, &data),
+                Heard::Written => {}
+                Heard::Refused => panic!("operations are taken, and answers can be read"),
+            }
+        }
+    }
+
+    fn ended(&mut self, io: &mut Io<'_>) {
+        if self.phase != Phase::Done {
+            assert!(!self.is_calm(), "a server hangs up though all is well");
+            self.lose(io);
+        }
+    }
+
+    fn closed(&mut self, _io: &mut Io<'_>) {}
+
+    fn finish(&mut self, _io: &mut Io<'_>) {}
+
+    fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+}

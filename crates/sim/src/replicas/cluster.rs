@@ -1,0 +1,389 @@
+//! All servers of a run and their troubles.
+
+use super::asker::{Asker, Setup};
+use super::canary::{Mistake, spoil};
+use super::judge::judge;
+use super::ledger::Ledger;
+use super::params::Params;
+use super::site::Site;
+use super::surveyor::{Surveyor, TICK};
+use super::witness::Witness;
+use crate::disk::Sparse;
+use crate::params::Faults;
+use crate::run::Outcome;
+use crate::trace::{Show, Trace};
+use crate::world::{World, host_of};
+use base::op::{Event, Listener, OpId};
+use base::rng::Rng;
+use base::{Instant, Reactor};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long after the last trouble nothing is excused any more, and how long after the last answer
+/// nothing is on its way.
+const REST: Duration = Duration::from_secs(60);
+
+/// Something that is done at its time.
+#[derive(Clone, Debug)]
+enum Deed {
+    /// The next trouble, whichever it is.
+    Next,
+    /// A server that has died begins anew.
+    Start(usize),
+    /// A server whose disk has failed is ended, and begins anew.
+    Renew(usize),
+    /// What is sent to these listeners arrives again; the connections are reset, or not.
+    Heal(usize, Vec<Listener>, bool),
+    /// A server goes on.
+    Thaw(usize),
+    /// All troubles are over for long.
+    Calm,
+    /// Everything has had the time to arrive.
+    Quiet,
+}
+
+#[derive(Debug)]
+struct Cluster {
+    world: World,
+    rng: Rng,
+    params: Params,
+    sites: Vec<Site>,
+    ledger: Rc<RefCell<Ledger>>,
+    agenda: BTreeMap<(Instant, u64), Deed>,
+    /// Processes and deeds so far.
+    counts: (u16, u64),
+    /// How many troubles last, and how many may still begin.
+    troubles: (u32, u32),
+    /// Listeners that nothing reaches.
+    cuts: BTreeSet<Listener>,
+    is_ending: bool,
+    /// Everybody has all answers.
+    is_finished: bool,
+    /// What disks had at the beginning, if a mistake needs that.
+    copies: Vec<Sparse>,
+    occasions: u32,
+}
+
+/// Runs a seed; panics with whatever is wrong.
+pub(super) fn run(params: &Params, show: Show) -> Outcome {
+    let mut world_params = params.world.clone();
+    let faults = std::mem::take(&mut world_params.faults);
+    let mut cluster = Cluster::new(World::new(world_params, show), params);
+    cluster.world.scene.params.faults = faults;
+    cluster.invite();
+    cluster.live();
+    cluster.world.finish(&[]);
+    judge(&cluster.ledger.borrow(), params.replicas);
+    let world = &mut cluster.world;
+    let took = world.now().since(Instant(0));
+    let trace = std::mem::replace(&mut world.scene.trace, Trace::new(Show::Hash));
+    Outcome { took, totals: world.scene.totals, hash: trace.hash(), trace: trace.into_text() }
+}
+
+impl Cluster {
+    fn new(mut world: World, params: &Params) -> Cluster {
+        let mut rng = base::rng::seeded(params.seed ^ 0xc1_0572);
+        let skew = |rng: &mut Rng| rng.u64(..=params.skew_s);
+        let sites: Vec<Site> = (0..params.replicas)
+            .map(|number| Site::new(&mut world, params, number, skew(&mut rng)))
+            .collect();
+        if params.mistake == Some(Mistake::EarlyDurable) {
+            world.scene.let_volumes_lie();
+        }
+        let copies = sites.iter().map(|site| world.volume(site.file).clone()).collect();
+        let ledger = Rc::new(RefCell::new(Ledger::new(params.kind)));
+        let mut cluster = Cluster {
+            world,
+            rng,
+            params: params.clone(),
+            sites,
+            ledger,
+            agenda: BTreeMap::new(),
+            counts: (0, 0),
+            troubles: (0, if params.trouble.sum() > 0 { params.troubles } else { 0 }),
+            cuts: BTreeSet::new(),
+            is_ending: false,
+            is_finished: false,
+            copies,
+            occasions: 0,
+        };
+        (0..params.replicas).for_each(|number| cluster.start(number));
+        cluster.plan(params.pause_ms, Deed::Next);
+        cluster
+    }
+
+    fn invite(&mut self) {
+        let doors: Vec<Listener> = self.sites.iter().map(|site| site.door).collect();
+        for number in 0..self.params.askers {
+            let (doors, ledger) = (doors.clone(), Rc::clone(&self.ledger));
+            let setup = Setup { number, doors, ledger, params: self.params.clone() };
+            let plain = self.rng.u32(..100) < self.params.plain;
+            self.world.add(Box::new(Asker::new(setup, plain, self.rng.u64(..))));
+        }
+        for (number, door) in doors.into_iter().enumerate() {
+            self.world.add(Box::new(Witness::new(door, Rc::clone(&self.ledger))));
+            self.world.add(Box::new(Surveyor::new(door, number, Rc::clone(&self.ledger))));
+        }
+    }
+
+    /// A server begins, for the first time or again.
+    fn start(&mut self, number: usize) {
+        self.counts.0 += 1;
+        let others = self.sites.iter().enumerate();
+        let ways = others.filter_map(|(other, site)| Some((other, *site.ways.get(&number)?)));
+        let ways = ways.collect();
+        self.sites[number].start(&mut self.world, &self.params, self.counts.0, ways);
+    }
+
+    /// The event loop of everybody, until all have ended.
+    fn live(&mut self) {
+        loop {
+            self.turns();
+            self.look_after();
+            let hosts = || self.sites.iter().filter_map(|site| site.host.as_ref());
+            if self.world.scene.is_stopped() && hosts().all(|host| host.node.is_over()) {
+                let quiet = hosts().all(|host| host.node.is_quiet());
+                assert!(quiet, "a server gave up waiting for something");
+                return;
+            }
+            self.wait();
+        }
+    }
+
+    /// Lets everybody have a turn who has something to do.
+    fn turns(&mut self) {
+        let now = self.world.now();
+        for number in 0..self.sites.len() {
+            let site = &mut self.sites[number];
+            let Some(host) = site.host.as_mut().filter(|host| !site.frozen && host.is_due(now))
+            else {
+                continue;
+            };
+            let (mistake, occasions) = (self.params.mistake, &mut self.occasions);
+            let mut change = |_: &mut World, op| Some(spoil(mistake, occasions, op));
+            host.turn(&mut self.world, &mut change);
+            let mut news = Vec::new();
+            while let Some(one) = host.node.next_news() {
+                news.push(one);
+            }
+            news.iter().for_each(|news| self.hear(number, news));
+        }
+    }
+
+    /// What a server says of itself.
+    fn hear(&mut self, number: usize, news: &str) {
+        let now = self.world.now();
+        self.world.scene.trace.line(format_args!("{} news of {number}: {news}", now.0));
+        let grave = ["older copy", "no replica of this service can say"];
+        assert!(!grave.iter().any(|grave| news.contains(grave)), "{number} says: {news}");
+        if news.contains("nothing more can be kept") {
+            assert!(!self.is_ending || self.troubles.0 > 0 || self.ledger.borrow().calm.is_none());
+            self.begin_trouble();
+            self.plan(self.params.pause_ms, Deed::Renew(number));
+        }
+    }
+
+    fn wait(&mut self) {
+        let hosts = self.sites.iter().filter(|site| !site.frozen);
+        let deadlines = hosts.filter_map(|site| site.host.as_ref()?.deadline());
+        let deed = self.agenda.first_key_value().map(|((at, _), _)| *at);
+        // What clients have done is looked at even if no server has anything to do.
+        let look = self.world.now() + TICK;
+        let mut events = Vec::new();
+        self.world.wait(deadlines.chain(deed).chain([look]).min(), &mut events);
+        for event in events {
+            self.hand_out(event);
+        }
+    }
+
+    fn hand_out(&mut self, event: Event) {
+        let number = host_of(event.id);
+        let mut hosts = self.sites.iter_mut().filter_map(|site| site.host.as_mut());
+        if event.id == OpId::UNASKED {
+            return hosts.for_each(|host| {
+                host.take(Event { id: event.id, done: base::op::Done::Stop });
+            });
+        }
+        let host = hosts.find(|host| host.number == number);
+        host.expect("what dead hosts had under way is not told").take(event);
+    }
+
+    /// Does what is due besides the servers' own work.
+    fn look_after(&mut self) {
+        let finished = self.ledger.borrow().finished == self.params.askers;
+        if !self.is_ending && (finished || self.troubles.1 == 0) {
+            self.is_ending = true;
+            self.world.scene.params.faults = Faults::default();
+            self.plan_calm();
+        }
+        if finished && !self.is_finished && self.ledger.borrow().calm.is_some() {
+            self.is_finished = true;
+            self.put_down(REST, Deed::Quiet);
+        }
+        if self.world.is_done() {
+            self.world.stop();
+        }
+        let now = self.world.now();
+        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
+            let deed = entry.remove();
+            self.world.scene.trace.line(format_args!("{} cluster: {deed:?}", now.0));
+            self.perform(deed);
+        }
+    }
+
+    fn put_down(&mut self, span: Duration, deed: Deed) {
+        self.counts.1 += 1;
+        self.agenda.insert((self.world.now() + span, self.counts.1), deed);
+    }
+
+    /// Something is done after a while, at most so many milliseconds.
+    fn plan(&mut self, most_ms: u64, deed: Deed) {
+        let span = Duration::from_micros(self.rng.u64(1000..=most_ms * 1000));
+        self.put_down(span, deed);
+    }
+
+    /// When nothing lasts any more, some time passes before nothing is excused.
+    fn plan_calm(&mut self) {
+        if self.is_ending && self.troubles.0 == 0 {
+            self.put_down(REST, Deed::Calm);
+        }
+    }
+
+    fn begin_trouble(&mut self) {
+        self.troubles.0 += 1;
+        self.ledger.borrow_mut().calm = None;
+        self.world.scene.totals.faults += 1;
+    }
+
+    fn end_trouble(&mut self) {
+        self.troubles.0 -= 1;
+        self.plan_calm();
+    }
+
+    fn perform(&mut self, deed: Deed) {
+        match deed {
+            Deed::Next if self.is_ending => {}
+            Deed::Next => {
+                let number = self.rng.usize(..self.sites.len());
+                if !self.sites[number].troubled {
+                    self.troubles.1 -= 1;
+                    self.trouble(number);
+                }
+                self.plan(self.params.pause_ms, Deed::Next);
+            }
+            Deed::Start(number) => {
+                self.start(number);
+                self.release(number);
+            }
+            Deed::Renew(number) => {
+                if self.sites[number].host.is_some() {
+                    let power = self.rng.bool();
+                    self.kill(number, power);
+                    self.start(number);
+                }
+                self.end_trouble();
+            }
+            Deed::Heal(number, listeners, reset) => {
+                for listener in listeners {
+                    if self.params.mistake == Some(Mistake::StaysCut) {
+                        continue;
+                    }
+                    if reset {
+                        self.world.scene.reset_all(listener);
+                    }
+                    self.world.heal(listener);
+                    self.cuts.remove(&listener);
+                }
+                self.release(number);
+            }
+            Deed::Thaw(number) => {
+                self.sites[number].frozen = false;
+                self.release(number);
+            }
+            Deed::Calm if self.troubles.0 == 0 => {
+                let now = self.world.now();
+                self.ledger.borrow_mut().calm.get_or_insert(now);
+            }
+            Deed::Quiet if self.ledger.borrow().calm.is_some() => {
+                self.ledger.borrow_mut().is_quiet = true;
+            }
+            // Something has happened meanwhile.
+            Deed::Calm => {}
+            Deed::Quiet => self.is_finished = false,
+        }
+    }
+
+    fn release(&mut self, number: usize) {
+        self.sites[number].troubled = false;
+        self.end_trouble();
+    }
+
+    /// A server gets into trouble.
+    fn trouble(&mut self, number: usize) {
+        let weights = &self.params.trouble;
+        let mut drawn = self.rng.u32(..weights.sum());
+        let mut is = |weight: u32| {
+            let it = drawn < weight;
+            drawn = if it { u32::MAX } else { drawn.saturating_sub(weight) };
+            it
+        };
+        let (power, kill) = (is(weights.power), is(weights.kill));
+        let (cut, freeze) = (is(weights.cut), is(weights.freeze));
+        let deed = if power || kill {
+            self.kill(number, power);
+            Deed::Start(number)
+        } else if cut {
+            let listeners = self.draw_cut(number);
+            listeners.iter().for_each(|listener| self.world.scene.cut(*listener));
+            self.cuts.extend(&listeners);
+            Deed::Heal(number, listeners, self.rng.bool())
+        } else if freeze {
+            self.sites[number].frozen = true;
+            Deed::Thaw(number)
+        } else {
+            self.world.scene.totals.faults += 1;
+            let ways: Vec<Listener> = self.sites[number].ways.values().copied().collect();
+            return ways.into_iter().for_each(|way| self.world.scene.reset_all(way));
+        };
+        self.sites[number].troubled = true;
+        self.begin_trouble();
+        self.plan(self.params.lasts_ms, deed);
+    }
+
+    /// The ways that are cut together: to a server, from it, or both; of all others, or of one.
+    fn draw_cut(&mut self, number: usize) -> Vec<Listener> {
+        let nth = self.rng.usize(..self.sites.len());
+        let (one, to, from) = (self.rng.bool(), self.rng.u8(..3), self.rng.u8(..3));
+        let others = (0..self.sites.len()).filter(|other| *other != number);
+        let others = others.filter(|other| !one || *other == nth);
+        let mut cut = Vec::new();
+        for other in others {
+            if to < 2 {
+                cut.push(self.sites[number].ways[&other]);
+            }
+            if from < 2 {
+                cut.push(self.sites[other].ways[&number]);
+            }
+        }
+        cut.retain(|listener| !self.cuts.contains(listener));
+        cut
+    }
+
+    /// A server dies, or its machine loses its power.
+    fn kill(&mut self, number: usize, power: bool) {
+        let site = &mut self.sites[number];
+        let mut host = site.host.take().expect("it runs");
+        for event in host.untold() {
+            self.world.scene.drop_done(event.done);
+        }
+        match power {
+            true => self.world.scene.fail_power(host.number, &host.listeners, site.file),
+            false => self.world.scene.kill(host.number, &[], &host.listeners),
+        }
+        if power && self.params.mistake == Some(Mistake::OlderCopy) {
+            self.world.replace_volume(site.file, self.copies[number].clone());
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What is asked of each type of data, what a session knows of it, and what it may be shown.
+
+use super::ledger::Fate;
+use base::rng::Rng;
+use replica::data::Kind;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Keys of a map that belong to one client.
+const KEYS: u32 = 8;
+/// Keys and members that several clients want to be the first to set.
+const RACES: u32 = 6;
+/// Numbers that are added are this great at most, so that no two sums are the same by chance.
+const ADDED_MAX: i64 = 1 << 40;
+
+/// What an operation does, as far as the judges follow it. Items and values are unique.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// Appends an item to a log.
+    Append(String),
+    /// Adds to a counter.
+    Add(i64),
+    /// Puts an item into a set.
+    Insert(String),
+    /// Takes one out that its own session has put in.
+    Remove(String),
+    /// Sets a key of its own.
+    Put(String, String),
+    /// Sets a key that others want to set as well, if nobody has; of a set, a member.
+    Race(String, String),
+    /// Shows everything.
+    Look,
+    /// Says how much there is.
+    Size,
+}
+
+impl What {
+    /// Whether it changes nothing.
+    pub(super) fn looks(&self) -> bool {
+        matches!(self, What::Look | What::Size)
+    }
+}
+
+/// What is in the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    Sum(i64),
+    Items(Vec<String>),
+    Entries(Vec<(String, String)>),
+}
+
+impl Shown {
+    /// What an operation answers that shows everything.
+    pub(super) fn of_answer(kind: Kind, value: &Value) -> Shown {
+        let value = value.clone();
+        match kind {
+            Kind::Counter => Shown::Sum(value.as_i64().expect("a sum")),
+            Kind::Map => Shown::Entries(serde_json::from_value(value).expect("keys and values")),
+            _ => Shown::Items(serde_json::from_value(value).expect("items")),
+        }
+    }
+
+    /// What a file shows.
+    pub(super) fn of_file(kind: Kind, text: &str) -> Shown {
+        let lines = || text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let value = match kind {
+            Kind::Counter => serde_json::from_str(text).expect("a number"),
+            _ => Value::Array(lines().collect()),
+        };
+        Shown::of_answer(kind, &value)
+    }
+}
+
+/// A key of its own, as a session knows it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slot {
+    last: Option<String>,
+    /// Values that may come yet, or be there already.
+    open: BTreeSet<String>,
+}
+
+impl Slot {
+    pub(super) fn learn(&mut self, value: &str, fate: Fate) {
+        match fate {
+            Fate::Done => self.last = Some(value.to_string()),
+            Fate::Undone => {}
+            Fate::Unknown => {
+                self.open.insert(value.to_string());
+            }
+        }
+    }
+
+    pub(super) fn allows(&self, value: Option<&String>) -> bool {
+        value == self.last.as_ref() || value.is_some_and(|value| self.open.contains(value))
+    }
+}
+
+/// What a session has seen: what it looks at later has that.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    /// Items that are there.
+    items: BTreeSet<String>,
+    /// Items that are there no more.
+    gone: BTreeSet<String>,
+    /// Its keys.
+    slots: BTreeMap<String, Slot>,
+    /// What it has added.
+    added: i64,
+    /// A counter is not less.
+    least: i64,
+}
+
+impl Memory {
+    /// Learns what became of a change.
+    pub(super) fn learn(&mut self, what: &What, fate: Fate, value: &Value) {
+        let done = fate == Fate::Done;
+        match what {
+            What::Append(item) | What::Insert(item) if done => {
+                self.items.insert(item.clone());
+            }
+            What::Remove(item) if done => {
+                self.gone.insert(item.clone());
+            }
+            What::Add(number) if done => {
+                self.added += number;
+                self.least = self.least.max(self.added).max(value.as_i64().unwrap_or(0));
+            }
+            What::Put(key, value) => {
+                self.slots.entry(key.clone()).or_default().learn(value, fate);
+            }
+            _ => {}
+        }
+    }
+
+    /// Judges what it is shown, and learns it.
+    pub(super) fn look(&mut self, kind: Kind, what: &What, value: &Value) {
+        if *what == What::Size {
+            let size = value.as_u64().expect("a size");
+            assert!(
+                size >= self.items.len() as u64,
+                "{size}, of which {} are seen",
+                self.items.len()
+            );
+            return;
+        }
+        match Shown::of_answer(kind, value) {
+            Shown::Sum(sum) => {
+                assert!(sum >= self.least, "a session was shown {}, and then {sum}", self.least);
+                self.least = sum;
+            }
+            Shown::Items(items) => {
+                let shown: BTreeSet<String> = items.iter().cloned().collect();
+                assert_eq!(shown.len(), items.len(), "something is there twice: {items:?}");
+                let missed: Vec<&String> = self.items.difference(&shown).collect();
+                assert!(missed.is_empty(), "a session does not see what it has seen: {missed:?}");
+                let back: Vec<&String> = self.gone.intersection(&shown).collect();
+                assert!(back.is_empty(), "a session sees what it took away: {back:?}");
+                // Members of a set are taken out again by those who put them in.
+                if kind == Kind::Log {
+                    self.items = shown;
+                }
+            }
+            Shown::Entries(entries) => {
+                let entries: BTreeMap<String, String> = entries.into_iter().collect();
+                for (key, slot) in &self.slots {
+                    let there = entries.get(key);
+                    assert!(slot.allows(there), "a session has put {slot:?} at {key}: {there:?}");
+                }
+            }
+        }
+    }
+}
+
+/// Draws a change, as number `number` of the client of this name; and how it is said.
+pub(super) fn draw_change(
+    rng: &mut Rng,
+    kind: Kind,
+    (name, number): (&str, u32),
+    padding: usize,
+    memory: &mut Memory,
+) -> (What, Value) {
+    let item = format!("{name}-{number}.{}", "x".repeat(padding));
+    let blind = rng.bool();
+    let races = rng.u8(..4) == 0;
+    let race = format!("race-{}", rng.u32(..RACES));
+    match kind {
+        Kind::Counter => {
+            let added = rng.i64(1..=ADDED_MAX);
+            let op = if blind { json!({"add-blind": added}) } else { json!({"add": added}) };
+            (What::Add(added), op)
+        }
+        Kind::Map if races => {
+            let op = json!({"compare-and-put": {"key": race, "expected": null, "new": item}});
+            (What::Race(race, item), op)
+        }
+        Kind::Map => {
+            let key = format!("{name}-key-{}", number % KEYS);
+            (What::Put(key.clone(), item.clone()), json!({"put": [key, item]}))
+        }
+        Kind::Set if races => {
+            let op = json!({"insert": race});
+            (What::Race(race.clone(), race), op)
+        }
+        Kind::Set if rng.u8(..3) == 0 && !memory.items.is_empty() => {
+            let nth = rng.usize(..memory.items.len());
+            let gone = memory.items.iter().nth(nth).expect("it is one of them").clone();
+            memory.items.remove(&gone);
+            (What::Remove(gone.clone()), json!({"remove": gone}))
+        }
+        Kind::Set => {
+            let op = if blind { json!({"add": item}) } else { json!({"insert": item}) };
+            (What::Insert(item), op)
+        }
+        _ => {
+            let op = if blind { json!({"append-blind": item}) } else { json!({"append": item}) };
+            (What::Append(item), op)
+        }
+    }
+}
+
+/// Draws what only looks; `small`: everything would be too much.
+pub(super) fn draw_look(rng: &mut Rng, kind: Kind, small: bool) -> (What, Value) {
+    match kind {
+        Kind::Counter => (What::Look, json!("read")),
+        _ if small || rng.u8(..4) == 0 => (What::Size, json!("size")),
+        Kind::Log => (What::Look, json!({"read": {}})),
+        _ => (What::Look, json!({"list": {}})),
+    }
+}
+
+/// Whether an answer to it is final at once.
+pub(super) fn is_blind(op: &Value) -> bool {
+    let blind = ["add-blind", "append-blind", "put", "remove"];
+    let name = op.as_object().and_then(|op| op.keys().next());
+    let is_member = op.get("add").is_some_and(Value::is_string);
+    is_member || name.is_some_and(|name| blind.contains(&name.as_str()))
+}

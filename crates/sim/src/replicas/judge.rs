@@ -1,0 +1,230 @@
+//! What must hold when all is over.
+
+use super::data::{Shown, Slot, What};
+use super::ledger::{Fate, Ledger, Place, Question};
+use replica::data::Kind;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Judges a run that is over.
+pub(super) fn judge(ledger: &Ledger, replicas: usize) {
+    let stable = expect_equal(ledger, replicas);
+    let shown = Shown::of_file(ledger.kind, stable);
+    match &shown {
+        Shown::Sum(sum) => expect_sum(&ledger.questions, *sum),
+        Shown::Items(items) => expect_items(&ledger.questions, items),
+        Shown::Entries(entries) => expect_entries(&ledger.questions, entries),
+    }
+    expect_final(ledger, &shown);
+    let order = expect_one_order(ledger);
+    let place = |question: &Question| order.get(&key(question)?).copied();
+    expect_after_strict(&ledger.questions, place);
+    if let (Kind::Log, Shown::Items(items)) = (ledger.kind, &shown) {
+        let places: BTreeMap<&String, usize> = items.iter().zip(0..).collect();
+        let place = |question: &Question| match &question.what {
+            What::Append(item) => places.get(item).copied(),
+            _ => None,
+        };
+        expect_after_strict(&ledger.questions, place);
+    }
+}
+
+/// All replicas say the same, and keep nothing for anybody; what they say is final.
+fn expect_equal(ledger: &Ledger, replicas: usize) -> &str {
+    assert_eq!(ledger.surveys.len(), replicas, "not all replicas were looked at");
+    let first = &ledger.surveys[&0].stable;
+    for (number, survey) in &ledger.surveys {
+        assert_eq!(survey.stable, *first, "replica {number} is not equal to the first");
+        assert_eq!(survey.value, *first, "replica {number} has what is not final");
+        let status = &survey.status;
+        assert_eq!(status["failed"], Value::Null, "replica {number} has failed");
+        let kept = (&status["held"], &status["unfinal"]);
+        assert_eq!(kept, (&json!(0), &json!(0)), "replica {number} keeps what is final");
+        let members = status["members"].as_array().expect("there are members");
+        let lacks = members.iter().any(|member| member["lacks"] != json!(0));
+        assert!(!lacks, "replica {number} thinks that others lack something: {status}");
+    }
+    first
+}
+
+/// Everything that was answered is in the sum once; of what was not, some is.
+fn expect_sum(questions: &[Question], sum: i64) {
+    let mut sums = BTreeSet::from([0]);
+    let mut done = 0;
+    for question in questions {
+        let What::Add(number) = &question.what else { continue };
+        match question.fate() {
+            Fate::Done => done += number,
+            Fate::Undone => {}
+            // More than these are not told apart by a sum any more.
+            Fate::Unknown if sums.len() > 1 << 12 => return,
+            Fate::Unknown => {
+                let more: Vec<i64> = sums.iter().map(|sum| sum + number).collect();
+                sums.extend(more);
+            }
+        }
+    }
+    assert!(sums.contains(&(sum - done)), "the sum is {sum}, and {done} was answered");
+}
+
+/// Items of a log or a set: what was answered is there once, or was taken out again.
+fn expect_items(questions: &[Question], items: &[String]) {
+    let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
+    items.iter().for_each(|item| *counts.entry(item).or_default() += 1);
+    let mut removed: BTreeMap<&String, Fate> = BTreeMap::new();
+    for question in questions {
+        if let What::Remove(item) = &question.what {
+            removed.insert(item, question.fate());
+        }
+    }
+    let mut raced = BTreeMap::new();
+    for question in questions {
+        let (item, gone) = match &question.what {
+            What::Append(item) | What::Insert(item) => (item, removed.get(item)),
+            What::Race(member, _) => {
+                let fate = raced.entry(member).or_insert(Fate::Undone);
+                if *fate != Fate::Done && question.fate() != Fate::Undone {
+                    *fate = question.fate();
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        expect_count(item, question.fate(), gone, counts.remove(item).unwrap_or(0));
+    }
+    for (member, fate) in raced {
+        expect_count(member, fate, None, counts.remove(member).unwrap_or(0));
+    }
+    assert!(counts.is_empty(), "nobody has asked for {counts:?}");
+}
+
+fn expect_count(item: &str, fate: Fate, gone: Option<&Fate>, count: usize) {
+    let fits = match (fate, gone) {
+        (Fate::Done, None | Some(Fate::Undone)) => count == 1,
+        (Fate::Undone, _) | (Fate::Done, Some(Fate::Done)) => count == 0,
+        (Fate::Unknown, _) | (Fate::Done, Some(Fate::Unknown)) => count <= 1,
+    };
+    assert!(fits, "{item} is there {count} times: it is {fate:?}, and taken out: {gone:?}");
+}
+
+/// Keys have the last values that were put there.
+fn expect_entries(questions: &[Question], entries: &[(String, String)]) {
+    let mut rest: BTreeMap<&String, &String> = entries.iter().map(|(key, it)| (key, it)).collect();
+    let mut slots: BTreeMap<&String, Slot> = BTreeMap::new();
+    let mut races: BTreeMap<&String, Vec<&Question>> = BTreeMap::new();
+    for question in questions {
+        match &question.what {
+            What::Put(key, value) => slots.entry(key).or_default().learn(value, question.fate()),
+            What::Race(key, _) => races.entry(key).or_default().push(question),
+            _ => {}
+        }
+    }
+    for (key, slot) in slots {
+        let value = rest.remove(key);
+        assert!(slot.allows(value), "{key} has {value:?}, and not {slot:?}");
+    }
+    for (key, questions) in races {
+        let there = rest.remove(key);
+        let possible = questions.iter().filter(|question| question.fate() != Fate::Undone);
+        let mut values = possible.filter_map(|question| match &question.what {
+            What::Race(_, value) => Some(value),
+            _ => None,
+        });
+        let some_done = questions.iter().any(|question| question.fate() == Fate::Done);
+        let fits = there.map_or(!some_done, |there| values.any(|value| value == there));
+        assert!(fits, "{key} has {there:?}, which nobody has put there");
+    }
+    assert!(rest.is_empty(), "nobody has asked for {rest:?}");
+}
+
+/// Answers that are said to be final are those of the order that came out.
+fn expect_final(ledger: &Ledger, shown: &Shown) {
+    let finals = finals(ledger);
+    let mut firsts = BTreeSet::new();
+    for question in &ledger.questions {
+        let Some(answer) = question.answer.as_ref().filter(|answer| answer.is_final) else {
+            continue;
+        };
+        let value = &answer.value;
+        if value.get("repeated").is_some() {
+            continue;
+        }
+        match (&question.what, shown) {
+            (What::Append(item), Shown::Items(items)) if value.is_u64() => {
+                let place = items.iter().position(|other| other == item);
+                assert_eq!(value.as_u64(), place.map(|place| place as u64), "where {item} is");
+            }
+            (What::Race(key, new), Shown::Entries(entries)) => {
+                let won = entries.iter().any(|(other, value)| other == key && value == new);
+                assert_eq!(*value, json!(won), "whether {new} was the first at {key}");
+            }
+            (What::Race(member, _), _) if *value == json!(true) => {
+                assert!(firsts.insert(member), "two were the first to put {member} in");
+            }
+            (What::Look, Shown::Items(items)) if ledger.kind == Kind::Log => {
+                let seen = Shown::of_answer(ledger.kind, value);
+                let Shown::Items(seen) = seen else { unreachable!("a log shows items") };
+                assert!(items.starts_with(&seen), "a strict answer shows another order: {seen:?}");
+            }
+            _ => {}
+        }
+        if let Some(final_value) = key(question).and_then(|key| finals.get(&key)) {
+            assert_eq!(*final_value, value, "what {} answers for ever", question.op);
+        }
+    }
+}
+
+/// What names an operation that nobody else asks for.
+fn key(question: &Question) -> Option<String> {
+    let unique = match &question.what {
+        What::Look | What::Size => false,
+        What::Race(member, value) => member != value,
+        What::Append(_) | What::Add(_) | What::Insert(_) | What::Remove(_) | What::Put(..) => true,
+    };
+    unique.then(|| question.op.to_string())
+}
+
+/// What operations answer for ever, as those have heard who listened.
+fn finals(ledger: &Ledger) -> BTreeMap<String, &Value> {
+    let all = ledger.finals.values();
+    all.filter(|(_, value)| value.get("repeated").is_none())
+        .map(|(op, value)| (op.to_string(), value))
+        .collect()
+}
+
+/// All who listened have heard of the same order; gives the place of each operation in it, of those
+/// that somebody heard who heard of most.
+fn expect_one_order(ledger: &Ledger) -> BTreeMap<String, usize> {
+    let orders: Vec<BTreeMap<Place, usize>> =
+        ledger.orders.iter().map(|order| order.iter().copied().zip(0..).collect()).collect();
+    for (order, places) in ledger.orders.iter().zip(&orders) {
+        assert_eq!(order.len(), places.len(), "something became final twice");
+        for others in &orders {
+            let common: Vec<usize> =
+                order.iter().filter_map(|at| others.get(at).copied()).collect();
+            assert!(common.is_sorted(), "two orders differ: {order:?} {others:?}");
+        }
+    }
+    let longest = ledger.orders.iter().max_by_key(|order| order.len());
+    let mut places = BTreeMap::new();
+    for (place, at) in longest.into_iter().flatten().zip(0..) {
+        places.entry(ledger.finals[place].0.to_string()).or_insert(at);
+    }
+    places
+}
+
+/// What is asked after a strict answer comes after it in the order.
+fn expect_after_strict(questions: &[Question], place: impl Fn(&Question) -> Option<usize>) {
+    let placed = || questions.iter().filter_map(|it| Some((it, place(it)?)));
+    for (strict, first) in placed().filter(|(it, _)| it.strict) {
+        let Some(answer) = &strict.answer else { continue };
+        for (later, second) in placed().filter(|(later, _)| later.asked > answer.at) {
+            let fits = first < second;
+            assert!(
+                fits,
+                "{} was asked after {} was answered, and is before it",
+                later.op, strict.op
+            );
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! One server and its machine: a disk with a replica on it, where it listens, whether it runs.
+
+use super::params::Params;
+use crate::host::Host;
+use crate::stage;
+use crate::world::{WALL, World};
+use base::op::{Address, File, Listener};
+use base::{Caller, Reactor, Time, User};
+use node::{Clients, Config, Identity, Limits, Node, Port, Protocol, Replicated, Served};
+use replica::service::ReplicaId;
+use services::{Options, Settings, settings};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use store::{Durability, Geometry, Store, Ticket};
+
+/// The name of the service.
+pub(super) const SERVICE: &str = "ledger";
+
+/// How long the disks are, bytes.
+const DISK: u64 = 64 << 20;
+
+/// The machine.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) host: Option<Host>,
+    /// Where clients connect.
+    pub(super) door: Listener,
+    /// Where each of the others connects.
+    pub(super) ways: BTreeMap<usize, Listener>,
+    pub(super) file: File,
+    /// By how many seconds its clock is ahead.
+    skew: u64,
+    /// It stands still.
+    pub(super) frozen: bool,
+    /// Something is the matter with it.
+    pub(super) troubled: bool,
+}
+
+/// What a replica is called.
+fn id(number: usize) -> ReplicaId {
+    ReplicaId(u16::try_from(number + 1).expect("few replicas"))
+}
+
+/// Where a listener of the world is.
+fn address(listener: Listener) -> Address {
+    let port = u16::try_from(listener.0).expect("few listeners");
+    Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+fn store_config(params: &Params) -> store::Config {
+    let interval = Duration::from_secs(5);
+    let (cache, dirty) = (params.cache, params.cache / 2);
+    store::Config { cache, dirty, interval, read_only: false, accept_loss: false }
+}
+
+impl Site {
+    /// A machine with a new replica on its disk, which does not run.
+    pub(super) fn new(world: &mut World, params: &Params, number: usize, skew: u64) -> Site {
+        let others = (0..params.replicas).filter(|other| *other != number);
+        let (block, journal) = params.disk;
+        let geometry = Geometry { block, blocks: DISK / block as u64, journal, segment: 1024 };
+        let file = stage::make(world, &geometry);
+        let now = world.now();
+        let (mut store, mut said) = stage::open(world, file, store_config(params), now);
+        let members = (0..params.replicas).map(|member| (id(member), String::new()));
+        let settings = Settings {
+            version: settings::VERSION,
+            id: 7,
+            service: SERVICE.to_string(),
+            kind: params.kind,
+            me: id(number),
+            members: members.collect(),
+            secret: settings::Secret([3; 32]),
+        };
+        let changes = services::format(&settings);
+        let commit = store.commit(now, Ticket(1), &changes, Durability::Durable, &mut said);
+        commit.expect("there is room");
+        stage::run_store(world, file, &mut store, now, &mut said);
+        let door = world.listen();
+        let ways = others.map(|other| (other, world.listen())).collect();
+        Site { host: None, door, ways, file, skew, frozen: false, troubled: false }
+    }
+
+    /// Everywhere it listens.
+    pub(super) fn listeners(&self) -> Vec<Listener> {
+        [self.door].into_iter().chain(self.ways.values().copied()).collect()
+    }
+
+    /// Begins to run with what is on its disk, as process `process`; `ways` are where the others
+    /// listen for it.
+    pub(super) fn start(
+        &mut self,
+        world: &mut World,
+        params: &Params,
+        process: u16,
+        ways: BTreeMap<usize, Listener>,
+    ) {
+        let now = world.now();
+        let (mut store, _) = stage::open(world, self.file, store_config(params), now);
+        let mut fetch = |store: &mut Store, missing| {
+            let mut said = Vec::new();
+            store.fetch(now, Ticket(0), missing, &mut said);
+            stage::run_store(world, self.file, store, now, &mut said);
+            Ok(())
+        };
+        let kept = services::read_all(&mut store, &mut fetch);
+        let kept = kept.expect("a replica that was begun can be read for ever");
+        let mut seed = [0; 32];
+        world.scene.rng.fill(&mut seed);
+        let addresses = ways.iter().map(|(other, at)| (id(*other), vec![address(*at)])).collect();
+        let wall = Time { secs: WALL.secs + self.skew.cast_signed(), ..WALL };
+        let options = Options { wall, owner: 0, seed, addresses };
+        let served = Served::Skeleton { paths: Vec::new() };
+        let mut node = Node::new(self.config(params), served, Vec::new());
+        let store = Box::new(store);
+        node.host(vec![Replicated { file: self.file, store, kept, options }]);
+        for listener in self.listeners() {
+            world.scene.listen_again(listener);
+        }
+        self.host = Some(Host::new(node, process, self.listeners()));
+    }
+
+    fn config(&self, params: &Params) -> Config {
+        let world = &params.world;
+        let nobody = User { uid: 65_534, gid: 65_534, groups: Vec::new(), commands: false };
+        let clients = Clients::All(Identity::Fixed(Caller::User(nobody.into())));
+        let port = |listener| {
+            let clients = clients.clone();
+            Port { listener, protocol: Protocol::NineP, local: false, clients }
+        };
+        let (msize, calls, bytes) = (world.msize, world.calls, world.bytes.0);
+        Config {
+            read_only: false,
+            service: true,
+            owner: 0,
+            http_write: false,
+            ports: self.listeners().into_iter().map(port).collect(),
+            wall: WALL,
+            limits: Limits { msize, fids: 64, calls, bytes },
+            connections_max: world.connections,
+            bytes_max: world.bytes.1,
+            files_max: 100_000,
+            volume_cache: 1 << 24,
+            storelets: None,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! One file of a server, as a client has it open: connects, greets, attaches, walks, opens; then
+//! writes and reads.
+
+use crate::client::{Io, whole_messages};
+use base::op::Listener;
+use wire::ninep::{Data, NO_FID, NO_TAG, Names, Rmessage, Tmessage};
+
+const ROOT: u32 = 0;
+const FILE: u32 = 1;
+
+const TAG: u16 = 1;
+const READ_TAG: u16 = 2;
+/// Those of writes begin here.
+const WRITE_TAGS: u16 = 100;
+
+const MSIZE: u32 = 1 << 17;
+/// How much is read at once, bytes.
+const COUNT: u32 = 1 << 16;
+
+/// What of it is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read = 0,
+    ReadWrite = 2,
+}
+
+/// What it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// For somebody to connect.
+    Closed,
+    /// For the answer to its greeting.
+    Greeting,
+    /// For the root.
+    Attaching,
+    /// For the file.
+    Walking,
+    /// For it to be open.
+    Opening,
+    /// For what is done with it.
+    Open,
+}
+
+/// What came.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// The file is open.
+    Opened,
+    /// What was read; nothing at the end.
+    Data(Vec<u8>),
+    /// Something was written.
+    Written,
+    /// The server does not do that.
+    Refused,
+}
+
+/// The file.
+#[derive(Debug)]
+pub(super) struct Stream {
+    path: Vec<String>,
+    access: Access,
+    state: State,
+    input: Vec<u8>,
+    /// How much was written and read.
+    written: u64,
+    read: u64,
+    writes: u16,
+}
+
+impl Stream {
+    /// A file that is not open.
+    pub(super) fn new(path: &[&str], access: Access) -> Stream {
+        let path = path.iter().map(|name| name.to_string()).collect();
+        let input = Vec::new();
+        Stream { path, access, state: State::Closed, input, written: 0, read: 0, writes: 0 }
+    }
+
+    /// Whether it can be written to and read.
+    pub(super) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    fn say(&self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
+        let mut bytes = Vec::new();
+        message.encode(tag, &mut bytes);
+        io.send(&bytes);
+    }
+
+    /// Begins to open it; false if the client is turned away, and learns of it later.
+    pub(super) fn open(&mut self, io: &mut Io<'_>, at: Listener) -> bool {
+        self.close();
+        if !io.connect(at) {
+            return false;
+        }
+        self.state = State::Greeting;
+        self.say(io, NO_TAG, &Tmessage::Version { msize: MSIZE, version: b"9P2000.L" });
+        true
+    }
+
+    /// The connection is gone.
+    pub(super) fn close(&mut self) {
+        self.state = State::Closed;
+        self.input.clear();
+        (self.written, self.read) = (0, 0);
+    }
+
+    /// Writes, all of it in one message.
+    pub(super) fn write(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
+        assert!(bytes.len() + 100 < MSIZE as usize, "it fits into one message");
+        self.writes = (self.writes + 1) % 1000;
+        let message = Tmessage::Write { fid: FILE, offset: self.written, data: Data(bytes) };
+        self.say(io, WRITE_TAGS + self.writes, &message);
+        self.written += bytes.len() as u64;
+    }
+
+    /// Reads what comes next.
+    pub(super) fn read(&mut self, io: &mut Io<'_>) {
+        let message = Tmessage::Read { fid: FILE, offset: self.read, count: COUNT };
+        self.say(io, READ_TAG, &message);
+    }
+
+    /// Takes what the server sends.
+    pub(super) fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) -> Vec<Heard> {
+        let messages = whole_messages(&mut self.input, bytes);
+        messages.iter().filter_map(|message| self.message(io, message)).collect()
+    }
+
+    fn message(&mut self, io: &mut Io<'_>, bytes: &[u8]) -> Option<Heard> {
+        let (tag, reply) = Rmessage::decode(bytes).expect("answers can be decoded");
+        match (self.state, tag, reply) {
+            (State::Greeting, NO_TAG, Rmessage::Version { version, .. }) => {
+                assert_eq!(version, b"9P2000.L", "another agreement");
+                let (uname, aname): (&[u8], &[u8]) = (b"nobody", b"/");
+                let attach =
+                    Tmessage::Attach { fid: ROOT, afid: NO_FID, uname, aname, uid: Some(65_534) };
+                self.say(io, TAG, &attach);
+                self.state = State::Attaching;
+                None
+            }
+            (State::Attaching, TAG, Rmessage::Attach { .. }) => {
+                let names: Vec<&[u8]> = self.path.iter().map(|name| name.as_bytes()).collect();
+                let names = Names::new(&names).expect("few names");
+                self.say(io, TAG, &Tmessage::Walk { fid: ROOT, newfid: FILE, names });
+                self.state = State::Walking;
+                None
+            }
+            (State::Walking, TAG, Rmessage::Walk { .. }) => {
+                let flags = self.access as u32;
+                self.say(io, TAG, &Tmessage::Lopen { fid: FILE, flags });
+                self.state = State::Opening;
+                None
+            }
+            (State::Opening, TAG, Rmessage::Lopen { .. }) => {
+                self.state = State::Open;
+                Some(Heard::Opened)
+            }
+            (State::Open, READ_TAG, Rmessage::Read { data }) => {
+                self.read += data.0.len() as u64;
+                Some(Heard::Data(data.0.to_vec()))
+            }
+            (State::Open, tag, Rmessage::Write { .. }) if tag >= WRITE_TAGS => Some(Heard::Written),
+            (State::Open, _, Rmessage::Lerror { .. }) => Some(Heard::Refused),
+            // What comes after it was given up is not read.
+            (State::Closed, ..) => None,
+            (state, tag, reply) => panic!("tag {tag}: {reply:?} while {state:?}"),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Light runs, the canaries, and that a seed is a run.
+
+use super::canary::{Mistake, hunt};
+use super::{Params, run};
+use crate::trace::Show;
+
+#[test]
+fn seeds_with_every_trouble_pass() {
+    let (mut requests, mut faults) = (0, 0);
+    for seed in 1..=12 {
+        let totals = run(&Params::light(seed), Show::Hash).totals;
+        (requests, faults) = (requests + totals.requests, faults + totals.faults);
+    }
+    assert!(requests > 300 && faults > 50, "{requests} requests, {faults} faults");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let [one, two] = [(); 2].map(|()| run(&Params::light(3), Show::Keep));
+    assert_eq!(one.hash, two.hash);
+    assert!(one.trace == two.trace && one.trace.len() > 1000);
+    assert_ne!(one.hash, run(&Params::light(4), Show::Hash).hash);
+}
+
+#[test]
+fn every_planted_mistake_is_found() {
+    for mistake in Mistake::ALL {
+        assert!(hunt(mistake, 20).is_some(), "{mistake:?} was not found");
+    }
+}

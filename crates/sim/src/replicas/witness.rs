@@ -1,0 +1,99 @@
+//! Somebody who listens to what becomes final at one replica, as long as it can be reached.
+
+use super::ledger::Ledger;
+use super::site::SERVICE;
+use super::stream::{Access, Heard, Stream};
+use super::surveyor::TICK;
+use crate::client::{Client, Io};
+use base::op::Listener;
+use serde_json::Value;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// For the time to connect.
+    Away,
+    /// For something to become final.
+    Listening,
+    /// For nothing.
+    Done,
+}
+
+/// The client.
+#[derive(Debug)]
+pub(super) struct Witness {
+    listener: Listener,
+    ledger: Rc<RefCell<Ledger>>,
+    phase: Phase,
+    stream: Stream,
+    /// What came and is not a whole line yet.
+    input: Vec<u8>,
+    /// Which of the ledger's orders it writes.
+    order: usize,
+}
+
+impl Witness {
+    /// One who listens to the replica whose clients connect there.
+    pub(super) fn new(listener: Listener, ledger: Rc<RefCell<Ledger>>) -> Witness {
+        let stream = Stream::new(&["services", SERVICE, "events"], Access::Read);
+        Witness { listener, ledger, phase: Phase::Away, stream, input: Vec::new(), order: 0 }
+    }
+
+    fn note(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+        while let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.input.drain(..=end).collect();
+            let event: Value = serde_json::from_slice(&line).expect("a line is JSON");
+            let place = (event["replica"].as_u64(), event["number"].as_u64());
+            let (Some(replica), Some(number)) = place else {
+                assert!(event["missed"].is_u64(), "{event} has become final");
+                self.order = self.ledger.borrow_mut().begin_order();
+                continue;
+            };
+            let (op, value) = (event["op"].clone(), event["value"].clone());
+            self.ledger.borrow_mut().note_final(self.order, (replica, number), op, value);
+        }
+    }
+}
+
+impl Client for Witness {
+    fn wake(&mut self, io: &mut Io<'_>) {
+        if self.ledger.borrow().is_quiet {
+            self.phase = Phase::Done;
+            return io.abandon();
+        }
+        if self.phase == Phase::Away {
+            self.phase = Phase::Listening;
+            self.stream.open(io, self.listener);
+        }
+        io.wake_in(TICK);
+    }
+
+    fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
+        for heard in self.stream.received(io, bytes) {
+            match heard {
+                Heard::Opened => self.order = self.ledger.borrow_mut().begin_order(),
+                Heard::Data(data) => self.note(&data),
+                Heard::Written | Heard::Refused => panic!("who listens is told what is final"),
+            }
+            self.stream.read(io);
+        }
+    }
+
+    fn ended(&mut self, io: &mut Io<'_>) {
+        io.abandon();
+        self.stream.close();
+        self.input.clear();
+        self.phase = Phase::Away;
+    }
+
+    fn closed(&mut self, _io: &mut Io<'_>) {}
+
+    fn finish(&mut self, _io: &mut Io<'_>) {}
+
+    fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+}
