@@ -70,6 +70,7 @@ impl Site {
             kind: params.kind,
             me: id(number),
             members: members.collect(),
+            joins: false,
             secret: settings::Secret([3; 32]),
         };
         let changes = services::format(&settings);
