@@ -4,7 +4,7 @@ use super::{Chore, HEAD_KEY, Head, LAST, PARTS, RECORDS, SETTINGS, SETTINGS_KEY,
 use crate::settings::{Settings, VERSION};
 use crate::{Operator, Snapshot};
 use replica::binary;
-use replica::service::{Record, ReplicaId};
+use replica::service::{Record, ReplicaId, Standing};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use store::{Missing, Reader, Store, View};
@@ -26,11 +26,20 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// The members as it knows them, and those that are to come, each with where it is.
-    pub fn members(&self) -> BTreeMap<ReplicaId, String> {
+    fn standing(&self) -> Option<&Standing> {
         let mut standings = self.records.iter().filter_map(|record| record.standing.as_ref());
         let first = self.snapshot.as_ref().map(|snapshot| &snapshot.standing);
-        match standings.next_back().or(first) {
+        standings.next_back().or(first)
+    }
+
+    /// Whether a replica was a member, and is none any more.
+    pub fn is_retired(&self, id: ReplicaId) -> bool {
+        self.standing().is_some_and(|standing| standing.membership.retired.contains_key(&id))
+    }
+
+    /// The members as it knows them, and those that are to come, each with where it is.
+    pub fn members(&self) -> BTreeMap<ReplicaId, String> {
+        match self.standing() {
             None => self.settings.members.clone(),
             Some(standing) => {
                 let coming = standing.change.iter().flat_map(|change| change.members.clone());

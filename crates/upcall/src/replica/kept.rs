@@ -101,7 +101,8 @@ impl Opened {
                 *known = addresses(address)?;
                 Ok(true)
             }
-            None => Ok(false),
+            // It was one: whoever says so has not heard that it is gone.
+            None => Ok(service == self.kept.settings.service && self.kept.is_retired(id)),
         }
     }
 

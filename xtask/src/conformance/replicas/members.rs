@@ -1,0 +1,107 @@
+//! Members come and go under a client's eyes: one joins, one leaves, one is lost.
+
+use super::client::{Acked, Client, Progress};
+use super::{House, NAME, STRICT};
+use crate::server;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Operations that the client asks for meanwhile.
+const OPERATIONS: u64 = 1_000;
+
+/// How long a change may take.
+const CHANGE: Duration = Duration::from_secs(30);
+
+/// The server of the replica that joins.
+const NEW: usize = 3;
+
+/// Changes the members while a client goes on.
+pub(super) fn run(house: &mut House, number: usize) -> Result<String> {
+    let http = house.ports[0].1;
+    let progress = Progress::default();
+    let (acked, epochs) = std::thread::scope(|scope| {
+        let asked = scope
+            .spawn(|| Client::new(NAME, number, vec![http]).go_on(OPERATIONS, STRICT, &progress));
+        let epochs = change(house);
+        if epochs.is_err() {
+            progress.give_up();
+        }
+        let acked = asked.join().expect("no client panics");
+        Ok::<_, anyhow::Error>((acked?, epochs?))
+    })?;
+    judge(house, &acked)?;
+    // One that was lost comes back, and is nobody.
+    house.start(2)?;
+    wait(house, 2, |status| status["failed"] == "no member any more")?;
+    refused(house, 2)?;
+    Ok(format!("{epochs}; {} operations", acked.len()))
+}
+
+fn change(house: &mut House) -> Result<String> {
+    let key = format!("{NAME}.key");
+    let place = (server::free_port()?, server::free_port()?);
+    let address = format!("127.0.0.1:{}", place.0);
+    house.command(1, &["replica", "join", &key, &address, "--size", "4G"], "")?;
+    house.ports.push(place);
+    house.servers.push(None);
+    std::fs::create_dir_all(house.dir.join(NEW.to_string()))?;
+    house.start(NEW)?;
+    wait(house, NEW, |status| members(status) == [1, 2, 3, 4] && status["settled"] == true)?;
+    let left = house.command(0, &["replica", "remove", &key, "2"], "")?;
+    refused(house, 1)?;
+    house.kill(2)?;
+    let lost = house.command(NEW, &["replica", "remove", &key, "3", "--lost"], "")?;
+    let said = [left, lost].map(|line| line.trim().to_string());
+    let expected =
+        ["epoch 3: the members are replicas 1, 3, 4", "epoch 4: the members are replicas 1, 4"];
+    ensure!(said == expected, "{said:?}");
+    Ok("one joined, one left, one was lost".to_string())
+}
+
+fn members(status: &Value) -> Vec<u64> {
+    let members = status["members"].as_array().into_iter().flatten();
+    members.filter_map(|member| member["replica"].as_u64()).collect()
+}
+
+/// Waits until the status of a replica is as it should be.
+fn wait(house: &House, index: usize, is_so: impl Fn(&Value) -> bool) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        let status: Value = serde_json::from_slice(&house.read(index, "status.json")?)?;
+        if is_so(&status) {
+            return Ok(());
+        }
+        ensure!(start.elapsed() < CHANGE, "replica {}: {status}", index + 1);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A replica that is no member takes nothing.
+fn refused(house: &House, index: usize) -> Result<()> {
+    let said = house.ask(index, &["op", NAME, "append", "nothing"], "")?;
+    ensure!(!said.status.success(), "it was done: {}", String::from_utf8_lossy(&said.stdout));
+    let text = String::from_utf8_lossy(&said.stderr);
+    ensure!(text.contains("no member"), "{text}");
+    Ok(())
+}
+
+/// Those who stay, and the one that came, have all that was acknowledged, once.
+fn judge(house: &House, acked: &[Acked]) -> Result<()> {
+    ensure!(acked.len() as u64 == OPERATIONS, "{} operations were answered", acked.len());
+    house.settle(&[0, NEW])?;
+    let first = house.read(0, "stable")?;
+    ensure!(first == house.read(NEW, "stable")?, "the new one differs");
+    let text = String::from_utf8(first).context("records are text")?;
+    let mut places: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for (at, line) in text.lines().enumerate() {
+        places.entry(serde_json::from_str(line)?).or_default().push(at as u64);
+    }
+    for ack in acked {
+        let at = places.get(&ack.record).map(Vec::as_slice).unwrap_or_default();
+        ensure!(at.len() == 1, "{} is there {} times", ack.record, at.len());
+        ensure!(!ack.is_final || at[0] == ack.answer, "{} was said to be final", ack.record);
+    }
+    Ok(())
+}
