@@ -1,5 +1,7 @@
 //! A replica as its server sees it: files in, operations of the reactor out.
 
+mod members;
+
 use super::*;
 use crate::files::{TEXTS_MAX, UNPROVEN_MAX};
 use crate::journal::lab::{NOW, formatted, formatted_as, kept, perform, settings};

@@ -62,9 +62,18 @@ pub(crate) fn formatted() -> Memory {
 
 /// One of so many bytes.
 pub(crate) fn formatted_as(bytes: u64) -> Memory {
+    made(bytes, &settings())
+}
+
+/// One of this replica.
+pub(crate) fn formatted_of(settings: &Settings) -> Memory {
+    made(64 << 20, settings)
+}
+
+fn made(bytes: u64, settings: &Settings) -> Memory {
     let mut disk = Memory::formatted(&Geometry::for_bytes(bytes)).expect("a disk");
     let (mut store, mut said) = (open(&mut disk), Vec::new());
-    let changes = format(&settings());
+    let changes = format(settings);
     store.commit(NOW, Ticket(0), &changes, Durability::Durable, &mut said).expect("there is room");
     settle(&mut store, &mut disk, said);
     disk
