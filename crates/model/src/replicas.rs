@@ -137,6 +137,7 @@ impl Params {
         };
         if rng.bool() {
             params.doomed = (0..rng.u16(1..=2)).map(|_| rng.u16(..params.replicas)).collect();
+            params.changes = rng.u32(10..80);
         }
         if seed.is_multiple_of(LINEAR) {
             params.strict = 100;

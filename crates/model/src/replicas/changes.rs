@@ -66,13 +66,11 @@ impl World {
         let is_member = |id: &u16| members.members.contains_key(&name(*id));
         let gone = self.doomed.iter().filter(|id| !self.houses.contains_key(id)).copied();
         let gone: BTreeSet<ReplicaId> = gone.filter(is_member).map(name).collect();
-        let news = |house: &House| {
-            let standing = house.replica.standing();
-            let other = standing.membership.epoch != members.epoch;
-            let lost = standing.change.as_ref().is_some_and(|change| !change.lost.is_empty());
-            lost || other && !house.replica.is_removed()
+        let loses = |house: &House| {
+            let change = house.replica.standing().change.as_ref();
+            change.is_some_and(|change| !change.lost.is_empty())
         };
-        if !gone.is_empty() || self.houses.values().any(news) || self.rng.bool() {
+        if !gone.is_empty() || self.houses.values().any(loses) || self.rng.bool() {
             return gone;
         }
         let next = self.doomed.iter().filter(|id| is_member(id) && **id != at).map(|id| name(*id));

@@ -19,6 +19,9 @@ const EVENTS_MAX: usize = 100_000;
 /// Crashes in a run, at most: each makes so many events that they could go on for ever.
 const CRASHES_MAX: usize = 40;
 
+/// What takes so long waits for somebody who is gone.
+const STUCK: Duration = Duration::from_secs(60);
+
 /// How long clients wait.
 const UNTIL: Duration = Duration::from_secs(5);
 
@@ -506,6 +509,7 @@ impl World {
     /// Everything is well again: until nothing is left to do.
     fn settle(&mut self) -> Result<(), String> {
         (self.params.lost, self.params.repeated) = (0, 0);
+        let mut looked = self.now;
         loop {
             let next = self.events.first_key_value().map(|(at, _)| *at);
             match (next, self.deadline()) {
@@ -516,7 +520,14 @@ impl World {
                     self.now = self.now.max(at.0);
                     self.happen(event)?;
                 }
-                (_, Some(due)) => self.tick(due)?,
+                (_, Some(due)) => {
+                    // Who leaves asks on and on; what it waits for may be gone.
+                    if self.now.since(looked) > STUCK {
+                        looked = self.now;
+                        self.is_stuck()?;
+                    }
+                    self.tick(due)?;
+                }
                 (Some(_), None) => unreachable!("then there is no deadline before it"),
             }
             self.look()?;
