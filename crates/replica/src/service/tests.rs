@@ -287,3 +287,56 @@ fn changes_are_joined() {
     let out = step(&mut b, add(1, 1, false, &Vector::new()));
     assert_eq!(out, [Output::Refuse(Ticket(1), Refusal::Outside)]);
 }
+
+/// What somebody was told who is lost now, and cannot place yet, nobody else may ever have.
+#[test]
+fn what_is_early_of_the_lost_is_dropped() {
+    let mut a = replica(A, &[A, B, C]);
+    let entry = |origin, after| {
+        let label = Label { counter: 1, origin };
+        Arc::new(Entry { number: 1, label, after, strict: false, operator: Operator::Add(1) })
+    };
+    let of = |id| -> Vector { [(id, 1)].into_iter().collect() };
+    let from_b = Message { entries: vec![entry(B, of(C))], ..message(of(B), false) };
+    let from_c = Message { entries: vec![entry(C, Vector::new())], ..message(of(C), false) };
+    step(&mut a, Input::Heard(B, from_b.clone()));
+    let change = a.plan(&lose(B)).expect("it can");
+    step(&mut a, Input::Change(change));
+    step(&mut a, Input::Heard(C, from_c));
+    step(&mut a, Input::Heard(B, from_b));
+    assert_eq!((a.done().get(B), a.done().get(C)), (0, 1));
+}
+
+/// What members said in the epoch before does not count in this one, and nothing does before this
+/// replica has it in its journal that it is in it.
+#[test]
+fn what_is_final_takes_all_members_of_the_epoch() {
+    let mut a = replica(A, &[A, B]);
+    let change = Arc::new(a.plan(&add_c()).expect("it can"));
+    let next = change.to();
+    step(&mut a, Input::Change((*change).clone()));
+    step(&mut a, Input::Persisted(1));
+    step(&mut a, add(1, 5, true, &Vector::new()));
+    step(&mut a, Input::Persisted(2));
+    let has: Vector = [(A, 1)].into_iter().collect();
+    let sealed = Message { change: Some(change), ..message(has.clone(), false) };
+    let now = Message { epoch: next, ..message(has.clone(), false) };
+    step(&mut a, Input::Heard(B, sealed));
+    assert_eq!(a.standing().membership.epoch, next);
+    for id in [B, C] {
+        let out = step(&mut a, Input::Heard(id, now.clone()));
+        assert_eq!(answered(&out), [], "its journal does not say that it is in this epoch");
+    }
+    let out = step(&mut a, Input::Persisted(3));
+    assert_eq!(answered(&out), [(1, Value::Integer(5), true)]);
+
+    step(&mut a, add(2, 1, true, &Vector::new()));
+    step(&mut a, Input::Persisted(4));
+    let has: Vector = [(A, 2)].into_iter().collect();
+    let now = Message { has: has.clone(), ..now };
+    step(&mut a, Input::Heard(C, now.clone()));
+    let out = step(&mut a, Input::Heard(B, message(has, false)));
+    assert_eq!(answered(&out), [], "B may still go another way");
+    let out = step(&mut a, Input::Heard(B, now));
+    assert_eq!(answered(&out), [(2, Value::Integer(6), true)]);
+}
