@@ -26,6 +26,7 @@
 //!
 //! Who the replicas are may change: `members.rs` says how.
 
+mod kept;
 mod members;
 mod order;
 mod origins;
@@ -36,6 +37,7 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
+pub use kept::{Record, Snapshot};
 pub use members::{Change, Epoch, Membership, Objection, Standing, Wish};
 pub use vector::{ReplicaId, Vector};
 
@@ -100,21 +102,6 @@ pub struct Message<O> {
     pub change: Option<Arc<Change>>,
     /// The membership of its epoch, if the receiver is not that far, as far as is known.
     pub reached: Option<Arc<Membership>>,
-}
-
-/// What a journal keeps of one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record<O> {
-    /// Operations that were done, in this order.
-    pub entries: Vec<Arc<Entry<O>>>,
-    /// How the replica stands from then on, if that is news.
-    pub standing: Option<Standing>,
-}
-
-impl<O> Default for Record<O> {
-    fn default() -> Record<O> {
-        Record { entries: Vec::new(), standing: None }
-    }
 }
 
 /// What can happen to a replica.
@@ -276,34 +263,6 @@ struct Unwritten {
     urgent: bool,
 }
 
-/// What a replica begins with: what it was when its journal was last written anew.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(bound(
-    serialize = "D::State: Serialize, D::Operator: Serialize",
-    deserialize = "D::State: Deserialize<'de>, D::Operator: Deserialize<'de>"
-))]
-pub struct Snapshot<D: DataType> {
-    /// The state up to the frontier.
-    pub state: D::State,
-    /// Everything up to here is in the state.
-    pub frontier: Option<Label>,
-    /// What is in the state, and done everywhere.
-    pub base: Vector,
-    /// What follows: done here, and not in `base`.
-    pub rest: Vec<Arc<Entry<D::Operator>>>,
-    /// How the replica stands.
-    pub standing: Standing,
-}
-
-impl<D: DataType> Snapshot<D> {
-    /// Before all operations, of a member of this membership, or of one that will be.
-    pub fn empty(data: &D, membership: Membership) -> Snapshot<D> {
-        let (state, base) = (data.initial(), Vector::new());
-        let standing = Standing { membership: Arc::new(membership), change: None };
-        Snapshot { state, frontier: None, base, rest: Vec::new(), standing }
-    }
-}
-
 impl<D: DataType> Replica<D> {
     /// A replica among `members`, itself one of them, before all operations.
     pub fn new(data: D, me: ReplicaId, members: &[ReplicaId], config: Config) -> Replica<D> {
@@ -342,6 +301,9 @@ impl<D: DataType> Replica<D> {
         };
         let rest = Record { entries: snapshot.rest, standing: None };
         for record in std::iter::once(rest).chain(records) {
+            // Of one turn, operations may stand in front of what lets their replicas in.
+            let members = record.standing.iter().flat_map(|it| it.membership.members.keys());
+            replica.origins.admit(members.copied());
             for entry in record.entries {
                 replica.again(entry);
             }
@@ -382,7 +344,12 @@ impl<D: DataType> Replica<D> {
         let are_members = [to, self.me].iter().all(|id| membership.members.contains_key(id));
         let need_not = |id| membership.came.contains(&id) || self.members.is_lost(id);
         let all = self.peers.are_in(membership.epoch, need_not);
-        let can = are_members && all && self.members.is_said() && !self.members.is_removed();
+        // One of which something is known has begun before.
+        let can = are_members
+            && all
+            && self.origins.done().get(to) == 0
+            && self.members.is_said()
+            && !self.members.is_removed();
         let has = self.origins.done().clone().up_to(self.me, self.has.get(self.me));
         let standing = Standing { membership, change: None };
         can.then(|| self.up_to(&has, standing))
@@ -608,6 +575,9 @@ impl<D: DataType> Replica<D> {
 
     /// There is a membership without this replica; so says one that hears nothing more from it.
     fn removed(&mut self, by: ReplicaId) {
+        if self.members.is_lost(by) {
+            return;
+        }
         self.members.remove();
         for (id, peer) in self.peers.iter_mut() {
             peer.forget_time();
@@ -655,16 +625,25 @@ impl<D: DataType> Replica<D> {
             return;
         }
         let everywhere = self.peers.all_know(&self.has);
-        // What only this replica has of its own would not be final without it.
+        // What only this replica has of its own would not be final without it, and what is not in
+        // its journal not with it.
         let own = self.origins.label(self.me, everywhere.get(self.me) + 1);
+        let unwritten =
+            self.origins.done().iter().filter(|(of, number)| self.has.get(*of) < *number);
+        let unwritten =
+            unwritten.filter_map(|(of, _)| self.origins.label(of, self.has.get(of) + 1));
+        let bound = unwritten.chain(own).min();
         let (mut last, mut frontier) = (Vector::new(), None);
         for (of, number) in everywhere.iter() {
-            if let Some((number, label)) = self.origins.last_before(own, of, number) {
+            if let Some((number, label)) = self.origins.last_before(bound, of, number) {
                 last.raise(of, number);
                 frontier = frontier.max(Some(label));
             }
         }
-        let Some(frontier) = frontier else { return };
+        let Some(frontier) = frontier else {
+            self.lags = false;
+            return;
+        };
         // Own operations behind this one may not be in the journal yet.
         let token = self.origins.done().clone().up_to(self.me, self.has.get(self.me));
         let (me, waiting, watched) = (self.me, &mut self.waiting, self.is_watched);

@@ -604,8 +604,8 @@ impl Hosted {
                 if !self.replica.is_removed() {
                     let name = &self.settings.service;
                     self.tell_news(format!(
-                        "{name}: this replica is no member any more, so replica {} says: its file \
-                         is not needed",
+                        "{name}: this replica is no member any more, so replica {} says: when \
+                         'upcall replica remove' has said so too, its file is not needed",
                         id.0
                     ));
                 }

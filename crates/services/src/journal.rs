@@ -324,6 +324,8 @@ impl Journal {
         let ample = |room: u64| room >= 2 * (next + margin);
         // What was freed, and is not free yet, is counted where it matters.
         let now = match ample(space.blocks_available * space.block as u64) {
+            // What it should begin with was given up.
+            _ if self.begins && self.is_crowded => Room::None,
             true => Room::Ample,
             false => match self.store.room() {
                 _ if !self.records.is_empty() && !self.fetches => Room::None,
@@ -504,7 +506,9 @@ impl Journal {
             }
             store::Output::Committed(CHORE, Ok(())) => {
                 self.chores_under_way -= 1;
-                if self.begins && self.chores_under_way == 0 && !self.is_writing() {
+                // One that found no room was given up.
+                let is_written = self.head.generation > 0 && !self.is_writing();
+                if self.begins && self.chores_under_way == 0 && is_written {
                     self.begins = false;
                     out.push(Output::Persisted(0));
                 }

@@ -195,7 +195,9 @@ impl Hosted {
         let me = self.settings.me;
         let fits = |gift: &Snapshot| {
             let is_member = gift.standing.membership.members.contains_key(&me);
-            is_member && gift.rest.iter().all(|entry| self.is_ours(&entry.operator))
+            is_member
+                && gift.is_sound()
+                && gift.rest.iter().all(|entry| self.is_ours(&entry.operator))
         };
         let Some(gift) = gift.filter(fits) else {
             return self.tell_news(format!(
@@ -233,6 +235,10 @@ impl Hosted {
         let me = self.settings.me;
         for (id, place) in members.iter().filter(|(id, _)| **id != me) {
             match (self.ways.contains_key(id), address(place)) {
+                // It may have been there before anybody listened to what it says.
+                (true, _) if self.ways[id].peer.is_up() => {
+                    self.step_replica(now, Input::Connected(*id), out);
+                }
                 (true, _) => {}
                 (false, Some(address)) => self.find_way(*id, vec![address]),
                 (false, None) => self.tell_news(format!(

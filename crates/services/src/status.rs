@@ -112,7 +112,7 @@ impl Hosted {
             unfinal: self.replica.suffix().count(),
             held: self.replica.kept(),
             journal: self.journal.sizes(),
-            failed: broken.or(outdated).or(outside).or(full),
+            failed: broken.or(outdated).or(full).or(outside),
             members: members.collect(),
         }
     }

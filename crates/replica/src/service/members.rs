@@ -121,7 +121,7 @@ impl Change {
         let bytes = crate::binary::write(self);
         let digest = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         let by = bytes.iter().fold(0xcbf2_9ce4_8422_2325, digest);
-        Epoch { number: self.from.number + 1, by }
+        Epoch { number: self.from.number.saturating_add(1), by }
     }
 
     /// Whether this replica takes part in it: a member that is not lost.
@@ -321,7 +321,8 @@ impl Members {
         let is_news = fits && sealed.as_ref() != Some(&joined);
         if is_news {
             self.standing.change = Some(joined);
-            self.seals = BTreeMap::new();
+            // Who is not lost by this one tells again what it has reached.
+            (self.seals, self.reached) = (BTreeMap::new(), None);
         }
         is_news
     }

@@ -70,6 +70,11 @@ pub(crate) fn formatted_of(settings: &Settings) -> Memory {
     made(64 << 20, settings)
 }
 
+/// One that has no room for much.
+pub(crate) fn formatted_small(settings: &Settings) -> Memory {
+    made(12 << 20, settings)
+}
+
 fn made(bytes: u64, settings: &Settings) -> Memory {
     let mut disk = Memory::formatted(&Geometry::for_bytes(bytes)).expect("a disk");
     let (mut store, mut said) = (open(&mut disk), Vec::new());

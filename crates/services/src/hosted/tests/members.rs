@@ -1,7 +1,7 @@
 //! Members come and go, as one server sees it.
 
 use super::*;
-use crate::journal::lab::formatted_of;
+use crate::journal::lab::{formatted_of, formatted_small};
 use crate::{ADMINISTRATOR, Snapshot};
 use replica::service::Wish;
 
@@ -121,4 +121,71 @@ fn a_new_replica_begins_with_what_there_is() {
     let mut again = Lab::on(begun.disk);
     assert!(again.file("status").contains("replica  4, one of 2, epoch 3"));
     assert_eq!(again.file("value"), "\"a\"\n\"b\"\n\"c\"\n");
+}
+
+#[test]
+fn what_finds_no_room_is_not_begun_with() {
+    let mut lab = Lab::new();
+    lab.lose_other();
+    let ops = lab.open("ops");
+    let mut at = 0;
+    for _ in 0..40 {
+        let line = format!("append {}\n", "x".repeat(400_000));
+        for part in line.as_bytes().chunks(100_000) {
+            lab.write(ops, at, part).expect("taken");
+            at += part.len() as u64;
+        }
+        lab.text(ops);
+    }
+    let mut new = lab.admit(NEW).expect("it knows the secret");
+    lab.send(&mut new, &join()).expect("taken");
+    let mut gift = Vec::new();
+    loop {
+        let offset = gift.len() as u64;
+        let ask = Ask::Read { open: new.open, offset, count: 1 << 20, headroom: 0 };
+        let Ok(Reply::Data(data)) = lab.answer(ask) else { panic!("it can be read") };
+        if data.is_empty() {
+            break;
+        }
+        gift.extend_from_slice(&data);
+    }
+    assert!(gift.len() > 12 << 20);
+    let settings = Settings { me: NEW, joins: true, ..settings() };
+    let mut small = Lab::on(formatted_small(&settings));
+    small.hosted.receive(NOW, &gift, &mut Vec::new());
+    let is_full = |lab: &mut Lab| lab.file("status").contains("is full: ");
+    assert!((0..100).any(|_| is_full(&mut small)));
+    assert!(small.hosted.next_news().expect("said").contains("replica grow"));
+    small.disk.lose_power();
+    assert!(Lab::on(small.disk).file("status").contains("no member yet"));
+}
+
+/// What a server says that has not proved to be a member may be anything.
+#[test]
+fn nonsense_is_not_begun_with() {
+    let mut lab = Lab::new();
+    lab.lose_other();
+    let ops = lab.open("ops");
+    lab.write(ops, 0, b"append a\nappend b\n").expect("taken");
+    let mut new = lab.admit(NEW).expect("it knows the secret");
+    lab.send(&mut new, &join()).expect("taken");
+    let right = lab.bytes(new.open);
+    let settings = Settings { me: NEW, joins: true, ..settings() };
+    let mut rng = seeded(7);
+    let (mut begun, mut refused) = (0, 0);
+    for _ in 0..300 {
+        let mut gift = right.clone();
+        let at = rng.usize(..gift.len());
+        gift[at] = rng.u8(..);
+        let mut lab = Lab::on(formatted_of(&settings));
+        lab.hosted.receive(NOW, &gift, &mut Vec::new());
+        lab.file("status");
+        match lab.file("status").contains("no member yet") {
+            true => refused += 1,
+            false => begun += 1,
+        }
+        lab.disk.lose_power();
+        Lab::on(lab.disk).file("value");
+    }
+    assert!(begun > 0 && refused > 100, "{begun} begun, {refused} refused");
 }

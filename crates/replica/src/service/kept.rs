@@ -1,0 +1,67 @@
+//! What is kept of a replica: a snapshot, and records of what followed.
+
+use super::{Entry, Label, Membership, SANE_MAX, Standing, Vector};
+use crate::data::DataType;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What a journal keeps of one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record<O> {
+    /// Operations that were done, in this order.
+    pub entries: Vec<Arc<Entry<O>>>,
+    /// How the replica stands from then on, if that is news.
+    pub standing: Option<Standing>,
+}
+
+impl<O> Default for Record<O> {
+    fn default() -> Record<O> {
+        Record { entries: Vec::new(), standing: None }
+    }
+}
+
+/// What a replica begins with: what it was when its journal was last written anew.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "D::State: Serialize, D::Operator: Serialize",
+    deserialize = "D::State: Deserialize<'de>, D::Operator: Deserialize<'de>"
+))]
+pub struct Snapshot<D: DataType> {
+    /// The state up to the frontier.
+    pub state: D::State,
+    /// Everything up to here is in the state.
+    pub frontier: Option<Label>,
+    /// What is in the state, and done everywhere.
+    pub base: Vector,
+    /// What follows: done here, and not in `base`.
+    pub rest: Vec<Arc<Entry<D::Operator>>>,
+    /// How the replica stands.
+    pub standing: Standing,
+}
+
+impl<D: DataType> Snapshot<D> {
+    /// Whether a replica can begin with it: of all whose operations count, each has its next
+    /// number, and a place of its own.
+    pub fn is_sound(&self) -> bool {
+        let membership = &self.standing.membership;
+        let counts =
+            |id| membership.members.contains_key(&id) || membership.retired.contains_key(&id);
+        let (mut has, mut last) = (self.base.clone(), None);
+        let fits = |entry: &Arc<Entry<D::Operator>>| {
+            let Label { counter, origin } = entry.label;
+            let is_next = has.get(origin).checked_add(1) == Some(entry.number);
+            let is_later = last.replace(entry.label) < Some(entry.label);
+            has.raise(origin, entry.number);
+            counts(origin) && is_next && is_later && counter < SANE_MAX
+        };
+        let frontier = self.frontier.is_none_or(|label| label.counter < SANE_MAX);
+        frontier && self.base.iter().all(|(id, _)| counts(id)) && self.rest.iter().all(fits)
+    }
+
+    /// Before all operations, of a member of this membership, or of one that will be.
+    pub fn empty(data: &D, membership: Membership) -> Snapshot<D> {
+        let (state, base) = (data.initial(), Vector::new());
+        let standing = Standing { membership: Arc::new(membership), change: None };
+        Snapshot { state, frontier: None, base, rest: Vec::new(), standing }
+    }
+}
