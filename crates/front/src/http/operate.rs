@@ -305,6 +305,8 @@ impl Session {
     fn see(&mut self, it: &Operate) {
         if let Some(token) = last_token(&it.said) {
             self.tokens.insert(it.service.clone(), token.to_string());
+        } else if has_reason(&it.said, LOST) {
+            self.tokens.remove(&it.service);
         }
     }
 
@@ -321,9 +323,13 @@ impl Session {
             .field("Content-Type", kind)
             .field("Cache-Control", "no-store")
             .field("Content-Length", it.said.len());
-        if let Some(token) = last_token(&it.said) {
+        let token = last_token(&it.said);
+        // A session that has seen what is lost is over.
+        if token.is_some() || has_reason(&it.said, LOST) {
             let service = String::from_utf8_lossy(it.service.as_bytes());
-            let cookie = format!("{COOKIE}{service}={token}; Path=/services/{service}");
+            let (token, age) =
+                (token.unwrap_or(""), if token.is_some() { "" } else { "; Max-Age=0" });
+            let cookie = format!("{COOKIE}{service}={token}; Path=/services/{service}{age}");
             head = head.field("Set-Cookie", format_args!("{cookie}; SameSite=Strict; HttpOnly"));
         }
         let mut bytes = self.end(now, head);
@@ -331,6 +337,9 @@ impl Session {
         self.say(Buf::from(bytes), out);
     }
 }
+
+/// Why an operation is not done that must come behind what is lost with a replica.
+const LOST: &str = "lost";
 
 /// Whether there is an answer that is none for this reason. Within a text the quotation marks would
 /// not stand like this.

@@ -166,6 +166,21 @@ fn a_connection_knows_what_it_has_seen_of_each_service() {
     assert_eq!(books.written, expected);
 }
 
+/// What a session has seen is lost with a replica: it is over, here and at its client.
+#[test]
+fn a_session_that_has_seen_what_is_lost_begins_anew() {
+    let (mut session, mut books) = (session(), Books::default());
+    let lost = "{\"error\":\"not done\",\"reason\":\"lost\"}";
+    books.step(&mut session, &request("hits", ""), replies(false, "{\"token\":\"7f-3:9\"}"));
+    books.step(&mut session, &request("hits", ""), replies(true, lost));
+    let cookie = "Set-Cookie: upcall-hits=; Path=/services/hits; Max-Age=0; SameSite=Strict";
+    assert!(books.said.contains(cookie), "{}", books.said);
+    // The file fails, and another one is opened: nothing stands in front.
+    books.step(&mut session, &request("hits", ""), vec![Err(Error::Io)]);
+    books.step(&mut session, &request("hits", ""), replies(false, "{\"value\":1}"));
+    assert_eq!(books.written.last().map(String::as_str), Some("read\n"));
+}
+
 #[test]
 fn a_cookie_that_makes_no_sense_is_an_error() {
     let (mut session, mut books) = (session(), Books::default());
