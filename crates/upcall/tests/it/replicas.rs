@@ -58,8 +58,11 @@ fn a_full_replica_goes_on_in_a_larger_file() {
     let server = serve(&dir, file);
     assert_eq!(op(&server, &["size"]).1.split_whitespace().next(), Some(&*count.to_string()));
     assert!(op(&server, &["append", &record]).0);
-    // Nothing is left beside it.
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    // Nothing is left beside it, and the key of its service.
+    let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    assert_eq!(names, ["it.1.replica", "it.key"]);
 }
 
 /// Serves a replica where the others look for it, on a socket beside its file.
