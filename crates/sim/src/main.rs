@@ -40,6 +40,8 @@ const JOINED: u64 = 40;
 const REPLICAS: u64 = 120;
 /// Seeds of a run of storelets that names none.
 const STORELETS: u64 = 100;
+/// How long one world is looked at in the smoke, at most, seconds.
+const SMOKE: u64 = 15;
 /// Seeds within which a canary must be found.
 const CANARY_SEEDS: u64 = 20;
 /// The same, for canaries in the store.
@@ -118,7 +120,7 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
         }
         ["smoke"] => smoke()?,
         ["smoke", "one"] => {
-            let limited = Options { seconds: Some(60), ..Options::default() };
+            let limited = Options { seconds: Some(SMOKE), ..Options::default() };
             let parts = [
                 runs(&limited, 1, RUNS),
                 volumes(&limited, 1, VOLUMES),
@@ -127,7 +129,7 @@ fn command(options: &Options) -> Result<(u64, u64), String> {
             sum(&parts)
         }
         ["smoke", "two"] => {
-            let limited = Options { seconds: Some(60), ..Options::default() };
+            let limited = Options { seconds: Some(SMOKE), ..Options::default() };
             let parts = [
                 storelet_runs(&limited, 1, STORELETS),
                 replica_runs(&limited, 1, REPLICAS),
