@@ -302,14 +302,12 @@ impl<D: DataType> Replica<D> {
         let rest = Record { entries: snapshot.rest, standing: None };
         for record in std::iter::once(rest).chain(records) {
             // Of one turn, operations may stand in front of what lets their replicas in.
-            let members = record.standing.iter().flat_map(|it| it.membership.members.keys());
-            replica.origins.admit(members.copied());
-            for entry in record.entries {
-                replica.again(entry);
-            }
             if let Some(standing) = record.standing {
                 replica.members = Members::new(me, standing);
                 replica.origins.admit(replica.members.origins());
+            }
+            for entry in record.entries {
+                replica.again(entry);
             }
         }
         replica.peers = Peers::new(replica.members.peers());
@@ -333,29 +331,29 @@ impl<D: DataType> Replica<D> {
     /// What is to be kept of it, if its journal is written anew now: the journal is this, and the
     /// records that follow.
     pub fn snapshot(&self) -> Snapshot<D> {
-        self.up_to(self.origins.done(), self.members.standing().clone())
+        self.snapshot_of(self.origins.done(), self.members.standing().clone())
     }
 
     /// What a new member begins with, as soon as all who are not lost have reached the epoch of
     /// which it is a member: then there is no other that they could reach. Of what others have done
     /// there may be some that is not in this journal yet: it is in theirs.
     pub fn gift(&self, to: ReplicaId) -> Option<Snapshot<D>> {
-        let membership = self.members.membership().clone();
+        let membership = self.members.membership();
         let are_members = [to, self.me].iter().all(|id| membership.members.contains_key(id));
         let need_not = |id| membership.came.contains(&id) || self.members.is_lost(id);
         let all = self.peers.are_in(membership.epoch, need_not);
         // One of which something is known has begun before.
-        let can = are_members
-            && all
-            && self.origins.done().get(to) == 0
-            && self.members.is_said()
-            && !self.members.is_removed();
+        let has_begun = self.origins.done().get(to) > 0;
+        let stands = self.members.is_said() && !self.members.is_removed();
+        if !are_members || !all || has_begun || !stands {
+            return None;
+        }
         let has = self.origins.done().clone().up_to(self.me, self.has.get(self.me));
-        let standing = Standing { membership, change: None };
-        can.then(|| self.up_to(&has, standing))
+        let standing = Standing { membership: membership.clone(), change: None };
+        Some(self.snapshot_of(&has, standing))
     }
 
-    fn up_to(&self, has: &Vector, standing: Standing) -> Snapshot<D> {
+    fn snapshot_of(&self, has: &Vector, standing: Standing) -> Snapshot<D> {
         let base = self.origins.forgotten();
         Snapshot {
             state: self.order.stable().clone(),

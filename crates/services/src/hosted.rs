@@ -220,7 +220,7 @@ impl Hosted {
     /// Writes down what was done in this turn.
     fn keep(&mut self, now: Instant, out: &mut Vec<Output>) {
         let (record, number) = mem::take(&mut self.unkept);
-        if record != Record::default() {
+        if !record.is_empty() {
             self.journal.append(number, &record);
         }
         if self.journal.wants_snapshot() && !self.closing && self.joining.is_none() {
@@ -290,7 +290,7 @@ impl Automaton for Hosted {
         self.replica.check();
         self.journal.check();
         self.ways.values().for_each(|way| way.peer.check());
-        assert!(self.unkept.0 == Record::default(), "kept at the end of each turn");
+        assert!(self.unkept.0.is_empty(), "kept at the end of each turn");
     }
 }
 

@@ -29,7 +29,7 @@ pub use files::OPENS_MAX;
 pub use hosted::{Hosted, Options, PLACE};
 pub use journal::{Copying, Kept, Unreadable, format, is_mark, read_all};
 pub use letter::Letter;
-pub use members::{ADMINISTRATOR, address};
+pub use members::{ADMINISTRATOR, address, list};
 pub use settings::{Secret, Settings};
 
 /// What is replicated: operations that are sent again are done once.

@@ -57,9 +57,19 @@ pub fn address(text: &str) -> Option<Address> {
     }
 }
 
-fn list(ids: impl IntoIterator<Item = ReplicaId>) -> String {
+/// The numbers of replicas, for people.
+pub fn list(ids: impl IntoIterator<Item = ReplicaId>) -> String {
     let names: Vec<String> = ids.into_iter().map(|id| id.0.to_string()).collect();
     names.join(", ")
+}
+
+/// What a change leads to, for people.
+pub(crate) fn aim(change: &Change) -> String {
+    let members = list(change.members.keys().copied());
+    match change.lost.is_empty() {
+        true => members,
+        false => format!("{members}; lost: {}", list(change.lost.iter().copied())),
+    }
 }
 
 /// Why a wish is not granted, for people.
@@ -156,15 +166,8 @@ impl Hosted {
     }
 
     fn change(&mut self, now: Instant, change: Change, out: &mut Vec<Output>) {
-        let (members, lost) = (list(change.members.keys().copied()), &change.lost);
-        let lost = match lost.is_empty() {
-            true => String::new(),
-            false => format!("; lost: {}", list(lost.iter().copied())),
-        };
-        self.tell_news(format!(
-            "{}: the members are to be replicas {members}{lost}",
-            self.settings.service
-        ));
+        let (name, aim) = (&self.settings.service, aim(&change));
+        self.tell_news(format!("{name}: the members are to be replicas {aim}"));
         self.step_replica(now, Input::Change(change), out);
     }
 
@@ -267,7 +270,6 @@ impl Hosted {
 
     /// Whose operations there may be: whom tokens may name.
     pub(crate) fn origins(&self) -> Vec<ReplicaId> {
-        let membership = self.replica.membership();
-        membership.members.keys().chain(membership.retired.keys()).copied().collect()
+        self.replica.membership().origins().collect()
     }
 }

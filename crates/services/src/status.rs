@@ -2,6 +2,7 @@
 
 use crate::files::{STABLE, STATUS, STATUS_JSON, VALUE};
 use crate::hosted::{FULL, Hosted};
+use crate::members::{aim, list};
 use crate::show::show;
 use crate::talk::show_vector;
 use replica::data::Kind;
@@ -41,6 +42,9 @@ struct Status<'a> {
 /// A change of the members that is under way.
 #[derive(Debug, Serialize)]
 struct Coming {
+    /// The same in words.
+    #[serde(skip)]
+    aim: String,
     members: Vec<ReplicaId>,
     lost: Vec<ReplicaId>,
     /// Who has not agreed yet, as far as is known here.
@@ -87,6 +91,7 @@ impl Hosted {
         };
         let standing = self.replica.standing();
         let change = standing.change.as_ref().map(|change| Coming {
+            aim: aim(change),
             members: change.members.keys().copied().collect(),
             lost: change.lost.iter().copied().collect(),
             waits_for: self.replica.unsealed(),
@@ -118,11 +123,6 @@ impl Hosted {
     }
 }
 
-fn ids(ids: &[ReplicaId]) -> String {
-    let names: Vec<String> = ids.iter().map(|id| id.0.to_string()).collect();
-    if names.is_empty() { "nobody".to_string() } else { names.join(", ") }
-}
-
 impl Status<'_> {
     fn show(&self) -> String {
         let mut text = String::new();
@@ -132,13 +132,12 @@ impl Status<'_> {
         line("service", &format_args!("{}, a {}", self.service, self.kind));
         let count = self.members.len();
         line("replica", &format_args!("{}, one of {count}, epoch {}", self.replica.0, self.epoch));
-        if let Some(Coming { members, lost, waits_for }) = &self.change {
-            let (members, waits) = (ids(members), ids(waits_for));
-            let lost = match lost.is_empty() {
-                true => String::new(),
-                false => format!("; lost: {}", ids(lost)),
+        if let Some(Coming { aim, waits_for, .. }) = &self.change {
+            let waits = match waits_for.is_empty() {
+                true => "nobody".to_string(),
+                false => list(waits_for.iter().copied()),
             };
-            line("change", &format_args!("to {members}{lost}; not agreed yet: {waits}"));
+            line("change", &format_args!("to {aim}; not agreed yet: {waits}"));
         }
         line("done", &self.done);
         line("kept", &self.kept);

@@ -151,7 +151,7 @@ impl World {
             self.count()?;
             // It may wait for who is gone.
             if self.is_over() {
-                self.is_stuck()?;
+                self.wish_again()?;
             }
             self.soon(BEGINS, Event::Begins(at));
             return Ok(());
@@ -223,7 +223,7 @@ impl World {
 
     /// If a change does not end, because it needs who is gone, another one is wanted; whether one
     /// was.
-    pub(super) fn is_stuck(&mut self) -> Result<bool, String> {
+    pub(super) fn wish_again(&mut self) -> Result<bool, String> {
         let needs = self.needs();
         let again = needs.is_some() && self.again < CHANGES_MAX;
         if let Some((at, lost)) = needs.filter(|_| again) {

@@ -513,7 +513,7 @@ impl World {
         loop {
             let next = self.events.first_key_value().map(|(at, _)| *at);
             match (next, self.deadline()) {
-                (None, None) if !self.is_stuck()? => break,
+                (None, None) if !self.wish_again()? => break,
                 (None, None) => {}
                 (Some(at), due) if due.is_none_or(|due| due > at.0) => {
                     let event = self.events.remove(&at).expect("it is the first");
@@ -524,7 +524,7 @@ impl World {
                     // Who leaves asks on and on; what it waits for may be gone.
                     if self.now.since(looked) > STUCK {
                         looked = self.now;
-                        self.is_stuck()?;
+                        self.wish_again()?;
                     }
                     self.tick(due)?;
                 }

@@ -1,8 +1,9 @@
 //! What is kept of a replica: a snapshot, and records of what followed.
 
-use super::{Entry, Label, Membership, SANE_MAX, Standing, Vector};
+use super::{Entry, Label, Membership, ReplicaId, SANE_MAX, Standing, Vector};
 use crate::data::DataType;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a journal keeps of one moment.
@@ -17,6 +18,13 @@ pub struct Record<O> {
 impl<O> Default for Record<O> {
     fn default() -> Record<O> {
         Record { entries: Vec::new(), standing: None }
+    }
+}
+
+impl<O> Record<O> {
+    /// Whether there is nothing to keep.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.standing.is_none()
     }
 }
 
@@ -43,9 +51,8 @@ impl<D: DataType> Snapshot<D> {
     /// Whether a replica can begin with it: of all whose operations count, each has its next
     /// number, and a place of its own.
     pub fn is_sound(&self) -> bool {
-        let membership = &self.standing.membership;
-        let counts =
-            |id| membership.members.contains_key(&id) || membership.retired.contains_key(&id);
+        let origins: BTreeSet<ReplicaId> = self.standing.membership.origins().collect();
+        let counts = |id| origins.contains(&id);
         let (mut has, mut last) = (self.base.clone(), None);
         let fits = |entry: &Arc<Entry<D::Operator>>| {
             let Label { counter, origin } = entry.label;

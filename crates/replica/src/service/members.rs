@@ -112,6 +112,11 @@ impl Membership {
         let epoch = Epoch { number: 1, ..Epoch::default() };
         Membership { epoch, members, came: BTreeSet::new(), retired: BTreeMap::new() }
     }
+
+    /// Everybody whose operations count: the members, and those that were.
+    pub fn origins(&self) -> impl Iterator<Item = ReplicaId> {
+        self.members.keys().chain(self.retired.keys()).copied()
+    }
 }
 
 impl Change {
@@ -249,8 +254,7 @@ impl Members {
 
     /// Everybody whose operations count. Those of new members do as soon as they are members here.
     pub(super) fn origins(&self) -> impl Iterator<Item = ReplicaId> {
-        let membership = self.membership();
-        membership.members.keys().chain(membership.retired.keys()).copied()
+        self.membership().origins()
     }
 
     /// Who this is.

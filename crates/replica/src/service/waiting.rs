@@ -75,9 +75,12 @@ impl<D: DataType> Waiting<D> {
             let lost = (!lost.is_empty()).then_some(Refusal::Lost(lost));
             if members.is_outside() { Some(Refusal::Outside) } else { lost }
         };
-        let refused = self.blocked.iter().filter_map(|it| Some((it.ticket, why(it)?)));
-        let refused: Vec<(Ticket, Refusal)> = refused.collect();
-        self.blocked.retain(|request| why(request).is_none());
+        let mut refused = Vec::new();
+        self.blocked.retain(|request| {
+            let refusal = why(request);
+            refused.extend(refusal.clone().map(|refusal| (request.ticket, refusal)));
+            refusal.is_none()
+        });
         refused
     }
 

@@ -104,6 +104,23 @@ impl Lab {
         true
     }
 
+    /// Appends so many bytes, as a server does, to the end of all that comes of it.
+    fn append(&mut self, length: usize) {
+        self.ask(vec![append(length)]);
+        if self.journal.wants_snapshot() {
+            self.journal.replace(&self.replica.snapshot());
+        }
+        while self.go_on() {}
+    }
+
+    /// Appends until it says that it is full.
+    fn fill(&mut self) {
+        while !self.journal.is_full() {
+            let length = self.rng.usize(0..60_000);
+            self.append(length);
+        }
+    }
+
     /// How many operations are kept, as far as the replica has heard, and how many are done.
     fn counts(&self) -> (u64, u64) {
         (self.replica.has().get(ME), self.replica.done().get(ME))
@@ -293,23 +310,12 @@ fn a_small_volume_takes_much() {
 fn a_full_volume_says_so_before_it_is_too_late() {
     for seed in 0..2 {
         let mut lab = Lab::on(formatted_as(16 << 20), seed);
-        while !lab.journal.is_full() {
-            let length = lab.rng.usize(0..60_000);
-            lab.ask(vec![append(length)]);
-            if lab.journal.wants_snapshot() {
-                lab.journal.replace(&lab.replica.snapshot());
-            }
-            while lab.go_on() {}
-        }
+        lab.fill();
         let (kept, done) = lab.counts();
         assert_eq!(kept, done, "the last one found room");
         // Who does not look is not acknowledged at some time; the next snapshot still fits.
         for _ in 0..100 {
-            lab.ask(vec![append(200_000)]);
-            if lab.journal.wants_snapshot() {
-                lab.journal.replace(&lab.replica.snapshot());
-            }
-            while lab.go_on() {}
+            lab.append(200_000);
         }
         let (kept, done) = lab.counts();
         assert!(kept < done && lab.journal.is_full() && lab.journal.failed().is_none());
@@ -321,14 +327,7 @@ fn a_full_volume_says_so_before_it_is_too_late() {
 #[test]
 fn a_full_volume_goes_on_in_a_larger_one() {
     let mut lab = Lab::on(formatted_as(12 << 20), 0);
-    while !lab.journal.is_full() {
-        let length = lab.rng.usize(0..60_000);
-        lab.ask(vec![append(length)]);
-        if lab.journal.wants_snapshot() {
-            lab.journal.replace(&lab.replica.snapshot());
-        }
-        while lab.go_on() {}
-    }
+    lab.fill();
     let (mut small, mut copying) = (open(&mut lab.disk), Copying::begin());
     let mut bring = |store: &mut Store, missing| {
         fetch(store, &mut lab.disk, missing);

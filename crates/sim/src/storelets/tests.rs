@@ -2,6 +2,7 @@
 
 use super::canary::{Mistake, hunt};
 use super::{Params, run};
+use crate::tests::a_seed_is_a_run;
 use crate::trace::Show;
 
 #[test]
@@ -16,10 +17,7 @@ fn seeds_with_every_fault_pass() {
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    let [one, two] = [(); 2].map(|()| run(&Params::light(3), Show::Keep));
-    assert_eq!(one.hash, two.hash);
-    assert!(one.trace == two.trace && one.trace.len() > 1000);
-    assert_ne!(one.hash, run(&Params::light(4), Show::Hash).hash);
+    a_seed_is_a_run(3, |seed, show| run(&Params::light(seed), show));
 }
 
 #[test]

@@ -160,8 +160,8 @@ pub(super) fn fetch(
 /// # Errors
 /// What is wrong with that, and what to do.
 pub(crate) fn addresses(text: &str) -> Result<Vec<Address>, String> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return Ok(vec![Address::Unix(path.as_bytes().to_vec())]);
+    match services::address(text) {
+        Some(address) => Ok(vec![address]),
+        None => place::resolve(text),
     }
-    place::resolve(text)
 }

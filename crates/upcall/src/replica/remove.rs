@@ -100,17 +100,15 @@ fn wait(frame: &Frame, seconds: f64, gone: &BTreeSet<ReplicaId>) -> Outcome<Exit
         let report = Report::read(frame)?;
         let is_so = !report.members.iter().any(|member| gone.contains(&member.replica));
         if is_so && report.settled {
-            let names: Vec<String> =
-                report.members.iter().map(|member| member.replica.0.to_string()).collect();
-            let (epoch, names) = (report.epoch, names.join(", "));
+            let names = services::list(report.members.iter().map(|member| member.replica));
+            let epoch = report.epoch;
             frame::say(&format!("epoch {epoch}: the members are replicas {names}\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
         if begun.elapsed() > most {
             let waits = report.change.map(|change| change.waits_for).unwrap_or_default();
-            let names: Vec<String> = waits.iter().map(|id| id.0.to_string()).collect();
-            let whom = match (names.is_empty(), is_so) {
-                (false, _) => format!("replica {} has not agreed", names.join(" and ")),
+            let whom = match (waits.is_empty(), is_so) {
+                (false, _) => format!("replica {} has not agreed", services::list(waits)),
                 (true, false) => "what those who go have done has not arrived".to_string(),
                 (true, true) => "not all who stay have said that they know it".to_string(),
             };
