@@ -1,6 +1,6 @@
 //! `cargo xtask conformance [SUITE …] [--server uring|threads|diod] [--built] [--long] [--record]`:
 //! clients that nobody here wrote, against a running server. Without a suite: all of them.
-//! `--built` takes the release binary as it is; `--long` lets those who kill and fail go on for
+//! `--built` takes the binary as it is; `--long` lets those who kill and fail go on for
 //! longer, and the kernel read all of the source tree; `--record` writes the page that `interop`
 //! compares with.
 //!

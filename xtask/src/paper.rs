@@ -38,11 +38,10 @@ pub(crate) struct Plan {
     pub(crate) part: Option<String>,
 }
 
-/// The command. The client must not be the slow part, so it runs in a release build.
+/// The command.
 pub(crate) fn main(args: &[String]) -> Result<()> {
     if cfg!(debug_assertions) {
-        let words = ["run", "--quiet", "--release", "-p", "xtask", "--", "paper"];
-        return crate::sh::run(crate::sh::cargo(&words).args(args));
+        return crate::sh::optimised("paper", args);
     }
     let mut plan = Plan { quick: false, record: false, kernel: false, traces: None, part: None };
     let mut paper: Option<fn(&Plan) -> Result<()>> = None;

@@ -48,6 +48,12 @@ pub(crate) fn cargo<S: AsRef<OsStr>>(args: &[S]) -> Command {
     cmd(&cargo, args)
 }
 
+/// Runs this program's `word` again, optimised, as what is measured must be: the clients of a
+/// bench must not be its slow part, and the server is built as they are.
+pub(crate) fn optimised(word: &str, args: &[String]) -> Result<()> {
+    run(cargo(&["run", "--quiet", "--release", "-p", "xtask", "--", word]).args(args))
+}
+
 /// Runs to the end with the output on the terminal.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("start {}", line(command)))?;
