@@ -26,6 +26,7 @@
 //!
 //! Who the replicas are may change: `members.rs` says how.
 
+mod hearing;
 mod kept;
 mod members;
 mod order;
@@ -38,14 +39,14 @@ mod waiting;
 mod tests;
 
 pub use kept::{Record, Snapshot};
-pub use members::{Change, Epoch, Membership, Objection, Standing, Wish};
+pub use members::{Change, Epoch, MEMBERS_MAX, Membership, ORIGINS_MAX, Objection, Standing, Wish};
 pub use vector::{ReplicaId, Vector};
 
 use crate::data::DataType;
 use base::{Automaton, Instant};
-use members::{Members, Speaker};
+use members::Members;
 use order::Order;
-use origins::{Origins, Receipt};
+use origins::Origins;
 use peers::{Ours, Peer, Peers};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -395,6 +396,12 @@ impl<D: DataType> Replica<D> {
         self.members.unsealed()
     }
 
+    /// Why the change that is under way and another one, which somebody else was asked for, cannot
+    /// both be: nothing changes before an administrator has asked for both at once.
+    pub fn clash(&self) -> Option<&Objection> {
+        self.members.clash()
+    }
+
     /// Whether there is a membership without it.
     pub fn is_removed(&self) -> bool {
         self.members.is_removed()
@@ -488,22 +495,6 @@ impl<D: DataType> Replica<D> {
         self.persist(vec![entry], None, out);
     }
 
-    /// Places what has everything before it that must be.
-    fn place_ready(&mut self) -> Vec<Arc<Entry<D::Operator>>> {
-        let mut placed = Vec::new();
-        while let Some(entry) = self.origins.take_ready() {
-            self.clock = self.clock.max(entry.label.counter);
-            // Its origin tells the others.
-            let (origin, number) = (entry.label.origin, entry.number);
-            if self.members.speaker(origin) == Speaker::Peer {
-                self.peers.iter_mut().for_each(|(_, peer)| peer.presume(origin, number));
-            }
-            self.order.place(entry.clone());
-            placed.push(entry);
-        }
-        placed
-    }
-
     /// Why no more is taken: somebody has not said that it has everything.
     fn full(&self) -> Refusal {
         let lags = self.peers.iter().filter(|(_, peer)| !peer.knows.covers(&self.has));
@@ -522,41 +513,6 @@ impl<D: DataType> Replica<D> {
         let (number, done) = (self.written, self.origins.done().clone());
         self.unwritten.push_back(Unwritten { number, done, standing: standing.clone(), urgent });
         out.push(Output::Persist(number, Record { entries, standing }));
-    }
-
-    fn hear(&mut self, from: ReplicaId, message: Message<D::Operator>, out: &mut Outputs<D>) {
-        let theirs = message.has.get(self.me);
-        if self.peers.get(from).is_some() && theirs > self.has.get(self.me) && theirs < SANE_MAX {
-            self.is_outdated = true;
-            self.peers.iter_mut().for_each(|(_, peer)| peer.disconnect());
-            return out.push(Output::Outdated(from));
-        }
-        match self.members.speaker(from) {
-            Speaker::Peer if self.is_sane(&message) => {}
-            Speaker::Other => return,
-            Speaker::Peer | Speaker::Stranger => return out.push(Output::Distrust(from)),
-        }
-        if let Some(change) = &message.change {
-            self.seal(change, out);
-        }
-        self.members.hear(from, &message);
-        let mut owes = message.asks;
-        for entry in message.entries {
-            // Who tells what we have has not heard that we do.
-            owes |= self.origins.receive(entry, self.config.limits.early) == Receipt::Known;
-        }
-        let stands = (message.epoch, message.change.map(|change| change.to()));
-        let peer = self.peers.get_mut(from).expect("it is a member");
-        peer.owes |= owes;
-        peer.says(&message.has, stands, self.members.membership().epoch);
-        let placed = self.place_ready();
-        if !placed.is_empty() {
-            self.persist(placed, None, out);
-        }
-        let done = self.origins.done();
-        self.peers.iter_mut().for_each(|(id, peer)| peer.believe(id, done));
-        self.become_member(out);
-        self.advance(ADVANCE, out);
     }
 
     /// Seals a change: nobody hears this replica say anything but that any more, once that is in
@@ -592,27 +548,6 @@ impl<D: DataType> Replica<D> {
         self.origins.admit(self.members.origins());
         self.peers.begin_epoch(&self.members.peers().collect());
         self.persist(Vec::new(), Some(self.members.standing().clone()), out);
-    }
-
-    /// Whether one of us can say this. What is new to us is behind what is final, and behind what
-    /// its origin labelled before. While members change, some may not be known here yet.
-    fn is_sane(&self, message: &Message<D::Operator>) -> bool {
-        let changes = message.change.is_some() || self.members.standing().change.is_some();
-        let knows = |id| self.origins.knows(id) || changes || message.reached.is_some();
-        let member = |(id, number)| knows(id) && number < SANE_MAX;
-        let mut last = self.origins.last_labels();
-        let possible = |entry: &Arc<Entry<D::Operator>>| {
-            let Entry { number, label, after, .. } = &**entry;
-            let sane = *number > 0 && *number < SANE_MAX && label.counter < SANE_MAX;
-            if !sane || !knows(label.origin) || !after.iter().all(member) {
-                return false;
-            }
-            let known = *number <= self.origins.received(label.origin);
-            let before = if known { None } else { last.insert(label.origin, *label) };
-            let ours = label.origin == self.me;
-            known || !ours && before < Some(*label) && self.order.frontier() < Some(*label)
-        };
-        message.has.iter().all(member) && message.entries.iter().all(possible)
     }
 
     /// What everybody has is final, with all before it: at most so many at once. Of its own

@@ -34,9 +34,13 @@ impl World {
     fn ask_for(&mut self, at: u16, wish: &Wish) -> Result<(), String> {
         match self.house(at).replica.plan(wish) {
             Ok(change) => self.step(at, Input::Change(change)),
-            Err(Objection::Nothing | Objection::Outside | Objection::Most | Objection::Nobody) => {
-                Ok(())
-            }
+            Err(
+                Objection::Nothing
+                | Objection::Outside
+                | Objection::Most
+                | Objection::Nobody
+                | Objection::Many,
+            ) => Ok(()),
             Err(other @ (Objection::Unknown(_) | Objection::Known(_))) => {
                 Err(format!("{at} does not know its members: {other:?} for {wish:?}"))
             }

@@ -29,6 +29,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// How many members a service has at most.
+pub const MEMBERS_MAX: usize = 64;
+
+/// How many it has at most in all its time: each has a number in every token.
+pub const ORIGINS_MAX: usize = 128;
+
 /// Names a membership.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -104,6 +110,8 @@ pub enum Objection {
     Nobody,
     /// Most members would be lost: only who is sure that they do not go on without us wants that.
     Most,
+    /// There would be more than [`MEMBERS_MAX`], or more than [`ORIGINS_MAX`] in all.
+    Many,
 }
 
 impl Membership {
@@ -158,11 +166,14 @@ impl Change {
         let known: BTreeSet<ReplicaId> = self.members.keys().filter(again).copied().collect();
         let unknown = self.lost.iter().filter(|id| !old.members.contains_key(id));
         let unknown: BTreeSet<ReplicaId> = unknown.copied().collect();
+        let come = self.members.keys().filter(|id| !old.members.contains_key(id)).count();
+        let many = self.members.len() > MEMBERS_MAX || come + old.origins().count() > ORIGINS_MAX;
         match () {
             () if !unknown.is_empty() => Err(Objection::Unknown(unknown)),
             () if !known.is_empty() => Err(Objection::Known(known)),
             () if !self.members.keys().any(stay) => Err(Objection::Nobody),
             () if !self.forced && 2 * lost >= all => Err(Objection::Most),
+            () if many && come > 0 => Err(Objection::Many),
             () => Ok(()),
         }
     }
@@ -179,6 +190,8 @@ pub(super) struct Members {
     seals: BTreeMap<ReplicaId, Vector>,
     /// What somebody has become a member of by this change.
     reached: Option<Arc<Membership>>,
+    /// Why it cannot be joined with another one that was heard of.
+    clash: Option<Objection>,
     /// A membership without this replica was heard of.
     is_removed: bool,
 }
@@ -202,6 +215,7 @@ impl Members {
             standing,
             seals: BTreeMap::new(),
             reached: None,
+            clash: None,
             is_removed: false,
         }
     }
@@ -321,14 +335,22 @@ impl Members {
             Some(sealed) if sealed == change => return false,
             Some(sealed) => Arc::new(sealed.join(change, now)),
         };
-        let fits = joined.takes(self.me, now) && joined.object(now).is_ok();
-        let is_news = fits && sealed.as_ref() != Some(&joined);
-        if is_news {
+        if !joined.takes(self.me, now) || sealed.as_ref() == Some(&joined) {
+            return false;
+        }
+        self.clash = joined.object(now).err();
+        let fits = self.clash.is_none();
+        if fits {
             self.standing.change = Some(joined);
             // Who is not lost by this one tells again what it has reached.
             (self.seals, self.reached) = (BTreeMap::new(), None);
         }
-        is_news
+        fits
+    }
+
+    /// Why the change that is sealed and another one that was heard of cannot both be.
+    pub(super) fn clash(&self) -> Option<&Objection> {
+        self.clash.as_ref()
     }
 
     /// Notes what a peer says of its standing.
@@ -389,7 +411,7 @@ impl Members {
     /// This is the membership from now on.
     pub(super) fn install(&mut self, membership: Arc<Membership>) {
         self.standing = Standing { membership, change: None };
-        (self.seals, self.reached) = (BTreeMap::new(), None);
+        (self.seals, self.reached, self.clash) = (BTreeMap::new(), None, None);
     }
 
     /// Of these, the retired ones of which fewer operations count.

@@ -120,16 +120,19 @@ impl<O> Origins<O> {
         self.of.contains_key(&id)
     }
 
-    /// An operation that is received, and has everything done that must be done before it. It
-    /// counts as done from now on.
-    pub(super) fn take_ready(&mut self) -> Option<Arc<Entry<O>>> {
-        let done = &mut self.done;
-        self.of.iter_mut().find_map(|(id, origin)| {
-            let next = origin.get(origin.done + 1).filter(|next| done.covers(&next.after))?.clone();
-            origin.done += 1;
-            done.raise(*id, origin.done);
-            Some(next)
+    /// An operation that is received, and has everything done that must be done before it.
+    pub(super) fn first_ready(&self) -> Option<Arc<Entry<O>>> {
+        self.of.values().find_map(|origin| {
+            let next = origin.get(origin.done + 1);
+            next.filter(|next| self.done.covers(&next.after)).cloned()
         })
+    }
+
+    /// This one of an origin counts as done from now on.
+    pub(super) fn place(&mut self, id: ReplicaId, number: u64) {
+        let origin = self.of.get_mut(&id).expect("it was ready");
+        origin.done = number;
+        self.done.raise(id, number);
     }
 
     /// What is placed.

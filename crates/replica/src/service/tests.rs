@@ -221,6 +221,48 @@ fn lose(id: ReplicaId) -> Wish {
     Wish { lost: [id].into(), ..Wish::default() }
 }
 
+fn add_many(count: usize) -> Wish {
+    let ids = (2..).take(count).map(|id| (ReplicaId(id), String::new()));
+    Wish { add: ids.collect(), ..Wish::default() }
+}
+
+#[test]
+fn a_service_has_not_had_more_members_than_a_token_has_numbers() {
+    let first = Membership::first([(A, String::new()), (B, String::new())].into());
+    let retired = (2..).map(ReplicaId).take(ORIGINS_MAX - 2).map(|id| (id, 1)).collect();
+    let old = Membership { retired, ..first };
+    let nothing = Snapshot { base: Vector::new(), ..Snapshot::empty(&Counter, old) };
+    let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
+    let full = Replica::recover(Counter, A, config, nothing, []);
+    let next = ReplicaId(u16::try_from(ORIGINS_MAX).expect("small"));
+    let add = Wish { add: [(next, String::new())].into(), ..Wish::default() };
+    assert_eq!(full.plan(&add), Err(Objection::Many));
+    // Who is there may leave.
+    assert!(full.plan(&Wish { remove: [B].into(), ..Wish::default() }).is_ok());
+}
+
+/// What is wished in two places may be too much together.
+#[test]
+fn what_cannot_both_be_is_said() {
+    let d = ReplicaId(3);
+    let all = [A, B, C, d];
+    let (mut a, b) = (replica(A, &all), replica(B, &all));
+    let one = a.plan(&lose(C)).expect("it can");
+    let other = b.plan(&lose(d)).expect("it can");
+    step(&mut a, Input::Change(one));
+    assert_eq!(a.clash(), None);
+    let told = Message { change: Some(Arc::new(other)), ..message(Vector::new(), false) };
+    step(&mut a, Input::Heard(B, told.clone()));
+    assert_eq!(a.clash(), Some(&Objection::Most));
+    // Who is sure asks for both.
+    assert_eq!(a.plan(&lose(d)), Err(Objection::Most));
+    let both = a.plan(&Wish { forced: true, ..lose(d) }).expect("it can");
+    step(&mut a, Input::Change(both.clone()));
+    assert_eq!((a.clash(), a.standing().change.as_deref()), (None, Some(&both)));
+    step(&mut a, Input::Heard(B, told));
+    assert_eq!(a.clash(), None);
+}
+
 #[test]
 fn what_cannot_be_wished_is_said() {
     let two = replica(A, &[A, B]);
@@ -235,9 +277,11 @@ fn what_cannot_be_wished_is_said() {
         (lose(A), Objection::Outside),
         (lose(B), Objection::Most),
         (remove(&[A, B]), Objection::Nobody),
+        (add_many(MEMBERS_MAX - 1), Objection::Many),
     ] {
         assert_eq!(two.plan(&wish), Err(why), "{wish:?}");
     }
+    assert!(two.plan(&add_many(MEMBERS_MAX - 2)).is_ok());
     assert!(two.plan(&Wish { forced: true, ..lose(B) }).is_ok());
     assert!(two.plan(&remove(&[B])).is_ok());
     assert!(two.plan(&add_c()).is_ok());
@@ -339,4 +383,57 @@ fn what_is_final_takes_all_members_of_the_epoch() {
     assert_eq!(answered(&out), [], "B may still go another way");
     let out = step(&mut a, Input::Heard(B, now));
     assert_eq!(answered(&out), [(2, Value::Integer(6), true)]);
+}
+
+/// B says that it has labelled nothing before what is final then, and has.
+#[test]
+fn who_lies_about_what_it_has_ends_nobody() {
+    let c = ReplicaId(2);
+    let mut a = replica(A, &[A, B, c]);
+    let entry = |origin, number, counter, after: &[(ReplicaId, u64)]| {
+        let (label, after) = (Label { counter, origin }, after.iter().copied().collect());
+        Arc::new(Entry { number, label, after, strict: false, operator: Operator::Add(1) })
+    };
+    let has = |has: &[(ReplicaId, u64)]| message(has.iter().copied().collect(), false);
+    // It waits for what C has not told yet.
+    let early = Message { entries: vec![entry(B, 1, 1, &[(c, 1)])], ..has(&[]) };
+    assert_eq!(step(&mut a, Input::Heard(B, early)), []);
+    step(&mut a, add(1, 5, false, &Vector::new()));
+    step(&mut a, add(2, 5, false, &Vector::new()));
+    step(&mut a, Input::Persisted(2));
+    step(&mut a, Input::Heard(B, has(&[(A, 2)])));
+    step(&mut a, Input::Heard(c, has(&[(A, 2)])));
+    assert_eq!((*a.stable(), a.frontier()), (10, Some(Label { counter: 2, origin: A })));
+    let late = Message { entries: vec![entry(c, 1, 3, &[])], ..has(&[(A, 2), (c, 1)]) };
+    let out = step(&mut a, Input::Heard(c, late));
+    assert!(out.contains(&Output::Distrust(B)), "{out:?}");
+    assert!(!out.contains(&Output::Distrust(c)), "{out:?}");
+    assert_eq!((a.done().get(B), a.done().get(c), *a.current()), (0, 1, 11));
+}
+
+#[test]
+fn numbers_that_nobody_has_reached_are_not_believed() {
+    let membership = |number, count| {
+        let first = Membership::first([(A, String::new()), (B, String::new())].into());
+        let epoch = Epoch { number, by: 0 };
+        Some(Arc::new(Membership { epoch, retired: [(ReplicaId(2), count)].into(), ..first }))
+    };
+    let change = |number| {
+        let (from, members) = (Epoch { number, by: 0 }, [(A, String::new())].into());
+        Some(Arc::new(Change { from, members, lost: [].into(), forced: false }))
+    };
+    let plain = message(Vector::new(), false);
+    let far = Epoch { number: u64::MAX, by: 0 };
+    for wrong in [
+        Message { epoch: far, ..plain.clone() },
+        Message { change: change(u64::MAX), ..plain.clone() },
+        Message { reached: membership(u64::MAX, 1), ..plain.clone() },
+        Message { reached: membership(2, u64::MAX), ..plain.clone() },
+        Message { has: [(B, u64::MAX)].into_iter().collect(), ..plain.clone() },
+    ] {
+        let mut a = replica(A, &[A, B]);
+        let out = step(&mut a, Input::Heard(B, wrong.clone()));
+        assert_eq!(out, [Output::Distrust(B)], "{wrong:?}");
+        assert_eq!(a.membership().epoch.number, 1);
+    }
 }

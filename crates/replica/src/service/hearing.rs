@@ -1,0 +1,100 @@
+//! What others say: whether one of us can say it, and what comes of it.
+
+use super::members::Speaker;
+use super::origins::Receipt;
+use super::{ADVANCE, Entry, Message, Output, Outputs, Replica, ReplicaId, SANE_MAX};
+use crate::data::DataType;
+use std::sync::Arc;
+
+impl<D: DataType> Replica<D> {
+    pub(super) fn hear(
+        &mut self,
+        from: ReplicaId,
+        message: Message<D::Operator>,
+        out: &mut Outputs<D>,
+    ) {
+        let theirs = message.has.get(self.me);
+        if self.peers.get(from).is_some() && theirs > self.has.get(self.me) && theirs < SANE_MAX {
+            self.is_outdated = true;
+            self.peers.iter_mut().for_each(|(_, peer)| peer.disconnect());
+            return out.push(Output::Outdated(from));
+        }
+        match self.members.speaker(from) {
+            Speaker::Peer if self.is_sane(&message) => {}
+            Speaker::Other => return,
+            Speaker::Peer | Speaker::Stranger => return out.push(Output::Distrust(from)),
+        }
+        if let Some(change) = &message.change {
+            self.seal(change, out);
+        }
+        self.members.hear(from, &message);
+        let mut owes = message.asks;
+        for entry in message.entries {
+            // Who tells what we have has not heard that we do.
+            owes |= self.origins.receive(entry, self.config.limits.early) == Receipt::Known;
+        }
+        let stands = (message.epoch, message.change.map(|change| change.to()));
+        let peer = self.peers.get_mut(from).expect("it is a member");
+        peer.owes |= owes;
+        peer.says(&message.has, stands, self.members.membership().epoch);
+        let placed = self.place_ready(out);
+        if !placed.is_empty() {
+            self.persist(placed, None, out);
+        }
+        let done = self.origins.done();
+        self.peers.iter_mut().for_each(|(id, peer)| peer.believe(id, done));
+        self.become_member(out);
+        self.advance(ADVANCE, out);
+    }
+
+    /// Places what has everything before it that must be. (Invariant I8: what became final while it
+    /// waited is before it, or its origin has said to have what it had not.)
+    fn place_ready(&mut self, out: &mut Outputs<D>) -> Vec<Arc<Entry<D::Operator>>> {
+        let mut placed = Vec::new();
+        while let Some(entry) = self.origins.first_ready() {
+            let (origin, number) = (entry.label.origin, entry.number);
+            if Some(entry.label) <= self.order.frontier() {
+                self.origins.drop_early(origin);
+                out.push(Output::Distrust(origin));
+                continue;
+            }
+            self.origins.place(origin, number);
+            self.clock = self.clock.max(entry.label.counter);
+            // Its origin tells the others.
+            if self.members.speaker(origin) == Speaker::Peer {
+                self.peers.iter_mut().for_each(|(_, peer)| peer.presume(origin, number));
+            }
+            self.order.place(entry.clone());
+            placed.push(entry);
+        }
+        placed
+    }
+
+    /// Whether one of us can say this. What is new to us is behind what is final, and behind what
+    /// its origin labelled before. While members change, some may not be known here yet.
+    fn is_sane(&self, message: &Message<D::Operator>) -> bool {
+        let Message { epoch, change, reached, .. } = message;
+        let change = change.iter().map(|change| change.from.number);
+        let reached = reached.iter().flat_map(|it| it.retired.values().chain([&it.epoch.number]));
+        let mut numbers = change.chain(reached.copied()).chain([epoch.number]);
+        if !numbers.all(|number| number < SANE_MAX) {
+            return false;
+        }
+        let changes = message.change.is_some() || self.members.standing().change.is_some();
+        let knows = |id| self.origins.knows(id) || changes || message.reached.is_some();
+        let member = |(id, number)| knows(id) && number < SANE_MAX;
+        let mut last = self.origins.last_labels();
+        let possible = |entry: &Arc<Entry<D::Operator>>| {
+            let Entry { number, label, after, .. } = &**entry;
+            let sane = *number > 0 && *number < SANE_MAX && label.counter < SANE_MAX;
+            if !sane || !knows(label.origin) || !after.iter().all(member) {
+                return false;
+            }
+            let known = *number <= self.origins.received(label.origin);
+            let before = if known { None } else { last.insert(label.origin, *label) };
+            let ours = label.origin == self.me;
+            known || !ours && before < Some(*label) && self.order.frontier() < Some(*label)
+        };
+        message.has.iter().all(member) && message.entries.iter().all(possible)
+    }
+}
