@@ -7,27 +7,24 @@
 //!
 //! ```text
 //!   peer: read ──▶ challenge (32 bytes)
-//!   peer: write ◀── replica (2 bytes), HMAC-SHA256(secret, challenge, service, from, to)
-//!   peer: write ◀── length (4 bytes), message, length, message …
+//!   peer: write ◀── replica (2 bytes), random (32 bytes), proof (32 bytes)
+//!   peer: read ──▶ verdict: come in, or you are no member any more (32 bytes)
+//!   peer: write ◀── length (4 bytes), letter, length, letter …
+//!   peer: read, behind the verdict ──▶ length (8 bytes), answer
 //! ```
+//!
+//! Proofs and verdicts are codes that only who knows the secret can make (`proof.rs`).
 
-use crate::settings::{Secret, Settings};
+use crate::proof::{self, Random, Verdict};
+use crate::settings::Settings;
 use base::Buf;
-use hmac::{Hmac, Mac};
 use replica::service::ReplicaId;
-use sha2::Sha256;
 
-/// How long a challenge is, bytes.
-pub const CHALLENGE: usize = 32;
-
-/// How long a message can be, bytes. One operation always fits.
+/// How long a letter can be, bytes. One operation always fits.
 pub(crate) const MESSAGE_MAX: usize = 4 << 20;
 
-/// The length in front of each message, bytes.
+/// The length in front of each letter, bytes.
 pub(crate) const HEAD: usize = 4;
-
-/// Names what the code is for: no other use of the secret says this.
-const PURPOSE: &[u8] = b"upcall replica 2";
 
 /// One open file `peer`.
 #[derive(Debug)]
@@ -37,14 +34,15 @@ pub(crate) struct Door {
     input: Buf,
     /// How much of the stream came.
     taken: u64,
-    /// What is to be read.
+    /// What is to be read: a verdict, and behind it an answer.
     said: Vec<u8>,
+    is_answered: bool,
 }
 
 #[derive(Debug)]
 enum State {
     /// Waits for the proof.
-    Challenged([u8; CHALLENGE]),
+    Challenged(Random),
     /// Takes messages of this replica.
     Open(ReplicaId),
     /// What came made no sense: takes no more.
@@ -56,31 +54,36 @@ enum State {
 pub(crate) struct Refused;
 
 impl Door {
-    pub(crate) fn new(challenge: [u8; CHALLENGE]) -> Door {
+    pub(crate) fn new(challenge: Random) -> Door {
         Door {
             state: State::Challenged(challenge),
             input: Buf::default(),
             taken: 0,
             said: Vec::new(),
+            is_answered: false,
         }
     }
 
-    /// What is to be read, once it is known who writes.
-    pub(crate) fn said(&self) -> &[u8] {
-        &self.said
-    }
-
-    /// This is to be read.
-    pub(crate) fn say(&mut self, said: Vec<u8>) {
-        self.said = said;
-    }
-
-    /// What is to be proved, as long as nothing is.
-    pub(crate) fn challenge(&self) -> Option<&[u8; CHALLENGE]> {
+    /// What is to be read now: a challenge, or else the verdict and the answer; nothing any more
+    /// when it is shut.
+    pub(crate) fn said(&self) -> Option<&[u8]> {
         match &self.state {
             State::Challenged(challenge) => Some(challenge),
-            State::Open(_) | State::Shut => None,
+            State::Open(_) => Some(&self.said),
+            State::Shut => None,
         }
+    }
+
+    /// Whether there is an answer to what was written.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
+    /// This is the answer to what was written.
+    pub(crate) fn answer(&mut self, answer: &[u8]) {
+        self.is_answered = true;
+        self.said.extend_from_slice(&(answer.len() as u64).to_le_bytes());
+        self.said.extend_from_slice(answer);
     }
 
     /// Who writes, if it has proved that.
@@ -96,19 +99,22 @@ impl Door {
         (self.state, self.input, self.said) = (State::Shut, Buf::default(), Vec::new());
     }
 
-    /// Takes what is written; then, who has come in, if somebody did.
+    /// Takes what is written; then, who has come in, if somebody did. What that one is told is the
+    /// verdict of `judge`.
     ///
     /// # Errors
     /// If that is no proof, or is not the next of the stream.
     pub(crate) fn write(
         &mut self,
         settings: &Settings,
-        offset: u64,
-        data: &[u8],
+        (offset, data): (u64, &[u8]),
+        judge: impl FnOnce(ReplicaId) -> Verdict,
     ) -> Result<Option<ReplicaId>, Refused> {
         let came = match &self.state {
-            State::Challenged(challenge) => match check(settings, challenge, data) {
-                Some(peer) => {
+            State::Challenged(challenge) => match proof::check(settings, challenge, data) {
+                Some((peer, random)) => {
+                    let to = (peer, &random);
+                    self.said = proof::verdict(settings, challenge, to, judge(peer)).to_vec();
                     self.state = State::Open(peer);
                     return Ok(Some(peer));
                 }
@@ -147,87 +153,51 @@ impl Door {
     }
 }
 
-/// Proves to `to` that we are who we are.
-pub fn proof(settings: &Settings, to: ReplicaId, challenge: &[u8]) -> Vec<u8> {
-    let code = mac(&settings.secret, challenge, &settings.service, settings.me, to);
-    let mut proof = settings.me.0.to_le_bytes().to_vec();
-    proof.extend_from_slice(&code.finalize().into_bytes());
-    proof
-}
-
-/// Who has proved to be that: that it knows the secret. Who that is now, the members say.
-fn check(settings: &Settings, challenge: &[u8], proof: &[u8]) -> Option<ReplicaId> {
-    let (from, code) = proof.split_first_chunk::<2>()?;
-    let from = ReplicaId(u16::from_le_bytes(*from));
-    let expected = mac(&settings.secret, challenge, &settings.service, from, settings.me);
-    (expected.verify_slice(code).is_ok() && from != settings.me).then_some(from)
-}
-
-fn mac(
-    secret: &Secret,
-    challenge: &[u8],
-    service: &str,
-    from: ReplicaId,
-    to: ReplicaId,
-) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(&secret.0).expect("any length is a key");
-    for part in [PURPOSE, challenge, service.as_bytes()] {
-        mac.update(&(part.len() as u64).to_le_bytes());
-        mac.update(part);
-    }
-    mac.update(&from.0.to_le_bytes());
-    mac.update(&to.0.to_le_bytes());
-    mac
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
+    use crate::journal::lab::settings;
+    use crate::proof::{CHALLENGE, Introduction, VERDICT};
 
-    fn settings(me: u16, secret: u8) -> Settings {
-        let members = [1, 2].map(|id| (ReplicaId(id), String::new()));
-        Settings {
-            version: crate::settings::VERSION,
-            id: 1,
-            service: "hits".to_string(),
-            kind: replica::data::Kind::Counter,
-            me: ReplicaId(me),
-            members: BTreeMap::from(members),
-            joins: false,
-            secret: Secret([secret; 32]),
-        }
+    const CHALLENGED: Random = [7; CHALLENGE];
+
+    /// A door, and what was proved there.
+    fn open(verdict: Verdict) -> (Door, Introduction) {
+        let theirs = Settings { me: ReplicaId(2), ..settings() };
+        let introduction = Introduction::new(&theirs, settings().me, &CHALLENGED, [1; CHALLENGE]);
+        let mut door = Door::new(CHALLENGED);
+        assert_eq!(door.said(), Some(&CHALLENGED[..]));
+        let entered = door.write(&settings(), (0, introduction.proof()), |_| verdict);
+        assert_eq!(entered, Ok(Some(ReplicaId(2))));
+        (door, introduction)
+    }
+
+    fn write(door: &mut Door, offset: u64, data: &[u8]) -> Result<Option<ReplicaId>, Refused> {
+        door.write(&settings(), (offset, data), |peer| panic!("{peer:?} is in"))
     }
 
     #[test]
-    fn who_knows_the_secret_comes_in_and_nobody_else() {
-        let challenge = [7; CHALLENGE];
-        let to = settings(1, 5);
-        let right = proof(&settings(2, 5), ReplicaId(1), &challenge);
-        let enter = |proof: &[u8]| Door::new(challenge).write(&to, 0, proof);
-        assert_eq!(enter(&right), Ok(Some(ReplicaId(2))));
-        // Another secret, another challenge, another receiver, our own number, no proof.
-        for wrong in [
-            proof(&settings(2, 6), ReplicaId(1), &challenge),
-            proof(&settings(2, 5), ReplicaId(1), &[8; CHALLENGE]),
-            proof(&settings(2, 5), ReplicaId(2), &challenge),
-            proof(&settings(1, 5), ReplicaId(1), &challenge),
-            right[..right.len() - 1].to_vec(),
-            Vec::new(),
-        ] {
-            assert_eq!(enter(&wrong), Err(Refused), "{wrong:?}");
+    fn who_proves_nothing_is_shut_out() {
+        let mut door = Door::new(CHALLENGED);
+        assert_eq!(write(&mut door, 0, b"let me in"), Err(Refused));
+        assert_eq!((door.peer(), door.said()), (None, None));
+    }
+
+    #[test]
+    fn behind_the_verdict_is_one_answer() {
+        for verdict in [Verdict::Welcome, Verdict::Farewell] {
+            let (mut door, introduction) = open(verdict);
+            assert_eq!(introduction.judge(door.said().expect("open")), Some(verdict));
+            assert!(!door.is_answered());
+            door.answer(b"yes");
+            assert!(door.is_answered());
+            assert_eq!(door.said().expect("open")[VERDICT..], *b"\x03\0\0\0\0\0\0\0yes");
         }
     }
 
     #[test]
     fn a_stream_comes_apart_anywhere_and_has_no_gaps() {
-        let (challenge, to) = ([7; CHALLENGE], settings(1, 5));
-        let open = || {
-            let mut door = Door::new(challenge);
-            let proof = proof(&settings(2, 5), ReplicaId(1), &challenge);
-            assert_eq!(door.write(&to, 0, &proof), Ok(Some(ReplicaId(2))));
-            door
-        };
+        let open = || open(Verdict::Welcome).0;
         let stream: Vec<u8> = [&b"ab"[..], b"", b"cde"]
             .iter()
             .flat_map(|it| [&(it.len() as u32).to_le_bytes()[..], it].concat())
@@ -235,7 +205,7 @@ mod tests {
         for cut in 0..stream.len() {
             let (mut door, mut came) = (open(), Vec::new());
             for (offset, part) in [(0, &stream[..cut]), (cut, &stream[cut..])] {
-                assert_eq!(door.write(&to, offset as u64, part), Ok(None));
+                assert_eq!(write(&mut door, offset as u64, part), Ok(None));
                 while let Ok(Some(message)) = door.next() {
                     came.push(message);
                 }
@@ -249,17 +219,17 @@ mod tests {
             // The last byte of one write comes with the next: the buffer is never empty.
             let cut = some.len() - 1;
             for part in [&some[..cut], &some[cut..]] {
-                assert_eq!(door.write(&to, offset, part), Ok(None));
+                assert_eq!(write(&mut door, offset, part), Ok(None));
                 offset += part.len() as u64;
                 while let Ok(Some(_)) = door.next() {}
             }
         }
         assert!(door.input.capacity() < 4 * some.len(), "{} bytes", door.input.capacity());
         let mut door = open();
-        assert_eq!(door.write(&to, 1, b"x"), Err(Refused));
-        assert_eq!(door.write(&to, 0, b"x"), Err(Refused), "it was shut");
+        assert_eq!(write(&mut door, 1, b"x"), Err(Refused));
+        assert_eq!(write(&mut door, 0, b"x"), Err(Refused), "it was shut");
         let mut door = open();
-        assert_eq!(door.write(&to, 0, &u32::MAX.to_le_bytes()), Ok(None));
+        assert_eq!(write(&mut door, 0, &u32::MAX.to_le_bytes()), Ok(None));
         assert_eq!(door.next(), Err(Refused));
     }
 }

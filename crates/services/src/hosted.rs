@@ -4,12 +4,13 @@
 #[cfg(test)]
 mod tests;
 
-use crate::door::{self, Door};
+use crate::door::Door;
 use crate::files::{Ending, Opened};
 use crate::journal::{self, Journal, Kept};
 use crate::letter::Letter;
-use crate::members::{Joining, Who};
+use crate::members::{ADMINISTRATOR, Joining};
 use crate::peer::{self, Peer};
+use crate::proof::{CHALLENGE, Introduction};
 use crate::settings::Settings;
 use crate::talk::{self, Question};
 use crate::{Data, Operator, Value};
@@ -111,6 +112,8 @@ pub(crate) struct Way {
     request: u64,
     /// It leads to nobody any more.
     pub(crate) is_closed: bool,
+    /// What the operator was told of it last.
+    complaint: Option<String>,
 }
 
 impl Hosted {
@@ -170,17 +173,19 @@ impl Hosted {
         let remote = Remote::new(self.index, to, Vec::new(), config);
         let place = self.settings.members.get(&self.settings.me).cloned().unwrap_or_default();
         let wish = self.joining.is_some().then(|| Letter::Join(place).frame());
-        let way = Way { peer: Peer::new(wish), remote, request: 0, is_closed: false };
+        let way =
+            Way { peer: Peer::new(wish), remote, request: 0, is_closed: false, complaint: None };
         self.ways.insert(id, way);
     }
 
-    /// The ways on which something may be attempted; who is no member yet asks one after the other.
+    /// The ways on which something may be due; who is no member yet asks one after the other.
     fn attempts(&self) -> impl Iterator<Item = (ReplicaId, Instant)> {
         let busy = self.joining.is_some() && self.ways.values().any(|way| !way.peer.is_down());
         let keeps = matches!(self.joining, Some(Joining::Keeps(_)));
         let open = self.ways.iter().filter(|(_, way)| !way.is_closed);
-        let all = open.filter_map(|(id, way)| Some((*id, way.peer.deadline()?)));
-        all.filter(move |_| !busy && !keeps && !self.closing)
+        let may = open.filter(move |(_, way)| !busy || !way.peer.is_down());
+        let all = may.filter_map(|(id, way)| Some((*id, way.peer.deadline()?)));
+        all.filter(move |_| !keeps && !self.closing)
     }
 
     /// The next thing that the operator may want to know.
@@ -193,6 +198,16 @@ impl Hosted {
             self.news.pop_front();
         }
         self.news.push_back(text);
+    }
+
+    /// Tells the operator what is the matter with the way to another replica, once.
+    pub(crate) fn complain(&mut self, of: ReplicaId, complaint: String) {
+        let way = self.ways.get_mut(&of).expect("it is complained of");
+        if way.complaint.as_ref() != Some(&complaint) {
+            let news = format!("{}: {complaint}", self.settings.service);
+            way.complaint = Some(complaint);
+            self.tell_news(news);
+        }
     }
 
     /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
@@ -448,17 +463,14 @@ impl Hosted {
         out: &mut Vec<Output>,
     ) -> Result<(), Error> {
         let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
-        let entered = door.write(&self.settings, offset, data).map_err(|_| Error::Denied)?;
-        if let Some(peer) = entered {
+        let mut door = mem::replace(door, Door::new([0; CHALLENGE]));
+        let entered = door.write(&self.settings, (offset, data), |peer| self.judge(peer));
+        self.opens[open] = Opened::Door(door);
+        if let Some(peer) = entered.map_err(|_| Error::Denied)? {
             self.unproven.retain(|it| *it != open);
-            match self.who(peer) {
-                Who::Administrator => {}
-                // There is one way from each: what comes by an older one is late.
-                Who::Member | Who::Guest => self.shut_doors(peer, Some(open)),
-                Who::Retired => {
-                    self.shut_doors(peer, None);
-                    return Err(Error::Stale);
-                }
+            // There is one way from each: what comes by an older one is late.
+            if peer != ADMINISTRATOR {
+                self.shut_doors(peer, Some(open));
             }
             return Ok(());
         }
@@ -500,9 +512,13 @@ impl Hosted {
 
     /// A challenge that nobody can foresee.
     pub(crate) fn challenge(&mut self) -> Door {
-        let mut challenge = [0; door::CHALLENGE];
-        self.random.fill_bytes(&mut challenge);
-        Door::new(challenge)
+        Door::new(self.random())
+    }
+
+    fn random(&mut self) -> [u8; CHALLENGE] {
+        let mut random = [0; CHALLENGE];
+        self.random.fill_bytes(&mut random);
+        random
     }
 }
 
@@ -573,45 +589,45 @@ impl Hosted {
             peer::Output::Open(node) => {
                 Ask::Open { node, access: Access { read: true, write: true, ..Access::default() } }
             }
-            peer::Output::Read(open) => {
-                let count = u32::try_from(door::CHALLENGE).expect("small");
-                Ask::Read { open, offset: 0, count, headroom: 0 }
+            peer::Output::Read(open, offset) => {
+                Ask::Read { open, offset, count: FETCH, headroom: 0 }
             }
             peer::Output::Write(open, offset, data) => {
                 Ask::Write { open, offset, data: data.into() }
             }
-            peer::Output::Prove(challenge) => {
-                let proof = door::proof(&self.settings, id, &challenge);
-                return self.step_peer(now, id, peer::Input::Proved(proof), out);
+            peer::Output::Introduce(challenge) => {
+                let random = self.random();
+                let introduction = Introduction::new(&self.settings, id, &challenge, random);
+                return self.step_peer(now, id, peer::Input::Introduce(introduction), out);
             }
             peer::Output::Release(node) => {
                 return self.step_remote(now, id, Input::Release(node), out);
             }
             peer::Output::Close(open) => return self.step_remote(now, id, Input::Close(open), out),
-            peer::Output::Fetch(open, offset) => {
-                Ask::Read { open, offset, count: FETCH, headroom: 0 }
-            }
-            peer::Output::Gift(gift) => return self.receive(now, &gift, out),
-            peer::Output::Refused => {
-                let name = &self.settings.service;
-                return self.tell_news(format!(
-                    "{name}: replica {} does not take this one in: its number is taken, or its \
-                     address is no number; make another one with 'upcall replica join'",
-                    id.0
-                ));
+            peer::Output::Answered(answer) => return self.hear_answer(now, id, &answer, out),
+            peer::Output::Stranger => {
+                return self.complain(
+                    id,
+                    format!(
+                        "who answers where replica {} should be does not know the secret of the \
+                         service, or is of another version",
+                        id.0
+                    ),
+                );
             }
             peer::Output::Removed => {
-                if !self.replica.is_removed() {
-                    let name = &self.settings.service;
-                    self.tell_news(format!(
-                        "{name}: this replica is no member any more, so replica {} says: when \
-                         'upcall replica remove' has said so too, its file is not needed",
+                self.complain(
+                    id,
+                    format!(
+                        "this replica is no member any more, so replica {} says: when 'upcall \
+                         replica remove' has said so too, its file is not needed",
                         id.0
-                    ));
-                }
+                    ),
+                );
                 return self.step_replica(now, service::Input::Removed(id), out);
             }
             peer::Output::Connected => {
+                way.complaint = None;
                 return self.step_replica(now, service::Input::Connected(id), out);
             }
             peer::Output::Disconnected => {

@@ -232,14 +232,6 @@ impl Journal {
         self.room == Room::None
     }
 
-    /// Why it may be that what is done next is not kept, if so.
-    pub(crate) fn refusal(&self) -> Option<base::Error> {
-        match self.failed {
-            Some(_) => Some(base::Error::Io),
-            None => self.is_full().then_some(base::Error::NoSpace),
-        }
-    }
-
     /// Whether a snapshot is being written.
     fn is_writing(&self) -> bool {
         self.chores.iter().any(|chore| matches!(chore, Chore::Write { .. }))

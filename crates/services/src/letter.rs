@@ -1,6 +1,6 @@
-//! What is written to the file `peer`, each behind its length.
+//! What is written to the file `peer`, each behind its length, and what is answered.
 
-use crate::Operator;
+use crate::{Operator, Snapshot};
 use replica::binary;
 use replica::service::{Message, Wish};
 use serde::{Deserialize, Serialize};
@@ -26,4 +26,32 @@ impl Letter {
         let length = u32::try_from(bytes.len()).expect("it is cut");
         [&length.to_le_bytes()[..], &bytes].concat()
     }
+}
+
+/// What a letter came to, if its writer wants to know.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// What is wished will be.
+    Yes,
+    /// It will not: why, for people.
+    No(String),
+    /// What a new member begins with.
+    Begin(Box<Snapshot>),
+}
+
+impl Answer {
+    /// Takes it out of what was read so far, behind the verdict: nothing, as long as that is not
+    /// the whole of it.
+    ///
+    /// # Errors
+    /// If that is no answer.
+    pub fn read(bytes: &[u8]) -> Result<Option<Answer>, binary::Unreadable> {
+        whole(bytes).map(binary::read).transpose()
+    }
+}
+
+/// The bytes of an answer, in what was read so far, if all of them have come.
+pub(crate) fn whole(read: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = read.split_first_chunk()?;
+    rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)
 }

@@ -18,18 +18,19 @@ mod journal;
 mod letter;
 mod members;
 mod peer;
+mod proof;
 mod reads;
 pub mod settings;
 mod show;
 mod status;
 mod talk;
 
-pub use door::{CHALLENGE, proof};
 pub use files::OPENS_MAX;
 pub use hosted::{Hosted, Options, PLACE};
 pub use journal::{Copying, Kept, Unreadable, format, is_mark, read_all};
-pub use letter::Letter;
+pub use letter::{Answer, Letter};
 pub use members::{ADMINISTRATOR, address, list};
+pub use proof::{CHALLENGE, Introduction, VERDICT, Verdict};
 pub use settings::{Secret, Settings};
 
 /// What is replicated: operations that are sent again are done once.

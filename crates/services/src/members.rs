@@ -6,13 +6,17 @@
 
 use crate::files::Opened;
 use crate::hosted::Hosted;
-use crate::letter::Letter;
+use crate::letter::{Answer, Letter};
 use crate::peer::{self, Peer};
+use crate::proof::{VERDICT, Verdict};
 use crate::{Operator, Snapshot};
 use base::op::Address;
 use base::{Error, Instant};
 use replica::binary;
-use replica::service::{Change, Input, Membership, Objection, Record, Replica, ReplicaId, Wish};
+use replica::service::{
+    Change, Input, MEMBERS_MAX, Membership, ORIGINS_MAX, Objection, Record, Replica, ReplicaId,
+    Wish,
+};
 use std::collections::BTreeSet;
 use tree::Output;
 use tree::flat::part;
@@ -76,7 +80,7 @@ pub(crate) fn aim(change: &Change) -> String {
 fn explain(objection: &Objection) -> String {
     let these = |ids: &BTreeSet<ReplicaId>| list(ids.iter().copied());
     match objection {
-        Objection::Nothing => "nothing would change: it is so, or is under way".to_string(),
+        Objection::Nothing => "it is so, or is under way".to_string(),
         Objection::Outside => {
             "this replica is no member, or is said to be lost: ask another one".to_string()
         }
@@ -88,6 +92,30 @@ fn explain(objection: &Objection) -> String {
         Objection::Most => "half of the members or more would be lost, and could go on without \
              those that are left: if you are sure that they do not, say --force"
             .to_string(),
+        Objection::Many => format!(
+            "a service has at most {MEMBERS_MAX} members, and {ORIGINS_MAX} in all its time: make \
+             a new one with 'upcall replica init'"
+        ),
+    }
+}
+
+/// Why two changes cannot both be, for people.
+pub(crate) fn explain_clash(objection: &Objection) -> String {
+    let both = "this change, and what another replica was asked for,";
+    match objection {
+        Objection::Most => format!(
+            "{both} would lose half of the members or more: if you are sure that these do not go \
+             on without the others, ask for all of it here, with --lost --force"
+        ),
+        Objection::Nobody => format!(
+            "{both} would leave no replica that has the data: end those that are to go, and ask \
+             one that stays to remove them with --lost --force"
+        ),
+        Objection::Nothing
+        | Objection::Outside
+        | Objection::Unknown(_)
+        | Objection::Known(_)
+        | Objection::Many => format!("{both} cannot both be: {}", explain(objection)),
     }
 }
 
@@ -105,6 +133,14 @@ impl Hosted {
         }
     }
 
+    /// What somebody is told who has proved who it is.
+    pub(crate) fn judge(&self, id: ReplicaId) -> Verdict {
+        match self.who(id) {
+            Who::Administrator | Who::Member | Who::Guest => Verdict::Welcome,
+            Who::Retired => Verdict::Farewell,
+        }
+    }
+
     /// Takes what somebody writes who has proved who it is.
     pub(crate) fn letter(
         &mut self,
@@ -114,42 +150,74 @@ impl Hosted {
         letter: Letter,
         out: &mut Vec<Output>,
     ) -> Result<(), Error> {
+        // Who wants more opens another one.
+        if matches!(&self.opens[open], Opened::Door(door) if door.is_answered()) {
+            return Err(Error::Denied);
+        }
         match (letter, self.who(from)) {
-            (Letter::Gossip(message), Who::Member) => {
+            (Letter::Gossip(mut message), Who::Member) => {
                 if !message.entries.iter().all(|entry| self.is_ours(&entry.operator)) {
                     return Err(Error::Invalid);
                 }
-                if let Some(error) = self.journal.refusal().filter(|_| !message.entries.is_empty())
-                {
+                if self.journal.failed().is_some() && !message.entries.is_empty() {
                     // It is told again later, by another door.
-                    return Err(error);
+                    return Err(Error::Io);
+                }
+                if self.journal.is_full() {
+                    // The same; but who is full may leave.
+                    message.entries.clear();
                 }
                 self.step_replica(now, Input::Heard(from, message), out);
                 Ok(())
             }
-            // Its number may have been taken by another one meanwhile.
             (Letter::Join(place), Who::Member) if self.is_at(from, &place) => Ok(()),
-            (Letter::Join(place), Who::Guest) if address(&place).is_some() => {
+            // Its number was taken by another one meanwhile.
+            (Letter::Join(_), Who::Member) => {
+                self.answer(open, &Answer::No(explain(&Objection::Known([from].into()))))
+            }
+            (Letter::Join(place), Who::Guest) => {
                 let wish = Wish { add: [(from, place)].into(), ..Wish::default() };
-                let change = self.replica.plan(&wish).map_err(|_| Error::Denied)?;
-                self.change(now, change, out);
-                Ok(())
+                match self.wish(now, &wish, out) {
+                    Ok(()) => Ok(()),
+                    Err(why) => self.answer(open, &Answer::No(why)),
+                }
             }
             (Letter::Wish(wish), Who::Administrator) => {
-                let said = match self.replica.plan(&wish) {
-                    Ok(change) => {
-                        self.change(now, change, out);
-                        String::new()
-                    }
-                    Err(objection) => explain(&objection),
-                };
-                if let Opened::Door(door) = &mut self.opens[open] {
-                    door.say(said.into_bytes());
-                }
-                Ok(())
+                let answer = self.wish(now, &wish, out).map_or_else(Answer::No, |()| Answer::Yes);
+                self.answer(open, &answer)
             }
             (Letter::Gossip(_) | Letter::Join(_) | Letter::Wish(_), _) => Err(Error::Denied),
         }
+    }
+
+    /// Begins to do what somebody wishes.
+    fn wish(&mut self, now: Instant, wish: &Wish, out: &mut Vec<Output>) -> Result<(), String> {
+        if self.journal.failed().is_some() || self.replica.is_outdated() {
+            return Err("this replica cannot keep anything: ask another one".to_string());
+        }
+        for (id, place) in &wish.add {
+            if *id == ADMINISTRATOR || address(place).is_none() {
+                let id = id.0;
+                return Err(format!("'{place}' is no address in numbers for a replica {id}"));
+            }
+        }
+        let change = match self.replica.plan(wish) {
+            Ok(change) => change,
+            // It is so, or is under way: who asks again waits again.
+            Err(Objection::Nothing) => return Ok(()),
+            Err(objection) => return Err(explain(&objection)),
+        };
+        let (name, aim) = (&self.settings.service, aim(&change));
+        self.tell_news(format!("{name}: the members are to be replicas {aim}"));
+        self.step_replica(now, Input::Change(change), out);
+        Ok(())
+    }
+
+    /// Answers what was written to an open file.
+    fn answer(&mut self, open: usize, answer: &Answer) -> Result<(), Error> {
+        let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
+        door.answer(&binary::write(answer));
+        Ok(())
     }
 
     /// Whether a member is there, or one that comes.
@@ -165,14 +233,8 @@ impl Hosted {
         operator.operator.kind() == self.data.0
     }
 
-    fn change(&mut self, now: Instant, change: Change, out: &mut Vec<Output>) {
-        let (name, aim) = (&self.settings.service, aim(&change));
-        self.tell_news(format!("{name}: the members are to be replicas {aim}"));
-        self.step_replica(now, Input::Change(change), out);
-    }
-
-    /// What is to be read at `peer`: a challenge, what a wish came to, or what a new member begins
-    /// with; nothing as long as that is not known.
+    /// What is to be read at `peer`: a challenge, or a verdict, and an answer behind that as soon
+    /// as there is one. What a new member begins with is made when it is asked for.
     pub(crate) fn read_door(
         &mut self,
         open: usize,
@@ -180,35 +242,51 @@ impl Hosted {
         headroom: u32,
     ) -> Result<Reply, Error> {
         let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
-        if let Some(challenge) = door.challenge() {
-            return Ok(Reply::Data(part(challenge, offset, count, headroom)));
-        }
-        let peer = door.peer().ok_or(Error::Denied)?;
-        if door.said().is_empty()
+        if let Some(peer) = door.peer()
+            && offset >= VERDICT as u64
+            && !door.is_answered()
             && let Some(gift) = self.replica.gift(peer)
         {
-            door.say(binary::write(&gift));
+            door.answer(&binary::write(&Answer::Begin(Box::new(gift))));
         }
-        Ok(Reply::Data(part(door.said(), offset, count, headroom)))
+        let said = door.said().ok_or(Error::Denied)?;
+        Ok(Reply::Data(part(said, offset, count, headroom)))
+    }
+
+    /// What a member has answered to our wish to be one.
+    pub(crate) fn hear_answer(
+        &mut self,
+        now: Instant,
+        from: ReplicaId,
+        bytes: &[u8],
+        out: &mut Vec<Output>,
+    ) {
+        match Answer::read(bytes) {
+            Ok(Some(Answer::Begin(gift))) => self.receive(now, from, *gift, out),
+            Ok(Some(Answer::No(why))) => {
+                self.complain(from, format!("replica {} does not take this one in: {why}", from.0));
+            }
+            Ok(Some(Answer::Yes) | None) | Err(_) => self.complain_of_version(from),
+        }
+    }
+
+    fn complain_of_version(&mut self, from: ReplicaId) {
+        let id = from.0;
+        self.complain(
+            from,
+            format!(
+                "what replica {id} has sent to begin with makes no sense: is its server of                  another version?"
+            ),
+        );
     }
 
     /// What this replica begins with has come.
-    pub(crate) fn receive(&mut self, now: Instant, gift: &[u8], out: &mut Vec<Output>) {
-        let gift: Option<Snapshot> = binary::read(gift).ok();
-        let me = self.settings.me;
-        let fits = |gift: &Snapshot| {
-            let is_member = gift.standing.membership.members.contains_key(&me);
-            is_member
-                && gift.is_sound()
-                && gift.rest.iter().all(|entry| self.is_ours(&entry.operator))
-        };
-        let Some(gift) = gift.filter(fits) else {
-            return self.tell_news(format!(
-                "{}: what a member has sent to begin with makes no sense: is its server of another \
-                 version?",
-                self.settings.service
-            ));
-        };
+    fn receive(&mut self, now: Instant, from: ReplicaId, gift: Snapshot, out: &mut Vec<Output>) {
+        let is_member = gift.standing.membership.members.contains_key(&self.settings.me);
+        let is_ours = gift.rest.iter().all(|entry| self.is_ours(&entry.operator));
+        if !is_member || !is_ours || !gift.is_sound() {
+            return self.complain_of_version(from);
+        }
         if matches!(self.joining, Some(Joining::Asks)) {
             self.journal.begin(&gift);
             self.joining = Some(Joining::Keeps(Box::new(gift)));

@@ -4,15 +4,17 @@
 //! messages to it, everything that has gathered at once, one write at a time. When a write fails,
 //! it opens the file again after a while; whatever was under way may be lost, which replicas expect
 //! of their channels. One that is no member yet writes that it wants to be one, and reads what it
-//! begins with; as long as that is nothing, it tries again. Connections are the business of the
-//! remote tree, of which this is a user.
+//! begins with; as long as that is nothing, it tries again. Whoever does not answer for long is
+//! given up for a while too. Connections are the business of the remote tree, of which this is a
+//! user.
 //!
 #![doc = include_str!("peer/states.md")]
 
 #[cfg(test)]
 mod tests;
 
-use crate::door::CHALLENGE;
+use crate::letter;
+use crate::proof::{CHALLENGE, Introduction, VERDICT, Verdict};
 use base::{Automaton, Error, Instant};
 use std::time::Duration;
 use tree::{NodeId, OpenId, Reply};
@@ -28,8 +30,9 @@ pub(crate) const WRITE_MAX: usize = 512 << 10;
 /// How much may wait to be written, bytes; what is said beyond that is lost, and said again.
 pub(crate) const WAITING_MAX: usize = 8 << 20;
 
-/// How long what a new member begins with can be, bytes.
-const GIFT_MAX: usize = 16 << 30;
+/// How long an answer may take until what was said can be; a member that hangs keeps nobody waiting
+/// for longer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What can happen to it.
 #[derive(Debug)]
@@ -38,8 +41,8 @@ pub(crate) enum Input {
     Say(Vec<u8>),
     /// What was asked for last is answered.
     Answered(Result<Reply, Error>),
-    /// This is the proof that was asked for.
-    Proved(Vec<u8>),
+    /// This is the introduction that was asked for.
+    Introduce(Introduction),
     /// The other replica says what it cannot say, or this one ends.
     Leave,
     /// Time has passed.
@@ -53,12 +56,12 @@ pub(crate) enum Output {
     Find,
     /// Open it.
     Open(NodeId),
-    /// Read from it.
-    Read(OpenId),
+    /// Read from it, there.
+    Read(OpenId, u64),
     /// Write to it, there.
     Write(OpenId, u64, Vec<u8>),
-    /// What proves who we are to whoever sent this.
-    Prove(Vec<u8>),
+    /// Make what introduces us to whoever sent this.
+    Introduce(Vec<u8>),
     /// The file's name is not needed any more.
     Release(NodeId),
     /// Nor is the open file.
@@ -67,14 +70,12 @@ pub(crate) enum Output {
     Connected,
     /// It does not any more.
     Disconnected,
-    /// Read what a new member begins with, from there.
-    Fetch(OpenId, u64),
-    /// All of that.
-    Gift(Vec<u8>),
+    /// What came of the wish to be a member: an answer, behind its length.
+    Answered(Vec<u8>),
     /// The other one says that we are no member any more.
     Removed,
-    /// The other one does not take us in.
-    Refused,
+    /// The other one does not know the secret.
+    Stranger,
 }
 
 /// What it waits for.
@@ -90,15 +91,17 @@ enum State {
     Reading(OpenId),
     /// For the proof to be made.
     Proving(OpenId),
-    /// For the proof to be believed.
+    /// For the proof to be taken.
     Introducing(OpenId),
+    /// For what the other one says to that, and for its own proof.
+    Meeting(OpenId),
     /// For something to say.
     Idle(OpenId),
     /// For what was said to be taken.
     Writing(OpenId),
     /// For the wish to be a member to be taken.
     Asking(OpenId),
-    /// For more of what a new member begins with.
+    /// For more of the answer to that.
     Fetching(OpenId),
 }
 
@@ -107,21 +110,33 @@ enum State {
 pub(crate) struct Peer {
     state: State,
     pause: Duration,
+    /// When it gives up what it waits for, until something can be said.
+    patience: Instant,
+    /// How we were introduced.
+    introduction: Option<Introduction>,
     /// How much of the stream was written.
     offset: u64,
     /// What is to be said next.
     waiting: Vec<u8>,
     /// The wish to be a member, for who is none; it says nothing else.
     wish: Option<Vec<u8>>,
-    /// What has come of what a new member begins with.
-    gift: Vec<u8>,
+    /// What has come of the answer to that.
+    answer: Vec<u8>,
 }
 
 impl Peer {
     /// One that tries at once: to tell what it is given, or else to become a member.
     pub(crate) fn new(wish: Option<Vec<u8>>) -> Peer {
-        let (state, waiting, gift) = (State::Down(Instant(0)), Vec::new(), Vec::new());
-        Peer { state, pause: PAUSE_MIN, offset: 0, waiting, wish, gift }
+        Peer {
+            state: State::Down(Instant(0)),
+            pause: PAUSE_MIN,
+            patience: Instant(0),
+            introduction: None,
+            offset: 0,
+            waiting: Vec::new(),
+            wish,
+            answer: Vec::new(),
+        }
     }
 
     /// Whether it waits for the time of its next attempt.
@@ -138,6 +153,7 @@ impl Peer {
             State::Reading(_) => "reading",
             State::Proving(_) => "proving",
             State::Introducing(_) => "introducing",
+            State::Meeting(_) => "meeting",
             State::Idle(_) => "idle",
             State::Writing(_) => "writing",
             State::Asking(_) => "asking",
@@ -177,16 +193,57 @@ impl Peer {
             State::Reading(open)
             | State::Proving(open)
             | State::Introducing(open)
+            | State::Meeting(open)
             | State::Asking(open)
             | State::Fetching(open) => out.push(Output::Close(open)),
             State::Idle(open) | State::Writing(open) => {
                 out.extend([Output::Disconnected, Output::Close(open)]);
             }
         }
-        (self.waiting, self.gift) = (Vec::new(), Vec::new());
+        (self.waiting, self.answer) = (Vec::new(), Vec::new());
         let until = now + self.pause;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         State::Down(until)
+    }
+
+    /// What comes of what the other one says to our proof.
+    fn meet(&mut self, now: Instant, open: OpenId, said: &[u8], out: &mut Vec<Output>) -> State {
+        let introduction = self.introduction.take();
+        match (introduction.and_then(|it| it.judge(said)), &self.wish) {
+            (Some(Verdict::Welcome), Some(wish)) => {
+                out.push(Output::Write(open, 0, wish.clone()));
+                State::Asking(open)
+            }
+            (Some(Verdict::Welcome), None) => {
+                self.offset = 0;
+                out.push(Output::Connected);
+                State::Idle(open)
+            }
+            (Some(Verdict::Farewell), _) => self.give_up(now, Output::Removed, out),
+            (None, _) => self.give_up(now, Output::Stranger, out),
+        }
+    }
+
+    /// Takes a part of the answer to our wish.
+    fn take(&mut self, now: Instant, open: OpenId, part: &[u8], out: &mut Vec<Output>) -> State {
+        self.answer.extend_from_slice(part);
+        if letter::whole(&self.answer).is_some() {
+            let answer = std::mem::take(&mut self.answer);
+            return self.give_up(now, Output::Answered(answer), out);
+        }
+        if part.is_empty() {
+            // Nothing is known yet, or no more comes.
+            return self.fail(now, out);
+        }
+        out.push(Output::Read(open, (VERDICT + self.answer.len()) as u64));
+        State::Fetching(open)
+    }
+
+    /// Says something, and tries again in a good while.
+    fn give_up(&mut self, now: Instant, says: Output, out: &mut Vec<Output>) -> State {
+        self.pause = PAUSE_MAX;
+        out.push(says);
+        self.fail(now, out)
     }
 
     /// From one answer to the next question.
@@ -197,53 +254,23 @@ impl Peer {
                 State::Opening(node)
             }
             (State::Opening(node), Ok(Reply::Opened(open, _))) => {
-                out.extend([Output::Release(node), Output::Read(open)]);
+                out.extend([Output::Release(node), Output::Read(open, 0)]);
                 State::Reading(open)
             }
             (State::Reading(open), Ok(Reply::Data(challenge))) if challenge.len() == CHALLENGE => {
-                out.push(Output::Prove(challenge.to_vec()));
+                out.push(Output::Introduce(challenge.to_vec()));
                 State::Proving(open)
             }
             (State::Introducing(open), Ok(Reply::Written(_))) => {
-                self.offset = 0;
-                match &self.wish {
-                    Some(wish) => {
-                        out.push(Output::Write(open, 0, wish.clone()));
-                        State::Asking(open)
-                    }
-                    None => {
-                        out.push(Output::Connected);
-                        State::Idle(open)
-                    }
-                }
+                out.push(Output::Read(open, 0));
+                State::Meeting(open)
             }
-            (State::Introducing(_), Err(Error::Stale)) => {
-                self.pause = PAUSE_MAX;
-                out.push(Output::Removed);
-                self.fail(now, out)
-            }
-            (State::Asking(_), Err(Error::Denied)) => {
-                self.pause = PAUSE_MAX;
-                out.push(Output::Refused);
-                self.fail(now, out)
-            }
+            (State::Meeting(open), Ok(Reply::Data(said))) => self.meet(now, open, &said, out),
             (State::Asking(open), Ok(Reply::Written(_))) => {
-                out.push(Output::Fetch(open, 0));
+                out.push(Output::Read(open, VERDICT as u64));
                 State::Fetching(open)
             }
-            (State::Fetching(open), Ok(Reply::Data(part)))
-                if !part.is_empty() && self.gift.len() + part.len() <= GIFT_MAX =>
-            {
-                self.gift.extend_from_slice(&part);
-                out.push(Output::Fetch(open, self.gift.len() as u64));
-                State::Fetching(open)
-            }
-            (State::Fetching(_), Ok(Reply::Data(part)))
-                if part.is_empty() && !self.gift.is_empty() =>
-            {
-                out.push(Output::Gift(std::mem::take(&mut self.gift)));
-                self.fail(now, out)
-            }
+            (State::Fetching(open), Ok(Reply::Data(part))) => self.take(now, open, &part, out),
             (State::Writing(open), Ok(Reply::Written(_))) => {
                 self.pause = PAUSE_MIN;
                 self.write(open, out)
@@ -259,6 +286,7 @@ impl Peer {
             }
             (_, Ok(_) | Err(_)) => self.fail(now, out),
         };
+        self.patience = now + PATIENCE;
     }
 }
 
@@ -274,20 +302,24 @@ impl Automaton for Peer {
                 self.state = self.write(open, out);
             }
             (_, Input::Say(message)) => self.gather(&message),
-            (State::Proving(open), Input::Proved(proof)) => {
-                out.push(Output::Write(open, 0, proof));
+            (State::Proving(open), Input::Introduce(introduction)) => {
+                out.push(Output::Write(open, 0, introduction.proof().to_vec()));
+                self.introduction = Some(introduction);
                 self.state = State::Introducing(open);
             }
             (State::Down(until), Input::Tick) if until <= now => {
                 out.push(Output::Find);
-                self.state = State::Finding;
+                (self.state, self.patience) = (State::Finding, now + PATIENCE);
+            }
+            (_, Input::Tick) if self.deadline().is_some_and(|at| at <= now) => {
+                self.state = self.fail(now, out);
             }
             (_, Input::Leave) => {
                 self.pause = PAUSE_MAX;
                 self.state = self.fail(now, out);
             }
             // Too late, or too early.
-            (_, Input::Proved(_) | Input::Tick) => {}
+            (_, Input::Introduce(_) | Input::Tick) => {}
         }
     }
 
@@ -299,10 +331,10 @@ impl Automaton for Peer {
             | State::Reading(_)
             | State::Proving(_)
             | State::Introducing(_)
-            | State::Idle(_)
-            | State::Writing(_)
+            | State::Meeting(_)
             | State::Asking(_)
-            | State::Fetching(_) => None,
+            | State::Fetching(_) => Some(self.patience),
+            State::Idle(_) | State::Writing(_) => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::files::{STABLE, STATUS, STATUS_JSON, VALUE};
 use crate::hosted::{FULL, Hosted};
-use crate::members::{aim, list};
+use crate::members::{aim, explain_clash, list};
 use crate::show::show;
 use crate::talk::show_vector;
 use replica::data::Kind;
@@ -49,6 +49,8 @@ struct Coming {
     lost: Vec<ReplicaId>,
     /// Who has not agreed yet, as far as is known here.
     waits_for: Vec<ReplicaId>,
+    /// Why it cannot be together with what another replica was asked for.
+    clash: Option<String>,
 }
 
 /// One of the replicas.
@@ -95,6 +97,7 @@ impl Hosted {
             members: change.members.keys().copied().collect(),
             lost: change.lost.iter().copied().collect(),
             waits_for: self.replica.unsealed(),
+            clash: self.replica.clash().map(explain_clash),
         });
         let coming = standing.change.iter().flat_map(|change| change.members.keys().copied());
         let next = self.origins().into_iter().chain(coming).map(|id| id.0).max().unwrap_or(0);
@@ -132,12 +135,15 @@ impl Status<'_> {
         line("service", &format_args!("{}, a {}", self.service, self.kind));
         let count = self.members.len();
         line("replica", &format_args!("{}, one of {count}, epoch {}", self.replica.0, self.epoch));
-        if let Some(Coming { aim, waits_for, .. }) = &self.change {
+        if let Some(Coming { aim, waits_for, clash, .. }) = &self.change {
             let waits = match waits_for.is_empty() {
                 true => "nobody".to_string(),
                 false => list(waits_for.iter().copied()),
             };
             line("change", &format_args!("to {aim}; not agreed yet: {waits}"));
+            if let Some(clash) = clash {
+                line("clash", clash);
+            }
         }
         line("done", &self.done);
         line("kept", &self.kept);

@@ -15,6 +15,7 @@ mod talk;
 pub(crate) use op::Operation;
 
 use clap::Subcommand;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// What can be done with the replicas of a service.
@@ -50,6 +51,15 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
         Command::Import(import) => Ok(sheet::import(import)),
         Command::Export(export) => Ok(sheet::export(export)),
     }
+}
+
+/// What is said of a replica that was made: how it is served, and what comes of that.
+fn created(file: &Path, address: &str, then: &str) -> String {
+    let file = file.display();
+    format!(
+        "created {file}; where {address} is, serve it{then}:\n  upcall serve DIR --9p {address} \
+         --replica {file}\n"
+    )
 }
 
 /// Does one operation, or several.

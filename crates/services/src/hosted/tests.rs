@@ -10,7 +10,7 @@ use base::op::Op;
 use base::rng::seeded;
 use replica::data::kind::Operator as Plain;
 use replica::data::{log, once};
-use replica::service::{Entry, Label, Vector};
+use replica::service::{Entry, Label, Vector, Wish};
 use std::sync::Arc;
 use store::drive::Memory;
 use tree::OpenId;
@@ -131,8 +131,8 @@ impl Lab {
         let open = self.open("peer");
         let Ok(Reply::Data(challenge)) = self.read(open) else { panic!("a challenge") };
         let theirs = Settings { me: OTHER, ..settings() };
-        let proof = door::proof(&theirs, settings().me, &challenge);
-        assert!(self.write(open, 0, &proof).is_ok());
+        let introduction = Introduction::new(&theirs, settings().me, &challenge, [1; CHALLENGE]);
+        assert!(self.write(open, 0, introduction.proof()).is_ok());
         open
     }
 }
@@ -320,21 +320,27 @@ fn who_asks_a_full_replica_is_told_what_to_do() {
     assert!(taken > 10, "{taken}");
     assert!(lab.hosted.next_news().expect("news").contains("upcall replica grow"));
     assert!(lab.file("status").contains("\nfailed   the volume of this replica is full"));
-    // It can be looked at; what others tell waits with them; what they have is heard.
+    // It can be looked at; what others do waits with them; what they have is heard.
     lab.write(ops, 0, b"size\n").expect("taken");
     assert!(lab.text(ops).starts_with(&format!("{{\"value\":{taken},")));
-    let peer = lab.enter();
-    let told = lab.write(peer, 0, &frame(&message(vec![entry(1, "x")])));
-    assert_eq!(told.err(), Some(Error::NoSpace));
     let (peer, has) = (lab.enter(), [(settings().me, taken)].into_iter().collect());
     let news = Message { has, asks: false, ..message(Vec::new()) };
     lab.write(peer, 0, &frame(&news)).expect("taken");
     assert!(lab.text(events).starts_with("{\"replica\":1,\"number\":1,"));
+    // It may leave, and agrees to that for good.
+    let wish = Wish { remove: [settings().me].into(), ..Wish::default() };
+    let first = Membership::clone(lab.hosted.replica.membership());
+    let theirs = service::Snapshot::empty(&lab.hosted.data, first);
+    let other = Replica::recover(lab.hosted.data, OTHER, Hosted::config(), theirs, []);
+    let change = Some(Arc::new(other.plan(&wish).expect("it can")));
+    let leave = Message { change, ..message(vec![entry(1, "x")]) };
+    lab.write(peer, frame(&news).len() as u64, &frame(&leave)).expect("taken");
+    assert!(lab.file("status").contains(&format!("\ndone     1:{taken}\n")));
+    assert!(lab.file("status").contains("\nchange   to 2; "));
     let mut again = Lab::on(lab.disk);
-    let ops = again.open("ops");
-    again.write(ops, 0, b"size\n").expect("taken");
-    let size = format!("{{\"value\":{taken},");
-    assert!(again.text(ops).starts_with(&size), "what was acknowledged is there");
+    let done = format!("\ndone     1:{taken}\n");
+    assert!(again.file("status").contains(&done), "what was acknowledged is there");
+    assert!(again.file("status").contains("\nchange   to 2; "));
 }
 
 #[test]
@@ -365,7 +371,7 @@ fn nobody_else_gets_in_and_nothing_from_outside_ends_the_server() {
         let peer = lab.enter();
         let mut spoilt = whole.clone();
         for _ in 0..rng.usize(1..4) {
-            let at = rng.usize(door::HEAD..spoilt.len());
+            let at = rng.usize(crate::door::HEAD..spoilt.len());
             match rng.u32(0..3) {
                 0 => spoilt[at] = rng.u8(..),
                 1 => spoilt[at] ^= 1 << rng.u32(0..8),

@@ -1,12 +1,26 @@
 use super::*;
+use crate::Settings;
+use crate::journal::lab::settings;
 use base::drawing::Drawing;
 use base::{Buf, Stat};
+use replica::service::ReplicaId;
 
 const OPEN: OpenId = OpenId(7);
 const NODE: NodeId = NodeId(5);
 
 fn state(peer: &Peer) -> String {
     peer.name().to_string()
+}
+
+fn introduction() -> Introduction {
+    Introduction::new(&settings(), ReplicaId(2), &[9; CHALLENGE], [1; CHALLENGE])
+}
+
+fn said(verdict: Verdict) -> Input {
+    let theirs = Settings { me: ReplicaId(2), ..settings() };
+    let to = (settings().me, &[1; CHALLENGE]);
+    let said = crate::proof::verdict(&theirs, &[9; CHALLENGE], to, verdict);
+    Input::Answered(Ok(Reply::Data(Buf::from(&said[..]))))
 }
 
 fn challenge() -> Result<Reply, Error> {
@@ -22,6 +36,7 @@ fn states_md_is_fresh() {
         State::Reading(OPEN),
         State::Proving(OPEN),
         State::Introducing(OPEN),
+        State::Meeting(OPEN),
         State::Idle(OPEN),
         State::Writing(OPEN),
         State::Asking(OPEN),
@@ -34,17 +49,20 @@ fn states_md_is_fresh() {
             ("Found", Input::Answered(Ok(Reply::Walked(Vec::new(), Some(NODE))))),
             ("Opened", Input::Answered(Ok(Reply::Opened(OPEN, Stat::default())))),
             ("Challenged", Input::Answered(challenge())),
-            ("Proved", Input::Proved(b"proof".to_vec())),
+            ("Introduced", Input::Introduce(introduction())),
+            ("Welcome", said(Verdict::Welcome)),
+            ("Farewell", said(Verdict::Farewell)),
             ("Written", Input::Answered(Ok(Reply::Written(1)))),
             ("Ended", Input::Answered(Ok(Reply::Data(Buf::default())))),
-            ("Removed", Input::Answered(Err(Error::Stale))),
-            ("Denied", Input::Answered(Err(Error::Denied))),
+            ("Whole", Input::Answered(Ok(Reply::Data(Buf::from(&[0; 8][..]))))),
             ("Failed", Input::Answered(Err(Error::Disconnected))),
             ("Say", Input::Say(b"hello".to_vec())),
             ("Leave", Input::Leave),
         ];
         for (label, input) in inputs {
-            let peer = Peer { state: at, ..Peer::new(None) };
+            let introduction = Some(introduction());
+            let patience = Instant(1 << 60);
+            let peer = Peer { state: at, introduction, patience, ..Peer::new(None) };
             drawing.sample_as(label, peer, input, state);
         }
     }
@@ -65,17 +83,24 @@ fn written() -> Input {
 
 /// One that is up.
 fn up() -> Peer {
-    let mut peer = Peer::new(None);
+    let mut peer = introduced(None);
+    assert_eq!(step(&mut peer, said(Verdict::Welcome)), [Output::Connected]);
+    peer
+}
+
+/// One that has proved who it is.
+fn introduced(wish: Option<Vec<u8>>) -> Peer {
+    let mut peer = Peer::new(wish);
     let found = Input::Answered(Ok(Reply::Walked(Vec::new(), Some(NODE))));
     let opened = Input::Answered(Ok(Reply::Opened(OPEN, Stat::default())));
     assert_eq!(step(&mut peer, Input::Tick), [Output::Find]);
     assert_eq!(step(&mut peer, found), [Output::Open(NODE)]);
-    assert_eq!(step(&mut peer, opened), [Output::Release(NODE), Output::Read(OPEN)]);
+    assert_eq!(step(&mut peer, opened), [Output::Release(NODE), Output::Read(OPEN, 0)]);
     let asked = step(&mut peer, Input::Answered(challenge()));
-    assert_eq!(asked, [Output::Prove(vec![9; CHALLENGE])]);
-    let proof = step(&mut peer, Input::Proved(b"proof".to_vec()));
-    assert_eq!(proof, [Output::Write(OPEN, 0, b"proof".to_vec())]);
-    assert_eq!(step(&mut peer, written()), [Output::Connected]);
+    assert_eq!(asked, [Output::Introduce(vec![9; CHALLENGE])]);
+    let proof = step(&mut peer, Input::Introduce(introduction()));
+    assert_eq!(proof, [Output::Write(OPEN, 0, introduction().proof().to_vec())]);
+    assert_eq!(step(&mut peer, written()), [Output::Read(OPEN, 0)]);
     peer
 }
 
@@ -108,4 +133,52 @@ fn what_waits_has_an_end() {
     }
     // What is lost is whole messages.
     assert!(written_bytes <= WAITING_MAX + (1 << 20) && written_bytes % (1 << 20) == 0);
+}
+
+#[test]
+fn who_does_not_know_the_secret_is_told_nothing() {
+    let mut peer = introduced(None);
+    let wrong = Input::Answered(Ok(Reply::Data(Buf::from(&[7; VERDICT][..]))));
+    assert_eq!(step(&mut peer, wrong), [Output::Stranger, Output::Close(OPEN)]);
+    let mut peer = introduced(None);
+    let gone = step(&mut peer, said(Verdict::Farewell));
+    assert_eq!(gone, [Output::Removed, Output::Close(OPEN)]);
+}
+
+#[test]
+fn who_wants_to_be_a_member_reads_all_of_the_answer() {
+    let part = |bytes: &[u8]| Input::Answered(Ok(Reply::Data(Buf::from(bytes))));
+    let ask = || {
+        let mut peer = introduced(Some(b"wish".to_vec()));
+        let asks = step(&mut peer, said(Verdict::Welcome));
+        assert_eq!(asks, [Output::Write(OPEN, 0, b"wish".to_vec())]);
+        assert_eq!(step(&mut peer, written()), [Output::Read(OPEN, 32)]);
+        peer
+    };
+    let answer = [&3_u64.to_le_bytes()[..], b"yes"].concat();
+    let mut peer = ask();
+    for (sent, byte) in answer.iter().enumerate().take(answer.len() - 1) {
+        let next = step(&mut peer, part(&[*byte]));
+        assert_eq!(next, [Output::Read(OPEN, 32 + sent as u64 + 1)]);
+    }
+    assert_eq!(
+        step(&mut peer, part(b"s")),
+        [Output::Answered(answer.clone()), Output::Close(OPEN)]
+    );
+    // What ends too early is no answer.
+    let mut peer = ask();
+    assert_eq!(step(&mut peer, part(&answer[..10])).len(), 1);
+    assert_eq!(step(&mut peer, part(&[])), [Output::Close(OPEN)]);
+}
+
+#[test]
+fn who_hangs_is_given_up_for_a_while() {
+    let mut peer = introduced(None);
+    let until = peer.deadline().expect("it waits");
+    let mut out = Vec::new();
+    peer.step(until, Input::Tick, &mut out);
+    assert_eq!(out, [Output::Close(OPEN)]);
+    assert!(peer.is_down() && peer.deadline() > Some(until));
+    // Who is up waits for nothing.
+    assert_eq!(up().deadline(), None);
 }

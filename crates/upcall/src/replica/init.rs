@@ -6,16 +6,13 @@ use crate::size;
 use crate::volume::create::Create;
 use clap::Args;
 use replica::data::Kind;
-use replica::service::ReplicaId;
+use replica::service::{MEMBERS_MAX, ReplicaId};
 use services::settings::{VERSION, check_name};
 use services::{ADMINISTRATOR, Secret, Settings};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// Most replicas of one service.
-const MEMBERS_MAX: usize = 64;
 
 /// What is to be made.
 #[derive(Args, Clone, Debug)]
@@ -76,16 +73,34 @@ pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
         secret: secret.clone(),
     };
     let key = init.dir.join(format!("{}.key", init.service));
-    key::write(&key, &settings(ADMINISTRATOR))?;
-    for (me, address) in &members {
-        let file = init.dir.join(format!("{}.{}.replica", init.service, me.0));
-        Create::of_replica(&file, init.size, settings(*me)).make()?;
-        let shown = file.display();
-        println!("created {shown}; where {address} is, serve it:");
-        println!("  upcall serve DIR --9p {address} --replica {shown}");
+    let mut made = Vec::new();
+    let files = make(init, &key, &members, settings, &mut made).inspect_err(|_| {
+        // Nobody has used them: who tries again finds room for them.
+        made.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    })?;
+    for (file, address) in files.iter().zip(members.values()) {
+        print!("{}", super::created(file, address, ""));
     }
     println!("created {}; with it, replicas are added and removed", key.display());
     println!("each file has the secret by which the replicas know each other: keep them private");
     println!("a replica lives in one place: never start one from a copy of its file");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the key and the files of the replicas; says which it has made, even if it fails then.
+fn make(
+    init: &Init,
+    key: &Path,
+    members: &BTreeMap<ReplicaId, String>,
+    settings: impl Fn(ReplicaId) -> Settings,
+    made: &mut Vec<PathBuf>,
+) -> Result<Vec<PathBuf>, String> {
+    key::write(key, &settings(ADMINISTRATOR))?;
+    made.push(key.to_path_buf());
+    for me in members.keys() {
+        let file = init.dir.join(format!("{}.{}.replica", init.service, me.0));
+        Create::of_replica(&file, init.size, settings(*me)).make()?;
+        made.push(file);
+    }
+    Ok(made[1..].to_vec())
 }

@@ -62,11 +62,7 @@ pub(crate) fn run(join: &Join) -> Result<ExitCode, String> {
         let file = join.dir.join(format!("{}.{}.replica", key.service, me.0));
         let settings = Settings { me, members, joins: true, ..key.clone() };
         Create::of_replica(&file, join.size, settings).make().map_err(Trouble::Host)?;
-        let (shown, address) = (file.display(), &join.address);
-        frame::say(&format!(
-            "created {shown}; where {address} is, serve it, and it becomes a member:\n  upcall \
-             serve DIR --9p {address} --replica {shown}\n"
-        ))?;
+        frame::say(&super::created(&file, &join.address, ", and it becomes a member"))?;
         Ok(ExitCode::SUCCESS)
     }))
 }

@@ -2,14 +2,15 @@
 #![allow(clippy::disallowed_methods, reason = "a command waits in real time")]
 
 use super::key;
-use super::report::Report;
+use super::report::{Change, Report};
 use super::talk::place;
+use crate::clock;
 use crate::remote::frame::{self, Frame};
 use crate::remote::{At, Outcome, Trouble};
 use clap::Args;
-use client::OpenOptions;
+use client::{File, OpenOptions};
 use replica::service::{ReplicaId, Wish};
-use services::{CHALLENGE, Letter, Settings};
+use services::{Answer, CHALLENGE, Introduction, Letter, Settings, VERDICT, Verdict};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,6 +19,10 @@ use std::time::{Duration, Instant};
 
 /// How long the server may say nothing, seconds.
 const PATIENCE: f64 = 30.0;
+
+/// Whoever answers does not know what the key has.
+const NOT_OURS: &str = "the key is not that of this service: take the one that 'upcall replica \
+                        init' has made with its replicas";
 
 /// How often is looked whether all have agreed.
 const LOOK: Duration = Duration::from_millis(50);
@@ -47,8 +52,13 @@ pub(crate) struct Remove {
     force: bool,
 
     /// How long to wait until all others have agreed, seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
-    wait: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    wait: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|_| "say seconds, like 60".to_string())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| format!("{error}: say seconds, like 60"))
 }
 
 /// Asks for it, and waits until it is so.
@@ -67,35 +77,63 @@ pub(crate) fn run(remove: &Remove) -> Result<ExitCode, String> {
             true => Wish { lost: ids.clone(), forced: remove.force, ..Wish::default() },
             false => Wish { remove: ids.clone(), ..Wish::default() },
         };
-        ask(frame, &key, before.replica, wish)?;
+        ask(frame, &key, before.replica, &wish)?;
         frame.if_interrupted("the change goes on: see the status of the replicas".to_string());
-        wait(frame, remove.wait, &ids)
+        wait(frame, remove.wait, &ids, || ask(frame, &key, before.replica, &wish))
     }))
 }
 
 /// Proves to know the secret, and says what is wished.
-fn ask(frame: &Frame, key: &Settings, to: ReplicaId, wish: Wish) -> Outcome<()> {
+fn ask(frame: &Frame, key: &Settings, to: ReplicaId, wish: &Wish) -> Outcome<()> {
     let options = OpenOptions::new().read(true).write(true);
     let peer = frame.client.open_with(Path::new("/peer"), options)?;
-    let mut challenge = [0; CHALLENGE];
-    let count = peer.read_at(&mut challenge, 0)?;
-    peer.write_at(&services::proof(key, to, &challenge[..count]), 0)?;
-    let letter = Letter::Wish(wish).frame();
+    let random = clock::random_bytes()
+        .map_err(|error| Trouble::Host(format!("no random number: {error}")))?;
+    let introduction = Introduction::new(key, to, &read(&peer, 0, CHALLENGE)?, random);
+    let not_ours = |_| Trouble::Host(NOT_OURS.to_string());
+    peer.write_at(introduction.proof(), 0).map_err(not_ours)?;
+    match introduction.judge(&read(&peer, 0, VERDICT)?) {
+        Some(Verdict::Welcome) => {}
+        Some(Verdict::Farewell) | None => return Err(Trouble::Host(NOT_OURS.to_string())),
+    }
+    let letter = Letter::Wish(wish.clone()).frame();
     let mut written = 0;
     while written < letter.len() {
         written += peer.write_at(&letter[written..], written as u64)?;
     }
-    let mut answer = vec![0; 4096];
-    let count = peer.read_at(&mut answer, 0)?;
-    match count {
-        0 => Ok(()),
-        count => Err(Trouble::Host(String::from_utf8_lossy(&answer[..count]).into_owned())),
+    let mut said = Vec::new();
+    loop {
+        let part = read(&peer, VERDICT + said.len(), 4096)?;
+        said.extend_from_slice(&part);
+        match Answer::read(&said) {
+            Ok(Some(Answer::Yes)) => return Ok(()),
+            Ok(Some(Answer::No(why))) => return Err(Trouble::Host(why)),
+            Ok(None) if !part.is_empty() => {}
+            Ok(Some(Answer::Begin(_)) | None) | Err(_) => {
+                let text = "its answer makes no sense: is it of another version of upcall?";
+                return Err(Trouble::Host(text.to_string()));
+            }
+        }
     }
 }
 
-/// Waits until all who stay are in a membership without these.
-fn wait(frame: &Frame, seconds: f64, gone: &BTreeSet<ReplicaId>) -> Outcome<ExitCode> {
-    let (begun, most) = (Instant::now(), Duration::try_from_secs_f64(seconds).unwrap_or_default());
+/// What is to be read there, at most so much.
+fn read(peer: &File, offset: usize, most: usize) -> Outcome<Vec<u8>> {
+    let mut bytes = vec![0; most];
+    let count = peer.read_at(&mut bytes, offset as u64)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+/// Waits until all who stay are in a membership without these. Another change that all agreed to
+/// first may have ended this one: then it is asked for again.
+fn wait(
+    frame: &Frame,
+    most: Duration,
+    gone: &BTreeSet<ReplicaId>,
+    again: impl Fn() -> Outcome<()>,
+) -> Outcome<ExitCode> {
+    let begun = Instant::now();
     loop {
         let report = Report::read(frame)?;
         let is_so = !report.members.iter().any(|member| gone.contains(&member.replica));
@@ -106,17 +144,28 @@ fn wait(frame: &Frame, seconds: f64, gone: &BTreeSet<ReplicaId>) -> Outcome<Exit
             return Ok(ExitCode::SUCCESS);
         }
         if begun.elapsed() > most {
-            let waits = report.change.map(|change| change.waits_for).unwrap_or_default();
-            let whom = match (waits.is_empty(), is_so) {
-                (false, _) => format!("replica {} has not agreed", services::list(waits)),
-                (true, false) => "what those who go have done has not arrived".to_string(),
-                (true, true) => "not all who stay have said that they know it".to_string(),
-            };
-            return Err(Trouble::Host(format!(
-                "the change is under way, but {whom}: see whether they run and can be reached; \
-                 one that will not, say it with --lost"
-            )));
+            return Err(Trouble::Host(late(report.change, is_so)));
+        }
+        if !is_so && report.change.is_none() {
+            again()?;
         }
         thread::sleep(LOOK);
     }
+}
+
+/// Why it takes so long.
+fn late(change: Option<Change>, is_so: bool) -> String {
+    let (waits, clash) = change.map(|it| (it.waits_for, it.clash)).unwrap_or_default();
+    if let Some(clash) = clash {
+        return clash;
+    }
+    let whom = match (waits.is_empty(), is_so) {
+        (false, _) => format!("replica {} has not agreed", services::list(waits)),
+        (true, false) => "what those who go have done has not arrived".to_string(),
+        (true, true) => "not all who stay have said that they know it".to_string(),
+    };
+    format!(
+        "the change is under way, but {whom}: see whether they run and can be reached; one that \
+         will not, say it with --lost"
+    )
 }

@@ -21,6 +21,7 @@ pub(super) struct Report {
 #[derive(Debug, Deserialize)]
 pub(super) struct Change {
     pub(super) waits_for: Vec<ReplicaId>,
+    pub(super) clash: Option<String>,
 }
 
 /// One of the members.

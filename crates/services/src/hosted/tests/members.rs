@@ -1,9 +1,10 @@
 //! Members come and go, as one server sees it.
 
 use super::*;
+use crate::ADMINISTRATOR;
 use crate::journal::lab::{formatted_of, formatted_small};
-use crate::{ADMINISTRATOR, Snapshot};
-use replica::service::Wish;
+use crate::letter::Answer;
+use crate::proof::{VERDICT, Verdict};
 
 const NEW: ReplicaId = ReplicaId(4);
 const PLACE: &str = "192.0.2.4:5640";
@@ -15,12 +16,17 @@ struct Writer {
 }
 
 impl Lab {
-    fn admit(&mut self, who: ReplicaId) -> Result<Writer, Error> {
+    fn admit(&mut self, who: ReplicaId) -> Result<Writer, Verdict> {
         let open = self.open("peer");
         let Ok(Reply::Data(challenge)) = self.read(open) else { panic!("a challenge") };
         let key = Settings { me: who, ..settings() };
-        self.write(open, 0, &door::proof(&key, settings().me, &challenge))?;
-        Ok(Writer { open, at: 0 })
+        let introduction = Introduction::new(&key, settings().me, &challenge, [1; CHALLENGE]);
+        self.write(open, 0, introduction.proof()).expect("it knows the secret");
+        let Ok(Reply::Data(said)) = self.read(open) else { panic!("a verdict") };
+        match introduction.judge(&said).expect("this one knows it too") {
+            Verdict::Welcome => Ok(Writer { open, at: 0 }),
+            Verdict::Farewell => Err(Verdict::Farewell),
+        }
     }
 
     fn send(&mut self, writer: &mut Writer, letter: &Letter) -> Result<(), Error> {
@@ -30,16 +36,39 @@ impl Lab {
         Ok(())
     }
 
-    fn bytes(&mut self, open: OpenId) -> Vec<u8> {
-        let Ok(Reply::Data(data)) = self.read(open) else { panic!("it can be read") };
-        data.to_vec()
+    /// What is to be read behind the verdict: all of it.
+    fn said(&mut self, open: OpenId) -> Vec<u8> {
+        let mut said = Vec::new();
+        loop {
+            let offset = (VERDICT + said.len()) as u64;
+            let ask = Ask::Read { open, offset, count: 1 << 20, headroom: 0 };
+            let Ok(Reply::Data(data)) = self.answer(ask) else { panic!("it can be read") };
+            if data.is_empty() {
+                return said;
+            }
+            said.extend_from_slice(&data);
+        }
+    }
+
+    /// What came of a wish: nothing that is against it, or why not.
+    fn objection(&mut self, writer: &Writer) -> Option<String> {
+        match Answer::read(&self.said(writer.open)) {
+            Ok(Some(Answer::Yes)) => None,
+            Ok(Some(Answer::No(why))) => Some(why),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Somebody has answered this to who wants to be a member.
+    fn hear(&mut self, answer: &[u8]) {
+        self.hosted.hear_answer(NOW, OTHER, answer, &mut Vec::new());
     }
 
     /// The other one is lost.
     fn lose_other(&mut self) {
         let mut key = self.admit(ADMINISTRATOR).expect("who has the key");
         self.send(&mut key, &lose(true)).expect("taken");
-        assert_eq!(self.text(key.open), "");
+        assert_eq!(self.objection(&key), None);
     }
 }
 
@@ -57,14 +86,19 @@ fn who_has_the_key_is_told_what_a_wish_comes_to() {
     let mut other = lab.admit(OTHER).expect("a member");
     let mut key = lab.admit(ADMINISTRATOR).expect("who has the key");
     lab.send(&mut key, &lose(false)).expect("taken");
-    assert!(lab.text(key.open).contains("say --force"));
-    lab.send(&mut key, &lose(true)).expect("taken");
-    assert_eq!(lab.text(key.open), "");
+    assert!(lab.objection(&key).expect("half would go").contains("say --force"));
+    // One wish at a time.
+    assert_eq!(lab.send(&mut key, &lose(true)).err(), Some(Error::Denied));
+    lab.lose_other();
     assert!(lab.file("status").contains("one of 1, epoch 2"));
+    // What is so need not be asked for.
+    let mut again = lab.admit(ADMINISTRATOR).expect("who has the key");
+    lab.send(&mut again, &Letter::Wish(Wish::default())).expect("taken");
+    assert_eq!(lab.objection(&again), None);
     // The door of who is none any more is shut, and no other is opened.
     let late = Letter::Gossip(message(vec![entry(1, "x")]));
     assert_eq!(lab.send(&mut other, &late).err(), Some(Error::Denied));
-    assert_eq!(lab.admit(OTHER).err(), Some(Error::Stale));
+    assert_eq!(lab.admit(OTHER).err(), Some(Verdict::Farewell));
     let news = std::iter::from_fn(|| lab.hosted.next_news()).collect::<Vec<_>>();
     assert!(news.iter().any(|line| line.contains("epoch 2: the members are replicas 1")));
 }
@@ -74,9 +108,7 @@ fn who_is_no_member_says_nothing_but_that_it_wants_to_be() {
     for (who, letter) in [
         (NEW, Letter::Gossip(message(vec![entry(1, "x")]))),
         (NEW, lose(true)),
-        (NEW, Letter::Join("example.org:5640".to_string())),
         (OTHER, lose(true)),
-        (OTHER, join()),
         (ADMINISTRATOR, join()),
         (ADMINISTRATOR, Letter::Gossip(message(Vec::new()))),
     ] {
@@ -88,31 +120,56 @@ fn who_is_no_member_says_nothing_but_that_it_wants_to_be() {
 }
 
 #[test]
+fn who_cannot_be_a_member_is_told_why() {
+    let mut lab = Lab::new();
+    let named = Letter::Join("example.org:5640".to_string());
+    for (who, letter, why) in
+        [(NEW, named, "no address in numbers"), (OTHER, join(), "another number")]
+    {
+        let mut writer = lab.admit(who).expect("it knows the secret");
+        lab.send(&mut writer, &letter).expect("taken");
+        assert!(lab.objection(&writer).expect("no member").contains(why));
+    }
+    assert!(lab.file("status").contains("one of 2, epoch 1"));
+    // It says so once, however often it is told.
+    let mut new = Lab::on(formatted_of(&Settings { me: NEW, joins: true, ..settings() }));
+    let no = binary::write(&Answer::No("full".to_string()));
+    let no = [&(no.len() as u64).to_le_bytes()[..], &no].concat();
+    new.hear(&no);
+    new.hear(&no);
+    let news: Vec<String> = std::iter::from_fn(|| new.hosted.next_news()).collect();
+    assert!(
+        matches!(&news[..], [one] if one.ends_with("replica 2 does not take this one in: full")),
+        "{news:?}"
+    );
+}
+
+#[test]
 fn a_new_replica_begins_with_what_there_is() {
     let mut lab = Lab::new();
     lab.lose_other();
     let ops = lab.open("ops");
     lab.write(ops, 0, b"append a\nappend b\n").expect("taken");
     let mut new = lab.admit(NEW).expect("it knows the secret");
-    assert_eq!(lab.bytes(new.open), b"", "it is no member");
+    assert_eq!(lab.said(new.open), b"", "it is no member");
     lab.send(&mut new, &join()).expect("taken");
-    let gift = lab.bytes(new.open);
-    let read: Snapshot = binary::read(&gift).expect("a snapshot");
+    let gift = lab.said(new.open);
+    let Ok(Some(Answer::Begin(read))) = Answer::read(&gift) else { panic!("a snapshot") };
     assert!(read.standing.membership.members.contains_key(&NEW));
     // Another one of the same number is somewhere else.
     let mut second = lab.admit(NEW).expect("it knows the secret");
     let elsewhere = Letter::Join("192.0.2.5:5640".to_string());
-    assert_eq!(lab.send(&mut second, &elsewhere).err(), Some(Error::Denied));
+    lab.send(&mut second, &elsewhere).expect("taken");
+    assert!(lab.objection(&second).expect("it is taken").contains("another number"));
 
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut begun = Lab::on(formatted_of(&settings));
     let ops = begun.open("ops");
     begun.write(ops, 0, b"append c\n").expect("taken");
     assert!(begun.text(ops).contains("is no member"));
-    let mut out = Vec::new();
-    begun.hosted.receive(NOW, b"nonsense", &mut out);
+    begun.hear(b"nonsense");
     assert!(begun.file("status").contains("no member yet"));
-    begun.hosted.receive(NOW, &gift, &mut out);
+    begun.hear(&gift);
     assert_eq!(begun.file("value"), "\"a\"\n\"b\"\n");
     begun.write(ops, 9, b"append c\n").expect("taken");
     assert!(begun.text(ops).contains("\"value\":2"));
@@ -139,20 +196,11 @@ fn what_finds_no_room_is_not_begun_with() {
     }
     let mut new = lab.admit(NEW).expect("it knows the secret");
     lab.send(&mut new, &join()).expect("taken");
-    let mut gift = Vec::new();
-    loop {
-        let offset = gift.len() as u64;
-        let ask = Ask::Read { open: new.open, offset, count: 1 << 20, headroom: 0 };
-        let Ok(Reply::Data(data)) = lab.answer(ask) else { panic!("it can be read") };
-        if data.is_empty() {
-            break;
-        }
-        gift.extend_from_slice(&data);
-    }
+    let gift = lab.said(new.open);
     assert!(gift.len() > 12 << 20);
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut small = Lab::on(formatted_small(&settings));
-    small.hosted.receive(NOW, &gift, &mut Vec::new());
+    small.hear(&gift);
     let is_full = |lab: &mut Lab| lab.file("status").contains("is full: ");
     assert!((0..100).any(|_| is_full(&mut small)));
     assert!(small.hosted.next_news().expect("said").contains("replica grow"));
@@ -160,7 +208,7 @@ fn what_finds_no_room_is_not_begun_with() {
     assert!(Lab::on(small.disk).file("status").contains("no member yet"));
 }
 
-/// What a server says that has not proved to be a member may be anything.
+/// What a server says may be damaged on its way, or of another version.
 #[test]
 fn nonsense_is_not_begun_with() {
     let mut lab = Lab::new();
@@ -169,7 +217,7 @@ fn nonsense_is_not_begun_with() {
     lab.write(ops, 0, b"append a\nappend b\n").expect("taken");
     let mut new = lab.admit(NEW).expect("it knows the secret");
     lab.send(&mut new, &join()).expect("taken");
-    let right = lab.bytes(new.open);
+    let right = lab.said(new.open);
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut rng = seeded(7);
     let (mut begun, mut refused) = (0, 0);
@@ -178,7 +226,7 @@ fn nonsense_is_not_begun_with() {
         let at = rng.usize(..gift.len());
         gift[at] = rng.u8(..);
         let mut lab = Lab::on(formatted_of(&settings));
-        lab.hosted.receive(NOW, &gift, &mut Vec::new());
+        lab.hear(&gift);
         lab.file("status");
         match lab.file("status").contains("no member yet") {
             true => refused += 1,
