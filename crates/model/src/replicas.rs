@@ -8,7 +8,7 @@ mod world;
 
 use crate::trail::Trail;
 use base::rng::Rng;
-use replica::service::Limits;
+use replica::service::{Amount, Limits};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -172,9 +172,14 @@ fn draw_limits(rng: &mut Rng) -> Limits {
     if rng.bool() {
         return Limits::default();
     }
-    let mut few = || rng.usize(1..=8);
-    let (window, message, early) = (few(), few(), few());
-    Limits { kept: 5 * few(), window, message, early, blocked: few() }
+    // An operation takes some two hundred bytes.
+    let mut few = |times| {
+        let operations = times * rng.usize(1..=8);
+        let bytes = if rng.bool() { usize::MAX } else { times * rng.usize(1..=2000) };
+        Amount { operations, bytes }
+    };
+    let (window, message, early, kept, blocked) = (few(1), few(1), few(1), few(5), few(1));
+    Limits { kept, window, message, early, blocked }
 }
 
 /// What a run has shown.

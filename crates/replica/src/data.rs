@@ -78,6 +78,11 @@ pub trait DataType: Clone + Debug {
     /// Whether the value of `a` does not depend on whether `b` comes before it.
     fn oblivious(&self, a: &Self::Operator, b: &Self::Operator) -> bool;
 
+    /// How many bytes it takes, about.
+    fn size(&self, _operator: &Self::Operator) -> usize {
+        size_of::<Self::Operator>()
+    }
+
     /// Whether it changes nothing in any state.
     fn is_read(&self, _operator: &Self::Operator) -> bool {
         false

@@ -203,24 +203,70 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// How many operations there may be, at most.
+/// Some operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amount {
+    /// How many.
+    pub operations: usize,
+    /// How many bytes they take.
+    pub bytes: usize,
+}
+
+impl Amount {
+    /// Whether there is room for one more. Of bytes it may take any number: where there is nothing
+    /// else, one operation always fits.
+    fn is_below(self, most: Amount) -> bool {
+        self.operations < most.operations && self.bytes < most.bytes
+    }
+
+    /// One more operation.
+    fn add(&mut self, bytes: usize) {
+        self.operations += 1;
+        self.bytes += bytes;
+    }
+
+    /// What is left.
+    fn without(self, other: Amount) -> Amount {
+        Amount {
+            operations: self.operations.saturating_sub(other.operations),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+
+    /// The lesser number of each.
+    fn min(self, other: Amount) -> Amount {
+        Amount {
+            operations: self.operations.min(other.operations),
+            bytes: self.bytes.min(other.bytes),
+        }
+    }
+}
+
+/// How much there may be, at most; of bytes, one operation more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Kept for those who do not have them yet; then no more are taken from clients.
-    pub kept: usize,
+    pub kept: Amount,
     /// On their way to one peer, which must say that it has some before it is sent more.
-    pub window: usize,
+    pub window: Amount,
     /// In one message.
-    pub message: usize,
+    pub message: Amount,
     /// Of one origin that wait for others to come before them; more are dropped, and come again.
-    pub early: usize,
+    pub early: Amount,
     /// Of clients, that wait for others to come before them; more are refused.
-    pub blocked: usize,
+    pub blocked: Amount,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { kept: 1 << 20, window: 4096, message: 256, early: 4096, blocked: 4096 }
+        let of = |operations, bytes| Amount { operations, bytes };
+        Limits {
+            kept: of(1 << 20, 256 << 20),
+            window: of(4096, 4 << 20),
+            message: of(256, 256 << 10),
+            early: of(4096, 8 << 20),
+            blocked: of(4096, 64 << 20),
+        }
     }
 }
 
@@ -322,7 +368,7 @@ impl<D: DataType> Replica<D> {
     /// Does again what its journal has.
     fn again(&mut self, entry: Arc<Entry<D::Operator>>) {
         self.clock = self.clock.max(entry.label.counter);
-        self.origins.append(entry.clone());
+        self.origins.append(entry.clone(), self.size(&entry));
         // What follows the base of a snapshot may be in its state.
         if Some(entry.label) > self.order.frontier() {
             self.order.place(entry);
@@ -356,10 +402,11 @@ impl<D: DataType> Replica<D> {
 
     fn snapshot_of(&self, has: &Vector, standing: Standing) -> Snapshot<D> {
         let base = self.origins.forgotten();
+        let everything = Amount { operations: usize::MAX, bytes: usize::MAX };
         Snapshot {
             state: self.order.stable().clone(),
             frontier: self.order.frontier(),
-            rest: self.origins.between(&base, has, usize::MAX),
+            rest: self.origins.between(&base, has, everything),
             base,
             standing,
         }
@@ -455,7 +502,12 @@ impl<D: DataType> Replica<D> {
 
     /// How many operations are kept, because somebody may still ask for them.
     pub fn kept(&self) -> usize {
-        self.origins.len()
+        self.origins.kept().operations
+    }
+
+    /// How many bytes an operation takes, about.
+    fn size(&self, entry: &Entry<D::Operator>) -> usize {
+        size_of::<Entry<D::Operator>>() + self.data.size(&entry.operator)
     }
 }
 
@@ -481,9 +533,9 @@ impl<D: DataType> Replica<D> {
         self.clock += 1;
         let label = Label { counter: self.clock, origin: self.me };
         let number = self.origins.done().get(self.me) + 1;
-        let Blocked { ticket, after, strict, operator, until } = request;
+        let Blocked { ticket, after, strict, operator, bytes, until } = request;
         let entry = Arc::new(Entry { number, label, after, strict, operator });
-        self.origins.append(entry.clone());
+        self.origins.append(entry.clone(), size_of::<Entry<D::Operator>>() + bytes);
         let value = self.order.append(entry.clone());
         if strict {
             self.waiting.expect_final(number, ticket, until);
@@ -631,7 +683,7 @@ impl<D: DataType> Replica<D> {
             if peer.again().is_some_and(|at| at <= now) {
                 peer.lose_patience();
             }
-            if peer.is_reached() && (gossips || peer.waits(ours.limits)) {
+            if peer.is_reached() && (gossips || peer.waits(&ours)) {
                 peer.tell(id, &ours, out);
             }
             // Who is no member any more answers, and wants nothing.
@@ -655,8 +707,10 @@ impl<D: DataType> Automaton for Replica<D> {
             Input::Change(change) => self.seal(&Arc::new(change), out),
             Input::Removed(by) => self.removed(by),
             Input::Request { ticket, after, strict, operator, until } => {
-                if self.waiting.blocked() < self.config.limits.blocked {
-                    self.waiting.block(Blocked { ticket, after, strict, operator, until });
+                if self.waiting.blocked().is_below(self.config.limits.blocked) {
+                    let bytes = self.data.size(&operator);
+                    let request = Blocked { ticket, after, strict, operator, bytes, until };
+                    self.waiting.block(request);
                 } else {
                     out.push(Output::Refuse(ticket, Refusal::Busy));
                 }
@@ -678,7 +732,7 @@ impl<D: DataType> Automaton for Replica<D> {
         while let Some(request) = self.waiting.take_unblocked(self.origins.done()) {
             if !request.strict && self.data.is_read(&request.operator) {
                 self.look(&request, out);
-            } else if self.origins.len() < self.config.limits.kept {
+            } else if self.origins.kept().is_below(self.config.limits.kept) {
                 self.perform(request, out);
             } else {
                 out.push(Output::Refuse(request.ticket, self.full()));

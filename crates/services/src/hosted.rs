@@ -42,9 +42,6 @@ const OF_PEER: u32 = 8;
 /// How long operations gather before others are told of them.
 const GOSSIP: Duration = Duration::from_millis(5);
 
-/// A message is cut in two if it is longer, bytes.
-const MESSAGE: usize = 256 << 10;
-
 /// How much is read at once of what a new member begins with, bytes.
 const FETCH: u32 = 64 << 10;
 
@@ -404,7 +401,10 @@ impl Hosted {
                 self.answer_reads(open, out);
             }
             service::Output::Final(entry, value) => self.tell_final(&entry, &value),
-            service::Output::Say(to, message) => self.say(now, to, message, out),
+            service::Output::Say(to, message) => {
+                let letter = Letter::Gossip(message).frame();
+                self.step_peer(now, to, peer::Input::Say(letter), out);
+            }
             service::Output::Distrust(peer) => {
                 self.tell_news(format!(
                     "{}: replica {} says what no replica of this service can say; is it an older \
@@ -427,29 +427,6 @@ impl Hosted {
                 self.unkept.1 = number;
             }
             service::Output::Members(membership) => self.follow(now, &membership, out),
-        }
-    }
-
-    /// Tells another replica something, in as many messages as it takes.
-    fn say(
-        &mut self,
-        now: Instant,
-        to: ReplicaId,
-        message: Message<Operator>,
-        out: &mut Vec<Output>,
-    ) {
-        let letter = Letter::Gossip(message);
-        let bytes = letter.frame();
-        match letter {
-            Letter::Gossip(mut message) if bytes.len() > MESSAGE && message.entries.len() > 1 => {
-                let rest = message.entries.split_off(message.entries.len() / 2);
-                let later = Message { entries: rest, ..message.clone() };
-                self.say(now, to, message, out);
-                self.say(now, to, later, out);
-            }
-            Letter::Gossip(_) | Letter::Join(_) | Letter::Wish(_) => {
-                self.step_peer(now, to, peer::Input::Say(bytes), out);
-            }
         }
     }
 

@@ -364,7 +364,10 @@ impl World {
             Refusal::Behind(missing) | Refusal::NotFinal(missing) | Refusal::Full(missing) => {
                 !missing.is_empty() && !missing.contains(&name(at))
             }
-            Refusal::Busy => self.params.clients > self.params.limits.blocked,
+            Refusal::Busy => {
+                let blocked = self.params.limits.blocked;
+                self.params.clients > blocked.operations || blocked.bytes < usize::MAX
+            }
             Refusal::Unwritten => !self.house(at).replica.is_written(),
             Refusal::Outdated => false,
             Refusal::Lost(lost) => self.has_lost(at, ticket, lost),

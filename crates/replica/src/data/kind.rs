@@ -187,6 +187,10 @@ macro_rules! kinds {
                 }
             }
 
+            fn size(&self, operator: &Operator) -> usize {
+                size_of::<Operator>() + binary::size(operator)
+            }
+
             fn is_read(&self, operator: &Operator) -> bool {
                 match (self, operator) {
                     $((Kind::$kind, Operator::$kind(operator)) => $kind.is_read(operator),)*

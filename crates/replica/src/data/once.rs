@@ -301,6 +301,10 @@ impl<D: DataType<Value = Value>> DataType for Once<D> {
         !forgets && apart && self.0.commute(&a.operator, &b.operator)
     }
 
+    fn size(&self, operator: &Self::Operator) -> usize {
+        size_of::<Self::Operator>() + self.0.size(&operator.operator)
+    }
+
     /// What answers the same in every state answers a repetition the same.
     fn is_free(&self, operator: &Self::Operator) -> bool {
         self.0.is_free(&operator.operator)

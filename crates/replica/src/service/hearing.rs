@@ -31,7 +31,8 @@ impl<D: DataType> Replica<D> {
         let mut owes = message.asks;
         for entry in message.entries {
             // Who tells what we have has not heard that we do.
-            owes |= self.origins.receive(entry, self.config.limits.early) == Receipt::Known;
+            let (bytes, early) = (self.size(&entry), self.config.limits.early);
+            owes |= self.origins.receive(entry, bytes, early) == Receipt::Known;
         }
         let stands = (message.epoch, message.change.map(|change| change.to()));
         let peer = self.peers.get_mut(from).expect("it is a member");

@@ -1,6 +1,6 @@
 //! Operations by the replica they belong to, as far as they may still be asked for.
 
-use super::{Entry, Label, ReplicaId, Vector};
+use super::{Amount, Entry, Label, ReplicaId, Vector};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -9,15 +9,17 @@ use std::sync::Arc;
 struct Origin<O> {
     /// All up to this number are done everywhere, and forgotten.
     forgotten: u64,
-    /// Those that follow.
-    entries: VecDeque<Arc<Entry<O>>>,
+    /// How many bytes they took.
+    forgotten_bytes: u64,
+    /// Those that follow, each with how many bytes all up to it take.
+    entries: VecDeque<(Arc<Entry<O>>, u64)>,
     /// All up to this number are placed.
     done: u64,
 }
 
 impl<O> Origin<O> {
     fn from(forgotten: u64) -> Origin<O> {
-        Origin { forgotten, entries: VecDeque::new(), done: forgotten }
+        Origin { forgotten, forgotten_bytes: 0, entries: VecDeque::new(), done: forgotten }
     }
 
     fn received(&self) -> u64 {
@@ -26,7 +28,26 @@ impl<O> Origin<O> {
 
     fn get(&self, number: u64) -> Option<&Arc<Entry<O>>> {
         let index = number.checked_sub(self.forgotten + 1)?;
-        self.entries.get(usize::try_from(index).ok()?)
+        self.entries.get(usize::try_from(index).ok()?).map(|(entry, _)| entry)
+    }
+
+    fn push(&mut self, entry: Arc<Entry<O>>, bytes: usize) {
+        let bytes = self.received_bytes() + bytes as u64;
+        self.entries.push_back((entry, bytes));
+    }
+
+    /// How many bytes all that are received take.
+    fn received_bytes(&self) -> u64 {
+        self.entries.back().map_or(self.forgotten_bytes, |(_, bytes)| *bytes)
+    }
+
+    /// How many bytes all up to this one take, as far as they are kept.
+    fn bytes(&self, number: u64) -> u64 {
+        let Some(behind) = number.checked_sub(self.forgotten + 1) else {
+            return self.forgotten_bytes;
+        };
+        let entry = usize::try_from(behind).ok().and_then(|index| self.entries.get(index));
+        entry.map_or_else(|| self.received_bytes(), |(_, bytes)| *bytes)
     }
 }
 
@@ -47,8 +68,8 @@ pub(super) struct Origins<O> {
     of: BTreeMap<ReplicaId, Origin<O>>,
     /// What is placed: `done` of each.
     done: Vector,
-    /// How many are kept.
-    kept: usize,
+    /// What is kept.
+    kept: Amount,
 }
 
 impl<O> Origins<O> {
@@ -57,7 +78,7 @@ impl<O> Origins<O> {
         let of = members.into_iter().map(|id| (id, Origin::from(base.get(id))));
         let of: BTreeMap<_, _> = of.collect();
         let done = of.iter().map(|(id, origin): (&ReplicaId, &Origin<O>)| (*id, origin.done));
-        Origins { done: done.collect(), of, kept: 0 }
+        Origins { done: done.collect(), of, kept: Amount::default() }
     }
 
     /// From now on there may be operations of these as well.
@@ -71,36 +92,45 @@ impl<O> Origins<O> {
     pub(super) fn drop_early(&mut self, id: ReplicaId) {
         let Some(origin) = self.of.get_mut(&id) else { return };
         let placed = usize::try_from(origin.done - origin.forgotten).expect("they are kept");
-        self.kept -= origin.entries.len() - placed;
+        self.kept.operations -= origin.entries.len() - placed;
+        self.kept.bytes -= count(origin.received_bytes() - origin.bytes(origin.done));
         origin.entries.truncate(placed);
     }
 
-    /// Keeps an operation that was heard of, if it is the next of its origin. At most `early_max`
-    /// of one origin wait for others to come before them.
-    pub(super) fn receive(&mut self, entry: Arc<Entry<O>>, early_max: usize) -> Receipt {
+    /// Keeps an operation of so many bytes that was heard of, if it is the next of its origin. At
+    /// most so much of one origin waits for others to come before it.
+    pub(super) fn receive(
+        &mut self,
+        entry: Arc<Entry<O>>,
+        bytes: usize,
+        early_max: Amount,
+    ) -> Receipt {
         let Some(origin) = self.of.get_mut(&entry.label.origin) else { return Receipt::Early };
         if entry.number <= origin.received() {
             return Receipt::Known;
         }
-        let early = origin.received() - origin.done;
-        if entry.number > origin.received() + 1 || early >= early_max as u64 {
+        let early = Amount {
+            operations: count(origin.received() - origin.done),
+            bytes: count(origin.received_bytes() - origin.bytes(origin.done)),
+        };
+        if entry.number > origin.received() + 1 || !early.is_below(early_max) {
             return Receipt::Early;
         }
-        origin.entries.push_back(entry);
-        self.kept += 1;
+        origin.push(entry, bytes);
+        self.kept.add(bytes);
         Receipt::New
     }
 
     /// The next operation of its origin, which has everything before it: our own, or one of the
     /// journal.
-    pub(super) fn append(&mut self, entry: Arc<Entry<O>>) {
+    pub(super) fn append(&mut self, entry: Arc<Entry<O>>, bytes: usize) {
         let id = entry.label.origin;
         let origin = self.of.get_mut(&id).expect("a member's");
         assert!(origin.received() == origin.done && entry.number == origin.done + 1, "the next");
-        origin.entries.push_back(entry);
+        origin.push(entry, bytes);
         origin.done += 1;
         self.done.raise(id, origin.done);
-        self.kept += 1;
+        self.kept.add(bytes);
     }
 
     /// How many are received of a member.
@@ -111,7 +141,7 @@ impl<O> Origins<O> {
     /// The label of the last one that is kept of each.
     pub(super) fn last_labels(&self) -> BTreeMap<ReplicaId, Label> {
         let last =
-            |(id, origin): (&ReplicaId, &Origin<O>)| Some((*id, origin.entries.back()?.label));
+            |(id, origin): (&ReplicaId, &Origin<O>)| Some((*id, origin.entries.back()?.0.label));
         self.of.iter().filter_map(last).collect()
     }
 
@@ -155,36 +185,65 @@ impl<O> Origins<O> {
     ) -> Option<(u64, Label)> {
         let origin = self.of.get(&of)?;
         let below = |entry: &Arc<Entry<O>>| bound.is_none_or(|bound| entry.label < bound);
+        let is_below = |(entry, _): &(Arc<Entry<O>>, u64)| below(entry);
         let number = match origin.get(number) {
             Some(last) if below(last) => number,
             Some(_) | None => {
-                number.min(origin.forgotten + origin.entries.partition_point(below) as u64)
+                number.min(origin.forgotten + origin.entries.partition_point(is_below) as u64)
             }
         };
         Some((number, origin.get(number)?.label))
     }
 
-    /// The operations that follow `from`, up to what is in `to`: at most so many, in the order of
-    /// their labels. So each comes behind all that must be before it.
-    pub(super) fn between(&self, from: &Vector, to: &Vector, most: usize) -> Vec<Arc<Entry<O>>> {
+    /// The operations that follow `from`, up to what is in `to`, in the order of their labels: so
+    /// each comes behind all that must be before it. As many as are below this, and one more if
+    /// those are.
+    pub(super) fn between(&self, from: &Vector, to: &Vector, most: Amount) -> Vec<Arc<Entry<O>>> {
         let of_origin = |(id, origin): (&ReplicaId, &Origin<O>)| {
             let first = from.get(*id).max(origin.forgotten) + 1;
-            let numbers = (first..=to.get(*id)).take(most);
-            numbers.map_while(|n| origin.get(n).cloned()).collect::<Vec<_>>()
+            let begin = origin.bytes(first - 1);
+            let numbers = (first..=to.get(*id)).take(most.operations);
+            let fits = numbers.take_while(|n| origin.bytes(n - 1) - begin < most.bytes as u64);
+            fits.map_while(|n| origin.get(n).cloned()).collect::<Vec<_>>()
         };
         let mut entries: Vec<_> = self.of.iter().flat_map(of_origin).collect();
         entries.sort_by_key(|entry| entry.label);
-        entries.truncate(most);
+        let mut before = Amount::default();
+        let fits = entries.iter().take_while(|entry| {
+            let fits = before.is_below(most);
+            let Some(origin) = self.of.get(&entry.label.origin) else { return false };
+            before.add(count(origin.bytes(entry.number) - origin.bytes(entry.number - 1)));
+            fits
+        });
+        let fits = fits.count();
+        entries.truncate(fits);
         entries
+    }
+
+    /// How much there is that follows `from`, up to what is in `to`.
+    pub(super) fn amount(&self, from: &Vector, to: &Vector) -> Amount {
+        let each = to.iter().filter_map(|(id, last)| {
+            let (origin, first) = (self.of.get(&id)?, from.get(id));
+            let bytes = origin.bytes(last).saturating_sub(origin.bytes(first));
+            Some((last.saturating_sub(first), bytes))
+        });
+        each.fold(Amount::default(), |sum, (operations, bytes)| Amount {
+            operations: sum.operations.saturating_add(count(operations)),
+            bytes: sum.bytes.saturating_add(count(bytes)),
+        })
     }
 
     /// Everything up to here is done everywhere.
     pub(super) fn forget(&mut self, everywhere: &Vector) {
         for (id, origin) in &mut self.of {
             let to = everywhere.get(*id);
-            while origin.forgotten < to && origin.entries.pop_front().is_some() {
+            while origin.forgotten < to
+                && let Some((_, bytes)) = origin.entries.pop_front()
+            {
                 origin.forgotten += 1;
-                self.kept -= 1;
+                self.kept.operations -= 1;
+                self.kept.bytes -= count(bytes - origin.forgotten_bytes);
+                origin.forgotten_bytes = bytes;
             }
         }
     }
@@ -194,8 +253,13 @@ impl<O> Origins<O> {
         self.of.iter().map(|(id, origin)| (*id, origin.forgotten)).collect()
     }
 
-    /// How many are kept.
-    pub(super) fn len(&self) -> usize {
+    /// How much is kept.
+    pub(super) fn kept(&self) -> Amount {
         self.kept
     }
+}
+
+/// Differences of what is in memory.
+fn count(difference: u64) -> usize {
+    usize::try_from(difference).unwrap_or(usize::MAX)
 }

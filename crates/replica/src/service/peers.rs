@@ -118,8 +118,8 @@ impl Peer {
     ) {
         let Ours { origins, has, standing, limits, .. } = ours;
         loop {
-            let room = limits.window.saturating_sub(self.on_their_way()).min(limits.message);
-            let entries = origins.between(&self.sent, has, room);
+            let room = limits.window.without(origins.amount(&self.acked, &self.sent));
+            let entries = origins.between(&self.sent, has, room.min(limits.message));
             let is_known = self.told.0 == **has && self.told.1 == stands(standing);
             if entries.is_empty() && is_known && !self.owes && !self.asks {
                 return;
@@ -141,15 +141,10 @@ impl Peer {
 
     /// Whether it waits to be told: it has asked, or we have, or it was told of more than it was
     /// sent, and there is room now.
-    pub(super) fn waits(&self, limits: &Limits) -> bool {
-        let behind = || !self.sent.covers(&self.told.0) && self.on_their_way() < limits.window;
-        self.owes || self.asks || behind()
-    }
-
-    /// How many operations it was sent, and has not said that it has.
-    fn on_their_way(&self) -> usize {
-        let each = self.sent.iter().map(|(of, sent)| sent.saturating_sub(self.acked.get(of)));
-        each.fold(0, |sum, each| sum.saturating_add(usize::try_from(each).unwrap_or(usize::MAX)))
+    pub(super) fn waits<O>(&self, ours: &Ours<'_, O>) -> bool {
+        let on_their_way = || ours.origins.amount(&self.acked, &self.sent);
+        let has_room = || on_their_way().is_below(ours.limits.window);
+        self.owes || self.asks || !self.sent.covers(&self.told.0) && has_room()
     }
 
     /// Sees to it that it is told again, if it does not get on with what it has not said to have,

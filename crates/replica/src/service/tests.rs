@@ -195,7 +195,7 @@ fn an_older_copy_of_a_replica_does_nothing_more() {
 /// More than any limit is in the journal of one who was alone for long.
 #[test]
 fn a_long_journal_is_read_whole() {
-    let count = 3 * Limits::default().early as u64;
+    let count = 3 * Limits::default().early.operations as u64;
     let entry = |number| {
         let label = Label { counter: number, origin: A };
         let (after, operator) = (Vector::new(), Operator::Add(1));
@@ -209,6 +209,39 @@ fn a_long_journal_is_read_whole() {
     let again = a.snapshot();
     let a = Replica::recover(Counter, A, config, again, []);
     assert_eq!((a.has().get(A), a.kept() as u64), (count, count));
+}
+
+/// Whatever is counted is counted in bytes as well, and one operation always fits.
+#[test]
+fn what_is_large_waits_as_what_is_much() {
+    let one = Counter.size(&Operator::Add(1)) + size_of::<Entry<Operator>>();
+    let few = Amount { operations: usize::MAX, bytes: 2 * one };
+    let limits =
+        Limits { message: Amount { bytes: 1, ..few }, window: few, kept: few, ..Limits::default() };
+    let config = Config { gossip: Duration::ZERO, limits };
+    let mut a = Replica::new(Counter, A, &[A, B], config);
+    step(&mut a, Input::Connected(B));
+    for ticket in 1..=2 {
+        step(&mut a, add(ticket, 1, false, &Vector::new()));
+    }
+    let out = step(&mut a, add(3, 1, false, &Vector::new()));
+    assert_eq!(out, [Output::Refuse(Ticket(3), Refusal::Unwritten)], "two are kept");
+    let told = said(step(&mut a, Input::Persisted(2)));
+    let each: Vec<usize> = told.iter().map(|message| message.entries.len()).collect();
+    assert_eq!(each, [1, 1], "one in each message, and two on their way");
+    let has = [(A, 1)].into_iter().collect();
+    step(&mut a, Input::Heard(B, message(has, false)));
+    assert_eq!(a.kept(), 1);
+    let out = step(&mut a, add(3, 1, false, &Vector::new()));
+    assert!(matches!(&out[..], [Output::Persist(3, _)]), "{out:?}");
+
+    let limits = Limits { blocked: few, ..Limits::default() };
+    let mut a = Replica::new(Counter, A, &[A, B], Config { gossip: Duration::ZERO, limits });
+    let after: Vector = [(B, 1)].into_iter().collect();
+    let each = (1..=40).map(|ticket| step(&mut a, add(ticket, 1, false, &after)));
+    let refused = each.filter(|out| matches!(&out[..], [Output::Refuse(_, Refusal::Busy)]));
+    let most = few.bytes.div_ceil(Counter.size(&Operator::Add(1)));
+    assert_eq!(refused.count(), 40 - most);
 }
 
 const C: ReplicaId = ReplicaId(2);

@@ -1,7 +1,7 @@
 //! Requests that cannot be answered yet.
 
 use super::members::Members;
-use super::{Origins, Output, Peers, Refusal, ReplicaId, Ticket, Vector};
+use super::{Amount, Origins, Output, Peers, Refusal, ReplicaId, Ticket, Vector};
 use crate::data::DataType;
 use base::Instant;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,6 +13,8 @@ pub(super) struct Blocked<O> {
     pub(super) after: Vector,
     pub(super) strict: bool,
     pub(super) operator: O,
+    /// How many bytes that takes.
+    pub(super) bytes: usize,
     pub(super) until: Instant,
 }
 
@@ -55,9 +57,10 @@ impl<D: DataType> Waiting<D> {
         }
     }
 
-    /// How many wait for what must come before them.
-    pub(super) fn blocked(&self) -> usize {
-        self.blocked.len()
+    /// How much waits for what must come before it.
+    pub(super) fn blocked(&self) -> Amount {
+        let bytes = self.blocked.iter().map(|request| request.bytes).sum();
+        Amount { operations: self.blocked.len(), bytes }
     }
 
     pub(super) fn block(&mut self, request: Blocked<D::Operator>) {
