@@ -20,7 +20,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use replica::binary;
 use replica::data::{DataType as _, Once};
-use replica::service::{self, Config, Membership, Message, Record, Replica, ReplicaId, Ticket};
+use replica::service::{self, Config, Membership, Record, Replica, ReplicaId, Ticket};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;

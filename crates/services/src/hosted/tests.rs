@@ -10,7 +10,7 @@ use base::op::Op;
 use base::rng::seeded;
 use replica::data::kind::Operator as Plain;
 use replica::data::{log, once};
-use replica::service::{Entry, Label, Vector, Wish};
+use replica::service::{Entry, Label, Message, Vector, Wish};
 use std::sync::Arc;
 use store::drive::Memory;
 use tree::OpenId;
