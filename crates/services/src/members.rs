@@ -304,6 +304,8 @@ impl Hosted {
         for way in self.ways.values_mut() {
             way.peer = Peer::new(None);
         }
+        let watched = self.opens.iter().any(|(_, it)| matches!(it, Opened::Events(..)));
+        self.step_replica(now, Input::Watch(watched), out);
         self.follow(now, &membership, out);
     }
 

@@ -75,7 +75,7 @@ pub(super) fn run(params: &Params, show: Show) -> Outcome {
     cluster.invite();
     cluster.live();
     cluster.world.finish(&[]);
-    judge(&cluster.ledger.borrow(), params.replicas);
+    judge(&cluster.ledger.borrow(), params.members());
     let world = &mut cluster.world;
     let took = world.now().since(Instant(0));
     let trace = std::mem::replace(&mut world.scene.trace, Trace::new(Show::Hash));
@@ -86,7 +86,7 @@ impl Cluster {
     fn new(mut world: World, params: &Params) -> Cluster {
         let mut rng = base::rng::seeded(params.seed ^ 0xc1_0572);
         let skew = |rng: &mut Rng| rng.u64(..=params.skew_s);
-        let sites: Vec<Site> = (0..params.replicas)
+        let sites: Vec<Site> = (0..params.members())
             .map(|number| Site::new(&mut world, params, number, skew(&mut rng)))
             .collect();
         if params.mistake == Some(Mistake::EarlyDurable) {
@@ -110,6 +110,11 @@ impl Cluster {
             occasions: 0,
         };
         (0..params.replicas).for_each(|number| cluster.start(number));
+        for number in params.replicas..params.members() {
+            cluster.sites[number].troubled = true;
+            cluster.begin_trouble();
+            cluster.plan(params.pause_ms, Deed::Start(number));
+        }
         cluster.plan(params.pause_ms, Deed::Next);
         cluster
     }
@@ -117,7 +122,9 @@ impl Cluster {
     fn invite(&mut self) {
         let doors: Vec<Listener> = self.sites.iter().map(|site| site.door).collect();
         for number in 0..self.params.askers {
-            let (doors, ledger) = (doors.clone(), Rc::clone(&self.ledger));
+            // Who is no member yet takes nothing.
+            let doors = doors[..self.params.replicas].to_vec();
+            let ledger = Rc::clone(&self.ledger);
             let setup = Setup { number, doors, ledger, params: self.params.clone() };
             let plain = self.rng.u32(..100) < self.params.plain;
             self.world.add(Box::new(Asker::new(setup, plain, self.rng.u64(..))));
@@ -368,6 +375,8 @@ impl Cluster {
             }
         }
         cut.retain(|listener| !self.cuts.contains(listener));
+        cut.sort_unstable();
+        cut.dedup();
         cut
     }
 

@@ -43,6 +43,8 @@ fn expect_equal(ledger: &Ledger, replicas: usize) -> &str {
         let members = status["members"].as_array().expect("there are members");
         let lacks = members.iter().any(|member| member["lacks"] != json!(0));
         assert!(!lacks, "replica {number} thinks that others lack something: {status}");
+        assert_eq!(members.len(), replicas, "replica {number} does not know all: {status}");
+        assert_eq!(status["settled"], json!(true), "replica {number} still changes: {status}");
     }
     first
 }

@@ -38,6 +38,8 @@ pub struct Params {
     pub kind: Kind,
     /// Servers, each with a replica.
     pub replicas: usize,
+    /// Whether one more becomes a member when they have begun.
+    pub joins: bool,
     /// Clients.
     pub askers: usize,
     /// How many operations each of them asks for.
@@ -101,6 +103,7 @@ impl Params {
             seed,
             kind: KINDS[rng.usize(..KINDS.len())],
             replicas: rng.usize(2..=4),
+            joins: seed.is_multiple_of(3),
             askers: rng.usize(1..=5),
             operations: rng.u32(10..60),
             strict: pick(&mut rng, &[0, 10, 50, 100]) as u32,
@@ -125,6 +128,11 @@ impl Params {
             params.swell();
         }
         params
+    }
+
+    /// All that there are at the end.
+    pub(super) fn members(&self) -> usize {
+        self.replicas + usize::from(self.joins)
     }
 
     /// Operations are so large that journals are written anew. A slower disk would not keep up with

@@ -9,7 +9,7 @@ use base::{Caller, Reactor, Time, User};
 use node::{Clients, Config, Identity, Limits, Node, Port, Protocol, Replicated, Served};
 use replica::service::ReplicaId;
 use services::{Options, Settings, settings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use store::{Durability, Geometry, Store, Ticket};
 
@@ -25,7 +25,7 @@ pub(super) struct Site {
     pub(super) host: Option<Host>,
     /// Where clients connect.
     pub(super) door: Listener,
-    /// Where each of the others connects.
+    /// Where each of the others connects: of one that joins, as clients do.
     pub(super) ways: BTreeMap<usize, Listener>,
     pub(super) file: File,
     /// By how many seconds its clock is ahead.
@@ -43,8 +43,12 @@ fn id(number: usize) -> ReplicaId {
 
 /// Where a listener of the world is.
 fn address(listener: Listener) -> Address {
-    let port = u16::try_from(listener.0).expect("few listeners");
-    Address::Tcp(std::net::SocketAddr::from(([127, 0, 0, 1], port)))
+    services::address(&place(listener)).expect("it is in numbers")
+}
+
+/// The same, as members are told.
+fn place(listener: Listener) -> String {
+    format!("127.0.0.1:{}", listener.0)
 }
 
 fn store_config(params: &Params) -> store::Config {
@@ -54,37 +58,41 @@ fn store_config(params: &Params) -> store::Config {
 }
 
 impl Site {
-    /// A machine with a new replica on its disk, which does not run.
+    /// A machine with a new replica on its disk, which does not run. Those that are not among the
+    /// first members join.
     pub(super) fn new(world: &mut World, params: &Params, number: usize, skew: u64) -> Site {
-        let others = (0..params.replicas).filter(|other| *other != number);
+        let (door, joins) = (world.listen(), number >= params.replicas);
+        let others = (0..params.members()).filter(|other| *other != number);
         let (block, journal) = params.disk;
         let geometry = Geometry { block, blocks: DISK / block as u64, journal, segment: 1024 };
         let file = stage::make(world, &geometry);
         let now = world.now();
         let (mut store, mut said) = stage::open(world, file, store_config(params), now);
-        let members = (0..params.replicas).map(|member| (id(member), String::new()));
+        let first = (0..params.replicas).map(|member| (id(member), String::new()));
+        let joining = joins.then(|| (id(number), place(door)));
         let settings = Settings {
             version: settings::VERSION,
             id: 7,
             service: SERVICE.to_string(),
             kind: params.kind,
             me: id(number),
-            members: members.collect(),
-            joins: false,
+            members: first.chain(joining).collect(),
+            joins,
             secret: settings::Secret([3; 32]),
         };
         let changes = services::format(&settings);
         let commit = store.commit(now, Ticket(1), &changes, Durability::Durable, &mut said);
         commit.expect("there is room");
         stage::run_store(world, file, &mut store, now, &mut said);
-        let door = world.listen();
-        let ways = others.map(|other| (other, world.listen())).collect();
+        let way = |world: &mut World| if joins { door } else { world.listen() };
+        let ways = others.map(|other| (other, way(world))).collect();
         Site { host: None, door, ways, file, skew, frozen: false, troubled: false }
     }
 
     /// Everywhere it listens.
     pub(super) fn listeners(&self) -> Vec<Listener> {
-        [self.door].into_iter().chain(self.ways.values().copied()).collect()
+        let all: BTreeSet<Listener> = self.ways.values().copied().chain([self.door]).collect();
+        all.into_iter().collect()
     }
 
     /// Begins to run with what is on its disk, as process `process`; `ways` are where the others
@@ -108,7 +116,9 @@ impl Site {
         let kept = kept.expect("a replica that was begun can be read for ever");
         let mut seed = [0; 32];
         world.scene.rng.fill(&mut seed);
-        let addresses = ways.iter().map(|(other, at)| (id(*other), vec![address(*at)])).collect();
+        let members = kept.members();
+        let known = ways.into_iter().filter(|(other, _)| members.contains_key(&id(*other)));
+        let addresses = known.map(|(other, at)| (id(other), vec![address(at)])).collect();
         let wall = Time { secs: WALL.secs + self.skew.cast_signed(), ..WALL };
         let options = Options { wall, owner: 0, seed, addresses };
         let served = Served::Skeleton { paths: Vec::new() };
