@@ -477,10 +477,11 @@ impl<D: DataType> Replica<D> {
         let Blocked { ticket, after, strict, operator, until } = request;
         let entry = Arc::new(Entry { number, label, after, strict, operator });
         self.origins.append(entry.clone());
-        let value = self.order.append(entry.clone());
         if strict {
+            self.order.append(entry.clone());
             self.waiting.expect_final(number, ticket, until);
         } else {
+            let value = self.order.answer(entry.clone());
             let is_final = self.data.is_free(&entry.operator);
             let token = self.origins.done().clone();
             self.waiting.say_when(self.written + 1, (ticket, until), value, is_final, token);
