@@ -750,6 +750,7 @@ impl<D: DataType> Automaton for Replica<D> {
                 out.push(Output::Refuse(request.ticket, self.full()));
             }
         }
+        self.order.keep_up();
         self.keep_time(now, out);
     }
 

@@ -25,6 +25,9 @@ const STRIDE: usize = 64;
 /// With how many operations behind it one is compared, to find out that it could as well be last.
 const COMPARED_MAX: usize = 64;
 
+/// So many that are placed need not be applied: who asks then waits for that.
+pub(super) const LAG_MAX: usize = 4096;
+
 /// The order, from the frontier on.
 #[derive(Clone, Debug)]
 pub(super) struct Order<D: DataType> {
@@ -38,6 +41,8 @@ pub(super) struct Order<D: DataType> {
     kept: BTreeMap<Label, D::State>,
     /// The state behind the frontier that somebody asked for, if it is still behind that.
     ahead: Option<Ahead<D::State>>,
+    /// How many were placed since all were applied, at most; those that are final do not count.
+    pub(super) lag: usize,
 }
 
 /// A state after some of what is not final.
@@ -76,7 +81,7 @@ impl<S: Clone> Ahead<S> {
 impl<D: DataType> Order<D> {
     pub(super) fn new(data: D, stable: D::State, frontier: Option<Label>) -> Order<D> {
         let (suffix, kept) = (BTreeMap::new(), BTreeMap::new());
-        Order { data, frontier, stable, suffix, kept, ahead: None }
+        Order { data, frontier, stable, suffix, kept, ahead: None, lag: 0 }
     }
 
     pub(super) fn frontier(&self) -> Option<Label> {
@@ -151,6 +156,7 @@ impl<D: DataType> Order<D> {
         assert!(Some(entry.label) > self.frontier, "I8: placed before what is final");
         let before = self.suffix.insert(entry.label, entry);
         assert!(before.is_none(), "I7: a label was given twice");
+        self.lag += 1;
     }
 
     /// Moves the frontier, by at most so many operations, and tells what it passes and is wanted,
@@ -196,12 +202,21 @@ impl<D: DataType> Order<D> {
         self.kept = self.kept.split_off(&frontier);
         self.kept.remove(&frontier);
         self.ahead.take_if(|ahead| ahead.applied <= Some(frontier));
+        self.lag = self.lag.min(self.suffix.len());
     }
 
     /// The state after everything that is placed.
     pub(super) fn current(&mut self) -> &D::State {
         self.refresh();
         self.ahead.as_ref().map_or(&self.stable, |ahead| &ahead.state)
+    }
+
+    /// Applies what is placed if that has become much, so that nobody who asks has to wait long
+    /// while nothing becomes final.
+    pub(super) fn keep_up(&mut self) {
+        if self.lag >= LAG_MAX {
+            self.refresh();
+        }
     }
 
     /// Applies what is placed and not applied yet.
@@ -213,6 +228,7 @@ impl<D: DataType> Order<D> {
             ahead.perform(&self.data, entry);
             ahead.pass(*label, &mut self.kept);
         }
+        self.lag = 0;
     }
 
     pub(super) fn check(&self) {
