@@ -536,10 +536,11 @@ impl<D: DataType> Replica<D> {
         let Blocked { ticket, after, strict, operator, bytes, until } = request;
         let entry = Arc::new(Entry { number, label, after, strict, operator });
         self.origins.append(entry.clone(), size_of::<Entry<D::Operator>>() + bytes);
-        let value = self.order.append(entry.clone());
         if strict {
+            self.order.append(entry.clone());
             self.waiting.expect_final(number, ticket, until);
         } else {
+            let value = self.order.answer(entry.clone());
             let is_final = self.data.is_free(&entry.operator);
             let token = self.origins.done().clone();
             self.waiting.say_when(self.written + 1, (ticket, until), value, is_final, token);
@@ -738,6 +739,7 @@ impl<D: DataType> Automaton for Replica<D> {
                 out.push(Output::Refuse(request.ticket, self.full()));
             }
         }
+        self.order.keep_up();
         self.keep_time(now, out);
     }
 

@@ -19,7 +19,8 @@ use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use replica::binary;
-use replica::data::{DataType as _, Once};
+use replica::data::once::Call;
+use replica::data::{DataType as _, Once, kind};
 use replica::service::{self, Config, Membership, Record, Replica, ReplicaId, Ticket};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -334,8 +335,7 @@ impl Hosted {
                 talk.complain(ticket, why, "unwritten", &[]);
             }
             (Ok(Question { operator, once, strict, after, timeout }), None) => {
-                let stamp = self.stamp(now);
-                let operator = self.data.operator(self.replica.current(), stamp, once, operator);
+                let operator = self.operator(now, once, operator);
                 if self.journal.is_full() && (strict || !self.data.is_read(&operator)) {
                     return self.refuse_full(open, ticket);
                 }
@@ -345,6 +345,18 @@ impl Hosted {
                 self.step_replica(now, input, out);
             }
         }
+    }
+
+    /// What the replica makes of what a client asks. The state that is final tells as well as the
+    /// one after everything, for which what is not final has to be applied, that no session is to
+    /// be forgotten.
+    fn operator(&mut self, now: Instant, once: Option<Call>, operator: kind::Operator) -> Operator {
+        let (stamp, unfinal) = (self.stamp(now), self.replica.suffix().len());
+        let state = match self.replica.stable().has_room(unfinal, stamp) {
+            true => self.replica.stable(),
+            false => self.replica.current(),
+        };
+        self.data.operator(state, stamp, once, operator)
     }
 
     /// There is no room for what somebody asks.

@@ -275,7 +275,8 @@ impl Hosted {
         self.complain(
             from,
             format!(
-                "what replica {id} has sent to begin with makes no sense: is its server of                  another version?"
+                "what replica {id} has sent to begin with makes no sense: is its server of \
+                 another version?"
             ),
         );
     }

@@ -129,6 +129,12 @@ impl<S> State<S> {
         }
     }
 
+    /// Whether no session is to be forgotten now, and none will have to be after so many operations
+    /// more. (Sessions that only those have named may be idle for longer, until they are final.)
+    pub fn has_room(&self, more: usize, now: u64) -> bool {
+        !self.should_forget(now) && self.sessions.size() + more < SESSIONS_MAX
+    }
+
     fn should_forget(&self, now: u64) -> bool {
         let horizon = now.saturating_sub(IDLE_MAX_MS + IDLE_SLACK_MS);
         let idle = self.by_stamp.first().is_some_and(|(stamp, _)| *stamp < horizon);

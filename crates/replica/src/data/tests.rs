@@ -37,6 +37,7 @@ fn keeps_its_word<D: DataType>(data: D, draw: impl Fn(&mut Rng) -> D::Operator) 
         }
         if data.is_free(&a) {
             assert!(data.oblivious(&a, &b), "seed {seed}: {a:?} {b:?}");
+            assert_eq!(alone, data.apply(&mut data.initial(), &a), "seed {seed}: {a:?}");
             free += 1;
         }
     }

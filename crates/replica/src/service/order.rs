@@ -1,15 +1,17 @@
 //! The order of operations at one replica, and the states that it leads to.
 //!
 //! ```text
-//!   applied for ever │ placed, not final          │
-//!   ─────────────────┼─────────┼─────────┼────────┼──▶ labels
-//!                frontier   kept      kept      last
-//!                 stable   state     state     current
+//!   applied for ever │ placed, not final               │
+//!   ─────────────────┼─────────┼─────────┼────────┼────┼──▶ labels
+//!                frontier   kept      kept    applied last
+//!                 stable   state     state     ahead
 //! ```
 //!
-//! Copies of a state cost little, so some between the frontier and the last one are kept. What is
-//! placed among others makes those behind it wrong; the next who asks has what follows the last
-//! right one applied again.
+//! What is not final is applied when somebody asks for what it leads to, and not before: most
+//! answers need no state, and a state of which there is no copy is changed where it is. Copies cost
+//! little, so some between the frontier and the last one are kept. What is placed among others
+//! makes those behind it wrong; the next who asks has what follows the last right one applied
+//! again.
 
 use super::{Entry, Label};
 use crate::data::DataType;
@@ -23,6 +25,9 @@ const STRIDE: usize = 64;
 /// With how many operations behind it one is compared, to find out that it could as well be last.
 const COMPARED_MAX: usize = 64;
 
+/// So many that are placed need not be applied: who asks then waits for that.
+pub(super) const LAG_MAX: usize = 4096;
+
 /// The order, from the frontier on.
 #[derive(Clone, Debug)]
 pub(super) struct Order<D: DataType> {
@@ -32,19 +37,51 @@ pub(super) struct Order<D: DataType> {
     stable: D::State,
     /// What is placed behind the frontier.
     suffix: BTreeMap<Label, Arc<Entry<D::Operator>>>,
-    /// States after some of them, all of them right.
+    /// States after some of them, all of them right, and none behind `ahead`.
     kept: BTreeMap<Label, D::State>,
-    /// The state after everything up to `applied`.
-    current: D::State,
+    /// The state behind the frontier that somebody asked for, if it is still behind that.
+    ahead: Option<Ahead<D::State>>,
+    /// How many were placed since all were applied, at most; those that are final do not count.
+    pub(super) lag: usize,
+}
+
+/// A state after some of what is not final.
+#[derive(Clone, Debug)]
+struct Ahead<S> {
+    state: S,
+    /// Everything up to here is applied to it.
     applied: Option<Label>,
     /// How many were applied to it since one was kept.
     since: usize,
 }
 
+impl<S: Clone> Ahead<S> {
+    fn of(state: &S, applied: Option<Label>) -> Ahead<S> {
+        Ahead { state: state.clone(), applied, since: 0 }
+    }
+
+    /// Changes the state as an operation does.
+    fn perform<D: DataType<State = S>>(&mut self, data: &D, entry: &Entry<D::Operator>) {
+        if !data.is_read(&entry.operator) {
+            data.apply(&mut self.state, &entry.operator);
+        }
+    }
+
+    /// Everything up to here is applied to it.
+    fn pass(&mut self, label: Label, kept: &mut BTreeMap<Label, S>) {
+        self.applied = Some(label);
+        self.since += 1;
+        if self.since == STRIDE {
+            self.since = 0;
+            kept.insert(label, self.state.clone());
+        }
+    }
+}
+
 impl<D: DataType> Order<D> {
     pub(super) fn new(data: D, stable: D::State, frontier: Option<Label>) -> Order<D> {
-        let (current, suffix, kept) = (stable.clone(), BTreeMap::new(), BTreeMap::new());
-        Order { data, frontier, stable, suffix, kept, current, applied: frontier, since: 0 }
+        let (suffix, kept) = (BTreeMap::new(), BTreeMap::new());
+        Order { data, frontier, stable, suffix, kept, ahead: None, lag: 0 }
     }
 
     pub(super) fn frontier(&self) -> Option<Label> {
@@ -61,44 +98,54 @@ impl<D: DataType> Order<D> {
         &self.stable
     }
 
-    /// Places an operation behind all others; its value there.
-    pub(super) fn append(&mut self, entry: Arc<Entry<D::Operator>>) -> D::Value {
+    /// Places an operation behind all others.
+    pub(super) fn append(&mut self, entry: Arc<Entry<D::Operator>>) {
         assert!(self.suffix.last_key_value().is_none_or(|(last, _)| *last < entry.label));
+        self.insert(entry);
+    }
+
+    /// Places an operation behind all others; its value there.
+    pub(super) fn answer(&mut self, entry: Arc<Entry<D::Operator>>) -> D::Value {
+        if self.data.is_free(&entry.operator) {
+            // It is the same in every state.
+            let value = self.data.apply(&mut self.data.initial(), &entry.operator);
+            self.append(entry);
+            return value;
+        }
         self.refresh();
-        self.insert(entry.clone());
-        let value = self.data.apply(&mut self.current, &entry.operator);
-        self.passed(entry.label);
+        self.append(entry.clone());
+        let ahead = self.ahead.get_or_insert_with(|| Ahead::of(&self.stable, self.frontier));
+        let value = self.data.apply(&mut ahead.state, &entry.operator);
+        ahead.pass(entry.label, &mut self.kept);
         value
     }
 
     /// What an operator answers that changes nothing, behind all that is placed.
     pub(super) fn look(&mut self, operator: &D::Operator) -> D::Value {
         self.refresh();
-        self.data.apply(&mut self.current, operator)
+        let last = self.ahead.as_mut().map_or(&mut self.stable, |ahead| &mut ahead.state);
+        self.data.apply(last, operator)
     }
 
     /// Places an operation where its label says.
     pub(super) fn place(&mut self, entry: Arc<Entry<D::Operator>>) {
         let label = entry.label;
-        if Some(label) < self.applied {
+        if let Some(mut ahead) = self.ahead.take_if(|ahead| Some(label) < ahead.applied) {
             self.kept.split_off(&label);
-            if self.could_be_last(&entry) {
-                self.perform(&entry);
+            self.ahead = if self.could_be_last(&entry, ahead.applied) {
+                ahead.perform(&self.data, &entry);
+                Some(ahead)
             } else {
                 let last = self.kept.last_key_value();
-                let (applied, state) = match last {
-                    Some((label, state)) => (Some(*label), state),
-                    None => (self.frontier, &self.stable),
-                };
-                (self.current, self.applied, self.since) = (state.clone(), applied, 0);
-            }
+                last.map(|(label, state)| Ahead::of(state, Some(*label)))
+            };
         }
         self.insert(entry);
     }
 
-    /// Whether an operation commutes with all that is behind it; if those are not many.
-    fn could_be_last(&self, entry: &Entry<D::Operator>) -> bool {
-        let applied = self.applied.expect("something behind it is applied");
+    /// Whether an operation commutes with all behind it that are applied; if those are not many.
+    fn could_be_last(&self, entry: &Entry<D::Operator>, applied: Option<Label>) -> bool {
+        let applied = applied.expect("something behind it is applied");
         let mut behind = self.suffix.range(entry.label..=applied).map(|(_, other)| other);
         let commutes = |other: &Arc<Entry<_>>| self.data.commute(&entry.operator, &other.operator);
         behind.by_ref().take(COMPARED_MAX).all(commutes) && behind.next().is_none()
@@ -109,23 +156,7 @@ impl<D: DataType> Order<D> {
         assert!(Some(entry.label) > self.frontier, "I8: placed before what is final");
         let before = self.suffix.insert(entry.label, entry);
         assert!(before.is_none(), "I7: a label was given twice");
-    }
-
-    /// Changes the current state as an operation does.
-    fn perform(&mut self, entry: &Entry<D::Operator>) {
-        if !self.data.is_read(&entry.operator) {
-            self.data.apply(&mut self.current, &entry.operator);
-        }
-    }
-
-    /// Everything up to here is applied to the current state.
-    fn passed(&mut self, label: Label) {
-        self.applied = Some(label);
-        self.since += 1;
-        if self.since == STRIDE {
-            self.since = 0;
-            self.kept.insert(label, self.current.clone());
-        }
+        self.lag += 1;
     }
 
     /// Moves the frontier, by at most so many operations, and tells what it passes and is wanted,
@@ -137,12 +168,16 @@ impl<D: DataType> Order<D> {
         wanted: impl Fn(&Entry<D::Operator>) -> bool,
         mut tell: impl FnMut(Arc<Entry<D::Operator>>, D::Value),
     ) -> bool {
+        // No part of a state that is forgotten is shared with the one that changes.
+        if self.suffix.len() <= most {
+            self.forget_to(frontier);
+        }
         let mut left = most;
         while let Some(first) = self.suffix.first_entry()
             && *first.key() <= frontier
         {
             if left == 0 {
-                self.tidy();
+                self.frontier.into_iter().for_each(|reached| self.forget_to(reached));
                 return false;
             }
             left -= 1;
@@ -157,44 +192,49 @@ impl<D: DataType> Order<D> {
             }
         }
         self.frontier = self.frontier.max(Some(frontier));
-        self.tidy();
+        self.forget_to(frontier);
         true
     }
 
-    /// Forgets states in front of the frontier. One that operations led to in another order may
+    /// Forgets states in front of a frontier. One that operations led to in another order may
     /// differ from the stable one in what no operation's value is of.
-    fn tidy(&mut self) {
-        if let Some(frontier) = self.frontier {
-            self.kept = self.kept.split_off(&frontier);
-            self.kept.remove(&frontier);
-        }
-        if self.suffix.is_empty() || self.applied <= self.frontier {
-            (self.current, self.applied, self.since) = (self.stable.clone(), self.frontier, 0);
-        }
+    fn forget_to(&mut self, frontier: Label) {
+        self.kept = self.kept.split_off(&frontier);
+        self.kept.remove(&frontier);
+        self.ahead.take_if(|ahead| ahead.applied <= Some(frontier));
+        self.lag = self.lag.min(self.suffix.len());
     }
 
     /// The state after everything that is placed.
     pub(super) fn current(&mut self) -> &D::State {
         self.refresh();
-        &self.current
+        self.ahead.as_ref().map_or(&self.stable, |ahead| &ahead.state)
     }
 
+    /// Applies what is placed if that has become much, so that nobody who asks has to wait long
+    /// while nothing becomes final.
+    pub(super) fn keep_up(&mut self) {
+        if self.lag >= LAG_MAX {
+            self.refresh();
+        }
+    }
+
+    /// Applies what is placed and not applied yet.
     fn refresh(&mut self) {
-        let from = self.applied.map_or(Bound::Unbounded, Bound::Excluded);
-        if self.suffix.range((from, Bound::Unbounded)).next().is_none() {
-            return;
+        let applied = self.ahead.as_ref().and_then(|ahead| ahead.applied);
+        let from = applied.map_or(Bound::Unbounded, Bound::Excluded);
+        for (label, entry) in self.suffix.range((from, Bound::Unbounded)) {
+            let ahead = self.ahead.get_or_insert_with(|| Ahead::of(&self.stable, self.frontier));
+            ahead.perform(&self.data, entry);
+            ahead.pass(*label, &mut self.kept);
         }
-        let rest = self.suffix.range((from, Bound::Unbounded));
-        let rest: Vec<Arc<Entry<D::Operator>>> = rest.map(|(_, entry)| entry.clone()).collect();
-        for entry in rest {
-            self.perform(&entry);
-            self.passed(entry.label);
-        }
+        self.lag = 0;
     }
 
     pub(super) fn check(&self) {
-        assert!(self.applied >= self.frontier);
+        let applied = self.ahead.as_ref().map_or(self.frontier, |ahead| ahead.applied);
+        assert!(applied >= self.frontier);
         assert!(self.kept.keys().all(|label| Some(*label) > self.frontier));
-        assert!(self.kept.keys().all(|label| Some(*label) <= self.applied));
+        assert!(self.kept.keys().all(|label| Some(*label) <= applied));
     }
 }

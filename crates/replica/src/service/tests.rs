@@ -94,6 +94,26 @@ fn what_changes_nothing_is_answered_without_a_place() {
     assert_eq!(alone.done().get(A), 1);
 }
 
+/// While somebody is away nothing is final, and who reads then does not wait for all of that.
+#[test]
+fn what_nobody_asked_for_is_applied_before_it_is_much() {
+    let mut a = replica(A, &[A, B]);
+    let count = 3 * order::LAG_MAX as u64;
+    for number in 1..=count {
+        let (ticket, after, operator) = (Ticket(number), Vector::new(), Operator::AddBlind(1));
+        let until = NOW + Duration::from_secs(1);
+        a.step(
+            NOW,
+            Input::Request { ticket, after, strict: false, operator, until },
+            &mut Vec::new(),
+        );
+        assert!(a.order.lag < order::LAG_MAX);
+    }
+    let out = step(&mut a, Input::Persisted(count));
+    assert_eq!(answered(&out).len() as u64, count);
+    assert_eq!((*a.stable(), *a.current()), (0, i128::from(count)));
+}
+
 /// Two hops: there with the operation, and back with the vector that has it.
 #[test]
 fn a_strict_answer_takes_two_hops() {

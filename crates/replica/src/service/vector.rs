@@ -1,7 +1,7 @@
 //! Version vectors: how far each replica's operations are known.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 
 /// Names a replica of a service. Never given to another one.
 #[derive(
@@ -11,9 +11,11 @@ pub struct ReplicaId(pub u16);
 
 /// For each replica, how many of the operations that it was given: all up to that number. A
 /// *multipart timestamp* in the words of the paper (001, 6.1).
+///
+/// Replicas are few and vectors are many: it is a row in the order of replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(from = "BTreeMap<ReplicaId, u64>")]
-pub struct Vector(BTreeMap<ReplicaId, u64>);
+#[serde(from = "Vec<(ReplicaId, u64)>")]
+pub struct Vector(Vec<(ReplicaId, u64)>);
 
 impl Vector {
     /// Nothing is known.
@@ -21,22 +23,29 @@ impl Vector {
         Vector::default()
     }
 
+    /// Where in the row this replica is, or would be.
+    fn place(&self, of: ReplicaId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&of, |(id, _)| *id)
+    }
+
     /// How many of the operations of this replica.
     pub fn get(&self, of: ReplicaId) -> u64 {
-        self.0.get(&of).copied().unwrap_or(0)
+        self.place(of).map_or(0, |at| self.0[at].1)
     }
 
     /// All up to this number, if it was not more.
     pub fn raise(&mut self, of: ReplicaId, to: u64) {
-        if to > self.get(of) {
-            self.0.insert(of, to);
+        match self.place(of) {
+            Ok(at) => self.0[at].1 = to.max(self.0[at].1),
+            Err(at) if to > 0 => self.0.insert(at, (of, to)),
+            Err(_) => {}
         }
     }
 
     /// The same, but of this replica no more than so many.
     pub fn up_to(mut self, of: ReplicaId, most: u64) -> Vector {
-        if let Some(number) = self.0.get_mut(&of) {
-            *number = most.min(*number);
+        if let Ok(at) = self.place(of) {
+            self.0[at].1 = most.min(self.0[at].1);
         }
         self
     }
@@ -58,7 +67,7 @@ impl Vector {
 
     /// Every replica of which anything is known.
     pub fn iter(&self) -> impl Iterator<Item = (ReplicaId, u64)> {
-        self.0.iter().map(|(of, to)| (*of, *to))
+        self.0.iter().copied()
     }
 }
 
@@ -70,9 +79,12 @@ impl FromIterator<(ReplicaId, u64)> for Vector {
     }
 }
 
-/// What is read from bytes may name replicas of which nothing is known.
-impl From<BTreeMap<ReplicaId, u64>> for Vector {
-    fn from(parts: BTreeMap<ReplicaId, u64>) -> Vector {
-        parts.into_iter().collect()
+/// What is read from bytes may name replicas of which nothing is known, in any order.
+impl From<Vec<(ReplicaId, u64)>> for Vector {
+    fn from(mut parts: Vec<(ReplicaId, u64)>) -> Vector {
+        parts.retain(|(_, to)| *to > 0);
+        parts.sort_unstable_by_key(|(of, to)| (*of, Reverse(*to)));
+        parts.dedup_by_key(|(of, _)| *of);
+        Vector(parts)
     }
 }
