@@ -8,7 +8,7 @@ use crate::door::Door;
 use crate::files::{Ending, Opened};
 use crate::journal::{self, Journal, Kept};
 use crate::letter::Letter;
-use crate::members::{ADMINISTRATOR, Joining};
+use crate::members::{self, ADMINISTRATOR, Joining};
 use crate::peer::{self, Peer};
 use crate::proof::{CHALLENGE, Introduction};
 use crate::settings::Settings;
@@ -452,9 +452,8 @@ impl Hosted {
         out: &mut Vec<Output>,
     ) -> Result<(), Error> {
         let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
-        let mut door = mem::replace(door, Door::new([0; CHALLENGE]));
-        let entered = door.write(&self.settings, (offset, data), |peer| self.judge(peer));
-        self.opens[open] = Opened::Door(door);
+        let judge = |peer| members::judge(&self.replica, peer);
+        let entered = door.write(&self.settings, (offset, data), judge);
         if let Some(peer) = entered.map_err(|_| Error::Denied)? {
             self.unproven.retain(|it| *it != open);
             // There is one way from each: what comes by an older one is late.

@@ -9,7 +9,7 @@ use crate::hosted::Hosted;
 use crate::letter::{Answer, Letter};
 use crate::peer::{self, Peer};
 use crate::proof::{VERDICT, Verdict};
-use crate::{Operator, Snapshot};
+use crate::{Data, Operator, Snapshot};
 use base::op::Address;
 use base::{Error, Instant};
 use replica::binary;
@@ -119,28 +119,27 @@ pub(crate) fn explain_clash(objection: &Objection) -> String {
     }
 }
 
+/// Who has this name, as a replica sees it.
+fn who(replica: &Replica<Data>, id: ReplicaId) -> Who {
+    let standing = replica.standing();
+    let comes = standing.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
+    match id {
+        ADMINISTRATOR => Who::Administrator,
+        id if replica.membership().retired.contains_key(&id) => Who::Retired,
+        id if comes || standing.membership.members.contains_key(&id) => Who::Member,
+        _guest => Who::Guest,
+    }
+}
+
+/// What somebody is told who has proved who it is.
+pub(crate) fn judge(replica: &Replica<Data>, id: ReplicaId) -> Verdict {
+    match who(replica, id) {
+        Who::Administrator | Who::Member | Who::Guest => Verdict::Welcome,
+        Who::Retired => Verdict::Farewell,
+    }
+}
+
 impl Hosted {
-    /// Who has this name.
-    pub(crate) fn who(&self, id: ReplicaId) -> Who {
-        let standing = self.replica.standing();
-        let comes = standing.change.as_ref().is_some_and(|it| it.members.contains_key(&id));
-        let here = self.replica.membership();
-        match id {
-            ADMINISTRATOR => Who::Administrator,
-            id if here.retired.contains_key(&id) => Who::Retired,
-            id if comes || standing.membership.members.contains_key(&id) => Who::Member,
-            _guest => Who::Guest,
-        }
-    }
-
-    /// What somebody is told who has proved who it is.
-    pub(crate) fn judge(&self, id: ReplicaId) -> Verdict {
-        match self.who(id) {
-            Who::Administrator | Who::Member | Who::Guest => Verdict::Welcome,
-            Who::Retired => Verdict::Farewell,
-        }
-    }
-
     /// Takes what somebody writes who has proved who it is.
     pub(crate) fn letter(
         &mut self,
@@ -154,7 +153,7 @@ impl Hosted {
         if matches!(&self.opens[open], Opened::Door(door) if door.is_answered()) {
             return Err(Error::Denied);
         }
-        match (letter, self.who(from)) {
+        match (letter, who(&self.replica, from)) {
             (Letter::Gossip(mut message), Who::Member) => {
                 if !message.entries.iter().all(|entry| self.is_ours(&entry.operator)) {
                     return Err(Error::Invalid);
