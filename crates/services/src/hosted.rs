@@ -176,13 +176,15 @@ impl Hosted {
         self.ways.insert(id, way);
     }
 
-    /// The ways on which something may be due; who is no member yet asks one after the other.
+    /// The ways on which something may be attempted; who is no member yet asks one after the other,
+    /// and the next one when an answer takes long.
     fn attempts(&self) -> impl Iterator<Item = (ReplicaId, Instant)> {
-        let busy = self.joining.is_some() && self.ways.values().any(|way| !way.peer.is_down());
+        let busy = self.ways.values().filter_map(|way| way.peer.busy_until()).max();
+        let busy = busy.filter(|_| self.joining.is_some());
         let keeps = matches!(self.joining, Some(Joining::Keeps(_)));
         let open = self.ways.iter().filter(|(_, way)| !way.is_closed);
-        let may = open.filter(move |(_, way)| !busy || !way.peer.is_down());
-        let all = may.filter_map(|(id, way)| Some((*id, way.peer.deadline()?)));
+        let all = open.filter_map(|(id, way)| Some((*id, way.peer.deadline()?)));
+        let all = all.map(move |(id, at)| (id, busy.map_or(at, |busy| busy.max(at))));
         all.filter(move |_| !keeps && !self.closing)
     }
 

@@ -4,9 +4,8 @@
 //! messages to it, everything that has gathered at once, one write at a time. When a write fails,
 //! it opens the file again after a while; whatever was under way may be lost, which replicas expect
 //! of their channels. One that is no member yet writes that it wants to be one, and reads what it
-//! begins with; as long as that is nothing, it tries again. Whoever does not answer for long is
-//! given up for a while too. Connections are the business of the remote tree, of which this is a
-//! user.
+//! begins with; as long as that is nothing, it tries again. Connections are the business of the
+//! remote tree, of which this is a user.
 //!
 #![doc = include_str!("peer/states.md")]
 
@@ -30,8 +29,7 @@ pub(crate) const WRITE_MAX: usize = 512 << 10;
 /// How much may wait to be written, bytes; what is said beyond that is lost, and said again.
 pub(crate) const WAITING_MAX: usize = 8 << 20;
 
-/// How long an answer may take until what was said can be; a member that hangs keeps nobody waiting
-/// for longer.
+/// How long whoever waits for one answer, and would ask others as well, asks nobody else.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What can happen to it.
@@ -110,7 +108,7 @@ enum State {
 pub(crate) struct Peer {
     state: State,
     pause: Duration,
-    /// When it gives up what it waits for, until something can be said.
+    /// When what it waits for takes long.
     patience: Instant,
     /// How we were introduced.
     introduction: Option<Introduction>,
@@ -140,7 +138,7 @@ impl Peer {
     }
 
     /// Whether it waits for the time of its next attempt.
-    pub(crate) fn is_down(&self) -> bool {
+    fn is_down(&self) -> bool {
         matches!(self.state, State::Down(_))
     }
 
@@ -159,6 +157,11 @@ impl Peer {
             State::Asking(_) => "asking",
             State::Fetching(_) => "fetching",
         }
+    }
+
+    /// Until when it is worth while to wait for what it does, if it does something.
+    pub(crate) fn busy_until(&self) -> Option<Instant> {
+        (!self.is_down()).then_some(self.patience)
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -311,9 +314,6 @@ impl Automaton for Peer {
                 out.push(Output::Find);
                 (self.state, self.patience) = (State::Finding, now + PATIENCE);
             }
-            (_, Input::Tick) if self.deadline().is_some_and(|at| at <= now) => {
-                self.state = self.fail(now, out);
-            }
             (_, Input::Leave) => {
                 self.pause = PAUSE_MAX;
                 self.state = self.fail(now, out);
@@ -332,9 +332,10 @@ impl Automaton for Peer {
             | State::Proving(_)
             | State::Introducing(_)
             | State::Meeting(_)
+            | State::Idle(_)
+            | State::Writing(_)
             | State::Asking(_)
-            | State::Fetching(_) => Some(self.patience),
-            State::Idle(_) | State::Writing(_) => None,
+            | State::Fetching(_) => None,
         }
     }
 

@@ -61,8 +61,7 @@ fn states_md_is_fresh() {
         ];
         for (label, input) in inputs {
             let introduction = Some(introduction());
-            let patience = Instant(1 << 60);
-            let peer = Peer { state: at, introduction, patience, ..Peer::new(None) };
+            let peer = Peer { state: at, introduction, ..Peer::new(None) };
             drawing.sample_as(label, peer, input, state);
         }
     }
@@ -169,16 +168,4 @@ fn who_wants_to_be_a_member_reads_all_of_the_answer() {
     let mut peer = ask();
     assert_eq!(step(&mut peer, part(&answer[..10])).len(), 1);
     assert_eq!(step(&mut peer, part(&[])), [Output::Close(OPEN)]);
-}
-
-#[test]
-fn who_hangs_is_given_up_for_a_while() {
-    let mut peer = introduced(None);
-    let until = peer.deadline().expect("it waits");
-    let mut out = Vec::new();
-    peer.step(until, Input::Tick, &mut out);
-    assert_eq!(out, [Output::Close(OPEN)]);
-    assert!(peer.is_down() && peer.deadline() > Some(until));
-    // Who is up waits for nothing.
-    assert_eq!(up().deadline(), None);
 }
