@@ -191,8 +191,9 @@ fn a_full_disk_ends_the_recording_and_not_the_server() {
     let (dir, file) = (scratch.path().join("served"), scratch.path().join("recording"));
     std::fs::create_dir(&dir).unwrap();
     std::fs::write(dir.join("hello"), "hello\n").unwrap();
-    // A limit of its files' sizes is a disk that is full, for whoever takes no signal of it.
-    let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"";
+    // A limit of its files' sizes is a disk that is full, for whoever takes no signal of it: in
+    // blocks of 512 bytes, four times what is written at once.
+    let script = "trap '' XFSZ; ulimit -f 512; exec \"$0\" \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", script, BINARY, "serve", dir.to_str().unwrap()]).args(PORTS);
     let server = Server::run(command.args(["--record", file.to_str().unwrap()]));
