@@ -7,7 +7,7 @@
 
 use crate::report::Report;
 use crate::server::Kind;
-use crate::{apt, conformance, guests, server, sh};
+use crate::{apt, conformance, guests, sh};
 use anyhow::{Context as _, Result, bail};
 use std::process::Command;
 
@@ -24,10 +24,7 @@ pub(crate) fn main() -> Result<bool> {
     report.stage("models", |report| smoke(report, "model", &["smoke"]));
     report.stage("simulation", |report| smoke(report, "sim", &["smoke"]));
     report.stage("fuzzers", |report| smoke(report, "sim", &["fuzz", "smoke"]));
-    report.stage("conformance", |report| {
-        server::build()?;
-        conformance::run(report, &[], Kind::Uring)
-    });
+    report.stage("conformance", |report| conformance::run(report, &[], Kind::Uring));
     report.stage("conformance of the other reactor", |report| {
         let names = ["http", "9p2000", "diod", "pjdfstest", "cancel"];
         conformance::run(report, &names, Kind::Threads)
@@ -57,11 +54,10 @@ fn program(package: &str) -> Command {
     sh::cargo(&["run", "--quiet", "--release", "-p", package, "--"])
 }
 
-/// A program of the workspace as the unit tests have built it: a second build of everything would
-/// take longer than what it saves.
-fn smoke(report: &mut Report, package: &str, words: &[&str]) -> Result<()> {
-    let mut command = sh::cargo(&["run", "--quiet", "-p", package, "--"]);
-    let name = format!("{package}/{}", words.join("/"));
+/// A program of the workspace, as it was built with the unit tests.
+fn smoke(report: &mut Report, program: &str, words: &[&str]) -> Result<()> {
+    let mut command = Command::new(sh::target().join("debug").join(program));
+    let name = format!("{program}/{}", words.join("/"));
     report.case(&name, || sh::run(command.args(words)).map(|()| String::new()));
     Ok(())
 }
@@ -76,6 +72,9 @@ fn programs() -> Result<String> {
 }
 
 fn unit(report: &mut Report) -> Result<()> {
+    // In one go: a program that is built by itself has dependencies with fewer features, and they
+    // would be built once more.
+    sh::run(&mut sh::cargo(&["build", "--workspace", "--bins", "--tests"]))?;
     let (mut passed, mut failed) = (0, 0);
     let mut cargo = sh::cargo(&["test", "--workspace", "--no-fail-fast"]);
     // Tests run in the directories of their crates.
