@@ -199,7 +199,7 @@ pub(crate) fn run(report: &mut Report, names: &[&str], kind: Kind) -> Result<()>
 
 /// Runs suites as root, in a process of their own, and adds their sum to ours.
 fn as_root(report: &mut Report, names: &[&str], kind: Kind) -> Result<()> {
-    let this = std::env::current_exe()?.display().to_string();
+    let this = sh::own_path()?.display().to_string();
     let mut words = vec!["-n".to_owned(), "env".into()];
     for variable in ["PATH", "HOME", "CARGO", "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR"] {
         if let Ok(value) = std::env::var(variable) {

@@ -54,6 +54,14 @@ pub(crate) fn optimised(word: &str, args: &[String]) -> Result<()> {
     run(cargo(&["run", "--quiet", "--release", "-p", "xtask", "--", word]).args(args))
 }
 
+/// Where this program is. A build may have put a newer one in its place, which does as well: then
+/// Linux says that this one is deleted.
+pub(crate) fn own_path() -> Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    let newer = path.to_str().and_then(|text| text.strip_suffix(" (deleted)")).map(PathBuf::from);
+    Ok(newer.unwrap_or(path))
+}
+
 /// Runs to the end with the output on the terminal.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("start {}", line(command)))?;

@@ -48,7 +48,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     let (failures, seconds) =
         if report.long { (FAILURES_LONG, SECONDS_LONG) } else { (FAILURES, SECONDS) };
     let disk = Disk::new()?;
-    let this = std::env::current_exe()?;
+    let this = sh::own_path()?;
     let script = script(kind, seconds, &this);
     let job = Job::new("power", &script, Duration::from_secs(120 + 4 * seconds))?;
     let job = job.with_disk(&disk.arguments(), "power");

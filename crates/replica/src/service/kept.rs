@@ -59,10 +59,17 @@ impl<D: DataType> Snapshot<D> {
             let is_next = has.get(origin).checked_add(1) == Some(entry.number);
             let is_later = last.replace(entry.label) < Some(entry.label);
             has.raise(origin, entry.number);
-            counts(origin) && is_next && is_later && counter < SANE_MAX
+            let after = entry.after.iter().all(|(_, number)| number < SANE_MAX);
+            counts(origin) && is_next && is_later && after && counter < SANE_MAX
         };
-        let frontier = self.frontier.is_none_or(|label| label.counter < SANE_MAX);
-        frontier && self.base.iter().all(|(id, _)| counts(id)) && self.rest.iter().all(fits)
+        let membership = &self.standing.membership;
+        let frontier = self.frontier.iter().map(|label| label.counter);
+        let numbers = frontier.chain([membership.epoch.number]);
+        let mut numbers = numbers.chain(membership.retired.values().copied());
+        let base = |(id, number)| counts(id) && number < SANE_MAX;
+        numbers.all(|number| number < SANE_MAX)
+            && self.base.iter().all(base)
+            && self.rest.iter().all(fits)
     }
 
     /// Before all operations, of a member of this membership, or of one that will be.

@@ -297,7 +297,11 @@ impl Members {
         }
         let sealed = self.standing.change.as_deref();
         let mut members = sealed.map_or(&now.members, |change| &change.members).clone();
-        let gone: BTreeSet<ReplicaId> = wish.remove.union(&wish.lost).copied().collect();
+        // Who has gone already need not be asked for.
+        let still = |id: &&ReplicaId| !now.retired.contains_key(id);
+        let lost: BTreeSet<ReplicaId> = wish.lost.iter().filter(still).copied().collect();
+        let gone: BTreeSet<ReplicaId> =
+            wish.remove.iter().filter(still).chain(&lost).copied().collect();
         let known = |id: &&ReplicaId| now.members.contains_key(id) || members.contains_key(id);
         let unknown: BTreeSet<ReplicaId> =
             gone.iter().filter(|id| !now.members.contains_key(id)).copied().collect();
@@ -310,8 +314,7 @@ impl Members {
         }
         members.retain(|id, _| !gone.contains(id));
         members.extend(wish.add.clone());
-        let mut change =
-            Change { from: now.epoch, members, lost: wish.lost.clone(), forced: wish.forced };
+        let mut change = Change { from: now.epoch, members, lost, forced: wish.forced };
         if let Some(sealed) = sealed {
             change = change.join(sealed, now);
         }

@@ -290,8 +290,29 @@ fn a_service_has_not_had_more_members_than_a_token_has_numbers() {
     let next = ReplicaId(u16::try_from(ORIGINS_MAX).expect("small"));
     let add = Wish { add: [(next, String::new())].into(), ..Wish::default() };
     assert_eq!(full.plan(&add), Err(Objection::Many));
+    // Who has left has left.
+    let again = Wish { remove: [ReplicaId(2)].into(), ..Wish::default() };
+    assert_eq!(full.plan(&again), Err(Objection::Nothing));
     // Who is there may leave.
     assert!(full.plan(&Wish { remove: [B].into(), ..Wish::default() }).is_ok());
+}
+
+#[test]
+fn what_nobody_can_have_is_not_begun_with() {
+    let plain = replica(A, &[A, B]).snapshot();
+    assert!(plain.is_sound());
+    let membership = Membership::clone(&plain.standing.membership);
+    let far = Membership { epoch: Epoch { number: u64::MAX, by: 0 }, ..membership.clone() };
+    let gone = Membership { retired: [(C, u64::MAX)].into(), ..membership };
+    let of = |it| Standing { membership: Arc::new(it), change: None };
+    let base: Vector = [(B, u64::MAX)].into_iter().collect();
+    for wrong in [
+        Snapshot { base, ..plain.clone() },
+        Snapshot { standing: of(far), ..plain.clone() },
+        Snapshot { standing: of(gone), ..plain.clone() },
+    ] {
+        assert!(!wrong.is_sound(), "{wrong:?}");
+    }
 }
 
 /// What is wished in two places may be too much together.

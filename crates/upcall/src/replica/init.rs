@@ -97,10 +97,14 @@ fn make(
 ) -> Result<Vec<PathBuf>, String> {
     key::write(key, &settings(ADMINISTRATOR))?;
     made.push(key.to_path_buf());
+    let mut files = Vec::new();
     for me in members.keys() {
         let file = init.dir.join(format!("{}.{}.replica", init.service, me.0));
+        // A block device was there before, and stays.
+        let is_new = std::fs::symlink_metadata(&file).is_err();
         Create::of_replica(&file, init.size, settings(*me)).make()?;
-        made.push(file);
+        made.extend(is_new.then(|| file.clone()));
+        files.push(file);
     }
-    Ok(made[1..].to_vec())
+    Ok(files)
 }
