@@ -15,7 +15,7 @@
 //!
 //! Proofs and verdicts are codes that only who knows the secret can make (`proof.rs`).
 
-use crate::proof::{self, Random, Verdict};
+use crate::proof::{self, Random, VERDICT, Verdict};
 use crate::settings::Settings;
 use base::Buf;
 use replica::service::ReplicaId;
@@ -36,7 +36,6 @@ pub(crate) struct Door {
     taken: u64,
     /// What is to be read: a verdict, and behind it an answer.
     said: Vec<u8>,
-    is_answered: bool,
 }
 
 #[derive(Debug)]
@@ -60,7 +59,6 @@ impl Door {
             input: Buf::default(),
             taken: 0,
             said: Vec::new(),
-            is_answered: false,
         }
     }
 
@@ -76,12 +74,11 @@ impl Door {
 
     /// Whether there is an answer to what was written.
     pub(crate) fn is_answered(&self) -> bool {
-        self.is_answered
+        self.said.len() > VERDICT
     }
 
     /// This is the answer to what was written.
     pub(crate) fn answer(&mut self, answer: &[u8]) {
-        self.is_answered = true;
         self.said.extend_from_slice(&(answer.len() as u64).to_le_bytes());
         self.said.extend_from_slice(answer);
     }
@@ -157,7 +154,7 @@ impl Door {
 mod tests {
     use super::*;
     use crate::journal::lab::settings;
-    use crate::proof::{CHALLENGE, Introduction, VERDICT};
+    use crate::proof::{CHALLENGE, Introduction};
 
     const CHALLENGED: Random = [7; CHALLENGE];
 
@@ -167,7 +164,7 @@ mod tests {
         let introduction = Introduction::new(&theirs, settings().me, &CHALLENGED, [1; CHALLENGE]);
         let mut door = Door::new(CHALLENGED);
         assert_eq!(door.said(), Some(&CHALLENGED[..]));
-        let entered = door.write(&settings(), (0, introduction.proof()), |_| verdict);
+        let entered = door.write(&settings(), (0, &introduction.proof), |_| verdict);
         assert_eq!(entered, Ok(Some(ReplicaId(2))));
         (door, introduction)
     }
@@ -187,7 +184,7 @@ mod tests {
     fn behind_the_verdict_is_one_answer() {
         for verdict in [Verdict::Welcome, Verdict::Farewell] {
             let (mut door, introduction) = open(verdict);
-            assert_eq!(introduction.judge(door.said().expect("open")), Some(verdict));
+            assert_eq!(introduction.verdicts.judge(door.said().expect("open")), Some(verdict));
             assert!(!door.is_answered());
             door.answer(b"yes");
             assert!(door.is_answered());

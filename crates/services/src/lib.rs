@@ -30,7 +30,7 @@ pub use hosted::{Hosted, Options, PLACE};
 pub use journal::{Copying, Kept, Unreadable, format, is_mark, read_all};
 pub use letter::{Answer, Letter};
 pub use members::{ADMINISTRATOR, address, list};
-pub use proof::{CHALLENGE, Introduction, VERDICT, Verdict};
+pub use proof::{CHALLENGE, Introduction, VERDICT, Verdict, Verdicts};
 pub use settings::{Secret, Settings};
 
 /// What is replicated: operations that are sent again are done once.

@@ -13,7 +13,7 @@
 mod tests;
 
 use crate::letter;
-use crate::proof::{CHALLENGE, Introduction, VERDICT, Verdict};
+use crate::proof::{CHALLENGE, Introduction, VERDICT, Verdict, Verdicts};
 use base::{Automaton, Error, Instant};
 use std::time::Duration;
 use tree::{NodeId, OpenId, Reply};
@@ -90,9 +90,9 @@ enum State {
     /// For the proof to be made.
     Proving(OpenId),
     /// For the proof to be taken.
-    Introducing(OpenId),
+    Introducing(OpenId, Verdicts),
     /// For what the other one says to that, and for its own proof.
-    Meeting(OpenId),
+    Meeting(OpenId, Verdicts),
     /// For something to say.
     Idle(OpenId),
     /// For what was said to be taken.
@@ -110,8 +110,6 @@ pub(crate) struct Peer {
     pause: Duration,
     /// When what it waits for takes long.
     patience: Instant,
-    /// How we were introduced.
-    introduction: Option<Introduction>,
     /// How much of the stream was written.
     offset: u64,
     /// What is to be said next.
@@ -129,7 +127,6 @@ impl Peer {
             state: State::Down(Instant(0)),
             pause: PAUSE_MIN,
             patience: Instant(0),
-            introduction: None,
             offset: 0,
             waiting: Vec::new(),
             wish,
@@ -150,8 +147,8 @@ impl Peer {
             State::Opening(_) => "opening",
             State::Reading(_) => "reading",
             State::Proving(_) => "proving",
-            State::Introducing(_) => "introducing",
-            State::Meeting(_) => "meeting",
+            State::Introducing(..) => "introducing",
+            State::Meeting(..) => "meeting",
             State::Idle(_) => "idle",
             State::Writing(_) => "writing",
             State::Asking(_) => "asking",
@@ -195,8 +192,8 @@ impl Peer {
             State::Opening(node) => out.push(Output::Release(node)),
             State::Reading(open)
             | State::Proving(open)
-            | State::Introducing(open)
-            | State::Meeting(open)
+            | State::Introducing(open, _)
+            | State::Meeting(open, _)
             | State::Asking(open)
             | State::Fetching(open) => out.push(Output::Close(open)),
             State::Idle(open) | State::Writing(open) => {
@@ -210,9 +207,14 @@ impl Peer {
     }
 
     /// What comes of what the other one says to our proof.
-    fn meet(&mut self, now: Instant, open: OpenId, said: &[u8], out: &mut Vec<Output>) -> State {
-        let introduction = self.introduction.take();
-        match (introduction.and_then(|it| it.judge(said)), &self.wish) {
+    fn meet(
+        &mut self,
+        now: Instant,
+        open: OpenId,
+        verdict: Option<Verdict>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        match (verdict, &self.wish) {
             (Some(Verdict::Welcome), Some(wish)) => {
                 out.push(Output::Write(open, 0, wish.clone()));
                 State::Asking(open)
@@ -264,11 +266,13 @@ impl Peer {
                 out.push(Output::Introduce(challenge.to_vec()));
                 State::Proving(open)
             }
-            (State::Introducing(open), Ok(Reply::Written(_))) => {
+            (State::Introducing(open, verdicts), Ok(Reply::Written(_))) => {
                 out.push(Output::Read(open, 0));
-                State::Meeting(open)
+                State::Meeting(open, verdicts)
             }
-            (State::Meeting(open), Ok(Reply::Data(said))) => self.meet(now, open, &said, out),
+            (State::Meeting(open, verdicts), Ok(Reply::Data(said))) => {
+                self.meet(now, open, verdicts.judge(&said), out)
+            }
             (State::Asking(open), Ok(Reply::Written(_))) => {
                 out.push(Output::Read(open, VERDICT as u64));
                 State::Fetching(open)
@@ -306,9 +310,9 @@ impl Automaton for Peer {
             }
             (_, Input::Say(message)) => self.gather(&message),
             (State::Proving(open), Input::Introduce(introduction)) => {
-                out.push(Output::Write(open, 0, introduction.proof().to_vec()));
-                self.introduction = Some(introduction);
-                self.state = State::Introducing(open);
+                let Introduction { proof, verdicts } = introduction;
+                out.push(Output::Write(open, 0, proof));
+                self.state = State::Introducing(open, verdicts);
             }
             (State::Down(until), Input::Tick) if until <= now => {
                 out.push(Output::Find);
@@ -330,8 +334,8 @@ impl Automaton for Peer {
             | State::Opening(_)
             | State::Reading(_)
             | State::Proving(_)
-            | State::Introducing(_)
-            | State::Meeting(_)
+            | State::Introducing(..)
+            | State::Meeting(..)
             | State::Idle(_)
             | State::Writing(_)
             | State::Asking(_)

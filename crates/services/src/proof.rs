@@ -26,10 +26,18 @@ pub enum Verdict {
     Farewell,
 }
 
-/// What proves who calls, and what the one who is called can answer.
+/// What proves who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Introduction {
-    proof: Vec<u8>,
+    /// What is to be written.
+    pub proof: Vec<u8>,
+    /// What may be read then.
+    pub verdicts: Verdicts,
+}
+
+/// What the one who is called can answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdicts {
     welcome: [u8; VERDICT],
     farewell: [u8; VERDICT],
 }
@@ -71,19 +79,16 @@ impl Introduction {
         let me = settings.me;
         let verdict = |it| code(settings, Says::Verdict(it), both, (to, me)).finalize();
         let says = code(settings, Says::IAm, both, (me, to)).finalize().into_bytes();
-        Introduction {
-            proof: [&me.0.to_le_bytes()[..], &random, &says].concat(),
+        let verdicts = Verdicts {
             welcome: verdict(Verdict::Welcome).into_bytes().into(),
             farewell: verdict(Verdict::Farewell).into_bytes().into(),
-        }
+        };
+        Introduction { proof: [&me.0.to_le_bytes()[..], &random, &says].concat(), verdicts }
     }
+}
 
-    /// What is to be written.
-    pub fn proof(&self) -> &[u8] {
-        &self.proof
-    }
-
-    /// What was read then: nothing, if whoever wrote it does not know the secret. (How long a
+impl Verdicts {
+    /// Which of them was read: none, if whoever wrote it does not know the secret. (How long a
     /// comparison takes tells nothing: no verdict is of use twice.)
     pub fn judge(&self, said: &[u8]) -> Option<Verdict> {
         let is = |verdict: &[u8; VERDICT]| said == verdict;
@@ -158,7 +163,7 @@ mod tests {
         let prove = |me, secret, to, challenge: &[u8]| {
             let introduction =
                 Introduction::new(&settings(me, secret), ReplicaId(to), challenge, THEIRS);
-            introduction.proof().to_vec()
+            introduction.proof.clone()
         };
         let right = prove(2, 5, 1, &OURS);
         assert_eq!(check(&to, &OURS, &right), Some((ReplicaId(2), THEIRS)));
@@ -190,7 +195,7 @@ mod tests {
         let introduction = Introduction::new(&settings(2, 5), ReplicaId(1), &OURS, THEIRS);
         for it in [Verdict::Welcome, Verdict::Farewell] {
             let said = verdict(&settings(1, 5), &OURS, (caller, &THEIRS), it);
-            assert_eq!(introduction.judge(&said), Some(it));
+            assert_eq!(introduction.verdicts.judge(&said), Some(it));
             // Of another secret, another replica, for somebody else, for another call.
             for wrong in [
                 verdict(&settings(1, 6), &OURS, (caller, &THEIRS), it).to_vec(),
@@ -198,10 +203,10 @@ mod tests {
                 verdict(&settings(1, 5), &OURS, (ReplicaId(3), &THEIRS), it).to_vec(),
                 verdict(&settings(1, 5), &OURS, (caller, &OURS), it).to_vec(),
                 said[..VERDICT - 1].to_vec(),
-                introduction.proof().to_vec(),
+                introduction.proof.clone(),
                 Vec::new(),
             ] {
-                assert_eq!(introduction.judge(&wrong), None, "{wrong:?}");
+                assert_eq!(introduction.verdicts.judge(&wrong), None, "{wrong:?}");
             }
         }
     }

@@ -11,6 +11,8 @@ mod say;
 mod trace;
 mod workload;
 
+pub(crate) use flags::span;
+
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 

@@ -185,11 +185,11 @@ impl<O> Origins<O> {
     ) -> Option<(u64, Label)> {
         let origin = self.of.get(&of)?;
         let below = |entry: &Arc<Entry<O>>| bound.is_none_or(|bound| entry.label < bound);
-        let is_below = |(entry, _): &(Arc<Entry<O>>, u64)| below(entry);
         let number = match origin.get(number) {
             Some(last) if below(last) => number,
             Some(_) | None => {
-                number.min(origin.forgotten + origin.entries.partition_point(is_below) as u64)
+                let before = origin.entries.partition_point(|(entry, _)| below(entry));
+                number.min(origin.forgotten + before as u64)
             }
         };
         Some((number, origin.get(number)?.label))
@@ -209,15 +209,12 @@ impl<O> Origins<O> {
         let mut entries: Vec<_> = self.of.iter().flat_map(of_origin).collect();
         entries.sort_by_key(|entry| entry.label);
         let mut before = Amount::default();
-        let fits = entries.iter().take_while(|entry| {
-            let fits = before.is_below(most);
-            let Some(origin) = self.of.get(&entry.label.origin) else { return false };
+        let fits = |entry: &Arc<Entry<O>>| {
+            let (fits, origin) = (before.is_below(most), &self.of[&entry.label.origin]);
             before.add(count(origin.bytes(entry.number) - origin.bytes(entry.number - 1)));
             fits
-        });
-        let fits = fits.count();
-        entries.truncate(fits);
-        entries
+        };
+        entries.into_iter().take_while(fits).collect()
     }
 
     /// How much there is that follows `from`, up to what is in `to`.

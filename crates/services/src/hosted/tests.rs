@@ -132,7 +132,7 @@ impl Lab {
         let Ok(Reply::Data(challenge)) = self.read(open) else { panic!("a challenge") };
         let theirs = Settings { me: OTHER, ..settings() };
         let introduction = Introduction::new(&theirs, settings().me, &challenge, [1; CHALLENGE]);
-        assert!(self.write(open, 0, introduction.proof()).is_ok());
+        assert!(self.write(open, 0, &introduction.proof).is_ok());
         open
     }
 }

@@ -35,8 +35,8 @@ fn states_md_is_fresh() {
         State::Opening(NODE),
         State::Reading(OPEN),
         State::Proving(OPEN),
-        State::Introducing(OPEN),
-        State::Meeting(OPEN),
+        State::Introducing(OPEN, introduction().verdicts),
+        State::Meeting(OPEN, introduction().verdicts),
         State::Idle(OPEN),
         State::Writing(OPEN),
         State::Asking(OPEN),
@@ -60,8 +60,7 @@ fn states_md_is_fresh() {
             ("Leave", Input::Leave),
         ];
         for (label, input) in inputs {
-            let introduction = Some(introduction());
-            let peer = Peer { state: at, introduction, ..Peer::new(None) };
+            let peer = Peer { state: at, ..Peer::new(None) };
             drawing.sample_as(label, peer, input, state);
         }
     }
@@ -98,7 +97,7 @@ fn introduced(wish: Option<Vec<u8>>) -> Peer {
     let asked = step(&mut peer, Input::Answered(challenge()));
     assert_eq!(asked, [Output::Introduce(vec![9; CHALLENGE])]);
     let proof = step(&mut peer, Input::Introduce(introduction()));
-    assert_eq!(proof, [Output::Write(OPEN, 0, introduction().proof().to_vec())]);
+    assert_eq!(proof, [Output::Write(OPEN, 0, introduction().proof)]);
     assert_eq!(step(&mut peer, written()), [Output::Read(OPEN, 0)]);
     peer
 }

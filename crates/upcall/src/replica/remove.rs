@@ -5,6 +5,7 @@ use super::key;
 use super::report::{Change, Report};
 use super::talk::place;
 use crate::clock;
+use crate::load::span;
 use crate::remote::frame::{self, Frame};
 use crate::remote::{At, Outcome, Trouble};
 use clap::Args;
@@ -52,13 +53,8 @@ pub(crate) struct Remove {
     force: bool,
 
     /// How long to wait until all others have agreed, seconds
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = span)]
     wait: Duration,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map_err(|_| "say seconds, like 60".to_string())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| format!("{error}: say seconds, like 60"))
 }
 
 /// Asks for it, and waits until it is so.
@@ -91,8 +87,8 @@ fn ask(frame: &Frame, key: &Settings, to: ReplicaId, wish: &Wish) -> Outcome<()>
         .map_err(|error| Trouble::Host(format!("no random number: {error}")))?;
     let introduction = Introduction::new(key, to, &read(&peer, 0, CHALLENGE)?, random);
     let not_ours = |_| Trouble::Host(NOT_OURS.to_string());
-    peer.write_at(introduction.proof(), 0).map_err(not_ours)?;
-    match introduction.judge(&read(&peer, 0, VERDICT)?) {
+    peer.write_at(&introduction.proof, 0).map_err(not_ours)?;
+    match introduction.verdicts.judge(&read(&peer, 0, VERDICT)?) {
         Some(Verdict::Welcome) => {}
         Some(Verdict::Farewell) | None => return Err(Trouble::Host(NOT_OURS.to_string())),
     }

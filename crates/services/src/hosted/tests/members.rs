@@ -21,9 +21,9 @@ impl Lab {
         let Ok(Reply::Data(challenge)) = self.read(open) else { panic!("a challenge") };
         let key = Settings { me: who, ..settings() };
         let introduction = Introduction::new(&key, settings().me, &challenge, [1; CHALLENGE]);
-        self.write(open, 0, introduction.proof()).expect("it knows the secret");
+        self.write(open, 0, &introduction.proof).expect("it knows the secret");
         let Ok(Reply::Data(said)) = self.read(open) else { panic!("a verdict") };
-        match introduction.judge(&said).expect("this one knows it too") {
+        match introduction.verdicts.judge(&said).expect("this one knows it too") {
             Verdict::Welcome => Ok(Writer { open, at: 0 }),
             Verdict::Farewell => Err(Verdict::Farewell),
         }
@@ -93,7 +93,7 @@ fn who_has_the_key_is_told_what_a_wish_comes_to() {
     assert!(lab.file("status").contains("one of 1, epoch 2"));
     // What is so need not be asked for.
     let mut again = lab.admit(ADMINISTRATOR).expect("who has the key");
-    lab.send(&mut again, &Letter::Wish(Wish::default())).expect("taken");
+    lab.send(&mut again, &lose(true)).expect("taken");
     assert_eq!(lab.objection(&again), None);
     // The door of who is none any more is shut, and no other is opened.
     let late = Letter::Gossip(message(vec![entry(1, "x")]));
