@@ -30,6 +30,23 @@ pub(super) struct Ours<'a, O> {
     pub(super) leaves: bool,
 }
 
+/// What a peer had said to have at some time, and what was sent to it by then.
+#[derive(Clone, Debug)]
+struct Mark {
+    until: Instant,
+    acked: Vector,
+    sent: Vector,
+}
+
+impl Mark {
+    /// Whether it has more now, and of each origin of which more was sent. (Its own operations, and
+    /// those of one that reaches it, must not hide that another one does not.)
+    fn is_passed(&self, acked: &Vector) -> bool {
+        let has_moved = |(of, _)| acked.get(of) > self.acked.get(of);
+        self.acked != *acked && self.acked.lacks(&self.sent).all(has_moved)
+    }
+}
+
 /// One of the other replicas.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
@@ -42,6 +59,8 @@ pub(super) struct Peer {
     unbelieved: Option<Vector>,
     /// What was sent to it, or will be by whose it is.
     sent: Vector,
+    /// What this replica has sent of that: what is on its way.
+    said: Vector,
     /// What it was last told: what this replica has, and how it stands.
     told: (Vector, Stands),
     /// How it stands, as it has told.
@@ -54,8 +73,8 @@ pub(super) struct Peer {
     pub(super) owes: bool,
     /// Whether messages reach it, as far as is known.
     connected: bool,
-    /// When it is told again, unless it has said then to have more than this.
-    again: Option<(Instant, Vector)>,
+    /// When it is told again, unless it gets on.
+    again: Option<Mark>,
     patience: Duration,
 }
 
@@ -66,6 +85,7 @@ impl Peer {
             knows: Vector::new(),
             unbelieved: None,
             sent: Vector::new(),
+            said: Vector::new(),
             told: (Vector::new(), Stands::default()),
             stands: None,
             is_lost: false,
@@ -118,7 +138,7 @@ impl Peer {
     ) {
         let Ours { origins, has, standing, limits, .. } = ours;
         loop {
-            let room = limits.window.without(origins.amount(&self.acked, &self.sent));
+            let room = limits.window.without(origins.amount(&self.acked, &self.said));
             let entries = origins.between(&self.sent, has, room.min(limits.message));
             let is_known = self.told.0 == **has && self.told.1 == stands(standing);
             if entries.is_empty() && is_known && !self.owes && !self.asks {
@@ -126,6 +146,7 @@ impl Peer {
             }
             for entry in &entries {
                 self.sent.raise(entry.label.origin, entry.number);
+                self.said.raise(entry.label.origin, entry.number);
             }
             self.told = ((*has).clone(), stands(standing));
             self.owes = false;
@@ -142,7 +163,7 @@ impl Peer {
     /// Whether it waits to be told: it has asked, or we have, or it was told of more than it was
     /// sent, and there is room now.
     pub(super) fn waits<O>(&self, ours: &Ours<'_, O>) -> bool {
-        let on_their_way = || ours.origins.amount(&self.acked, &self.sent);
+        let on_their_way = || ours.origins.amount(&self.acked, &self.said);
         let has_room = || on_their_way().is_below(ours.limits.window);
         self.owes || self.asks || !self.sent.covers(&self.told.0) && has_room()
     }
@@ -158,11 +179,12 @@ impl Peer {
             return;
         }
         match &self.again {
-            Some((_, mark)) if *mark == self.acked => return,
+            Some(mark) if !mark.is_passed(&self.acked) => return,
             Some(_) => self.patience = PATIENCE,
             None => {}
         }
-        self.again = Some((now + self.patience, self.acked.clone()));
+        let (acked, sent) = (self.acked.clone(), self.sent.clone());
+        self.again = Some(Mark { until: now + self.patience, acked, sent });
     }
 
     /// It is not told again.
@@ -172,14 +194,14 @@ impl Peer {
 
     /// Whatever was sent may be lost.
     fn rewind(&mut self) {
-        self.sent = self.acked.clone();
+        (self.sent, self.said) = (self.acked.clone(), Vector::new());
         self.asks = true;
         self.again = None;
     }
 
-    /// When it is told again, unless it says that it has more.
+    /// When it is told again, unless it gets on.
     pub(super) fn again(&self) -> Option<Instant> {
-        self.again.as_ref().map(|(at, _)| *at).filter(|_| self.is_reached())
+        self.again.as_ref().map(|mark| mark.until).filter(|_| self.is_reached())
     }
 
     /// Whether it is worth while to tell it something.
