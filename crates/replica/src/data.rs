@@ -78,9 +78,9 @@ pub trait DataType: Clone + Debug {
     /// Whether the value of `a` does not depend on whether `b` comes before it.
     fn oblivious(&self, a: &Self::Operator, b: &Self::Operator) -> bool;
 
-    /// How many bytes it takes, about.
+    /// How many bytes it takes beside itself, about.
     fn size(&self, _operator: &Self::Operator) -> usize {
-        size_of::<Self::Operator>()
+        0
     }
 
     /// Whether it changes nothing in any state.

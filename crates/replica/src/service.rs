@@ -84,6 +84,13 @@ pub struct Entry<O> {
     pub operator: O,
 }
 
+impl<O> Entry<O> {
+    /// Whether it could never be done: it must come behind itself, or what follows it.
+    fn waits_for_itself(&self) -> bool {
+        self.after.get(self.label.origin) >= self.number
+    }
+}
+
 /// Names a request of a client; chosen by who asks, and given back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
@@ -507,7 +514,7 @@ impl<D: DataType> Replica<D> {
 
     /// How many bytes an operation takes, about.
     fn size(&self, entry: &Entry<D::Operator>) -> usize {
-        size_of::<Entry<D::Operator>>() + self.data.size(&entry.operator)
+        size_of::<Entry<D::Operator>>() + self.data.size(&entry.operator) + entry.after.size()
     }
 }
 
@@ -709,7 +716,7 @@ impl<D: DataType> Automaton for Replica<D> {
             Input::Removed(by) => self.removed(by),
             Input::Request { ticket, after, strict, operator, until } => {
                 if self.waiting.blocked().is_below(self.config.limits.blocked) {
-                    let bytes = self.data.size(&operator);
+                    let bytes = self.data.size(&operator) + after.size();
                     let request = Blocked { ticket, after, strict, operator, bytes, until };
                     self.waiting.block(request);
                 } else {

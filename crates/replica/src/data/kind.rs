@@ -188,7 +188,7 @@ macro_rules! kinds {
             }
 
             fn size(&self, operator: &Operator) -> usize {
-                size_of::<Operator>() + binary::size(operator)
+                binary::size(operator)
             }
 
             fn is_read(&self, operator: &Operator) -> bool {

@@ -308,7 +308,7 @@ impl<D: DataType<Value = Value>> DataType for Once<D> {
     }
 
     fn size(&self, operator: &Self::Operator) -> usize {
-        size_of::<Self::Operator>() + self.0.size(&operator.operator)
+        self.0.size(&operator.operator)
     }
 
     /// What answers the same in every state answers a repetition the same.

@@ -2,9 +2,15 @@
 
 use super::members::Speaker;
 use super::origins::Receipt;
-use super::{ADVANCE, Entry, Message, Output, Outputs, Replica, ReplicaId, SANE_MAX};
+use super::{
+    ADVANCE, Entry, Message, ORIGINS_MAX, Output, Outputs, Replica, ReplicaId, SANE_MAX, Vector,
+};
 use crate::data::DataType;
 use std::sync::Arc;
+
+/// No counter is so far ahead of all that were heard before: what lies between would have been
+/// told, or would be kept by somebody.
+const AHEAD_MAX: u64 = 1 << 32;
 
 impl<D: DataType> Replica<D> {
     pub(super) fn hear(
@@ -14,12 +20,12 @@ impl<D: DataType> Replica<D> {
         out: &mut Outputs<D>,
     ) {
         let theirs = message.has.get(self.me);
-        if self.peers.get(from).is_some() && theirs > self.has.get(self.me) && theirs < SANE_MAX {
-            self.is_outdated = true;
-            self.peers.iter_mut().for_each(|(_, peer)| peer.disconnect());
-            return out.push(Output::Outdated(from));
-        }
         match self.members.speaker(from) {
+            Speaker::Peer if theirs > self.has.get(self.me) && theirs < SANE_MAX => {
+                self.is_outdated = true;
+                self.peers.iter_mut().for_each(|(_, peer)| peer.disconnect());
+                return out.push(Output::Outdated(from));
+            }
             Speaker::Peer if self.is_sane(&message) => {}
             Speaker::Other => return,
             Speaker::Peer | Speaker::Stranger => return out.push(Output::Distrust(from)),
@@ -76,19 +82,25 @@ impl<D: DataType> Replica<D> {
     fn is_sane(&self, message: &Message<D::Operator>) -> bool {
         let Message { epoch, change, reached, .. } = message;
         let change = change.iter().map(|change| change.from.number);
-        let reached = reached.iter().flat_map(|it| it.retired.values().chain([&it.epoch.number]));
-        let mut numbers = change.chain(reached.copied()).chain([epoch.number]);
-        if !numbers.all(|number| number < SANE_MAX) {
+        if !change.chain([epoch.number]).all(|number| number < SANE_MAX) {
+            return false;
+        }
+        if !reached.iter().all(|reached| self.members.can_be(reached)) {
             return false;
         }
         let changes = message.change.is_some() || self.members.standing().change.is_some();
         let knows = |id| self.origins.knows(id) || changes || message.reached.is_some();
-        let member = |(id, number)| knows(id) && number < SANE_MAX;
+        let is_vector = |vector: &Vector| {
+            let member = |(id, number)| knows(id) && number < SANE_MAX;
+            vector.iter().count() <= ORIGINS_MAX && vector.iter().all(member)
+        };
         let mut last = self.origins.last_labels();
+        let heard = last.values().map(|label| label.counter).fold(self.clock, u64::max);
+        let counter_max = SANE_MAX.min(heard.saturating_add(AHEAD_MAX));
         let possible = |entry: &Arc<Entry<D::Operator>>| {
             let Entry { number, label, after, .. } = &**entry;
-            let sane = *number > 0 && *number < SANE_MAX && label.counter < SANE_MAX;
-            if !sane || !knows(label.origin) || !after.iter().all(member) {
+            let sane = *number > 0 && *number < SANE_MAX && label.counter < counter_max;
+            if !sane || !knows(label.origin) || !is_vector(after) || entry.waits_for_itself() {
                 return false;
             }
             let known = *number <= self.origins.received(label.origin);
@@ -96,6 +108,6 @@ impl<D: DataType> Replica<D> {
             let ours = label.origin == self.me;
             known || !ours && before < Some(*label) && self.order.frontier() < Some(*label)
         };
-        message.has.iter().all(member) && message.entries.iter().all(possible)
+        is_vector(&message.has) && message.entries.iter().all(possible)
     }
 }

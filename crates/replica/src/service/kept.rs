@@ -60,14 +60,12 @@ impl<D: DataType> Snapshot<D> {
             let is_later = last.replace(entry.label) < Some(entry.label);
             has.raise(origin, entry.number);
             let after = entry.after.iter().all(|(_, number)| number < SANE_MAX);
-            counts(origin) && is_next && is_later && after && counter < SANE_MAX
+            let possible = after && !entry.waits_for_itself() && counter < SANE_MAX;
+            counts(origin) && is_next && is_later && possible
         };
-        let membership = &self.standing.membership;
-        let frontier = self.frontier.iter().map(|label| label.counter);
-        let numbers = frontier.chain([membership.epoch.number]);
-        let mut numbers = numbers.chain(membership.retired.values().copied());
         let base = |(id, number)| counts(id) && number < SANE_MAX;
-        numbers.all(|number| number < SANE_MAX)
+        self.standing.membership.is_sound()
+            && self.frontier.is_none_or(|label| label.counter < SANE_MAX)
             && self.base.iter().all(base)
             && self.rest.iter().all(fits)
     }

@@ -24,7 +24,7 @@
 //! A strict answer agrees with the eventual order as long as no two replicas are lost in one
 //! change: it may show operations, not strict ones, that only its replica and another have yet.
 
-use super::{Message, ReplicaId, Vector};
+use super::{Message, ReplicaId, SANE_MAX, Vector};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -124,6 +124,29 @@ impl Membership {
     /// Everybody whose operations count: the members, and those that were.
     pub fn origins(&self) -> impl Iterator<Item = ReplicaId> {
         self.members.keys().chain(self.retired.keys()).copied()
+    }
+
+    /// Whether any service can have it: nobody is a member and gone, and there are not too many.
+    pub(super) fn is_sound(&self) -> bool {
+        let numbers = || self.retired.values().chain([&self.epoch.number]);
+        numbers().all(|number| *number < SANE_MAX)
+            && (1..=MEMBERS_MAX).contains(&self.members.len())
+            && self.origins().count() <= ORIGINS_MAX
+            && self.came.iter().all(|id| self.members.contains_key(id))
+            && self.members.keys().all(|id| !self.retired.contains_key(id))
+    }
+
+    /// Whether a change of `old` can lead to it: who was a member is one or has gone, who was none
+    /// has come, and of those who had gone before as much counts.
+    fn follows(&self, old: &Membership) -> bool {
+        let stays = |id: &ReplicaId| self.members.contains_key(id);
+        let came = self.members.keys().filter(|id| !old.members.contains_key(id));
+        let gone = old.members.keys().filter(|id| !stays(id));
+        let retired: BTreeSet<&ReplicaId> = old.retired.keys().chain(gone).collect();
+        self.retired.keys().eq(retired)
+            && self.came.iter().eq(came)
+            && old.members.keys().any(stays)
+            && old.retired.iter().all(|(id, count)| self.retired.get(id) == Some(count))
     }
 }
 
@@ -341,8 +364,10 @@ impl Members {
         if !joined.takes(self.me, now) || sealed.as_ref() == Some(&joined) {
             return false;
         }
-        self.clash = joined.object(now).err();
-        let fits = self.clash.is_none();
+        let objection = joined.object(now).err();
+        let fits = objection.is_none();
+        // What cannot be by itself clashes with nothing.
+        self.clash = objection.filter(|_| sealed.is_some());
         if fits {
             self.standing.change = Some(joined);
             // Who is not lost by this one tells again what it has reached.
@@ -354,6 +379,18 @@ impl Members {
     /// Why the change that is sealed and another one that was heard of cannot both be.
     pub(super) fn clash(&self) -> Option<&Objection> {
         self.clash.as_ref()
+    }
+
+    /// Whether this can be a membership of this service, as far as this replica can tell: it is one
+    /// of it, or was, and the next one follows from this one.
+    pub(super) fn can_be(&self, reached: &Membership) -> bool {
+        let now = self.membership();
+        reached.is_sound()
+            && match reached.epoch.number.checked_sub(now.epoch.number) {
+                None | Some(0) => true,
+                Some(1) => reached.follows(now),
+                Some(_) => reached.origins().any(|id| id == self.me),
+            }
     }
 
     /// Notes what a peer says of its standing.

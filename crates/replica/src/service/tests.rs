@@ -162,6 +162,9 @@ fn what_none_of_us_can_say_is_not_believed() {
         entry(1, 1, A, Vector::new()),
         entry(1, 1, stranger, Vector::new()),
         entry(1, 1, B, of_stranger.clone()),
+        entry(1, 1 << 40, B, Vector::new()),
+        // It must come behind itself.
+        entry(1, 1, B, [(B, 1)].into_iter().collect()),
     ];
     let with = |entry| Message { entries: vec![Arc::new(entry)], ..nothing.clone() };
     let vectors =
@@ -212,6 +215,17 @@ fn an_older_copy_of_a_replica_does_nothing_more() {
     }
 }
 
+/// Whom nobody hears any more cannot end anybody.
+#[test]
+fn who_is_lost_tells_nobody_that_it_is_old() {
+    let mut a = replica(A, &[A, B, C]);
+    let change = a.plan(&lose(B)).expect("it can");
+    step(&mut a, Input::Change(change));
+    let has: Vector = [(A, 1)].into_iter().collect();
+    assert_eq!(step(&mut a, Input::Heard(B, message(has.clone(), true))), []);
+    assert_eq!(step(&mut a, Input::Heard(C, message(has, true))), [Output::Outdated(C)]);
+}
+
 /// More than any limit is in the journal of one who was alone for long.
 #[test]
 fn a_long_journal_is_read_whole() {
@@ -234,7 +248,7 @@ fn a_long_journal_is_read_whole() {
 /// Whatever is counted is counted in bytes as well, and one operation always fits.
 #[test]
 fn what_is_large_waits_as_what_is_much() {
-    let one = Counter.size(&Operator::Add(1)) + size_of::<Entry<Operator>>();
+    let one = size_of::<Entry<Operator>>();
     let few = Amount { operations: usize::MAX, bytes: 2 * one };
     let limits =
         Limits { message: Amount { bytes: 1, ..few }, window: few, kept: few, ..Limits::default() };
@@ -260,8 +274,8 @@ fn what_is_large_waits_as_what_is_much() {
     let after: Vector = [(B, 1)].into_iter().collect();
     let each = (1..=40).map(|ticket| step(&mut a, add(ticket, 1, false, &after)));
     let refused = each.filter(|out| matches!(&out[..], [Output::Refuse(_, Refusal::Busy)]));
-    let most = few.bytes.div_ceil(Counter.size(&Operator::Add(1)));
-    assert_eq!(refused.count(), 40 - most);
+    let each = size_of::<Blocked<Operator>>() + after.size();
+    assert_eq!(refused.count(), 40 - few.bytes.div_ceil(each));
 }
 
 const C: ReplicaId = ReplicaId(2);
@@ -485,6 +499,57 @@ fn who_lies_about_what_it_has_ends_nobody() {
     assert_eq!((a.done().get(B), a.done().get(c), *a.current()), (0, 1, 11));
 }
 
+/// A and B are members, and D was one.
+#[test]
+fn a_membership_that_no_change_leads_to_is_not_believed() {
+    let d = ReplicaId(3);
+    let place = |id: &ReplicaId| (*id, String::new());
+    let membership = |number, members: &[ReplicaId], came: &[ReplicaId], retired: &[(_, u64)]| {
+        let (came, retired) = (came.iter().copied().collect(), retired.iter().copied().collect());
+        let epoch = Epoch { number, by: number };
+        Membership { epoch, members: members.iter().map(place).collect(), came, retired }
+    };
+    let old = membership(2, &[A, B], &[], &[(d, 1)]);
+    let reaches = |reached: Membership| {
+        let nothing = Snapshot::empty(&Counter, old.clone());
+        let snapshot = Snapshot { base: [(d, 1)].into_iter().collect(), ..nothing };
+        let config = Config { gossip: Duration::ZERO, limits: Limits::default() };
+        let mut a = Replica::recover(Counter, A, config, snapshot, []);
+        let (epoch, reached) = (reached.epoch, Some(Arc::new(reached)));
+        let plain = Message { epoch: old.epoch, ..message(Vector::new(), false) };
+        step(&mut a, Input::Heard(B, Message { epoch, reached, ..plain }))
+    };
+    let many: Vec<ReplicaId> = (0..100).map(ReplicaId).filter(|id| *id != d).collect();
+    for wrong in [
+        // B is neither a member nor gone; so is D.
+        membership(3, &[A], &[], &[(d, 1)]),
+        membership(3, &[A, B], &[], &[]),
+        // Of D more counts, or less; it comes again.
+        membership(3, &[A, B], &[], &[(d, 2)]),
+        membership(3, &[A, B, d], &[d], &[]),
+        membership(3, &[A, B, d], &[d], &[(d, 1)]),
+        // C comes, and is no news; it has gone, and was none.
+        membership(3, &[A, B, C], &[], &[(d, 1)]),
+        membership(3, &[A, B], &[C], &[(d, 1)]),
+        membership(3, &[A, B], &[], &[(C, 0), (d, 1)]),
+        // Nobody is left, or too many are there.
+        membership(3, &[], &[], &[(A, 0), (B, 0), (d, 1)]),
+        membership(3, &[C], &[C], &[(A, 0), (B, 0), (d, 1)]),
+        membership(3, &many, &many[2..], &[(d, 1)]),
+        // Later ones do not know this one.
+        membership(5, &[B], &[], &[(d, 1)]),
+    ] {
+        assert_eq!(reaches(wrong.clone()), [Output::Distrust(B)], "{wrong:?}");
+    }
+    for right in [
+        membership(3, &[A, B, C], &[C], &[(d, 1)]),
+        membership(3, &[A], &[], &[(B, 7), (d, 1)]),
+        membership(5, &[B], &[], &[(A, 1), (d, 1)]),
+    ] {
+        assert_eq!(reaches(right.clone()), [], "{right:?}");
+    }
+}
+
 #[test]
 fn numbers_that_nobody_has_reached_are_not_believed() {
     let membership = |number, count| {
@@ -510,4 +575,54 @@ fn numbers_that_nobody_has_reached_are_not_believed() {
         assert_eq!(out, [Output::Distrust(B)], "{wrong:?}");
         assert_eq!(a.membership().epoch.number, 1);
     }
+}
+
+/// Operation `number` of this origin.
+fn nth(origin: ReplicaId, number: u64) -> Arc<Entry<Operator>> {
+    let label = Label { counter: number, origin };
+    Arc::new(Entry { number, label, after: Vector::new(), strict: false, operator: Operator::Add(1) })
+}
+
+/// A tells B, and C does not hear A, but has a lot to say itself.
+#[test]
+fn who_is_busy_is_told_what_does_not_reach_it() {
+    let mut b = replica(B, &[A, B, C]);
+    let (mut out, mut written, mut told) = (Vec::new(), 0, Vec::new());
+    for input in [A, C].map(Input::Connected) {
+        b.step(NOW, input, &mut out);
+    }
+    let of_a = Message { entries: vec![nth(A, 1)], ..message([(A, 1)].into_iter().collect(), false) };
+    b.step(NOW, Input::Heard(A, of_a), &mut out);
+    for number in 1..=20 {
+        let now = NOW + Duration::from_millis(50) * u32::try_from(number).expect("small");
+        let has = [(C, number)].into_iter().collect();
+        let of_c = Message { entries: vec![nth(C, number)], ..message(has, false) };
+        b.step(now, Input::Heard(C, of_c), &mut out);
+        for output in std::mem::take(&mut out) {
+            if let Output::Persist(record, _) = output {
+                written = record;
+            } else if let Output::Say(C, message) = output {
+                told.extend(message.entries);
+            }
+        }
+        b.step(now, Input::Persisted(written), &mut out);
+    }
+    assert_eq!(told.first(), Some(&nth(A, 1)));
+}
+
+/// What A tells C itself leaves B's window to C as large as it was.
+#[test]
+fn what_others_tell_is_not_on_its_way_from_here() {
+    let most = Amount { operations: 2, bytes: 1 << 20 };
+    let limits = Limits { window: most, ..Limits::default() };
+    let config = Config { gossip: Duration::ZERO, limits };
+    let mut b = Replica::new(Counter, B, &[A, B, C], config);
+    step(&mut b, Input::Connected(C));
+    let has = [(A, 3)].into_iter().collect();
+    let entries = (1..=3).map(|number| nth(A, number)).collect();
+    step(&mut b, Input::Heard(A, Message { entries, ..message(has, false) }));
+    step(&mut b, add(1, 1, false, &Vector::new()));
+    let told = said(step(&mut b, Input::Persisted(2)));
+    let of_b = told.iter().flat_map(|message| &message.entries);
+    assert_eq!(of_b.map(|entry| entry.label.origin).collect::<Vec<_>>(), [B]);
 }

@@ -44,8 +44,10 @@ impl Vector {
 
     /// The same, but of this replica no more than so many.
     pub fn up_to(mut self, of: ReplicaId, most: u64) -> Vector {
-        if let Ok(at) = self.place(of) {
-            self.0[at].1 = most.min(self.0[at].1);
+        match self.place(of) {
+            Ok(at) if most == 0 => drop(self.0.remove(at)),
+            Ok(at) => self.0[at].1 = most.min(self.0[at].1),
+            Err(_) => {}
         }
         self
     }
@@ -63,6 +65,11 @@ impl Vector {
     /// The replicas of which the other knows more, with how much.
     pub fn lacks(&self, other: &Vector) -> impl Iterator<Item = (ReplicaId, u64)> {
         other.iter().filter(|(of, to)| self.get(*of) < *to)
+    }
+
+    /// How many bytes it takes beside itself.
+    pub(super) fn size(&self) -> usize {
+        size_of_val(self.0.as_slice())
     }
 
     /// Every replica of which anything is known.

@@ -13,7 +13,7 @@ pub(super) struct Blocked<O> {
     pub(super) after: Vector,
     pub(super) strict: bool,
     pub(super) operator: O,
-    /// How many bytes that takes.
+    /// How many bytes it takes beside itself.
     pub(super) bytes: usize,
     pub(super) until: Instant,
 }
@@ -59,7 +59,8 @@ impl<D: DataType> Waiting<D> {
 
     /// How much waits for what must come before it.
     pub(super) fn blocked(&self) -> Amount {
-        let bytes = self.blocked.iter().map(|request| request.bytes).sum();
+        let size = |request: &Blocked<_>| size_of_val(request) + request.bytes;
+        let bytes = self.blocked.iter().map(size).sum();
         Amount { operations: self.blocked.len(), bytes }
     }
 
