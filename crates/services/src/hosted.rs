@@ -170,7 +170,10 @@ impl Hosted {
         };
         let remote = Remote::new(self.index, to, Vec::new(), config);
         let place = self.settings.members.get(&self.settings.me).cloned().unwrap_or_default();
-        let wish = self.joining.is_some().then(|| Letter::Join(place).frame());
+        let wish = self.joining.is_some().then(|| peer::Wish {
+            letter: Letter::Join(place).frame(),
+            room: self.journal.free(),
+        });
         let way =
             Way { peer: Peer::new(wish), remote, request: 0, is_closed: false, complaint: None };
         self.ways.insert(id, way);
@@ -595,6 +598,16 @@ impl Hosted {
             }
             peer::Output::Close(open) => return self.step_remote(now, id, Input::Close(open), out),
             peer::Output::Answered(answer) => return self.hear_answer(now, id, &answer, out),
+            peer::Output::TooLong(length) => {
+                return self.complain(
+                    id,
+                    format!(
+                        "what this replica is to begin with takes {} MiB, and there is no room \
+                         for it: make its file larger with 'upcall replica grow FILE --size SIZE'",
+                        length.div_ceil(1 << 20)
+                    ),
+                );
+            }
             peer::Output::Stranger => {
                 return self.complain(
                     id,

@@ -232,6 +232,12 @@ impl Journal {
         self.room == Room::None
     }
 
+    /// How many bytes there is room for, at most.
+    pub(crate) fn free(&self) -> u64 {
+        let space = self.store.space();
+        space.blocks_available * space.block as u64
+    }
+
     /// Whether a snapshot is being written.
     fn is_writing(&self) -> bool {
         self.chores.iter().any(|chore| matches!(chore, Chore::Write { .. }))

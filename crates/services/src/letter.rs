@@ -50,8 +50,13 @@ impl Answer {
     }
 }
 
+/// How many bytes an answer has, as what was read of it so far says.
+pub(crate) fn length(read: &[u8]) -> Option<u64> {
+    read.first_chunk().map(|length| u64::from_le_bytes(*length))
+}
+
 /// The bytes of an answer, in what was read so far, if all of them have come.
 pub(crate) fn whole(read: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = read.split_first_chunk()?;
-    rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)
+    let length = usize::try_from(length(read)?).ok()?;
+    read[size_of::<u64>()..].get(..length)
 }

@@ -29,7 +29,9 @@ pub(crate) const WRITE_MAX: usize = 512 << 10;
 /// How much may wait to be written, bytes; what is said beyond that is lost, and said again.
 pub(crate) const WAITING_MAX: usize = 8 << 20;
 
-/// How long whoever waits for one answer, and would ask others as well, asks nobody else.
+/// How long whoever waits for one answer, and would ask others as well, asks nobody else. (A server
+/// that hangs is waited for: another attempt would hang behind this one. If its connection ends, the
+/// remote tree says so.)
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What can happen to it.
@@ -70,6 +72,8 @@ pub(crate) enum Output {
     Disconnected,
     /// What came of the wish to be a member: an answer, behind its length.
     Answered(Vec<u8>),
+    /// That would be an answer of so many bytes, for which there is no room.
+    TooLong(u64),
     /// The other one says that we are no member any more.
     Removed,
     /// The other one does not know the secret.
@@ -103,6 +107,15 @@ enum State {
     Fetching(OpenId),
 }
 
+/// What one says that wants to be a member; it says nothing else.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    /// With its length in front.
+    pub(crate) letter: Vec<u8>,
+    /// The longest answer that there is room for, bytes.
+    pub(crate) room: u64,
+}
+
 /// The machine.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -114,15 +127,15 @@ pub(crate) struct Peer {
     offset: u64,
     /// What is to be said next.
     waiting: Vec<u8>,
-    /// The wish to be a member, for who is none; it says nothing else.
-    wish: Option<Vec<u8>>,
+    /// The wish to be a member, for who is none.
+    wish: Option<Wish>,
     /// What has come of the answer to that.
     answer: Vec<u8>,
 }
 
 impl Peer {
     /// One that tries at once: to tell what it is given, or else to become a member.
-    pub(crate) fn new(wish: Option<Vec<u8>>) -> Peer {
+    pub(crate) fn new(wish: Option<Wish>) -> Peer {
         Peer {
             state: State::Down(Instant(0)),
             pause: PAUSE_MIN,
@@ -216,7 +229,7 @@ impl Peer {
     ) -> State {
         match (verdict, &self.wish) {
             (Some(Verdict::Welcome), Some(wish)) => {
-                out.push(Output::Write(open, 0, wish.clone()));
+                out.push(Output::Write(open, 0, wish.letter.clone()));
                 State::Asking(open)
             }
             (Some(Verdict::Welcome), None) => {
@@ -235,6 +248,10 @@ impl Peer {
         if letter::whole(&self.answer).is_some() {
             let answer = std::mem::take(&mut self.answer);
             return self.give_up(now, Output::Answered(answer), out);
+        }
+        let room = self.wish.as_ref().map_or(0, |wish| wish.room);
+        if let Some(length) = letter::length(&self.answer).filter(|length| *length > room) {
+            return self.give_up(now, Output::TooLong(length), out);
         }
         if part.is_empty() {
             // Nothing is known yet, or no more comes.
@@ -291,7 +308,19 @@ impl Peer {
                 }
                 State::Down(until)
             }
-            (_, Ok(_) | Err(_)) => self.fail(now, out),
+            (
+                State::Finding
+                | State::Opening(_)
+                | State::Reading(_)
+                | State::Proving(_)
+                | State::Introducing(..)
+                | State::Meeting(..)
+                | State::Idle(_)
+                | State::Writing(_)
+                | State::Asking(_)
+                | State::Fetching(_),
+                Ok(_) | Err(_),
+            ) => self.fail(now, out),
         };
         self.patience = now + PATIENCE;
     }

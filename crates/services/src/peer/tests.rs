@@ -60,7 +60,9 @@ fn states_md_is_fresh() {
             ("Leave", Input::Leave),
         ];
         for (label, input) in inputs {
-            let peer = Peer { state: at, ..Peer::new(None) };
+            let wishes = matches!(at, State::Asking(_) | State::Fetching(_));
+            let wish = wishes.then(|| Wish { letter: b"wish".to_vec(), room: u64::MAX });
+            let peer = Peer { state: at, ..Peer::new(wish) };
             drawing.sample_as(label, peer, input, state);
         }
     }
@@ -87,7 +89,7 @@ fn up() -> Peer {
 }
 
 /// One that has proved who it is.
-fn introduced(wish: Option<Vec<u8>>) -> Peer {
+fn introduced(wish: Option<Wish>) -> Peer {
     let mut peer = Peer::new(wish);
     let found = Input::Answered(Ok(Reply::Walked(Vec::new(), Some(NODE))));
     let opened = Input::Answered(Ok(Reply::Opened(OPEN, Stat::default())));
@@ -147,7 +149,7 @@ fn who_does_not_know_the_secret_is_told_nothing() {
 fn who_wants_to_be_a_member_reads_all_of_the_answer() {
     let part = |bytes: &[u8]| Input::Answered(Ok(Reply::Data(Buf::from(bytes))));
     let ask = || {
-        let mut peer = introduced(Some(b"wish".to_vec()));
+        let mut peer = introduced(Some(Wish { letter: b"wish".to_vec(), room: 3 }));
         let asks = step(&mut peer, said(Verdict::Welcome));
         assert_eq!(asks, [Output::Write(OPEN, 0, b"wish".to_vec())]);
         assert_eq!(step(&mut peer, written()), [Output::Read(OPEN, 32)]);
@@ -163,6 +165,10 @@ fn who_wants_to_be_a_member_reads_all_of_the_answer() {
         step(&mut peer, part(b"s")),
         [Output::Answered(answer.clone()), Output::Close(OPEN)]
     );
+    // There is no room for what is longer, of which nothing is kept.
+    let mut peer = ask();
+    assert_eq!(step(&mut peer, part(&[4, 0, 0, 0])), [Output::Read(OPEN, 36)]);
+    assert_eq!(step(&mut peer, part(&[0; 4])), [Output::TooLong(4), Output::Close(OPEN)]);
     // What ends too early is no answer.
     let mut peer = ask();
     assert_eq!(step(&mut peer, part(&answer[..10])).len(), 1);
