@@ -182,6 +182,11 @@ impl Error {
         self.errno() == EPERM
     }
 
+    /// Permission is denied.
+    pub fn is_denied(&self) -> bool {
+        self.errno() == EACCES
+    }
+
     /// There is something of that name.
     pub fn is_exists(&self) -> bool {
         self.errno() == EEXIST

@@ -14,9 +14,14 @@ pub(super) fn write(path: &Path, settings: &Settings) -> Result<(), String> {
     let key = Settings { me: ADMINISTRATOR, ..settings.clone() };
     let text = serde_json::to_string_pretty(&key).expect("names and numbers are JSON");
     let shown = path.display();
+    let refuse = |error| format!("cannot write {shown}: {error}; choose another --dir");
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let written = file.and_then(|mut file| writeln!(file, "{text}"));
-    written.map_err(|error| format!("cannot write {shown}: {error}; choose another --dir"))
+    let mut file = file.map_err(refuse)?;
+    writeln!(file, "{text}").and_then(|()| file.sync_all()).map_err(|error| {
+        // Half a key is none.
+        drop(std::fs::remove_file(path));
+        refuse(error)
+    })
 }
 
 /// Reads one.

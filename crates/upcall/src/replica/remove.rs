@@ -86,8 +86,10 @@ fn ask(frame: &Frame, key: &Settings, to: ReplicaId, wish: &Wish) -> Outcome<()>
     let random = clock::random_bytes()
         .map_err(|error| Trouble::Host(format!("no random number: {error}")))?;
     let introduction = Introduction::new(key, to, &read(&peer, 0, CHALLENGE)?, random);
-    let not_ours = |_| Trouble::Host(NOT_OURS.to_string());
-    peer.write_at(&introduction.proof, 0).map_err(not_ours)?;
+    peer.write_at(&introduction.proof, 0).map_err(|error| match error.is_denied() {
+        true => Trouble::Host(NOT_OURS.to_string()),
+        false => Trouble::Server(error),
+    })?;
     match introduction.verdicts.judge(&read(&peer, 0, VERDICT)?) {
         Some(Verdict::Welcome) => {}
         Some(Verdict::Farewell) | None => return Err(Trouble::Host(NOT_OURS.to_string())),
@@ -139,6 +141,9 @@ fn wait(
             frame::say(&format!("epoch {epoch}: the members are replicas {names}\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
+        if let Some(clash) = report.change.as_ref().and_then(|change| change.clash.clone()) {
+            return Err(Trouble::Host(clash));
+        }
         if begun.elapsed() > most {
             return Err(Trouble::Host(late(report.change, is_so)));
         }
@@ -151,10 +156,7 @@ fn wait(
 
 /// Why it takes so long.
 fn late(change: Option<Change>, is_so: bool) -> String {
-    let (waits, clash) = change.map(|it| (it.waits_for, it.clash)).unwrap_or_default();
-    if let Some(clash) = clash {
-        return clash;
-    }
+    let waits = change.map(|change| change.waits_for).unwrap_or_default();
     let whom = match (waits.is_empty(), is_so) {
         (false, _) => format!("replica {} has not agreed", services::list(waits)),
         (true, false) => "what those who go have done has not arrived".to_string(),
