@@ -179,7 +179,7 @@ fn draw_limits(rng: &mut Rng) -> Limits {
         Amount { operations, bytes }
     };
     let (window, message, early, kept, blocked) = (few(1), few(1), few(1), few(5), few(1));
-    Limits { kept, window, message, early, blocked }
+    Limits { kept, window, message, early, blocked, unsaid: few(1) }
 }
 
 /// What a run has shown.

@@ -21,6 +21,10 @@ impl DataType for Trail {
         state.clone()
     }
 
+    fn value_size(&self, value: &Vec<Id>) -> usize {
+        size_of_val(&value[..])
+    }
+
     fn commute(&self, a: &Id, b: &Id) -> bool {
         a == b
     }

@@ -83,6 +83,11 @@ pub trait DataType: Clone + Debug {
         0
     }
 
+    /// How many bytes an answer takes beside itself, about.
+    fn value_size(&self, _value: &Self::Value) -> usize {
+        0
+    }
+
     /// Whether it changes nothing in any state.
     fn is_read(&self, _operator: &Self::Operator) -> bool {
         false

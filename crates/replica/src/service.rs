@@ -28,6 +28,7 @@
 
 mod hearing;
 mod kept;
+mod limits;
 mod members;
 mod order;
 mod origins;
@@ -39,6 +40,7 @@ mod waiting;
 mod tests;
 
 pub use kept::{Record, Snapshot};
+pub use limits::{Amount, Config, Limits};
 pub use members::{Change, Epoch, MEMBERS_MAX, Membership, ORIGINS_MAX, Objection, Standing, Wish};
 pub use vector::{ReplicaId, Vector};
 
@@ -51,7 +53,6 @@ use peers::{Ours, Peer, Peers};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 use waiting::{Blocked, Waiting};
 
 /// No counter and no number is as great: whoever says so is not one of us.
@@ -59,6 +60,9 @@ const SANE_MAX: u64 = 1 << 62;
 
 /// How many operations become final in one step, at most: they are applied then.
 const ADVANCE: usize = 4096;
+
+/// And how many bytes their answers take, at most, but for the last one.
+const ADVANCE_BYTES: usize = 16 << 20;
 
 /// A place in the order of operations: smaller is earlier. No two operations have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -188,7 +192,7 @@ pub enum Refusal {
     NotFinal(Vec<ReplicaId>),
     /// Too much is kept for these replicas, which have not said that they have it. It was not done.
     Full(Vec<ReplicaId>),
-    /// Too many wait for what must come before them. It was not done.
+    /// Too many wait for what must come before them, or for the journal. It was not done.
     Busy,
     /// The journal of this replica is too slow. It is done, or not, as soon as that has written.
     Unwritten,
@@ -199,82 +203,6 @@ pub enum Refusal {
     Lost(Vec<ReplicaId>),
     /// This replica is no member, or is leaving. It was not done.
     Outside,
-}
-
-/// How a replica behaves.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// How long operations gather before others are told of them, unless a strict one waits.
-    pub gossip: Duration,
-    /// How much there may be of what could be too much.
-    pub limits: Limits,
-}
-
-/// Some operations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amount {
-    /// How many.
-    pub operations: usize,
-    /// How many bytes they take.
-    pub bytes: usize,
-}
-
-impl Amount {
-    /// Whether there is room for one more. Of bytes it may take any number: where there is nothing
-    /// else, one operation always fits.
-    fn is_below(self, most: Amount) -> bool {
-        self.operations < most.operations && self.bytes < most.bytes
-    }
-
-    /// One more operation.
-    fn add(&mut self, bytes: usize) {
-        self.operations += 1;
-        self.bytes += bytes;
-    }
-
-    /// What is left.
-    fn without(self, other: Amount) -> Amount {
-        Amount {
-            operations: self.operations.saturating_sub(other.operations),
-            bytes: self.bytes.saturating_sub(other.bytes),
-        }
-    }
-
-    /// The lesser number of each.
-    fn min(self, other: Amount) -> Amount {
-        Amount {
-            operations: self.operations.min(other.operations),
-            bytes: self.bytes.min(other.bytes),
-        }
-    }
-}
-
-/// How much there may be, at most; of bytes, one operation more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Kept for those who do not have them yet; then no more are taken from clients.
-    pub kept: Amount,
-    /// On their way to one peer, which must say that it has some before it is sent more.
-    pub window: Amount,
-    /// In one message.
-    pub message: Amount,
-    /// Of one origin that wait for others to come before them; more are dropped, and come again.
-    pub early: Amount,
-    /// Of clients, that wait for others to come before them; more are refused.
-    pub blocked: Amount,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        let of = |operations, bytes| Amount { operations, bytes };
-        Limits {
-            kept: of(1 << 20, 256 << 20),
-            window: of(4096, 4 << 20),
-            message: of(256, 256 << 10),
-            early: of(4096, 8 << 20),
-            blocked: of(4096, 64 << 20),
-        }
-    }
 }
 
 /// One replica.
@@ -529,10 +457,17 @@ impl<D: DataType> Replica<D> {
         let token = self.origins.done().clone();
         // What it shows may not be in the journal yet.
         let asked = (request.ticket, request.until);
+        let value = self.sized(value);
         self.waiting.say_when(self.written, asked, value, is_final, token);
         if self.unwritten.is_empty() {
             self.waiting.say(self.written, out);
         }
+    }
+
+    /// An answer, and how many bytes it takes beside itself.
+    fn sized(&self, value: D::Value) -> (D::Value, usize) {
+        let bytes = self.data.value_size(&value);
+        (value, bytes)
     }
 
     /// Gives an operation of our own its place.
@@ -550,6 +485,7 @@ impl<D: DataType> Replica<D> {
             let value = self.order.answer(entry.clone());
             let is_final = self.data.is_free(&entry.operator);
             let token = self.origins.done().clone();
+            let value = self.sized(value);
             self.waiting.say_when(self.written + 1, (ticket, until), value, is_final, token);
         }
         self.persist(vec![entry], None, out);
@@ -642,7 +578,9 @@ impl<D: DataType> Replica<D> {
         let (me, waiting, watched) = (self.me, &mut self.waiting, self.is_watched);
         let wanted =
             |entry: &Entry<D::Operator>| watched || entry.strict && entry.label.origin == me;
+        let (data, mut bytes) = (&self.data, 0);
         let all = self.order.advance(frontier, most, wanted, |entry, value| {
+            bytes += data.value_size(&value);
             if watched {
                 out.push(Output::Final(entry.clone(), value.clone()));
             }
@@ -651,6 +589,7 @@ impl<D: DataType> Replica<D> {
                 let token = token.clone();
                 out.push(Output::Answer { ticket, value, is_final: true, token });
             }
+            bytes < ADVANCE_BYTES
         });
         self.lags = !all;
         // What is not yet final may name the frontier.
@@ -738,7 +677,9 @@ impl<D: DataType> Automaton for Replica<D> {
             out.push(Output::Refuse(ticket, refusal));
         }
         while let Some(request) = self.waiting.take_unblocked(self.origins.done()) {
-            if !request.strict && self.data.is_read(&request.operator) {
+            if !self.waiting.unsaid().is_below(self.config.limits.unsaid) {
+                out.push(Output::Refuse(request.ticket, Refusal::Busy));
+            } else if !request.strict && self.data.is_read(&request.operator) {
                 self.look(&request, out);
             } else if self.origins.kept().is_below(self.config.limits.kept) {
                 self.perform(request, out);

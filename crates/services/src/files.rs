@@ -79,6 +79,16 @@ pub(crate) enum Opened {
     Events(Box<Events>, Reads),
 }
 
+impl Opened {
+    /// How many bytes of answers are there.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Opened::Ops(talk, _) => talk.held(),
+            Opened::Directory | Opened::Text(_) | Opened::Door(_) | Opened::Events(..) => 0,
+        }
+    }
+}
+
 impl Hosted {
     /// The root.
     pub fn root(&self) -> NodeId {
@@ -238,7 +248,9 @@ impl Hosted {
         let (no_answers, no_events) = (self.ending == Ending::Now, self.ending != Ending::No);
         match self.opens.get_mut(open) {
             Some(Opened::Ops(talk, reads)) => {
+                self.answers -= talk.held();
                 reads.answer(|count| talk.read(count).or_else(|| end(no_answers)), out);
+                self.answers += talk.held();
             }
             Some(Opened::Events(events, reads)) => {
                 reads.answer(|count| events.read(count).or_else(|| end(no_events)), out);
@@ -306,6 +318,7 @@ impl Hosted {
     pub(crate) fn take_back(&mut self, now: Instant, open: OpenId, out: &mut Vec<Output>) {
         match self.opens.remove(open.local()) {
             Opened::Ops(talk, reads) => {
+                self.answers -= talk.held();
                 reads.end(out);
                 // What is refused meanwhile has nobody to hear it.
                 self.has_lines.remove(&open.local());

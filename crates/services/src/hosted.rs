@@ -12,7 +12,7 @@ use crate::members::{self, ADMINISTRATOR, Joining};
 use crate::peer::{self, Peer};
 use crate::proof::{CHALLENGE, Introduction};
 use crate::settings::Settings;
-use crate::talk::{self, Question};
+use crate::talk::{self, ANSWERS_MAX, Question, Talk};
 use crate::{Data, Operator, Value};
 use base::op::{Address, Done, File, OpId};
 use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
@@ -81,6 +81,8 @@ pub struct Hosted {
     pub(crate) opens: Slab<Opened>,
     /// How many bytes the texts of open files have.
     pub(crate) texts: usize,
+    /// How many bytes the answers have that nobody has read.
+    pub(crate) answers: usize,
     /// Open files `peer` of which nobody has proved anything yet, the oldest first.
     pub(crate) unproven: VecDeque<usize>,
     random: ChaCha20Rng,
@@ -140,6 +142,7 @@ impl Hosted {
             ways: BTreeMap::new(),
             opens: Slab::new(),
             texts: 0,
+            answers: 0,
             unproven: VecDeque::new(),
             random: ChaCha20Rng::from_seed(seed),
             tickets: BTreeMap::new(),
@@ -170,10 +173,10 @@ impl Hosted {
         };
         let remote = Remote::new(self.index, to, Vec::new(), config);
         let place = self.settings.members.get(&self.settings.me).cloned().unwrap_or_default();
-        let wish = self.joining.is_some().then(|| peer::Wish {
-            letter: Letter::Join(place).frame(),
-            room: self.journal.free(),
-        });
+        let wish = self
+            .joining
+            .is_some()
+            .then(|| peer::Wish { letter: Letter::Join(place).frame(), room: self.journal.free() });
         let way =
             Way { peer: Peer::new(wish), remote, request: 0, is_closed: false, complaint: None };
         self.ways.insert(id, way);
@@ -309,6 +312,8 @@ impl Automaton for Hosted {
         self.journal.check();
         self.ways.values().for_each(|way| way.peer.check());
         assert!(self.unkept.0.is_empty(), "kept at the end of each turn");
+        let held = self.opens.iter().map(|(_, opened)| opened.held());
+        assert_eq!(self.answers, held.sum::<usize>());
     }
 }
 
@@ -331,18 +336,18 @@ impl Hosted {
         let question = talk.question(self.data.0, line);
         talk.ask(ticket);
         if let Some(why) = talk.wrong_token().map(|why| format!("not done: {why}")) {
-            return talk.complain(ticket, why, "token", &[]);
+            return self.complain_to(open, ticket, why, "token");
         }
         match (question, self.journal.failed()) {
-            (Err(why), _) => talk.complain(ticket, why, "malformed", &[]),
+            (Err(why), _) => self.complain_to(open, ticket, why, "malformed"),
             (Ok(_), Some(error)) => {
                 let why = format!("not done: this replica cannot keep it, {error}; see its server");
-                talk.complain(ticket, why, "unwritten", &[]);
+                self.complain_to(open, ticket, why, "unwritten");
             }
             (Ok(Question { operator, once, strict, after, timeout }), None) => {
                 let operator = self.operator(now, once, operator);
                 if self.journal.is_full() && (strict || !self.data.is_read(&operator)) {
-                    return self.refuse_full(open, ticket);
+                    return self.complain_to(open, ticket, format!("not done: {FULL}"), "no-room");
                 }
                 self.tickets.insert(ticket, open);
                 let until = now + timeout;
@@ -364,11 +369,23 @@ impl Hosted {
         self.data.operator(state, stamp, once, operator)
     }
 
-    /// There is no room for what somebody asks.
-    fn refuse_full(&mut self, open: usize, ticket: Ticket) {
-        if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
-            talk.complain(ticket, format!("not done: {FULL}"), "no-room", &[]);
-        }
+    /// What is asked in an open file is not done.
+    fn complain_to(&mut self, open: usize, ticket: Ticket, why: String, reason: &'static str) {
+        self.with_talk(open, |talk, _| talk.complain(ticket, why, reason, &[]));
+    }
+
+    /// Does something with an open file in which somebody asks, who may not listen any more, given
+    /// how many bytes there is room for; counts what is to be read there then.
+    pub(crate) fn with_talk<T>(
+        &mut self,
+        open: usize,
+        act: impl FnOnce(&mut Talk, usize) -> T,
+    ) -> Option<T> {
+        let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return None };
+        self.answers -= talk.held();
+        let came = act(talk, ANSWERS_MAX.saturating_sub(self.answers + talk.held()));
+        self.answers += talk.held();
+        Some(came)
     }
 
     /// The date on the wall, ms.
@@ -399,9 +416,9 @@ impl Hosted {
         match output {
             service::Output::Answer { ticket, value, is_final, token } => {
                 let Some(open) = self.tickets.remove(&ticket) else { return };
-                if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
-                    talk.answer(ticket, &value, is_final, token);
-                }
+                self.with_talk(open, |talk, room| {
+                    talk.answer(ticket, (&value, is_final), token, room);
+                });
                 self.answer_reads(open, out);
             }
             service::Output::Refuse(ticket, refusal) => {
@@ -409,12 +426,12 @@ impl Hosted {
                 let is_lost = matches!(refusal, service::Refusal::Lost(_));
                 let members = &self.replica.membership().members;
                 let (text, reason, ids) = talk::explain(refusal, members);
-                if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
+                self.with_talk(open, |talk, _| {
                     if is_lost {
                         talk.forget();
                     }
                     talk.complain(ticket, text, reason, &ids);
-                }
+                });
                 self.answer_reads(open, out);
             }
             service::Output::Final(entry, value) => self.tell_final(&entry, &value),

@@ -31,8 +31,15 @@ pub(crate) const LINE_MAX: usize = JSON_MAX + 4096;
 /// Most questions of one file that wait for their answers.
 pub(crate) const ASKED_MAX: usize = 1024;
 
-/// How many bytes of answers may wait to be read; then nothing more is taken.
-pub(crate) const SAID_MAX: usize = 4 << 20;
+/// How many bytes of answers of one file may be there; then nothing more is taken.
+pub(crate) const HELD_MAX: usize = 4 << 20;
+
+/// How many of all files; what would be more is not kept.
+pub(crate) const ANSWERS_MAX: usize = 256 << 20;
+
+/// What is said when there is no room for an answer.
+const UNREAD: &str = "done, but there is no room for its answer: too many answers of this replica \
+                      wait to be read; read them before asking for more";
 
 /// The longest token, bytes: more than all replicas that a service can have.
 const TOKEN_MAX: usize = 4096;
@@ -106,13 +113,16 @@ pub(crate) struct Talk {
     asked: VecDeque<(Ticket, Option<Vec<u8>>)>,
     /// Answers that can be read.
     said: Vec<u8>,
+    /// How many bytes all answers have.
+    held: usize,
 }
 
 impl Talk {
     /// One about this service.
     pub(crate) fn new(service: u32, members: Vec<ReplicaId>) -> Talk {
         let (token, wrong, asked) = (Vector::new(), None, VecDeque::new());
-        Talk { service, members, input: Buf::default(), token, wrong, asked, said: Vec::new() }
+        let (input, said) = (Buf::default(), Vec::new());
+        Talk { service, members, input, token, wrong, asked, said, held: 0 }
     }
 
     /// Takes what is written.
@@ -138,7 +148,12 @@ impl Talk {
 
     /// Whether there is room for one more answer.
     pub(crate) fn has_room(&self) -> bool {
-        self.asked.len() < ASKED_MAX && self.said.len() < SAID_MAX
+        self.asked.len() < ASKED_MAX && self.held < HELD_MAX
+    }
+
+    /// How many bytes of answers are there.
+    pub(crate) fn held(&self) -> usize {
+        self.held
     }
 
     /// The next line that is whole, if there is room for its answer.
@@ -236,12 +251,22 @@ impl Talk {
         self.asked.push_back((ticket, None));
     }
 
-    /// A question is answered.
-    pub(crate) fn answer(&mut self, ticket: Ticket, value: &Value, is_final: bool, token: Vector) {
+    /// A question is answered, if there is room for that.
+    pub(crate) fn answer(
+        &mut self,
+        ticket: Ticket,
+        (value, is_final): (&Value, bool),
+        token: Vector,
+        room: usize,
+    ) {
         self.token.join(&token);
         let token = show_token(self.service, &token);
         let line = serde_json::to_vec(&Answer { value, is_final, token });
-        self.put(ticket, line.expect("values are JSON"));
+        let line = line.expect("values are JSON");
+        if line.len() > room {
+            return self.complain(ticket, UNREAD.to_string(), "unread", &[]);
+        }
+        self.put(ticket, line);
     }
 
     /// A question cannot be answered.
@@ -259,6 +284,7 @@ impl Talk {
     fn put(&mut self, ticket: Ticket, mut line: Vec<u8>) {
         line.push(b'\n');
         let asked = self.asked.iter_mut().find(|(asked, _)| *asked == ticket);
+        self.held += line.len();
         asked.expect("nothing is answered twice").1 = Some(line);
         while let Some((_, Some(line))) = self.asked.pop_front_if(|(_, line)| line.is_some()) {
             self.said.extend_from_slice(&line);
@@ -271,6 +297,7 @@ impl Talk {
             return None;
         }
         let rest = self.said.split_off(self.said.len().min(count));
+        self.held -= self.said.len();
         Some(std::mem::replace(&mut self.said, rest))
     }
 
@@ -370,7 +397,8 @@ pub(crate) fn explain(
             (text, "full", ids)
         }
         Refusal::Busy => {
-            let text = "not done: too many operations wait for others; try again later";
+            let text = "not done: too many operations wait for others, or for the journal; try \
+                        again later";
             (text.to_string(), "busy", Vec::new())
         }
         Refusal::Unwritten => {
@@ -433,7 +461,7 @@ mod tests {
         talk.ask(Ticket(2));
         assert_eq!(talk.read(100), None);
         let token = read_token(0x7f, &MEMBERS, "7f-1:2").expect("a token");
-        talk.answer(Ticket(2), &Value::Integer(1), false, token.clone());
+        talk.answer(Ticket(2), (&Value::Integer(1), false), token.clone(), 100);
         assert_eq!(talk.read(100), None, "the first is not answered");
         talk.complain(Ticket(1), "no".to_string(), "busy", &[]);
         let said = talk.read(1000).expect("answers");
@@ -471,8 +499,33 @@ mod tests {
             talk.ask(Ticket(number));
         }
         assert_eq!((talk.next_line(), talk.write(b"read\n")), (None, Err(Error::Busy)));
-        talk.answer(Ticket(0), &Value::Nothing, false, Vector::new());
+        talk.answer(Ticket(0), (&Value::Nothing, false), Vector::new(), 100);
         assert!(talk.next_line().is_some());
+    }
+
+    /// Also if they wait for the answer to the first question.
+    #[test]
+    fn there_is_room_for_so_many_answers() {
+        let mut talk = Talk::new(0x7f, MEMBERS.to_vec());
+        assert_eq!(talk.write(&b"read\n".repeat(20)), Ok(()));
+        let large = Value::Bytes(vec![b'x'; 1 << 20].into());
+        let answer = |talk: &mut Talk, number| {
+            talk.answer(Ticket(number), (&large, false), Vector::new(), 2 << 20);
+        };
+        let mut asked = 0;
+        while talk.next_line().is_some() {
+            talk.ask(Ticket(asked));
+            if asked > 0 {
+                answer(&mut talk, asked);
+            }
+            asked += 1;
+        }
+        assert_eq!((asked, talk.read(100)), (5, None));
+        answer(&mut talk, 0);
+        assert_eq!(talk.read(3 << 20).map(|said| said.len()), Some(3 << 20));
+        assert!(talk.next_line().is_some());
+        while talk.read(1 << 20).is_some_and(|said| !said.is_empty()) {}
+        assert_eq!(talk.held(), 0);
     }
 
     #[test]

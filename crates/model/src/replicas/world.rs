@@ -7,7 +7,8 @@ use base::rng::Rng;
 use base::{Automaton, Instant};
 use replica::esds::Id;
 use replica::service::{
-    Config, Entry, Input, Message, Output, Record, Refusal, ReplicaId, Snapshot, Ticket, Vector,
+    Amount, Config, Entry, Input, Limits, Message, Output, Record, Refusal, ReplicaId, Snapshot,
+    Ticket, Vector,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -365,8 +366,10 @@ impl World {
                 !missing.is_empty() && !missing.contains(&name(at))
             }
             Refusal::Busy => {
-                let blocked = self.params.limits.blocked;
-                self.params.clients > blocked.operations || blocked.bytes < usize::MAX
+                let Limits { blocked, unsaid, .. } = self.params.limits;
+                let is_short =
+                    |most: Amount| self.params.clients > most.operations || most.bytes < usize::MAX;
+                is_short(blocked) || is_short(unsaid)
             }
             Refusal::Unwritten => !self.house(at).replica.is_written(),
             Refusal::Outdated => false,

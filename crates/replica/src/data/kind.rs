@@ -191,6 +191,10 @@ macro_rules! kinds {
                 binary::size(operator)
             }
 
+            fn value_size(&self, value: &Value) -> usize {
+                value.size()
+            }
+
             fn is_read(&self, operator: &Operator) -> bool {
                 match (self, operator) {
                     $((Kind::$kind, Operator::$kind(operator)) => $kind.is_read(operator),)*

@@ -311,6 +311,10 @@ impl<D: DataType<Value = Value>> DataType for Once<D> {
         self.0.size(&operator.operator)
     }
 
+    fn value_size(&self, value: &Value) -> usize {
+        self.0.value_size(value)
+    }
+
     /// What answers the same in every state answers a repetition the same.
     fn is_free(&self, operator: &Self::Operator) -> bool {
         self.0.is_free(&operator.operator)

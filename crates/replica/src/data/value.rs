@@ -74,6 +74,32 @@ impl From<Option<Bytes>> for Value {
     }
 }
 
+impl Value {
+    /// How many bytes it takes beside itself, about.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Value::Bytes(bytes) => bytes.len(),
+            Value::List(list) => list.iter().map(|bytes| size_of_val(bytes) + bytes.len()).sum(),
+            Value::Entries(entries) => {
+                let size = |(key, value): &(Bytes, Bytes)| key.len() + value.len();
+                size_of_val(&entries[..]) + entries.iter().map(size).sum::<usize>()
+            }
+            Value::Rows(rows) => {
+                let cells = || rows.iter().flatten();
+                cells().map(|cell| size_of_val(cell) + cell.length()).sum()
+            }
+            Value::Done
+            | Value::Integer(_)
+            | Value::Bool(_)
+            | Value::Nothing
+            | Value::Wrong(_)
+            | Value::Repeated
+            | Value::Number(_)
+            | Value::Error(_) => 0,
+        }
+    }
+}
+
 /// Integers up to here are numbers in JSON.
 const EXACT_MAX: u128 = 1 << 53;
 

@@ -160,13 +160,14 @@ impl<D: DataType> Order<D> {
     }
 
     /// Moves the frontier, by at most so many operations, and tells what it passes and is wanted,
-    /// with the values that they have for ever. Whether that was all.
+    /// with the values that they have for ever, as long as whoever is told wants more of it in this
+    /// step. Whether that was all.
     pub(super) fn advance(
         &mut self,
         frontier: Label,
         most: usize,
         wanted: impl Fn(&Entry<D::Operator>) -> bool,
-        mut tell: impl FnMut(Arc<Entry<D::Operator>>, D::Value),
+        mut tell: impl FnMut(Arc<Entry<D::Operator>>, D::Value) -> bool,
     ) -> bool {
         // No part of a state that is forgotten is shared with the one that changes.
         if self.suffix.len() <= most {
@@ -186,8 +187,8 @@ impl<D: DataType> Order<D> {
             let is_wanted = wanted(&entry);
             if is_wanted || !self.data.is_read(&entry.operator) {
                 let value = self.data.apply(&mut self.stable, &entry.operator);
-                if is_wanted {
-                    tell(entry, value);
+                if is_wanted && !tell(entry, value) {
+                    left = 0;
                 }
             }
         }

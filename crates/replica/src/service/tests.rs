@@ -2,6 +2,7 @@ use super::*;
 use crate::data::Value;
 use crate::data::counter::{Counter, Operator};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 type Counting = Replica<Counter>;
 type Out = Output<Operator, Value>;
@@ -276,6 +277,25 @@ fn what_is_large_waits_as_what_is_much() {
     let refused = each.filter(|out| matches!(&out[..], [Output::Refuse(_, Refusal::Busy)]));
     let each = size_of::<Blocked<Operator>>() + after.size();
     assert_eq!(refused.count(), 40 - few.bytes.div_ceil(each));
+}
+
+/// What waits for the journal is counted as well.
+#[test]
+fn answers_that_wait_for_the_journal_have_an_end() {
+    let unsaid = Amount { operations: 2, bytes: 1 << 20 };
+    let limits = Limits { unsaid, ..Limits::default() };
+    let mut a = Replica::new(Counter, A, &[A], Config { gossip: Duration::ZERO, limits });
+    for ticket in 1..=2 {
+        step(&mut a, add(ticket, 1, false, &Vector::new()));
+    }
+    let out = step(&mut a, add(3, 1, false, &Vector::new()));
+    assert_eq!(out, [Output::Refuse(Ticket(3), Refusal::Busy)]);
+    step(&mut a, Input::Forget(Ticket(2)));
+    let out = step(&mut a, add(4, 1, false, &Vector::new()));
+    assert!(matches!(&out[..], [Output::Persist(3, _)]), "{out:?}");
+    assert_eq!(answered(&step(&mut a, Input::Persisted(3))).len(), 2);
+    let out = step(&mut a, add(5, 1, false, &Vector::new()));
+    assert!(matches!(&out[..], [Output::Persist(4, _)]), "{out:?}");
 }
 
 const C: ReplicaId = ReplicaId(2);
@@ -580,7 +600,13 @@ fn numbers_that_nobody_has_reached_are_not_believed() {
 /// Operation `number` of this origin.
 fn nth(origin: ReplicaId, number: u64) -> Arc<Entry<Operator>> {
     let label = Label { counter: number, origin };
-    Arc::new(Entry { number, label, after: Vector::new(), strict: false, operator: Operator::Add(1) })
+    Arc::new(Entry {
+        number,
+        label,
+        after: Vector::new(),
+        strict: false,
+        operator: Operator::Add(1),
+    })
 }
 
 /// A tells B, and C does not hear A, but has a lot to say itself.
@@ -591,7 +617,8 @@ fn who_is_busy_is_told_what_does_not_reach_it() {
     for input in [A, C].map(Input::Connected) {
         b.step(NOW, input, &mut out);
     }
-    let of_a = Message { entries: vec![nth(A, 1)], ..message([(A, 1)].into_iter().collect(), false) };
+    let of_a =
+        Message { entries: vec![nth(A, 1)], ..message([(A, 1)].into_iter().collect(), false) };
     b.step(NOW, Input::Heard(A, of_a), &mut out);
     for number in 1..=20 {
         let now = NOW + Duration::from_millis(50) * u32::try_from(number).expect("small");

@@ -25,8 +25,16 @@ struct Unsaid<V> {
     until: Instant,
     ticket: Ticket,
     value: V,
+    /// How many bytes that takes beside itself.
+    bytes: usize,
     is_final: bool,
     token: Vector,
+}
+
+impl<V> Unsaid<V> {
+    fn size(&self) -> usize {
+        size_of_val(self) + self.bytes + self.token.size()
+    }
 }
 
 /// A strict operation of this replica, which is done.
@@ -41,6 +49,8 @@ struct Strict {
 pub(super) struct Waiting<D: DataType> {
     blocked: Vec<Blocked<D::Operator>>,
     unsaid: VecDeque<Unsaid<D::Value>>,
+    /// How many bytes these take.
+    unsaid_bytes: usize,
     /// By the numbers of their operations.
     strict: BTreeMap<u64, Strict>,
     /// When the first of all gives up; perhaps it was answered before.
@@ -52,6 +62,7 @@ impl<D: DataType> Waiting<D> {
         Waiting {
             blocked: Vec::new(),
             unsaid: VecDeque::new(),
+            unsaid_bytes: 0,
             strict: BTreeMap::new(),
             earliest: None,
         }
@@ -99,12 +110,25 @@ impl<D: DataType> Waiting<D> {
         &mut self,
         record: u64,
         (ticket, until): (Ticket, Instant),
-        value: D::Value,
+        (value, bytes): (D::Value, usize),
         is_final: bool,
         token: Vector,
     ) {
         self.hurry(until);
-        self.unsaid.push_back(Unsaid { record, until, ticket, value, is_final, token });
+        let unsaid = Unsaid { record, until, ticket, value, bytes, is_final, token };
+        self.unsaid_bytes += unsaid.size();
+        self.unsaid.push_back(unsaid);
+    }
+
+    /// How many answers wait for the journal.
+    pub(super) fn unsaid(&self) -> Amount {
+        Amount { operations: self.unsaid.len(), bytes: self.unsaid_bytes }
+    }
+
+    /// Nobody waits for the other answers any more.
+    fn keep_unsaid(&mut self, keep: impl Fn(&Unsaid<D::Value>) -> bool) {
+        self.unsaid.retain(keep);
+        self.unsaid_bytes = self.unsaid.iter().map(Unsaid::size).sum();
     }
 
     /// A strict operation waits to be final.
@@ -121,6 +145,7 @@ impl<D: DataType> Waiting<D> {
     /// Gives the answers that wait for this record, or an earlier one.
     pub(super) fn say(&mut self, record: u64, out: &mut Vec<Output<D::Operator, D::Value>>) {
         while let Some(first) = self.unsaid.pop_front_if(|first| first.record <= record) {
+            self.unsaid_bytes -= first.size();
             let Unsaid { ticket, value, is_final, token, .. } = first;
             out.push(Output::Answer { ticket, value, is_final, token });
         }
@@ -128,7 +153,7 @@ impl<D: DataType> Waiting<D> {
 
     pub(super) fn forget(&mut self, ticket: Ticket) {
         self.blocked.retain(|request| request.ticket != ticket);
-        self.unsaid.retain(|unsaid| unsaid.ticket != ticket);
+        self.keep_unsaid(|unsaid| unsaid.ticket != ticket);
         self.strict.retain(|_, strict| strict.ticket != ticket);
     }
 
@@ -167,7 +192,7 @@ impl<D: DataType> Waiting<D> {
         }
         let late = self.unsaid.iter().filter(|unsaid| unsaid.until <= now);
         out.extend(late.map(|unsaid| Output::Refuse(unsaid.ticket, Refusal::Unwritten)));
-        self.unsaid.retain(|unsaid| unsaid.until > now);
+        self.keep_unsaid(|unsaid| unsaid.until > now);
         let blocked = self.blocked.iter().map(|request| request.until);
         let strict = self.strict.values().map(|strict| strict.until);
         let unsaid = self.unsaid.iter().map(|unsaid| unsaid.until);

@@ -303,6 +303,34 @@ fn what_is_open_to_be_looked_at_has_an_end() {
 }
 
 #[test]
+fn answers_that_nobody_reads_have_an_end() {
+    let mut lab = Lab::new();
+    let first = lab.open("ops");
+    lab.write(first, 0, format!("append {}\n", "x".repeat(900_000)).as_bytes()).expect("taken");
+    assert!(lab.text(first).starts_with("{\"value\""));
+    let asks = b"{\"op\": {\"read\": {\"from\": 0, \"most\": 1}}}\n".repeat(4);
+    let mut opens = Vec::new();
+    while lab.hosted.answers + 4 * 900_000 < ANSWERS_MAX {
+        let ops = lab.open("ops");
+        lab.write(ops, 0, &asks).expect("taken");
+        opens.push(ops);
+    }
+    lab.write(first, 0, &asks.repeat(2)).expect("taken");
+    assert!(lab.hosted.answers <= ANSWERS_MAX);
+    let said: String =
+        std::iter::from_fn(|| Some(lab.text(first)).filter(|it| !it.is_empty())).collect();
+    assert!(said.ends_with("\"reason\":\"unread\"}\n"), "{}", &said[said.len() - 200..]);
+    // Where answers are read, or are not wanted any more, there is room again.
+    for ops in opens {
+        lab.turn(Input::Close(ops));
+    }
+    lab.write(first, 0, &asks).expect("taken");
+    assert!(lab.text(first).starts_with("{\"value\""));
+    lab.turn(Input::Close(first));
+    assert_eq!(lab.hosted.answers, 0);
+}
+
+#[test]
 fn who_asks_a_full_replica_is_told_what_to_do() {
     let mut lab = Lab::on(formatted_as(10 << 20));
     let (ops, events) = (lab.open("ops"), lab.open("events"));

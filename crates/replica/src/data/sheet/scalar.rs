@@ -274,7 +274,7 @@ impl Scalar {
     }
 
     /// How long its text is, in bytes, if it is one.
-    pub(super) fn length(&self) -> usize {
+    pub(in crate::data) fn length(&self) -> usize {
         match self {
             Scalar::Text(text) => text.len(),
             Scalar::Empty | Scalar::Number(_) | Scalar::Bool(_) | Scalar::Error(_) => 0,
