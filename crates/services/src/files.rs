@@ -118,7 +118,7 @@ impl Hosted {
                 ROOT if access.changes() => Err(Error::IsDirectory),
                 ROOT => self.opened(Opened::Directory, ROOT),
                 OPS => {
-                    let talk = Box::new(Talk::new(self.settings.id, self.origins()));
+                    let talk = Box::new(Talk::new(self.settings.id, self.known()));
                     self.opened(Opened::Ops(talk, Reads::default()), OPS)
                 }
                 PEER => {

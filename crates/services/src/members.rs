@@ -348,7 +348,12 @@ impl Hosted {
         }
     }
 
-    /// Whose operations there may be: whom tokens may name.
+    /// Whose operations there may be: whom tokens may name, if this replica knows it.
+    pub(crate) fn known(&self) -> Option<Vec<ReplicaId>> {
+        self.joining.is_none().then(|| self.origins())
+    }
+
+    /// Whose operations there may be.
     pub(crate) fn origins(&self) -> Vec<ReplicaId> {
         self.replica.membership().origins().collect()
     }

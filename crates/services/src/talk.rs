@@ -100,9 +100,10 @@ struct Complaint<'a> {
 /// One open file.
 #[derive(Debug)]
 pub(crate) struct Talk {
-    /// Which service it is about, and who its replicas are.
+    /// Which service it is about, and whose operations there may be; a replica that is no member
+    /// yet, and does nothing, does not know that.
     service: u32,
-    members: Vec<ReplicaId>,
+    origins: Option<Vec<ReplicaId>>,
     /// What was written and is not a whole line yet.
     input: Buf,
     /// All that answers have shown.
@@ -119,10 +120,10 @@ pub(crate) struct Talk {
 
 impl Talk {
     /// One about this service.
-    pub(crate) fn new(service: u32, members: Vec<ReplicaId>) -> Talk {
+    pub(crate) fn new(service: u32, origins: Option<Vec<ReplicaId>>) -> Talk {
         let (token, wrong, asked) = (Vector::new(), None, VecDeque::new());
         let (input, said) = (Buf::default(), Vec::new());
-        Talk { service, members, input, token, wrong, asked, said, held: 0 }
+        Talk { service, origins, input, token, wrong, asked, said, held: 0 }
     }
 
     /// Takes what is written.
@@ -169,8 +170,9 @@ impl Talk {
     }
 
     /// Whom tokens may name from now on.
-    pub(crate) fn know(&mut self, members: &[ReplicaId]) {
-        self.members = members.to_vec();
+    pub(crate) fn know(&mut self, origins: &[ReplicaId]) {
+        self.token = self.token.iter().filter(|(id, _)| origins.contains(id)).collect();
+        self.origins = Some(origins.to_vec());
     }
 
     /// Begins a session anew: what it has seen is lost.
@@ -182,7 +184,7 @@ impl Talk {
     pub(crate) fn remember(&mut self, line: &[u8]) -> bool {
         let Some(token) = line.strip_prefix(b"after ") else { return false };
         let token = String::from_utf8_lossy(token);
-        match read_token(self.service, &self.members, token.trim()) {
+        match read_token(self.service, self.origins.as_deref(), token.trim()) {
             Ok(token) => {
                 self.token.join(&token);
                 self.wrong = None;
@@ -224,9 +226,8 @@ impl Talk {
             false => kind.read_json(op.as_bytes()),
         };
         let operator = operator.map_err(|wrong| wrong.to_string())?;
-        let after =
-            asked.after.as_deref().map(|token| read_token(self.service, &self.members, token));
-        let after = after.transpose()?.unwrap_or_default();
+        let read = |token: &str| read_token(self.service, self.origins.as_deref(), token);
+        let after = asked.after.as_deref().map(read).transpose()?.unwrap_or_default();
         let timeout = match asked.timeout {
             None => TIMEOUT,
             Some(seconds) => Duration::try_from_secs_f64(seconds)
@@ -328,13 +329,14 @@ pub(crate) fn show_vector(vector: &Vector, between: &str) -> String {
     parts.join(between)
 }
 
-/// The vector that these words mean.
+/// The vector that these words mean; they may name only those whose operations there may be, or
+/// anybody, if that is not known.
 ///
 /// # Errors
 /// What is wrong with them.
 pub(crate) fn read_token(
     service: u32,
-    members: &[ReplicaId],
+    origins: Option<&[ReplicaId]>,
     text: &str,
 ) -> Result<Vector, String> {
     if text.len() > TOKEN_MAX {
@@ -349,7 +351,7 @@ pub(crate) fn read_token(
     let part = |part: &str| {
         let (id, number) = part.split_once(':').ok_or_else(wrong)?;
         let id = ReplicaId(id.parse().map_err(|_| wrong())?);
-        if !members.contains(&id) {
+        if origins.is_some_and(|origins| !origins.contains(&id)) {
             return Err(wrong());
         }
         Ok((id, number.parse().map_err(|_| wrong())?))
@@ -435,22 +437,22 @@ mod tests {
 
     #[test]
     fn a_token_is_what_it_says() {
-        let token = read_token(0x7f, &MEMBERS, "7f-1:12.3:7").expect("a token");
+        let token = read_token(0x7f, Some(&MEMBERS), "7f-1:12.3:7").expect("a token");
         assert_eq!(show_token(0x7f, &token), "7f-1:12.3:7");
         assert_eq!(
-            read_token(0x7f, &MEMBERS, &show_token(0x7f, &Vector::new())),
+            read_token(0x7f, Some(&MEMBERS), &show_token(0x7f, &Vector::new())),
             Ok(Vector::new())
         );
         let wrong =
             ["", "7f", "7e-1:12", "7f-1", "7f-1:", "7f-:1", "7f-1:2:3", "7f-x:1", "7f-1:-1"];
         for wrong in wrong.into_iter().chain(["7f-70000:1", "7f-4:1"]) {
-            assert!(read_token(0x7f, &MEMBERS, wrong).is_err(), "{wrong}");
+            assert!(read_token(0x7f, Some(&MEMBERS), wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn answers_come_in_the_order_of_questions() {
-        let mut talk = Talk::new(0x7f, MEMBERS.to_vec());
+        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
         assert_eq!(talk.write(b"add 1\nread"), Ok(()));
         assert_eq!(talk.next_line().as_deref(), Some(&b"add 1"[..]));
         assert_eq!((talk.next_line(), talk.write(b"\n")), (None, Ok(())));
@@ -460,7 +462,7 @@ mod tests {
         talk.ask(Ticket(1));
         talk.ask(Ticket(2));
         assert_eq!(talk.read(100), None);
-        let token = read_token(0x7f, &MEMBERS, "7f-1:2").expect("a token");
+        let token = read_token(0x7f, Some(&MEMBERS), "7f-1:2").expect("a token");
         talk.answer(Ticket(2), (&Value::Integer(1), false), token.clone(), 100);
         assert_eq!(talk.read(100), None, "the first is not answered");
         talk.complain(Ticket(1), "no".to_string(), "busy", &[]);
@@ -478,7 +480,7 @@ mod tests {
 
     #[test]
     fn a_token_that_makes_no_sense_is_not_passed_over() {
-        let mut talk = Talk::new(0x7f, MEMBERS.to_vec());
+        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
         for wrong in ["after x", "after ", "after 7e-1:2", "after 7f-9:1"] {
             assert!(talk.remember(wrong.as_bytes()), "it is no question");
             let why = talk.wrong_token().expect("it is wrong");
@@ -492,7 +494,7 @@ mod tests {
     /// Questions wait when there are too many, and so does who writes more.
     #[test]
     fn there_is_room_for_so_many_questions() {
-        let mut talk = Talk::new(0x7f, MEMBERS.to_vec());
+        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
         assert_eq!(talk.write(&b"read\n".repeat(100_000)), Ok(()));
         for number in 0..ASKED_MAX as u64 {
             assert!(talk.next_line().is_some());
@@ -506,7 +508,7 @@ mod tests {
     /// Also if they wait for the answer to the first question.
     #[test]
     fn there_is_room_for_so_many_answers() {
-        let mut talk = Talk::new(0x7f, MEMBERS.to_vec());
+        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
         assert_eq!(talk.write(&b"read\n".repeat(20)), Ok(()));
         let large = Value::Bytes(vec![b'x'; 1 << 20].into());
         let answer = |talk: &mut Talk, number| {
@@ -530,7 +532,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_said() {
-        let talk = Talk::new(0x7f, MEMBERS.to_vec());
+        let talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
         let wrong = [
             "",
             "{",

@@ -283,6 +283,8 @@ impl Asker {
         let undone = match reason {
             "behind" | "full" if named > 0 => true,
             "busy" => true,
+            // It is no member yet.
+            "outside" if self.at >= self.setup.params.replicas => true,
             "not-final" if named > 0 => false,
             "unwritten" => false,
             _ => panic!("a refusal that makes no sense: {answer}"),

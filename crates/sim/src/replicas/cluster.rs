@@ -122,9 +122,7 @@ impl Cluster {
     fn invite(&mut self) {
         let doors: Vec<Listener> = self.sites.iter().map(|site| site.door).collect();
         for number in 0..self.params.askers {
-            // Who is no member yet takes nothing.
-            let doors = doors[..self.params.replicas].to_vec();
-            let ledger = Rc::clone(&self.ledger);
+            let (doors, ledger) = (doors.clone(), Rc::clone(&self.ledger));
             let setup = Setup { number, doors, ledger, params: self.params.clone() };
             let plain = self.rng.u32(..100) < self.params.plain;
             self.world.add(Box::new(Asker::new(setup, plain, self.rng.u64(..))));

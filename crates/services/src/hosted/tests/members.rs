@@ -260,3 +260,18 @@ fn who_hangs_keeps_nobody_from_asking_another_member() {
     hosted.ways.get_mut(&OTHER).expect("a way").peer = Peer::new(None);
     assert_eq!(attempts(&hosted), [(OTHER, Instant(0))]);
 }
+
+/// It cannot tell whose operations there are, and says that it is none of those who can.
+#[test]
+fn who_is_no_member_yet_sends_clients_to_another_one() {
+    let settings = Settings { me: NEW, joins: true, ..settings() };
+    let mut lab = Lab::on(formatted_of(&settings));
+    let token = talk::show_token(settings.id, &[(ReplicaId(9), 4)].into_iter().collect());
+    let in_line = format!("{{\"op\": \"size\", \"after\": \"{token}\"}}\n");
+    for asked in ["size\n".to_string(), in_line, format!("after {token}\nstrict size\n")] {
+        let ops = lab.open("ops");
+        lab.write(ops, 0, asked.as_bytes()).expect("taken");
+        let said = lab.text(ops);
+        assert!(said.contains("\"reason\":\"outside\""), "{asked}: {said}");
+    }
+}
