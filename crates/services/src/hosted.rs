@@ -114,6 +114,8 @@ pub(crate) struct Way {
     pub(crate) is_closed: bool,
     /// What the operator was told of it last.
     complaint: Option<String>,
+    /// The operator was told that it says what it cannot say.
+    is_distrusted: bool,
 }
 
 impl Hosted {
@@ -177,8 +179,14 @@ impl Hosted {
             .joining
             .is_some()
             .then(|| peer::Wish { letter: Letter::Join(place).frame(), room: self.journal.free() });
-        let way =
-            Way { peer: Peer::new(wish), remote, request: 0, is_closed: false, complaint: None };
+        let way = Way {
+            peer: Peer::new(wish),
+            remote,
+            request: 0,
+            is_closed: false,
+            complaint: None,
+            is_distrusted: false,
+        };
         self.ways.insert(id, way);
     }
 
@@ -439,15 +447,7 @@ impl Hosted {
                 let letter = Letter::Gossip(message).frame();
                 self.step_peer(now, to, peer::Input::Say(letter), out);
             }
-            service::Output::Distrust(peer) => {
-                self.tell_news(format!(
-                    "{}: replica {} says what no replica of this service can say; is it an older \
-                     copy of itself, or of another service?",
-                    self.settings.service, peer.0
-                ));
-                self.shut_doors(peer, None);
-                self.step_peer(now, peer, peer::Input::Leave, out);
-            }
+            service::Output::Distrust(peer) => self.distrust(now, peer, out),
             service::Output::Outdated(peer) => self.tell_news(format!(
                 "{}: replica {} has operations of this replica that it does not have itself: its \
                  file is an older copy; nothing is done here any more",
@@ -462,6 +462,21 @@ impl Hosted {
             }
             service::Output::Members(membership) => self.follow(now, &membership, out),
         }
+    }
+
+    /// A replica says what it cannot say: it has to come again. The operator is told once, as it
+    /// may say so each time.
+    fn distrust(&mut self, now: Instant, peer: ReplicaId, out: &mut Vec<Output>) {
+        let way = self.ways.get_mut(&peer);
+        if !way.is_some_and(|way| mem::replace(&mut way.is_distrusted, true)) {
+            self.tell_news(format!(
+                "{}: replica {} says what no replica of this service can say; is it an older copy \
+                 of itself, or of another service?",
+                self.settings.service, peer.0
+            ));
+        }
+        self.shut_doors(peer, None);
+        self.step_peer(now, peer, peer::Input::Leave, out);
     }
 
     /// What another replica has written.

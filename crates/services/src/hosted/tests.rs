@@ -371,6 +371,20 @@ fn who_asks_a_full_replica_is_told_what_to_do() {
     assert!(again.file("status").contains("\nchange   to 2; "));
 }
 
+/// It may say so again each time that it comes.
+#[test]
+fn what_nobody_can_say_is_told_to_the_operator_once() {
+    let mut lab = Lab::new();
+    let has = [(ReplicaId(9), 1)].into_iter().collect();
+    let wrong = frame(&Message { has, ..message(Vec::new()) });
+    for told in [1, 0, 0] {
+        let peer = lab.enter();
+        assert_eq!(lab.write(peer, 0, &wrong).err(), Some(Error::Denied));
+        let news = std::iter::from_fn(|| lab.hosted.next_news());
+        assert_eq!(news.filter(|it| it.contains("no replica of this service can")).count(), told);
+    }
+}
+
 #[test]
 fn whose_disk_has_failed_takes_nothing_from_others_either() {
     let mut lab = Lab::new();
