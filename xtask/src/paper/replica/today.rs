@@ -249,8 +249,9 @@ fn tradeoff(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
              in turn; *ours* is the replica of `crates/replica/src/service.rs`, which people will \
              use: strict answers after two hops, vectors instead of sets, gossip as soon as there \
              is something to tell, or, *gathering*, {} ms later if it is not strict. Its journal \
-             counts as written at once, since it is not connected yet. The response time is the \
-             mean from when an operation was to be submitted to when its client had the answer.",
+             counts as written at once: the algorithm is measured here, and no disk. The response \
+             time is the mean from when an operation was to be submitted to when its client had \
+             the answer.",
             super::ms(GATHER)
         ),
     );
