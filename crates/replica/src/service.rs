@@ -389,6 +389,11 @@ impl<D: DataType> Replica<D> {
         self.members.is_removed()
     }
 
+    /// Whether it takes nothing from clients: it is no member, or is leaving.
+    pub fn is_outside(&self) -> bool {
+        self.members.is_outside()
+    }
+
     /// The state after everything that is done here.
     pub fn current(&mut self) -> &D::State {
         self.order.current()

@@ -21,7 +21,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use replica::binary;
 use replica::data::once::Call;
 use replica::data::{DataType as _, Once, kind};
-use replica::service::{self, Config, Membership, Record, Replica, ReplicaId, Ticket};
+use replica::service::{self, Config, Membership, Record, Refusal, Replica, ReplicaId, Ticket};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
@@ -343,6 +343,11 @@ impl Hosted {
         self.next += 1;
         let question = talk.question(self.data.0, line);
         talk.ask(ticket);
+        if self.replica.is_outside() {
+            // Those who are members may be others than it knows, and so whom tokens may name.
+            let (why, reason, _) = talk::explain(Refusal::Outside, &BTreeMap::new());
+            return self.complain_to(open, ticket, why, reason);
+        }
         if let Some(why) = talk.wrong_token().map(|why| format!("not done: {why}")) {
             return self.complain_to(open, ticket, why, "token");
         }
@@ -431,7 +436,7 @@ impl Hosted {
             }
             service::Output::Refuse(ticket, refusal) => {
                 let Some(open) = self.tickets.remove(&ticket) else { return };
-                let is_lost = matches!(refusal, service::Refusal::Lost(_));
+                let is_lost = matches!(refusal, Refusal::Lost(_));
                 let members = &self.replica.membership().members;
                 let (text, reason, ids) = talk::explain(refusal, members);
                 self.with_talk(open, |talk, _| {

@@ -2,7 +2,8 @@
 //!
 //! Servers lose their power, die, stand still and are cut off from each other, one way or both;
 //! their disks lose what was not flushed, and fail. In every third run one more becomes a member
-//! meanwhile. Clients, whom no replica trusts, write lines to `/services/NAME/ops` and read
+//! meanwhile, and in every fourth one leaves. Clients, whom no replica trusts, write lines to
+//! `/services/NAME/ops` and read
 //! answers; they wander from one replica to another, and send again what was not answered. A ledger
 //! knows everything that was asked and answered. When all troubles are over all replicas are looked
 //! at: they are equal, what was answered is there exactly once, final answers are those of the
@@ -20,6 +21,7 @@ mod stream;
 mod surveyor;
 #[cfg(test)]
 mod tests;
+mod warden;
 mod witness;
 
 pub use params::Params;

@@ -73,6 +73,8 @@ pub(super) struct Asker {
     stream: Stream,
     /// Which replica it asks.
     at: usize,
+    /// That takes nothing, and says so.
+    is_sent_away: bool,
     /// The name of its session, if it has one.
     session: Option<String>,
     calls: u64,
@@ -99,6 +101,7 @@ impl Asker {
             since: Instant(0),
             stream: Stream::new(&["services", SERVICE, "ops"], Access::ReadWrite),
             at,
+            is_sent_away: false,
             session: (!plain).then_some(session),
             calls: 0,
             count: 0,
@@ -268,7 +271,8 @@ impl Asker {
             return self.stream.read(io);
         }
         let pause = Duration::from_millis(io.rng().u64(..=self.setup.params.pace_ms));
-        let leaves = io.rng().u32(..100) < self.setup.params.wander;
+        let sent_away = std::mem::take(&mut self.is_sent_away);
+        let leaves = io.rng().u32(..100) < self.setup.params.wander || sent_away;
         if leaves || !self.is_settled() && io.rng().bool() {
             io.abandon();
             self.stream.close();
@@ -278,13 +282,18 @@ impl Asker {
     }
 
     fn refused(&mut self, index: usize, reason: &str, answer: &Value) {
+        // It is no member yet, or leaves.
+        let number = self.at;
+        let comes = number >= self.setup.params.replicas && !self.is_calm();
+        if reason == "outside" && (comes || Some(number) == self.setup.params.leaver()) {
+            self.is_sent_away = true;
+            return self.miss(index, true);
+        }
         assert!(!self.is_calm(), "though all is well: {answer}");
         let named = answer["replicas"].as_array().map_or(0, Vec::len);
         let undone = match reason {
             "behind" | "full" if named > 0 => true,
             "busy" => true,
-            // It is no member yet.
-            "outside" if self.at >= self.setup.params.replicas => true,
             "not-final" if named > 0 => false,
             "unwritten" => false,
             _ => panic!("a refusal that makes no sense: {answer}"),

@@ -7,6 +7,7 @@ use super::ledger::Ledger;
 use super::params::Params;
 use super::site::Site;
 use super::surveyor::{Surveyor, TICK};
+use super::warden::Warden;
 use super::witness::Witness;
 use crate::disk::Sparse;
 use crate::params::Faults;
@@ -75,7 +76,7 @@ pub(super) fn run(params: &Params, show: Show) -> Outcome {
     cluster.invite();
     cluster.live();
     cluster.world.finish(&[]);
-    judge(&cluster.ledger.borrow(), params.members());
+    judge(&cluster.ledger.borrow(), params.members() - usize::from(params.leaves));
     let world = &mut cluster.world;
     let took = world.now().since(Instant(0));
     let trace = std::mem::replace(&mut world.scene.trace, Trace::new(Show::Hash));
@@ -127,9 +128,17 @@ impl Cluster {
             let plain = self.rng.u32(..100) < self.params.plain;
             self.world.add(Box::new(Asker::new(setup, plain, self.rng.u64(..))));
         }
-        for (number, door) in doors.into_iter().enumerate() {
+        let leaver = self.params.leaver();
+        for (number, door) in doors.iter().copied().enumerate() {
             self.world.add(Box::new(Witness::new(door, Rc::clone(&self.ledger))));
-            self.world.add(Box::new(Surveyor::new(door, number, Rc::clone(&self.ledger))));
+            if Some(number) != leaver {
+                self.world.add(Box::new(Surveyor::new(door, number, Rc::clone(&self.ledger))));
+            }
+        }
+        self.ledger.borrow_mut().all_stay = leaver.is_none();
+        if let Some(leaver) = leaver {
+            let (params, ledger) = (self.params.clone(), Rc::clone(&self.ledger));
+            self.world.add(Box::new(Warden::new(params, doors[..leaver].to_vec(), ledger)));
         }
     }
 
@@ -223,7 +232,9 @@ impl Cluster {
             self.world.scene.params.faults = Faults::default();
             self.plan_calm();
         }
-        if finished && !self.is_finished && self.ledger.borrow().calm.is_some() {
+        let all_stay = self.ledger.borrow().all_stay;
+        let is_over = finished && all_stay && self.ledger.borrow().calm.is_some();
+        if is_over && !self.is_finished {
             self.is_finished = true;
             self.put_down(REST, Deed::Quiet);
         }

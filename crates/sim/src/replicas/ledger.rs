@@ -70,6 +70,8 @@ pub(super) struct Ledger {
     pub(super) orders: Vec<Vec<Place>>,
     /// How many clients have all their answers.
     pub(super) finished: usize,
+    /// Whether all members stay from now on.
+    pub(super) all_stay: bool,
     /// Since when all troubles are over for long: whatever is asked then is answered.
     pub(super) calm: Option<Instant>,
     /// Nobody asks anything more, and everything has had the time to arrive.
@@ -86,6 +88,7 @@ impl Ledger {
             finals: BTreeMap::new(),
             orders: Vec::new(),
             finished: 0,
+            all_stay: false,
             calm: None,
             is_quiet: false,
             surveys: BTreeMap::new(),

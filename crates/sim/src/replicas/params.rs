@@ -40,6 +40,8 @@ pub struct Params {
     pub replicas: usize,
     /// Whether one more becomes a member when they have begun.
     pub joins: bool,
+    /// Whether the last one of the first members is to leave.
+    pub leaves: bool,
     /// Clients.
     pub askers: usize,
     /// How many operations each of them asks for.
@@ -104,6 +106,7 @@ impl Params {
             kind: KINDS[rng.usize(..KINDS.len())],
             replicas: rng.usize(2..=4),
             joins: seed.is_multiple_of(3),
+            leaves: seed % 4 == 1,
             askers: rng.usize(1..=5),
             operations: rng.u32(10..60),
             strict: pick(&mut rng, &[0, 10, 50, 100]) as u32,
@@ -130,9 +133,14 @@ impl Params {
         params
     }
 
-    /// All that there are at the end.
+    /// All that are members at any time.
     pub(super) fn members(&self) -> usize {
         self.replicas + usize::from(self.joins)
+    }
+
+    /// The one that is to leave.
+    pub(super) fn leaver(&self) -> Option<usize> {
+        self.leaves.then(|| self.replicas - 1)
     }
 
     /// Operations are so large that journals are written anew. A slower disk would not keep up with

@@ -8,7 +8,7 @@ use base::op::{Address, File, Listener};
 use base::{Caller, Reactor, Time, User};
 use node::{Clients, Config, Identity, Limits, Node, Port, Protocol, Replicated, Served};
 use replica::service::ReplicaId;
-use services::{Options, Settings, settings};
+use services::{ADMINISTRATOR, Options, Settings, settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use store::{Durability, Geometry, Store, Ticket};
@@ -37,7 +37,7 @@ pub(super) struct Site {
 }
 
 /// What a replica is called.
-fn id(number: usize) -> ReplicaId {
+pub(super) fn id(number: usize) -> ReplicaId {
     ReplicaId(u16::try_from(number + 1).expect("few replicas"))
 }
 
@@ -49,6 +49,20 @@ fn address(listener: Listener) -> Address {
 /// The same, as members are told.
 fn place(listener: Listener) -> String {
     format!("127.0.0.1:{}", listener.0)
+}
+
+/// What who has the key of the service knows.
+pub(super) fn key(params: &Params) -> Settings {
+    Settings {
+        version: settings::VERSION,
+        id: 7,
+        service: SERVICE.to_string(),
+        kind: params.kind,
+        me: ADMINISTRATOR,
+        members: (0..params.replicas).map(|member| (id(member), String::new())).collect(),
+        joins: false,
+        secret: settings::Secret([3; 32]),
+    }
 }
 
 fn store_config(params: &Params) -> store::Config {
@@ -68,18 +82,8 @@ impl Site {
         let file = stage::make(world, &geometry);
         let now = world.now();
         let (mut store, mut said) = stage::open(world, file, store_config(params), now);
-        let first = (0..params.replicas).map(|member| (id(member), String::new()));
-        let joining = joins.then(|| (id(number), place(door)));
-        let settings = Settings {
-            version: settings::VERSION,
-            id: 7,
-            service: SERVICE.to_string(),
-            kind: params.kind,
-            me: id(number),
-            members: first.chain(joining).collect(),
-            joins,
-            secret: settings::Secret([3; 32]),
-        };
+        let mut settings = Settings { me: id(number), joins, ..key(params) };
+        settings.members.extend(joins.then(|| (id(number), place(door))));
         let changes = services::format(&settings);
         let commit = store.commit(now, Ticket(1), &changes, Durability::Durable, &mut said);
         commit.expect("there is room");

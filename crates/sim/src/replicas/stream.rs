@@ -113,6 +113,11 @@ impl Stream {
         self.written += bytes.len() as u64;
     }
 
+    /// Writes and reads next there.
+    pub(super) fn seek(&mut self, written: u64, read: u64) {
+        (self.written, self.read) = (written, read);
+    }
+
     /// Reads what comes next.
     pub(super) fn read(&mut self, io: &mut Io<'_>) {
         let message = Tmessage::Read { fid: FILE, offset: self.read, count: COUNT };

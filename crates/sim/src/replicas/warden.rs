@@ -1,0 +1,204 @@
+//! An administrator, who has the key of the service and wants one of its replicas to leave: asks
+//! one that stays, and asks again, here and there, until nothing can have come between.
+
+use super::ledger::Ledger;
+use super::params::Params;
+use super::site::{SERVICE, id, key};
+use super::stream::{Access, Heard, Stream};
+use crate::client::{Client, Io};
+use base::Instant;
+use base::op::Listener;
+use replica::service::Wish;
+use services::{Answer, CHALLENGE, Introduction, Letter, VERDICT, Verdict, Verdicts};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long after an answer, or after there was none, is asked again.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// For the time to ask.
+    Away,
+    /// For the file.
+    Opening,
+    /// For a challenge.
+    Reading,
+    /// For the proof to be taken.
+    Introducing(Verdicts),
+    /// For the other one to prove who it is.
+    Meeting(Verdicts),
+    /// For the wish to be taken.
+    Asking,
+    /// For the answer.
+    Hearing,
+    /// For nothing.
+    Done,
+}
+
+/// The client.
+#[derive(Debug)]
+pub(super) struct Warden {
+    params: Params,
+    /// Those who stay.
+    doors: Vec<Listener>,
+    ledger: Rc<RefCell<Ledger>>,
+    phase: Phase,
+    /// Whom it asks.
+    at: usize,
+    /// When it began to ask, and when it gives up.
+    since: Instant,
+    due: Instant,
+    stream: Stream,
+    /// What came of an answer.
+    answer: Vec<u8>,
+}
+
+impl Warden {
+    /// One who knows where the first members listen.
+    pub(super) fn new(params: Params, doors: Vec<Listener>, ledger: Rc<RefCell<Ledger>>) -> Warden {
+        let stream = Stream::new(&["services", SERVICE, "peer"], Access::ReadWrite);
+        let (since, due) = (Instant(0), Instant(0));
+        let (phase, answer) = (Phase::Away, Vec::new());
+        Warden { params, doors, ledger, phase, at: 0, since, due, stream, answer }
+    }
+
+    /// Whether all troubles were over before it began to ask.
+    fn is_calm(&self) -> bool {
+        self.ledger.borrow().calm.is_some_and(|calm| calm <= self.since)
+    }
+
+    fn wait(&mut self, io: &mut Io<'_>, phase: Phase, most: Duration) {
+        (self.phase, self.due) = (phase, io.now() + most);
+        io.wake_in(most);
+    }
+
+    /// Asks another one, later.
+    fn rest(&mut self, io: &mut Io<'_>) {
+        io.abandon();
+        self.stream.close();
+        self.answer.clear();
+        self.at = io.rng().usize(..self.doors.len());
+        self.wait(io, Phase::Away, PAUSE);
+    }
+
+    fn fail(&mut self, io: &mut Io<'_>) {
+        assert!(!self.is_calm(), "no answer though all is well: {:?}", self.phase);
+        self.rest(io);
+    }
+
+    /// Takes what is read.
+    fn hear(&mut self, io: &mut Io<'_>, data: &[u8]) {
+        match self.phase {
+            Phase::Reading if data.len() == CHALLENGE => {
+                let random: [u8; CHALLENGE] = std::array::from_fn(|_| io.rng().u8(..));
+                let key = key(&self.params);
+                let introduction = Introduction::new(&key, id(self.at), data, random);
+                self.stream.write(io, &introduction.proof);
+                self.phase = Phase::Introducing(introduction.verdicts);
+            }
+            Phase::Meeting(verdicts) => {
+                assert_eq!(verdicts.judge(data), Some(Verdict::Welcome), "who has the key");
+                let leaver = id(self.params.leaver().expect("somebody leaves"));
+                let wish = Wish { remove: [leaver].into(), ..Wish::default() };
+                self.stream.seek(0, VERDICT as u64);
+                self.stream.write(io, &Letter::Wish(wish).frame());
+                self.phase = Phase::Asking;
+            }
+            Phase::Hearing if !data.is_empty() => {
+                self.answer.extend_from_slice(data);
+                match Answer::read(&self.answer).expect("an answer") {
+                    Some(Answer::Yes) => self.agreed(io),
+                    // Who is asked may have a broken disk.
+                    Some(Answer::No(why)) => {
+                        io.trace(format_args!("{} does not want it: {why}", self.at));
+                        self.fail(io);
+                    }
+                    Some(Answer::Begin(_)) => panic!("nobody wants to be a member"),
+                    None => self.stream.read(io),
+                }
+            }
+            Phase::Reading | Phase::Hearing => self.fail(io),
+            Phase::Away | Phase::Opening | Phase::Introducing(_) | Phase::Asking | Phase::Done => {
+                panic!("nothing is read while {:?}", self.phase)
+            }
+        }
+    }
+
+    /// It is so, or will be, unless a crash or another change comes between.
+    fn agreed(&mut self, io: &mut Io<'_>) {
+        if !self.is_calm() {
+            return self.rest(io);
+        }
+        io.judged();
+        io.abandon();
+        self.phase = Phase::Done;
+        self.ledger.borrow_mut().all_stay = true;
+    }
+}
+
+impl Client for Warden {
+    fn wake(&mut self, io: &mut Io<'_>) {
+        if io.now() < self.due {
+            return;
+        }
+        match self.phase {
+            Phase::Away => {
+                self.since = io.now();
+                self.wait(io, Phase::Opening, PATIENCE);
+                self.stream.open(io, self.doors[self.at]);
+            }
+            Phase::Opening
+            | Phase::Reading
+            | Phase::Introducing(_)
+            | Phase::Meeting(_)
+            | Phase::Asking
+            | Phase::Hearing => self.fail(io),
+            Phase::Done => {}
+        }
+    }
+
+    fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
+        for heard in self.stream.received(io, bytes) {
+            match (self.phase, heard) {
+                (Phase::Opening, Heard::Opened) => {
+                    self.phase = Phase::Reading;
+                    self.stream.read(io);
+                }
+                (Phase::Introducing(verdicts), Heard::Written) => {
+                    self.phase = Phase::Meeting(verdicts);
+                    self.stream.seek(0, 0);
+                    self.stream.read(io);
+                }
+                (Phase::Asking, Heard::Written) => {
+                    self.phase = Phase::Hearing;
+                    self.stream.read(io);
+                }
+                // It was given up meanwhile.
+                (Phase::Away | Phase::Done, _) => {}
+                (_, Heard::Data(data)) => self.hear(io, &data),
+                (_, Heard::Refused) => return self.fail(io),
+                (phase, heard) => panic!("{heard:?} while {phase:?}"),
+            }
+        }
+    }
+
+    fn ended(&mut self, io: &mut Io<'_>) {
+        if self.phase != Phase::Done {
+            self.fail(io);
+        }
+    }
+
+    fn closed(&mut self, _io: &mut Io<'_>) {}
+
+    fn finish(&mut self, _io: &mut Io<'_>) {}
+
+    fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+}
