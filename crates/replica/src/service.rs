@@ -585,12 +585,13 @@ impl<D: DataType> Replica<D> {
             |entry: &Entry<D::Operator>| watched || entry.strict && entry.label.origin == me;
         let (data, mut bytes) = (&self.data, 0);
         let all = self.order.advance(frontier, most, wanted, |entry, value| {
-            bytes += data.value_size(&value);
             if watched {
+                bytes += data.value_size(&value);
                 out.push(Output::Final(entry.clone(), value.clone()));
             }
             let ours = (entry.label.origin == me).then_some(entry.number);
             if let Some(ticket) = ours.and_then(|number| waiting.take_strict(number)) {
+                bytes += data.value_size(&value);
                 let token = token.clone();
                 out.push(Output::Answer { ticket, value, is_final: true, token });
             }

@@ -109,6 +109,11 @@ impl<S> State<S> {
         self.sessions.size()
     }
 
+    /// The greatest number of an operation of this session, if it is remembered.
+    pub fn last_of(&self, id: SessionId) -> Option<NonZeroU64> {
+        self.sessions.get(&id)?.notes.last().map(|note| note.number)
+    }
+
     /// A session that was heard of.
     fn keep(&mut self, id: SessionId, session: Session) {
         if let Some(before) = self.sessions.get(&id) {

@@ -35,7 +35,14 @@ impl<D: DataType> Replica<D> {
         }
         self.members.hear(from, &message);
         let mut owes = message.asks;
+        let last = self.origins.last_labels();
+        let mut heard = last.values().map(|label| label.counter).fold(self.clock, u64::max);
         for entry in message.entries {
+            // Who tells it need not be who has lied.
+            if entry.label.counter > heard.saturating_add(AHEAD_MAX) {
+                continue;
+            }
+            heard = heard.max(entry.label.counter);
             // Who tells what we have has not heard that we do.
             let (bytes, early) = (self.size(&entry), self.config.limits.early);
             owes |= self.origins.receive(entry, bytes, early) == Receipt::Known;
@@ -95,11 +102,9 @@ impl<D: DataType> Replica<D> {
             vector.iter().count() <= ORIGINS_MAX && vector.iter().all(member)
         };
         let mut last = self.origins.last_labels();
-        let heard = last.values().map(|label| label.counter).fold(self.clock, u64::max);
-        let counter_max = SANE_MAX.min(heard.saturating_add(AHEAD_MAX));
         let possible = |entry: &Arc<Entry<D::Operator>>| {
             let Entry { number, label, after, .. } = &**entry;
-            let sane = *number > 0 && *number < SANE_MAX && label.counter < counter_max;
+            let sane = *number > 0 && *number < SANE_MAX && label.counter < SANE_MAX;
             if !sane || !knows(label.origin) || !is_vector(after) || entry.waits_for_itself() {
                 return false;
             }

@@ -367,7 +367,7 @@ impl Members {
         let objection = joined.object(now).err();
         let fits = objection.is_none();
         // What cannot be by itself clashes with nothing.
-        self.clash = objection.filter(|_| sealed.is_some());
+        self.clash = objection.filter(|_| change.object(now).is_ok());
         if fits {
             self.standing.change = Some(joined);
             // Who is not lost by this one tells again what it has reached.
@@ -381,15 +381,16 @@ impl Members {
         self.clash.as_ref()
     }
 
-    /// Whether this can be a membership of this service, as far as this replica can tell: it is one
-    /// of it, or was, and the next one follows from this one.
+    /// Whether this can be a membership of this service that this replica is told of, as far as it
+    /// can tell: it is in it (who is none any more hears that in another way), and the next one
+    /// follows from this one.
     pub(super) fn can_be(&self, reached: &Membership) -> bool {
         let now = self.membership();
         reached.is_sound()
             && match reached.epoch.number.checked_sub(now.epoch.number) {
                 None | Some(0) => true,
-                Some(1) => reached.follows(now),
-                Some(_) => reached.origins().any(|id| id == self.me),
+                Some(1) => reached.follows(now) && reached.members.contains_key(&self.me),
+                Some(_) => reached.members.contains_key(&self.me),
             }
     }
 
@@ -398,10 +399,6 @@ impl Members {
         let now = self.membership().epoch.number;
         let later = message.reached.as_ref().filter(|reached| reached.epoch.number > now);
         if let Some(reached) = later {
-            if !reached.members.contains_key(&self.me) {
-                self.is_removed = true;
-                return;
-            }
             let change = self.standing.change.as_ref();
             let ours = change.is_some_and(|change| change.takes(from, self.membership()));
             if ours && reached.epoch.number == now + 1 {

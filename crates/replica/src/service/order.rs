@@ -179,6 +179,9 @@ impl<D: DataType> Order<D> {
         {
             if left == 0 {
                 self.frontier.into_iter().for_each(|reached| self.forget_to(reached));
+                if self.ahead.is_none() {
+                    self.lag = self.suffix.len();
+                }
                 return false;
             }
             left -= 1;

@@ -42,8 +42,13 @@ impl Mark {
     /// Whether it has more now, and of each origin of which more was sent. (Its own operations, and
     /// those of one that reaches it, must not hide that another one does not.)
     fn is_passed(&self, acked: &Vector) -> bool {
-        let has_moved = |(of, _)| acked.get(of) > self.acked.get(of);
-        self.acked != *acked && self.acked.lacks(&self.sent).all(has_moved)
+        self.acked != *acked && self.still(acked).next().is_none()
+    }
+
+    /// The origins of which more was sent, and none came.
+    fn still(&self, acked: &Vector) -> impl Iterator<Item = ReplicaId> {
+        let awaited = self.acked.lacks(&self.sent).map(|(of, _)| of);
+        awaited.filter(|of| acked.get(*of) <= self.acked.get(*of))
     }
 }
 
@@ -180,7 +185,7 @@ impl Peer {
         }
         match &self.again {
             Some(mark) if !mark.is_passed(&self.acked) => return,
-            Some(_) => self.patience = PATIENCE,
+            Some(_) => self.patience = (self.patience / 2).max(PATIENCE),
             None => {}
         }
         let (acked, sent) = (self.acked.clone(), self.sent.clone());
@@ -209,9 +214,14 @@ impl Peer {
         self.connected && !self.is_lost
     }
 
-    /// It was silent for too long.
+    /// It was silent for too long, at least of some origins.
     pub(super) fn lose_patience(&mut self) {
-        self.rewind();
+        for of in self.again.take().iter().flat_map(|mark| mark.still(&self.acked)) {
+            let has = self.acked.get(of);
+            self.sent = std::mem::take(&mut self.sent).up_to(of, has);
+            self.said = std::mem::take(&mut self.said).up_to(of, has);
+        }
+        self.asks = true;
         self.patience = (self.patience * 2).min(PATIENCE_MAX);
     }
 

@@ -163,7 +163,6 @@ fn what_none_of_us_can_say_is_not_believed() {
         entry(1, 1, A, Vector::new()),
         entry(1, 1, stranger, Vector::new()),
         entry(1, 1, B, of_stranger.clone()),
-        entry(1, 1 << 40, B, Vector::new()),
         // It must come behind itself.
         entry(1, 1, B, [(B, 1)].into_iter().collect()),
     ];
@@ -181,6 +180,21 @@ fn what_none_of_us_can_say_is_not_believed() {
         step(&mut replica(A, &[A, B]), Input::Heard(stranger, nothing)),
         [Output::Distrust(stranger)]
     );
+}
+
+/// B has it from another one, and is believed.
+#[test]
+fn what_is_far_ahead_is_not_taken() {
+    let mut a = replica(A, &[A, B, C]);
+    let far = |origin| {
+        let label = Label { counter: 1 << 40, origin };
+        Arc::new(Entry { label, ..Entry::clone(&nth(origin, 1)) })
+    };
+    let has = [(B, 1), (C, 1)].into_iter().collect();
+    let entries = vec![nth(B, 1), far(C)];
+    let out = step(&mut a, Input::Heard(B, Message { entries, ..message(has, false) }));
+    assert!(matches!(&out[..], [Output::Persist(1, _)]), "{out:?}");
+    assert_eq!((a.done().get(B), a.done().get(C)), (1, 0));
 }
 
 #[test]
@@ -558,13 +572,16 @@ fn a_membership_that_no_change_leads_to_is_not_believed() {
         membership(3, &many, &many[2..], &[(d, 1)]),
         // Later ones do not know this one.
         membership(5, &[B], &[], &[(d, 1)]),
+        // Who is no member any more is told so in another way.
+        membership(3, &[B], &[], &[(A, 1), (d, 1)]),
+        membership(5, &[B], &[], &[(A, 1), (d, 1)]),
     ] {
         assert_eq!(reaches(wrong.clone()), [Output::Distrust(B)], "{wrong:?}");
     }
     for right in [
         membership(3, &[A, B, C], &[C], &[(d, 1)]),
         membership(3, &[A], &[], &[(B, 7), (d, 1)]),
-        membership(5, &[B], &[], &[(A, 1), (d, 1)]),
+        membership(5, &[A], &[], &[(B, 1), (d, 1)]),
     ] {
         assert_eq!(reaches(right.clone()), [], "{right:?}");
     }

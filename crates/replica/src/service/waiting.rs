@@ -125,12 +125,6 @@ impl<D: DataType> Waiting<D> {
         Amount { operations: self.unsaid.len(), bytes: self.unsaid_bytes }
     }
 
-    /// Nobody waits for the other answers any more.
-    fn keep_unsaid(&mut self, keep: impl Fn(&Unsaid<D::Value>) -> bool) {
-        self.unsaid.retain(keep);
-        self.unsaid_bytes = self.unsaid.iter().map(Unsaid::size).sum();
-    }
-
     /// A strict operation waits to be final.
     pub(super) fn expect_final(&mut self, number: u64, ticket: Ticket, until: Instant) {
         self.hurry(until);
@@ -153,7 +147,11 @@ impl<D: DataType> Waiting<D> {
 
     pub(super) fn forget(&mut self, ticket: Ticket) {
         self.blocked.retain(|request| request.ticket != ticket);
-        self.keep_unsaid(|unsaid| unsaid.ticket != ticket);
+        if let Some(at) = self.unsaid.iter().position(|unsaid| unsaid.ticket == ticket)
+            && let Some(unsaid) = self.unsaid.remove(at)
+        {
+            self.unsaid_bytes -= unsaid.size();
+        }
         self.strict.retain(|_, strict| strict.ticket != ticket);
     }
 
@@ -192,7 +190,8 @@ impl<D: DataType> Waiting<D> {
         }
         let late = self.unsaid.iter().filter(|unsaid| unsaid.until <= now);
         out.extend(late.map(|unsaid| Output::Refuse(unsaid.ticket, Refusal::Unwritten)));
-        self.keep_unsaid(|unsaid| unsaid.until > now);
+        self.unsaid.retain(|unsaid| unsaid.until > now);
+        self.unsaid_bytes = self.unsaid.iter().map(Unsaid::size).sum();
         let blocked = self.blocked.iter().map(|request| request.until);
         let strict = self.strict.values().map(|strict| strict.until);
         let unsaid = self.unsaid.iter().map(|unsaid| unsaid.until);
