@@ -1,6 +1,7 @@
 //! One open file `events`: operations, as they become final.
 
 use crate::{Operator, Value};
+use replica::data::once::Call;
 use replica::service::{Entry, ReplicaId};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -15,6 +16,10 @@ struct Event<'a> {
     number: u64,
     op: Box<RawValue>,
     value: &'a Value,
+    /// The session, and the number in it, of what is done once: it may become final several times,
+    /// and was done the first time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    once: Option<Call>,
 }
 
 /// The open file.
@@ -29,7 +34,8 @@ impl Events {
     pub(crate) fn line(entry: &Entry<Operator>, value: &Value) -> Vec<u8> {
         let (replica, number) = (entry.label.origin, entry.number);
         let op = RawValue::from_string(entry.operator.operator.to_json()).expect("it is JSON");
-        let event = Event { replica, number, op, value };
+        let once = entry.operator.once;
+        let event = Event { replica, number, op, value, once };
         let mut line = serde_json::to_vec(&event).expect("operations and values are JSON");
         line.push(b'\n');
         line

@@ -12,14 +12,14 @@ use crate::members::{self, ADMINISTRATOR, Joining};
 use crate::peer::{self, Peer};
 use crate::proof::{CHALLENGE, Introduction};
 use crate::settings::Settings;
-use crate::talk::{self, ANSWERS_MAX, Question, Talk};
+use crate::talk::{self, ANSWERS_MAX, Question, SHARE, Talk};
 use crate::{Data, Operator, Value};
 use base::op::{Address, Done, File, OpId};
 use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use replica::binary;
-use replica::data::once::Call;
+use replica::data::once::{self, Call};
 use replica::data::{DataType as _, Once, kind};
 use replica::service::{self, Config, Membership, Record, Refusal, Replica, ReplicaId, Ticket};
 use slab::Slab;
@@ -113,7 +113,7 @@ pub(crate) struct Way {
     /// It leads to nobody any more.
     pub(crate) is_closed: bool,
     /// What the operator was told of it last.
-    complaint: Option<String>,
+    pub(crate) complaint: Option<String>,
     /// The operator was told that it says what it cannot say.
     is_distrusted: bool,
 }
@@ -348,16 +348,16 @@ impl Hosted {
             let (why, reason, _) = talk::explain(Refusal::Outside, &BTreeMap::new());
             return self.complain_to(open, ticket, why, reason);
         }
-        if let Some(why) = talk.wrong_token().map(|why| format!("not done: {why}")) {
-            return self.complain_to(open, ticket, why, "token");
-        }
         match (question, self.journal.failed()) {
-            (Err(why), _) => self.complain_to(open, ticket, why, "malformed"),
+            (Err(wrong), _) => self.complain_to(open, ticket, wrong.text, wrong.reason),
             (Ok(_), Some(error)) => {
                 let why = format!("not done: this replica cannot keep it, {error}; see its server");
                 self.complain_to(open, ticket, why, "unwritten");
             }
             (Ok(Question { operator, once, strict, after, timeout }), None) => {
+                if let Some(why) = once.and_then(|call| self.is_stale(call, &operator)) {
+                    return self.complain_to(open, ticket, why, "stale");
+                }
                 let operator = self.operator(now, once, operator);
                 if self.journal.is_full() && (strict || !self.data.is_read(&operator)) {
                     return self.complain_to(open, ticket, format!("not done: {FULL}"), "no-room");
@@ -368,6 +368,20 @@ impl Hosted {
                 self.step_replica(now, input, out);
             }
         }
+    }
+
+    /// Why an operation of a session can never be done: nothing is known any more of one with its
+    /// number, as it is known for ever that one with a far greater number was done.
+    fn is_stale(&self, call: Call, operator: &kind::Operator) -> Option<String> {
+        let last = self.replica.stable().last_of(call.session)?;
+        let is_behind = last.get().saturating_sub(call.number.get()) >= once::WINDOW;
+        (is_behind && !self.data.0.is_read(operator)).then(|| {
+            format!(
+                "not done: number {} is far behind {last}, which this session has come to: it was \
+                 done long ago, or is passed over; numbers are counted one by one",
+                call.number
+            )
+        })
     }
 
     /// What the replica makes of what a client asks. The state that is final tells as well as the
@@ -396,7 +410,8 @@ impl Hosted {
     ) -> Option<T> {
         let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return None };
         self.answers -= talk.held();
-        let came = act(talk, ANSWERS_MAX.saturating_sub(self.answers + talk.held()));
+        let all = ANSWERS_MAX.saturating_sub(self.answers + talk.held());
+        let came = act(talk, all.max(SHARE.saturating_sub(talk.held())));
         self.answers += talk.held();
         Some(came)
     }

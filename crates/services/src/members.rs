@@ -172,7 +172,12 @@ impl Hosted {
             (Letter::Join(place), Who::Member) if self.is_at(from, &place) => Ok(()),
             // Its number was taken by another one meanwhile.
             (Letter::Join(_), Who::Member) => {
-                self.answer(open, &Answer::No(explain(&Objection::Known([from].into()))))
+                let why = format!(
+                    "another one has the number {}, or is at its address: make a new file with \
+                     'upcall replica join', which takes another number",
+                    from.0
+                );
+                self.answer(open, &Answer::No(why))
             }
             (Letter::Join(place), Who::Guest) => {
                 let wish = Wish { add: [(from, place)].into(), ..Wish::default() };

@@ -87,12 +87,21 @@ impl Hosted {
         let outdated = self.replica.is_outdated().then(|| "an older copy of itself".to_string());
         let full = self.journal.is_full().then(|| FULL.to_string());
         let outside = match (&self.joining, self.replica.is_removed()) {
-            (Some(_), _) => Some("no member yet: it asks the others".to_string()),
+            (Some(_), _) => {
+                let told = self.ways.values().filter_map(|way| way.complaint.clone());
+                let told: Vec<String> = ["no member yet: it asks the others".to_string()]
+                    .into_iter()
+                    .chain(told)
+                    .collect();
+                Some(told.join("; "))
+            }
             (None, true) => Some("no member any more".to_string()),
             (None, false) => None,
         };
         let standing = self.replica.standing();
-        let change = standing.change.as_ref().map(|change| Coming {
+        // Who is none any more hears nothing of what came of it.
+        let change = standing.change.as_ref().filter(|_| !self.replica.is_removed());
+        let change = change.map(|change| Coming {
             aim: aim(change),
             members: change.members.keys().copied().collect(),
             lost: change.lost.iter().copied().collect(),

@@ -34,8 +34,11 @@ pub(crate) const ASKED_MAX: usize = 1024;
 /// How many bytes of answers of one file may be there; then nothing more is taken.
 pub(crate) const HELD_MAX: usize = 4 << 20;
 
-/// How many of all files; what would be more is not kept.
+/// How many of all files; of those that have no more than their share, somewhat more.
 pub(crate) const ANSWERS_MAX: usize = 256 << 20;
+
+/// So many bytes of answers of one file are kept however many others have.
+pub(crate) const SHARE: usize = 64 << 10;
 
 /// What is said when there is no room for an answer.
 const UNREAD: &str = "done, but there is no room for its answer: too many answers of this replica \
@@ -59,6 +62,33 @@ pub(crate) struct Question {
     pub(crate) strict: bool,
     pub(crate) after: Vector,
     pub(crate) timeout: Duration,
+}
+
+impl Question {
+    /// One that says nothing else.
+    fn plain(operator: Operator, strict: bool) -> Question {
+        Question { operator, once: None, strict, after: Vector::new(), timeout: TIMEOUT }
+    }
+}
+
+/// What is wrong with a question: for programs, and for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
+}
+
+impl Wrong {
+    /// Whoever asks has seen nothing that this says.
+    fn token(why: String) -> Wrong {
+        Wrong { reason: "token", text: format!("not done: {why}") }
+    }
+}
+
+impl From<String> for Wrong {
+    fn from(text: String) -> Wrong {
+        Wrong { reason: "malformed", text }
+    }
 }
 
 /// A question in JSON.
@@ -194,26 +224,28 @@ impl Talk {
         true
     }
 
-    /// What is wrong with the token behind which something is asked.
-    pub(crate) fn wrong_token(&self) -> Option<&str> {
-        self.wrong.as_deref()
-    }
-
     /// What a line asks for, behind all that was answered.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
-    pub(crate) fn question(&self, kind: Kind, line: &[u8]) -> Result<Question, String> {
+    /// What is wrong with it, or with what came before it.
+    pub(crate) fn question(&self, kind: Kind, line: &[u8]) -> Result<Question, Wrong> {
+        if let Some(why) = &self.wrong {
+            return Err(Wrong::token(why.clone()));
+        }
         let text = str::from_utf8(line).map_err(|_| "a line is not UTF-8".to_string())?.trim();
-        let mut question = match text.starts_with('{') {
-            true => self.read_json(kind, text)?,
-            false => read_words(kind, text)?,
+        let mut question = match text.as_bytes().first() {
+            Some(b'{') => self.read_json(kind, text)?,
+            Some(b'"') => {
+                let operator = kind.read_json(text.as_bytes()).map_err(|it| it.to_string())?;
+                Question::plain(operator, false)
+            }
+            Some(_) | None => read_words(kind, text)?,
         };
         question.after.join(&self.token);
         Ok(question)
     }
 
-    fn read_json(&self, kind: Kind, text: &str) -> Result<Question, String> {
+    fn read_json(&self, kind: Kind, text: &str) -> Result<Question, Wrong> {
         let asked: Asked<'_> = serde_json::from_str(text)
             .map_err(|error| format!("{error}; write {{\"op\": …, \"strict\": true}}"))?;
         let op = asked.op.get();
@@ -227,21 +259,21 @@ impl Talk {
         };
         let operator = operator.map_err(|wrong| wrong.to_string())?;
         let read = |token: &str| read_token(self.service, self.origins.as_deref(), token);
-        let after = asked.after.as_deref().map(read).transpose()?.unwrap_or_default();
+        let after = asked.after.as_deref().map(read).transpose().map_err(Wrong::token)?;
+        let after = after.unwrap_or_default();
         let timeout = match asked.timeout {
             None => TIMEOUT,
             Some(seconds) => Duration::try_from_secs_f64(seconds)
                 .ok()
                 .filter(|timeout| *timeout <= TIMEOUT_MAX)
-                .ok_or("\"timeout\" is a number of seconds, at most 3600")?,
+                .ok_or_else(|| "\"timeout\" is a number of seconds, at most 3600".to_string())?,
         };
         let once = match (asked.session, asked.number) {
             (Some(session), Some(number)) => Some(Call { session, number }),
             (None, None) => None,
             (Some(_), None) | (None, Some(_)) => {
-                return Err(
-                    "\"session\" and \"number\" belong together: give both, or none".to_string()
-                );
+                let text = "\"session\" and \"number\" belong together: give both, or none";
+                return Err(text.to_string().into());
             }
         };
         Ok(Question { operator, once, strict: asked.strict, after, timeout })
@@ -313,7 +345,7 @@ fn read_words(kind: Kind, text: &str) -> Result<Question, String> {
     let strict = words.first().is_some_and(|word| word == "strict");
     words.drain(..usize::from(strict));
     let operator = kind.read_words(&words).map_err(|wrong| wrong.to_string())?;
-    Ok(Question { operator, once: None, strict, after: Vector::new(), timeout: TIMEOUT })
+    Ok(Question::plain(operator, strict))
 }
 
 /// What a client has seen of a service, in words: which service, then replicas and numbers, like
@@ -373,28 +405,36 @@ pub(crate) fn explain(
         let noun = if ids.len() == 1 { "replica" } else { "replicas" };
         format!("{noun} {}", names.join(" and "))
     };
+    let all_have = |ids: &[ReplicaId]| match ids.len() {
+        1 => format!("{} has", all(ids)),
+        _ => format!("{} have", all(ids)),
+    };
+    let runs = |ids: &[ReplicaId]| match ids.len() {
+        1 => "it runs and can be reached",
+        _ => "they run and can be reached",
+    };
     match refusal {
         Refusal::Behind(ids) => {
             let text = format!(
-                "not done: what must come before it has not arrived from {}; see whether it runs \
-                 and can be reached",
-                all(&ids)
+                "not done: what must come before it has not arrived from {}; see whether {}",
+                all(&ids),
+                runs(&ids)
             );
             (text, "behind", ids)
         }
         Refusal::NotFinal(ids) => {
             let text = format!(
-                "done, but not known to be final: {} has not said that it has it; see whether it \
-                 runs and can be reached",
-                all(&ids)
+                "done, but not known to be final: {} not said to have it; see whether {}",
+                all_have(&ids),
+                runs(&ids)
             );
             (text, "not-final", ids)
         }
         Refusal::Full(ids) => {
             let text = format!(
-                "not done: too much is kept for {}, which has not said that it has it; see \
-                 whether it runs and can be reached",
-                all(&ids)
+                "not done: too much is kept for others: {} not said to have it; see whether {}",
+                all_have(&ids),
+                runs(&ids)
             );
             (text, "full", ids)
         }
@@ -404,8 +444,8 @@ pub(crate) fn explain(
             (text.to_string(), "busy", Vec::new())
         }
         Refusal::Unwritten => {
-            let text = "done or not: the journal of this replica has not written it yet; ask \
-                        again, and look at its disk";
+            let text = "done or not: the journal of this replica had not written it when the time \
+                        was over; ask again, with more time, or look at its disk";
             (text.to_string(), "unwritten", Vec::new())
         }
         Refusal::Lost(ids) => {
@@ -417,8 +457,8 @@ pub(crate) fn explain(
             (text, "lost", ids)
         }
         Refusal::Outside => {
-            let text = "not done: this replica is no member of its service, or is leaving it: ask \
-                        another one";
+            let text = "not done: this replica is no member of its service yet, or any more, or is \
+                        leaving it: ask another one";
             (text.to_string(), "outside", Vec::new())
         }
         Refusal::Outdated => {
@@ -481,13 +521,19 @@ mod tests {
     #[test]
     fn a_token_that_makes_no_sense_is_not_passed_over() {
         let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
+        let read = |talk: &Talk| talk.question(Kind::Counter, b"\"read\"");
         for wrong in ["after x", "after ", "after 7e-1:2", "after 7f-9:1"] {
             assert!(talk.remember(wrong.as_bytes()), "it is no question");
-            let why = talk.wrong_token().expect("it is wrong");
-            assert!(why.contains(": pass on ") || why.contains(": leave it out"), "{why}");
+            let Wrong { reason, text } = read(&talk).expect_err("it is wrong");
+            assert!(text.contains(": pass on ") || text.contains(": leave it out"), "{text}");
+            assert_eq!(reason, "token");
         }
-        assert!(talk.remember(b"after \xff") && talk.wrong_token().is_some());
-        assert!(talk.remember(b"after 7f-1:2\r") && talk.wrong_token().is_none());
+        assert!(talk.remember(b"after \xff") && read(&talk).is_err());
+        assert!(talk.remember(b"after 7f-1:2\r") && read(&talk).is_ok());
+        // One that is said beside an operation is as wrong.
+        let beside = b"{\"op\": \"read\", \"after\": \"x\"}";
+        let wrong = talk.question(Kind::Counter, beside).expect_err("it is wrong");
+        assert!(wrong.reason == "token" && wrong.text.starts_with("not done: "), "{wrong:?}");
         assert!(!talk.remember(b"afternoon"));
     }
 

@@ -315,7 +315,7 @@ impl Session {
         let failed = it.said.starts_with(b"{\"error\"") && it.asked == 1;
         let code = match failed {
             false => 200,
-            true if has_reason(&it.said, "malformed") || has_reason(&it.said, "token") => 400,
+            true if BAD.iter().any(|reason| has_reason(&it.said, reason)) => 400,
             true => 503,
         };
         let kind = if it.asked == 1 { "application/json" } else { "application/x-ndjson" };
@@ -337,6 +337,9 @@ impl Session {
         self.say(Buf::from(bytes), out);
     }
 }
+
+/// Why an operation is not done that nobody would do.
+const BAD: [&str; 3] = ["malformed", "token", "stale"];
 
 /// Why an operation is not done that must come behind what is lost with a replica.
 const LOST: &str = "lost";
