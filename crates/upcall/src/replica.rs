@@ -1,5 +1,6 @@
 //! `upcall replica` and `upcall op`: replicated services.
 
+mod gate;
 mod grow;
 mod init;
 mod join;

@@ -34,8 +34,8 @@ pub(crate) struct Init {
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// How large each file can become, like 8G or 512M; it takes storage as it is filled [default:
-    /// 16G, or half of the free space if that is less]
+    /// How large each file can become, like 8G or 512M; it takes about a hundredth of that at
+    /// once, and more as it is filled [default: 16G, or half of the free space if that is less]
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
 }
@@ -53,6 +53,9 @@ pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
     }
     for (place, address) in init.members.iter().enumerate() {
         super::kept::addresses(address)?;
+        if address.ends_with(":0") {
+            return Err(format!("nobody can be reached at {address}: say a port"));
+        }
         if init.members[..place].contains(address) {
             return Err(format!("{address} is said twice: each replica needs a server of its own"));
         }

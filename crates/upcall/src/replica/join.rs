@@ -1,8 +1,8 @@
 //! `upcall replica join`: one more replica of a service that there is.
 
-use super::key;
 use super::report::Report;
 use super::talk::place;
+use super::{gate, key};
 use crate::remote::frame;
 use crate::remote::{At, Trouble};
 use crate::size;
@@ -34,8 +34,8 @@ pub(crate) struct Join {
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// How large it can become, like 8G or 512M; it takes storage as it is filled [default: 16G, or
-    /// half of the free space if that is less]
+    /// How large it can become, like 8G or 512M; it takes about a hundredth of that at once, and
+    /// more as it is filled [default: 16G, or half of the free space if that is less]
     #[arg(long, value_parser = size::parse)]
     size: Option<u64>,
 }
@@ -43,15 +43,17 @@ pub(crate) struct Join {
 /// Makes it, and says what to do with it.
 pub(crate) fn run(join: &Join) -> Result<ExitCode, String> {
     let key = key::read(&join.key)?;
-    if services::address(&join.address).is_none() {
+    if services::address(&join.address).is_none() || join.address.ends_with(":0") {
         return Err(format!(
-            "'{}' is no address in numbers: say it like 192.0.2.4:5640, or unix:PATH",
+            "'{}' is no address in numbers, with a port: say it like 192.0.2.4:5640, or unix:PATH",
             join.address
         ));
     }
     let server = place(&join.at, &key.service, PATIENCE);
     Ok(frame::run(&server, false, |frame| {
         let report = Report::read(frame)?;
+        // A file with another secret would never become a member.
+        gate::enter(frame, &key, report.replica)?;
         let mut members = report.places();
         if let Some((id, _)) = members.iter().find(|(_, place)| **place == join.address) {
             let text = format!("{} is where replica {} is: take another one", join.address, id.0);

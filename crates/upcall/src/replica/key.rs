@@ -1,10 +1,13 @@
 //! The key of a service: who has it may change the members.
 
 use services::{ADMINISTRATOR, Settings};
-use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+
+/// No key is as long, bytes: it names some replicas.
+const KEY_MAX: u64 = 1 << 20;
 
 /// Writes the key of the service that these settings are of, for its owner only.
 ///
@@ -30,8 +33,11 @@ pub(super) fn write(path: &Path, settings: &Settings) -> Result<(), String> {
 /// The cause, and what to do.
 pub(super) fn read(path: &Path) -> Result<Settings, String> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        format!("cannot read {shown}: {error}; 'upcall replica init' has made NAME.key")
+    let mut text = String::new();
+    let file = File::open(path).and_then(|file| file.take(KEY_MAX).read_to_string(&mut text));
+    file.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => format!("{shown} is no key of a service: name NAME.key"),
+        _ => format!("cannot read {shown}: {error}; 'upcall replica init' has made NAME.key"),
     })?;
     let key: Settings = serde_json::from_str(&text).map_err(|error| {
         format!("{shown} is no key of a service: {error}; 'upcall replica init' makes NAME.key")

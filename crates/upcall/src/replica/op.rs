@@ -1,6 +1,6 @@
 //! `upcall op`: operations on a replicated service.
 
-use super::talk::{Talk, place};
+use super::talk::{Talk, WAIT_MAX, place};
 use crate::remote::frame::{self, Frame, Input};
 use crate::remote::{At, Outcome, Trouble};
 use clap::Args;
@@ -32,7 +32,7 @@ pub(crate) struct Operation {
     after: Option<String>,
 
     /// How long to wait for an answer, seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     wait: f64,
 
     /// Do it once, however often and at whichever replica it is asked for with this session (up to
@@ -44,6 +44,13 @@ pub(crate) struct Operation {
     /// Write answers as JSON, a line each: value, final, token
     #[arg(long)]
     json: bool,
+}
+
+/// Seconds that a server may be given.
+fn seconds(text: &str) -> Result<f64, String> {
+    let wrong = || "write seconds, from 0 to 3600".to_string();
+    let seconds: f64 = text.parse().map_err(|_| wrong())?;
+    if (0.0..=WAIT_MAX.as_secs_f64()).contains(&seconds) { Ok(seconds) } else { Err(wrong()) }
 }
 
 /// Does it.
@@ -98,7 +105,7 @@ fn one(operation: &Operation, talk: &mut Talk, words: &[String], place: u64) -> 
 /// An operation as the server wants to hear it.
 fn question(operation: &Operation, words: &[String], place: u64) -> Outcome<Value> {
     let op = match serde_json::from_str::<Value>(&words.join(" ")) {
-        Ok(op @ Value::Object(_)) => op,
+        Ok(op @ (Value::Object(_) | Value::String(_))) => op,
         Ok(_) | Err(_) => Value::from(words.to_vec()),
     };
     let mut asked = json!({ "op": op, "timeout": operation.wait });

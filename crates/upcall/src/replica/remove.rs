@@ -1,29 +1,23 @@
 //! `upcall replica remove`: fewer replicas of a service.
 #![allow(clippy::disallowed_methods, reason = "a command waits in real time")]
 
-use super::key;
 use super::report::{Change, Report};
 use super::talk::place;
-use crate::clock;
+use super::{gate, key};
 use crate::load::span;
 use crate::remote::frame::{self, Frame};
 use crate::remote::{At, Outcome, Trouble};
 use clap::Args;
-use client::{File, OpenOptions};
 use replica::service::{ReplicaId, Wish};
-use services::{Answer, CHALLENGE, Introduction, Letter, Settings, VERDICT, Verdict};
+use services::{Answer, Letter, Settings, VERDICT};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long the server may say nothing, seconds.
 const PATIENCE: f64 = 30.0;
-
-/// Whoever answers does not know what the key has.
-const NOT_OURS: &str = "the key is not that of this service: take the one that 'upcall replica \
-                        init' has made with its replicas";
 
 /// How often is looked whether all have agreed.
 const LOOK: Duration = Duration::from_millis(50);
@@ -81,19 +75,7 @@ pub(crate) fn run(remove: &Remove) -> Result<ExitCode, String> {
 
 /// Proves to know the secret, and says what is wished.
 fn ask(frame: &Frame, key: &Settings, to: ReplicaId, wish: &Wish) -> Outcome<()> {
-    let options = OpenOptions::new().read(true).write(true);
-    let peer = frame.client.open_with(Path::new("/peer"), options)?;
-    let random = clock::random_bytes()
-        .map_err(|error| Trouble::Host(format!("no random number: {error}")))?;
-    let introduction = Introduction::new(key, to, &read(&peer, 0, CHALLENGE)?, random);
-    peer.write_at(&introduction.proof, 0).map_err(|error| match error.is_denied() {
-        true => Trouble::Host(NOT_OURS.to_string()),
-        false => Trouble::Server(error),
-    })?;
-    match introduction.verdicts.judge(&read(&peer, 0, VERDICT)?) {
-        Some(Verdict::Welcome) => {}
-        Some(Verdict::Farewell) | None => return Err(Trouble::Host(NOT_OURS.to_string())),
-    }
+    let peer = gate::enter(frame, key, to)?;
     let letter = Letter::Wish(wish.clone()).frame();
     let mut written = 0;
     while written < letter.len() {
@@ -101,7 +83,7 @@ fn ask(frame: &Frame, key: &Settings, to: ReplicaId, wish: &Wish) -> Outcome<()>
     }
     let mut said = Vec::new();
     loop {
-        let part = read(&peer, VERDICT + said.len(), 4096)?;
+        let part = gate::read(&peer, VERDICT + said.len(), 4096)?;
         said.extend_from_slice(&part);
         match Answer::read(&said) {
             Ok(Some(Answer::Yes)) => return Ok(()),
@@ -113,14 +95,6 @@ fn ask(frame: &Frame, key: &Settings, to: ReplicaId, wish: &Wish) -> Outcome<()>
             }
         }
     }
-}
-
-/// What is to be read there, at most so much.
-fn read(peer: &File, offset: usize, most: usize) -> Outcome<Vec<u8>> {
-    let mut bytes = vec![0; most];
-    let count = peer.read_at(&mut bytes, offset as u64)?;
-    bytes.truncate(count);
-    Ok(bytes)
 }
 
 /// Waits until all who stay are in a membership without these. Another change that all agreed to
@@ -141,7 +115,8 @@ fn wait(
             frame::say(&format!("epoch {epoch}: the members are replicas {names}\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(clash) = report.change.as_ref().and_then(|change| change.clash.clone()) {
+        let clash = report.change.as_ref().and_then(|change| change.clash.clone());
+        if let Some(clash) = clash.filter(|_| !is_so) {
             return Err(Trouble::Host(clash));
         }
         if begun.elapsed() > most {

@@ -11,7 +11,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The longest time that servers give.
-const WAIT_MAX: Duration = Duration::from_secs(3600);
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// Where a service is, for who waits so many seconds for its answers.
 pub(super) fn place(at: &At, service: &str, wait: f64) -> Server {

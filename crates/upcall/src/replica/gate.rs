@@ -1,0 +1,38 @@
+//! The file `peer` of a replica, as who has the key of its service opens it.
+
+use crate::clock;
+use crate::remote::frame::Frame;
+use crate::remote::{Outcome, Trouble};
+use client::{File, OpenOptions};
+use replica::service::ReplicaId;
+use services::{CHALLENGE, Introduction, Settings, VERDICT, Verdict};
+use std::path::Path;
+
+/// Whoever answers does not know what the key has.
+const NOT_OURS: &str = "the key is not that of this service: take the one that 'upcall replica \
+                        init' has made with its replicas";
+
+/// Opens it, and has both ends prove that they know the secret.
+pub(super) fn enter(frame: &Frame, key: &Settings, to: ReplicaId) -> Outcome<File> {
+    let options = OpenOptions::new().read(true).write(true);
+    let peer = frame.client.open_with(Path::new("/peer"), options)?;
+    let random = clock::random_bytes()
+        .map_err(|error| Trouble::Host(format!("no random number: {error}")))?;
+    let introduction = Introduction::new(key, to, &read(&peer, 0, CHALLENGE)?, random);
+    peer.write_at(&introduction.proof, 0).map_err(|error| match error.is_denied() {
+        true => Trouble::Host(NOT_OURS.to_string()),
+        false => Trouble::Server(error),
+    })?;
+    match introduction.verdicts.judge(&read(&peer, 0, VERDICT)?) {
+        Some(Verdict::Welcome) => Ok(peer),
+        Some(Verdict::Farewell) | None => Err(Trouble::Host(NOT_OURS.to_string())),
+    }
+}
+
+/// What is to be read there, at most so much.
+pub(super) fn read(peer: &File, offset: usize, most: usize) -> Outcome<Vec<u8>> {
+    let mut bytes = vec![0; most];
+    let count = peer.read_at(&mut bytes, offset as u64)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
