@@ -92,6 +92,10 @@ pub(crate) struct Server {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
+
+    /// What is said if there is no such tree.
+    #[arg(skip)]
+    unfound: Option<String>,
 }
 
 /// Which Upcall server, for commands that have something else to say first.
@@ -107,7 +111,7 @@ impl At {
     pub(crate) fn server(&self, patience: Duration) -> Server {
         let timeout = patience.as_secs() + 1;
         let (address, aname) = (self.at.clone(), String::new());
-        Server { address, uid: None, user: None, aname, protocol: None, timeout }
+        Server { address, uid: None, user: None, aname, protocol: None, timeout, unfound: None }
     }
 }
 
@@ -127,6 +131,11 @@ impl Server {
     pub(crate) fn inside(&self, dir: &str) -> Server {
         let aname = format!("{}{dir}", self.aname.trim_end_matches('/'));
         Server { aname, ..self.clone() }
+    }
+
+    /// The same; this is said if there is no such directory.
+    pub(crate) fn or_say(&self, unfound: String) -> Server {
+        Server { unfound: Some(unfound), ..self.clone() }
     }
 
     fn connect(&self) -> Result<Client, client::Error> {

@@ -11,6 +11,7 @@ use base::rng::seeded;
 use replica::data::kind::Operator as Plain;
 use replica::data::{log, once};
 use replica::service::{Entry, Label, Message, Vector, Wish};
+use serde_json::json;
 use std::sync::Arc;
 use store::drive::Memory;
 use tree::OpenId;
@@ -320,6 +321,11 @@ fn answers_that_nobody_reads_have_an_end() {
     let said: String =
         std::iter::from_fn(|| Some(lab.text(first)).filter(|it| !it.is_empty())).collect();
     assert!(said.ends_with("\"reason\":\"unread\"}\n"), "{}", &said[said.len() - 200..]);
+    // Who has nothing to read is told what is not much.
+    let other = lab.open("ops");
+    lab.write(other, 0, b"size\n").expect("taken");
+    assert!(lab.text(other).starts_with("{\"value\":1,"));
+    lab.turn(Input::Close(other));
     // Where answers are read, or are not wanted any more, there is room again.
     for ops in opens {
         lab.turn(Input::Close(ops));
@@ -328,6 +334,30 @@ fn answers_that_nobody_reads_have_an_end() {
     assert!(lab.text(first).starts_with("{\"value\""));
     lab.turn(Input::Close(first));
     assert_eq!(lab.hosted.answers, 0);
+}
+
+/// Whoever counts wrong is not told that it was done; who listens can tell what was done once.
+#[test]
+fn numbers_that_are_passed_over_are_refused() {
+    let mut lab = Lab::new();
+    let (ops, events) = (lab.open("ops"), lab.open("events"));
+    let ask = |lab: &mut Lab, number| {
+        let op = json!({"op": {"append-blind": "x"}, "session": "f00d", "number": number});
+        lab.write(ops, 0, format!("{op}\n").as_bytes()).expect("taken");
+        lab.text(ops)
+    };
+    for number in [1, 40] {
+        assert!(ask(&mut lab, number).starts_with("{\"value\":{\"done\":true}"));
+    }
+    let (peer, has) = (lab.enter(), [(settings().me, 2)].into_iter().collect());
+    let news = Message { has, asks: false, ..message(Vec::new()) };
+    lab.write(peer, 0, &frame(&news)).expect("taken");
+    let said = lab.text(events);
+    assert!(said.ends_with(",\"number\":40}}\n"), "{said}");
+    let said = ask(&mut lab, 2);
+    assert!(said.contains("\"reason\":\"stale\"") && said.contains("behind 40"), "{said}");
+    // It is within the window, and was not done.
+    assert!(ask(&mut lab, 25).starts_with("{\"value\":{\"done\":true}"));
 }
 
 #[test]

@@ -129,7 +129,10 @@ pub(crate) fn run(
     let started = crate::clock::Clock::start();
     let client = match server.connect() {
         Ok(client) => client,
-        Err(error) => return complain(&error.into()),
+        Err(error) => {
+            let unfound = server.unfound.clone().filter(|_| error.is_not_found());
+            return complain(&unfound.map_or_else(|| error.into(), Trouble::Host));
+        }
     };
     let signals = match Signals::new() {
         Ok(signals) => signals,

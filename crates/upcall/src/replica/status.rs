@@ -1,7 +1,8 @@
 //! `upcall replica status`: how far the replicas of a service are.
 
-use crate::remote::At;
+use super::talk::no_service;
 use crate::remote::frame;
+use crate::remote::{At, Trouble};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,7 +39,11 @@ pub(crate) fn run(status: &Status) -> ExitCode {
         };
         let file = if status.json { "status.json" } else { "status" };
         for (place, name) in names.iter().enumerate() {
-            let text = frame.client.read_file(format!("/{name}/{file}"))?;
+            let text = frame.client.read_file(format!("/{name}/{file}"));
+            let text = text.map_err(|error| match error.is_not_found() {
+                true => Trouble::Host(no_service(name)),
+                false => Trouble::Server(error),
+            })?;
             frame::say(if place > 0 && !status.json { "\n" } else { "" })?;
             frame::say_bytes(&text)?;
         }

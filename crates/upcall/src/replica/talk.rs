@@ -16,7 +16,13 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// Where a service is, for who waits so many seconds for its answers.
 pub(super) fn place(at: &At, service: &str, wait: f64) -> Server {
     let patience = Duration::try_from_secs_f64(wait).unwrap_or(Duration::MAX);
-    at.server(patience.min(WAIT_MAX) + PATIENCE).inside(&format!("/services/{service}"))
+    let server = at.server(patience.min(WAIT_MAX) + PATIENCE);
+    server.inside(&format!("/services/{service}")).or_say(no_service(service))
+}
+
+/// What is said if a server does not have a service.
+pub(super) fn no_service(name: &str) -> String {
+    format!("the server has no service '{name}': 'upcall replica status' shows those that it has")
 }
 
 /// The open file.
