@@ -651,14 +651,12 @@ impl Hosted {
             peer::Output::Close(open) => return self.step_remote(now, id, Input::Close(open), out),
             peer::Output::Answered(answer) => return self.hear_answer(now, id, &answer, out),
             peer::Output::TooLong(length) => {
-                return self.complain(
-                    id,
-                    format!(
-                        "what this replica is to begin with takes {} MiB, and there is no room \
-                         for it: make its file larger with 'upcall replica grow FILE --size SIZE'",
-                        length.div_ceil(1 << 20)
-                    ),
+                let most = length.div_ceil(1 << 20);
+                let why = format!(
+                    "what this replica is to begin with takes {most} MiB, and there is no room for \
+                     it: make its file larger with 'upcall replica grow FILE --size SIZE'"
                 );
+                return self.complain(id, why);
             }
             peer::Output::Stranger => {
                 return self.complain(

@@ -30,8 +30,8 @@ pub(crate) const WRITE_MAX: usize = 512 << 10;
 pub(crate) const WAITING_MAX: usize = 8 << 20;
 
 /// How long whoever waits for one answer, and would ask others as well, asks nobody else. (A server
-/// that hangs is waited for: another attempt would hang behind this one. If its connection ends, the
-/// remote tree says so.)
+/// that hangs is waited for: another attempt would hang behind this one. If its connection ends,
+/// the remote tree says so.)
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What can happen to it.

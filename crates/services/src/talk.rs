@@ -391,20 +391,23 @@ pub(crate) fn read_token(
     parts.split('.').filter(|part| !part.is_empty()).map(part).collect()
 }
 
+/// Which replicas, for people.
+fn name_all(ids: &[ReplicaId], members: &BTreeMap<ReplicaId, String>) -> String {
+    let name = |id: &ReplicaId| match members.get(id) {
+        Some(address) => format!("{} ({address})", id.0),
+        None => format!("{} (which is none of the members)", id.0),
+    };
+    let names: Vec<String> = ids.iter().map(name).collect();
+    let noun = if ids.len() == 1 { "replica" } else { "replicas" };
+    format!("{noun} {}", names.join(" and "))
+}
+
 /// Why there is no answer: for people, for programs, and whose fault it is.
 pub(crate) fn explain(
     refusal: Refusal,
     members: &BTreeMap<ReplicaId, String>,
 ) -> (String, &'static str, Vec<ReplicaId>) {
-    let name = |id: &ReplicaId| match members.get(id) {
-        Some(address) => format!("{} ({address})", id.0),
-        None => format!("{} (which is none of the members)", id.0),
-    };
-    let all = |ids: &[ReplicaId]| {
-        let names: Vec<String> = ids.iter().map(name).collect();
-        let noun = if ids.len() == 1 { "replica" } else { "replicas" };
-        format!("{noun} {}", names.join(" and "))
-    };
+    let all = |ids: &[ReplicaId]| name_all(ids, members);
     let all_have = |ids: &[ReplicaId]| match ids.len() {
         1 => format!("{} has", all(ids)),
         _ => format!("{} have", all(ids)),
