@@ -403,17 +403,13 @@ impl Hosted {
 
     /// Does something with an open file in which somebody asks, who may not listen any more, given
     /// how many bytes there is room for; counts what is to be read there then.
-    pub(crate) fn with_talk<T>(
-        &mut self,
-        open: usize,
-        act: impl FnOnce(&mut Talk, usize) -> T,
-    ) -> Option<T> {
-        let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return None };
+    fn with_talk(&mut self, open: usize, act: impl FnOnce(&mut Talk, usize)) {
+        let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return };
+        let all = ANSWERS_MAX.saturating_sub(self.answers);
+        let room = all.max(SHARE.saturating_sub(talk.held()));
         self.answers -= talk.held();
-        let all = ANSWERS_MAX.saturating_sub(self.answers + talk.held());
-        let came = act(talk, all.max(SHARE.saturating_sub(talk.held())));
+        act(talk, room);
         self.answers += talk.held();
-        Some(came)
     }
 
     /// The date on the wall, ms.

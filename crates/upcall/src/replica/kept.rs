@@ -10,6 +10,7 @@ use reactor::World;
 use replica::service::ReplicaId;
 use services::{Kept, Options, Unreadable};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use store::drive::{self, Disk};
 use store::{Missing, Output, Store, Ticket};
@@ -38,6 +39,13 @@ pub(super) struct Read {
 /// # Errors
 /// The cause, and what to do.
 pub(super) fn read(path: &Path) -> Result<Read, String> {
+    if std::fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Err(format!(
+            "there is no {}: 'upcall replica init' makes the replicas of a new service, 'upcall \
+             replica join' one more of another",
+            path.display()
+        ));
+    }
     let how = How { memory: CACHE, if_served: "end that server first", ..How::WRITE };
     let file::Opened { mut disk, mut store } = file::open(path, &how)?;
     let clock = clock::Clock::start();
