@@ -35,8 +35,7 @@ impl<D: DataType> Replica<D> {
         }
         self.members.hear(from, &message);
         let mut owes = message.asks;
-        let last = self.origins.last_labels();
-        let mut heard = last.values().map(|label| label.counter).fold(self.clock, u64::max);
+        let mut heard = self.clock.max(self.origins.last_counter());
         for entry in message.entries {
             // Who tells it need not be who has lied.
             if entry.label.counter > heard.saturating_add(AHEAD_MAX) {

@@ -145,6 +145,12 @@ impl<O> Origins<O> {
         self.of.iter().filter_map(last).collect()
     }
 
+    /// The greatest counter of all that are kept.
+    pub(super) fn last_counter(&self) -> u64 {
+        let last = self.of.values().filter_map(|origin| origin.entries.back());
+        last.map(|(entry, _)| entry.label.counter).max().unwrap_or(0)
+    }
+
     /// Whether this is a member's.
     pub(super) fn knows(&self, id: ReplicaId) -> bool {
         self.of.contains_key(&id)
