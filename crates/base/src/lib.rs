@@ -19,6 +19,7 @@ pub mod drawing;
 pub mod histogram;
 pub mod op;
 pub mod rng;
+pub mod serial;
 
 pub use automaton::{Automaton, Reactor};
 pub use block::Block;

@@ -30,6 +30,7 @@
 //!   no limit of their own but the volume's size, and 256 attributes for each file.
 //! - What the server makes for itself belongs to the owner of the directory it is made in.
 
+mod appends;
 mod attrs;
 mod batch;
 mod data;
@@ -59,6 +60,7 @@ use crate::locks::{FileKey, Outcome, Table};
 use crate::request::{
     Ask, Id, Input, Lock, LockKind, NodeId, OpenId, Output, Reply, Request, RequestId,
 };
+use appends::Appends;
 use base::op::{Done, File, OpId};
 use base::{Automaton, Error, Instant, Kind, Stat, Time};
 use errand::{Awaits, CLOSE, Errand, LOOSE, REAPER, translate};
@@ -104,6 +106,9 @@ pub struct Volume {
     /// Inodes without a name, as far as this life of the volume made them so.
     nameless: BTreeSet<u64>,
     errands: Slab<Errand>,
+    /// Slots of the requests under way.
+    slots: BTreeMap<RequestId, usize>,
+    appends: Appends,
     locks: Table<OpenId, RequestId>,
     reaper: Reaper,
     /// Inodes to be told to the reaper.
@@ -156,6 +161,8 @@ impl Volume {
             visits: BTreeMap::new(),
             nameless: BTreeSet::new(),
             errands: Slab::new(),
+            slots: BTreeMap::new(),
+            appends: Appends::default(),
             locks: Table::default(),
             reaper: Reaper::new(read_only),
             due: Vec::new(),
@@ -289,8 +296,14 @@ impl Automaton for Volume {
         self.check_holds();
         self.locks.check();
         assert!(self.heard.is_empty() && self.due.is_empty());
-        for (_, errand) in &self.errands {
+        assert_eq!(self.slots.len(), self.errands.len(), "every request has one slot");
+        for (slot, errand) in &self.errands {
             errand.pins().for_each(|pin| assert!(self.users(pin) > 0));
+            assert_eq!(self.slots.get(&errand.request), Some(&slot));
+        }
+        self.appends.check();
+        for (ino, slot) in self.appends.holders() {
+            assert_eq!(self.appended(slot), Some(ino), "the end is held by a write");
         }
     }
 }
@@ -314,6 +327,8 @@ impl Volume {
         let errand = Errand::new(id, request);
         errand.pins().for_each(|pin| self.pin(pin));
         let slot = self.errands.insert(errand);
+        let known = self.slots.insert(id, slot);
+        assert!(known.is_none(), "{id:?} is under way already");
         match (who, self.opened) {
             (Some(who), _) => self.identify(slot, who, out),
             (None, Some(Ok(()))) => self.go(now, slot, out),
@@ -371,7 +386,8 @@ impl Volume {
             for ino in mem::take(&mut self.due) {
                 self.tell_reaper(now, reaper::Input::Due(ino), out);
             }
-            if self.heard.is_empty() {
+            self.resume_waiting(now, out);
+            if self.heard.is_empty() && self.due.is_empty() {
                 return;
             }
             for output in mem::take(&mut self.heard) {
@@ -437,7 +453,9 @@ impl Volume {
                 reaper::Input::Missing
             }
             Stop::Failed(error) => self.reaping_failed(error),
-            Stop::Trimming(_) => unreachable!("the reaper makes nothing longer"),
+            Stop::Trimming(_) | Stop::Appending(_) => {
+                unreachable!("the reaper moves no file's end")
+            }
         });
         self.tell_reaper(now, input, out);
     }

@@ -1,7 +1,6 @@
 //! Attributes: those that every file has, and extended ones; how full the volume is.
 
 use super::Spot;
-use super::data;
 use super::draft::Draft;
 use super::permission::{READ, WRITE};
 use super::plan::{Effects, Planned, Scene, answer};
@@ -43,7 +42,7 @@ impl Scene<'_> {
         let before = draft.look(ino)?;
         if let Some(size) = set.size {
             self.expect_resizable(&before, writer)?;
-            data::resize(&mut draft, self.who, ino, size, &mut effects)?;
+            self.resize(&mut draft, ino, size, &mut effects)?;
         }
         if set.uid.is_some() || set.gid.is_some() {
             self.set_owner(&mut draft, ino, &before, set)?;

@@ -120,7 +120,7 @@ impl Tour<'_> {
                 self.lack(more);
                 None
             }
-            Err(Stop::Failed(_) | Stop::Trimming(_)) => None,
+            Err(Stop::Failed(_) | Stop::Trimming(_) | Stop::Appending(_)) => None,
         }
     }
 

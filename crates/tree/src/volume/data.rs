@@ -2,8 +2,7 @@
 
 use super::Spot;
 use super::draft::{self, Draft};
-use super::permission::Person;
-use super::plan::{Answer, Commit, Effects, Plan, Planned, Progress, Scene};
+use super::plan::{Answer, Commit, Effects, Placing, Plan, Planned, Progress, Scene};
 use super::record::{DATA, Inode, Why};
 use super::sight::{Sight, Stop};
 use crate::request::{OpenId, Reply};
@@ -77,6 +76,9 @@ impl Scene<'_> {
         if end > SIZE_MAX {
             return Err(Error::FileTooLarge.into());
         }
+        if end > inode.size {
+            self.expect_end_movable(ino)?;
+        }
         if end > inode.size && inode.trimming {
             return Err(Stop::Trimming(ino));
         }
@@ -84,15 +86,16 @@ impl Scene<'_> {
         let cuts = Cuts::of(layout, offset, data.len());
         let mut effects = Effects::default();
         match (cuts.middle(offset), progress) {
-            (Some(middle), Progress::Placed(at, extents)) if middle == *at => {
+            (Some(middle), Progress::Placed(at, extents)) => {
+                assert_eq!(*at, offset, "blocks are attached where their data belongs");
                 effects.attached = true;
                 attach(&mut draft, ino, middle, extents);
             }
-            // Also if the end has moved on meanwhile, and what was placed does not fit any more.
-            (Some(middle), Progress::None | Progress::Made | Progress::Placed(..)) => {
+            (Some(_), Progress::None | Progress::Made) => {
                 let blocks = data[cuts.head..cuts.tail].chunks(layout.block);
                 let blocks = blocks.map(|chunk| Block::from_bytes(chunk, layout.block)).collect();
-                return Ok(Plan::Place(middle, blocks));
+                let appends_to = access.append.then_some(ino);
+                return Ok(Plan::Place(Placing { offset, appends_to }, blocks));
             }
             (None, _) => {}
         }
@@ -122,6 +125,36 @@ impl Scene<'_> {
             Spot::File(View::Present, _) if !self.volume.read_only => Ok(Plan::Sync),
             Spot::File(..) | Spot::Snapshots => super::plan::answer(Reply::Done),
         }
+    }
+
+    /// Changes a file's length. What is cut off and is too much to be freed at once is left to the
+    /// reaper; until it is done the file cannot grow again, so old bytes never come back.
+    pub(super) fn resize(
+        &self,
+        draft: &mut Draft<'_>,
+        ino: u64,
+        size: u64,
+        effects: &mut Effects,
+    ) -> Result<(), Stop> {
+        if size > SIZE_MAX {
+            return Err(Error::FileTooLarge.into());
+        }
+        let inode = draft.look(ino)?;
+        if size != inode.size {
+            self.expect_end_movable(ino)?;
+        }
+        if size > inode.size && inode.trimming {
+            return Err(Stop::Trimming(ino));
+        }
+        if size < inode.size {
+            shorten(draft, ino, size, effects)?;
+        }
+        let (who, now) = (self.who, draft.now());
+        let inode = draft.inode(ino)?;
+        inode.size = size;
+        inode.mode = who.mode_after_write(inode);
+        inode.touch_contents(now);
+        Ok(())
     }
 }
 
@@ -172,33 +205,6 @@ fn attach(draft: &mut Draft<'_>, object: u64, mut offset: u64, extents: &[Extent
         draft.push(Change::Attach { table: DATA, object, offset, extent: extent.clone() });
         offset += extent.sums.len() as u64 * block;
     }
-}
-
-/// Changes a file's length. What is cut off and is too much to be freed at once is left to the
-/// reaper; until it is done the file cannot grow again, so old bytes never come back.
-pub(super) fn resize(
-    draft: &mut Draft<'_>,
-    who: Person<'_>,
-    ino: u64,
-    size: u64,
-    effects: &mut Effects,
-) -> Result<(), Stop> {
-    if size > SIZE_MAX {
-        return Err(Error::FileTooLarge.into());
-    }
-    let inode = draft.look(ino)?;
-    if size > inode.size && inode.trimming {
-        return Err(Stop::Trimming(ino));
-    }
-    if size < inode.size {
-        shorten(draft, ino, size, effects)?;
-    }
-    let now = draft.now();
-    let inode = draft.inode(ino)?;
-    inode.size = size;
-    inode.mode = who.mode_after_write(inode);
-    inode.touch_contents(now);
-    Ok(())
 }
 
 fn shorten(draft: &mut Draft<'_>, ino: u64, size: u64, effects: &mut Effects) -> Result<(), Stop> {

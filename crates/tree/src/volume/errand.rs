@@ -2,15 +2,15 @@
 //!
 #![doc = include_str!("states.md")]
 
-use super::Volume;
 use super::permission::Person;
-use super::plan::{Answer, Commit, Effects, Plan, Progress, Scene};
+use super::plan::{Answer, Commit, Effects, Placing, Plan, Progress, Scene};
 use super::reaper;
 use super::sight::Stop;
+use super::{Spot, Volume};
 use crate::request::{Ask, Id, Output, Reply, Request, RequestId};
 use base::op::{Op, PathDone, PathOp, Who};
 use base::{Caller, Error, Instant};
-use store::{Change, Durability, Extent, Missing, Refusal, Ticket};
+use store::{Change, Durability, Extent, Missing, Refusal, Ticket, View};
 
 /// How often a request may be planned. Each time something is missing it is fetched, so more can
 /// only mean that the cache is too small for the request.
@@ -44,8 +44,10 @@ pub(super) enum Awaits {
     Plan,
     /// Blocks, or room: then it is planned again.
     Blocks,
-    /// That its data is on the disk, from this offset of the file on: then it is planned again.
-    Place(u64),
+    /// That its data is on the disk: then it is planned again.
+    Place(Placing),
+    /// The end of an append to this inode, as this one of those who wait: then it is planned again.
+    Append(u64, u64),
     /// That this inode's old contents are gone: then it is planned again.
     Trim(u64),
     /// That everything so far is durable: then this is the answer.
@@ -62,6 +64,7 @@ impl Awaits {
             Awaits::Plan => "plan",
             Awaits::Blocks => "blocks",
             Awaits::Place(_) => "place",
+            Awaits::Append(..) => "append",
             Awaits::Trim(_) => "trim",
             Awaits::Durable(_) => "durable",
             Awaits::Snapshot => "snapshot",
@@ -88,17 +91,19 @@ impl Volume {
         self.learn_settings();
         let errand = &self.errands[slot];
         let (who, date) = (Person(&errand.caller), self.date(now));
-        let scene = Scene { volume: self, who, now: date };
+        let scene = Scene { volume: self, slot, who, now: date };
         match scene.plan(&errand.ask, &errand.progress) {
             Ok(Plan::Answer(answer, touched)) => {
                 self.note(now, &touched);
                 self.answer(slot, answer, out);
             }
             Ok(Plan::Commit(commit)) => self.commit(now, slot, commit, out),
-            Ok(Plan::Place(at, blocks)) => {
-                self.forget_placed(slot);
+            Ok(Plan::Place(placing, blocks)) => {
+                if let Some(ino) = placing.appends_to {
+                    self.appends.hold(ino, slot);
+                }
                 match self.store.place(now, ticket(slot), blocks, &mut self.heard) {
-                    Ok(()) => self.errands[slot].awaits = Awaits::Place(at),
+                    Ok(()) => self.errands[slot].awaits = Awaits::Place(placing),
                     Err(refusal) => self.refused(now, slot, refusal, out),
                 }
             }
@@ -118,6 +123,10 @@ impl Volume {
             Err(Stop::Trimming(ino)) => {
                 self.errands[slot].awaits = Awaits::Trim(ino);
                 self.tell_reaper(now, reaper::Input::Urgent(ino), out);
+            }
+            Err(Stop::Appending(ino)) => {
+                let number = self.appends.wait(ino, slot);
+                self.errands[slot].awaits = Awaits::Append(ino, number);
             }
             Err(Stop::Failed(error)) => self.finish(slot, Err(error), out),
         }
@@ -231,9 +240,36 @@ impl Volume {
         out: &mut Vec<Output>,
     ) {
         self.forget_placed(slot);
+        self.release_end(slot);
         let errand = self.errands.remove(slot);
+        self.slots.remove(&errand.request);
         out.push(Output::Reply(errand.request, reply));
         errand.pins().for_each(|pin| self.unpin(pin));
+    }
+
+    /// Lets the end of the file move that a pending append has held.
+    fn release_end(&mut self, slot: usize) {
+        if let Some(ino) = self.appended(slot) {
+            self.appends.release(ino, slot);
+        }
+    }
+
+    /// The file that a pending write is for.
+    pub(super) fn appended(&self, slot: usize) -> Option<u64> {
+        let Ask::Write { open, .. } = self.errands[slot].ask else { return None };
+        match self.open(open).what.spot {
+            Spot::File(View::Present, ino) => Some(ino),
+            Spot::File(View::Snapshot(_), _) | Spot::Snapshots => None,
+        }
+    }
+
+    /// Goes on with requests that waited for appends that are over.
+    pub(super) fn resume_waiting(&mut self, now: Instant, out: &mut Vec<Output>) {
+        for ino in self.appends.take_released() {
+            while let Some(slot) = self.appends.pop(ino) {
+                self.go(now, slot, out);
+            }
+        }
     }
 
     /// What was placed for an errand is not wanted any more.
@@ -286,6 +322,7 @@ impl Volume {
             awaits @ (Awaits::Plan
             | Awaits::Blocks
             | Awaits::Place(_)
+            | Awaits::Append(..)
             | Awaits::Trim(_)
             | Awaits::User) => unreachable!("committed, in {awaits:?}"),
         }
@@ -301,8 +338,8 @@ impl Volume {
     ) {
         let errand = &mut self.errands[slot];
         match (result, &errand.awaits) {
-            (Ok(extents), Awaits::Place(at)) => {
-                errand.progress = Progress::Placed(*at, extents);
+            (Ok(extents), Awaits::Place(placing)) => {
+                errand.progress = Progress::Placed(placing.offset, extents);
                 match errand.cancelled {
                     true => self.finish(slot, Err(Error::Cancelled), out),
                     false => self.go(now, slot, out),
@@ -361,12 +398,15 @@ impl Volume {
         if self.locks.cancel(id) {
             return out.push(Output::Reply(id, Err(Error::Cancelled)));
         }
-        let found = self.errands.iter().find(|(_, errand)| errand.request == id);
-        let Some(slot) = found.map(|(slot, _)| slot) else { return };
+        let Some(&slot) = self.slots.get(&id) else { return };
         self.errands[slot].cancelled = true;
         match self.errands[slot].awaits {
             // Nothing comes back for this one.
             Awaits::Trim(_) => self.finish(slot, Err(Error::Cancelled), out),
+            Awaits::Append(ino, number) => {
+                self.appends.leave(ino, number);
+                self.finish(slot, Err(Error::Cancelled), out);
+            }
             Awaits::User => out.push(Output::Do(Op::Cancel { id: self.user_op(slot) })),
             // Something comes back soon.
             Awaits::Plan

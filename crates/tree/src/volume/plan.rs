@@ -25,14 +25,23 @@ pub(super) enum Plan {
     Answer(Answer, Vec<Change>),
     /// When these changes are made.
     Commit(Commit),
-    /// These blocks of the file have to be placed first, from this offset on.
-    Place(u64, Vec<Block>),
+    /// After these blocks are on the disk.
+    Place(Placing, Vec<Block>),
     /// When everything is durable.
     Sync,
     /// When there is a snapshot of this name.
     Snapshot(Name),
     /// When there is no snapshot of this name any more.
     DropSnapshot(Name),
+}
+
+/// What blocks are placed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placing {
+    /// The offset in the file at which the write begins.
+    pub(super) offset: u64,
+    /// The file whose end that offset is, for an append.
+    pub(super) appends_to: Option<u64>,
 }
 
 /// Changes and what follows from them.
@@ -82,7 +91,8 @@ pub(super) type Planned = Result<Plan, Stop>;
 pub(super) enum Progress {
     /// Nothing.
     None,
-    /// Blocks were placed for the file, from this offset on.
+    /// Blocks were placed for a write that begins at this offset of the file. They hold that write's
+    /// data at that offset and are useless at any other.
     Placed(u64, Vec<Extent>),
     /// The snapshot was made.
     Made,
@@ -92,6 +102,8 @@ pub(super) enum Progress {
 #[derive(Clone, Copy)]
 pub(super) struct Scene<'a> {
     pub(super) volume: &'a Volume,
+    /// The slot of the request in the table of pending requests.
+    pub(super) slot: usize,
     pub(super) who: Person<'a>,
     pub(super) now: Time,
 }
@@ -205,6 +217,16 @@ impl<'a> Scene<'a> {
     /// The answer `reply`, when these changes are made.
     pub(super) fn commit(&self, draft: Draft<'_>, reply: Reply, effects: Effects) -> Planned {
         self.commit_as(draft, Answer::Reply(reply), effects)
+    }
+
+    /// # Errors
+    /// `Appending` while an append to this file by another request has blocks being placed for
+    /// the offset that is the file's end now: until then the end must not move.
+    pub(super) fn expect_end_movable(&self, ino: u64) -> Result<(), Stop> {
+        match self.volume.appends.is_held_from(ino, self.slot) {
+            true => Err(Stop::Appending(ino)),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn commit_as(&self, draft: Draft<'_>, answer: Answer, effects: Effects) -> Planned {

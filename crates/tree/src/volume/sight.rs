@@ -22,6 +22,8 @@ pub(super) enum Stop {
     Missing(Missing),
     /// This file's old contents have to be cut first.
     Trimming(u64),
+    /// The end of this file must not move until an append by another request is over.
+    Appending(u64),
     /// It cannot be done.
     Failed(Error),
 }

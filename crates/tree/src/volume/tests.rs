@@ -4,6 +4,7 @@
 
 mod attributes;
 mod batch;
+mod concurrent;
 mod contents;
 mod drawing;
 mod limits;

@@ -126,7 +126,7 @@ impl<'a> Scene<'a> {
     /// The draft that takes a file's contents away.
     pub(super) fn emptied(&self, ino: u64) -> Result<(Stat, Draft<'a>, Effects), Stop> {
         let (mut draft, mut effects) = (self.draft()?, Effects::default());
-        data::resize(&mut draft, self.who, ino, 0, &mut effects)?;
+        self.resize(&mut draft, ino, 0, &mut effects)?;
         let inode = draft.look(ino)?;
         Ok((draft.sight.stat(ino, &inode), draft, effects))
     }
@@ -231,7 +231,9 @@ impl<'a> Scene<'a> {
 pub(super) fn damaged(stop: Stop) -> Stop {
     match stop {
         Stop::Failed(Error::Stale) => Stop::Failed(Error::Io),
-        other @ (Stop::Failed(_) | Stop::Missing(_) | Stop::Trimming(_)) => other,
+        other @ (Stop::Failed(_) | Stop::Missing(_) | Stop::Trimming(_) | Stop::Appending(_)) => {
+            other
+        }
     }
 }
 

@@ -1,9 +1,12 @@
 //! The drawing of the errands, and what each does with what comes back.
 
 use super::super::errand::Errand;
+use super::super::plan::Placing;
 use super::*;
 use base::drawing::Drawing;
 use store::Ticket;
+
+const PLACING: Placing = Placing { offset: 0, appends_to: None };
 
 /// What comes back to an errand.
 enum Back {
@@ -13,6 +16,7 @@ enum Back {
     Committed(Result<(), store::Error>),
     Trimmed(Result<(), Error>),
     Identified(Result<PathDone, Error>),
+    Released,
     Cancel,
 }
 
@@ -25,6 +29,14 @@ fn waiting(awaits: Awaits, ask: Ask, cancelled: bool) -> Lab {
     let errand = Errand { awaits, cancelled, ..Errand::new(RequestId(1000), request) };
     errand.pins().for_each(|pin| lab.volume.pin(pin));
     assert_eq!(lab.volume.errands.insert(errand), 0);
+    lab.volume.slots.insert(RequestId(1000), 0);
+    if let Ask::Write { offset: BEHIND, .. } = &lab.volume.errands[0].ask {
+        // Another request appends.
+        lab.volume.appends.hold(2, 77);
+    }
+    if let Awaits::Append(ino, number) = lab.volume.errands[0].awaits {
+        assert_eq!(lab.volume.appends.wait(ino, 0), number);
+    }
     lab
 }
 
@@ -44,9 +56,21 @@ fn come_back(lab: &mut Lab, back: Back) {
         }
         Back::Trimmed(result) => lab.volume.trimmed(now, 2, result, &mut out),
         Back::Identified(result) => lab.volume.identified(0, result, &mut out),
+        Back::Released => {
+            lab.volume.appends.release(2, 77);
+            lab.volume.resume_waiting(now, &mut out);
+        }
         Back::Cancel => lab.volume.cancel(RequestId(1000), &mut out),
     }
     lab.perform(out);
+}
+
+/// Where the file does not reach.
+const BEHIND: u64 = 1 << 20;
+
+/// A write that moves the end of the file.
+fn append() -> Ask {
+    Ask::Write { open: OpenId::new(3, 0), offset: BEHIND, data: Buf::from(vec![1; 10]) }
 }
 
 fn write(count: usize) -> Ask {
@@ -74,10 +98,19 @@ fn states_md_is_fresh() {
         ("Fetched", Awaits::Blocks, stat(), false, Back::Fetched(Ok(()))),
         ("Fetched, cancelled", Awaits::Blocks, stat(), true, Back::Fetched(Ok(()))),
         ("Failed", Awaits::Blocks, stat(), false, Back::Fetched(Err(Damaged))),
-        ("Placed", Awaits::Place(0), write(100), false, Back::Placed(Ok(Vec::new()))),
-        ("Placed, cancelled", Awaits::Place(0), write(100), true, Back::Placed(Ok(Vec::new()))),
-        ("Failed", Awaits::Place(0), write(100), false, Back::Placed(Err(DiskFailed))),
+        ("Placed", Awaits::Place(PLACING), write(100), false, Back::Placed(Ok(Vec::new()))),
+        (
+            "Placed, cancelled",
+            Awaits::Place(PLACING),
+            write(100),
+            true,
+            Back::Placed(Ok(Vec::new())),
+        ),
+        ("Failed", Awaits::Place(PLACING), write(100), false, Back::Placed(Err(DiskFailed))),
         ("Trimmed", Awaits::Trim(2), write(100), false, Back::Trimmed(Ok(()))),
+        ("Opened, behind an append", Awaits::Plan, append(), false, Back::Opened(Ok(()))),
+        ("Released", Awaits::Append(2, 0), append(), false, Back::Released),
+        ("Cancel", Awaits::Append(2, 0), append(), false, Back::Cancel),
         ("Failed", Awaits::Trim(2), write(100), false, Back::Trimmed(Err(Error::Io))),
         ("Cancel", Awaits::Trim(2), write(100), false, Back::Cancel),
         ("Committed", durable(), sync(), false, Back::Committed(Ok(()))),

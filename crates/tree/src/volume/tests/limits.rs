@@ -190,6 +190,7 @@ fn who_changes_nothing_and_waits_until_that_is_durable_is_answered() {
     let request = Request { caller: root(), ask: Ask::Stat { node } };
     lab.volume.pin(Id::Node(node));
     let slot = lab.volume.errands.insert(Errand::new(RequestId(1000), request));
+    lab.volume.slots.insert(RequestId(1000), slot);
     let (answer, effects) = (plan::Answer::Reply(Reply::Done), plan::Effects::default());
     let commit = plan::Commit { changes: Vec::new(), durable: true, answer, effects };
     let (now, mut out) = (lab.instant(), Vec::new());
