@@ -37,6 +37,7 @@ mod transfer;
 mod transport;
 mod walk;
 mod words;
+mod writes;
 
 pub use link::Dialect;
 

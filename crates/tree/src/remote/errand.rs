@@ -36,6 +36,8 @@ pub(super) struct Errand {
     pub(super) second: bool,
     /// Why the first piece of a write was not written.
     pub(super) failed: Option<Error>,
+    /// The number of its write among those to the file.
+    pub(super) write: Option<u64>,
     pins: [Option<Id>; 2],
     /// A message that changes something was sent.
     changed: bool,
@@ -74,6 +76,8 @@ pub(super) enum Step {
     Reading(Gather),
     /// The counts of a write's pieces: wanted, and written, once that was answered.
     Writing(Vec<(u32, Option<u32>)>),
+    /// The reply to an fsync that covers the writes up to this number.
+    Syncing(u64),
     /// The size of an attribute that will be read by this fid.
     AttrSize(u32),
     /// Room for an attribute that is written by this fid.
@@ -108,6 +112,7 @@ impl Step {
             Step::Regard(..) => "regard",
             Step::Reading(_) => "reading",
             Step::Writing(_) => "writing",
+            Step::Syncing(_) => "syncing",
             Step::AttrSize(_) => "attr_size",
             Step::AttrRoom(_) => "attr_room",
             Step::Entries(_) => "entries",
@@ -151,6 +156,7 @@ impl Errand {
             removing: None,
             second: false,
             failed: None,
+            write: None,
             pins,
             changed: false,
             cancelled: false,
@@ -351,6 +357,7 @@ impl Remote {
             Step::Look => self.look_answered(errand, answer),
             Step::Reading(gather) => self.read_answered(errand, gather, part, answer),
             Step::Writing(parts) => self.write_answered(errand, parts, part, answer),
+            Step::Syncing(covered) => self.synced(errand, covered, answer),
             Step::Entries(round) => self.entries_answered(errand, round, answer),
             Step::Stats(stats) => self.stats_answered(errand, stats, part, answer),
             Step::Opening(fid) => self.opened(errand, fid, answer),
@@ -459,6 +466,9 @@ impl Remote {
         }
         if let Some(hike) = &it.hike {
             self.unpin_place(hike.at);
+        }
+        if let (Some(number), Ask::Write { open, .. }) = (it.write, &it.ask) {
+            self.writes(*open).end(number);
         }
         it.pins().for_each(|pin| self.unpin(pin));
         let result = result.map(|reply| self.with_own_root(reply));

@@ -136,6 +136,7 @@ impl Errands {
             | Step::Regard(..)
             | Step::Reading(_)
             | Step::Writing(_)
+            | Step::Syncing(_)
             | Step::AttrSize(_)
             | Step::AttrRoom(_)
             | Step::Stats(_)

@@ -50,9 +50,8 @@ impl Remote {
             | Ask::RemoveAttr { node, .. }
             | Ask::RemoveNode { node } => self.copy(errand, *node),
             Ask::Sync { open, data_only } => {
-                self.expect_kept(open.local())?;
                 let (fid, data_only) = (self.open_fid(*open), Some(u32::from(*data_only)));
-                last(&Tmessage::Fsync { fid, data_only })
+                self.sync(*open, &Tmessage::Fsync { fid, data_only })
             }
             Ask::ReadLink { node } => last(&Tmessage::Readlink { fid: self.tie(*node, user)? }),
             Ask::StatFs { node } => last(&Tmessage::Statfs { fid: self.tie(*node, user)? }),
@@ -166,14 +165,6 @@ impl Remote {
         Ok(Next::Say(Step::AttrSize(newfid), message))
     }
 
-    /// What was written on a connection that is lost may be lost; that is told once.
-    pub(super) fn expect_kept(&mut self, open: usize) -> Result<(), Error> {
-        match std::mem::take(&mut self.opens[open].writes_lost) {
-            true => Err(Error::Disconnected),
-            false => Ok(()),
-        }
-    }
-
     fn expect_locks(&self, open: usize) -> Result<(), Error> {
         if self.opens[open].locks_lost { Err(Error::Stale) } else { Ok(()) }
     }
@@ -232,6 +223,7 @@ impl Remote {
                 | Step::Regard(..)
                 | Step::Reading(_)
                 | Step::Writing(_)
+                | Step::Syncing(_)
                 | Step::Entries(_)
                 | Step::Stats(_)),
                 _,
@@ -390,10 +382,6 @@ impl Remote {
             }
             (_, Rmessage::Getlock { kind, start, length, proc_id, client_id }) => {
                 Reply::Conflict(conflict(*kind, *start, *length, *proc_id, client_id))
-            }
-            (Ask::Sync { open, .. }, _) => {
-                self.opens[open.local()].written = false;
-                Reply::Done
             }
             (ask, _) => {
                 self.moved(ask);

@@ -2,9 +2,10 @@
 
 use super::Remote;
 use super::places::ROOT;
+use super::writes::Writes;
 use crate::request::OpenId;
 use base::op::Entry;
-use base::{Access, Kind};
+use base::{Access, Error, Kind};
 
 /// One of them.
 #[derive(Clone, Debug)]
@@ -27,10 +28,8 @@ pub(super) struct Open {
     pub(super) locked: bool,
     /// It has held locks on a connection that is lost.
     pub(super) locks_lost: bool,
-    /// What was written on this connection may not be durable.
-    pub(super) written: bool,
-    /// What was written on a connection that is lost may be lost too.
-    pub(super) writes_lost: bool,
+    /// The losses of writes to this file that its client knows of.
+    pub(super) losses_seen: u64,
     /// Where a directory of 9P2000 is read.
     pub(super) cursor: Cursor,
 }
@@ -59,8 +58,7 @@ impl Open {
             stale: false,
             locked: false,
             locks_lost: false,
-            written: false,
-            writes_lost: false,
+            losses_seen: 0,
             cursor: Cursor::default(),
         }
     }
@@ -68,15 +66,31 @@ impl Open {
     /// It is open on another connection; what the server had kept is gone.
     pub(super) fn reopened(&mut self, fid: u32, epoch: u32) {
         self.locks_lost |= std::mem::take(&mut self.locked);
-        self.writes_lost |= std::mem::take(&mut self.written);
         self.cursor = Cursor::default();
         (self.fid, self.epoch) = (fid, epoch);
     }
 }
 
 impl Remote {
+    /// Writes to the file that is open.
+    pub(super) fn writes(&mut self, open: OpenId) -> &mut Writes {
+        self.places.writes(self.opens[open.local()].place)
+    }
+
+    /// # Errors
+    /// `Disconnected`, once, if writes to the file may have been lost with a connection.
+    pub(super) fn expect_kept(&mut self, open: OpenId) -> Result<(), Error> {
+        let it = &mut self.opens[open.local()];
+        match self.places.writes(it.place).report(self.epoch, &mut it.losses_seen) {
+            true => Err(Error::Disconnected),
+            false => Ok(()),
+        }
+    }
+
     /// A file that was opened by `fid`. The place must be pinned, and is the open file's now.
     pub(super) fn add_open(&mut self, open: Open) -> OpenId {
+        let losses_seen = self.places.writes(open.place).seen_by_new(self.epoch);
+        let open = Open { losses_seen, ..open };
         OpenId::new(self.index, self.opens.insert(open))
     }
 

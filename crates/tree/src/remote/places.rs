@@ -9,6 +9,7 @@
 mod tests;
 
 use super::words;
+use super::writes::Writes;
 use base::Name;
 use slab::Slab;
 use std::collections::BTreeMap;
@@ -40,6 +41,15 @@ struct Place {
     children: u32,
     /// By user.
     ties: BTreeMap<u32, Tie>,
+    /// Durability of what was written to it.
+    writes: Writes,
+}
+
+impl Place {
+    fn new(at: Option<(usize, Name)>, qid: Qid) -> Place {
+        let (ties, writes) = (BTreeMap::new(), Writes::default());
+        Place { at, qid, users: 1, children: 0, ties, writes }
+    }
 }
 
 /// All of them.
@@ -59,7 +69,7 @@ impl Places {
     pub(super) fn new() -> Places {
         let qid = Qid { kind: Qid::DIR, ..Qid::default() };
         let mut slab = Slab::new();
-        slab.insert(Place { at: None, qid, users: 1, children: 0, ties: BTreeMap::new() });
+        slab.insert(Place::new(None, qid));
         Places { slab, index: BTreeMap::new(), busy: BTreeMap::new(), clock: 0 }
     }
 
@@ -85,6 +95,11 @@ impl Places {
     /// Its directory and its name there; `None`: the root.
     pub(super) fn at(&self, place: usize) -> Option<(usize, Name)> {
         self.slab[place].at.clone()
+    }
+
+    /// Durability of what was written to it.
+    pub(super) fn writes(&mut self, place: usize) -> &mut Writes {
+        &mut self.slab[place].writes
     }
 
     pub(super) fn users(&self, place: usize) -> u32 {
@@ -130,9 +145,7 @@ impl Places {
             self.pin(known);
             return known;
         }
-        let at = Some(key.clone());
-        let place =
-            self.slab.insert(Place { at, qid, users: 1, children: 0, ties: BTreeMap::new() });
+        let place = self.slab.insert(Place::new(Some(key.clone()), qid));
         self.slab[parent].children += 1;
         // What was there before is somewhere else now, or nowhere.
         self.index.insert(key, place);

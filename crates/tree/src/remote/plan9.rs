@@ -42,9 +42,8 @@ impl Remote {
             | Ask::RemoveNode { node } => self.copy(errand, *node),
             // A stat that changes nothing asks for durability (stat(5)).
             Ask::Sync { open, .. } => {
-                self.expect_kept(open.local())?;
                 let (fid, stat) = (self.open_fid(*open), WireStat::unchanged());
-                last(&Tmessage::Wstat { fid, stat })
+                self.sync(*open, &Tmessage::Wstat { fid, stat })
             }
             Ask::Rename { from, to, .. } if from.local() != to.local() => Err(Error::CrossDevice),
             Ask::Rename { from: dir, name, .. } | Ask::Remove { dir, name, .. } => {
@@ -98,10 +97,6 @@ impl Remote {
             (Step::Last, Ask::MakeDir { .. }, Ok(Rmessage::Create { qid, .. })) => {
                 Ok(Next::Reply(Reply::Stat(self.made(ask, *qid))))
             }
-            (Step::Last, Ask::Sync { open, .. }, Ok(_)) => {
-                self.opens[open.local()].written = false;
-                Ok(Next::Reply(Reply::Done))
-            }
             (Step::Child(_), _, Ok(_))
             | (Step::Last, Ask::Stat { .. } | Ask::MakeDir { .. }, Ok(_)) => self.wrong(),
             (Step::Last, ask, Ok(_)) => {
@@ -123,6 +118,7 @@ impl Remote {
                 | Step::Regard(..)
                 | Step::Reading(_)
                 | Step::Writing(_)
+                | Step::Syncing(_)
                 | Step::AttrSize(_)
                 | Step::AttrRoom(_)
                 | Step::Entries(_)

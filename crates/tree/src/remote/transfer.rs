@@ -3,7 +3,7 @@
 use super::calls::Message;
 use super::errand::{Next, Outcome, Step};
 use super::{Remote, words};
-use crate::request::{Ask, Reply};
+use crate::request::{Ask, OpenId, Reply};
 use base::{Buf, Error, Stat};
 use wire::ninep::{IO_HEADER_SIZE, Rmessage, Tmessage};
 
@@ -77,6 +77,8 @@ impl Remote {
             }
             Ask::Write { open, offset, data } => {
                 let (open, offset, data) = (*open, *offset, std::mem::take(data));
+                let epoch = self.epoch;
+                self.errands[errand].write = Some(self.writes(open).begin(epoch));
                 Ok(self.write(open.local(), offset, data))
             }
             other => unreachable!("{other:?} is no transfer"),
@@ -84,10 +86,14 @@ impl Remote {
     }
 
     fn write(&mut self, open: usize, offset: u64, mut data: Buf) -> Next {
-        let it = &mut self.opens[open];
-        it.written = true;
-        let (fid, iounit) = (it.fid, it.iounit);
+        let it = &self.opens[open];
+        let (fid, iounit, appends) = (it.fid, it.iounit, it.access.append);
         let most = self.piece_max(iounit) as usize;
+        if appends && data.len() > most {
+            // The server takes pieces in any order, each at the end that it finds. Of what does not
+            // fit one message the client is told that it was not written.
+            data.truncate(most);
+        }
         let (mut messages, mut parts, mut at) = (Vec::new(), Vec::new(), offset);
         loop {
             let piece = if data.len() > most { Buf::from(&data[..most]) } else { data.clone() };
@@ -100,6 +106,32 @@ impl Remote {
             data.consume(count);
             at = at.saturating_add(count as u64);
         }
+    }
+
+    /// Sends an fsync of either dialect.
+    ///
+    /// # Errors
+    /// `Disconnected`, once, if writes may have been lost with a connection.
+    pub(super) fn sync(&mut self, open: OpenId, message: &Tmessage<'_>) -> Outcome {
+        self.expect_kept(open)?;
+        let epoch = self.epoch;
+        let covered = self.writes(open).covered(epoch);
+        Ok(Next::Say(Step::Syncing(covered), vec![Message::new(message)]))
+    }
+
+    /// The reply to an fsync has come.
+    pub(super) fn synced(
+        &mut self,
+        errand: usize,
+        covered: u64,
+        answer: Result<&Rmessage<'_>, Error>,
+    ) -> Outcome {
+        let (Ask::Sync { open, .. }, _) = (&self.errands[errand].ask, answer?) else {
+            unreachable!("only an fsync is sent as one");
+        };
+        let open = *open;
+        self.writes(open).synced(covered);
+        Ok(Next::Reply(Reply::Done))
     }
 
     pub(super) fn read_answered(
