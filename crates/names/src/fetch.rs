@@ -28,6 +28,8 @@ enum State {
     Opening(Place),
     /// Waiting for its first bytes.
     Reading(OpenId, Stat),
+    /// Answered, or about to be answered by the union; nothing is held.
+    Over,
 }
 
 /// The fetch.
@@ -75,7 +77,8 @@ impl Fetch {
 
     /// What to ask for first.
     pub(crate) fn begin(&mut self, map: Map<'_>, gone: &mut Gone) -> Step {
-        self.walk_on(map, gone)
+        let step = self.walk_on(map, gone);
+        self.release_at_end(step)
     }
 
     /// Takes the answer to what was asked for.
@@ -85,6 +88,20 @@ impl Fetch {
         map: Map<'_>,
         gone: &mut Gone,
     ) -> Step {
+        let step = self.take(reply, map, gone);
+        self.release_at_end(step)
+    }
+
+    /// Nodes and files of a fetch that has ended are the receiver's, or are given back already.
+    fn release_at_end(&mut self, step: Step) -> Step {
+        match step {
+            Step::End(_) | Step::OpenUnion(_) => self.state = State::Over,
+            Step::Ask(..) => {}
+        }
+        step
+    }
+
+    fn take(&mut self, reply: Result<Reply, Error>, map: Map<'_>, gone: &mut Gone) -> Step {
         match (&mut self.state, reply) {
             (State::Walking(walk) | State::ToLink(walk, _), reply) => {
                 walk.arrive(reply, map, &mut gone.nodes);
@@ -227,7 +244,9 @@ impl Fetch {
             State::ReadingLink(node, _) => gone.nodes.push(*node),
             State::Opening(place) => gone.nodes.push(place.node),
             State::Reading(open, _) => gone.open = Some(*open),
+            State::Over => {}
         }
+        self.state = State::Over;
     }
 
     pub(crate) fn headroom(&self) -> u32 {
@@ -242,6 +261,7 @@ impl Fetch {
             State::ReadingLink(..) => "reading link",
             State::Opening(_) => "opening",
             State::Reading(..) => "reading",
+            State::Over => "over",
         }
     }
 }

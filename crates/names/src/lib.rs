@@ -102,8 +102,8 @@ struct Waiting {
 #[derive(Debug)]
 struct OpenUnion {
     union: Union,
-    /// Lists of it that wait for their turn. Bounded: the node admits so many requests.
-    waiting: VecDeque<Waiting>,
+    /// Pending lists, by order of arrival. Bounded: the node admits so many requests.
+    waiting: BTreeMap<u64, Waiting>,
 }
 
 /// The mux.
@@ -128,6 +128,10 @@ pub struct Names {
     cancelled: BTreeSet<RequestId>,
     /// Entries remembered for all open unions.
     entries: usize,
+    /// Pending lists of unions: the union's slot and the order of arrival.
+    queued: BTreeMap<RequestId, (usize, u64)>,
+    /// Number of the next pending list.
+    arrivals: u64,
     /// Which tree has the request of each id, if it is not the root's.
     elsewhere: BTreeMap<RequestId, u16>,
 }
@@ -148,6 +152,8 @@ impl Names {
             held: BTreeMap::new(),
             cancelled: BTreeSet::new(),
             entries: 0,
+            queued: BTreeMap::new(),
+            arrivals: 0,
             elsewhere: BTreeMap::new(),
         }
     }
@@ -222,6 +228,14 @@ impl Automaton for Names {
         self.table.check();
         self.tasks.values().for_each(Task::check);
         assert!(self.places.iter().all(|(_, place)| !place.trail.is_empty()));
+        assert!(self.cancelled.iter().all(|id| self.tasks.contains_key(id)));
+        let waiting = self.unions.iter().map(|(_, open)| open.waiting.len()).sum::<usize>();
+        assert_eq!(self.queued.len(), waiting, "every pending list has its place in a queue");
+        for (id, (slot, number)) in &self.queued {
+            assert_eq!(self.unions[*slot].waiting[number].id, *id);
+        }
+        let entries = self.unions.iter().map(|(_, open)| open.union.entries()).sum::<usize>();
+        assert_eq!(self.entries, entries, "entries remembered");
     }
 }
 
@@ -474,12 +488,9 @@ impl Names {
     }
 
     fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
-        let waits = |waiting: &Waiting| waiting.id == id;
-        for (_, open) in &mut self.unions {
-            if let Some(at) = open.waiting.iter().position(waits) {
-                open.waiting.remove(at);
-                return out.push(Output::Reply(id, Err(Error::Cancelled)));
-            }
+        if let Some((slot, number)) = self.queued.remove(&id) {
+            self.unions[slot].waiting.remove(&number);
+            return out.push(Output::Reply(id, Err(Error::Cancelled)));
         }
         match self.tasks.remove(&id) {
             Some(Task::Change(change)) => self.give_up(id, *change, out),

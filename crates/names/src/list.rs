@@ -9,6 +9,7 @@
 use crate::table::Point;
 use base::op::Entry;
 use base::{Access, Caller, Error, Stat};
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub(crate) struct Union {
     /// Where the entry with each number (counted from one) ends: its member and its cookie there.
     places: Vec<(usize, u64)>,
     /// Names seen, as hashes, and the first member that has each.
-    names: BTreeMap<u64, usize>,
+    names: BTreeMap<u128, usize>,
     /// What the list under way asks for.
     bytes_max: u32,
     with_stat: bool,
@@ -238,9 +239,9 @@ impl Union {
     }
 }
 
-/// FNV-1a with 64 bits: two names of a directory do not meet by accident.
-fn hash(name: &[u8]) -> u64 {
-    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+/// The first 128 bits of the name's SHA-256: clients choose names, and nobody finds two names that
+/// hide each other.
+fn hash(name: &[u8]) -> u128 {
+    let digest = Sha256::digest(name);
+    u128::from_le_bytes(digest[..16].try_into().expect("a digest has 32 bytes"))
 }

@@ -8,7 +8,7 @@ use crate::table::Place;
 use crate::walk::{Step as WalkStep, Walk};
 use crate::{NAMES, Names, OpenUnion, Output, Waiting};
 use base::{Caller, Error, Name};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tree::{Ask, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
 
@@ -254,7 +254,7 @@ impl Names {
     ) {
         match reply.and_then(|reply| union.opened(reply)) {
             Some(Ok(stat)) => {
-                let opened = OpenUnion { union: *union, waiting: VecDeque::new() };
+                let opened = OpenUnion { union: *union, waiting: BTreeMap::new() };
                 let open = OpenId::new(NAMES, self.unions.insert(opened));
                 let reply = match opening {
                     Opening::Open => Reply::Opened(open, stat),
@@ -283,8 +283,11 @@ impl Names {
     /// Begins to list an open union, or lets the list wait for its turn.
     pub(crate) fn list(&mut self, open: OpenId, waiting: Waiting, out: &mut Vec<Output>) {
         let slot = open.local();
-        let OpenUnion { union, waiting: line } = &mut self.unions[slot];
-        line.push_back(waiting);
+        let number = self.arrivals;
+        self.arrivals += 1;
+        self.queued.insert(waiting.id, (slot, number));
+        let OpenUnion { union, waiting: queue } = &mut self.unions[slot];
+        queue.insert(number, waiting);
         if union.is_idle() {
             self.next_list(slot, out);
         }
@@ -292,7 +295,8 @@ impl Names {
 
     /// Begins the first list of those that wait that can be begun.
     fn next_list(&mut self, slot: usize, out: &mut Vec<Output>) {
-        while let Some(next) = self.unions[slot].waiting.pop_front() {
+        while let Some((_, next)) = self.unions[slot].waiting.pop_first() {
+            self.queued.remove(&next.id);
             let begun = match self.entries {
                 entries if entries >= ENTRIES_MAX => Err(Error::NoMemory),
                 _room => self.begin_list(slot, next),

@@ -1,3 +1,4 @@
+mod cancel;
 mod fake;
 mod hidden;
 mod model;

@@ -31,6 +31,7 @@ fn fits(fetch: &Fetch, label: &str) -> bool {
             State::ReadingLink(..) => label == "Target",
             State::Opening(_) => label.starts_with("Opened"),
             State::Reading(..) => label == "Bytes",
+            State::Over => false,
         }
 }
 

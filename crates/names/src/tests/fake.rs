@@ -99,6 +99,10 @@ impl Fake {
         self.held.is_empty() && self.opens.is_empty()
     }
 
+    pub(super) fn has_no_opens(&self) -> bool {
+        self.opens.is_empty()
+    }
+
     fn hold(&mut self, at: usize) -> NodeId {
         let node = NodeId::new(self.index, at);
         *self.held.entry(node).or_insert(0) += 1;
