@@ -1,5 +1,6 @@
 //! Who the process is, and how it becomes somebody less.
 
+use crate::identity;
 use crate::path::users;
 use base::op::Who;
 use base::{Error, User};
@@ -24,27 +25,37 @@ pub fn clear_umask() {
 /// What the host's user database says of a user, by number or name.
 ///
 /// # Errors
-/// `NotFound` for a name that it does not know, or if it cannot be asked.
+/// `NotFound` for a name that it does not know, or if it cannot be asked; `Invalid` for the number
+/// 2³² - 1, which is nobody's.
 pub fn find_user(text: &str) -> Result<User, Error> {
     let who = match text.parse() {
         Ok(uid) => Who::Uid(uid),
         Err(_) => Who::Name(text.as_bytes().to_vec()),
     };
-    users::identify(&who).map_err(|_| Error::NotFound)
+    users::identify(&who).map_err(|failure| match Error::from(failure) {
+        Error::Invalid => Error::Invalid,
+        _other => Error::NotFound,
+    })
 }
 
 /// Turns the process into `user`, for good. To be called before any other thread exists.
 ///
 /// # Errors
-/// If the process is not root.
+/// If the process is not root, or if the kernel did not do all of it.
 pub fn become_user(user: &User) -> io::Result<()> {
+    if user.uid == u32::MAX || user.gid == u32::MAX {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
     let gid = Gid::from_raw(user.gid);
     let uid = Uid::from_raw(user.uid);
     let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
     rustix::thread::set_thread_groups(&groups)?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-    Ok(())
+    match identity::is_exactly(user)? {
+        true => Ok(()),
+        false => Err(io::Error::other("the kernel kept another user or group")),
+    }
 }
 
 /// Lets all other threads run before this one, as far as the kernel does that for niceness.
@@ -67,4 +78,26 @@ pub fn fill_random(bytes: &mut [u8]) -> io::Result<()> {
         done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_that_means_unchanged_is_no_user() {
+        assert_eq!(find_user("4294967295"), Err(Error::Invalid));
+        assert!(find_user("4294967294").is_ok());
+    }
+
+    #[test]
+    fn becoming_nobody_fails_and_leaves_the_process_as_it_is() {
+        let own = rustix::process::getgroups().expect("groups");
+        let (gid, groups) = (rustix::process::getegid().as_raw(), own.into_iter().map(Gid::as_raw));
+        let user = User { uid: u32::MAX, gid, groups: groups.collect(), commands: false };
+        assert!(become_user(&user).is_err());
+        let own = User { uid: own_user(), ..user };
+        assert!(identity::is_exactly(&own).expect("its own identity"));
+        assert!(!identity::is_exactly(&User { uid: 12_345, ..own }).expect("another identity"));
+    }
 }

@@ -9,7 +9,7 @@
 
 use crate::config::Serve;
 use crate::place::{Bound, Place, What};
-use base::{Caller, User};
+use base::{Caller, Error, User};
 use node::{Clients, Identity, Protocol};
 use reactor::Address;
 use std::sync::Arc;
@@ -92,8 +92,9 @@ fn of_volume(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, Stri
 /// As whom clients on the network act, and the rule in words.
 fn usual(serve: &Serve, place: &Place) -> Result<(User, String), String> {
     let user = match &serve.as_user {
-        Some(name) => reactor::find_user(name).map_err(|_| {
-            format!("--as {name}: the host knows no such user; name one, or a number")
+        Some(name) => reactor::find_user(name).map_err(|error| match error {
+            Error::Invalid => format!("--as {name}: no user has this number; name another one"),
+            _other => format!("--as {name}: the host knows no such user; name one, or a number"),
         })?,
         None if place.stat.uid == 0 => nobody(),
         None => reactor::find_user(&place.stat.uid.to_string()).unwrap_or_else(|_| nobody()),

@@ -18,7 +18,11 @@ const GROUPS_MAX: usize = 65_536;
 /// A user with the groups that the host gives them.
 ///
 /// A number that the host does not know is still somebody: that user, with a group of the same
-/// number and no others. A name that it does not know is nobody: `NotFound`.
+/// number and no others.
+///
+/// # Errors
+/// `NotFound` for a name that the host does not know; `Invalid` for the number 2³² - 1 as user or
+/// group, which stands for none (`setresuid(2)`).
 pub(crate) fn identify(who: &Who) -> Outcome<User> {
     let found = match who {
         Who::Uid(uid) => lookup(|entry, bytes, found| {
@@ -34,12 +38,15 @@ pub(crate) fn identify(who: &Who) -> Outcome<User> {
             })?
         }
     };
-    match (found, who) {
-        (Some(user), _) => Ok(user),
-        (None, Who::Uid(uid)) => {
-            Ok(User { uid: *uid, gid: *uid, groups: Vec::new(), commands: false })
-        }
-        (None, Who::Name(_)) => Err(Error::NotFound.into()),
+    let user = match (found, who) {
+        (Some(user), _) => user,
+        (None, Who::Uid(uid)) => User { uid: *uid, gid: *uid, groups: Vec::new(), commands: false },
+        (None, Who::Name(_)) => return Err(Error::NotFound.into()),
+    };
+    // To the kernel this number means "leave it as it is": whoever becomes that user stays root.
+    match user.uid == u32::MAX || user.gid == u32::MAX {
+        true => Err(Error::Invalid.into()),
+        false => Ok(user),
     }
 }
 

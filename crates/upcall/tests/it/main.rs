@@ -50,7 +50,9 @@ fn what_cannot_be_served_is_refused_in_one_line_that_says_what_to_do() {
     std::fs::write(dir.path().join("bad.toml"), "dir = \".\"\ncolour = 1\n").unwrap();
     let file = format!("{path}/file");
     let config = format!("{path}/bad.toml");
-    let cases: [(&[&str], &str); 8] = [
+    let root = rustix::process::geteuid().is_root();
+    let nobody = if root { "no user has this number; name another one" } else { "needs root" };
+    let cases: [(&[&str], &str); 9] = [
         (&[path, "--9p", &port, "--http", "none"], "choose another address, with --9p ADDR"),
         (&["/no/such/directory"], "name a directory that exists"),
         (&[&file], "is not a volume, or one of another version: name a volume"),
@@ -59,6 +61,7 @@ fn what_cannot_be_served_is_refused_in_one_line_that_says_what_to_do() {
         (&[path, "--9p", "none", "--http", "none"], "nothing to listen on"),
         (&[path, "--msize", "1"], "say a size from 4096 to 1048576"),
         (&["--config", &config], "bad.toml line 2: unknown field `colour`"),
+        (&[path, "--as", "4294967295"], nobody),
     ];
     for (args, advice) in cases {
         let (status, text) = upcall(args);
