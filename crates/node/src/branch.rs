@@ -236,7 +236,8 @@ impl Branch {
     /// Does what is due at the end of a turn.
     pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
-            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}
+            Branch::Service(_) | Branch::Skeleton(_) => {}
+            Branch::Host(host, _) => host.tick(out),
             Branch::Storelets(storelets) => storelets.tick(now, out),
             Branch::Replica(replica) => replica.tick(now, out),
             Branch::Volume(volume) => volume.tick(now, out),

@@ -16,12 +16,13 @@ mod plan;
 mod tests;
 
 use crate::locks::{FileKey, Table};
-use crate::request::{Ask, Id, Input, LockKind, NodeId, OpenId, Output, Reply, Request, RequestId};
+use crate::request::{Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 use base::op::{Done, File, Op, OpId};
 use base::{Automaton, Error, Instant, Stat};
 use errand::{Awaits, Errand};
 use plan::Plan;
 use slab::Slab;
+use std::collections::BTreeMap;
 
 /// Most nodes and open files together; the process's limit on open files is usually lower.
 pub const HANDLES_MAX: usize = 1 << 20;
@@ -55,6 +56,8 @@ pub struct Host {
     nodes: Slab<Handle>,
     opens: Slab<Handle>,
     errands: Slab<Errand>,
+    /// Slots of the requests under way.
+    slots: BTreeMap<RequestId, usize>,
     locks: Table<OpenId, RequestId>,
     /// Removals so far. A handle made before the last one may be a file's last tie to its storage.
     removals: u64,
@@ -81,7 +84,8 @@ impl Host {
         nodes.insert(Handle { file: root, users: 1, closed: false, removals, size: 0, key });
         let (opens, errands) = (Slab::new(), Slab::new());
         let (locks, handles_max) = (Table::default(), HANDLES_MAX);
-        Host { index, read_only, handles_max, nodes, opens, errands, locks, removals }
+        let slots = BTreeMap::new();
+        Host { index, read_only, handles_max, nodes, opens, errands, slots, locks, removals }
     }
 
     /// Sets how many nodes and open files there may be, at most [`HANDLES_MAX`]. What is held
@@ -137,6 +141,10 @@ impl Automaton for Host {
         }
     }
 
+    fn deadline(&self) -> Option<Instant> {
+        self.locks.is_due().then_some(Instant(0))
+    }
+
     fn check(&self) {
         assert!(self.nodes.len() + self.opens.len() <= HANDLES_MAX + 1);
         assert!(self.nodes[0].users > 0, "the root is never released");
@@ -144,7 +152,9 @@ impl Automaton for Host {
             assert!(handle.users > 0, "a handle without users is closed at once");
         }
         self.locks.check();
-        for (_, errand) in &self.errands {
+        assert_eq!(self.slots.len(), self.errands.len(), "every request has one slot");
+        for (slot, errand) in &self.errands {
+            assert_eq!(self.slots.get(&errand.request), Some(&slot));
             errand.pins().for_each(|pin| assert!(self.handle(pin).users > 0));
         }
     }
@@ -158,36 +168,26 @@ impl Host {
         if self.nodes.len() + self.opens.len() + self.errands.len() >= self.handles_max {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }
-        let released = self.may_release(&request.ask);
         let op = self.op_id(self.errands.vacant_key());
         match self.plan(id, request, op) {
             Plan::Answer(reply) => out.push(Output::Reply(id, reply)),
             Plan::Wait => {}
             Plan::Run { pins, awaits, op } => {
                 pins.iter().flatten().for_each(|pin| self.handle_mut(*pin).users += 1);
-                self.errands.insert(Errand { request: id, awaits, pins });
+                let slot = self.errands.insert(Errand { request: id, awaits, pins });
+                let known = self.slots.insert(id, slot);
+                assert!(known.is_none(), "{id:?} is under way already");
                 out.push(Output::Do(op));
             }
         }
-        if let Some(file) = released {
-            self.grant(file, out);
-        }
-    }
-
-    /// The file on which a request may release a lock that others wait for.
-    fn may_release(&self, ask: &Ask) -> Option<FileKey> {
-        let Ask::Lock { open, lock, .. } = ask else { return None };
-        let file = self.handle(Id::Open(*open)).key;
-        (lock.kind != LockKind::Exclusive).then_some(file)
     }
 
     fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
         if self.locks.cancel(id) {
             return out.push(Output::Reply(id, Err(Error::Cancelled)));
         }
-        let found = self.errands.iter().find(|(_, errand)| errand.request == id);
-        if let Some((slot, _)) = found {
-            out.push(Output::Do(Op::Cancel { id: self.op_id(slot) }));
+        if let Some(slot) = self.slots.get(&id) {
+            out.push(Output::Do(Op::Cancel { id: self.op_id(*slot) }));
         }
     }
 
@@ -197,11 +197,11 @@ impl Host {
         out.extend(dropped.map(|id| Output::Reply(id, Err(Error::Cancelled))));
         self.handle_mut(Id::Open(open)).closed = true;
         self.unpin(Id::Open(open), out);
-        self.grant(file, out);
     }
 
     fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {
         let errand = self.errands.remove(NodeId(op.0).local());
+        self.slots.remove(&errand.request);
         if errand.awaits == Awaits::Remove {
             self.removals += 1;
         }
@@ -225,8 +225,10 @@ impl Host {
         }
     }
 
-    fn grant(&mut self, file: FileKey, out: &mut Vec<Output>) {
-        let granted = self.locks.grant(file).into_iter();
+    /// Answers those who waited for locks that were released: to be called at the end of every
+    /// turn, and when [`Automaton::deadline`] has passed.
+    pub fn tick(&mut self, out: &mut Vec<Output>) {
+        let granted = self.locks.advance().into_iter();
         out.extend(granted.map(|id| Output::Reply(id, Ok(Reply::Locked))));
     }
 

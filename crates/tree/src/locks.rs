@@ -5,13 +5,16 @@
 //! would close a circle of owners waiting for each other is refused (`WouldDeadlock`), so no
 //! deadlock goes unresolved.
 //!
-//! Each file has its own ranges and its own line: what happens to one file costs nothing for
-//! another. Somebody is granted a lock only after a release on the same file, so whoever releases
-//! (unlocks, changes exclusive to shared, closes) asks [`Table::grant`] for that file.
+//! Clients choose how many ranges there are and how many requests wait, so nothing here looks at
+//! all of them: conflicts are found in [interval trees](ranges), a waiting request watches one
+//! range that is in its way and is looked at again when that one goes, [`Table::advance`] looks at
+//! a bounded number of requests a turn, and the search for circles has a bounded number of steps.
+
+mod ranges;
 
 use base::Error;
+use ranges::{OwnerId, Range, Ranges};
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem;
 
 #[cfg(test)]
 mod tests;
@@ -26,8 +29,11 @@ pub const WAITING_MAX: usize = 4096;
 /// Longest name of a client, bytes.
 pub const CLIENT_MAX: usize = 256;
 
-/// Most waiting requests that are looked at for a circle; a longer chain is taken for one.
-const CHAIN_MAX: usize = 256;
+/// Most steps of a search for a circle of waiting owners; a longer one is taken for a circle.
+const SEARCH_MAX: usize = 4096;
+
+/// Most waiting requests that one call of [`Table::advance`] looks at.
+pub const ADVANCE_MAX: usize = 256;
 
 /// How a range is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,33 +88,10 @@ impl Lock {
     pub fn length(&self) -> u64 {
         if self.last == u64::MAX { 0 } else { self.last - self.start + 1 }
     }
-
-    fn overlaps(&self, other: &Lock) -> bool {
-        self.start <= other.last && other.start <= self.last
-    }
-
-    fn conflicts(&self, other: &Lock) -> bool {
-        let exclusive = self.kind == LockKind::Exclusive || other.kind == LockKind::Exclusive;
-        exclusive && self.owner != other.owner && self.overlaps(other)
-    }
 }
 
 /// Which file: device and inode.
 pub type FileKey = (u64, u64);
-
-/// A lock that is held, and through which open file it was taken.
-#[derive(Clone, Debug)]
-struct Held<T> {
-    through: T,
-    lock: Lock,
-}
-
-/// A request that stands in line.
-#[derive(Clone, Debug)]
-struct Waiting<T, R> {
-    request: R,
-    want: Held<T>,
-}
 
 /// How a request for a lock ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,34 +100,173 @@ pub enum Outcome {
     Granted,
     /// Somebody is in the way.
     Blocked,
-    /// It stands in line; [`Table::grant`] names it when it is held.
+    /// It stands in line; [`Table::advance`] names it when it is held.
     Waits,
+}
+
+/// What an owner holds from some byte on, and through which open file it was taken.
+#[derive(Clone, Copy, Debug)]
+struct Held<T> {
+    last: u64,
+    is_exclusive: bool,
+    through: T,
+}
+
+/// A range that is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Want<T> {
+    range: Range,
+    is_exclusive: bool,
+    through: T,
+}
+
+/// The locks of one file.
+#[derive(Debug)]
+struct Locked<T, R> {
+    /// Everything that is held, by owner and first byte.
+    held: BTreeMap<(OwnerId, u64), Held<T>>,
+    exclusive: Ranges,
+    shared: Ranges,
+    /// What was taken through each open file.
+    opens: BTreeMap<T, BTreeSet<(OwnerId, u64)>>,
+    /// Requests that wait, by open file and order of arrival.
+    waiting: BTreeSet<(T, u64)>,
+    /// Requests that watch a held range: owner and first byte of that, order of arrival.
+    watches: BTreeMap<(OwnerId, u64, u64), R>,
+}
+
+/// A request that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting<T, R> {
+    request: R,
+    file: FileKey,
+    want: Want<T>,
+    /// Owner and first byte of the range that it watches; `None`: it is due to be looked at.
+    watches: Option<(OwnerId, u64)>,
+}
+
+/// Somebody who holds or waits for something.
+#[derive(Debug)]
+struct Known {
+    owner: Owner,
+    /// Ranges held and requests waiting.
+    uses: usize,
+    /// Requests waiting, by order of arrival.
+    waits: BTreeSet<u64>,
 }
 
 /// All locks of a tree. `T` names an open file, `R` a request.
 #[derive(Debug)]
 pub struct Table<T, R> {
-    /// Files without held ranges are not kept.
-    held: BTreeMap<FileKey, Vec<Held<T>>>,
+    /// Files without locks and waiting requests are not kept.
+    files: BTreeMap<FileKey, Locked<T, R>>,
     held_count: usize,
-    /// Files without waiting requests are not kept.
-    lines: BTreeMap<FileKey, Vec<Waiting<T, R>>>,
-    /// Where each waiting request stands.
-    waiting: BTreeMap<R, FileKey>,
-    /// How many requests of each owner wait: most owners are found not to be part of a circle by
-    /// this alone.
-    owners: BTreeMap<Owner, usize>,
+    /// Requests that wait, by order of arrival.
+    waiting: BTreeMap<u64, Waiting<T, R>>,
+    /// The order of arrival of each waiting request.
+    arrivals: BTreeMap<R, u64>,
+    next_arrival: u64,
+    /// Waiting requests that may be granted now.
+    due: BTreeSet<u64>,
+    ids: BTreeMap<Owner, OwnerId>,
+    owners: BTreeMap<OwnerId, Known>,
+    next_owner: OwnerId,
+    /// Owners that wait.
+    waiters: BTreeSet<OwnerId>,
+}
+
+impl<T, R> Default for Locked<T, R> {
+    fn default() -> Locked<T, R> {
+        Locked {
+            held: BTreeMap::new(),
+            exclusive: Ranges::default(),
+            shared: Ranges::default(),
+            opens: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            watches: BTreeMap::new(),
+        }
+    }
 }
 
 impl<T, R> Default for Table<T, R> {
     fn default() -> Table<T, R> {
-        let (held, lines) = (BTreeMap::new(), BTreeMap::new());
-        let (waiting, owners) = (BTreeMap::new(), BTreeMap::new());
-        Table { held, held_count: 0, lines, waiting, owners }
+        Table {
+            files: BTreeMap::new(),
+            held_count: 0,
+            waiting: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            next_arrival: 0,
+            due: BTreeSet::new(),
+            ids: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            next_owner: 0,
+            waiters: BTreeSet::new(),
+        }
     }
 }
 
-impl<T: Copy + Eq, R: Copy + Ord> Table<T, R> {
+impl<T: Copy + Ord, R> Locked<T, R> {
+    /// A range of another owner that is in the way.
+    fn in_way(&self, range: &Range, is_exclusive: bool) -> Option<Range> {
+        let Range { start, last, owner } = *range;
+        let found = self.exclusive.overlapping(start, last, owner);
+        let shared = || self.shared.overlapping(start, last, owner).filter(|_| is_exclusive);
+        found.or_else(shared).copied()
+    }
+
+    /// Shows every range of another owner that is in the way, until `show` has enough; whether it
+    /// has seen all.
+    fn each_in_way(
+        &self,
+        range: &Range,
+        is_exclusive: bool,
+        show: &mut impl FnMut(&Range) -> bool,
+    ) -> bool {
+        self.exclusive.each_overlapping(range, show)
+            && (!is_exclusive || self.shared.each_overlapping(range, show))
+    }
+
+    /// What an owner holds of these bytes, by first byte.
+    fn of(&self, range: Range) -> impl Iterator<Item = (u64, &Held<T>)> {
+        let Range { start, last, owner } = range;
+        let before = self.held.range((owner, 0)..(owner, start)).next_back();
+        let before = before.filter(move |(_, held)| held.last >= start);
+        let inside = self.held.range((owner, start)..=(owner, last));
+        before.into_iter().chain(inside).map(|((_, start), held)| (*start, held))
+    }
+
+    /// The tree of everything that is held in the same way.
+    fn tree(&mut self, is_exclusive: bool) -> &mut Ranges {
+        if is_exclusive { &mut self.exclusive } else { &mut self.shared }
+    }
+
+    fn add(&mut self, range: Range, held: Held<T>) {
+        let key = (range.owner, range.start);
+        self.held.insert(key, held);
+        self.tree(held.is_exclusive).insert(range);
+        self.opens.entry(held.through).or_default().insert(key);
+    }
+
+    /// Removes what an owner holds from this byte on; requests that watched it are due.
+    fn remove(&mut self, key: (OwnerId, u64), due: &mut BTreeSet<u64>) -> Held<T> {
+        let held = self.held.remove(&key).expect("it is held");
+        self.tree(held.is_exclusive).remove(key.1, key.0);
+        let of_open = self.opens.get_mut(&held.through).expect("it was taken through this");
+        of_open.remove(&key);
+        if of_open.is_empty() {
+            self.opens.remove(&held.through);
+        }
+        let watched = self.watches.range((key.0, key.1, 0)..=(key.0, key.1, u64::MAX));
+        due.extend(watched.map(|((_, _, arrival), _)| *arrival));
+        held
+    }
+
+    fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.waiting.is_empty()
+    }
+}
+
+impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
     /// Takes, waits for, or gives up a range.
     ///
     /// # Errors
@@ -157,85 +279,105 @@ impl<T: Copy + Eq, R: Copy + Ord> Table<T, R> {
         lock: Lock,
         wait: Option<R>,
     ) -> Result<Outcome, Error> {
-        let want = Held { through, lock };
-        if self.conflict(file, &want.lock).is_none() {
-            self.expect_room(file, &want.lock)?;
+        let is_exclusive = match lock.kind {
+            LockKind::None => return self.unlock(file, &lock),
+            LockKind::Shared => false,
+            LockKind::Exclusive => true,
+        };
+        let owner = self.ids.get(&lock.owner).copied().unwrap_or(self.next_owner);
+        let range = Range { start: lock.start, last: lock.last, owner };
+        let want = Want { range, is_exclusive, through };
+        let in_way = self.files.get(&file).and_then(|locked| locked.in_way(&range, is_exclusive));
+        let Some(in_way) = in_way else {
+            self.expect_room(RANGES_MAX)?;
+            self.know(lock.owner);
             self.take(file, want);
             return Ok(Outcome::Granted);
-        }
+        };
         let Some(request) = wait else {
             return Ok(Outcome::Blocked);
         };
         if self.waiting.len() >= WAITING_MAX {
             return Err(Error::NoMemory);
         }
-        if self.closes_circle(file, &want.lock) {
+        if self.closes_circle(file, &want) {
             return Err(Error::WouldDeadlock);
         }
-        self.waiting.insert(request, file);
-        *self.owners.entry(want.lock.owner.clone()).or_default() += 1;
-        self.lines.entry(file).or_default().push(Waiting { request, want });
+        self.know(lock.owner);
+        self.wait(request, file, want, in_way);
         Ok(Outcome::Waits)
     }
 
     /// A lock of somebody else that is in the way of this one.
-    pub fn conflict(&self, file: FileKey, lock: &Lock) -> Option<&Lock> {
-        match lock.kind {
-            LockKind::None => None,
-            LockKind::Shared | LockKind::Exclusive => {
-                self.ranges(file).find(|held| held.conflicts(lock))
-            }
-        }
+    pub fn conflict(&self, file: FileKey, lock: &Lock) -> Option<Lock> {
+        let is_exclusive = match lock.kind {
+            LockKind::None => return None,
+            LockKind::Shared => false,
+            LockKind::Exclusive => true,
+        };
+        let owner = self.ids.get(&lock.owner).copied().unwrap_or(self.next_owner);
+        let range = Range { start: lock.start, last: lock.last, owner };
+        let locked = self.files.get(&file)?;
+        let found = locked.in_way(&range, is_exclusive)?;
+        let held = &locked.held[&(found.owner, found.start)];
+        let kind = if held.is_exclusive { LockKind::Exclusive } else { LockKind::Shared };
+        let owner = self.owners[&found.owner].owner.clone();
+        Some(Lock { kind, start: found.start, last: found.last, owner })
     }
 
     /// Drops everything that was taken or waited for through an open file; gives the requests
     /// that waited, which will not be granted any more.
     pub fn close(&mut self, file: FileKey, through: T) -> Vec<R> {
-        if let Some(mut held) = self.held.remove(&file) {
-            self.held_count -= held.len();
-            held.retain(|held| held.through != through);
-            self.keep_held(file, held);
+        let Some(locked) = self.files.get_mut(&file) else { return Vec::new() };
+        let keys = locked.opens.get(&through).cloned().unwrap_or_default();
+        for key in &keys {
+            locked.remove(*key, &mut self.due);
         }
-        let line = self.lines.remove(&file).unwrap_or_default();
-        let (dropped, kept): (Vec<_>, Vec<_>) =
-            line.into_iter().partition(|waiting| waiting.want.through == through);
-        self.keep_line(file, kept);
-        dropped.iter().for_each(|waiting| self.strike(waiting));
-        dropped.into_iter().map(|waiting| waiting.request).collect()
+        let arrivals = locked.waiting.range((through, 0)..=(through, u64::MAX));
+        let arrivals: Vec<u64> = arrivals.map(|(_, arrival)| *arrival).collect();
+        self.held_count -= keys.len();
+        keys.iter().for_each(|(owner, _)| self.forget_use(*owner));
+        let dropped = arrivals.iter().map(|arrival| self.strike(*arrival).request).collect();
+        self.forget_file(file);
+        dropped
     }
 
     /// Takes a request out of the line; whether it stood there.
     pub fn cancel(&mut self, request: R) -> bool {
-        let Some(&file) = self.waiting.get(&request) else { return false };
-        let line = self.lines.remove(&file).unwrap_or_default();
-        let (dropped, kept): (Vec<_>, Vec<_>) =
-            line.into_iter().partition(|waiting| waiting.request == request);
-        dropped.iter().for_each(|waiting| self.strike(waiting));
-        self.keep_line(file, kept);
+        let Some(&arrival) = self.arrivals.get(&request) else { return false };
+        let waiting = self.strike(arrival);
+        self.forget_file(waiting.file);
         true
     }
 
-    /// Grants the requests in line for a file that nobody is in the way of any more, in order.
-    pub fn grant(&mut self, file: FileKey) -> Vec<R> {
+    /// Whether [`Table::advance`] has something to do.
+    pub fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Grants waiting requests that nobody is in the way of any more, in order; looks at no more
+    /// than [`ADVANCE_MAX`].
+    pub fn advance(&mut self) -> Vec<R> {
         let mut granted = Vec::new();
-        let mut line = self.lines.remove(&file).unwrap_or_default();
-        loop {
-            let before = granted.len();
-            for waiting in mem::take(&mut line) {
-                if self.conflict(file, &waiting.want.lock).is_some() {
-                    line.push(waiting);
-                } else {
-                    self.strike(&waiting);
-                    granted.push(waiting.request);
-                    self.take(file, waiting.want);
-                }
-            }
-            // What was granted may have replaced something exclusive by something shared.
-            if granted.len() == before || line.is_empty() {
+        for _ in 0..ADVANCE_MAX {
+            let Some(arrival) = self.due.pop_first() else { break };
+            self.unwatch(arrival);
+            let Waiting { request, file, want, .. } = self.waiting[&arrival];
+            let locked = &self.files[&file];
+            if let Some(in_way) = locked.in_way(&want.range, want.is_exclusive) {
+                self.watch(arrival, in_way);
+            } else if self.held_count < 2 * RANGES_MAX {
+                // Whoever waits for nothing but room was admitted when it came.
+                self.add_use(want.range.owner);
+                self.strike(arrival);
+                self.take(file, want);
+                self.forget_use(want.range.owner);
+                granted.push(request);
+            } else {
+                self.due.insert(arrival);
                 break;
             }
         }
-        self.keep_line(file, line);
         granted
     }
 
@@ -244,122 +386,214 @@ impl<T: Copy + Eq, R: Copy + Ord> Table<T, R> {
         (self.held_count, self.waiting.len())
     }
 
-    /// Asserts what always holds.
+    /// Asserts what always holds and costs little.
     pub fn check(&self) {
-        assert_eq!(self.held_count, self.held.values().map(Vec::len).sum::<usize>());
-        assert_eq!(self.waiting.len(), self.lines.values().map(Vec::len).sum::<usize>());
-        assert_eq!(self.waiting.len(), self.owners.values().sum::<usize>());
-        assert!(self.held.values().all(|held| !held.is_empty()));
-        assert!(self.lines.values().all(|line| !line.is_empty()));
+        assert_eq!(self.waiting.len(), self.arrivals.len());
+        assert_eq!(self.ids.len(), self.owners.len());
+        assert!(self.due.len() <= self.waiting.len() && self.waiters.len() <= self.owners.len());
+        assert!(self.files.len() <= self.held_count + self.waiting.len());
+        assert!(self.held_count <= 2 * RANGES_MAX && self.waiting.len() <= WAITING_MAX);
     }
 
-    /// Whether there is room for a range. Giving one up needs none, unless it leaves two pieces:
-    /// those may go up to twice the limit, so that what was once taken can be given up.
-    fn expect_room(&self, file: FileKey, lock: &Lock) -> Result<(), Error> {
-        let splits = |held: &Lock| {
-            held.owner == lock.owner && held.start < lock.start && lock.last < held.last
-        };
-        let limit = match lock.kind {
-            LockKind::Shared | LockKind::Exclusive => RANGES_MAX,
-            LockKind::None if self.held_count < 2 * RANGES_MAX => return Ok(()),
-            LockKind::None if self.ranges(file).any(splits) => 2 * RANGES_MAX,
-            LockKind::None => return Ok(()),
-        };
+    fn unlock(&mut self, file: FileKey, lock: &Lock) -> Result<Outcome, Error> {
+        let Some(&owner) = self.ids.get(&lock.owner) else { return Ok(Outcome::Granted) };
+        let range = Range { start: lock.start, last: lock.last, owner };
+        let Some(locked) = self.files.get(&file) else { return Ok(Outcome::Granted) };
+        // What was once taken can be given up, also if that leaves two pieces.
+        let first = locked.of(range).next();
+        if first.is_some_and(|(start, held)| start < range.start && range.last < held.last) {
+            self.expect_room(2 * RANGES_MAX)?;
+        }
+        self.cut(file, range);
+        self.forget_file(file);
+        Ok(Outcome::Granted)
+    }
+
+    fn expect_room(&self, limit: usize) -> Result<(), Error> {
         if self.held_count >= limit { Err(Error::NoMemory) } else { Ok(()) }
     }
 
-    fn ranges(&self, file: FileKey) -> impl Iterator<Item = &Lock> {
-        self.held.get(&file).into_iter().flatten().map(|held| &held.lock)
+    /// Cuts the range out of what its owner holds, then adds it.
+    fn take(&mut self, file: FileKey, want: Want<T>) {
+        let Want { range, is_exclusive, through } = want;
+        self.add_use(range.owner);
+        self.cut(file, range);
+        let held = Held { last: range.last, is_exclusive, through };
+        self.add(file, range, held);
+        self.forget_use(range.owner);
     }
 
-    /// Cuts the range out of what its owner holds, then adds it.
-    fn take(&mut self, file: FileKey, new: Held<T>) {
-        let mut held = self.held.remove(&file).unwrap_or_default();
-        self.held_count -= held.len();
-        let mut index = 0;
-        while index < held.len() {
-            let one = &held[index].lock;
-            if one.owner == new.lock.owner && one.overlaps(&new.lock) {
-                // The pieces do not overlap the cut, so it does no harm to come to them.
-                split(held.swap_remove(index), &new.lock, &mut held);
-            } else {
-                index += 1;
+    fn add(&mut self, file: FileKey, range: Range, held: Held<T>) {
+        self.files.entry(file).or_default().add(range, held);
+        self.held_count += 1;
+        self.add_use(range.owner);
+    }
+
+    /// Takes a range away from its owner; what is left on both sides stays.
+    fn cut(&mut self, file: FileKey, cut: Range) {
+        let Some(locked) = self.files.get_mut(&file) else { return };
+        let starts: Vec<u64> = locked.of(cut).map(|(start, _)| start).collect();
+        let owner = cut.owner;
+        // It stays known although everything may be gone for a moment.
+        self.add_use(owner);
+        for start in starts {
+            let locked = self.files.get_mut(&file).expect("it has locks");
+            let held = locked.remove((owner, start), &mut self.due);
+            self.held_count -= 1;
+            self.forget_use(owner);
+            if start < cut.start {
+                let last = cut.start - 1;
+                self.add(file, Range { start, last, owner }, Held { last, ..held });
+            }
+            if held.last > cut.last {
+                let start = cut.last + 1;
+                self.add(file, Range { start, last: held.last, owner }, held);
             }
         }
-        if new.lock.kind != LockKind::None {
-            held.push(new);
-        }
-        self.keep_held(file, held);
+        self.forget_use(owner);
     }
 
-    fn keep_held(&mut self, file: FileKey, held: Vec<Held<T>>) {
-        self.held_count += held.len();
-        if !held.is_empty() {
-            self.held.insert(file, held);
+    fn forget_file(&mut self, file: FileKey) {
+        if self.files.get(&file).is_some_and(Locked::is_empty) {
+            self.files.remove(&file);
         }
     }
 
-    /// Notes that a request waits no more.
-    fn strike(&mut self, waiting: &Waiting<T, R>) {
-        self.waiting.remove(&waiting.request);
-        let owner = &waiting.want.lock.owner;
-        let count = self.owners.get_mut(owner).expect("its requests are counted");
-        *count -= 1;
-        if *count == 0 {
-            self.owners.remove(owner);
+    /// Gives an owner the number that was chosen for it, unless it has one.
+    fn know(&mut self, owner: Owner) {
+        if self.ids.contains_key(&owner) {
+            return;
+        }
+        let id = self.next_owner;
+        self.next_owner += 1;
+        self.ids.insert(owner.clone(), id);
+        self.owners.insert(id, Known { owner, uses: 0, waits: BTreeSet::new() });
+    }
+
+    fn add_use(&mut self, owner: OwnerId) {
+        self.owners.get_mut(&owner).expect("a known owner").uses += 1;
+    }
+
+    fn forget_use(&mut self, owner: OwnerId) {
+        let known = self.owners.get_mut(&owner).expect("a known owner");
+        known.uses -= 1;
+        if known.uses == 0 {
+            assert!(known.waits.is_empty(), "a waiting request is a use");
+            let known = self.owners.remove(&owner).expect("it is there");
+            self.ids.remove(&known.owner);
         }
     }
 
-    fn keep_line(&mut self, file: FileKey, line: Vec<Waiting<T, R>>) {
-        if !line.is_empty() {
-            self.lines.insert(file, line);
+    /// Puts a request in line, behind a range that is in its way.
+    fn wait(&mut self, request: R, file: FileKey, want: Want<T>, in_way: Range) {
+        let arrival = self.next_arrival;
+        self.next_arrival += 1;
+        let owner = want.range.owner;
+        let known = self.owners.get_mut(&owner).expect("a known owner");
+        known.uses += 1;
+        known.waits.insert(arrival);
+        self.waiters.insert(owner);
+        self.arrivals.insert(request, arrival);
+        let locked = self.files.get_mut(&file).expect("somebody is in the way");
+        locked.waiting.insert((want.through, arrival));
+        self.waiting.insert(arrival, Waiting { request, file, want, watches: None });
+        self.watch(arrival, in_way);
+    }
+
+    fn watch(&mut self, arrival: u64, in_way: Range) {
+        let waiting = self.waiting.get_mut(&arrival).expect("it waits");
+        waiting.watches = Some((in_way.owner, in_way.start));
+        let locked = self.files.get_mut(&waiting.file).expect("somebody is in the way");
+        locked.watches.insert((in_way.owner, in_way.start, arrival), waiting.request);
+    }
+
+    fn unwatch(&mut self, arrival: u64) {
+        let waiting = self.waiting.get_mut(&arrival).expect("it waits");
+        if let Some((owner, start)) = waiting.watches.take() {
+            let locked = self.files.get_mut(&waiting.file).expect("it is waited for");
+            locked.watches.remove(&(owner, start, arrival));
         }
     }
 
-    /// Whether somebody in the way of `want` waits, directly or not, for the owner of `want`.
-    fn closes_circle(&self, file: FileKey, want: &Lock) -> bool {
-        let mut looked_at = 0;
-        let mut seen: BTreeSet<&Owner> = self.blockers(file, want).collect();
-        let mut frontier: Vec<&Owner> = seen.iter().copied().collect();
-        while let Some(owner) = frontier.pop() {
-            if *owner == want.owner {
+    /// A request waits no more.
+    fn strike(&mut self, arrival: u64) -> Waiting<T, R> {
+        self.unwatch(arrival);
+        self.due.remove(&arrival);
+        let waiting = self.waiting.remove(&arrival).expect("it waits");
+        self.arrivals.remove(&waiting.request);
+        let locked = self.files.get_mut(&waiting.file).expect("it is waited for");
+        locked.waiting.remove(&(waiting.want.through, arrival));
+        let owner = waiting.want.range.owner;
+        let waits = &mut self.owners.get_mut(&owner).expect("it waits").waits;
+        waits.remove(&arrival);
+        if waits.is_empty() {
+            self.waiters.remove(&owner);
+        }
+        self.forget_use(owner);
+        waiting
+    }
+
+    /// Whether somebody in the way of `want` waits, directly or not, for the owner of `want`. Only
+    /// owners that wait can be part of a circle, so only those are followed.
+    fn closes_circle(&self, file: FileKey, want: &Want<T>) -> bool {
+        let owner = want.range.owner;
+        let holds_some = self.owners.get(&owner).is_some_and(|it| it.uses > it.waits.len());
+        if !holds_some {
+            // There is nothing that anybody could wait for.
+            return false;
+        }
+        let mut steps = 0;
+        let mut seen = BTreeSet::from([owner]);
+        let mut wants = vec![(file, *want)];
+        while let Some((file, want)) = wants.pop() {
+            let is_origin = want.range.owner == owner;
+            if !is_origin && self.is_in_way(file, owner, &want, &mut steps) {
                 return true;
             }
-            for (file, wanted) in self.waits(owner) {
-                looked_at += 1;
-                if looked_at > CHAIN_MAX {
-                    return true;
+            for waiter in self.waiters_in_way(file, &want, &mut steps) {
+                if seen.insert(waiter) {
+                    let arrivals = self.owners[&waiter].waits.iter();
+                    let waits = arrivals.map(|arrival| &self.waiting[arrival]);
+                    wants.extend(waits.map(|waiting| (waiting.file, waiting.want)));
                 }
-                frontier.extend(self.blockers(file, wanted).filter(|owner| seen.insert(owner)));
+            }
+            if steps > SEARCH_MAX {
+                return true;
             }
         }
         false
     }
 
-    /// What an owner waits for.
-    fn waits(&self, owner: &Owner) -> Vec<(FileKey, &Lock)> {
-        if !self.owners.contains_key(owner) {
-            return Vec::new();
+    /// Owners that wait and are in the way of what another one wants: found among the ranges in the
+    /// way or among those that wait, whichever are fewer.
+    fn waiters_in_way(&self, file: FileKey, want: &Want<T>, steps: &mut usize) -> Vec<OwnerId> {
+        let Some(locked) = self.files.get(&file) else { return Vec::new() };
+        let mut found = Vec::new();
+        let mut left = self.waiters.len();
+        let is_all = locked.each_in_way(&want.range, want.is_exclusive, &mut |range| {
+            *steps += 1;
+            found.extend(self.waiters.get(&range.owner));
+            left = left.saturating_sub(1);
+            left > 0
+        });
+        if is_all {
+            return found;
         }
-        let all = self.lines.iter().flat_map(|(file, line)| line.iter().map(|one| (*file, one)));
-        let wanted = all.map(|(file, waiting)| (file, &waiting.want.lock));
-        wanted.filter(|(_, lock)| lock.owner == *owner).collect()
+        let in_way =
+            |waiter: &&OwnerId| *steps <= SEARCH_MAX && self.is_in_way(file, **waiter, want, steps);
+        self.waiters.iter().filter(in_way).copied().collect()
     }
 
-    fn blockers(&self, file: FileKey, want: &Lock) -> impl Iterator<Item = &Owner> {
-        let in_way = self.ranges(file).filter(|held| held.conflicts(want));
-        in_way.map(|held| &held.owner)
-    }
-}
-
-/// What is left of `held` on both sides of `cut`.
-fn split<T: Copy>(held: Held<T>, cut: &Lock, kept: &mut Vec<Held<T>>) {
-    if held.lock.start < cut.start {
-        let left = Lock { last: cut.start - 1, ..held.lock.clone() };
-        kept.push(Held { lock: left, ..held });
-    }
-    if held.lock.last > cut.last {
-        let right = Lock { start: cut.last + 1, ..held.lock };
-        kept.push(Held { lock: right, ..held });
+    /// Whether an owner holds something that is in the way of what another one wants.
+    fn is_in_way(&self, file: FileKey, owner: OwnerId, want: &Want<T>, steps: &mut usize) -> bool {
+        *steps += 1;
+        let Some(locked) = self.files.get(&file).filter(|_| owner != want.range.owner) else {
+            return false;
+        };
+        let mut of = locked.of(Range { owner, ..want.range });
+        of.any(|(_, held)| {
+            *steps += 1;
+            want.is_exclusive || held.is_exclusive || *steps > SEARCH_MAX
+        })
     }
 }

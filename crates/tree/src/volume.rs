@@ -56,10 +56,8 @@ mod walk;
 pub use format::{Format, format};
 
 use crate::disk;
-use crate::locks::{FileKey, Outcome, Table};
-use crate::request::{
-    Ask, Id, Input, Lock, LockKind, NodeId, OpenId, Output, Reply, Request, RequestId,
-};
+use crate::locks::{Outcome, Table};
+use crate::request::{Ask, Id, Input, Lock, NodeId, OpenId, Output, Reply, Request, RequestId};
 use appends::Appends;
 use base::op::{Done, File, OpId};
 use base::{Automaton, Error, Instant, Kind, Stat, Time};
@@ -246,6 +244,7 @@ impl Volume {
     /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
     /// has passed.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.grant(out);
         self.reap(now, out);
         self.settle(now, out);
         self.store.tick(now, &mut self.heard);
@@ -289,7 +288,8 @@ impl Automaton for Volume {
 
     fn deadline(&self) -> Option<Instant> {
         let reaps = self.reaper.deadline().filter(|_| self.opened == Some(Ok(())));
-        self.store.deadline().into_iter().chain(reaps).min()
+        let locks = self.locks.is_due().then_some(Instant(0));
+        self.store.deadline().into_iter().chain(reaps).chain(locks).min()
     }
 
     fn check(&self) {
@@ -320,7 +320,7 @@ impl Volume {
             return self.lock(id, open, lock, wait, out);
         }
         if let Ask::GetLock { open, lock } = request.ask {
-            let conflict = self.locks.conflict(self.file_key(open), &lock).cloned();
+            let conflict = self.locks.conflict(self.file_key(open), &lock);
             return out.push(Output::Reply(id, Ok(Reply::Conflict(conflict))));
         }
         let who = if let Ask::Identify { who } = &request.ask { Some(who.clone()) } else { None };
@@ -339,7 +339,6 @@ impl Volume {
 
     fn lock(&mut self, id: RequestId, open: OpenId, lock: Lock, wait: bool, out: &mut Vec<Output>) {
         let key = self.file_key(open);
-        let releases = lock.kind != LockKind::Exclusive;
         let reply = match self.locks.request(key, open, lock, wait.then_some(id)) {
             Ok(Outcome::Granted) => Some(Ok(Reply::Locked)),
             Ok(Outcome::Blocked) => Some(Ok(Reply::Blocked)),
@@ -347,13 +346,11 @@ impl Volume {
             Err(error) => Some(Err(error)),
         };
         out.extend(reply.map(|reply| Output::Reply(id, reply)));
-        if releases {
-            self.grant(key, out);
-        }
     }
 
-    fn grant(&mut self, file: FileKey, out: &mut Vec<Output>) {
-        let granted = self.locks.grant(file).into_iter();
+    /// Answers those who waited for locks that were released.
+    fn grant(&mut self, out: &mut Vec<Output>) {
+        let granted = self.locks.advance().into_iter();
         out.extend(granted.map(|id| Output::Reply(id, Ok(Reply::Locked))));
     }
 
@@ -363,7 +360,6 @@ impl Volume {
         out.extend(dropped.map(|id| Output::Reply(id, Err(Error::Cancelled))));
         self.opens[open.local()].closed = true;
         self.unpin(Id::Open(open));
-        self.grant(file, out);
     }
 
     fn done(&mut self, now: Instant, op: OpId, done: Done, out: &mut Vec<Output>) {

@@ -86,7 +86,7 @@ impl Host {
             }
             Ask::GetLock { open, lock } => {
                 let key = self.handle(Id::Open(open)).key;
-                Plan::Answer(Ok(Reply::Conflict(self.locks.conflict(key, &lock).cloned())))
+                Plan::Answer(Ok(Reply::Conflict(self.locks.conflict(key, &lock))))
             }
             other => unreachable!("{other:?} is no lock"),
         }

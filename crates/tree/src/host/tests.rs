@@ -29,6 +29,7 @@ impl Lab {
     fn step(&mut self, label: &str, input: Input) {
         let mut out = Vec::new();
         self.host.step(Instant(0), input, &mut out);
+        self.host.tick(&mut out);
         self.host.check();
         let out: Vec<String> = out.iter().map(show).collect();
         self.text += &format!("{label}: {}\n", out.join(", "));
@@ -205,7 +206,8 @@ fn states_md_is_fresh() {
     for (awaits, label, done) in samples {
         let mut host = host(false);
         let pins = [None, None];
-        host.errands.insert(Errand { request: RequestId(1), awaits, pins });
+        let slot = host.errands.insert(Errand { request: RequestId(1), awaits, pins });
+        host.slots.insert(RequestId(1), slot);
         let state = |host: &Host| match host.errands.get(0) {
             Some(errand) => errand.awaits.name().to_string(),
             None => "over".to_string(),
