@@ -35,7 +35,7 @@ use change::Top;
 use hidden::Hidden;
 use list::Union;
 use slab::Slab;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use table::{Gone, Place, Table};
 use task::Task;
 use tree::{Ask, Id, Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};

@@ -7,6 +7,7 @@ mod unions;
 
 use super::*;
 use fake::Fake;
+use std::collections::VecDeque;
 
 /// A mux with trees behind it that answer at once.
 struct Lab {
