@@ -76,6 +76,9 @@ fn step(cause: store::Error) -> &'static str {
         store::Error::TooLarge => "divide it into several",
         store::Error::Damaged => "restore it from elsewhere; what else is there can be read",
         store::Error::DiskFailed => "look at the disk, then open the volume again",
+        store::Error::DiskFull => {
+            "free space on the disk that holds it, then open the volume again"
+        }
         store::Error::ReadOnly => "open it for writing, in a transaction that may write",
         store::Error::NotFound => "look at the list of names",
         store::Error::Exists => "use another name, or drop the old snapshot",

@@ -29,6 +29,7 @@ pub mod canary;
 mod change;
 pub mod check;
 mod checkpoint;
+mod failures;
 mod format;
 mod io;
 mod journal;
@@ -47,6 +48,7 @@ mod superblock;
 
 pub use base::Block;
 pub use change::{Change, Durability, Extent};
+pub use failures::Failure;
 pub use format::format;
 pub use io::{Io, IoDone, IoId};
 pub use layout::{Geometry, HEAD_BYTES, Layout};
@@ -88,6 +90,9 @@ pub enum Error {
     Damaged,
     /// The disk failed; nothing is written any more until the volume is opened again.
     DiskFailed,
+    /// The disk that holds the volume is full: free space there. Where a write of the journal or of
+    /// a checkpoint failed, nothing is written any more until the volume is opened again.
+    DiskFull,
     /// The volume was opened for reading only, or is being closed.
     ReadOnly,
     /// There is no such snapshot.
@@ -108,6 +113,7 @@ impl Error {
             Error::TooLarge => "larger than the volume takes",
             Error::Damaged => "what is on the disk is not what was written",
             Error::DiskFailed => "the disk failed; nothing is written until the volume is reopened",
+            Error::DiskFull => "the disk that holds the volume is full; free space there",
             Error::ReadOnly => "the volume cannot be written",
             Error::NotFound => "there is no such snapshot",
             Error::Exists => "there is a snapshot of that name",

@@ -5,13 +5,16 @@
 
 use crate::cache::Map;
 use crate::checkpoint::{self, Checkpoint};
+use crate::failures::Failures;
 use crate::journal::{self, Journal};
 use crate::present::Present;
 use crate::reader::{Missing, Reader, Want};
 use crate::recovery::Recovery;
 use crate::snapshots::Snapshots;
 use crate::space::Space as Segments;
-use crate::{Error, Extent, Io, IoDone, IoId, Layout, SnapshotId, Superblock, Ticket, View};
+use crate::{
+    Error, Extent, Failure, Io, IoDone, IoId, Layout, SnapshotId, Superblock, Ticket, View,
+};
 use base::{Automaton, Instant, Time};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -121,6 +124,8 @@ pub struct Counts {
     pub operations: usize,
     /// Those who wait for pages, or for room.
     pub waiting: usize,
+    /// Failures of the disk since the volume was opened.
+    pub failures: u64,
     /// Each machine's kind and state.
     pub machines: Vec<(&'static str, &'static str)>,
 }
@@ -178,8 +183,9 @@ pub struct Store {
     recovered: usize,
     /// When the first change came that no checkpoint has.
     changed_since: Option<Instant>,
-    /// A write or a flush failed: nothing is written any more.
-    broken: bool,
+    /// A write or a flush failed with this: nothing is written any more.
+    broken: Option<Error>,
+    failures: Failures,
 }
 
 impl Store {
@@ -223,7 +229,8 @@ impl Store {
             replay: VecDeque::new(),
             recovered: 0,
             changed_since: None,
-            broken: false,
+            broken: None,
+            failures: Failures::default(),
         };
         store.begin_recovery(now, out);
         Ok(store)
@@ -284,6 +291,7 @@ impl Store {
             journal: self.journal.fill(),
             operations: self.jobs.len(),
             waiting: self.fetching.waiting(),
+            failures: self.failures.count(),
             machines,
         }
     }
@@ -306,7 +314,17 @@ impl Store {
 
     /// Whether a write or a flush failed, so that nothing is written any more.
     pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// Why nothing is written any more, if so.
+    pub fn broken(&self) -> Option<Error> {
         self.broken
+    }
+
+    /// The next failure of the disk that was not reported yet.
+    pub fn next_failure(&mut self) -> Option<Failure> {
+        self.failures.next()
     }
 
     /// An operation on the disk ended.
@@ -316,6 +334,7 @@ impl Store {
     pub fn done(&mut self, now: Instant, io: IoId, done: IoDone, out: &mut Vec<Output>) {
         self.unpin();
         let job = self.jobs.remove(io.0 as usize);
+        self.failures.note(&done, !matches!(job, Job::Fetch(_) | Job::Place(_)));
         match (job, done) {
             (Job::Fetch(reading), IoDone::Read(result)) => {
                 self.fetched(now, reading, result.ok(), out);
@@ -368,7 +387,7 @@ impl Store {
 
     /// When [`Store::tick`] has to be called if nothing else happens.
     pub fn deadline(&self) -> Option<Instant> {
-        if self.broken || !matches!(self.phase, Phase::Open | Phase::Closing(_)) {
+        if self.is_broken() || !matches!(self.phase, Phase::Open | Phase::Closing(_)) {
             return None;
         }
         if self.checkpoint.is_idle() && self.wants_checkpoint(Instant(0)) {
@@ -407,9 +426,9 @@ impl Store {
         let quiet = self.checkpoint.is_idle() && self.journal.is_quiet();
         let written = self.config.read_only || self.changed_since.is_none();
         if let Phase::Closing(ticket) = self.phase
-            && (self.broken || (quiet && written))
+            && (self.is_broken() || (quiet && written))
         {
-            let result = if self.broken { Err(Error::DiskFailed) } else { Ok(()) };
+            let result = self.broken.map_or(Ok(()), Err);
             self.phase = Phase::Over(Error::ReadOnly);
             self.farewell = Some((ticket, result));
         }
@@ -422,13 +441,15 @@ impl Store {
 
     /// Nothing is written any more: nobody knows what is on the disk.
     fn fail(&mut self, now: Instant, out: &mut Vec<Output>) {
-        if std::mem::replace(&mut self.broken, true) {
+        if self.is_broken() {
             return;
         }
+        let error = self.failures.last();
+        self.broken = Some(error);
         self.step_journal(now, journal::Input::Failed, out);
         self.step_checkpoint(now, true, checkpoint::Input::Failed, out);
         self.refuse_room(out);
-        self.refuse_snapshots(Error::DiskFailed, out);
+        self.refuse_snapshots(error, out);
         self.run_own(now, out);
         self.end_closing(out);
     }
@@ -464,7 +485,7 @@ impl Automaton for Store {
         self.present.space.check();
         self.journal.check();
         self.checkpoint.check();
-        if !self.broken && matches!(self.phase, Phase::Open) {
+        if !self.is_broken() && matches!(self.phase, Phase::Open) {
             self.check_room();
         }
     }

@@ -103,6 +103,7 @@ pub struct Volume {
     visits: BTreeMap<u64, usize>,
     /// Inodes without a name, as far as this life of the volume made them so.
     nameless: BTreeSet<u64>,
+    name: String,
     errands: Slab<Errand>,
     /// Slots of the requests under way.
     slots: BTreeMap<RequestId, usize>,
@@ -158,6 +159,7 @@ impl Volume {
             opens_of: BTreeMap::new(),
             visits: BTreeMap::new(),
             nameless: BTreeSet::new(),
+            name: String::new(),
             errands: Slab::new(),
             slots: BTreeMap::new(),
             appends: Appends::default(),
@@ -254,6 +256,23 @@ impl Volume {
     /// Whether the volume can be used, or why it never can.
     pub fn is_open(&self) -> Option<Result<(), Error>> {
         self.opened
+    }
+
+    /// Sets what it is called in reports: the path of its file.
+    pub fn set_name(&mut self, name: String) {
+        self.name = name;
+    }
+
+    /// The next report of a failure of the disk.
+    pub fn next_report(&mut self) -> Option<String> {
+        let failure = self.store.next_failure()?;
+        Some(format!("volume {}: {failure}", self.name))
+    }
+
+    /// Why nothing can be written any more, if so.
+    pub fn failure(&self) -> Option<String> {
+        let error = self.store.broken()?;
+        Some(format!("volume {}: {error}", self.name))
     }
 
     /// Makes everything durable, for the end of the node: [`Volume::is_closed`] tells when.

@@ -59,8 +59,7 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Serve(flags) => {
-            let done = config::Serve::complete(*flags).and_then(|serve| serve::run(&serve));
-            done.map(|()| ExitCode::SUCCESS)
+            config::Serve::complete(*flags).and_then(|serve| serve::run(&serve))
         }
         Command::Volume(command) => volume::run(&command),
         Command::Replica(command) => replica::run(&command),

@@ -15,10 +15,14 @@ use node::{Config, Join, Joined, Kept, Limits, Node, Port, Protocol, Served};
 use reactor::{Address, World};
 use std::fmt::Display;
 use std::io::{self, Write as _};
+use std::process::ExitCode;
 use std::time::Duration;
 
+/// The exit code when a volume could not be written to its end.
+const STORAGE_FAILED: u8 = 1;
+
 /// Serves until a signal ends it.
-pub(crate) fn run(serve: &Serve) -> Result<(), String> {
+pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let addresses = place::addresses(serve)?;
     let limits = limits(serve)?;
     let (form, form_reason) = choose_form(serve.reactor)?;
@@ -81,12 +85,17 @@ pub(crate) fn run(serve: &Serve) -> Result<(), String> {
         say(&recording.end(node.tally().unwrap_or_default()));
     }
     say(&"upcall: ended\n");
+    let code = node.failure().map_or(0, |reason| {
+        eprintln!("upcall: {reason}");
+        STORAGE_FAILED
+    });
     if !node.is_quiet() {
         // Something hangs, or a second signal came: what is under way is not waited for.
-        std::process::exit(0);
+        std::process::exit(code.into());
     }
     fronts.join()?;
-    crew.map_or(Ok(()), Crew::join)
+    crew.map_or(Ok(()), Crew::join)?;
+    Ok(ExitCode::from(code))
 }
 
 /// Opens the replicas.

@@ -22,7 +22,7 @@ pub(super) struct Sealing {
 impl Store {
     /// Whether a checkpoint should begin.
     pub(super) fn wants_checkpoint(&self, now: Instant) -> bool {
-        if self.config.read_only || self.broken || self.snapshotting.is_coming() {
+        if self.config.read_only || self.is_broken() || self.snapshotting.is_coming() {
             return false;
         }
         let cache = &self.present.cache;

@@ -145,7 +145,7 @@ impl Store {
         if failed {
             // The blocks hold nobody's data, so only this request is lost.
             self.abandon(extents);
-            return out.push(Output::Placed(ticket, Err(Error::DiskFailed)));
+            return out.push(Output::Placed(ticket, Err(self.failures.last())));
         }
         let places =
             extents.iter().flat_map(|extent| extent.at..extent.at + extent.sums.len() as u64);
@@ -167,8 +167,10 @@ impl Store {
     }
 
     pub(super) fn expect_writable(&self) -> Result<(), Error> {
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
         match self.phase {
-            _ if self.broken => Err(Error::DiskFailed),
             Phase::Open if !self.config.read_only => Ok(()),
             Phase::Open | Phase::Closing(_) | Phase::Recovering(_) => Err(Error::ReadOnly),
             Phase::Over(error) => Err(error),
@@ -282,7 +284,7 @@ impl Store {
                 }
                 journal::Output::Durable(ticket) => out.push(Output::Committed(ticket, Ok(()))),
                 journal::Output::Unknown(ticket) => {
-                    out.push(Output::Committed(ticket, Err(Error::DiskFailed)));
+                    out.push(Output::Committed(ticket, Err(self.failures.last())));
                 }
             }
         }

@@ -3,7 +3,7 @@
 use super::{Job, Map, Missing, Output, Phase, Store, Want};
 use crate::page;
 use crate::sum::is_sum;
-use crate::{Error, Io, Ticket};
+use crate::{Error, Failure, Io, Ticket};
 use base::{Block, Instant};
 use std::collections::BTreeMap;
 use std::mem;
@@ -75,8 +75,8 @@ impl Store {
         }
         let mut waiter = Waiter::default();
         if missing.0.contains(&Want::Room) {
-            if self.broken {
-                return self.answer(ticket, Err(Error::DiskFailed), out);
+            if let Some(error) = self.broken {
+                return self.answer(ticket, Err(error), out);
             }
             waiter.left += 1;
             self.fetching.room.push(ticket);
@@ -184,7 +184,12 @@ impl Store {
                     self.present.cache.add_clean(at, block, matches!(want, Want::Page { .. }));
                     self.finish(at, Ok(()), out);
                 }
-                None if reading.again => self.finish(at, Err(failed), out),
+                None if reading.again => {
+                    if failed == Error::Damaged {
+                        self.failures.report(Failure::Damaged { block: at });
+                    }
+                    self.finish(at, Err(failed), out);
+                }
                 None => self.read_again(at, want, out),
             }
         }
@@ -270,7 +275,7 @@ impl Store {
     /// There will be no room.
     pub(super) fn refuse_room(&mut self, out: &mut Vec<Output>) {
         for ticket in mem::take(&mut self.fetching.room) {
-            self.advance(ticket, Err(Error::DiskFailed), out);
+            self.advance(ticket, Err(self.failures.last()), out);
         }
     }
 }

@@ -37,7 +37,7 @@ impl Store {
         match well {
             _ if !self.is_recovering() => {}
             true => self.opened(out),
-            false => self.give_up(Error::DiskFailed, out),
+            false => self.give_up(self.failures.last(), out),
         }
     }
 
@@ -123,6 +123,7 @@ impl Store {
     }
 
     fn give_up(&mut self, error: Error, out: &mut Vec<Output>) {
+        let error = if error == Error::DiskFailed { self.failures.last() } else { error };
         self.phase = Phase::Over(error);
         out.push(Output::Opened(Err(error)));
     }

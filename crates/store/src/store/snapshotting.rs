@@ -168,7 +168,7 @@ impl Store {
     /// say that it was worked off.
     fn may_reap(&self) -> bool {
         let open = matches!(self.phase, Phase::Open) && !self.config.read_only;
-        open && !self.broken && self.checkpoint.is_idle() && self.fetching.room.is_empty()
+        open && !self.is_broken() && self.checkpoint.is_idle() && self.fetching.room.is_empty()
     }
 
     /// The checkpoint is durable: from now on it has a name.

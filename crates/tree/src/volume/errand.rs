@@ -425,7 +425,7 @@ fn ticket(slot: usize) -> Ticket {
 /// The whole translation; `ask`: what was asked for, if anything was.
 pub(super) fn translate(error: store::Error, ask: Option<&Ask>) -> Error {
     match error {
-        store::Error::NoSpace => Error::NoSpace,
+        store::Error::NoSpace | store::Error::DiskFull => Error::NoSpace,
         store::Error::TooLarge if matches!(ask, Some(Ask::MakeDir { .. })) => Error::NameTooLong,
         store::Error::TooLarge if matches!(ask, Some(Ask::SetAttr { .. })) => {
             Error::AttributeTooLarge

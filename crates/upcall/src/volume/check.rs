@@ -46,6 +46,8 @@ pub(crate) struct Check {
 struct Report {
     path: String,
     clean: bool,
+    /// No transaction was left in the journal.
+    is_whole: bool,
     findings: Vec<Said>,
     lost_bytes: u64,
     /// What was done, or could not be done, before.
@@ -117,11 +119,11 @@ pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
     let file = file::open_file(path, &how)?;
     let (superblock, _) = file::superblock(path, &file)?;
     let mut disk = FileDisk::new(file, superblock.layout.block);
-    let mut notes = Vec::new();
-    if !check.read_only {
-        notes.extend(recover(&mut disk, &superblock, &how));
-    }
-    let report = examine(check, &mut disk, notes)?;
+    let recovered = match check.read_only {
+        true => Recovered::Nothing,
+        false => recover(&mut disk, &superblock, &how),
+    };
+    let report = examine(check, &mut disk, recovered)?;
     match check.json {
         true => println!("{}", super::json(&report)),
         false => report.print(check),
@@ -129,8 +131,18 @@ pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
     Ok(ExitCode::from(u8::from(!report.clean)))
 }
 
-/// Puts into place what the journal has, if it has something; what is to be said about that.
-fn recover(disk: &mut FileDisk, superblock: &Superblock, how: &How<'_>) -> Option<String> {
+/// What became of the journal.
+enum Recovered {
+    /// It was empty.
+    Nothing,
+    /// It was applied; for people.
+    Applied(String),
+    /// It could not be applied; why.
+    Failed(String),
+}
+
+/// Applies the journal, if there is something in it.
+fn recover(disk: &mut FileDisk, superblock: &Superblock, how: &How<'_>) -> Recovered {
     let config = Config::for_memory(how.memory, &superblock.layout);
     let opened = disk.head().map_err(|_| Error::DiskFailed);
     let opened = opened.and_then(|head| file::open_store(disk, &head, config));
@@ -139,18 +151,16 @@ fn recover(disk: &mut FileDisk, superblock: &Superblock, how: &How<'_>) -> Optio
         some => file::close_store(&mut store, disk).map(|()| some),
     });
     match recovered {
-        Ok(0) => None,
-        Ok(some) => Some(format!(
+        Ok(0) => Recovered::Nothing,
+        Ok(some) => Recovered::Applied(format!(
             "it was not closed: recovered {} first",
             counted(some, "transaction", "transactions")
         )),
-        Err(error) => Some(format!(
-            "it was not closed and cannot be recovered ({error}): checked is what is on the disk"
-        )),
+        Err(error) => Recovered::Failed(format!("the journal cannot be applied: {error}")),
     }
 }
 
-fn examine(check: &Check, disk: &mut FileDisk, mut notes: Vec<String>) -> Result<Report, String> {
+fn examine(check: &Check, disk: &mut FileDisk, recovered: Recovered) -> Result<Report, String> {
     let path = &check.file;
     let (superblock, head) = file::superblock(path, &disk.file)?;
     let block = superblock.layout.block;
@@ -162,6 +172,11 @@ fn examine(check: &Check, disk: &mut FileDisk, mut notes: Vec<String>) -> Result
     let checked = check::check(&mut read, &head, &mut looker);
     let checked = checked.map_err(|error| file::explain(path, error))?;
     looker.progress.clear();
+    let (mut notes, failed) = match recovered {
+        Recovered::Nothing => (Vec::new(), None),
+        Recovered::Applied(note) => (vec![note], None),
+        Recovered::Failed(what) => (Vec::new(), Some(what)),
+    };
     if checked.journaled > 0 {
         notes.push(format!(
             "{} in the journal {} not applied and not checked",
@@ -174,6 +189,7 @@ fn examine(check: &Check, disk: &mut FileDisk, mut notes: Vec<String>) -> Result
     }
     let elapsed = looker.progress.elapsed();
     let mut findings = tell(&checked, &looker, block as u64);
+    findings.extend(failed.map(|what| Said { path: "volume".to_string(), what }));
     if !looker.is_replica {
         let of_files = looker.verifier.finish().into_iter();
         findings.extend(of_files.map(|found| Said { path: found.path, what: found.what }));
@@ -182,6 +198,7 @@ fn examine(check: &Check, disk: &mut FileDisk, mut notes: Vec<String>) -> Result
     Ok(Report {
         path: path.display().to_string(),
         clean: findings.is_empty(),
+        is_whole: checked.journaled == 0,
         findings,
         lost_bytes: damaged.count() as u64 * block as u64,
         notes,
@@ -316,7 +333,9 @@ impl Report {
             counted(self.snapshots, "snapshot", "snapshots"),
         );
         match (self.findings.len() as u64, self.lost_bytes) {
-            (0, _) if check.quick => println!("nothing is wrong, as far as it was read"),
+            (0, _) if check.quick || !self.is_whole => {
+                println!("nothing is wrong in what was read");
+            }
             (0, _) => println!("nothing is wrong"),
             (some, 0) => println!("{}", counted(some, "finding", "findings")),
             (some, lost) => println!(

@@ -239,6 +239,7 @@ pub(crate) fn explain(path: &Path, error: Error) -> String {
             format!("{shown} is damaged: 'upcall volume check {shown}' says what is lost")
         }
         Error::DiskFailed => format!("{shown}: the disk failed; look at the disk, then try again"),
+        Error::DiskFull => format!("{shown}: {error}, then try again"),
         Error::NoSpace => {
             format!("{shown} is full: delete something, or drop a snapshot")
         }

@@ -1,0 +1,99 @@
+//! Failures of the disk, for the operator.
+
+use crate::io::IoDone;
+use base::Error;
+use std::collections::VecDeque;
+use std::fmt;
+
+/// Most failures that wait to be reported; more are counted only.
+const REPORTS_MAX: usize = 64;
+
+/// Something that the disk did not do, or did wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// An operation failed.
+    Operation {
+        /// The operation: `read`, `write` or `flush`.
+        name: &'static str,
+        /// The host's error.
+        error: Error,
+        /// Nothing is written any more until the volume is opened again.
+        stops: bool,
+    },
+    /// This block does not have the checksum that it was written with.
+    Damaged {
+        /// Its number.
+        block: u64,
+    },
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Operation { name, error, stops } => {
+                write!(f, "cannot {name}: {}", error.text())?;
+                match (stops, error) {
+                    (false, _) => Ok(()),
+                    (true, Error::NoSpace) => f.write_str(
+                        "; the volume cannot be changed until it is opened again; free space on \
+                         the disk that holds it",
+                    ),
+                    (true, _) => f.write_str(
+                        "; the volume cannot be changed until it is opened again; check the disk",
+                    ),
+                }
+            }
+            Failure::Damaged { block } => {
+                write!(f, "block {block} is damaged; find the file with 'upcall volume check'")
+            }
+        }
+    }
+}
+
+/// Failures since the volume was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    count: u64,
+    reports: VecDeque<Failure>,
+    /// Why the last operation failed.
+    last: Option<Error>,
+}
+
+impl Failures {
+    /// Notes how an operation ended.
+    pub(crate) fn note(&mut self, done: &IoDone, stops: bool) {
+        let (name, error) = match done {
+            IoDone::Read(Err(error)) => ("read", *error),
+            IoDone::Written(Err(error)) => ("write", *error),
+            IoDone::Flushed(Err(error)) => ("flush", *error),
+            IoDone::Read(Ok(_)) | IoDone::Written(Ok(())) | IoDone::Flushed(Ok(())) => return,
+        };
+        self.last = Some(error);
+        self.report(Failure::Operation { name, error, stops });
+    }
+
+    pub(crate) fn report(&mut self, failure: Failure) {
+        self.count += 1;
+        if self.reports.len() < REPORTS_MAX {
+            self.reports.push_back(failure);
+        }
+    }
+
+    /// The next failure that nobody was told of.
+    pub(crate) fn next(&mut self) -> Option<Failure> {
+        self.reports.pop_front()
+    }
+
+    /// Failures since the volume was opened.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// What a request is told whose operation failed.
+    pub(crate) fn last(&self) -> crate::Error {
+        match self.last {
+            Some(Error::NoSpace) => crate::Error::DiskFull,
+            Some(_) | None => crate::Error::DiskFailed,
+        }
+    }
+}
