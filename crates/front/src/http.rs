@@ -20,6 +20,7 @@ mod listen;
 mod listing;
 mod operate;
 mod put;
+mod room;
 mod run;
 mod transfer;
 

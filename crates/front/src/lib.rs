@@ -10,8 +10,10 @@
 
 pub mod http;
 pub mod ninep;
+mod room;
 mod session;
 
+pub use room::{Room, SMALL_MAX};
 pub use session::{Protocol, Session};
 
 use base::{Buf, Caller, Error};

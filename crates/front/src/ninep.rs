@@ -26,7 +26,7 @@ mod translate;
 #[cfg(test)]
 mod tests;
 
-use crate::{CallId, Export, Identity, Input, Limits, Output};
+use crate::{CallId, Export, Identity, Input, Limits, Output, Room};
 use base::{Automaton, Buf, Caller, Error, Instant};
 use call::{Await, Call, Next};
 use fid::Fids;
@@ -89,8 +89,6 @@ pub struct Session {
     input: Buf,
     /// Capacity of the input while it is lent out to be received into.
     lent: usize,
-    /// Bytes of the input that count, as of the last step.
-    received: usize,
     /// What waits for calls to end.
     parked: Parked,
     fids: Fids,
@@ -106,8 +104,8 @@ pub struct Session {
     given_up: usize,
     /// Bytes said and not yet sent.
     unsent: usize,
-    /// How many there may be of all. A connection with nothing under way may always begin.
-    allowance: usize,
+    /// What the node has left for more.
+    room: Room,
 }
 
 impl Session {
@@ -122,13 +120,12 @@ impl Session {
         Session {
             state: State::New,
             msize: export.limits.msize,
-            allowance: export.limits.bytes,
+            room: Room::ALL,
             export,
             identity,
             may_command: false,
             input: Buf::default(),
             lent: 0,
-            received: 0,
             parked: Parked::default(),
             fids,
             calls: Slab::new(),
@@ -146,15 +143,34 @@ impl Session {
         matches!(self.state, State::New | State::Ready(_)) && !whole && self.may_say()
     }
 
-    /// Sets how many bytes may be asked for and unsent; the node shares out what it has.
-    pub fn set_allowance(&mut self, bytes: usize) {
-        self.allowance = bytes;
+    /// Sets the memory that the node has left.
+    pub fn set_room(&mut self, room: Room) {
+        self.room = room;
     }
 
-    /// How many bytes are asked for, unsent, parked, or received of a large message. Changes in
-    /// steps only.
+    /// Bytes held: asked for, unsent, parked, or received of a large message.
     pub fn bytes(&self) -> usize {
-        self.asked + self.given_up + self.unsent + self.parked.bytes() + self.received
+        let received = (self.input.capacity() + self.lent).saturating_sub(RECEIVE_FREE);
+        self.asked + self.given_up + self.unsent + self.parked.bytes() + received
+    }
+
+    /// Whether the client has begun a message and owes the rest.
+    pub fn owes_bytes(&self) -> bool {
+        self.lent > 0 || frame_size(&self.input).is_some_and(|size| size > self.input.len())
+    }
+
+    /// Whether the client holds no fid and has begun nothing.
+    pub fn is_idle(&self) -> bool {
+        self.fids.len() == 0 && self.calls.is_empty() && self.bytes() == 0
+    }
+
+    /// Whether the first message that waits could be taken if there were memory.
+    pub fn lacks_room(&self) -> bool {
+        let whole = frame_size(&self.input).is_some_and(|size| size <= self.input.len());
+        let input = whole.then_some(&*self.input);
+        let first = self.parked.first().or(input);
+        matches!(self.state, State::New | State::Ready(_))
+            && first.is_some_and(|first| self.few_calls() && !self.has_room(first))
     }
 
     /// A buffer to receive into, if a large message is under way. It grows with what has come of
@@ -164,7 +180,7 @@ impl Session {
         if missing < RECEIVE_INTO_MIN {
             return None;
         }
-        self.input.reserve(missing.min(RECEIVE_FREE.max(2 * self.input.len())));
+        self.input.reserve(missing.min(RECEIVE_FREE.max(self.input.len())));
         self.lent = self.input.capacity();
         Some(mem::take(&mut self.input))
     }
@@ -195,30 +211,32 @@ impl Session {
         self.fids.len()
     }
 
-    /// A message that comes while nothing is under way does not count: if it did, connections
-    /// that each wait for the rest of a message could use up what the node has, and none would
-    /// ever be read again.
-    fn count_received(&mut self) {
-        self.received = 0;
-        if self.bytes() > 0 {
-            let held = self.input.capacity() + self.lent;
-            self.received = held.saturating_sub(RECEIVE_FREE);
-        }
+    /// Whether this message may become a call.
+    fn is_within_limits(&self, message: &[u8]) -> bool {
+        self.few_calls() && self.has_room(message)
     }
 
-    /// Whether one more call may begin.
-    fn within_limits(&self) -> bool {
+    /// Whether the connection's own limits let one more call begin.
+    fn few_calls(&self) -> bool {
         let Limits { calls, bytes, .. } = self.export.limits;
         let (wanted, all) = (self.tags.len() - self.waiting, self.calls.len() - self.waiting);
         let asked = self.asked + self.unsent;
         let few = wanted < calls && all < calls.saturating_mul(2);
         let small = self.given_up == 0 || asked + self.given_up < bytes.saturating_mul(2);
-        few && small && (asked == 0 || asked < bytes && self.bytes() < self.allowance)
+        few && small && (asked == 0 || asked < bytes)
+    }
+
+    /// Whether there is memory for what a message asks for. What it carries is held already.
+    fn has_room(&self, message: &[u8]) -> bool {
+        let need = wire::ninep::wanted(message).min(self.msize) as usize;
+        let first = self.room.is_first && self.asked + self.unsent == 0;
+        first || self.room.fits(self.bytes(), need)
     }
 
     /// Whether the client takes its answers, so that messages may be answered at once.
     fn may_say(&self) -> bool {
-        self.unsent == 0 || self.unsent < self.export.limits.bytes.min(self.allowance)
+        self.unsent == 0
+            || self.unsent < self.export.limits.bytes && self.room.lets_grow(self.unsent)
     }
 }
 
@@ -267,7 +285,6 @@ impl Automaton for Session {
             )
             | (state @ State::Closing, Input::Ended | Input::Lost) => state,
         };
-        self.count_received();
     }
 
     fn check(&self) {
@@ -285,7 +302,10 @@ impl Automaton for Session {
         self.fids.check();
         match self.state {
             State::New => assert!(self.fids.len() == 0 && self.parked.is_empty()),
-            State::Ready(_) => assert!(self.parked.is_empty() || !self.within_limits()),
+            State::Ready(_) => {
+                let first = self.parked.first();
+                assert!(first.is_none_or(|first| !self.is_within_limits(first)));
+            }
             State::Parting(_) | State::Closing => assert!(self.parked.is_empty()),
         }
     }
@@ -344,7 +364,7 @@ impl Session {
 
     /// Takes parked messages while within the limits.
     fn unpark(&mut self, out: &mut Vec<Output>) -> Result<(), &'static str> {
-        while self.within_limits()
+        while self.parked.first().is_some_and(|first| self.is_within_limits(first))
             && let Some(mut message) = self.parked.pop()
         {
             let size = message.len();
@@ -357,7 +377,7 @@ impl Session {
     fn is_due(&self, input: &[u8]) -> bool {
         const TVERSION: u8 = 100;
         const TFLUSH: u8 = 108;
-        let free = self.parked.is_empty() && self.within_limits();
+        let free = self.parked.is_empty() && self.is_within_limits(input);
         free || self.state == State::New || matches!(input[4], TVERSION | TFLUSH)
     }
 

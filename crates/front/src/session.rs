@@ -1,6 +1,6 @@
 //! A session of whichever protocol.
 
-use crate::{Export, Identity, Input, Output, http, ninep};
+use crate::{Export, Identity, Input, Output, Room, http, ninep};
 use base::{Automaton, Buf, Instant};
 
 /// Which protocol a listener speaks.
@@ -71,12 +71,28 @@ impl Session {
         either!(self, session => session.is_over())
     }
 
-    /// Sets how many bytes may be asked for and unsent.
-    pub fn set_allowance(&mut self, bytes: usize) {
-        either!(self, session => session.set_allowance(bytes));
+    /// Sets the memory that the node has left.
+    pub fn set_room(&mut self, room: Room) {
+        either!(self, session => session.set_room(room));
     }
 
-    /// How many bytes are asked for or unsent.
+    /// Whether a request waits for memory alone.
+    pub fn lacks_room(&self) -> bool {
+        either!(self, session => session.lacks_room())
+    }
+
+    /// Whether the client has begun a message, or a body, and owes the rest.
+    pub fn owes_bytes(&self) -> bool {
+        either!(self, session => session.owes_bytes())
+    }
+
+    /// Whether nothing is lost for the client if the connection ends now and is made again: no
+    /// request has been begun, and no file is held.
+    pub fn is_idle(&self) -> bool {
+        either!(self, session => session.is_idle())
+    }
+
+    /// Bytes held: received, asked for, gathered, and said but not yet sent.
     pub fn bytes(&self) -> usize {
         either!(self, session => session.bytes())
     }

@@ -87,8 +87,9 @@ impl Branch {
                 let skeleton = Skeleton::new(index, config.wall, &paths);
                 Branch::Skeleton(Box::new(skeleton))
             }
-            Served::Volume { file, store, said, .. } => {
+            Served::Volume { file, store, said, path } => {
                 let mut volume = Volume::new(index, file, *store, config.wall, config.read_only);
+                volume.set_name(String::from_utf8_lossy(&path).into_owned());
                 volume.begin(now, said, out);
                 Branch::Volume(Box::new(volume))
             }
@@ -248,7 +249,8 @@ impl Branch {
     /// The next thing that the operator may want to know.
     pub(crate) fn next_news(&mut self) -> Option<String> {
         match self {
-            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Volume(_) => None,
+            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => None,
+            Branch::Volume(volume) => volume.next_report(),
             Branch::Storelets(storelets) => storelets.next_news(),
             Branch::Replica(replica) => replica.next_news(),
             Branch::Remote(remote) => {

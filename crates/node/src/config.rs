@@ -135,3 +135,10 @@ pub struct Port {
     /// As whom its clients act.
     pub clients: Clients,
 }
+
+impl Port {
+    /// Whether the kernel says who its clients are: a unix socket.
+    pub(crate) fn is_told(&self) -> bool {
+        matches!(self.clients, Clients::Themselves | Clients::Spokesmen(_))
+    }
+}

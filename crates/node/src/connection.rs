@@ -6,10 +6,11 @@
 //!
 #![doc = include_str!("connection/states.md")]
 
+use crate::admission::Debt;
 use crate::stages::Stage;
 use base::op::{Op, OpId, Socket};
 use base::{Automaton, Buf, Error, Instant};
-use front::{CallId, Input as SessionInput, Output as SessionOutput, Session};
+use front::{CallId, Input as SessionInput, Output as SessionOutput, Room, Session};
 use std::mem;
 use std::time::Duration;
 use tree::{NodeId, OpenId, Reply, Request};
@@ -107,6 +108,7 @@ pub struct Connection {
     unsent: Vec<Buf>,
     /// When it must have said something, if it has not.
     silent_until: Option<Instant>,
+    debt: Debt,
     /// When the last bytes came; when which call was asked.
     received: Instant,
     asked: Vec<Instant>,
@@ -130,6 +132,7 @@ impl Connection {
             sending: Sending::No,
             unsent: Vec::new(),
             silent_until: None,
+            debt: Debt::default(),
             received: Instant(0),
             asked: Vec::new(),
             from_session: Vec::new(),
@@ -148,14 +151,26 @@ impl Connection {
         &self.session
     }
 
-    /// How many bytes it asks for or has unsent.
+    /// Bytes that it holds.
     pub fn bytes(&self) -> usize {
         self.session.bytes()
     }
 
-    /// Sets how many it may.
-    pub fn set_allowance(&mut self, bytes: usize) {
-        self.session.set_allowance(bytes);
+    /// Sets the memory that the node has left.
+    pub fn set_room(&mut self, room: Room) {
+        self.session.set_room(room);
+    }
+
+    /// Whether the client keeps memory that others wait for.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        self.state != State::Ending && self.debt.is_overdue(now)
+    }
+
+    /// When something came last, if nothing is lost for the client when the connection ends.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let quiet = self.sending == Sending::No && self.unsent.is_empty();
+        let idle = self.state == State::Talking && quiet && self.session.is_idle();
+        idle.then_some(self.received)
     }
 
     /// Whether the socket can be closed and the connection forgotten.
@@ -164,8 +179,9 @@ impl Connection {
         self.state == State::Ending && quiet && self.session.is_over()
     }
 
-    /// Asks the reactor for what is wanted at the end of a turn.
-    pub fn leave(&mut self, now: Instant, hungry: bool, ops: &mut Vec<Op>) {
+    /// Asks the reactor for what is wanted at the end of a turn; whether memory is lacking for
+    /// more.
+    pub fn leave(&mut self, now: Instant, room: Room, ops: &mut Vec<Op>) -> bool {
         let all_sent = self.unsent.is_empty() && self.sending == Sending::No;
         if self.state == State::Talking && self.finish == Finish::Wanted && all_sent {
             ops.push(Op::Finish { socket: self.socket });
@@ -188,11 +204,16 @@ impl Connection {
             self.sending = Sending::Yes { bytes, since: now };
             ops.push(Op::Send { id: self.id, socket: self.socket, data });
         }
-        if self.state == State::Talking && !self.receiving && hungry && self.session.is_hungry() {
+        let wants = self.state == State::Talking && !self.receiving && self.session.is_hungry();
+        let hungry = self.bytes() == 0 || room.lets_grow(self.bytes());
+        if wants && hungry {
             self.receiving = true;
             let into = self.session.receive_into();
             ops.push(Op::Receive { id: self.id, socket: self.socket, into });
         }
+        let owes = self.receiving && self.session.owes_bytes();
+        self.debt.set(now, owes || self.sending != Sending::No);
+        self.state == State::Talking && (wants && !hungry || self.session.lacks_room())
     }
 
     fn pass(&mut self, now: Instant, input: SessionInput, out: &mut Vec<Output>) {
@@ -240,6 +261,7 @@ impl Connection {
             unreachable!("nothing was being sent");
         };
         self.sending = Sending::No;
+        self.debt.pay(bytes);
         out.push(Output::Staged(Stage::Sent, now.since(since)));
         self.pass(now, SessionInput::Sent(bytes), out);
     }
@@ -251,13 +273,17 @@ impl Automaton for Connection {
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match input {
-            Input::Begin => self.silent_until = Some(now + SILENCE_TIME),
+            Input::Begin => {
+                self.silent_until = Some(now + SILENCE_TIME);
+                self.received = now;
+            }
             Input::Received(result) => {
                 self.receiving = false;
                 self.silent_until = None;
                 match (self.state, result) {
                     (State::Talking, Ok(bytes)) if !bytes.is_empty() => {
                         self.received = now;
+                        self.debt.pay(bytes.len());
                         self.pass(now, SessionInput::Received(bytes), out);
                     }
                     (State::Talking, Ok(_end)) => self.pass(now, SessionInput::Ended, out),

@@ -15,6 +15,7 @@
 //! Admission happens here, once: so many connections, so many bytes. At a limit sockets are not
 //! read, and TCP pushes back.
 
+mod admission;
 mod bill;
 mod branch;
 mod changes;
@@ -45,6 +46,7 @@ pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
 pub use replicas::Replicated;
 pub use shadow::{Heard, Shadow, duplicate, label};
 
+use admission::Admission;
 use base::op::{Event, Op};
 use base::{Automaton, Error, Instant, Name, Reactor};
 use bill::Bill;
@@ -120,12 +122,10 @@ pub struct Node {
     messages: VecDeque<Message>,
     /// Connections that have something to send or to ask of the reactor at the end of the turn.
     busy: Vec<usize>,
-    /// Connections that wait for others to give bytes back.
-    starved: BTreeSet<usize>,
     /// When to look at which connection. A connection's true deadline may be later, never earlier.
     alarms: BTreeSet<(Instant, usize)>,
-    /// Bytes asked for or unsent, over all connections.
-    bytes: usize,
+    /// Memory and places, shared out among the connections.
+    admission: Admission,
     stages: Stages,
     changes: Changes,
     surveys: Surveys,
@@ -185,6 +185,7 @@ impl Node {
             http_write: config.http_write && !config.read_only,
             services: [].into(),
         };
+        let admission = Admission::new(config.bytes_max);
         Node {
             phase,
             role: Role::Home(BTreeSet::new()),
@@ -197,9 +198,8 @@ impl Node {
             trees,
             messages: VecDeque::new(),
             busy: Vec::new(),
-            starved: BTreeSet::new(),
             alarms: BTreeSet::new(),
-            bytes: 0,
+            admission,
             stages: Stages::default(),
             changes,
             surveys: Surveys::new(),
@@ -268,6 +268,11 @@ impl Node {
         self.news.pop_front()
     }
 
+    /// Why a volume could not be written to its end, if one could not.
+    pub fn failure(&self) -> Option<String> {
+        self.trees.iter().filter_map(Branch::volume).find_map(Volume::failure)
+    }
+
     /// Whether nothing is under way any more; false if the node was ended before.
     pub fn is_quiet(&self) -> bool {
         let opening = self.changes.is_opening();
@@ -305,17 +310,29 @@ impl Automaton for Node {
         let listeners = self.waiting.iter().filter_map(|index| self.listeners[*index].deadline());
         let recorder = self.recorder.as_ref().and_then(|recorder| recorder.deadline());
         let worker = self.worker.as_ref().and_then(|worker| worker.deadline());
-        let others =
-            [alarm, drain, self.changes.deadline(), self.trees.deadline(), recorder, worker];
+        let full = self.connections.len() >= self.config.connections_max && self.is_running();
+        let places = full.then_some(self.admission.places_at());
+        let hungry = self.admission.deadline().into_iter().chain(places).min();
+        let others = [
+            alarm,
+            drain,
+            self.changes.deadline(),
+            self.trees.deadline(),
+            recorder,
+            worker,
+            hungry,
+        ];
         listeners.chain(others.into_iter().flatten()).min()
     }
 
     fn check(&self) {
         assert!(self.messages.is_empty());
         // When there is one place left, each listener may be accepting a connection.
-        assert!(self.connections.len() < self.config.connections_max + self.listeners.len().max(1));
+        let places = self.config.connections_max + admission::LOCAL_PLACES;
+        assert!(self.connections.len() <= places + self.listeners.len());
         let bytes: usize = self.connections.iter().map(|(_, connection)| connection.bytes()).sum();
-        assert_eq!(bytes, self.bytes);
+        assert_eq!(bytes, self.admission.bytes());
+        self.admission.check();
         let mut listeners = self.listeners.iter().enumerate();
         assert!(listeners.all(|(index, it)| it.is_waiting() == self.waiting.contains(&index)));
         self.names.check();

@@ -4,6 +4,7 @@
 //! asked for it (trees come first, by their number) and below which one; a request's id says
 //! which connection asked, and which of its calls.
 
+use super::admission;
 use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
@@ -46,7 +47,9 @@ impl Node {
         self.feed(now, ops);
         self.change(now, ops);
         self.settle(now, ops);
+        self.make_places(now, ops);
         self.leave(now, ops);
+        self.admission.end_turn(now);
         self.listen_all(now, ops);
         self.end(now, ops);
         self.take_leave(before, ops);
@@ -72,7 +75,8 @@ impl Node {
     /// What happens to servers while this one ends is not news.
     fn gather_news(&mut self, tree: u16) {
         while let Some(news) = self.trees[tree].next_news() {
-            if !matches!(self.phase, Phase::Joining | Phase::Running) {
+            let ends = !matches!(self.phase, Phase::Joining | Phase::Running);
+            if ends && self.trees[tree].volume().is_none() {
                 continue;
             }
             if self.news.len() == NEWS_MAX {
@@ -199,10 +203,9 @@ impl Node {
         let mut out = mem::take(&mut self.scratch.connections);
         let connection = &mut self.connections[slot];
         let before = connection.bytes();
-        let spare = self.config.bytes_max.saturating_sub(self.bytes - before);
-        connection.set_allowance(spare);
+        connection.set_room(self.admission.room(slot));
         connection.step(now, input, &mut out);
-        self.bytes = self.bytes - before + connection.bytes();
+        self.admission.count(slot, before, connection.bytes());
         if !mem::replace(&mut connection.is_marked, true) {
             self.busy.push(slot);
         }
@@ -248,7 +251,7 @@ impl Node {
     }
 
     fn session(&self, port: &Port, peer: Peer) -> Session {
-        let told = matches!(port.clients, Clients::Themselves | Clients::Spokesmen(_));
+        let told = port.is_told();
         let identity = match (&port.clients, peer) {
             (Clients::All(identity), _) => identity.clone(),
             (Clients::Spokesmen(uids), Peer::Local(user)) if uids.contains(&user.uid) => {
@@ -289,14 +292,19 @@ impl Node {
         if self.phase == Phase::Joining {
             return;
         }
-        let room = self.connections.len() < self.config.connections_max;
-        let running = self.phase == Phase::Running;
-        let (input, told): (_, Vec<usize>) = match (running, room) {
-            (true, true) => (listener::Input::Room, self.waiting.iter().copied().collect()),
-            (true, false) => (listener::Input::Full, self.waiting.iter().copied().collect()),
-            (false, _) => (listener::Input::Close, (0..self.listeners.len()).collect()),
-        };
-        for index in told {
+        if self.phase != Phase::Running {
+            for index in 0..self.listeners.len() {
+                self.listen(now, index, listener::Input::Close, ops);
+            }
+            return;
+        }
+        let waiting: Vec<usize> = self.waiting.iter().copied().collect();
+        for index in waiting {
+            // Clients of this host get in when nobody else does.
+            let is_local = self.config.ports[index].is_told();
+            let kept = if is_local { admission::LOCAL_PLACES } else { 0 };
+            let room = self.connections.len() < self.config.connections_max + kept;
+            let input = if room { listener::Input::Room } else { listener::Input::Full };
             self.listen(now, index, input, ops);
         }
     }
@@ -340,15 +348,42 @@ impl Node {
 
     /// Looks again at connections that waited for bytes.
     fn feed(&mut self, now: Instant, ops: &mut Vec<Op>) {
-        if self.bytes < self.config.bytes_max / 2 {
-            for slot in mem::take(&mut self.starved) {
-                if self.connections.contains(slot) {
-                    let input = connection::Input::Tick;
-                    self.messages.push_back(Message::Connection(slot, input));
-                }
-            }
+        for slot in self.admission.feed() {
+            self.messages.push_back(Message::Connection(slot, connection::Input::Tick));
             self.route(now, ops);
         }
+        if self.admission.is_time(now) {
+            let overdue = self.connections.iter().filter(|(_, it)| it.is_overdue(now));
+            let owing = overdue.map(|(slot, connection)| (connection.bytes(), slot)).collect();
+            let chosen = self.admission.choose(owing);
+            self.cut(now, chosen, ops);
+        }
+    }
+
+    /// Ends connections for others.
+    fn cut(&mut self, now: Instant, slots: Vec<usize>, ops: &mut Vec<Op>) {
+        for slot in slots {
+            self.messages.push_back(Message::Connection(slot, connection::Input::Abort));
+        }
+        self.route(now, ops);
+    }
+
+    /// Ends the connections that have been idle for longest, if there are no more places.
+    fn make_places(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        let full = self.connections.len() >= self.config.connections_max;
+        if !full || self.phase != Phase::Running || !self.admission.is_time_for_places(now) {
+            return;
+        }
+        let mut idle: Vec<(Instant, usize)> = self
+            .connections
+            .iter()
+            .filter_map(|(slot, connection)| Some((connection.idle_since()?, slot)))
+            .filter(|(since, _)| *since + admission::IDLE_TIME <= now)
+            .collect();
+        idle.sort_unstable();
+        idle.truncate(self.config.connections_max.div_ceil(admission::MAKE_ROOM));
+        self.admission.note_ended(idle.len());
+        self.cut(now, idle.into_iter().map(|(_, slot)| slot).collect(), ops);
     }
 
     /// Lets every connection that has changed ask what it needs of the reactor.
@@ -356,11 +391,10 @@ impl Node {
         for slot in mem::take(&mut self.busy) {
             let connection = &mut self.connections[slot];
             connection.is_marked = false;
-            let hungry = self.bytes < self.config.bytes_max || connection.bytes() == 0;
-            connection.leave(now, hungry, ops);
-            if !hungry {
-                self.starved.insert(slot);
-            }
+            let (before, room) = (connection.bytes(), self.admission.room(slot));
+            let lacks_room = connection.leave(now, room, ops);
+            self.admission.count(slot, before, connection.bytes());
+            self.admission.set_waiting(slot, lacks_room);
             self.alarm(slot);
             if self.connections[slot].is_over() {
                 self.forget(slot, ops);
@@ -385,7 +419,8 @@ impl Node {
         if let Some(at) = connection.alarm {
             self.alarms.remove(&(at, slot));
         }
-        self.bytes -= connection.bytes();
+        self.admission.set_waiting(slot, false);
+        self.admission.count(slot, connection.bytes(), 0);
         ops.push(Op::CloseSocket { socket: connection.socket() });
     }
 

@@ -18,13 +18,17 @@ pub(crate) struct Report {
     /// Every queue: its name, its length, its limit; those of several volumes are one.
     queues: Vec<(&'static str, usize, usize)>,
     stages: Stages,
+    /// Failures of the disks of volumes.
+    failures: u64,
+    /// Connections ended to give memory or a place to others.
+    ended: u64,
 }
 
 impl Report {
     /// What is so now.
     pub(crate) fn of(node: &Node) -> Report {
-        let mut report =
-            Report { machines: BTreeMap::new(), queues: Vec::new(), stages: node.stages.clone() };
+        let ended = node.admission.ended();
+        let mut report = Report { stages: node.stages.clone(), ended, ..Report::default() };
         report.count_machines(node);
         report.count_queues(node);
         report
@@ -37,6 +41,8 @@ impl Report {
         }
         front.queues.into_iter().for_each(|queue| self.add_queue(queue));
         self.stages.add(&front.stages);
+        self.failures += front.failures;
+        self.ended += front.ended;
     }
 
     fn count(&mut self, kind: &'static str, state: &'static str, n: usize) {
@@ -80,6 +86,7 @@ impl Report {
                 self.count("link", link, 1);
             }
             if let Some((store, (reaper, _))) = tree.volume {
+                self.failures += store.failures;
                 self.count("reaper", reaper, 1);
                 store.machines.into_iter().for_each(|(kind, state)| self.count(kind, state, 1));
             }
@@ -96,8 +103,8 @@ impl Report {
         }
         self.queues.extend([
             ("connections", node.connections.len(), node.config.connections_max),
-            ("bytes", node.bytes, node.config.bytes_max),
-            ("starved", node.starved.len(), node.config.connections_max),
+            ("bytes", node.admission.bytes(), node.config.bytes_max),
+            ("starved", node.admission.waiting(), node.config.connections_max),
         ]);
         if node.is_front() {
             return;
@@ -194,6 +201,10 @@ fn metrics_text(node: &Node, report: &Report, now: Instant) -> String {
         let help = "I/Os of files not written down, for want of room.";
         family("upcall_recording_lost_total", "counter", help, &one(tally.lost as f64));
     }
+    let help = "Failures of the disks of volumes since they were opened.";
+    family("upcall_storage_failures_total", "counter", help, &one(report.failures as f64));
+    let help = "Connections ended to give memory or a place to others.";
+    family("upcall_connections_ended_total", "counter", help, &one(report.ended as f64));
     stage_metrics(&report.stages, &mut text);
     text
 }

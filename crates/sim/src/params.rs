@@ -87,6 +87,9 @@ pub struct Params {
     pub stop_after: Option<u64>,
 }
 
+/// With so much memory for all connections nobody waits for any, bytes.
+const MEMORY_ENOUGH: usize = 8 << 20;
+
 impl Params {
     /// Draws the parameters of a run.
     pub fn draw(seed: u64) -> Params {
@@ -131,8 +134,15 @@ impl Params {
             params.faults = Faults::default();
             (params.listers, params.disconnect, params.malformed) = (0, 0, 0);
             params.stop_after = None;
+            // Nor may a slow client be cut for the memory that it keeps from others.
+            params.bytes.1 = params.bytes.1.max(MEMORY_ENOUGH);
         }
         params
+    }
+
+    /// Whether memory may be so short that clients which are slow are cut.
+    pub fn is_memory_short(&self) -> bool {
+        self.bytes.1 < MEMORY_ENOUGH
     }
 
     /// A light run for tests: fewer requests.
@@ -148,6 +158,7 @@ impl Params {
         let mut params = Params::light(seed);
         params.faults = Faults::default();
         (params.disconnect, params.malformed, params.stop_after) = (0, 0, None);
+        params.bytes.1 = params.bytes.1.max(MEMORY_ENOUGH);
         params
     }
 }

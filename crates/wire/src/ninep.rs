@@ -179,6 +179,19 @@ pub fn frame_size(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(*size) as usize)
 }
 
+/// How many bytes a message asks for: the count of a `Tread` or `Treaddir`, else zero.
+pub fn wanted(message: &[u8]) -> u32 {
+    const TREADDIR: u8 = 40;
+    const TREAD: u8 = 116;
+    // Behind size, type and tag stand fid and offset.
+    match (message.get(4), message.get(19..23)) {
+        (Some(&(TREADDIR | TREAD)), Some(count)) => {
+            u32::from_le_bytes(count.try_into().expect("four bytes"))
+        }
+        (_, _) => 0,
+    }
+}
+
 /// The header of a `Twrite`, by which its data can be left where it is: fid, offset and count.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Messages that came while the connection was at a limit, in order.
 
 use base::Buf;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 /// Most messages that wait.
 const MESSAGES_MAX: usize = 1024;
@@ -12,12 +12,16 @@ const BYTES_MAX: usize = 64 << 10;
 /// Whole messages that wait to become calls.
 #[derive(Debug, Default)]
 pub(super) struct Parked {
-    messages: VecDeque<Buf>,
+    /// By order of arrival.
+    messages: BTreeMap<u64, Buf>,
+    /// The order of arrival of each tag's message.
+    tags: BTreeMap<u16, u64>,
+    next: u64,
     bytes: usize,
 }
 
 impl Parked {
-    /// How much memory they hold, bytes.
+    /// Memory of the messages, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -32,34 +36,45 @@ impl Parked {
         self.is_empty() || room && self.bytes + size <= msize.max(BYTES_MAX)
     }
 
+    /// Adds a message, whose tag must not be here.
     pub(super) fn push(&mut self, message: Buf) {
+        let before = self.tags.insert(super::tag_of(&message), self.next);
+        assert!(before.is_none(), "one message of each tag");
         self.bytes += message.capacity();
-        self.messages.push_back(message);
+        self.messages.insert(self.next, message);
+        self.next += 1;
+    }
+
+    /// The oldest message.
+    pub(super) fn first(&self) -> Option<&[u8]> {
+        self.messages.first_key_value().map(|(_, message)| &**message)
     }
 
     pub(super) fn pop(&mut self) -> Option<Buf> {
-        let message = self.messages.pop_front()?;
+        let (_, message) = self.messages.pop_first()?;
+        self.tags.remove(&super::tag_of(&message));
         self.bytes -= message.capacity();
         Some(message)
     }
 
     pub(super) fn contains(&self, tag: u16) -> bool {
-        self.position(tag).is_some()
+        self.tags.contains_key(&tag)
     }
 
     /// Takes out the message of a tag.
     pub(super) fn remove(&mut self, tag: u16) -> Option<Buf> {
-        let message = self.messages.remove(self.position(tag)?)?;
+        let number = self.tags.remove(&tag)?;
+        let message = self.messages.remove(&number).expect("a tag's message is here");
         self.bytes -= message.capacity();
         Some(message)
     }
 
     pub(super) fn check(&self) {
         assert!(self.messages.len() <= MESSAGES_MAX);
-        assert_eq!(self.bytes, self.messages.iter().map(Buf::capacity).sum::<usize>());
-    }
-
-    fn position(&self, tag: u16) -> Option<usize> {
-        self.messages.iter().position(|message| super::tag_of(message) == tag)
+        assert_eq!(self.bytes, self.messages.values().map(Buf::capacity).sum::<usize>());
+        assert_eq!(self.tags.len(), self.messages.len());
+        for (tag, number) in &self.tags {
+            assert_eq!(super::tag_of(&self.messages[number]), *tag);
+        }
     }
 }

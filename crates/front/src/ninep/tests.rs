@@ -387,7 +387,7 @@ fn a_message_is_given_room_as_it_comes_and_the_room_counts() {
         let before = session.bytes();
         let mut into = session.receive_into().unwrap_or_else(|| Buf::with_room(0, 4096));
         assert!(into.tailroom() <= RECEIVE_FREE.max(2 * into.len()));
-        assert_eq!(session.bytes(), before, "only a step changes it");
+        assert!(session.bytes() - before <= RECEIVE_FREE.max(2 * into.len()));
         let count = rest.len().min(into.tailroom());
         into.spare()[..count].copy_from_slice(&rest[..count]);
         into.grow(count);
@@ -397,7 +397,7 @@ fn a_message_is_given_room_as_it_comes_and_the_room_counts() {
         bytes_max = bytes_max.max(session.bytes() - unsent);
     }
     assert!(bytes_max > 100_000, "{bytes_max}");
-    assert!(session.received == 0, "it has become a call");
+    assert!(session.bytes() < 100, "it was refused: {}", session.bytes());
     let mut new = Lab::new(Identity::Claimed(None));
     new.session.msize = 1 << 20;
     new.step("8193".to_string(), Input::Received(Buf::from(&8193u32.to_le_bytes()[..])));

@@ -31,7 +31,7 @@ fn turn(connection: &mut Connection, now: u64, input: Input) -> String {
     let (mut out, mut ops) = (Vec::new(), Vec::new());
     connection.step(Instant(now), input, &mut out);
     connection.check();
-    connection.leave(Instant(now), true, &mut ops);
+    connection.leave(Instant(now), front::Room::ALL, &mut ops);
     let asked = out.iter().filter(|o| !matches!(o, Output::Staged(..))).map(variant);
     let all: Vec<String> = asked.chain(ops.iter().map(variant)).collect();
     format!("{label}: {}\n", all.join(", "))

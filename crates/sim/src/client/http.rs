@@ -446,6 +446,7 @@ impl Client for Http {
             || self.queue.is_empty()
             || self.parting
             || io.is_stopped()
+            || io.scene.params.is_memory_short()
             || io.was_injected(self.begun, None)
             || faults.reset > 0
             || faults.stall > 0;

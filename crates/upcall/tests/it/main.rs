@@ -6,6 +6,7 @@ mod compiling;
 mod copying;
 mod instrument;
 mod library;
+mod memory;
 mod ninep;
 mod recording;
 mod remote;

@@ -1,0 +1,31 @@
+//! What a session says of itself to the node, which shares out memory and connections.
+
+use super::{Session, State};
+use crate::Room;
+
+/// What the one connection that may go on although nothing is left may hold, bytes.
+const FIRST_BYTES: usize = 1 << 20;
+
+impl Session {
+    /// Sets the memory that the node has left.
+    pub fn set_room(&mut self, room: Room) {
+        let first = if room.is_first { FIRST_BYTES } else { 0 };
+        self.set_allowance(room.spare.max(first).min(self.export.limits.bytes));
+    }
+
+    /// Whether a request waits for memory alone: never, because a response goes on in small pieces
+    /// whatever is left.
+    pub fn lacks_room(&self) -> bool {
+        false
+    }
+
+    /// Whether the client has begun a request, or its body, and owes the rest.
+    pub fn owes_bytes(&self) -> bool {
+        self.is_hungry() && !self.is_idle()
+    }
+
+    /// Whether no request has been begun and every response is sent.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Head { .. }) && self.input.is_empty() && self.unsent == 0
+    }
+}

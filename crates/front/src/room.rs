@@ -1,0 +1,60 @@
+//! Memory that a connection may use.
+
+/// A request that needs no more than this is small, bytes.
+pub const SMALL_MAX: usize = 64 << 10;
+
+/// What the node has left, as of the last step. Every connection may hold as much as nobody holds
+/// (a dynamic threshold; Choudhury and Hahne, 1998): however many want all of it, some is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that nobody holds.
+    pub spare: usize,
+    /// The part of them that only small requests may use.
+    pub reserve: usize,
+    /// This connection may go on with what it has begun although nothing is left. One at a time
+    /// may, so that somebody always goes on.
+    pub is_first: bool,
+}
+
+impl Room {
+    /// As much as there can be.
+    pub const ALL: Room = Room { spare: usize::MAX, reserve: 0, is_first: true };
+
+    /// Whether a connection that holds some bytes may hold more.
+    pub fn lets_grow(self, held: usize) -> bool {
+        self.is_first || held < self.spare
+    }
+
+    /// Whether a connection that holds some bytes may begin a request that needs some more.
+    pub fn fits(self, held: usize, need: usize) -> bool {
+        let small = need <= SMALL_MAX;
+        held < self.spare && (small || need.saturating_add(self.reserve) <= self.spare)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greedy_connections_leave_room_for_one_more() {
+        let (max, mut held) = (64 << 20, [0; 100]);
+        for step in 0..100_000 {
+            let spare = max - held.iter().sum::<usize>();
+            let room = Room { spare, reserve: max / 8, is_first: false };
+            let held = &mut held[step % 100];
+            if room.fits(*held, 4096) {
+                *held += 4096;
+            }
+        }
+        let spare = max - held.iter().sum::<usize>();
+        assert!(spare >= max / 101 - 4096, "{spare}");
+        assert!(Room { spare, reserve: 0, is_first: false }.fits(0, 4096));
+    }
+
+    #[test]
+    fn large_requests_leave_the_reserve_to_small_ones() {
+        let room = Room { spare: 1 << 20, reserve: 1 << 19, is_first: false };
+        assert!(!room.fits(0, 1 << 20) && room.fits(0, SMALL_MAX) && room.fits(0, 1 << 19));
+    }
+}

@@ -1,0 +1,295 @@
+//! Memory and connections, shared out among the clients of a node.
+//!
+//! *Memory.* Every byte that a connection holds is counted: received, asked for, said and not yet
+//! sent. A connection may hold as much as nobody holds ([`Room`]). A connection that wants more
+//! waits in the order of its coming, and the first of those that wait may go on whatever is left,
+//! so that somebody always does. Memory that a client keeps by not sending the rest of a message,
+//! or by not taking what is sent, is taken back while others wait for it: such connections end,
+//! the largest first.
+//!
+//! *Connections.* When there are as many as there may be, one that loses nothing by it ends for
+//! each that comes: the one that has been idle for longest. Some places are kept for local
+//! clients, so that the operator always gets in.
+
+use base::Instant;
+use front::Room;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a client may owe bytes, or room for them, before its connection may be ended for
+/// others, and how fast it must pay then, bytes a second.
+const OWING_TIME: Duration = Duration::from_millis(500);
+const OWING_RATE: u128 = 128 << 10;
+
+/// How often connections are looked through while others wait.
+pub(crate) const LOOK_TIME: Duration = Duration::from_millis(50);
+
+/// Most connections that are told of memory in one turn.
+const FED_MAX: usize = 64;
+
+/// A connection that something came on more recently does not end for another one.
+pub(crate) const IDLE_TIME: Duration = Duration::from_secs(1);
+
+/// Places beyond the limit that are kept for clients on unix sockets.
+pub(crate) const LOCAL_PLACES: usize = 16;
+
+/// Of all connections, one such part ends at once when none is left.
+pub(crate) const MAKE_ROOM: usize = 64;
+
+/// The books.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    bytes_max: usize,
+    /// Held by all connections.
+    bytes: usize,
+    /// Connections that wait for memory, in the order of their coming.
+    waiting: BTreeMap<u64, usize>,
+    numbers: BTreeMap<usize, u64>,
+    next: u64,
+    /// The connection that went on although nothing was left. Until it holds nothing, no other one
+    /// does.
+    favourite: Option<usize>,
+    /// What was held when connections were told of memory last.
+    fed_at: usize,
+    /// When to look for connections that keep memory from others.
+    look_at: Option<Instant>,
+    /// When to look for idle connections again.
+    places_at: Instant,
+    /// Connections ended for others since the start.
+    ended: u64,
+}
+
+impl Admission {
+    pub(crate) fn new(bytes_max: usize) -> Admission {
+        let (waiting, numbers) = (BTreeMap::new(), BTreeMap::new());
+        Admission {
+            bytes_max,
+            bytes: 0,
+            waiting,
+            numbers,
+            next: 0,
+            favourite: None,
+            fed_at: 0,
+            look_at: None,
+            places_at: Instant(0),
+            ended: 0,
+        }
+    }
+
+    /// Bytes held by all connections.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Connections that wait for memory.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Connections ended for others since the start.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// What is left for a connection.
+    pub(crate) fn room(&self, slot: usize) -> Room {
+        let first = self.waiting.first_key_value().map(|(_, first)| *first);
+        Room {
+            spare: self.bytes_max.saturating_sub(self.bytes),
+            reserve: self.bytes_max / 8,
+            is_first: self.bytes == 0 || self.favourite.or(first) == Some(slot),
+        }
+    }
+
+    /// A connection holds so many bytes now.
+    pub(crate) fn count(&mut self, slot: usize, before: usize, after: usize) {
+        self.bytes = self.bytes - before + after;
+        if after == 0 && self.favourite == Some(slot) {
+            self.favourite = None;
+            self.fed_at = usize::MAX;
+        }
+    }
+
+    /// A connection waits for memory, or does not (any more).
+    pub(crate) fn set_waiting(&mut self, slot: usize, waits: bool) {
+        match (self.numbers.get(&slot).copied(), waits) {
+            (None, true) => {
+                if self.waiting.is_empty() {
+                    self.fed_at = usize::MAX;
+                }
+                self.numbers.insert(slot, self.next);
+                self.waiting.insert(self.next, slot);
+                self.next += 1;
+            }
+            (Some(number), false) => {
+                self.numbers.remove(&slot);
+                self.waiting.remove(&number);
+                if self.bytes >= self.bytes_max && self.favourite.is_none() {
+                    self.favourite = Some(slot);
+                }
+                self.fed_at = usize::MAX;
+            }
+            (Some(_), true) | (None, false) => {}
+        }
+    }
+
+    /// Connections to be told that there may be memory for them.
+    pub(crate) fn feed(&mut self) -> Vec<usize> {
+        if self.waiting.is_empty() || self.bytes >= self.fed_at {
+            return Vec::new();
+        }
+        self.fed_at = self.bytes;
+        self.waiting.values().take(FED_MAX).copied().collect()
+    }
+
+    /// What was held at the last feeding may have grown: any decrease after this one counts.
+    pub(crate) fn end_turn(&mut self, now: Instant) {
+        if self.fed_at != usize::MAX {
+            self.fed_at = self.fed_at.max(self.bytes);
+        }
+        self.look_at = match self.look_at {
+            _ if self.waiting.is_empty() => None,
+            Some(at) => Some(at),
+            None => Some(now + LOOK_TIME),
+        };
+    }
+
+    /// When to look for connections that keep memory from others.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let fed = self.fed_at == usize::MAX && !self.waiting.is_empty();
+        if fed { Some(Instant(0)) } else { self.look_at }
+    }
+
+    /// When to look for idle connections again.
+    pub(crate) fn places_at(&self) -> Instant {
+        self.places_at
+    }
+
+    /// Whether it is time to look for idle connections, when there are no places left.
+    pub(crate) fn is_time_for_places(&mut self, now: Instant) -> bool {
+        let due = self.places_at <= now;
+        if due {
+            self.places_at = now + LOOK_TIME;
+        }
+        due
+    }
+
+    /// Whether it is time to look for them.
+    pub(crate) fn is_time(&mut self, now: Instant) -> bool {
+        let due = self.look_at.is_some_and(|at| at <= now);
+        if due {
+            self.look_at = None;
+        }
+        due
+    }
+
+    /// Chooses who ends: of connections that owe, with what they hold, the largest, until an
+    /// eighth of all memory would be free.
+    pub(crate) fn choose(&mut self, mut owing: Vec<(usize, usize)>) -> Vec<usize> {
+        owing.sort_unstable_by(|one, other| other.cmp(one));
+        let mut missing = (self.bytes + self.bytes_max / 8).saturating_sub(self.bytes_max);
+        let mut chosen = Vec::new();
+        for (bytes, slot) in owing {
+            if missing == 0 {
+                break;
+            }
+            missing = missing.saturating_sub(bytes);
+            chosen.push(slot);
+        }
+        self.ended += chosen.len() as u64;
+        chosen
+    }
+
+    /// Connections end to make places for others.
+    pub(crate) fn note_ended(&mut self, count: usize) {
+        self.ended += count as u64;
+    }
+
+    pub(crate) fn check(&self) {
+        assert_eq!(self.waiting.len(), self.numbers.len());
+        for (number, slot) in &self.waiting {
+            assert_eq!(self.numbers.get(slot), Some(number));
+        }
+    }
+}
+
+/// What a client owes: the rest of a message that it has begun, or room for what is sent to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Debt {
+    /// Since when, and how many bytes have moved since.
+    since: Option<(Instant, usize)>,
+}
+
+impl Debt {
+    /// The client owes something now, or nothing.
+    pub(crate) fn set(&mut self, now: Instant, owes: bool) {
+        self.since = match self.since {
+            Some(since) if owes => Some(since),
+            Some(_) | None => owes.then_some((now, 0)),
+        };
+    }
+
+    /// Bytes have moved.
+    pub(crate) fn pay(&mut self, bytes: usize) {
+        if let Some((_, moved)) = &mut self.since {
+            *moved = moved.saturating_add(bytes);
+        }
+    }
+
+    /// Whether the client pays too slowly for others to wait for it.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        self.since.is_some_and(|(since, moved)| {
+            let time = now.since(since);
+            time >= OWING_TIME && (moved as u128) * 1000 < OWING_RATE * time.as_millis()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_that_waits_may_go_on_whatever_is_left() {
+        let mut books = Admission::new(100);
+        assert!(books.room(1).is_first && books.room(1).spare == 100);
+        books.count(9, 0, 100);
+        assert!(!books.room(1).is_first && books.room(1).spare == 0);
+        books.set_waiting(2, true);
+        books.set_waiting(1, true);
+        assert_eq!(books.deadline(), Some(Instant(0)), "it is told");
+        assert!(books.room(2).is_first && !books.room(1).is_first);
+        assert_eq!(books.feed(), [2, 1]);
+        assert!(books.feed().is_empty(), "nothing has changed since");
+        books.count(2, 0, 30);
+        books.set_waiting(2, false);
+        assert!(!books.room(1).is_first, "one at a time");
+        books.count(2, 30, 0);
+        assert!(books.room(1).is_first);
+        assert_eq!(books.feed(), [1]);
+        books.check();
+    }
+
+    #[test]
+    fn the_largest_that_owe_end_first_and_no_more_than_needed() {
+        let mut books = Admission::new(800);
+        books.count(9, 0, 800);
+        assert_eq!(books.choose(vec![(50, 1), (90, 2), (60, 3)]), [2, 3]);
+        books.count(9, 800, 600);
+        assert!(books.choose(vec![(50, 1)]).is_empty(), "there is room");
+        assert_eq!(books.ended(), 2);
+    }
+
+    #[test]
+    fn whoever_pays_slowly_is_overdue() {
+        let at = |millis: u64| Instant(millis * 1_000_000);
+        let mut debt = Debt::default();
+        debt.set(at(0), true);
+        assert!(!debt.is_overdue(at(400)) && debt.is_overdue(at(600)));
+        debt.pay(1 << 20);
+        debt.set(at(600), true);
+        assert!(!debt.is_overdue(at(1000)) && debt.is_overdue(at(20_000)));
+        debt.set(at(20_000), false);
+        assert!(!debt.is_overdue(at(30_000)));
+    }
+}

@@ -1,0 +1,115 @@
+//! Memory that clients make the server hold, measured from outside.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use crate::server::{Scratch, Server, get};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// What the server may have for all connections, MiB.
+const MEMORY_MAX: u64 = 64;
+
+/// What the process takes besides, and for each connection whatever it does, KiB.
+const BESIDES: u64 = 96 << 10;
+const EACH: u64 = 80;
+
+/// Attackers, each with a connection of its own.
+const ATTACKERS: u64 = 400;
+
+/// What the process has in memory, KiB.
+fn resident(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn start(dir: &Scratch) -> Server {
+    std::fs::write(dir.path().join("small"), "well\n").unwrap();
+    let files = std::fs::File::create(dir.path().join("large")).unwrap();
+    files.set_len(1 << 30).unwrap();
+    let memory = MEMORY_MAX.to_string();
+    Server::start(dir.path(), &["--memory-max", &memory])
+}
+
+/// Whether the server has kept within its memory and serves others.
+fn judge(server: &Server) {
+    let answer = get(server.http(), "/small");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
+    let most = (MEMORY_MAX << 10) + BESIDES + ATTACKERS * EACH;
+    let has = resident(server);
+    assert!(has <= most, "{has} KiB in memory, {most} allowed");
+}
+
+/// Sends all of it, or as much as the server takes before it ends the connection.
+fn push(stream: &mut TcpStream, bytes: &[u8]) {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match stream.write(rest) {
+            Ok(count) if count > 0 => rest = &rest[count..],
+            Ok(_) => return,
+            // The socket's buffers are full: the server does not read.
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+            Err(_) => return,
+        }
+    }
+}
+
+#[test]
+fn unfinished_messages_of_many_clients_stay_within_the_memory() {
+    let dir = Scratch::new("unfinished");
+    let server = start(&dir);
+    let mut version = vec![21, 0, 0, 0, 100, 0xff, 0xff];
+    version.extend((1u32 << 20).to_le_bytes());
+    version.extend([8, 0]);
+    version.extend(b"9P2000.L");
+    // A Twrite of the largest size, of which the last byte never comes.
+    let mut write = (1u32 << 20).to_le_bytes().to_vec();
+    write.push(118);
+    write.resize((1 << 20) - 1, 7);
+    let mut attackers = Vec::new();
+    for _ in 0..ATTACKERS {
+        let mut stream = TcpStream::connect(server.ninep()).unwrap();
+        stream.write_all(&version).unwrap();
+        let mut answer = [0; 21];
+        stream.read_exact(&mut answer).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        push(&mut stream, &write);
+        attackers.push(stream);
+    }
+    judge(&server);
+    drop(attackers);
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn responses_that_nobody_reads_stay_within_the_memory() {
+    let dir = Scratch::new("unread");
+    let server = start(&dir);
+    let mut attackers = Vec::new();
+    for _ in 0..ATTACKERS {
+        let mut stream = TcpStream::connect(server.http()).unwrap();
+        stream.write_all(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        // The response has begun; the rest is never read.
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200");
+        attackers.push(stream);
+    }
+    judge(&server);
+    drop(attackers);
+    server.kill();
+}
+
+#[test]
+fn idle_connections_give_way_to_newcomers() {
+    let dir = Scratch::new("idle");
+    std::fs::write(dir.path().join("small"), "well\n").unwrap();
+    let server = Server::start(dir.path(), &["--connections-max", "64"]);
+    let idle: Vec<TcpStream> = (0..64)
+        .map(|n| TcpStream::connect(if n % 2 == 0 { server.http() } else { server.ninep() }))
+        .map(Result::unwrap)
+        .collect();
+    let answer = get(server.http(), "/small");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
+    drop(idle);
+    assert_eq!(server.end(), Some(0));
+}
