@@ -7,6 +7,7 @@
 
 mod fetch;
 mod ops;
+mod replace;
 mod sparse;
 
 pub(crate) use ops::{changes, files};
@@ -291,6 +292,22 @@ impl Disk {
             self.node_mut(inode).dentry = dentry;
         }
         (inode, dentry)
+    }
+
+    /// Makes a plain file that has no name.
+    fn make_unnamed(&mut self, now: Time, mode: u32) -> u64 {
+        let inode = self.next_inode;
+        self.next_inode += 1;
+        let (kind, mode, times) = (Kind::File, mode & 0o7777, [now; 3]);
+        self.inodes.insert(inode, Inode { kind, mode, times, parent: ROOT, ..Inode::default() });
+        inode
+    }
+
+    /// Gives a file that has no name this one; its handles are found by it from now on.
+    fn name(&mut self, now: Time, dir: u64, name: &Name, inode: u64) {
+        let dentry = self.enter(now, dir, name, inode, None);
+        let unnamed = self.files.values_mut().filter(|held| held.inode == inode);
+        unnamed.filter(|held| held.dentry == 0).for_each(|held| held.dentry = dentry);
     }
 
     /// Adds an entry, new or moved here.

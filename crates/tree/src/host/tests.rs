@@ -206,7 +206,8 @@ fn states_md_is_fresh() {
     for (awaits, label, done) in samples {
         let mut host = host(false);
         let pins = [None, None];
-        let slot = host.errands.insert(Errand { request: RequestId(1), awaits, pins });
+        let errand = Errand { request: RequestId(1), awaits, pins, ticket: None };
+        let slot = host.errands.insert(errand);
         host.slots.insert(RequestId(1), slot);
         let state = |host: &Host| match host.errands.get(0) {
             Some(errand) => errand.awaits.name().to_string(),
