@@ -123,6 +123,10 @@ pub struct Session {
     last: bool,
     /// The client has said that it will send nothing more.
     last_byte_came: bool,
+    /// The session's own number among those of the process.
+    number: u64,
+    /// Temporary names given so far.
+    temporaries: u64,
     /// Bytes asked for, or given to be written, by the call under way.
     asked: usize,
     /// Bytes said and not yet sent.
@@ -147,10 +151,17 @@ impl Session {
             tokens: BTreeMap::new(),
             last: false,
             last_byte_came: false,
+            number: 0,
+            temporaries: 0,
             asked: 0,
             unsent: 0,
             allowance,
         }
+    }
+
+    /// Sets the session's own number among those of the process: part of temporary names.
+    pub fn set_number(&mut self, number: u64) {
+        self.number = number;
     }
 
     /// The kernel says who the client is: it may command the server, if that user may.
@@ -410,7 +421,7 @@ impl Session {
         match state {
             State::Head { .. } => self.hang_up("idle", out),
             State::Discarding { reason, .. } => self.hang_up(reason, out),
-            State::Putting(put) if self.last_byte_came => self.put_torn(put, out),
+            State::Putting(put) if self.last_byte_came => self.put_torn(now, put, out),
             State::Running(run) => self.run_on(run, out),
             State::Operating(it) => self.operate_on(now, it, out),
             State::Listening(it) => self.listen_end(it, out),
@@ -580,7 +591,11 @@ impl Session {
     /// Throws an answer away that comes when the client has left; how many more are to come. What
     /// was created is an upload's temporary file, which nobody else knows of.
     fn tidy(&mut self, reply: Result<Reply, Error>, out: &mut Vec<Output>) -> usize {
-        if let Ok(Reply::Created(node, open, _)) = reply {
+        if let Ok(Reply::Created(node, open, stat)) = reply {
+            if stat.links == 0 {
+                out.extend([Output::Close(open), Output::Release(node)]);
+                return 0;
+            }
             let request =
                 TreeRequest { caller: self.caller.clone(), ask: Ask::RemoveNode { node } };
             out.extend([Output::Close(open), Output::Ask(CLEANUP, request), Output::Release(node)]);

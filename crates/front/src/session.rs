@@ -56,6 +56,14 @@ impl Session {
         }
     }
 
+    /// Sets the session's own number among those of the process.
+    pub fn set_number(&mut self, number: u64) {
+        match self {
+            Session::NineP(_) => {}
+            Session::Http(session) => session.set_number(number),
+        }
+    }
+
     /// Whether the connection should be read.
     pub fn is_hungry(&self) -> bool {
         either!(self, session => session.is_hungry())
