@@ -56,6 +56,8 @@ pub struct Inode {
     parent: u64,
     /// The entry of a directory.
     dentry: u64,
+    /// It claims to be empty, as files of `/proc` do.
+    hides_size: bool,
     /// Handles and open files on it.
     holds: u32,
 }
@@ -238,6 +240,11 @@ impl Disk {
         all
     }
 
+    /// Makes a file claim to be empty.
+    pub fn hide_size(&mut self, inode: u64) {
+        self.node_mut(inode).hides_size = true;
+    }
+
     /// Removes a plain file by the hand of God.
     pub fn uproot(&mut self, now: Time, dir: u64, name: &[u8]) {
         let name = Name::new(name).expect("a name of the stage");
@@ -354,6 +361,7 @@ impl Disk {
         let size = match node.kind {
             Kind::Directory => 4096,
             Kind::Symlink => node.target.len() as u64,
+            _ if node.hides_size => 0,
             _ => node.data.len(),
         };
         Stat {
