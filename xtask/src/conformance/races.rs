@@ -33,8 +33,10 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     std::fs::create_dir(&dir)?;
     let file = base.join("races.volume");
     volume::create(&file, "256M")?;
+    // Who runs this owns what is served.
+    let uid = rustix::process::geteuid().as_raw().to_string();
     for threads in ["1", "3"] {
-        let extra = ["--http-write", "--threads", threads];
+        let extra = ["--http-write", "--as", &uid, "--threads", threads];
         let server = Server::start(kind, &dir, &extra)?;
         play(report, &format!("races/directory-{threads}"), &server, "/f", rounds);
         tidy(report, &format!("races/tidy-{threads}"), &dir);
@@ -49,7 +51,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     let (root, port) = (dir.display(), behind.ninep);
     std::fs::create_dir(dir.join("far"))?;
     std::fs::write(&names, format!("mount / host:{root}\nmount -c /far 9p://127.0.0.1:{port}\n"))?;
-    let server = Server::start_space(kind, &names, &["--http-write", "--threads", "2"])?;
+    let server = Server::start_space(kind, &names, &["--http-write", "--as", &uid, "--threads", "2"])?;
     play(report, "races/mounted", &server, "/far/f", rounds);
     Ok(())
 }
