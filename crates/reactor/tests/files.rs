@@ -732,12 +732,8 @@ fn an_entry_is_replaced_or_removed_only_if_it_is_what_is_expected() {
         let new = replace(rig, by, Expected::Version(versions[1]));
         assert!(matches!(new, Ok(PathDone::Stat(stat)) if stat.size == 5));
         symlink("x", rig.path("l")).unwrap();
-        let op = |expected| PathOp::Replace {
-            dir,
-            name: name("l"),
-            by: Replacement::Nothing,
-            expected,
-        };
+        let op =
+            |expected| PathOp::Replace { dir, name: name("l"), by: Replacement::Nothing, expected };
         let link = rig.path_op(op(Expected::PlainFile));
         assert!(matches!(link, Ok(PathDone::Unexpected(Some(_)))), "{link:?}");
         let gone = replace(rig, Replacement::Nothing, Expected::PlainFile);

@@ -586,17 +586,11 @@ impl Ask {
             | Ask::MakeNode { dir, name, .. }
             | Ask::Link { dir, name, .. }
             | Ask::Replace {
-                dir,
-                name,
-                by: Replacement::Nothing | Replacement::Unnamed(_),
-                ..
+                dir, name, by: Replacement::Nothing | Replacement::Unnamed(_), ..
             }
             | Ask::Remove { dir, name, .. } => [Some((*dir, name)), None],
             Ask::Replace {
-                dir: to,
-                name: new_name,
-                by: Replacement::Entry(from, name),
-                ..
+                dir: to, name: new_name, by: Replacement::Entry(from, name), ..
             }
             | Ask::Rename { from, name, to, new_name, .. } => {
                 [Some((*from, name)), Some((*to, new_name))]

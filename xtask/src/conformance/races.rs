@@ -51,7 +51,8 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     let (root, port) = (dir.display(), behind.ninep);
     std::fs::create_dir(dir.join("far"))?;
     std::fs::write(&names, format!("mount / host:{root}\nmount -c /far 9p://127.0.0.1:{port}\n"))?;
-    let server = Server::start_space(kind, &names, &["--http-write", "--as", &uid, "--threads", "2"])?;
+    let server =
+        Server::start_space(kind, &names, &["--http-write", "--as", &uid, "--threads", "2"])?;
     play(report, "races/mounted", &server, "/far/f", rounds);
     Ok(())
 }

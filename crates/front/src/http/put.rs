@@ -306,13 +306,7 @@ impl Session {
         put.at(Step::CreatingUnnamed(place))
     }
 
-    fn put_create(
-        &mut self,
-        put: Put,
-        place: Place,
-        attempt: u32,
-        out: &mut Vec<Output>,
-    ) -> State {
+    fn put_create(&mut self, put: Put, place: Place, attempt: u32, out: &mut Vec<Output>) -> State {
         self.temporaries += 1;
         let start = self.export.wall;
         let (session, count) = (self.number, self.temporaries);

@@ -7,10 +7,10 @@ mod service;
 use post::begin_post;
 use service::begin_operation;
 
+use super::answer::etag;
 use super::*;
 use base::drawing::{Drawing, variant};
 use base::rng::{Rng, seeded};
-use super::answer::etag;
 use base::{Expected, Kind, Stat};
 use expect_test::expect;
 use tree::{NodeId, OpenId};

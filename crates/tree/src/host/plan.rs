@@ -121,7 +121,9 @@ impl Host {
             Ask::Replace { by: Replacement::Entry(_, name), .. } if special(name) => {
                 Some(Error::Invalid)
             }
-            Ask::Replace { name, .. } | Ask::Remove { name, .. } => special(name).then_some(Error::Invalid),
+            Ask::Replace { name, .. } | Ask::Remove { name, .. } => {
+                special(name).then_some(Error::Invalid)
+            }
             _ => None,
         };
         if let Some(error) = refused {

@@ -25,9 +25,8 @@ impl Remote {
     /// Begins a request, or lets it wait for the changes of the same entries that came before.
     pub(super) fn begin_or_wait(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
         let entries = request.ask.entries();
-        let key = |(dir, name): (NodeId, &Name)| -> EntryKey {
-            ((dir.local() as u64, 0), name.clone())
-        };
+        let key =
+            |(dir, name): (NodeId, &Name)| -> EntryKey { ((dir.local() as u64, 0), name.clone()) };
         if entries.iter().flatten().next().is_none() {
             return self.begin_errand(id, request, None, out);
         }

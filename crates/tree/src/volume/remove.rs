@@ -154,12 +154,7 @@ impl Scene<'_> {
     }
 
     /// Moves an entry.
-    pub(super) fn rename(
-        &self,
-        from: (u64, &Name),
-        to: (u64, &Name),
-        replace: bool,
-    ) -> Planned {
+    pub(super) fn rename(&self, from: (u64, &Name), to: (u64, &Name), replace: bool) -> Planned {
         let (draft, effects) = self.moved(from, to, replace)?;
         self.commit(draft, Reply::Done, effects)
     }

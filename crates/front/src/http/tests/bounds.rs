@@ -48,10 +48,8 @@ fn a_listing_is_whole_however_it_is_taken() {
         lab.say("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n");
         let stat = Stat { kind: Kind::Directory, ..file(0) };
         let (mut next, mut text, mut asks) = (0, Vec::new(), 1);
-        let mut input = Input::Answered(
-            CALL,
-            Ok(Reply::Fetched(stat, Buf::default(), Some(OpenId(1)))),
-        );
+        let mut input =
+            Input::Answered(CALL, Ok(Reply::Fetched(stat, Buf::default(), Some(OpenId(1)))));
         while matches!(lab.session.state, State::Fetching { .. } | State::Listing(_)) {
             let mut out = Vec::new();
             asks -= usize::from(matches!(input, Input::Answered(..)));
@@ -215,11 +213,8 @@ fn answers_of_a_service_are_streamed_and_looked_at_once() {
 #[test]
 fn served_pages_run_no_scripts_where_files_can_be_written() {
     for (write, wanted) in [(true, true), (false, false)] {
-        let mut session = Session::new(
-            Export { http_write: write, ..export() },
-            Caller::Server,
-            true,
-        );
+        let mut session =
+            Session::new(Export { http_write: write, ..export() }, Caller::Server, true);
         let mut out = Vec::new();
         let text = "GET /f.html HTTP/1.1\r\nHost: localhost\r\n\r\n";
         session.step(Instant(0), Input::Received(Buf::from(text.as_bytes())), &mut out);
