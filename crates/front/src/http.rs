@@ -311,10 +311,9 @@ impl Automaton for Session {
         };
         // One request after the other, however many came at once.
         while mem::take(&mut self.goes_on) {
-            state = match state {
-                State::Head { until } => self.next_request(now, until, out),
-                other => other,
-            };
+            if let State::Head { until } = state {
+                state = self.next_request(now, until, out);
+            }
         }
         self.state = state;
         if let State::Closing { .. } = self.state {

@@ -720,7 +720,7 @@ fn an_entry_is_replaced_or_removed_only_if_it_is_what_is_expected() {
             let f = rig.handle(&["f"]);
             assert_eq!(rig.stat(f).file_version(), after.file_version());
             versions.push(after.file_version());
-            [file, handle, f].map(|file| rig.close(file));
+            [file, handle, f].into_iter().for_each(|file| rig.close(file));
         }
         assert_ne!(versions[0], versions[1]);
         assert_ne!(versions[0].change, versions[1].change, "a date of its own");

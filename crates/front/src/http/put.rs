@@ -230,20 +230,15 @@ impl Session {
             (step @ (Step::Looking(_) | Step::Measuring(..)), reply) => {
                 self.put_looked(now, put, step, reply, out)
             }
-            (
-                step @ (Step::CreatingUnnamed(_) | Step::Creating { .. }),
-                Ok(Reply::Created(node, open, _)),
-            ) => {
-                let (place, temporary) = match step {
-                    Step::Creating { place, temporary, .. } => (place, Some(temporary)),
-                    Step::CreatingUnnamed(place) => (place, None),
-                    other => unreachable!("{other:?} creates nothing"),
-                };
-                let file = File { place, node, open, temporary, written: 0 };
-                if put.request.expects_continue && self.input.is_empty() {
-                    self.say(Buf::from(&b"HTTP/1.1 100 Continue\r\n\r\n"[..]), out);
-                }
-                self.put_fill(now, put, file, out)
+            (Step::CreatingUnnamed(place), Ok(Reply::Created(node, open, _))) => self.put_begin(
+                now,
+                put,
+                File { place, node, open, temporary: None, written: 0 },
+                out,
+            ),
+            (Step::Creating { place, temporary, .. }, Ok(Reply::Created(node, open, _))) => {
+                let temporary = Some(temporary);
+                self.put_begin(now, put, File { place, node, open, temporary, written: 0 }, out)
             }
             (Step::CreatingUnnamed(place), Err(Error::Unsupported)) => {
                 self.put_create(put, place, 0, out)
@@ -304,6 +299,14 @@ impl Session {
         let (name, mode) = (put.name(), place.mode());
         self.ask(Ask::CreateUnnamed { dir, name, access, mode }, out);
         put.at(Step::CreatingUnnamed(place))
+    }
+
+    /// The file is there: the body may come.
+    fn put_begin(&mut self, now: Instant, put: Put, file: File, out: &mut Vec<Output>) -> State {
+        if put.request.expects_continue && self.input.is_empty() {
+            self.say(Buf::from(&b"HTTP/1.1 100 Continue\r\n\r\n"[..]), out);
+        }
+        self.put_fill(now, put, file, out)
     }
 
     fn put_create(&mut self, put: Put, place: Place, attempt: u32, out: &mut Vec<Output>) -> State {
