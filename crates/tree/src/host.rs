@@ -243,6 +243,7 @@ impl Host {
         }
     }
 
+    /// Notes a request that an operation is going to answer.
     fn begin(&mut self, errand: Errand) {
         let id = errand.request;
         let slot = self.errands.insert(errand);

@@ -77,10 +77,11 @@ fn races(port: u16, path: &str, rounds: usize) -> Result<String> {
     let (begin, end) = (Barrier::new(RACERS + 1), Barrier::new(RACERS + 1));
     let tag = std::sync::Mutex::new(Some(String::new()));
     std::thread::scope(|scope| {
+        let (begin, end, tag) = (&begin, &end, &tag);
         let racers: Vec<_> = (0..RACERS)
-            .map(|number| scope.spawn(|| race(port, path, number, (&begin, &end), &tag)))
+            .map(|number| scope.spawn(move || race(port, path, number, (begin, end), tag)))
             .collect();
-        let result = judge(port, path, rounds, (&begin, &end), &tag);
+        let result = judge(port, path, rounds, (begin, end), tag);
         *tag.lock().expect("no racer panics") = None;
         begin.wait();
         let mut won = Vec::new();
@@ -161,13 +162,13 @@ fn race(
 /// Uploads of different files in one directory do not get into each other's way.
 fn uploads(port: u16, path: &str) -> Result<String> {
     let begin = Barrier::new(UPLOADS);
+    let put = |number: usize| -> Result<u16> {
+        let mut raw = Raw::connect(port)?;
+        begin.wait();
+        Ok(ask(&mut raw, "PUT", &format!("{path}-{number}"), "", "x")?.status)
+    };
+    let put = &put;
     let statuses = std::thread::scope(|scope| {
-        let put = |number: usize| -> Result<u16> {
-            let mut raw = Raw::connect(port)?;
-            begin.wait();
-            Ok(ask(&mut raw, "PUT", &format!("{path}-{number}"), "", "x")?.status)
-        };
-        let put = &put;
         let all: Vec<_> = (0..UPLOADS).map(|number| scope.spawn(move || put(number))).collect();
         all.into_iter().map(|one| one.join().expect("no panic")).collect::<Result<Vec<u16>>>()
     })?;
