@@ -1,7 +1,7 @@
 //! A directory as a page for people or as JSON for programs.
 //!
-//! Entries are gathered up to [`SORT_BYTES`] and sorted; of a larger directory the rest follows as it
-//! comes. Rows are made as the client takes them, so memory stays bounded.
+//! Entries are gathered up to [`SORT_BYTES`] and sorted; of a larger directory the rest follows as
+//! it comes. Rows are made as the client takes them, so memory stays bounded.
 
 use super::answer::Head;
 use super::get::safe;

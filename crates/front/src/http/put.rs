@@ -1,14 +1,15 @@
-//! `PUT`: the body goes to a file that has no name, is made durable, takes the name in one step with
-//! the check of the conditions, and the name is made durable; the directory is opened for that
-//! before, so that nothing has changed if it cannot be. Who reads meanwhile sees the old file or the
-//! new one, and a success means that the new one survives a crash. A body that ends early leaves
-//! nothing behind, and neither does a crash.
+//! `PUT`: the body goes to a file that has no name, is made durable, takes the name in one step
+//! with the check of the conditions, and the name is made durable; the directory is opened for
+//! that before, so that nothing has changed if it cannot be. Who reads meanwhile sees the old file
+//! or the new one, and a success means that the new one survives a crash. A body that ends early
+//! leaves nothing behind, and neither does a crash.
 //!
 //! Where a file cannot do without a name (other servers, some file systems of the host) it has a
 //! temporary one, which no other request of any server has.
 //!
-//! Conditions are judged before the body is taken, by what is there, and once more at the change: it
-//! is asked for what was judged, and if that is not there any more, what is there is judged anew.
+//! Conditions are judged before the body is taken, by what is there, and once more at the change:
+//! it is asked for what was judged, and if that is not there any more, what is there is judged
+//! anew.
 
 use super::answer::{Head, etag, status};
 use super::{BODY_TIME, CALL, CLEANUP, Session, State};
