@@ -42,6 +42,7 @@ mod oldest;
 mod pjdfstest;
 mod plan9;
 mod power;
+mod races;
 mod raw;
 mod replicas;
 mod story;
@@ -70,6 +71,7 @@ const SUITES: &[Suite] = &[
         root: false,
         run: |report, kind| http::run(report, kind, On::Directory),
     },
+    Suite { name: "races", packages: &[], root: false, run: races::run },
     Suite {
         name: "9p2000",
         packages: &[apt::GO],

@@ -27,5 +27,7 @@ pub use buf::Buf;
 pub use caller::{Caller, User};
 pub use error::Error;
 pub use name::{NAME_MAX, Name};
-pub use stat::{Access, Kind, SAYING_DEVICES, SetStat, SetTime, Stat, StatFs};
+pub use stat::{
+    Access, Expected, FileVersion, Kind, SAYING_DEVICES, SetStat, SetTime, Stat, StatFs,
+};
 pub use time::{Instant, Time};

@@ -7,7 +7,9 @@
 //!
 //! Every operation with an id completes exactly once, also when it is cancelled.
 
-use crate::{Access, Block, Buf, Caller, Error, Instant, Kind, Name, SetStat, Stat, StatFs, User};
+use crate::{
+    Access, Block, Buf, Caller, Error, Expected, Instant, Kind, Name, SetStat, Stat, StatFs, User,
+};
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
@@ -259,6 +261,16 @@ pub enum PathOp {
         /// Group, if the caller chooses it.
         gid: Option<u32>,
     },
+    /// Make a plain file without a name and open it (`O_TMPFILE`); it is gone when its handles are
+    /// given back, unless [`PathOp::Replace`] gives it a name.
+    CreateUnnamed {
+        /// Directory on whose file system it is made, and whose permissions count.
+        dir: File,
+        /// How to open it.
+        access: Access,
+        /// Permission bits.
+        mode: u32,
+    },
     /// Make a directory.
     MakeDir {
         /// Where.
@@ -351,6 +363,20 @@ pub enum PathOp {
         root: File,
         /// Which.
         file: File,
+    },
+    /// Replace or remove an entry if its present state is as expected. A file that takes the place
+    /// gets the date of the change as its modification time, finer than the kernel's own clock
+    /// tick. The check and the change are two system calls: whoever asks sees to it that no other
+    /// change of the same entry is under way.
+    Replace {
+        /// Directory of the entry.
+        dir: File,
+        /// Its name.
+        name: Name,
+        /// The file that takes its place.
+        by: Replacement<File>,
+        /// Precondition.
+        expected: Expected,
     },
     /// Entries of an open directory, from a cookie on.
     List {
@@ -445,6 +471,17 @@ pub enum PathOp {
         /// `HOST:PORT`.
         address: String,
     },
+}
+
+/// The file that takes the place of a directory entry. `N` names nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replacement<N> {
+    /// None: the entry is removed.
+    Nothing,
+    /// The file of this directory and name, which is moved.
+    Entry(N, Name),
+    /// A file that has no name yet.
+    Unnamed(N),
 }
 
 /// How a client names a user.
@@ -561,12 +598,15 @@ pub enum PathDone {
     Walked(Vec<Stat>, Result<File, Error>),
     /// [`PathOp::Fetch`]: attributes, the first bytes, and the open file if there may be more.
     Fetched(Stat, Buf, Option<File>),
-    /// [`PathOp::Stat`], [`PathOp::MakeDir`], [`PathOp::Symlink`], [`PathOp::MakeNode`].
+    /// [`PathOp::Stat`], [`PathOp::MakeDir`], [`PathOp::Symlink`], [`PathOp::MakeNode`]; also
+    /// [`PathOp::Replace`] by a file: its attributes after the change.
     Stat(Stat),
     /// [`PathOp::Open`]: the open file.
     Opened(File, Stat),
-    /// [`PathOp::Create`]: the open file and a handle that names it.
+    /// [`PathOp::Create`], [`PathOp::CreateUnnamed`]: the open file and a handle that names it.
     Created(File, File, Stat),
+    /// [`PathOp::Replace`]: nothing was changed, because this is the present state of the entry.
+    Unexpected(Option<Stat>),
     /// [`PathOp::ReadLink`], [`PathOp::GetAttr`], [`PathOp::ListAttrs`].
     Bytes(Vec<u8>),
     /// [`PathOp::List`]: none: the end.

@@ -122,6 +122,50 @@ impl Stat {
     }
 }
 
+/// One version of one file, as entity tags show it. A file that takes the place of another one has
+/// another inode; a file that is changed has another date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileVersion {
+    /// Inode number.
+    pub inode: u64,
+    /// Length, bytes.
+    pub size: u64,
+    /// [`Stat::version`].
+    pub change: u64,
+}
+
+impl Stat {
+    /// The version of the file that these attributes are of.
+    pub fn file_version(&self) -> FileVersion {
+        FileVersion { inode: self.inode, size: self.size, change: self.version() }
+    }
+}
+
+/// Precondition of a change: the present state of a directory entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// No entry.
+    Absent,
+    /// A plain file, or no entry.
+    PlainFile,
+    /// A plain file in exactly this version.
+    Version(FileVersion),
+}
+
+impl Expected {
+    /// Whether the entry with these attributes (`None`: there is no entry) fulfils it.
+    pub fn is_met_by(self, present: Option<&Stat>) -> bool {
+        match (self, present) {
+            (Expected::Absent | Expected::PlainFile, None) => true,
+            (Expected::Absent, Some(_)) | (Expected::Version(_), None) => false,
+            (Expected::PlainFile, Some(stat)) => stat.kind == Kind::File,
+            (Expected::Version(version), Some(stat)) => {
+                stat.kind == Kind::File && stat.file_version() == version
+            }
+        }
+    }
+}
+
 /// Attributes to be changed; what is `None` stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetStat {

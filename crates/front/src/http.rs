@@ -71,8 +71,8 @@ const FEED: CallId = CallId(2);
 enum State {
     /// For a request head, until the given time.
     Head { until: Instant },
-    /// For the file that is asked for.
-    Fetching(Box<Request>),
+    /// For the file that is asked for; whether its first bytes are.
+    Fetching { request: Box<Request>, reads: bool },
     /// For the next piece of a file, or for the client to take the last.
     Sending(Transfer),
     /// For the next entries of a directory, or for the client to take the last.
@@ -120,10 +120,16 @@ pub struct Session {
     kept: Option<Kept>,
     /// What the client has seen of each service.
     tokens: BTreeMap<Name, String>,
+    /// A request was answered, and the next one may be there already.
+    goes_on: bool,
     /// No further request is going to be read.
     last: bool,
     /// The client has said that it will send nothing more.
     last_byte_came: bool,
+    /// The session's own number among those of the process.
+    number: u64,
+    /// Temporary names given so far.
+    temporaries: u64,
     /// Bytes asked for, or given to be written, by the call under way.
     asked: usize,
     /// Bytes said and not yet sent.
@@ -146,12 +152,20 @@ impl Session {
             input: Buf::default(),
             kept: None,
             tokens: BTreeMap::new(),
+            goes_on: false,
             last: false,
             last_byte_came: false,
+            number: 0,
+            temporaries: 0,
             asked: 0,
             unsent: 0,
             allowance,
         }
+    }
+
+    /// Sets the session's own number among those of the process: part of temporary names.
+    pub fn set_number(&mut self, number: u64) {
+        self.number = number;
     }
 
     /// The kernel says who the client is: it may command the server, if that user may.
@@ -172,7 +186,7 @@ impl Session {
             // To hear that the client is gone.
             State::Listening(_) => self.input.is_empty(),
             State::Discarding { .. } => true,
-            State::Fetching(_)
+            State::Fetching { .. }
             | State::Sending(_)
             | State::Listing(_)
             | State::Deleting(_)
@@ -185,7 +199,7 @@ impl Session {
         match &self.state {
             State::Putting(put) => put.receive_into(),
             State::Head { .. }
-            | State::Fetching(_)
+            | State::Fetching { .. }
             | State::Sending(_)
             | State::Listing(_)
             | State::Deleting(_)
@@ -214,24 +228,45 @@ impl Session {
             State::Listing(listing) => listing.gathered(),
             State::Putting(put) if !put.is_filling() => self.input.capacity(),
             State::Operating(it) => it.gathered(),
+            State::Running(run) => run.gathered(),
+            State::Listening(it) => it.gathered(),
             State::Head { .. }
-            | State::Fetching(_)
+            | State::Fetching { .. }
             | State::Sending(_)
             | State::Putting(_)
             | State::Deleting(_)
-            | State::Running(_)
-            | State::Listening(_)
             | State::Discarding { .. }
             | State::Closing { .. } => 0,
         };
         self.asked + gathered + self.unsent
     }
 
+    /// Bytes of memory that the session holds for its client, whatever it waits for: with what is
+    /// received and not yet taken, and what is remembered of services. To account by.
+    pub fn held_bytes(&self) -> usize {
+        let input = match &self.state {
+            State::Putting(put) if !put.is_filling() => 0,
+            State::Head { .. }
+            | State::Fetching { .. }
+            | State::Sending(_)
+            | State::Listing(_)
+            | State::Putting(_)
+            | State::Deleting(_)
+            | State::Running(_)
+            | State::Operating(_)
+            | State::Listening(_)
+            | State::Discarding { .. }
+            | State::Closing { .. } => self.input.capacity(),
+        };
+        let told = self.tokens.iter().map(|(name, token)| name.as_bytes().len() + token.capacity());
+        size_of::<Session>() + self.bytes() + input + told.sum::<usize>()
+    }
+
     /// The state in one word, for `/.upcall/`.
     pub fn state_name(&self) -> &'static str {
         match self.state {
             State::Head { .. } => "idle",
-            State::Fetching(_) => "fetching",
+            State::Fetching { .. } => "fetching",
             State::Sending(_) => "sending",
             State::Listing(_) => "listing",
             State::Putting(_) => "putting",
@@ -260,7 +295,7 @@ impl Automaton for Session {
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         let state = mem::replace(&mut self.state, State::Closing { asked: 0 });
-        self.state = match input {
+        let mut state = match input {
             Input::Received(bytes) => self.received(now, state, bytes, out),
             Input::Answered(call, reply) => self.answered(now, call, state, reply, out),
             Input::Sent(bytes) => {
@@ -275,6 +310,13 @@ impl Automaton for Session {
             Input::Drain => self.finish(now, state, out),
             Input::Lost => self.lose(state, out),
         };
+        // One request after the other, however many came at once.
+        while mem::take(&mut self.goes_on) {
+            if let State::Head { until } = state {
+                state = self.next_request(now, until, out);
+            }
+        }
+        self.state = state;
         if let State::Closing { .. } = self.state {
             self.kept.take().into_iter().for_each(|kept| kept.close(out));
         }
@@ -287,7 +329,7 @@ impl Automaton for Session {
             State::Putting(put) => put.deadline(),
             State::Operating(it) => it.deadline(),
             State::Head { .. }
-            | State::Fetching(_)
+            | State::Fetching { .. }
             | State::Sending(_)
             | State::Listing(_)
             | State::Deleting(_)
@@ -324,7 +366,7 @@ impl Session {
             }
             State::Discarding { reason, .. } => self.hang_up(reason, out),
             // Received before the connection was told to wait.
-            state @ (State::Fetching(_)
+            state @ (State::Fetching { .. }
             | State::Sending(_)
             | State::Listing(_)
             | State::Listening(_)
@@ -351,7 +393,7 @@ impl Session {
             State::Running(run) => self.run_answered(now, call, run, reply, out),
             State::Operating(it) => self.operate_answered(now, it, reply, out),
             State::Listening(it) => self.listen_answered(now, it, reply, out),
-            State::Fetching(request) => self.fetched(now, *request, reply, out),
+            State::Fetching { request, reads } => self.fetched(now, *request, reads, reply, out),
             State::Sending(transfer) => self.piece(now, transfer, reply, out),
             State::Listing(listing) => self.listed(now, listing, reply, out),
             State::Putting(put) => self.put_answered(now, put, reply, out),
@@ -374,14 +416,14 @@ impl Session {
             State::Listing(listing) => self.list_on(now, listing, out),
             State::Running(run) => self.run_on(run, out),
             State::Listening(it) => self.listen_on(it, out),
+            State::Operating(it) => self.operate_read(it, out),
             State::Discarding { until, left, reason } if self.unsent == 0 => {
                 State::Discarding { until: until.min(now + DISCARD_TIME), left, reason }
             }
             state @ (State::Head { .. }
-            | State::Fetching(_)
+            | State::Fetching { .. }
             | State::Putting(_)
             | State::Deleting(_)
-            | State::Operating(_)
             | State::Discarding { .. }
             | State::Closing { .. }) => state,
         }
@@ -394,7 +436,7 @@ impl Session {
             State::Putting(put) => self.put_late(now, put, out),
             State::Operating(it) => self.operate_late(now, it, out),
             State::Discarding { until, reason, .. } if until <= now => self.hang_up(reason, out),
-            state @ (State::Fetching(_)
+            state @ (State::Fetching { .. }
             | State::Sending(_)
             | State::Listing(_)
             | State::Deleting(_)
@@ -411,11 +453,11 @@ impl Session {
         match state {
             State::Head { .. } => self.hang_up("idle", out),
             State::Discarding { reason, .. } => self.hang_up(reason, out),
-            State::Putting(put) if self.last_byte_came => self.put_torn(put, out),
+            State::Putting(put) if self.last_byte_came => self.put_torn(now, put, out),
             State::Running(run) => self.run_on(run, out),
             State::Operating(it) => self.operate_on(now, it, out),
             State::Listening(it) => self.listen_end(it, out),
-            state @ (State::Fetching(_)
+            state @ (State::Fetching { .. }
             | State::Sending(_)
             | State::Listing(_)
             | State::Putting(_)
@@ -512,7 +554,8 @@ impl Session {
         if self.last {
             return self.part(now, "done", out);
         }
-        self.next_request(now, now + IDLE_TIME, out)
+        self.goes_on = true;
+        State::Head { until: now + IDLE_TIME }
     }
 
     /// Answers with an error after which the connection cannot go on.
@@ -559,7 +602,7 @@ impl Session {
         // A program has two calls, and cancels those that are under way.
         let cancels = !matches!(state, State::Running(_));
         let asked = match state {
-            State::Fetching(_) => 1,
+            State::Fetching { .. } => 1,
             State::Sending(transfer) => usize::from(transfer.forget(out)),
             State::Listing(listing) => usize::from(listing.forget(out)),
             State::Putting(put) => put.forget(&self.caller, out),
@@ -581,7 +624,11 @@ impl Session {
     /// Throws an answer away that comes when the client has left; how many more are to come. What
     /// was created is an upload's temporary file, which nobody else knows of.
     fn tidy(&mut self, reply: Result<Reply, Error>, out: &mut Vec<Output>) -> usize {
-        if let Ok(Reply::Created(node, open, _)) = reply {
+        if let Ok(Reply::Created(node, open, stat)) = reply {
+            if stat.links == 0 {
+                out.extend([Output::Close(open), Output::Release(node)]);
+                return 0;
+            }
             let request =
                 TreeRequest { caller: self.caller.clone(), ask: Ask::RemoveNode { node } };
             out.extend([Output::Close(open), Output::Ask(CLEANUP, request), Output::Release(node)]);

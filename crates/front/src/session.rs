@@ -56,6 +56,14 @@ impl Session {
         }
     }
 
+    /// Sets the session's own number among those of the process.
+    pub fn set_number(&mut self, number: u64) {
+        match self {
+            Session::NineP(_) => {}
+            Session::Http(session) => session.set_number(number),
+        }
+    }
+
     /// Whether the connection should be read.
     pub fn is_hungry(&self) -> bool {
         either!(self, session => session.is_hungry())
@@ -95,6 +103,14 @@ impl Session {
     /// Bytes held: received, asked for, gathered, and said but not yet sent.
     pub fn bytes(&self) -> usize {
         either!(self, session => session.bytes())
+    }
+
+    /// Bytes of memory that the session holds for its client.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Session::NineP(session) => session.bytes(),
+            Session::Http(session) => session.held_bytes(),
+        }
     }
 
     /// Protocol and state in one word each, for `/.upcall/`.

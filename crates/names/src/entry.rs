@@ -7,6 +7,7 @@
 #![doc = include_str!("entry/states.md")]
 
 use crate::table::{Place, Table};
+use base::op::Replacement;
 use base::{Error, Name};
 use tree::{Ask, NodeId, Reply, Request};
 
@@ -90,7 +91,8 @@ impl Entry {
     }
 
     fn is_rename(&self) -> bool {
-        matches!(self.request.ask, Ask::Rename { .. })
+        let moves = |ask: &Ask| matches!(ask, Ask::Replace { by: Replacement::Entry(..), .. });
+        matches!(self.request.ask, Ask::Rename { .. }) || moves(&self.request.ask)
     }
 
     /// What to ask for next.

@@ -130,7 +130,9 @@ impl Fetch {
             (State::Reading(open, stat), Ok(reply @ (Reply::Data(_) | Reply::Pieces(_)))) => {
                 let (open, stat) = (*open, stat.clone());
                 let data = whole(reply, self.headroom as usize);
-                let all = stat.size <= data.len() as u64;
+                // What calls itself empty and is not may go on behind any read.
+                let known = stat.size > 0 || data.is_empty();
+                let all = known && stat.size <= data.len() as u64;
                 gone.open = all.then_some(open);
                 Step::End(Ok(Reply::Fetched(stat, data, (!all).then_some(open))))
             }

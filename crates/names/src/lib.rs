@@ -374,7 +374,9 @@ impl Names {
             return Err(Error::IsDirectory);
         }
         let trail = match &ask {
-            Ask::Create { dir, .. } if dir.tree() == NAMES => Some(self.place(*dir)),
+            Ask::Create { dir, .. } | Ask::CreateUnnamed { dir, .. } if dir.tree() == NAMES => {
+                Some(self.place(*dir))
+            }
             Ask::RemoveNode { node } | Ask::RenameNode { node, .. } => {
                 // What stands in the place of another directory cannot be taken away from there.
                 if self.place(*node).at_point {

@@ -77,6 +77,14 @@ fn asked_by(id: RequestId) -> (usize, RequestId) {
 }
 
 impl Node {
+    /// Its number among the nodes of its process.
+    pub(crate) fn number(&self) -> usize {
+        match self.role {
+            Role::Home(_) => HOME,
+            Role::Front(number) => number,
+        }
+    }
+
     /// The id by which home knows a request of its own tree of storelets.
     pub(crate) fn of_storelets(id: RequestId) -> RequestId {
         at_home(OWN, id)

@@ -242,7 +242,8 @@ impl Node {
             return ops.push(Op::CloseSocket { socket });
         }
         let port = &self.config.ports[index];
-        let session = self.session(port, peer);
+        let mut session = self.session(port, peer);
+        session.set_number((self.number() as u64) << 56 | self.stages.accepted);
         let slot = self.connections.vacant_key();
         let id = op_id(CONNECTION, slot);
         self.connections.insert(Connection::new(id, socket, session));

@@ -251,6 +251,7 @@ impl Common {
             | PathDone::StatFs(_)
             | PathDone::User(_)
             | PathDone::Volume(..)
+            | PathDone::Unexpected(_)
             | PathDone::Addresses(_) => {}
         }
     }

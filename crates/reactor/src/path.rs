@@ -16,6 +16,7 @@ mod list;
 mod open;
 pub(crate) mod recent;
 mod rename;
+mod replace;
 mod source;
 pub(crate) mod users;
 mod walk;
@@ -25,7 +26,7 @@ use crate::errno::Trouble;
 use crate::host::Host;
 use crate::identity::Depth;
 use crate::memory::Memory;
-use base::op::{File, PathDone, PathOp};
+use base::op::{File, PathDone, PathOp, Replacement};
 use base::{Caller, Error, Instant};
 use recent::Recent;
 use rustix::fs::ResolveFlags;
@@ -129,6 +130,8 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
         | PathOp::ReadLink { .. } => true,
         PathOp::SetStat { .. }
         | PathOp::Create { .. }
+        | PathOp::CreateUnnamed { .. }
+        | PathOp::Replace { .. }
         | PathOp::MakeDir { .. }
         | PathOp::Symlink { .. }
         | PathOp::MakeNode { .. }
@@ -176,7 +179,14 @@ pub(crate) fn files(op: &PathOp) -> [Option<File>; 2] {
         | PathOp::ListAttrs { file }
         | PathOp::RemoveAttr { file, .. }
         | PathOp::RemoveFile { file, .. } => [Some(*file), None],
+        PathOp::Replace { dir, by, .. } => match by {
+            Replacement::Nothing => [Some(*dir), None],
+            Replacement::Entry(other, _) | Replacement::Unnamed(other) => {
+                [Some(*dir), Some(*other)]
+            }
+        },
         PathOp::Create { dir, .. }
+        | PathOp::CreateUnnamed { dir, .. }
         | PathOp::MakeDir { dir, .. }
         | PathOp::Symlink { dir, .. }
         | PathOp::MakeNode { dir, .. }
@@ -222,6 +232,12 @@ fn dispatch(ground: &mut Ground<'_>, caller: &Caller, op: &PathOp) -> Outcome<Pa
         PathOp::Open { file, access } => open::open(ground, fd(*file)?, *access),
         PathOp::Create { dir, name, access, exclusive, mode, gid: _ } => {
             create::create(ground, fd(*dir)?, name, *access, *exclusive, *mode)
+        }
+        PathOp::CreateUnnamed { dir, access, mode } => {
+            replace::create_unnamed(ground, fd(*dir)?, *access, *mode)
+        }
+        PathOp::Replace { dir, name, by, expected } => {
+            replace::replace(ground, fd(*dir)?, name, by, *expected)
         }
         PathOp::MakeDir { dir, name, mode, gid: _ } => {
             create::make_dir(ground, fd(*dir)?, name, *mode)

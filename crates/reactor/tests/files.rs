@@ -9,8 +9,8 @@
 
 mod rig;
 
-use base::op::{Done, File, Op, PathDone, PathOp, Who};
-use base::{Access, Caller, Error, Kind, Reactor, SetStat, SetTime, Time};
+use base::op::{Done, File, Op, PathDone, PathOp, Replacement, Who};
+use base::{Access, Caller, Error, Expected, Kind, Reactor, SetStat, SetTime, Time};
 use rig::{READ_WRITE, is_root, mode_of, name, on_both, user};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -692,5 +692,52 @@ fn proc_files_that_call_themselves_empty_are_read() {
         // It is not a local file system, so the pool did it.
         assert_eq!(rig.world.statistics().paths_inline, before.paths_inline);
         assert!(rig.world.statistics().pool.started > before.pool.started);
+    });
+}
+
+#[test]
+fn an_entry_is_replaced_or_removed_only_if_it_is_what_is_expected() {
+    on_both(|rig| {
+        let dir = rig.root;
+        let replace = |rig: &mut rig::Rig, by, expected| {
+            rig.path_op(PathOp::Replace { dir, name: name("f"), by, expected })
+        };
+        let mut versions = Vec::new();
+        for (round, expected) in [Expected::Absent, Expected::PlainFile].into_iter().enumerate() {
+            let access = Access { write: true, ..Access::READ };
+            let made = rig.path_op(PathOp::CreateUnnamed { dir, access, mode: 0o640 });
+            let Ok(PathDone::Created(file, handle, stat)) = made else { panic!("{made:?}") };
+            assert_eq!(stat.links, 0);
+            assert_eq!(fs::read_dir(&rig.dir).unwrap().count(), round);
+            rig.write_as(user(0), file, 0, b"same").unwrap();
+            let by = Replacement::Unnamed(handle);
+            if round > 0 {
+                let wrong = replace(rig, by.clone(), Expected::Absent);
+                assert!(matches!(wrong, Ok(PathDone::Unexpected(Some(_)))), "{wrong:?}");
+            }
+            let done = replace(rig, by, expected);
+            let Ok(PathDone::Stat(after)) = done else { panic!("{done:?}") };
+            let f = rig.handle(&["f"]);
+            assert_eq!(rig.stat(f).file_version(), after.file_version());
+            versions.push(after.file_version());
+            [file, handle, f].into_iter().for_each(|file| rig.close(file));
+        }
+        assert_ne!(versions[0], versions[1]);
+        assert_ne!(versions[0].change, versions[1].change, "a date of its own");
+        assert_eq!(fs::read_dir(&rig.dir).unwrap().count(), 1, "nothing temporary");
+        fs::write(rig.path("t"), b"named").unwrap();
+        let by = Replacement::Entry(dir, name("t"));
+        let old = replace(rig, by.clone(), Expected::Version(versions[0]));
+        assert!(matches!(old, Ok(PathDone::Unexpected(Some(_)))), "{old:?}");
+        let new = replace(rig, by, Expected::Version(versions[1]));
+        assert!(matches!(new, Ok(PathDone::Stat(stat)) if stat.size == 5));
+        symlink("x", rig.path("l")).unwrap();
+        let op =
+            |expected| PathOp::Replace { dir, name: name("l"), by: Replacement::Nothing, expected };
+        let link = rig.path_op(op(Expected::PlainFile));
+        assert!(matches!(link, Ok(PathDone::Unexpected(Some(_)))), "{link:?}");
+        let gone = replace(rig, Replacement::Nothing, Expected::PlainFile);
+        assert!(matches!(gone, Ok(PathDone::Ok)), "{gone:?}");
+        assert!(!rig.path("f").exists());
     });
 }

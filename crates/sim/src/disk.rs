@@ -7,6 +7,7 @@
 
 mod fetch;
 mod ops;
+mod replace;
 mod sparse;
 
 pub(crate) use ops::{changes, files};
@@ -55,6 +56,8 @@ pub struct Inode {
     parent: u64,
     /// The entry of a directory.
     dentry: u64,
+    /// It claims to be empty, as files of `/proc` do.
+    hides_size: bool,
     /// Handles and open files on it.
     holds: u32,
 }
@@ -237,6 +240,11 @@ impl Disk {
         all
     }
 
+    /// Makes a file claim to be empty.
+    pub fn hide_size(&mut self, inode: u64) {
+        self.node_mut(inode).hides_size = true;
+    }
+
     /// Removes a plain file by the hand of God.
     pub fn uproot(&mut self, now: Time, dir: u64, name: &[u8]) {
         let name = Name::new(name).expect("a name of the stage");
@@ -293,6 +301,22 @@ impl Disk {
         (inode, dentry)
     }
 
+    /// Makes a plain file that has no name.
+    fn make_unnamed(&mut self, now: Time, mode: u32) -> u64 {
+        let inode = self.next_inode;
+        self.next_inode += 1;
+        let (kind, mode, times) = (Kind::File, mode & 0o7777, [now; 3]);
+        self.inodes.insert(inode, Inode { kind, mode, times, parent: ROOT, ..Inode::default() });
+        inode
+    }
+
+    /// Gives a file that has no name this one; its handles are found by it from now on.
+    fn name(&mut self, now: Time, dir: u64, name: &Name, inode: u64) {
+        let dentry = self.enter(now, dir, name, inode, None);
+        let unnamed = self.files.values_mut().filter(|held| held.inode == inode);
+        unnamed.filter(|held| held.dentry == 0).for_each(|held| held.dentry = dentry);
+    }
+
     /// Adds an entry, new or moved here.
     fn enter(&mut self, now: Time, dir: u64, name: &Name, inode: u64, old: Option<u64>) -> u64 {
         let dentry = old.unwrap_or(self.next_dentry);
@@ -337,6 +361,7 @@ impl Disk {
         let size = match node.kind {
             Kind::Directory => 4096,
             Kind::Symlink => node.target.len() as u64,
+            _ if node.hides_size => 0,
             _ => node.data.len(),
         };
         Stat {

@@ -59,6 +59,8 @@ pub struct Params {
     pub plan9: usize,
     /// Clients that speak HTTP.
     pub http: usize,
+    /// Clients that change one file over HTTP under conditions.
+    pub racers: usize,
     /// Clients that list a directory while it changes.
     pub listers: usize,
     /// How many requests each client makes.
@@ -115,6 +117,7 @@ impl Params {
             linux: rng.usize(1..5),
             plan9: rng.usize(0..3),
             http: rng.usize(0..4),
+            racers: base::rng::seeded(seed ^ 0x7ace).usize(0..5),
             listers: rng.usize(0..3),
             requests: rng.u32(40..400),
             outstanding: pick(&mut rng, &[1, 3, 10, 40]) as usize,

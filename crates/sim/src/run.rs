@@ -1,5 +1,6 @@
 //! One run: a world, a node, clients; until all have done what they wanted.
 
+use crate::client::http::racer::{Ledger, Racer};
 use crate::client::http::{self, Http};
 use crate::client::lister::Lister;
 use crate::client::ninep::{Ninep, Setup};
@@ -12,7 +13,9 @@ use crate::world::{Totals, WALL, World};
 use base::op::Listener;
 use base::{Automaton, Caller, Kind, Reactor, Stat};
 use node::{Clients, Config, Identity, Kept, Limits, Node, Port, Protocol, Served};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// What came of a run.
@@ -171,7 +174,7 @@ fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_after:
 /// Sets the stage: directories, shared files, clients.
 fn populate(world: &mut World, ports: Ports) {
     let params = world.scene.params.clone();
-    let rng = &mut world.scene.rng;
+    let mut rng = base::rng::seeded(params.seed ^ 0xf111);
     let mut contents = |length: usize| {
         let mut bytes = vec![0; length];
         rng.fill(&mut bytes);
@@ -196,12 +199,23 @@ fn populate(world: &mut World, ports: Ports) {
         let setup = Setup { listener, linux, home, inode, shared };
         world.add(Box::new(Ninep::new(setup, params.requests)));
     }
+    let text = contents(10_000);
+    let synthetic = world.scene.disk.plant(WALL, ROOT, b"synthetic", Kind::Directory, b"");
+    let inode = world.scene.disk.plant(WALL, synthetic, b"f", Kind::File, &text);
+    world.scene.disk.hide_size(inode);
     for number in 0..params.http {
         let home = format!("h{number}");
         let inode = world.scene.disk.plant(WALL, ROOT, home.as_bytes(), Kind::Directory, b"");
-        let shared = files.iter().map(|(name, _, data)| (name.clone(), data.clone())).collect();
+        let shared = files.iter().map(|(name, _, data)| (name.clone(), data.clone()));
+        let shared = shared.chain([(http::SYNTHETIC.to_string(), text.clone())]).collect();
         let setup = http::Setup { listener: ports.http, home, inode, shared };
         world.add(Box::new(Http::new(setup, params.requests / 2)));
+    }
+    world.scene.disk.plant(WALL, ROOT, b"race", Kind::Directory, b"");
+    let ledger = Rc::new(RefCell::new(Ledger::default()));
+    for _ in 0..params.racers {
+        let racer = Racer::new(ports.http, Rc::clone(&ledger), params.requests / 4);
+        world.add(Box::new(racer));
     }
     let busy = world.scene.disk.plant(WALL, ROOT, b"busy", Kind::Directory, b"");
     for number in 0..params.entries {

@@ -22,7 +22,7 @@ use crate::params::Params;
 use crate::trace::{Show, Trace, hash};
 use base::op::{Address, Done, Event, File, Listener, Op, OpId, Socket};
 use base::rng::Rng;
-use base::{Error, Instant, Reactor, Time};
+use base::{Error, Instant, Reactor, Stat, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -89,6 +89,8 @@ struct Pending {
     op: Op,
     /// When it takes effect; `None`: it has.
     key: Option<(Instant, u64)>,
+    /// What the entry of a conditional change was when that began.
+    found: Option<Option<Stat>>,
 }
 
 /// The world without its clients.
@@ -401,7 +403,11 @@ impl Scene {
         self.expect_fit(&op);
         let span = self.disk_span();
         let key = Some(self.after(span, Happening::Apply(id)));
-        let before = self.pending.insert(id, Pending { op, key });
+        let found = match &op {
+            Op::Path { op, .. } => self.disk.precheck(op),
+            _ => None,
+        };
+        let before = self.pending.insert(id, Pending { op, key, found });
         assert!(before.is_none(), "{id:?} is under way already: {before:?}");
     }
 
@@ -424,7 +430,7 @@ impl Scene {
     fn apply(&mut self, id: OpId) {
         let mut pending = self.pending.remove(&id).expect("what is applied is under way");
         pending.key = None;
-        let done = self.take_effect(&pending.op);
+        let done = self.take_effect(&pending.op, pending.found.take());
         self.pending.insert(id, pending);
         self.complete_later(id, done);
     }

@@ -15,10 +15,11 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
+use crate::entry_queue::{EntryQueue, Ticket};
 use crate::locks::{FileKey, Table};
-use crate::request::{Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
+use crate::request::{Ask, Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 use base::op::{Done, File, Op, OpId};
-use base::{Automaton, Error, Instant, Stat};
+use base::{Automaton, Error, Instant, Name, Stat};
 use errand::{Awaits, Errand};
 use plan::Plan;
 use slab::Slab;
@@ -58,9 +59,21 @@ pub struct Host {
     errands: Slab<Errand>,
     /// Slots of the requests under way.
     slots: BTreeMap<RequestId, usize>,
+    /// Changes of entries: a conditional one takes two steps on the host.
+    changes: EntryQueue<Waiting>,
+    /// Where the requests that wait stand.
+    waiting: BTreeMap<RequestId, Ticket>,
     locks: Table<OpenId, RequestId>,
     /// Removals so far. A handle made before the last one may be a file's last tie to its storage.
     removals: u64,
+}
+
+/// A change whose entry is being changed by another request.
+#[derive(Debug)]
+struct Waiting {
+    id: RequestId,
+    request: Request,
+    pins: [Option<Id>; 2],
 }
 
 /// How much of everything there is, for `/.upcall/`.
@@ -84,8 +97,20 @@ impl Host {
         nodes.insert(Handle { file: root, users: 1, closed: false, removals, size: 0, key });
         let (opens, errands) = (Slab::new(), Slab::new());
         let (locks, handles_max) = (Table::default(), HANDLES_MAX);
-        let slots = BTreeMap::new();
-        Host { index, read_only, handles_max, nodes, opens, errands, slots, locks, removals }
+        let (slots, changes, waiting) = (BTreeMap::new(), EntryQueue::default(), BTreeMap::new());
+        Host {
+            index,
+            read_only,
+            handles_max,
+            nodes,
+            opens,
+            errands,
+            slots,
+            changes,
+            waiting,
+            locks,
+            removals,
+        }
     }
 
     /// Sets how many nodes and open files there may be, at most [`HANDLES_MAX`]. What is held
@@ -118,6 +143,9 @@ impl Host {
                 Some((_, count)) => *count += 1,
                 None => errands.push((name, 1)),
             }
+        }
+        if self.changes.waiting() > 0 {
+            errands.push(("turn", self.changes.waiting()));
         }
         let (nodes, opens) = (self.nodes.len() - 1, self.opens.len());
         Counts { nodes, opens, locks: self.locks.counts(), errands }
@@ -152,6 +180,8 @@ impl Automaton for Host {
             assert!(handle.users > 0, "a handle without users is closed at once");
         }
         self.locks.check();
+        self.changes.check();
+        assert_eq!(self.changes.waiting(), self.waiting.len());
         assert_eq!(self.slots.len(), self.errands.len(), "every request has one slot");
         for (slot, errand) in &self.errands {
             assert_eq!(self.slots.get(&errand.request), Some(&slot));
@@ -165,19 +195,82 @@ impl Host {
         if self.read_only && request.ask.changes() {
             return out.push(Output::Reply(id, Err(Error::ReadOnly)));
         }
-        if self.nodes.len() + self.opens.len() + self.errands.len() >= self.handles_max {
+        let busy = self.errands.len() + self.waiting.len();
+        if self.nodes.len() + self.opens.len() + busy >= self.handles_max {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }
+        match self.join(&request.ask) {
+            Some((ticket, false)) => {
+                let pins = request.ask.ids();
+                pins.iter().flatten().for_each(|pin| self.handle_mut(*pin).users += 1);
+                self.waiting.insert(id, ticket);
+                self.changes.wait(ticket, Waiting { id, request, pins });
+            }
+            Some((ticket, true)) => self.run(id, request, Some(ticket), out),
+            None => self.run(id, request, None, out),
+        }
+    }
+
+    /// Queues a request for the entries that it changes by name; whether it has its turn.
+    fn join(&mut self, ask: &Ask) -> Option<(Ticket, bool)> {
+        let entries = ask.entries();
+        entries.iter().flatten().next()?;
+        let key = |(dir, name): (NodeId, &Name)| (self.handle(Id::Node(dir)).key, name.clone());
+        let keys = entries.map(|entry| entry.map(key));
+        Some(self.changes.join(keys))
+    }
+
+    /// Answers a request, or begins its operation.
+    fn run(
+        &mut self,
+        id: RequestId,
+        request: Request,
+        ticket: Option<Ticket>,
+        out: &mut Vec<Output>,
+    ) {
         let op = self.op_id(self.errands.vacant_key());
         match self.plan(id, request, op) {
-            Plan::Answer(reply) => out.push(Output::Reply(id, reply)),
+            Plan::Answer(reply) => {
+                out.push(Output::Reply(id, reply));
+                self.leave(ticket, out);
+            }
             Plan::Wait => {}
             Plan::Run { pins, awaits, op } => {
                 pins.iter().flatten().for_each(|pin| self.handle_mut(*pin).users += 1);
-                let slot = self.errands.insert(Errand { request: id, awaits, pins });
-                let known = self.slots.insert(id, slot);
-                assert!(known.is_none(), "{id:?} is under way already");
+                self.begin(Errand { request: id, awaits, pins, ticket });
                 out.push(Output::Do(op));
+            }
+        }
+    }
+
+    /// Notes a request that an operation is going to answer.
+    fn begin(&mut self, errand: Errand) {
+        let id = errand.request;
+        let slot = self.errands.insert(errand);
+        let known = self.slots.insert(id, slot);
+        assert!(known.is_none(), "{id:?} is under way already");
+    }
+
+    /// A change is over, or given up: the next ones of its entries have their turn.
+    fn leave(&mut self, ticket: Option<Ticket>, out: &mut Vec<Output>) {
+        let mut free: Vec<Ticket> = ticket.into_iter().collect();
+        while let Some(ticket) = free.pop() {
+            for (next, Waiting { id, request, pins }) in self.changes.leave(ticket) {
+                self.waiting.remove(&id);
+                let op = self.op_id(self.errands.vacant_key());
+                match self.plan(id, request, op) {
+                    Plan::Answer(reply) => {
+                        out.push(Output::Reply(id, reply));
+                        free.push(next);
+                        pins.into_iter().flatten().for_each(|pin| self.unpin(pin, out));
+                    }
+                    Plan::Wait => unreachable!("a change of an entry is no lock"),
+                    Plan::Run { awaits, op, .. } => {
+                        let ticket = Some(next);
+                        self.begin(Errand { request: id, awaits, pins, ticket });
+                        out.push(Output::Do(op));
+                    }
+                }
             }
         }
     }
@@ -185,6 +278,12 @@ impl Host {
     fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
         if self.locks.cancel(id) {
             return out.push(Output::Reply(id, Err(Error::Cancelled)));
+        }
+        if let Some(ticket) = self.waiting.remove(&id) {
+            let waiting = self.changes.take(ticket).expect("it waits");
+            out.push(Output::Reply(id, Err(Error::Cancelled)));
+            waiting.pins.into_iter().flatten().for_each(|pin| self.unpin(pin, out));
+            return self.leave(Some(ticket), out);
         }
         if let Some(slot) = self.slots.get(&id) {
             out.push(Output::Do(Op::Cancel { id: self.op_id(*slot) }));
@@ -208,6 +307,7 @@ impl Host {
         let reply = errand::finish(self, errand.awaits, done, out);
         out.push(Output::Reply(errand.request, reply));
         errand.pins().for_each(|pin| self.unpin(pin, out));
+        self.leave(errand.ticket, out);
     }
 
     /// Gives back one use of a handle, and the handle after the last.

@@ -12,6 +12,7 @@
 //! - [`locks`]: who holds which range of which file, for every tree that needs it.
 
 pub mod disk;
+mod entry_queue;
 pub mod flat;
 pub mod host;
 pub mod locks;

@@ -20,6 +20,7 @@
 )]
 
 mod calls;
+mod conditional;
 mod errand;
 mod errands;
 mod fids;
@@ -41,11 +42,13 @@ mod writes;
 
 pub use link::Dialect;
 
+use crate::entry_queue::{EntryQueue, Ticket};
 use crate::request::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
 use base::op::{Address, Done, OpId, Socket};
 use base::{Automaton, Buf, Caller, Error, Instant, Kind, Stat};
 use calls::{Calls, Owner};
-use errand::{Errand, Step};
+use conditional::Waiting;
+use errand::Step;
 use errands::Errands;
 use fids::Fids;
 use link::Link;
@@ -174,6 +177,10 @@ pub struct Remote {
     places: Places,
     opens: Slab<Open>,
     errands: Errands,
+    /// Changes of entries, where those that wait stand, and those that are over since.
+    changes: EntryQueue<Waiting>,
+    waiting: BTreeMap<RequestId, Ticket>,
+    left: Vec<Ticket>,
     seeks: BTreeMap<Target, Seek>,
     connections: u64,
     told: Told,
@@ -212,6 +219,9 @@ impl Remote {
             places: Places::new(),
             opens: Slab::new(),
             errands: Errands::default(),
+            changes: EntryQueue::default(),
+            waiting: BTreeMap::new(),
+            left: Vec::new(),
             seeks: BTreeMap::new(),
             connections: 0,
             told: Told::default(),
@@ -246,6 +256,7 @@ impl Remote {
             | Reply::Opened(_, stat)
             | Reply::Created(_, _, stat)
             | Reply::Fetched(stat, ..) => own(stat),
+            Reply::Unexpected(present) => present.iter_mut().for_each(own),
             Reply::Done
             | Reply::Data(_)
             | Reply::Pieces(_)
@@ -427,6 +438,8 @@ impl Automaton for Remote {
         self.calls.check();
         self.places.check();
         self.errands.check();
+        self.changes.check();
+        assert!(self.left.is_empty() && self.changes.waiting() == self.waiting.len());
         assert!(self.blame.is_none() && self.news.len() <= NEWS_MAX);
         for (_, errand) in self.errands.iter() {
             let is_idle = matches!(
@@ -444,12 +457,13 @@ impl Automaton for Remote {
 
 impl Remote {
     fn ask(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
-        let held = self.places.len() + self.opens.len() + self.errands.len();
+        let busy = self.errands.len() + self.waiting.len();
+        let held = self.places.len() + self.opens.len() + busy;
         let refused = if self.config.read_only && request.ask.changes() {
             Some(Error::ReadOnly)
         } else if held >= self.config.handles_max {
             Some(Error::TooManyOpen)
-        } else if !self.link.is_up() && self.patient_until.is_none_or(|until| self.now >= until) {
+        } else if self.unreachable() {
             Some(Error::Disconnected)
         } else {
             errand::refused(&request.ask)
@@ -463,12 +477,12 @@ impl Remote {
             self.places.pin(from.local());
             return out.push(Output::Reply(id, Ok(Reply::Walked(Vec::new(), Some(*from)))));
         }
-        let user = self.user_of(&request.caller);
-        let errand = Errand::new(id, user, request);
-        self.places.begin(user);
-        errand.pins().for_each(|pin| self.pin(pin));
-        let errand = self.errands.insert(errand);
-        self.advance(errand, out);
+        self.begin_or_wait(id, request, out);
+    }
+
+    /// Whether there is no connection, and none is waited for any more.
+    fn unreachable(&self) -> bool {
+        !self.link.is_up() && self.patient_until.is_none_or(|until| self.now >= until)
     }
 
     fn pin(&mut self, id: Id) {

@@ -5,8 +5,8 @@
 //! give it back. Ids are made by trees and never by clients, so an unknown one is a mistake of
 //! this program and not of a peer.
 
-use base::op::{Content, Done, Entry, Listing, Op, OpId, Who};
-use base::{Access, Buf, Caller, Error, Kind, Name, SetStat, Stat, StatFs, User};
+use base::op::{Content, Done, Entry, Listing, Op, OpId, Replacement, Who};
+use base::{Access, Buf, Caller, Error, Expected, Kind, Name, SetStat, Stat, StatFs, User};
 
 pub use crate::locks::{Lock, LockKind, Owner};
 
@@ -203,6 +203,19 @@ pub enum Ask {
         /// Group, if the client chooses it.
         gid: Option<u32>,
     },
+    /// Make a plain file without a name and open it, to be given the name below by
+    /// [`Ask::Replace`]; without that it is gone when it is given back, also after a crash. A tree
+    /// need not know this (`Unsupported`).
+    CreateUnnamed {
+        /// Directory of the entry whose place it will take.
+        dir: NodeId,
+        /// The entry's name.
+        name: Name,
+        /// How to open it.
+        access: Access,
+        /// Permission bits.
+        mode: u32,
+    },
     /// Read from an open file.
     Read {
         /// Which.
@@ -350,6 +363,19 @@ pub enum Ask {
         /// Whether it must be a directory or must not be.
         directory: Option<bool>,
     },
+    /// Replace or remove an entry if its present state is as expected, in one step with respect to
+    /// every other change of the entry that goes through this tree. Answered with
+    /// [`Reply::Unexpected`], or with the attributes after the change where the tree knows them.
+    Replace {
+        /// Directory of the entry.
+        dir: NodeId,
+        /// Its name.
+        name: Name,
+        /// The file that takes its place.
+        by: Replacement<NodeId>,
+        /// Precondition.
+        expected: Expected,
+    },
     /// Remove a file that is known by a node.
     RemoveNode {
         /// Which.
@@ -425,6 +451,7 @@ impl Ask {
             | Ask::ListAll { from: one, .. }
             | Ask::ReadAll { from: one, .. }
             | Ask::Create { dir: one, .. }
+            | Ask::CreateUnnamed { dir: one, .. }
             | Ask::MakeDir { dir: one, .. }
             | Ask::Symlink { dir: one, .. }
             | Ask::MakeNode { dir: one, .. }
@@ -443,6 +470,10 @@ impl Ask {
                 [node(one), node(two)]
             }
             Ask::RenameNode { node: one, to, .. } => [node(one), to.as_ref().and_then(node)],
+            Ask::Replace { dir: one, by, .. } => match by {
+                Replacement::Nothing => [node(one), None],
+                Replacement::Entry(two, _) | Replacement::Unnamed(two) => [node(one), node(two)],
+            },
             Ask::Read { open: one, .. }
             | Ask::Write { open: one, .. }
             | Ask::Sync { open: one, .. }
@@ -463,6 +494,7 @@ impl Ask {
             | Ask::ListAll { from: one, .. }
             | Ask::ReadAll { from: one, .. }
             | Ask::Create { dir: one, .. }
+            | Ask::CreateUnnamed { dir: one, .. }
             | Ask::MakeDir { dir: one, .. }
             | Ask::Symlink { dir: one, .. }
             | Ask::MakeNode { dir: one, .. }
@@ -476,9 +508,15 @@ impl Ask {
             | Ask::RemoveAttr { node: one, .. }
             | Ask::SetStat { node: one, .. }
             | Ask::Fetch { root: Some(one), .. }
+            | Ask::Replace { dir: one, by: Replacement::Nothing, .. }
             | Ask::RenameNode { node: one, to: None, .. } => visit(one),
             Ask::Link { node: one, dir: two, .. }
             | Ask::Rename { from: one, to: two, .. }
+            | Ask::Replace {
+                dir: one,
+                by: Replacement::Entry(two, _) | Replacement::Unnamed(two),
+                ..
+            }
             | Ask::RenameNode { node: one, to: Some(two), .. } => {
                 visit(one);
                 visit(two);
@@ -500,13 +538,16 @@ impl Ask {
         let mut set = |dir: &mut NodeId| *dir = dirs.next().unwrap_or(*dir);
         match self {
             Ask::Create { dir, .. }
+            | Ask::CreateUnnamed { dir, .. }
             | Ask::MakeDir { dir, .. }
             | Ask::Symlink { dir, .. }
             | Ask::MakeNode { dir, .. }
             | Ask::Link { dir, .. }
             | Ask::Remove { dir, .. }
+            | Ask::Replace { dir, by: Replacement::Nothing | Replacement::Unnamed(_), .. }
             | Ask::RenameNode { to: Some(dir), .. } => set(dir),
-            Ask::Rename { from, to, .. } => {
+            Ask::Replace { dir: to, by: Replacement::Entry(from, _), .. }
+            | Ask::Rename { from, to, .. } => {
                 set(from);
                 set(to);
             }
@@ -539,12 +580,19 @@ impl Ask {
     pub fn entries(&self) -> [Option<(NodeId, &Name)>; 2] {
         match self {
             Ask::Create { dir, name, .. }
+            | Ask::CreateUnnamed { dir, name, .. }
             | Ask::MakeDir { dir, name, .. }
             | Ask::Symlink { dir, name, .. }
             | Ask::MakeNode { dir, name, .. }
             | Ask::Link { dir, name, .. }
+            | Ask::Replace {
+                dir, name, by: Replacement::Nothing | Replacement::Unnamed(_), ..
+            }
             | Ask::Remove { dir, name, .. } => [Some((*dir, name)), None],
-            Ask::Rename { from, name, to, new_name, .. } => {
+            Ask::Replace {
+                dir: to, name: new_name, by: Replacement::Entry(from, name), ..
+            }
+            | Ask::Rename { from, name, to, new_name, .. } => {
                 [Some((*from, name)), Some((*to, new_name))]
             }
             Ask::RenameNode { to: Some(to), new_name, .. } => [Some((*to, new_name)), None],
@@ -579,6 +627,8 @@ impl Ask {
             Ask::Open { access, .. } => access.changes(),
             Ask::SetStat { .. }
             | Ask::Create { .. }
+            | Ask::CreateUnnamed { .. }
+            | Ask::Replace { .. }
             | Ask::Write { .. }
             | Ask::MakeDir { .. }
             | Ask::Symlink { .. }
@@ -623,8 +673,10 @@ pub enum Reply {
     Stat(Stat),
     /// An open file.
     Opened(OpenId, Stat),
-    /// A new file, open.
+    /// A new file, open; without a name if it has no links.
     Created(NodeId, OpenId, Stat),
+    /// Nothing was replaced or removed, because this is the present state of the entry.
+    Unexpected(Option<Stat>),
     /// Bytes read; none: the end of the file.
     Data(Buf),
     /// Bytes read, in pieces that are shared with a cache; none: the end of the file. Another

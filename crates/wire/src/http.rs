@@ -162,6 +162,9 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
         return Err(refusal(400, "a request of HTTP/1.1 needs a Host field"));
     }
     let host = authority.or(named);
+    if host.is_some_and(|host| !host.is_empty() && host_name(host).is_none()) {
+        return Err(refusal(400, "the Host field names no host"));
+    }
     let text = |value: &str| value.to_string();
     let wants_json = fields.all("accept").any(|value| value.contains("application/json"));
     Ok(Request {
@@ -180,6 +183,43 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
         ranges: fields.one("range")?.and_then(Ranges::parse),
         conditions: Conditions::parse(&fields)?,
     })
+}
+
+/// The host of an authority (RFC 3986 §3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host<'a> {
+    /// A name, or an address of IPv4.
+    Name(&'a str),
+    /// An address of IPv6, which stands in brackets.
+    V6(std::net::Ipv6Addr),
+}
+
+/// Takes the host of `host[:port]` as it stands in a `Host` field; `None` if that is no host, or
+/// anything but a port stands behind it.
+pub fn host_name(authority: &str) -> Option<Host<'_>> {
+    let (host, rest) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (address, rest) = rest.split_once(']')?;
+            (Host::V6(address.parse().ok()?), rest)
+        }
+        None => {
+            let end = authority.find(':').unwrap_or(authority.len());
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
+            let name = &authority[..end];
+            if name.is_empty() || !name.bytes().all(plain) {
+                return None;
+            }
+            (Host::Name(name), &authority[end..])
+        }
+    };
+    let port = match rest.strip_prefix(':') {
+        Some(port) => port,
+        None if rest.is_empty() => return Some(host),
+        None => return None,
+    };
+    // An empty port is the default one.
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    (digits && (port.is_empty() || port.parse::<u16>().is_ok())).then_some(host)
 }
 
 /// The header fields of a request, by name whatever its case.

@@ -41,7 +41,8 @@ impl Head {
 
 /// The entity tag of a file: differs after each change that the file system's clock can tell.
 pub(super) fn etag(stat: &Stat) -> String {
-    format!("\"{:x}-{:x}-{:x}\"", stat.inode, stat.size, stat.version())
+    let version = stat.file_version();
+    format!("\"{:x}-{:x}-{:x}\"", version.inode, version.size, version.change)
 }
 
 /// What a file's name says about its content.

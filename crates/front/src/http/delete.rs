@@ -1,19 +1,31 @@
-//! `DELETE`: look (if there are conditions), find the directory, remove.
+//! `DELETE`: find the directory, look (if there are conditions), remove. What was judged is removed
+//! and nothing else: if it has changed meanwhile, what is there is judged anew.
 
-use super::answer::{Head, status};
+use super::answer::{Head, etag, status};
+use super::put::{UNEXPECTED, is_missing};
 use super::{Session, State};
 use crate::Output;
-use base::{Buf, Error, Instant};
+use base::op::Replacement;
+use base::{Buf, Error, Expected, Instant, Kind, Name, Stat};
 use tree::{Ask, NodeId, Reply};
 use wire::http::{Request, Verdict, refusal};
 
-/// What a `DELETE` waits for.
+/// A removal.
 #[derive(Debug)]
-pub(super) enum Delete {
-    /// For the file, to judge the conditions.
-    Looking(Box<Request>),
-    /// For its directory.
-    Finding(Box<Request>),
+pub(super) struct Delete {
+    request: Box<Request>,
+    step: Step,
+}
+
+/// What a `DELETE` waits for.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// For the directory.
+    Finding,
+    /// For the entry.
+    Looking(NodeId),
+    /// For its attributes, to judge the conditions.
+    Measuring(NodeId, NodeId),
     /// For its removal from this directory.
     Removing(NodeId),
 }
@@ -21,29 +33,31 @@ pub(super) enum Delete {
 impl Delete {
     /// Gives back what it holds; how many answers are to come.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
-        match self {
-            Delete::Looking(_) | Delete::Finding(_) => {}
-            Delete::Removing(dir) => out.push(Output::Release(dir)),
+        match self.step {
+            Step::Finding => {}
+            Step::Looking(dir) | Step::Removing(dir) => out.push(Output::Release(dir)),
+            Step::Measuring(dir, node) => {
+                out.extend([Output::Release(node), Output::Release(dir)]);
+            }
         }
         1
+    }
+
+    fn at(self, step: Step) -> State {
+        State::Deleting(Delete { step, ..self })
+    }
+
+    fn name(&self) -> Option<Name> {
+        self.request.target.path.last().cloned()
     }
 }
 
 impl Session {
     pub(super) fn delete(&mut self, request: Request, out: &mut Vec<Output>) -> State {
-        if request.conditions.is_empty() {
-            return self.find_dir(request, out);
-        }
-        let path = request.target.path.clone();
-        self.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 }, out);
-        State::Deleting(Delete::Looking(Box::new(request)))
-    }
-
-    fn find_dir(&mut self, request: Request, out: &mut Vec<Output>) -> State {
         let mut names = request.target.path.clone();
         names.pop();
         self.ask(Ask::Walk { from: self.export.root, names }, out);
-        State::Deleting(Delete::Finding(Box::new(request)))
+        State::Deleting(Delete { request: Box::new(request), step: Step::Finding })
     }
 
     pub(super) fn delete_answered(
@@ -53,40 +67,97 @@ impl Session {
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) -> State {
-        match (delete, reply) {
-            (Delete::Looking(request), Ok(Reply::Fetched(stat, _, open))) => {
-                out.extend(open.map(Output::Close));
-                match self.verdict(&request, &stat) {
-                    Verdict::Go => self.find_dir(*request, out),
-                    Verdict::NotModified | Verdict::Failed => {
-                        let reason = "the file is not the one that was expected";
-                        self.fail(now, refusal(412, reason), out)
-                    }
-                }
-            }
-            (Delete::Finding(request), Ok(Reply::Walked(_, Some(dir)))) => {
-                let Some(name) = request.target.path.last().cloned() else {
+        match (delete.step, reply) {
+            (Step::Finding, Ok(Reply::Walked(_, Some(dir)))) => {
+                let Some(name) = delete.name() else {
                     out.push(Output::Release(dir));
                     return self.fail(now, refusal(403, "the root cannot be removed"), out);
                 };
-                self.ask(Ask::Remove { dir, name, directory: None }, out);
-                State::Deleting(Delete::Removing(dir))
+                if delete.request.conditions.is_empty() {
+                    self.ask(Ask::Remove { dir, name, directory: None }, out);
+                    return delete.at(Step::Removing(dir));
+                }
+                self.ask(Ask::Walk { from: dir, names: vec![name] }, out);
+                delete.at(Step::Looking(dir))
             }
-            (Delete::Finding(_), Ok(_)) => self.fail(now, status(Error::NotFound), out),
-            (Delete::Removing(dir), Ok(_)) => {
+            (Step::Finding, Ok(_)) => self.fail(now, status(Error::NotFound), out),
+            (Step::Looking(dir), Ok(Reply::Walked(_, Some(node)))) => {
+                self.ask(Ask::Stat { node }, out);
+                delete.at(Step::Measuring(dir, node))
+            }
+            (Step::Looking(dir), Ok(_)) => self.delete_judged(now, delete, dir, None, out),
+            (Step::Measuring(dir, node), Ok(Reply::Stat(stat))) => {
+                out.push(Output::Release(node));
+                self.delete_judged(now, delete, dir, Some(&stat), out)
+            }
+            (Step::Removing(dir), Ok(Reply::Unexpected(present))) => {
+                self.delete_judged(now, delete, dir, present.as_ref(), out)
+            }
+            (Step::Removing(dir), Ok(_)) => {
                 out.push(Output::Release(dir));
                 let head = self.end(now, Head::new(204));
                 self.say(Buf::from(head), out);
                 self.done(now, out)
             }
-            (Delete::Removing(dir), Err(error)) => {
-                out.push(Output::Release(dir));
-                self.fail(now, status(error), out)
-            }
-            (Delete::Looking(_) | Delete::Finding(_), Err(error)) => {
-                self.fail(now, status(error), out)
-            }
-            (Delete::Looking(_), Ok(other)) => unreachable!("{other:?} answers no fetch"),
+            (step, Err(error)) => self.delete_failed(now, delete, step, error, out),
+            (Step::Measuring(..), Ok(other)) => unreachable!("{other:?} are no attributes"),
         }
+    }
+
+    /// Removes the file with these attributes, if it is the one that is meant.
+    fn delete_judged(
+        &mut self,
+        now: Instant,
+        delete: Delete,
+        dir: NodeId,
+        present: Option<&Stat>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let tag = present.map(etag);
+        let facts = tag.as_deref().zip(present.map(|stat| stat.modified));
+        let request = &delete.request;
+        let verdict = request.conditions.judge(request.method, facts);
+        let ask = match (verdict, present, delete.name()) {
+            (Verdict::Go, Some(stat), Some(name)) if stat.kind == Kind::File => {
+                let (by, expected) = (Replacement::Nothing, Expected::Version(stat.file_version()));
+                Ask::Replace { dir, name, by, expected }
+            }
+            (Verdict::Go, Some(_), Some(name)) => Ask::Remove { dir, name, directory: None },
+            (Verdict::Go, _, _) => {
+                out.push(Output::Release(dir));
+                return self.fail(now, status(Error::NotFound), out);
+            }
+            (Verdict::NotModified | Verdict::Failed, _, _) => {
+                out.push(Output::Release(dir));
+                return self.fail(now, UNEXPECTED, out);
+            }
+        };
+        self.ask(ask, out);
+        delete.at(Step::Removing(dir))
+    }
+
+    fn delete_failed(
+        &mut self,
+        now: Instant,
+        delete: Delete,
+        step: Step,
+        error: Error,
+        out: &mut Vec<Output>,
+    ) -> State {
+        match step {
+            Step::Finding => {}
+            Step::Looking(dir) if is_missing(error) => {
+                return self.delete_judged(now, delete, dir, None, out);
+            }
+            Step::Measuring(dir, node) if is_missing(error) => {
+                out.push(Output::Release(node));
+                return self.delete_judged(now, delete, dir, None, out);
+            }
+            Step::Looking(dir) | Step::Removing(dir) => out.push(Output::Release(dir)),
+            Step::Measuring(dir, node) => {
+                out.extend([Output::Release(node), Output::Release(dir)]);
+            }
+        }
+        self.fail(now, status(error), out)
     }
 }

@@ -8,7 +8,7 @@ use crate::Output;
 use base::{Buf, Error, Instant, Kind, Stat};
 use std::ops::Range as Span;
 use tree::{Ask, OpenId, Reply};
-use wire::http::{Conditions, Method, Request, Resolved, Verdict, refusal};
+use wire::http::{Method, Request, Resolved, Verdict, refusal};
 
 /// What stands between the parts of an answer with several ranges. No file's content matters to
 /// it: each part says how long it is.
@@ -18,17 +18,21 @@ impl Session {
     /// Asks for the file; with its first bytes where all of it may be wanted.
     pub(super) fn fetch(&mut self, request: Request, out: &mut Vec<Output>) -> State {
         let whole = wants_whole(&request) && request.conditions.is_empty();
-        let read_max = if whole { FETCH_MAX } else { 0 };
+        self.fetch_up_to(request, if whole { FETCH_MAX } else { 0 }, out)
+    }
+
+    fn fetch_up_to(&mut self, request: Request, read_max: u32, out: &mut Vec<Output>) -> State {
         let path = request.target.path.clone();
         self.asked = read_max as usize;
         self.ask(Ask::Fetch { root: None, path, read_max, headroom: HEADROOM }, out);
-        State::Fetching(Box::new(request))
+        State::Fetching { request: Box::new(request), reads: read_max > 0 }
     }
 
     pub(super) fn fetched(
         &mut self,
         now: Instant,
         request: Request,
+        reads: bool,
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) -> State {
@@ -40,7 +44,12 @@ impl Session {
         let verdict = self.verdict(&request, &stat);
         match (stat.kind, open, verdict) {
             (Kind::Directory, Some(open), _) => self.directory(now, &request, open, out),
-            (Kind::File, open, Verdict::Go) => self.file(now, request, stat, data, open, out),
+            // What calls itself empty is as long as it turns out to be.
+            (Kind::File, open, Verdict::Go) if stat.size == 0 && !reads => {
+                out.extend(open.map(Output::Close));
+                self.fetch_up_to(request, FETCH_MAX, out)
+            }
+            (Kind::File, open, Verdict::Go) => self.file(now, &request, stat, data, open, out),
             (_, open, Verdict::NotModified) => {
                 out.extend(open.map(Output::Close));
                 let head = Head::new(304).validators(&stat);
@@ -88,7 +97,7 @@ impl Session {
     fn file(
         &mut self,
         now: Instant,
-        mut request: Request,
+        request: &Request,
         mut stat: Stat,
         mut data: Buf,
         open: Option<OpenId>,
@@ -96,18 +105,13 @@ impl Session {
     ) -> State {
         if stat.size > 0 {
             data.truncate(usize::try_from(stat.size).unwrap_or(usize::MAX));
-            return self.known_file(now, &request, &stat, data, open, out);
+            return self.known_file(now, request, &stat, data, open, out);
         }
         if open.is_some() {
-            return self.unknown_file(now, &request, data, open, out);
-        }
-        // Nothing of it was read yet, because it might not have been wanted.
-        if data.is_empty() && wants_whole(&request) && !request.conditions.is_empty() {
-            request.conditions = Conditions::default();
-            return self.fetch(request, out);
+            return self.unknown_file(now, request, data, open, out);
         }
         stat.size = data.len() as u64;
-        self.known_file(now, &request, &stat, data, open, out)
+        self.known_file(now, request, &stat, data, open, out)
     }
 
     /// Sends a file that does not say how long it is, to its end.
@@ -122,7 +126,7 @@ impl Session {
         let chunked = request.is_1_1;
         self.last |= !chunked;
         let name = content_type(request.target.path.last());
-        let mut head = safe(Head::new(200).field("Content-Type", name));
+        let mut head = self.safe(Head::new(200).field("Content-Type", name));
         if chunked {
             head = head.field("Transfer-Encoding", "chunked");
         }
@@ -152,7 +156,7 @@ impl Session {
         match &resolved {
             Resolved::Whole => {
                 let head = Head::new(200).field("Content-Type", name).validators(stat);
-                let head = safe(head).field("Content-Length", stat.size);
+                let head = self.safe(head).field("Content-Length", stat.size);
                 let rest = data.len() as u64..stat.size;
                 let parts = vec![Part::Bytes(data), Part::File(rest)];
                 let parts = if request.method == Method::Head { Vec::new() } else { parts };
@@ -163,6 +167,7 @@ impl Session {
                     [span] => single(stat, &name, span, &data),
                     many => several(stat, &name, many, &data),
                 };
+                let head = self.safe(head);
                 self.send(now, head, open, parts, out)
             }
             Resolved::Unsatisfiable => {
@@ -189,8 +194,17 @@ impl Session {
     }
 }
 
-/// What keeps a browser from taking a file for a page of ours that may do more than be shown, and
-/// from handing it to pages of others.
+impl Session {
+    /// What keeps a browser from taking a file for a page of ours that may do more than be shown,
+    /// and from handing it to pages of others. Where files can be written over HTTP a page that is
+    /// served runs no scripts: they could write, too.
+    pub(super) fn safe(&self, head: Head) -> Head {
+        let head = safe(head);
+        if self.export.http_write { head.field("Content-Security-Policy", "sandbox") } else { head }
+    }
+}
+
+/// The same for what has a policy of its own.
 pub(super) fn safe(head: Head) -> Head {
     head.field("X-Content-Type-Options", "nosniff")
         .field("Cross-Origin-Resource-Policy", "same-origin")
@@ -220,7 +234,7 @@ fn single(stat: &Stat, name: &str, span: &Span<u64>, data: &Buf) -> (Head, Vec<P
         .validators(stat)
         .field("Content-Range", content_range(span, stat.size))
         .field("Content-Length", span.end - span.start);
-    (safe(head), vec![part(span, data)])
+    (head, vec![part(span, data)])
 }
 
 /// Several ranges: `multipart/byteranges` (RFC 9110 §14.6).
@@ -239,5 +253,5 @@ fn several(stat: &Stat, name: &str, spans: &[Span<u64>], data: &Buf) -> (Head, V
         .field("Content-Type", format_args!("multipart/byteranges; boundary={BOUNDARY}"))
         .validators(stat)
         .field("Content-Length", length);
-    (safe(head), parts)
+    (head, parts)
 }

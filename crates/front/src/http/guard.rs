@@ -1,6 +1,7 @@
 //! Who may ask: on loopback, nobody by way of a browser that shows somebody else's page.
 
-use wire::http::{Refusal, Request, refusal};
+use std::net::Ipv4Addr;
+use wire::http::{Host, Refusal, Request, host_name, refusal};
 
 /// Checks the host and the origin of a request. A browser leaves `Origin` out where a page merely
 /// shows an image or runs a script; its `Sec-Fetch-Site` tells.
@@ -22,10 +23,12 @@ pub(super) fn check(request: &Request, local: bool) -> Result<(), Refusal> {
 
 /// Whether a `Host` names this host by way of loopback, with or without a port.
 fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _port)| name),
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    let Some(name) = host_name(host) else { return false };
+    match name {
+        Host::V6(address) => address.is_loopback(),
+        Host::Name(name) => {
+            name.eq_ignore_ascii_case("localhost")
+                || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+        }
+    }
 }

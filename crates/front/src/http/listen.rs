@@ -14,7 +14,7 @@ pub(super) const FILE: &[u8] = b"events";
 
 /// How much is read at once, bytes, and how much may be unsent then.
 const PIECE: u32 = 64 << 10;
-const AHEAD: usize = 256 << 10;
+const AHEAD: usize = 64 << 10;
 
 /// A client who listens.
 #[derive(Debug)]
@@ -36,6 +36,11 @@ enum Step {
 }
 
 impl Listen {
+    /// How many bytes it has gathered.
+    pub(super) fn gathered(&self) -> usize {
+        self.said.capacity()
+    }
+
     /// Gives back what it holds; how many answers are to come.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
         match self.step {

@@ -1,7 +1,7 @@
 //! A directory as a page for people or as JSON for programs.
 //!
-//! Up to [`SORT_MAX`] entries are gathered and sorted; of a larger directory the rest follows as
-//! it comes, so that memory stays bounded.
+//! Entries are gathered up to [`SORT_BYTES`] and sorted; of a larger directory the rest follows as
+//! it comes. Rows are made as the client takes them, so memory stays bounded.
 
 use super::answer::Head;
 use super::get::safe;
@@ -9,16 +9,19 @@ use super::{Session, State};
 use crate::Output;
 use base::op::Entry;
 use base::{Buf, Error, Instant, Kind, Time};
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use tree::{Ask, OpenId, Reply};
 use wire::http::{Method, Request, date, encode_component};
 
-/// Most entries that are sorted.
-const SORT_MAX: usize = 10_000;
+/// How many bytes of entries are gathered to be sorted.
+const SORT_BYTES: usize = 256 << 10;
 /// How many bytes of names are asked for at once.
-const PAGE: u32 = 64 << 10;
-/// How many bytes may be unsent before more entries are asked for.
-const AHEAD: usize = 256 << 10;
+const PAGE: u32 = 16 << 10;
+/// How many bytes may be unsent before more rows are made.
+const AHEAD: usize = 64 << 10;
+/// About how many bytes of rows are said at once.
+const ROWS: usize = 32 << 10;
 
 /// A listing on its way.
 #[derive(Debug)]
@@ -32,9 +35,11 @@ pub(super) struct Listing {
     chunked: bool,
     is_root: bool,
     cookie: u64,
-    /// Gathered and not yet said; and about how many bytes of memory they take.
-    entries: Vec<Entry>,
+    /// Gathered and not yet said, the next one first; and about how many bytes of memory they take.
+    entries: VecDeque<Entry>,
     gathered: usize,
+    /// The directory has no more.
+    ended: bool,
     /// How many entries were said; the head is said with the first.
     said: Option<usize>,
     asking: bool,
@@ -51,8 +56,9 @@ impl Listing {
             chunked: request.is_1_1,
             is_root: request.target.path.is_empty(),
             cookie: 0,
-            entries: Vec::new(),
+            entries: VecDeque::new(),
             gathered: 0,
+            ended: false,
             said: None,
             asking: false,
         }
@@ -71,9 +77,19 @@ impl Listing {
 
     fn gather(&mut self, entries: Vec<Entry>) {
         self.cookie = entries.last().map_or(self.cookie, |entry| entry.cookie);
-        let names: usize = entries.iter().map(|entry| entry.name.as_bytes().len()).sum();
-        self.gathered += names + entries.len() * size_of::<Entry>();
+        self.gathered += entries.iter().map(weight).sum::<usize>();
         self.entries.extend(entries);
+    }
+
+    /// Whether rows can be said: the first are sorted before.
+    fn is_ready(&self) -> bool {
+        self.said.is_some() || self.ended || self.gathered >= SORT_BYTES
+    }
+
+    fn sort(&mut self) {
+        let place = |entry: &Entry| entry.kind != Kind::Directory;
+        let entries = self.entries.make_contiguous();
+        entries.sort_unstable_by(|a, b| (place(a), &a.name).cmp(&(place(b), &b.name)));
     }
 
     fn frame(&self, text: &str) -> Vec<u8> {
@@ -83,20 +99,22 @@ impl Listing {
         format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
     }
 
-    /// The entries gathered, as text.
+    /// The next entries gathered, as text.
     fn take_rows(&mut self) -> String {
-        let mut entries = std::mem::take(&mut self.entries);
-        self.gathered = 0;
-        let rank = |entry: &Entry| (entry.kind != Kind::Directory, entry.name.clone());
-        entries.sort_by_cached_key(rank);
         let mut text = String::new();
-        for entry in entries {
+        while text.len() < ROWS
+            && let Some(entry) = self.entries.pop_front()
+        {
+            self.gathered -= weight(&entry);
             let first = self.said == Some(0);
             self.said = self.said.map(|count| count + 1);
             match self.json {
                 true => json_row(&entry, first, &mut text),
                 false => html_row(&entry, &mut text),
             }
+        }
+        if self.entries.is_empty() {
+            self.entries.shrink_to_fit();
         }
         text
     }
@@ -113,6 +131,11 @@ impl Listing {
     fn closing(&self) -> &'static str {
         if self.json { "\n]\n" } else { "</main></body></html>\n" }
     }
+}
+
+/// About how many bytes an entry takes.
+fn weight(entry: &Entry) -> usize {
+    entry.name.as_bytes().len() + size_of::<Entry>()
 }
 
 const PAGE_TOP: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -209,7 +232,7 @@ fn escape(text: &str) -> String {
 }
 
 impl Session {
-    /// Asks for more entries, if the client has taken what was said.
+    /// Says rows and asks for more entries, as far as the client has taken what was said.
     pub(super) fn list_on(
         &mut self,
         now: Instant,
@@ -222,13 +245,31 @@ impl Session {
             listing.forget(out);
             return self.done(now, out);
         }
-        if !listing.asking && self.unsent <= AHEAD {
+        while listing.is_ready() && !listing.entries.is_empty() && self.unsent <= AHEAD {
+            self.say_entries(now, &mut listing, out);
+        }
+        if listing.ended && listing.entries.is_empty() {
+            return self.end_listing(now, listing, out);
+        }
+        let wanted = !listing.is_ready() || (listing.entries.is_empty() && self.unsent <= AHEAD);
+        if wanted && !listing.asking && !listing.ended {
             listing.asking = true;
             let (open, cookie) = (listing.open, listing.cookie);
             self.asked = PAGE as usize;
             self.ask(Ask::List { open, cookie, bytes_max: PAGE, with_stat: true }, out);
         }
         State::Listing(listing)
+    }
+
+    fn end_listing(&mut self, now: Instant, mut listing: Listing, out: &mut Vec<Output>) -> State {
+        if listing.said.is_none() {
+            self.say_entries(now, &mut listing, out);
+        }
+        let mut end = listing.frame(listing.closing());
+        end.extend_from_slice(if listing.chunked { b"0\r\n\r\n" } else { b"" });
+        self.say(Buf::from(end), out);
+        listing.forget(out);
+        self.done(now, out)
     }
 
     pub(super) fn listed(
@@ -240,18 +281,11 @@ impl Session {
     ) -> State {
         listing.asking = false;
         match reply {
-            Ok(Reply::Entries(entries)) if entries.is_empty() => {
-                self.say_entries(now, &mut listing, out);
-                let mut end = listing.frame(listing.closing());
-                end.extend_from_slice(if listing.chunked { b"0\r\n\r\n" } else { b"" });
-                self.say(Buf::from(end), out);
-                listing.forget(out);
-                self.done(now, out)
-            }
             Ok(Reply::Entries(entries)) => {
+                listing.ended = entries.is_empty();
                 listing.gather(entries);
-                if listing.said.is_some() || listing.entries.len() >= SORT_MAX {
-                    self.say_entries(now, &mut listing, out);
+                if listing.said.is_none() && listing.is_ready() {
+                    listing.sort();
                 }
                 self.list_on(now, listing, out)
             }
@@ -266,6 +300,7 @@ impl Session {
         }
     }
 
+    /// Says some rows; the head and the opening in front of the first.
     fn say_entries(&mut self, now: Instant, listing: &mut Listing, out: &mut Vec<Output>) {
         let mut text = String::new();
         let mut bytes = Vec::new();

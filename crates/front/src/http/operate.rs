@@ -5,9 +5,13 @@
 //! request on this connection, and the token of each service that was asked, so a connection is a
 //! session; who begins another one passes its token on in a cookie, which browsers and `curl -b` do
 //! by themselves. The service says what is wrong with a cookie that makes no sense.
+//!
+//! Answers are gathered up to [`GATHERED_MAX`]; longer ones are streamed as the client takes them,
+//! without a cookie: the token stands in each answer. Each byte is looked at once.
 
 use super::answer::{Head, status};
 use super::put::{Left, take_body};
+use super::transfer::frame;
 use super::{BODY_TIME, Session, State};
 use crate::Output;
 use base::{Access, Buf, Error, Instant, Name};
@@ -23,7 +27,17 @@ pub(super) const FILE: &[u8] = b"ops";
 const BODY_MAX: usize = 8 << 20;
 
 /// How much is read at once, bytes.
-const PIECE: u32 = 1 << 20;
+const PIECE: u32 = 64 << 10;
+
+/// The longest answer that is gathered before any of it is sent, bytes.
+const GATHERED_MAX: usize = 256 << 10;
+
+/// How many bytes may be unsent before more is read.
+const AHEAD: usize = 64 << 10;
+
+/// How much of the end of what was scanned is looked at again with the next piece, bytes: no token
+/// or reason is longer.
+const OVERLAP: usize = 512;
 
 /// What a token's cookie is called, in front of the service's name.
 const COOKIE: &str = "upcall-";
@@ -53,7 +67,34 @@ pub(super) struct Operate {
     /// How many answers are to come, and how many of them have come.
     asked: usize,
     heard: usize,
+    /// Answers that are gathered.
     said: Vec<u8>,
+    scan: Scan,
+    /// The head was said: what comes is streamed.
+    streams: bool,
+}
+
+/// What answers say of themselves, found as they come.
+#[derive(Debug, Default)]
+struct Scan {
+    tail: Vec<u8>,
+    token: Option<String>,
+    lost: bool,
+    token_refused: bool,
+}
+
+impl Scan {
+    fn feed(&mut self, data: &[u8]) {
+        let mut window = std::mem::take(&mut self.tail);
+        window.extend_from_slice(data);
+        if let Some(token) = last_token(&window) {
+            self.token = Some(token.to_string());
+        }
+        self.lost |= has_reason(&window, LOST);
+        self.token_refused |= has_reason(&window, "token");
+        window.drain(..window.len().saturating_sub(OVERLAP));
+        self.tail = window;
+    }
 }
 
 /// What it waits for.
@@ -67,8 +108,8 @@ enum Step {
     Opening(NodeId),
     /// For it to take the operations.
     Writing(OpenId),
-    /// For answers.
-    Reading(OpenId),
+    /// For answers; or for the client to take those that came, if none are being read.
+    Reading(OpenId, bool),
 }
 
 impl Operate {
@@ -80,13 +121,13 @@ impl Operate {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.step {
             Step::Filling(until) => Some(until),
-            Step::Finding | Step::Opening(_) | Step::Writing(_) | Step::Reading(_) => None,
+            Step::Finding | Step::Opening(_) | Step::Writing(_) | Step::Reading(..) => None,
         }
     }
 
     /// How many bytes it has gathered.
     pub(super) fn gathered(&self) -> usize {
-        self.body.len() + self.said.len()
+        self.body.capacity() + self.said.capacity() + self.scan.tail.capacity()
     }
 
     /// Gives back what it holds; how many answers are to come.
@@ -95,7 +136,11 @@ impl Operate {
             Step::Filling(_) => return 0,
             Step::Finding => {}
             Step::Opening(node) => out.push(Output::Release(node)),
-            Step::Writing(open) | Step::Reading(open) => out.push(Output::Close(open)),
+            Step::Writing(open) => out.push(Output::Close(open)),
+            Step::Reading(open, reads) => {
+                out.push(Output::Close(open));
+                return usize::from(reads);
+            }
         }
         1
     }
@@ -136,8 +181,18 @@ impl Session {
             self.say(Buf::from(&b"HTTP/1.1 100 Continue\r\n\r\n"[..]), out);
         }
         let token = request.cookie.as_deref().and_then(|cookies| token_in(cookies, &service));
-        let (step, body, said) = (Step::Filling(now + BODY_TIME), Vec::new(), Vec::new());
-        let operate = Operate { step, service, token, body, left, asked: 0, heard: 0, said };
+        let operate = Operate {
+            step: Step::Filling(now + BODY_TIME),
+            service,
+            token,
+            body: Vec::new(),
+            left,
+            asked: 0,
+            heard: 0,
+            said: Vec::new(),
+            scan: Scan::default(),
+            streams: false,
+        };
         self.operate_on(now, Box::new(operate), out)
     }
 
@@ -192,17 +247,15 @@ impl Session {
 
     /// The body is there: asks.
     fn operate_ask(&mut self, now: Instant, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
-        let Some(lines) = lines(&it.body) else {
+        let after = self.behind(&it);
+        let Some((body, asked)) = lines(&it.body, after.into_bytes()) else {
             let reason = "post JSON objects like {\"op\": …}, or operations in words, one a line";
             return self.fail(now, refusal(400, reason), out);
         };
-        // Such a line is not answered.
-        it.asked = lines.iter().filter(|line| !line.starts_with(b"after ")).count();
-        if it.asked == 0 {
+        if asked == 0 {
             return self.fail(now, refusal(400, "post an operation behind the token"), out);
         }
-        it.body = self.behind(&it).into();
-        lines.iter().for_each(|line| it.body.extend_from_slice(line));
+        (it.body, it.asked) = (body, asked);
         self.asked = it.body.len();
         match self.kept.take() {
             Some(Kept { service, open }) if service == it.service => {
@@ -239,9 +292,15 @@ impl Session {
         State::Operating(it)
     }
 
-    fn operate_read(&mut self, mut it: Box<Operate>, open: OpenId, out: &mut Vec<Output>) -> State {
-        self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
-        it.step = Step::Reading(open);
+    /// Reads the next answers, if the client has taken those that were said.
+    pub(super) fn operate_read(&mut self, mut it: Box<Operate>, out: &mut Vec<Output>) -> State {
+        if let Step::Reading(open, reads @ false) = &mut it.step
+            && self.unsent <= AHEAD
+        {
+            *reads = true;
+            let open = *open;
+            self.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 }, out);
+        }
         State::Operating(it)
     }
 
@@ -268,30 +327,21 @@ impl Session {
                 self.operate_write(it, open, out)
             }
             (Step::Writing(open), Ok(Reply::Written(_))) => {
-                let open = *open;
-                self.operate_read(it, open, out)
+                it.step = Step::Reading(*open, false);
+                self.operate_read(it, out)
             }
-            (Step::Reading(open), Ok(Reply::Data(data))) if !data.is_empty() => {
-                let open = *open;
-                it.said.extend_from_slice(&data);
-                it.heard += memchr::memchr_iter(b'\n', &data).count();
-                self.see(&it);
-                if it.heard < it.asked {
-                    return self.operate_read(it, open, out);
-                }
-                let kept = Kept { service: it.service.clone(), open };
-                match has_reason(&it.said, "token") {
-                    // What was wrong there is forgotten.
-                    true => kept.close(out),
-                    false => self.kept = Some(kept),
-                }
-                self.operate_say(now, &it, out);
-                self.done(now, out)
+            (Step::Reading(open, _), Ok(Reply::Data(data))) if !data.is_empty() => {
+                it.step = Step::Reading(*open, false);
+                self.operate_heard(now, it, &data, out)
             }
-            (Step::Reading(_), Ok(_)) => {
-                it.forget(out);
+            (Step::Reading(open, _), reply) => {
+                out.push(Output::Close(*open));
+                if it.streams {
+                    return self.hang_up("the service says no more", out);
+                }
                 let reason = "done or not: the server ends; ask again, or another replica";
-                self.fail(now, refusal(503, reason), out)
+                let ended = refusal(503, reason);
+                self.fail(now, reply.err().map_or(ended, status), out)
             }
             (_, reply) => {
                 let error = reply.err().unwrap_or(Error::Disconnected);
@@ -301,11 +351,69 @@ impl Session {
         }
     }
 
+    /// Answers have come: gathers them, or passes them on.
+    fn operate_heard(
+        &mut self,
+        now: Instant,
+        mut it: Box<Operate>,
+        data: &[u8],
+        out: &mut Vec<Output>,
+    ) -> State {
+        it.heard += memchr::memchr_iter(b'\n', data).count();
+        it.scan.feed(data);
+        self.see(&it);
+        it.said.extend_from_slice(data);
+        let ends = it.heard >= it.asked;
+        if !ends && !it.streams && it.said.len() <= GATHERED_MAX {
+            return self.operate_read(it, out);
+        }
+        if it.streams || !ends {
+            self.operate_stream(now, &mut it, out);
+        }
+        if !ends {
+            return self.operate_read(it, out);
+        }
+        if let Step::Reading(open, _) = it.step {
+            let kept = Kept { service: it.service.clone(), open };
+            match it.scan.token_refused {
+                // What was wrong there is forgotten.
+                true => kept.close(out),
+                false => self.kept = Some(kept),
+            }
+        }
+        match it.streams {
+            true if self.manner.is_1_1 => self.say(Buf::from(&b"0\r\n\r\n"[..]), out),
+            true => {}
+            false => self.operate_say(now, &it, out),
+        }
+        self.done(now, out)
+    }
+
+    /// Passes on what is gathered, behind a head that says nothing of how it ends.
+    fn operate_stream(&mut self, now: Instant, it: &mut Operate, out: &mut Vec<Output>) {
+        let chunked = self.manner.is_1_1;
+        if !it.streams {
+            it.streams = true;
+            self.last |= !chunked;
+            let head = Head::new(200)
+                .field("Content-Type", "application/x-ndjson")
+                .field("Cache-Control", "no-store");
+            let head = match chunked {
+                true => head.field("Transfer-Encoding", "chunked"),
+                false => head,
+            };
+            let head = self.end(now, head);
+            self.say(Buf::from(head), out);
+        }
+        let said = frame(Buf::from(std::mem::take(&mut it.said)), chunked);
+        self.say(said, out);
+    }
+
     /// Notes what the client sees.
     fn see(&mut self, it: &Operate) {
-        if let Some(token) = last_token(&it.said) {
-            self.tokens.insert(it.service.clone(), token.to_string());
-        } else if has_reason(&it.said, LOST) {
+        if let Some(token) = &it.scan.token {
+            self.tokens.insert(it.service.clone(), token.clone());
+        } else if it.scan.lost {
             self.tokens.remove(&it.service);
         }
     }
@@ -323,9 +431,9 @@ impl Session {
             .field("Content-Type", kind)
             .field("Cache-Control", "no-store")
             .field("Content-Length", it.said.len());
-        let token = last_token(&it.said);
+        let token = it.scan.token.as_deref();
         // A session that has seen what is lost is over.
-        if token.is_some() || has_reason(&it.said, LOST) {
+        if token.is_some() || it.scan.lost {
             let service = String::from_utf8_lossy(it.service.as_bytes());
             let (token, age) =
                 (token.unwrap_or(""), if token.is_some() { "" } else { "; Max-Age=0" });
@@ -350,24 +458,26 @@ fn has_reason(said: &[u8], reason: &str) -> bool {
     memchr::memmem::find(said, format!("\"reason\":\"{reason}\"").as_bytes()).is_some()
 }
 
-/// The lines that a body is of: a JSON object may be on several. `None`: there is none, or what
-/// begins like JSON is none.
-fn lines(body: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let end = |mut line: Vec<u8>| {
+/// The lines that a body is of, behind others: a JSON object may be on several; and how many of
+/// them are answered. `None`: there is none, or what begins like JSON is none.
+fn lines(body: &[u8], mut all: Vec<u8>) -> Option<(Vec<u8>, usize)> {
+    let (mut lines, mut answered) = (0, 0);
+    let mut add = |line: &[u8]| {
         // Within JSON a new line is nothing but space.
-        line.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
-        line.push(b'\n');
-        line
+        all.extend(line.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }));
+        all.push(b'\n');
+        lines += 1;
+        answered += usize::from(!line.starts_with(b"after "));
     };
-    let lines: Vec<Vec<u8>> = if body.trim_ascii_start().starts_with(b"{") {
-        let objects = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
-        let lines = objects.map(|object| Ok(end(object?.get().as_bytes().to_vec())));
-        lines.collect::<Result<_, serde_json::Error>>().ok()?
+    if body.trim_ascii_start().starts_with(b"{") {
+        for object in serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>() {
+            add(object.ok()?.get().as_bytes());
+        }
     } else {
-        let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-        lines.map(|line| end(line.to_vec())).collect()
-    };
-    (!lines.is_empty()).then_some(lines)
+        let given = body.split(|byte| *byte == b'\n');
+        given.filter(|line| !line.trim_ascii().is_empty()).for_each(&mut add);
+    }
+    (lines > 0).then_some((all, answered))
 }
 
 /// The token that was answered last. It has no letters that a cookie may not have.
@@ -391,8 +501,9 @@ mod tests {
     use super::*;
 
     fn text(body: &str) -> Option<Vec<String>> {
-        let lines = lines(body.as_bytes())?;
-        Some(lines.into_iter().map(|line| String::from_utf8(line).expect("text")).collect())
+        let (lines, _answered) = lines(body.as_bytes(), Vec::new())?;
+        let text = String::from_utf8(lines).expect("text");
+        Some(text.split_inclusive('\n').map(str::to_string).collect())
     }
 
     #[test]

@@ -1,14 +1,23 @@
-//! `PUT`: the body goes to a temporary file beside its place, is made durable, takes its name,
-//! and the name is made durable; the directory is opened for that before, so that nothing has
-//! changed if it cannot be. Who reads meanwhile sees the old file or the new one, and a
-//! success means that the new one survives a crash. A body that ends early leaves nothing behind.
+//! `PUT`: the body goes to a file that has no name, is made durable, takes the name in one step
+//! with the check of the conditions, and the name is made durable; the directory is opened for
+//! that before, so that nothing has changed if it cannot be. Who reads meanwhile sees the old file
+//! or the new one, and a success means that the new one survives a crash. A body that ends early
+//! leaves nothing behind, and neither does a crash.
+//!
+//! Where a file cannot do without a name (other servers, some file systems of the host) it has a
+//! temporary one, which no other request of any server has.
+//!
+//! Conditions are judged before the body is taken, by what is there, and once more at the change:
+//! it is asked for what was judged, and if that is not there any more, what is there is judged
+//! anew.
 
 use super::answer::{Head, etag, status};
 use super::{BODY_TIME, CALL, CLEANUP, Session, State};
 use crate::Output;
-use base::{Access, Buf, Caller, Error, Instant, Kind, Name, Stat};
+use base::op::Replacement;
+use base::{Access, Buf, Caller, Error, Expected, Instant, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply, Request as TreeRequest};
-use wire::http::{Body, Chunks, Piece, Refusal, Request, Verdict, refusal};
+use wire::http::{Body, Chunks, Conditions, Method, Piece, Refusal, Request, Verdict, refusal};
 
 /// How much of a body is received and written at once, bytes.
 const PIECE: usize = 256 << 10;
@@ -17,8 +26,8 @@ const ATTEMPTS_MAX: u32 = 16;
 /// Permissions of a new file.
 const MODE: u32 = 0o644;
 
-/// What conditions are not fulfilled.
-const UNEXPECTED: Refusal = refusal(412, "the file is not the one that was expected");
+/// The answer to conditions that are not fulfilled.
+pub(super) const UNEXPECTED: Refusal = refusal(412, "the file is not the one that was expected");
 
 /// An upload.
 #[derive(Debug)]
@@ -38,47 +47,58 @@ pub(super) enum Left {
 /// What an upload waits for.
 #[derive(Debug)]
 enum Step {
-    /// For the file that is there, if any.
-    Looking,
-    /// For the directory; the permissions of what is replaced.
-    Finding(Option<u32>),
-    /// For the temporary file.
-    Creating { dir: NodeId, replaced: Option<u32>, temporary: Name, attempt: u32 },
+    /// For the directory.
+    Finding,
+    /// For the entry that is there, if any.
+    Looking(NodeId),
+    /// For its attributes.
+    Measuring(NodeId, NodeId),
+    /// For a file without a name.
+    CreatingUnnamed(Place),
+    /// For a file with a temporary name.
+    Creating { place: Place, temporary: Name, attempt: u32 },
     /// For more of the body, until the given time.
     Filling(File, Instant),
     /// For so many bytes to be written.
     Writing(File, usize),
     /// For its contents to be durable.
     Syncing(File),
-    /// For its final attributes.
-    Measuring(File),
     /// For its directory to be opened.
-    Opening(File, Stat),
+    Opening(File),
     /// For its name, with the directory open.
-    Naming(File, Stat, OpenId),
+    Naming(File, OpenId),
+    /// For its attributes, from a tree that does not tell them with the name.
+    Weighing(File, OpenId),
     /// For its directory to be durable.
-    SyncingDir(NodeId, OpenId, bool, Stat),
+    SyncingDir { dir: NodeId, open: OpenId, replaces: bool, tag: String },
     /// For the temporary file to be gone; then this is said.
     Removing(NodeId, Refusal),
 }
 
-/// The temporary file.
+/// Where the file will be, and what is there.
+#[derive(Debug)]
+struct Place {
+    dir: NodeId,
+    present: Option<Stat>,
+}
+
+/// The file that is being written.
 #[derive(Debug)]
 struct File {
-    dir: NodeId,
+    place: Place,
     node: NodeId,
     open: OpenId,
-    temporary: Name,
-    replaces: bool,
+    temporary: Option<Name>,
     written: u64,
 }
 
 impl File {
-    /// Gives it back and asks for its removal, but for its directory.
-    fn remove(self, out: &mut Vec<Output>) -> (NodeId, Ask) {
+    /// Gives it back but for its directory, and asks for its removal if it has a name.
+    fn remove(self, out: &mut Vec<Output>) -> (NodeId, Option<Ask>) {
         out.extend([Output::Close(self.open), Output::Release(self.node)]);
-        let (dir, name) = (self.dir, self.temporary);
-        (dir, Ask::Remove { dir, name, directory: Some(false) })
+        let dir = self.place.dir;
+        let ask = |name| Ask::Remove { dir, name, directory: Some(false) };
+        (dir, self.temporary.map(ask))
     }
 }
 
@@ -111,15 +131,17 @@ impl Put {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.step {
             Step::Filling(_, until) => Some(until),
-            Step::Looking
-            | Step::Finding(_)
+            Step::Finding
+            | Step::Looking(_)
+            | Step::Measuring(..)
+            | Step::CreatingUnnamed(_)
             | Step::Creating { .. }
             | Step::Writing(..)
             | Step::Syncing(_)
-            | Step::Measuring(_)
-            | Step::Opening(..)
+            | Step::Opening(_)
             | Step::Naming(..)
-            | Step::SyncingDir(..)
+            | Step::Weighing(..)
+            | Step::SyncingDir { .. }
             | Step::Removing(..) => None,
         }
     }
@@ -127,29 +149,40 @@ impl Put {
     /// Gives back what it holds and removes the temporary file; how many answers are to come.
     pub(super) fn forget(self, caller: &Caller, out: &mut Vec<Output>) -> usize {
         let (file, asked) = match self.step {
-            Step::Looking | Step::Finding(_) => return 1,
-            Step::Creating { dir, .. } | Step::Removing(dir, _) => {
+            Step::Finding => return 1,
+            Step::Measuring(dir, node) => {
+                out.extend([Output::Release(node), Output::Release(dir)]);
+                return 1;
+            }
+            Step::Looking(dir)
+            | Step::CreatingUnnamed(Place { dir, .. })
+            | Step::Creating { place: Place { dir, .. }, .. }
+            | Step::Removing(dir, _) => {
                 out.push(Output::Release(dir));
                 return 1;
             }
-            Step::SyncingDir(dir, open, ..) => {
+            Step::SyncingDir { dir, open, .. } => {
                 out.extend([Output::Close(open), Output::Release(dir)]);
                 return 1;
             }
+            Step::Weighing(file, open) => {
+                out.extend([Output::Close(open), Output::Close(file.open)]);
+                out.extend([Output::Release(file.node), Output::Release(file.place.dir)]);
+                return 1;
+            }
             Step::Filling(file, _) => (file, 0),
-            Step::Writing(file, _)
-            | Step::Syncing(file)
-            | Step::Measuring(file)
-            | Step::Opening(file, _) => (file, 1),
-            Step::Naming(file, _, open) => {
+            Step::Writing(file, _) | Step::Syncing(file) | Step::Opening(file) => (file, 1),
+            Step::Naming(file, open) => {
                 out.push(Output::Close(open));
                 (file, 1)
             }
         };
         let (dir, ask) = file.remove(out);
-        out.push(Output::Ask(CLEANUP, TreeRequest { caller: caller.clone(), ask }));
+        let cleanup = ask.map(|ask| TreeRequest { caller: caller.clone(), ask });
+        let more = usize::from(cleanup.is_some());
+        out.extend(cleanup.map(|request| Output::Ask(CLEANUP, request)));
         out.push(Output::Release(dir));
-        asked + 1
+        asked + more
     }
 
     fn at(self, step: Step) -> State {
@@ -167,9 +200,10 @@ impl Session {
         if request.target.path.is_empty() || request.target.slash {
             return self.refuse(now, refusal(409, "a directory cannot be put; name a file"), out);
         }
-        let path = request.target.path.clone();
-        self.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 }, out);
-        State::Putting(Put { request: Box::new(request), step: Step::Looking, left })
+        let mut names = request.target.path.clone();
+        names.pop();
+        self.ask(Ask::Walk { from: self.export.root, names }, out);
+        State::Putting(Put { request: Box::new(request), step: Step::Finding, left })
     }
 
     pub(super) fn put_answered(
@@ -180,34 +214,40 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> State {
         let Put { request, step, left } = put;
-        let put = Put { request, step: Step::Looking, left };
+        let put = Put { request, step: Step::Finding, left };
         match (step, reply) {
-            (Step::Looking, reply) => self.put_looked(now, put, reply, out),
-            (Step::Finding(replaced), Ok(Reply::Walked(_, Some(dir)))) => {
-                self.put_create(now, put, (dir, replaced), 0, out)
+            (Step::Finding, Ok(Reply::Walked(_, Some(dir)))) => {
+                let names = vec![put.name()];
+                self.ask(Ask::Walk { from: dir, names }, out);
+                put.at(Step::Looking(dir))
             }
-            (Step::Finding(_), Err(error)) if error != Error::NotFound => {
+            (Step::Finding, Err(error)) if !is_missing(error) => {
                 self.refuse(now, status(error), out)
             }
-            (Step::Finding(_), _) => {
+            (Step::Finding, _) => {
                 let reason = "the directory does not exist; make it first";
                 self.refuse(now, refusal(409, reason), out)
             }
-            (
-                Step::Creating { dir, replaced, temporary, .. },
-                Ok(Reply::Created(node, open, _)),
-            ) => {
-                let (replaces, written) = (replaced.is_some(), 0);
-                let file = File { dir, node, open, temporary, replaces, written };
-                if put.request.expects_continue && self.input.is_empty() {
-                    self.say(Buf::from(&b"HTTP/1.1 100 Continue\r\n\r\n"[..]), out);
-                }
-                self.put_fill(now, put, file, out)
+            (step @ (Step::Looking(_) | Step::Measuring(..)), reply) => {
+                self.put_looked(now, put, step, reply, out)
             }
-            (Step::Creating { dir, replaced, attempt, .. }, Err(Error::Exists))
+            (Step::CreatingUnnamed(place), Ok(Reply::Created(node, open, _))) => self.put_begin(
+                now,
+                put,
+                File { place, node, open, temporary: None, written: 0 },
+                out,
+            ),
+            (Step::Creating { place, temporary, .. }, Ok(Reply::Created(node, open, _))) => {
+                let temporary = Some(temporary);
+                self.put_begin(now, put, File { place, node, open, temporary, written: 0 }, out)
+            }
+            (Step::CreatingUnnamed(place), Err(Error::Unsupported)) => {
+                self.put_create(put, place, 0, out)
+            }
+            (Step::Creating { place, attempt, .. }, Err(Error::Exists))
                 if attempt < ATTEMPTS_MAX =>
             {
-                self.put_create(now, put, (dir, replaced), attempt + 1, out)
+                self.put_create(put, place, attempt + 1, out)
             }
             (Step::Writing(mut file, count), Ok(Reply::Written(written)))
                 if written as usize == count =>
@@ -215,64 +255,90 @@ impl Session {
                 file.written += count as u64;
                 self.put_fill(now, put, file, out)
             }
-            (Step::Writing(file, _), Ok(_)) => self.put_fail(put, file, Error::NoSpace, out),
+            (Step::Writing(file, _), Ok(_)) => self.put_fail(now, put, file, Error::NoSpace, out),
             (step, Ok(reply)) => self.put_finish(now, put, step, reply, out),
             (step, Err(error)) => self.put_failed(now, put, step, error, out),
         }
     }
 
-    /// Judges by what is there.
+    /// Judges by what is there. A link is not followed, and nothing but a file is replaced.
     fn put_looked(
         &mut self,
         now: Instant,
         put: Put,
+        step: Step,
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) -> State {
-        let there = match reply {
-            Ok(Reply::Fetched(stat, _, open)) => {
-                out.extend(open.map(Output::Close));
-                Some(stat)
+        let (dir, present) = match (step, reply) {
+            (Step::Looking(dir), Ok(Reply::Walked(_, Some(node)))) => {
+                self.ask(Ask::Stat { node }, out);
+                return put.at(Step::Measuring(dir, node));
             }
-            Err(Error::NotFound) => None,
-            Err(error) => return self.refuse(now, status(error), out),
-            Ok(other) => unreachable!("{other:?} answers no fetch"),
+            (Step::Measuring(dir, node), reply) => {
+                out.push(Output::Release(node));
+                match reply {
+                    Ok(Reply::Stat(stat)) => (dir, Ok(Some(stat))),
+                    Err(error) if is_missing(error) => (dir, Ok(None)),
+                    other => (dir, Err(other.err().unwrap_or(Error::Io))),
+                }
+            }
+            (Step::Looking(dir), Err(error)) if !is_missing(error) => (dir, Err(error)),
+            (Step::Looking(dir), _) => (dir, Ok(None)),
+            (step, reply) => unreachable!("{reply:?} in {step:?}"),
         };
-        if there.as_ref().is_some_and(|stat| stat.kind != Kind::File) {
-            return self.refuse(now, status(Error::IsDirectory), out);
+        let refused = match &present {
+            Err(error) => Some(status(*error)),
+            Ok(present) => refused(&put.request.conditions, Method::Put, present.as_ref()),
+        };
+        if let Some(refusal) = refused {
+            out.push(Output::Release(dir));
+            return self.refuse(now, refusal, out);
         }
-        let tag = there.as_ref().map(etag);
-        let facts = tag.as_deref().zip(there.as_ref().map(|stat| stat.modified));
-        if put.request.conditions.judge(put.request.method, facts) != Verdict::Go {
-            return self.refuse(now, UNEXPECTED, out);
-        }
-        let mut names = put.request.target.path.clone();
-        names.pop();
-        self.ask(Ask::Walk { from: self.export.root, names }, out);
-        put.at(Step::Finding(there.map(|stat| stat.mode)))
+        let place = Place { dir, present: present.unwrap_or_default() };
+        let access = Access { write: true, ..Access::default() };
+        let (name, mode) = (put.name(), place.mode());
+        self.ask(Ask::CreateUnnamed { dir, name, access, mode }, out);
+        put.at(Step::CreatingUnnamed(place))
     }
 
-    fn put_create(
-        &mut self,
-        now: Instant,
-        put: Put,
-        (dir, replaced): (NodeId, Option<u32>),
-        attempt: u32,
-        out: &mut Vec<Output>,
-    ) -> State {
-        let text = format!(".upcall-put-{:x}-{attempt}", now.0);
+    /// The file is there: the body may come.
+    fn put_begin(&mut self, now: Instant, put: Put, file: File, out: &mut Vec<Output>) -> State {
+        if put.request.expects_continue && self.input.is_empty() {
+            self.say(Buf::from(&b"HTTP/1.1 100 Continue\r\n\r\n"[..]), out);
+        }
+        self.put_fill(now, put, file, out)
+    }
+
+    fn put_create(&mut self, put: Put, place: Place, attempt: u32, out: &mut Vec<Output>) -> State {
+        self.temporaries += 1;
+        let start = self.export.wall;
+        let (session, count) = (self.number, self.temporaries);
+        let text = format!(".upcall-put-{:x}-{:x}-{session:x}-{count:x}", start.secs, start.nanos);
         let temporary = Name::new(text.as_bytes()).expect("a short name without slashes");
-        let (name, mode) = (temporary.clone(), replaced.unwrap_or(MODE) & 0o777);
+        let (dir, name, mode) = (place.dir, temporary.clone(), place.mode());
         let access = Access { write: true, ..Access::default() };
         self.ask(Ask::Create { dir, name, access, exclusive: true, mode, gid: None }, out);
-        put.at(Step::Creating { dir, replaced, temporary, attempt })
+        put.at(Step::Creating { place, temporary, attempt })
+    }
+
+    /// Gives the file its name, if the name is as it was when it was judged.
+    fn put_name(&mut self, put: Put, file: File, open: OpenId, out: &mut Vec<Output>) -> State {
+        let (dir, name) = (file.place.dir, put.name());
+        let by = match &file.temporary {
+            Some(temporary) => Replacement::Entry(dir, temporary.clone()),
+            None => Replacement::Unnamed(file.node),
+        };
+        let expected = expected(&put.request.conditions, file.place.present.as_ref());
+        self.ask(Ask::Replace { dir, name, by, expected }, out);
+        put.at(Step::Naming(file, open))
     }
 
     /// More of the body came.
     pub(super) fn put_on(&mut self, now: Instant, put: Put, out: &mut Vec<Output>) -> State {
         match put {
             Put { step: Step::Filling(file, _), request, left } => {
-                let put = Put { request, step: Step::Looking, left };
+                let put = Put { request, step: Step::Finding, left };
                 self.put_fill(now, put, file, out)
             }
             put => State::Putting(put),
@@ -285,7 +351,7 @@ impl Session {
             Ok(taken) => taken,
             Err(refusal) => {
                 self.last = true;
-                return self.put_remove(put, file, refusal, out);
+                return self.put_remove(now, put, file, refusal, out);
             }
         };
         let (open, offset) = (file.open, file.written);
@@ -301,7 +367,7 @@ impl Session {
             return put.at(Step::Syncing(file));
         }
         if self.last_byte_came {
-            return self.put_torn(put.filling(file, now), out);
+            return self.put_torn(now, put.filling(file, now), out);
         }
         put.at(Step::Filling(file, now + BODY_TIME))
     }
@@ -317,35 +383,42 @@ impl Session {
     ) -> State {
         match (step, reply) {
             (Step::Syncing(file), Reply::Done) => {
+                self.ask(Ask::Open { node: file.place.dir, access: Access::READ }, out);
+                put.at(Step::Opening(file))
+            }
+            (Step::Opening(file), Reply::Opened(open, _)) => self.put_name(put, file, open, out),
+            (Step::Naming(mut file, open), Reply::Unexpected(present)) => {
+                match refused(&put.request.conditions, Method::Put, present.as_ref()) {
+                    None => {
+                        file.place.present = present;
+                        self.put_name(put, file, open, out)
+                    }
+                    Some(refusal) => {
+                        out.push(Output::Close(open));
+                        self.put_remove(now, put, file, refusal, out)
+                    }
+                }
+            }
+            (Step::Naming(file, open), Reply::Done) => {
                 self.ask(Ask::Stat { node: file.node }, out);
-                put.at(Step::Measuring(file))
+                put.at(Step::Weighing(file, open))
             }
-            (Step::Measuring(file), Reply::Stat(stat)) => {
-                self.ask(Ask::Open { node: file.dir, access: Access::READ }, out);
-                put.at(Step::Opening(file, stat))
-            }
-            (Step::Opening(file, stat), Reply::Opened(open, _)) => {
-                let (from, name) = (file.dir, file.temporary.clone());
-                let new_name = put.request.target.path.last().expect("not the root").clone();
-                // Of two who each want to be the first, one is.
-                let replace = file.replaces || !put.request.conditions.forbids_any();
-                self.ask(Ask::Rename { from, name, to: from, new_name, replace }, out);
-                put.at(Step::Naming(file, stat, open))
-            }
-            (Step::Naming(file, stat, open), Reply::Done) => {
+            (Step::Naming(file, open) | Step::Weighing(file, open), Reply::Stat(stat)) => {
                 out.extend([Output::Close(file.open), Output::Release(file.node)]);
                 self.ask(Ask::Sync { open, data_only: false }, out);
-                put.at(Step::SyncingDir(file.dir, open, file.replaces, stat))
+                let Place { dir, present } = file.place;
+                let (replaces, tag) = (present.is_some(), etag(&stat));
+                put.at(Step::SyncingDir { dir, open, replaces, tag })
             }
-            (Step::SyncingDir(dir, open, replaced, stat), Reply::Done) => {
+            (Step::SyncingDir { dir, open, replaces, tag }, Reply::Done) => {
                 out.extend([Output::Close(open), Output::Release(dir)]);
-                let head = match replaced {
+                let head = match replaces {
                     true => Head::new(204),
                     false => Head::new(201)
                         .field("Location", put.request.target.encoded())
                         .field("Content-Length", 0),
                 };
-                let head = self.end(now, head.field("ETag", etag(&stat)));
+                let head = self.end(now, head.field("ETag", tag));
                 self.say(Buf::from(head), out);
                 self.done(now, out)
             }
@@ -366,21 +439,24 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> State {
         match step {
-            Step::Writing(file, _)
-            | Step::Syncing(file)
-            | Step::Measuring(file)
-            | Step::Opening(file, _) => self.put_fail(put, file, error, out),
-            Step::Naming(file, _, open) => {
-                out.push(Output::Close(open));
-                let taken = error == Error::Exists;
-                let refusal = if taken { UNEXPECTED } else { status(error) };
-                self.put_remove(put, file, refusal, out)
+            Step::Writing(file, _) | Step::Syncing(file) | Step::Opening(file) => {
+                self.put_fail(now, put, file, error, out)
             }
-            Step::Creating { dir, .. } => {
+            Step::Naming(file, open) => {
+                out.push(Output::Close(open));
+                self.put_fail(now, put, file, error, out)
+            }
+            Step::CreatingUnnamed(Place { dir, .. })
+            | Step::Creating { place: Place { dir, .. }, .. } => {
                 out.push(Output::Release(dir));
                 self.refuse(now, status(error), out)
             }
-            Step::SyncingDir(dir, open, ..) => {
+            Step::Weighing(file, open) => {
+                out.extend([Output::Close(open), Output::Close(file.open)]);
+                out.extend([Output::Release(file.node), Output::Release(file.place.dir)]);
+                self.refuse(now, status(error), out)
+            }
+            Step::SyncingDir { dir, open, .. } => {
                 out.extend([Output::Close(open), Output::Release(dir)]);
                 self.refuse(now, status(error), out)
             }
@@ -388,45 +464,60 @@ impl Session {
                 out.push(Output::Release(dir));
                 self.refuse(now, refusal, out)
             }
-            Step::Looking | Step::Finding(_) | Step::Filling(..) => {
+            Step::Finding | Step::Looking(_) | Step::Measuring(..) | Step::Filling(..) => {
                 unreachable!("{error:?} in {step:?}")
             }
         }
     }
 
-    fn put_fail(&mut self, put: Put, file: File, error: Error, out: &mut Vec<Output>) -> State {
-        self.put_remove(put, file, status(error), out)
+    fn put_fail(
+        &mut self,
+        now: Instant,
+        put: Put,
+        file: File,
+        error: Error,
+        out: &mut Vec<Output>,
+    ) -> State {
+        self.put_remove(now, put, file, status(error), out)
     }
 
     fn put_remove(
         &mut self,
+        now: Instant,
         put: Put,
         file: File,
         refusal: Refusal,
         out: &mut Vec<Output>,
     ) -> State {
-        let (dir, ask) = file.remove(out);
-        self.ask(ask, out);
-        put.at(Step::Removing(dir, refusal))
+        match file.remove(out) {
+            (dir, Some(ask)) => {
+                self.ask(ask, out);
+                put.at(Step::Removing(dir, refusal))
+            }
+            (dir, None) => {
+                out.push(Output::Release(dir));
+                self.refuse(now, refusal, out)
+            }
+        }
     }
 
     /// The client has paused for too long, or not yet.
     pub(super) fn put_late(&mut self, now: Instant, put: Put, out: &mut Vec<Output>) -> State {
         match put {
             Put { step: Step::Filling(file, until), request, left } if until <= now => {
-                let put = Put { request, step: Step::Looking, left };
-                self.put_remove(put, file, refusal(408, "the body took too long"), out)
+                let put = Put { request, step: Step::Finding, left };
+                self.put_remove(now, put, file, refusal(408, "the body took too long"), out)
             }
             put => State::Putting(put),
         }
     }
 
     /// The client will send no more: if that was not the whole body, nothing is left behind.
-    pub(super) fn put_torn(&mut self, put: Put, out: &mut Vec<Output>) -> State {
+    pub(super) fn put_torn(&mut self, now: Instant, put: Put, out: &mut Vec<Output>) -> State {
         match put {
             Put { step: Step::Filling(file, _), request, left } => {
-                let put = Put { request, step: Step::Looking, left };
-                self.put_remove(put, file, refusal(400, "the body ended early"), out)
+                let put = Put { request, step: Step::Finding, left };
+                self.put_remove(now, put, file, refusal(400, "the body ended early"), out)
             }
             put => State::Putting(put),
         }
@@ -436,6 +527,53 @@ impl Session {
 impl Put {
     fn filling(self, file: File, now: Instant) -> Put {
         Put { step: Step::Filling(file, now), ..self }
+    }
+
+    /// The name that the file will have.
+    fn name(&self) -> Name {
+        self.request.target.path.last().expect("not the root").clone()
+    }
+}
+
+impl Place {
+    /// Permissions of the new file: those of the file that it replaces.
+    fn mode(&self) -> u32 {
+        self.present.as_ref().map_or(MODE, |stat| stat.mode) & 0o777
+    }
+}
+
+/// Whether an error says that there is no such file.
+pub(super) fn is_missing(error: Error) -> bool {
+    matches!(error, Error::NotFound | Error::NotDirectory | Error::Stale)
+}
+
+/// Why a file may not be changed that is, or is not, there.
+pub(super) fn refused(
+    conditions: &Conditions,
+    method: Method,
+    present: Option<&Stat>,
+) -> Option<Refusal> {
+    match present.map(|stat| stat.kind) {
+        None | Some(Kind::File) => {}
+        Some(Kind::Symlink) => {
+            return Some(refusal(409, "that is a symbolic link; name the file it leads to"));
+        }
+        Some(Kind::Directory) => return Some(status(Error::IsDirectory)),
+        Some(Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice) => {
+            return Some(refusal(409, "that is no plain file"));
+        }
+    }
+    let tag = present.map(etag);
+    let facts = tag.as_deref().zip(present.map(|stat| stat.modified));
+    (conditions.judge(method, facts) != Verdict::Go).then_some(UNEXPECTED)
+}
+
+/// The precondition of a change that was judged by what was there.
+pub(super) fn expected(conditions: &Conditions, present: Option<&Stat>) -> Expected {
+    match present {
+        _ if conditions.is_empty() => Expected::PlainFile,
+        None => Expected::Absent,
+        Some(stat) => Expected::Version(stat.file_version()),
     }
 }
 

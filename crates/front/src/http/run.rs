@@ -29,7 +29,7 @@ const INSTALL: &[u8] = b"install";
 
 /// How much of what a program says is read at once, bytes; and how much may be unsent then.
 const PIECE: u32 = 64 << 10;
-const AHEAD: usize = 256 << 10;
+const AHEAD: usize = 64 << 10;
 
 /// How much of a body may wait to be taken, bytes.
 const BODY_MAX: usize = 256 << 10;
@@ -85,6 +85,11 @@ impl Run {
     /// for more of the body, or to hear that the client is gone.
     pub(super) fn is_hungry(&self, buffered: usize) -> bool {
         matches!(self.step, Step::Talking { .. }) && buffered < BODY_MAX
+    }
+
+    /// How many bytes it has gathered.
+    pub(super) fn gathered(&self) -> usize {
+        self.order.capacity() + self.said.capacity() + self.complaint.capacity()
     }
 
     /// Gives back what it holds; how many answers are to come.
@@ -331,7 +336,7 @@ impl Session {
 
     /// The program runs: the answer begins.
     fn run_head(&mut self, now: Instant, run: &mut Run, out: &mut Vec<Output>) {
-        let head = super::get::safe(run_fields(Head::new(200)));
+        let head = self.safe(run_fields(Head::new(200)));
         let head = match self.manner.is_1_1 {
             true => head
                 .field("Trailer", "Upcall-End, Upcall-Exit, Upcall-Complaint, Upcall-Report")
@@ -384,7 +389,7 @@ impl Session {
         let (code, text) = match report["end"].as_str() {
             Some("installed") => (201, format!("{name}{}\n", version.unwrap_or_default())),
             Some("checked") => {
-                let head = super::get::safe(run_fields(Head::new(200)));
+                let head = self.safe(run_fields(Head::new(200)));
                 let head = self.end(now, head);
                 return self.say(Buf::from(head), out);
             }

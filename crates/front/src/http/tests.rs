@@ -1,15 +1,17 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test names the variants it is about")]
 
+mod bounds;
 mod post;
 mod service;
 
 use post::begin_post;
 use service::begin_operation;
 
+use super::answer::etag;
 use super::*;
 use base::drawing::{Drawing, variant};
 use base::rng::{Rng, seeded};
-use base::{Kind, Stat};
+use base::{Expected, Kind, Stat};
 use expect_test::expect;
 use tree::{NodeId, OpenId};
 use wire::storelet::Frame;
@@ -388,8 +390,8 @@ const PUT: &str = "PUT /d/f HTTP/1.1\r\nHost: localhost\r\n";
 /// Up to the body.
 fn begin_put(lab: &mut Lab, fields: &str) {
     lab.say(&format!("{PUT}{fields}\r\n"));
-    lab.answer(Err(Error::NotFound));
     lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
+    lab.answer(Err(Error::NotFound));
     lab.answer(Ok(Reply::Created(NodeId(6), OpenId(7), file(0))));
 }
 
@@ -400,50 +402,145 @@ fn an_upload_is_durable_before_it_is_acknowledged() {
     lab.say("3\r\nabc\r\n0\r\n\r\n");
     lab.answer(Ok(Reply::Written(3)));
     lab.answer(Ok(Reply::Done));
-    lab.answer(Ok(Reply::Stat(file(3))));
     lab.answer(Ok(Reply::Opened(OpenId(8), file(0))));
-    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Stat(file(3))));
     lab.answer(Ok(Reply::Done));
     expect![[r#"
-        PUT /d/f HTTP/1.1: ask 0 Fetch
-        <- NotFound: ask 0 Walk
-        <- Walked: ask 0 Create
+        PUT /d/f HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Walk
+        <- NotFound: ask 0 CreateUnnamed
         <- Created: say "100 Continue" +0
         3: ask 0 Write
         <- Written: ask 0 Sync
-        <- Done: ask 0 Stat
-        <- Stat: ask 0 Open
-        <- Opened: ask 0 Rename
-        <- Done: close 7, release 6, ask 0 Sync
+        <- Done: ask 0 Open
+        <- Opened: ask 0 Replace
+        <- Stat: close 7, release 6, ask 0 Sync
         <- Done: close 8, release 5, say "201 Created" +0
     "#]]
     .assert_eq(&lab.text);
 }
 
+/// The tag that a response tells.
+fn tag_in(out: &[Output]) -> Option<String> {
+    out.iter().find_map(|output| match output {
+        Output::Send(bytes) => {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            let tag = text.lines().find_map(|line| line.strip_prefix("ETag: "))?;
+            Some(tag.to_string())
+        }
+        _ => None,
+    })
+}
+
+fn step(lab: &mut Lab, reply: Reply) -> Vec<Output> {
+    let mut out = Vec::new();
+    lab.session.step(Instant(0), Input::Answered(CALL, Ok(reply)), &mut out);
+    out
+}
+
+fn replaced(out: &[Output]) -> Option<Expected> {
+    out.iter().find_map(|output| match output {
+        Output::Ask(_, TreeRequest { ask: Ask::Replace { expected, .. }, .. }) => Some(*expected),
+        _ => None,
+    })
+}
+
 #[test]
-fn of_two_who_want_to_be_the_first_one_is() {
-    for (fields, replace) in [("If-None-Match: *\r\n", false), ("", true)] {
+fn the_tag_of_an_upload_is_the_one_that_is_shown_afterwards() {
+    let mut lab = Lab::new();
+    begin_put(&mut lab, "");
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Opened(OpenId(8), file(0))));
+    let after = Stat { changed: Time::from_secs(9), ..file(0) };
+    lab.answer(Ok(Reply::Stat(after.clone())));
+    let out = step(&mut lab, Reply::Done);
+    assert_eq!(tag_in(&out), Some(etag(&after)));
+    let mut lab = Lab::new();
+    lab.get("");
+    let out = step(&mut lab, Reply::Fetched(after.clone(), Buf::default(), None));
+    assert_eq!(tag_in(&out), Some(etag(&after)));
+}
+
+#[test]
+fn conditions_are_judged_by_what_is_there_when_the_file_gets_its_name() {
+    let version = |stat: &Stat| Expected::Version(stat.file_version());
+    for (fields, wanted) in [("If-None-Match: *\r\n", Expected::Absent), ("", Expected::PlainFile)]
+    {
         let mut lab = Lab::new();
         begin_put(&mut lab, fields);
         lab.answer(Ok(Reply::Done));
-        lab.answer(Ok(Reply::Stat(file(0))));
-        let mut out = Vec::new();
-        let opened = Input::Answered(CALL, Ok(Reply::Opened(OpenId(8), file(0))));
-        lab.session.step(Instant(0), opened, &mut out);
-        let rename = |o: &Output| match o {
-            Output::Ask(_, TreeRequest { ask: Ask::Rename { replace, .. }, .. }) => Some(*replace),
-            _ => None,
-        };
-        assert_eq!(out.iter().find_map(rename), Some(replace));
-        lab.text.clear();
-        lab.answer(Err(Error::Exists));
-        lab.answer(Ok(Reply::Done));
-        expect![[r#"
-            <- Exists: close 8, close 7, release 6, ask 0 Remove
-            <- Done: release 5, say "412 Precondition Failed" +42, finish
-        "#]]
-        .assert_eq(&lab.text);
+        let out = step(&mut lab, Reply::Opened(OpenId(8), file(0)));
+        assert_eq!(replaced(&out), Some(wanted));
     }
+    // Somebody else was faster, but the file is one of those that may be replaced.
+    let (one, two) = (file(1), file(2));
+    let mut lab = Lab::new();
+    let tags = format!("If-Match: {}, {}\r\n", etag(&one), etag(&two));
+    lab.say(&format!("{PUT}{tags}\r\n"));
+    lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
+    lab.answer(Ok(Reply::Walked(vec![one.clone()], Some(NodeId(9)))));
+    lab.answer(Ok(Reply::Stat(one.clone())));
+    lab.answer(Ok(Reply::Created(NodeId(6), OpenId(7), file(0))));
+    lab.answer(Ok(Reply::Done));
+    let out = step(&mut lab, Reply::Opened(OpenId(8), file(0)));
+    assert_eq!(replaced(&out), Some(version(&one)));
+    let out = step(&mut lab, Reply::Unexpected(Some(two.clone())));
+    assert_eq!(replaced(&out), Some(version(&two)));
+    lab.text.clear();
+    lab.answer(Ok(Reply::Unexpected(None)));
+    let given_back = "close 8, close 7, release 6, release 5, say \"412 Precondition Failed\"";
+    assert!(lab.text.contains(given_back), "{}", lab.text);
+}
+
+#[test]
+fn links_are_neither_followed_nor_replaced() {
+    let link = Stat { kind: Kind::Symlink, ..file(3) };
+    let mut lab = Lab::new();
+    lab.say(&format!("{PUT}\r\n"));
+    lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
+    lab.answer(Ok(Reply::Walked(vec![link.clone()], Some(NodeId(9)))));
+    lab.answer(Ok(Reply::Stat(link.clone())));
+    assert!(lab.text.contains("release 9, release 5, say \"409 Conflict\""), "{}", lab.text);
+    let mut lab = Lab::new();
+    begin_put(&mut lab, "");
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Opened(OpenId(8), file(0))));
+    lab.answer(Ok(Reply::Unexpected(Some(link))));
+    assert!(lab.text.contains("release 5, say \"409 Conflict\""), "{}", lab.text);
+}
+
+#[test]
+fn what_cannot_be_without_a_name_has_one_that_nobody_else_has() {
+    let name = |number: u64| {
+        let mut lab = Lab::new();
+        lab.session.set_number(number);
+        lab.say(&format!("{PUT}\r\n"));
+        lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
+        lab.answer(Err(Error::NotFound));
+        let mut out = Vec::new();
+        let answer = Input::Answered(CALL, Err(Error::Unsupported));
+        lab.session.step(Instant(0), answer, &mut out);
+        let name = out.iter().find_map(|output| match output {
+            Output::Ask(_, TreeRequest { ask: Ask::Create { name, .. }, .. }) => Some(name),
+            _ => None,
+        });
+        name.expect("it is made with a name").clone()
+    };
+    assert_ne!(name(1), name(2), "in the same turn");
+}
+
+#[test]
+fn a_file_is_removed_if_it_still_is_what_was_judged() {
+    let mut lab = Lab::new();
+    let tag = etag(&file(3));
+    lab.say(&format!("DELETE /d/f HTTP/1.1\r\nHost: localhost\r\nIf-Match: {tag}\r\n\r\n"));
+    lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
+    lab.answer(Ok(Reply::Walked(vec![file(3)], Some(NodeId(9)))));
+    let out = step(&mut lab, Reply::Stat(file(3)));
+    assert_eq!(replaced(&out), Some(Expected::Version(file(3).file_version())));
+    lab.text.clear();
+    lab.answer(Ok(Reply::Unexpected(Some(file(4)))));
+    assert!(lab.text.contains("release 5, say \"412 Precondition"), "{}", lab.text);
 }
 
 #[test]
@@ -454,12 +551,10 @@ fn an_upload_that_is_torn_leaves_nothing_behind() {
     lab.say("abc");
     lab.answer(Ok(Reply::Written(3)));
     lab.step("end", Input::Ended);
-    lab.answer(Ok(Reply::Done));
     expect![[r#"
         abc: ask 0 Write
         <- Written: 
-        end: close 7, release 6, ask 0 Remove
-        <- Done: release 5, say "400 Bad Request" +21, hang up: refused
+        end: close 7, release 6, release 5, say "400 Bad Request" +21, hang up: refused
     "#]]
     .assert_eq(&lab.text);
     let mut lab = Lab::new();
@@ -468,12 +563,10 @@ fn an_upload_that_is_torn_leaves_nothing_behind() {
     lab.say("abc");
     lab.step("lost", Input::Lost);
     lab.answer(Ok(Reply::Written(3)));
-    lab.step("cleaned", Input::Answered(CLEANUP, Ok(Reply::Done)));
     expect![[r#"
         abc: ask 0 Write
-        lost: close 7, release 6, ask 1 Remove, release 5, cancel 0, hang up: the client left
+        lost: close 7, release 6, release 5, cancel 0, hang up: the client left
         <- Written: 
-        cleaned: 
     "#]]
     .assert_eq(&lab.text);
     assert!(lab.session.is_over());

@@ -9,6 +9,10 @@ use tree::{Ask, OpenId, Reply};
 
 /// How much of a file is read at once, bytes.
 const PIECE: u32 = 256 << 10;
+/// The same where memory is short, bytes.
+const PIECE_MIN: u32 = 16 << 10;
+/// Of what may be unsent, one such part is for one file.
+const SHARE: usize = 8;
 /// How many bytes may be unsent before the next piece is read.
 const AHEAD: usize = PIECE as usize;
 
@@ -90,6 +94,18 @@ impl Transfer {
 }
 
 impl Session {
+    /// How much is read at once: less where memory is short.
+    fn piece_max(&self) -> u32 {
+        let share = u32::try_from(self.allowance / SHARE).unwrap_or(PIECE);
+        share.clamp(PIECE_MIN, PIECE)
+    }
+
+    /// Whether the next piece may be read while the client has not taken the last.
+    fn may_read_ahead(&self) -> bool {
+        let held = self.unsent + self.piece_max() as usize;
+        self.unsent == 0 || (self.unsent <= AHEAD && held <= self.allowance / SHARE)
+    }
+
     /// Says and reads what can be said and read now.
     pub(super) fn go_on(
         &mut self,
@@ -101,7 +117,7 @@ impl Session {
             match transfer.parts.pop_front() {
                 Some(Part::Bytes(bytes)) => self.say_all(&mut transfer, vec![bytes], out),
                 Some(part @ (Part::File(_) | Part::Rest { .. })) => {
-                    if self.unsent <= AHEAD {
+                    if self.may_read_ahead() {
                         self.read_piece(&mut transfer, &part, out);
                     }
                     transfer.parts.push_front(part);
@@ -120,7 +136,7 @@ impl Session {
             Part::Rest { from, .. } => *from,
             Part::Bytes(_) => unreachable!("bytes are said, not read"),
         };
-        let count = u32::try_from(part.length()).unwrap_or(PIECE).min(PIECE);
+        let count = u32::try_from(part.length()).unwrap_or(PIECE).min(self.piece_max());
         let headroom = transfer.head.as_ref().map_or(0, |_| super::HEADROOM);
         transfer.reading = true;
         self.asked = count as usize;
@@ -163,7 +179,8 @@ impl Session {
         let pieces = match reply {
             Ok(Reply::Data(data)) => vec![data],
             Ok(Reply::Pieces(pieces)) => pieces,
-            Ok(_) | Err(_) => return self.break_off(transfer, out),
+            Ok(_) => return self.break_off(now, transfer, Error::Io, out),
+            Err(error) => return self.break_off(now, transfer, error, out),
         };
         let length = length(&pieces);
         match transfer.parts.pop_front() {
@@ -182,13 +199,26 @@ impl Session {
                 self.say_all(&mut transfer, frame_all(pieces, chunked), out);
                 self.go_on(now, transfer, out)
             }
-            Some(Part::File(_) | Part::Bytes(_)) | None => self.break_off(transfer, out),
+            Some(Part::File(_) | Part::Bytes(_)) | None => {
+                self.break_off(now, transfer, Error::WouldBlock, out)
+            }
         }
     }
 
-    /// The file is shorter than it was, or unreadable: what was promised cannot be kept.
-    fn break_off(&mut self, transfer: Transfer, out: &mut Vec<Output>) -> State {
+    /// The file is shorter than it was, or unreadable. If nothing was said yet the answer is an
+    /// error; else what was promised cannot be kept, and the connection ends early.
+    fn break_off(
+        &mut self,
+        now: Instant,
+        transfer: Transfer,
+        error: Error,
+        out: &mut Vec<Output>,
+    ) -> State {
+        let said = transfer.head.is_none();
         transfer.forget(out);
-        self.hang_up("the file changed while it was sent", out)
+        if said {
+            return self.hang_up("the file changed while it was sent", out);
+        }
+        self.fail(now, super::answer::status(error), out)
     }
 }

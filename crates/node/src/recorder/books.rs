@@ -2,6 +2,7 @@
 //! files behind them.
 
 use super::Asked;
+use base::op::Replacement;
 use base::{Kind, Name, Stat};
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -87,7 +88,8 @@ impl Books {
                 Some(Asked::Fetch(self.below(root.unwrap_or(self.root), path)))
             }
             Ask::Open { node, access } => Some(Asked::Open(self.path(*node), *access)),
-            Ask::Create { dir, name, access, .. } => {
+            Ask::Create { dir, name, access, .. }
+            | Ask::CreateUnnamed { dir, name, access, .. } => {
                 Some(Asked::Create(self.entry(*dir, name), *access))
             }
             Ask::MakeNode { dir, name, kind: Kind::File, .. } => {
@@ -106,6 +108,9 @@ impl Books {
                 let file = self.nodes.get(node).and_then(|node| node.file.clone());
                 file.zip(set.size).map(|(file, size)| Asked::Size(file, size))
             }
+            Ask::Replace { dir, name, by: Replacement::Nothing, .. } => {
+                self.removed(*dir, name, Some(false))
+            }
             Ask::Remove { dir, name, directory } => self.removed(*dir, name, *directory),
             Ask::RemoveNode { node } => {
                 let file = self.nodes.get(node).and_then(|node| node.file.clone());
@@ -122,6 +127,7 @@ impl Books {
             | Ask::Link { .. }
             | Ask::Rename { .. }
             | Ask::RenameNode { .. }
+            | Ask::Replace { by: Replacement::Entry(..) | Replacement::Unnamed(_), .. }
             | Ask::StatFs { .. }
             | Ask::GetAttr { .. }
             | Ask::SetAttr { .. }

@@ -16,7 +16,7 @@ pub(super) fn plain(name: &Name) -> Result<&[u8], Error> {
     if name.plain() { Ok(name.as_bytes()) } else { Err(Error::Exists) }
 }
 
-fn permissions(mode: u32) -> Mode {
+pub(super) fn permissions(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o7777)
 }
 
@@ -57,7 +57,7 @@ pub(super) fn create(
     Err(Error::Busy.into())
 }
 
-fn created(ground: &Ground<'_>, file: OwnedFd, handle: OwnedFd) -> Outcome<PathDone> {
+pub(super) fn created(ground: &Ground<'_>, file: OwnedFd, handle: OwnedFd) -> Outcome<PathDone> {
     let stat = attrs::stat(ground, file.as_fd())?;
     let (file, handle) = (descriptor::release(file), descriptor::release(handle));
     Ok(PathDone::Created(File(file), File(handle), stat))

@@ -27,7 +27,7 @@ pub(super) fn rename(
 }
 
 /// Names that the kernel would call busy, because every directory has them.
-fn movable(name: &Name) -> Result<&[u8], Error> {
+pub(super) fn movable(name: &Name) -> Result<&[u8], Error> {
     plain(name).map_err(|_| Error::Invalid)
 }
 

@@ -5,6 +5,7 @@
 //! what some request that was not answered would have made of it, and never half of it.
 
 mod parse;
+pub mod racer;
 
 use super::{Client, Io};
 use base::Instant;
@@ -12,6 +13,9 @@ use base::op::Listener;
 use parse::{Response, take_response};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+
+/// The shared file that claims to be empty.
+pub const SYNTHETIC: &str = "synthetic";
 
 /// What an HTTP client is told before it begins.
 #[derive(Clone, Debug)]
@@ -125,6 +129,7 @@ impl Http {
                 let range = io.one_in(3).then(|| (first, first + io.rng().u64(..9000)));
                 let tag = self.tags.get(&name).filter(|_| range.is_none() && !shared).cloned();
                 let tag = tag.filter(|_| io.rng().bool());
+                let range = range.filter(|_| name != SYNTHETIC);
                 let head = range.is_none() && io.one_in(6);
                 Ask::Get { shared, name, range, head, tag }
             }
@@ -173,7 +178,11 @@ impl Http {
         let text = match ask {
             Ask::Get { shared, name, range, head, tag } => {
                 let method = if *head { "HEAD" } else { "GET" };
-                let path = if *shared { format!("/shared/{name}") } else { path(name) };
+                let path = match (*shared, &**name) {
+                    (true, SYNTHETIC) => "/synthetic/f".to_string(),
+                    (true, name) => format!("/shared/{name}"),
+                    (false, name) => path(name),
+                };
                 let range = range.map(|(a, b)| format!("Range: bytes={a}-{b}\r\n"));
                 let tag = tag.as_ref().map(|tag| format!("If-None-Match: {tag}\r\n"));
                 let (range, tag) = (range.unwrap_or_default(), tag.unwrap_or_default());
@@ -209,6 +218,13 @@ impl Http {
         }
         let tag = response.field("etag").map(str::to_string);
         match ask {
+            Ask::Get { shared: true, name, head, .. } if name == SYNTHETIC => {
+                let file = self.setup.shared.iter().find(|(known, _)| *known == name);
+                let whole = file.is_some_and(|(_, data)| head || *data == response.body);
+                let claims = response.field("content-length") == Some("0");
+                let bytes = response.body.len();
+                assert!(status == 200 && whole && !claims, "/synthetic/f: {status}, {bytes} bytes");
+            }
             Ask::Get { shared: true, name, range, head, .. } => {
                 let file = self.setup.shared.iter().find(|(known, _)| *known == name);
                 let good = judge_get(file.map(|(_, data)| data), range, head, None, &response);

@@ -7,6 +7,9 @@ use base::{Access, Buf, Error, Kind, Name};
 /// Most links on one way (Linux's own limit).
 const LINKS_MAX: usize = 40;
 
+/// How much a file that claims to be empty gives at first, bytes.
+const RECORD: usize = 4096;
+
 impl Disk {
     pub(super) fn fetch(
         &mut self,
@@ -25,10 +28,13 @@ impl Disk {
             Kind::File => {}
             _ => return Err(Error::Unsupported),
         }
-        let bytes = self.node(inode).data.read(0, read_max as usize);
+        let hides = self.node(inode).hides_size;
+        // What claims to be empty gives one record at a time.
+        let most = if hides { RECORD.min(read_max as usize) } else { read_max as usize };
+        let bytes = self.node(inode).data.read(0, most);
         let mut buf = Buf::with_room(headroom as usize, bytes.len());
         buf.extend(&bytes);
-        let more = stat.size > buf.len() as u64;
+        let more = stat.size > buf.len() as u64 || (hides && !buf.is_empty());
         let file = more.then(|| self.hold(inode, dentry, Some(Access::READ)));
         Ok(PathDone::Fetched(stat, buf, file))
     }

@@ -1,7 +1,7 @@
 //! Path operations, one by one as the real reactor's straight-line code does them.
 
 use super::{DEVICE, Disk, Held, ROOT, SIZE_MAX};
-use base::op::{Content, Entry, File, Listing, PathDone, PathOp, Who};
+use base::op::{Content, Entry, File, Listing, PathDone, PathOp, Replacement, Who};
 use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, StatFs, Time, User};
 
 type Outcome = Result<PathDone, Error>;
@@ -28,7 +28,12 @@ pub(crate) fn files(op: &PathOp) -> Vec<File> {
         | PathOp::SetAttr { file, .. }
         | PathOp::ListAttrs { file }
         | PathOp::RemoveAttr { file, .. } => vec![*file],
+        PathOp::Replace { dir, by, .. } => match by {
+            Replacement::Nothing => vec![*dir],
+            Replacement::Entry(other, _) | Replacement::Unnamed(other) => vec![*dir, *other],
+        },
         PathOp::Create { dir, .. }
+        | PathOp::CreateUnnamed { dir, .. }
         | PathOp::MakeDir { dir, .. }
         | PathOp::Symlink { dir, .. }
         | PathOp::MakeNode { dir, .. }
@@ -52,6 +57,8 @@ pub(crate) fn changes(op: &PathOp) -> bool {
         PathOp::Open { access, .. } => access.truncate,
         PathOp::SetStat { .. }
         | PathOp::Create { .. }
+        | PathOp::CreateUnnamed { .. }
+        | PathOp::Replace { .. }
         | PathOp::MakeDir { .. }
         | PathOp::Symlink { .. }
         | PathOp::MakeNode { .. }
@@ -109,6 +116,9 @@ impl Disk {
             PathOp::Create { dir, name, access, exclusive, mode, .. } => {
                 self.create(now, *dir, name, *access, *exclusive, *mode)
             }
+            PathOp::CreateUnnamed { dir, access, mode } => {
+                self.create_unnamed(now, *dir, *access, *mode)
+            }
             PathOp::MakeDir { dir, name, mode, .. } => {
                 self.new_entry(now, *dir, name, Kind::Directory, *mode, |_| ())
             }
@@ -152,6 +162,9 @@ impl Disk {
                 let (parent, name) = self.locate(*file)?;
                 let to = to.map_or(parent, |to| self.held(to).inode);
                 self.rename(now, (parent, &name), (to, new_name), *replace)
+            }
+            PathOp::Replace { dir, name, by, expected } => {
+                self.replace(now, self.held(*dir).inode, name, by, *expected)
             }
             PathOp::Remove { dir, name, directory } => {
                 self.remove(now, self.held(*dir).inode, name, *directory)
@@ -399,7 +412,13 @@ impl Disk {
         }
     }
 
-    fn remove(&mut self, now: Time, dir: u64, name: &Name, directory: Option<bool>) -> Outcome {
+    pub(super) fn remove(
+        &mut self,
+        now: Time,
+        dir: u64,
+        name: &Name,
+        directory: Option<bool>,
+    ) -> Outcome {
         if !name.plain() {
             return Err(Error::Invalid);
         }
@@ -427,7 +446,7 @@ impl Disk {
         true
     }
 
-    fn rename(
+    pub(super) fn rename(
         &mut self,
         now: Time,
         (from, name): (u64, &Name),

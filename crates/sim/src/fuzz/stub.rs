@@ -1,7 +1,7 @@
 //! A tree that answers every question with something of the right shape, and counts what it gave.
 
 use super::streams::number;
-use base::op::Entry;
+use base::op::{Entry, Replacement};
 use base::rng::Rng;
 use base::{Block, Buf, Error, Kind, Name, Stat, StatFs, User};
 use std::collections::BTreeMap;
@@ -78,9 +78,16 @@ impl Stub {
                 return self.fetch(rng, stat, *read_max, *headroom);
             }
             Ask::Open { .. } => Reply::Opened(self.open(), stat),
-            Ask::Create { .. } => {
-                Reply::Created(self.node(), self.open(), Stat { kind: Kind::File, ..stat })
+            Ask::Create { .. } | Ask::CreateUnnamed { .. } => {
+                let links = u32::from(matches!(ask, Ask::Create { .. }));
+                let stat = Stat { kind: Kind::File, links, ..stat };
+                Reply::Created(self.node(), self.open(), stat)
             }
+            Ask::Replace { .. } if rng.u8(..4) == 0 => {
+                Reply::Unexpected(rng.bool().then_some(stat))
+            }
+            Ask::Replace { by: Replacement::Nothing, .. } => Reply::Done,
+            Ask::Replace { .. } if rng.bool() => Reply::Stat(stat),
             Ask::Read { count, headroom, .. } => {
                 let count = rng.usize(..=(*count as usize).min(300_000));
                 match rng.bool() {

@@ -3,11 +3,11 @@
 use super::Scene;
 use crate::disk;
 use base::op::{Done, Op, PathDone, PathOp};
-use base::{Buf, Error};
+use base::{Buf, Error, Stat};
 
 impl Scene {
     /// Performs an operation on the disk, or something like it.
-    pub(super) fn take_effect(&mut self, op: &Op) -> Done {
+    pub(super) fn take_effect(&mut self, op: &Op, found: Option<Option<Stat>>) -> Done {
         if let Some(done) = self.volume_fault(op).or_else(|| self.volume_effect(op)) {
             return done;
         }
@@ -38,7 +38,7 @@ impl Scene {
                 true => Err(self.inject(Error::Io)),
                 false => Ok(()),
             }),
-            Op::Path { op, .. } => Done::Path(self.path(op)),
+            Op::Path { op, .. } => Done::Path(self.path(op, found)),
             other => unreachable!("{other:?} is not for the disk"),
         }
     }
@@ -69,8 +69,8 @@ impl Scene {
         (length, None)
     }
 
-    fn path(&mut self, op: &PathOp) -> Result<PathDone, Error> {
-        let now = self.date();
+    /// `found`: what a conditional change found when it began.
+    fn path(&mut self, op: &PathOp, found: Option<Option<Stat>>) -> Result<PathDone, Error> {
         let changes = disk::changes(op);
         if self.chance(self.params.faults.path_error) {
             let error = if changes && self.rng.bool() { Error::NoSpace } else { Error::Io };
@@ -82,11 +82,19 @@ impl Scene {
             return self.fail_path(op, error);
         }
         if changes && self.chance(self.params.faults.late_error) {
-            let done = self.disk.perform(now, op)?;
+            let done = self.perform(op, found)?;
             self.disk.close_all(&done);
             return Err(self.inject(Error::Io));
         }
-        self.disk.perform(now, op)
+        self.perform(op, found)
+    }
+
+    fn perform(&mut self, op: &PathOp, found: Option<Option<Stat>>) -> Result<PathDone, Error> {
+        let now = self.date();
+        match found {
+            Some(found) => self.disk.replace_checked(now, op, found),
+            None => self.disk.perform(now, op),
+        }
     }
 
     /// Fails before anything is done; a walk may have come some way.

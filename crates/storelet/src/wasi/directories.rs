@@ -420,6 +420,7 @@ pub(crate) fn handed_out(reply: &Reply) -> Vec<Given> {
         Reply::Opened(open, _) => vec![Given::Open(*open)],
         Reply::Created(node, open, _) => vec![Given::Open(*open), Given::Node(*node)],
         Reply::Done
+        | Reply::Unexpected(_)
         | Reply::Stat(_)
         | Reply::Data(_)
         | Reply::Pieces(_)

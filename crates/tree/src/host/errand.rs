@@ -1,6 +1,7 @@
 //! An errand: one request, waiting for the completion of its one operation.
 
 use super::Host;
+use crate::entry_queue::Ticket;
 use crate::request::{Id, Output, Reply, RequestId};
 use base::op::{Done, PathDone};
 use base::{Error, Kind};
@@ -12,6 +13,8 @@ pub(super) struct Errand {
     pub(super) awaits: Awaits,
     /// Handles that may not be closed before the completion.
     pub(super) pins: [Option<Id>; 2],
+    /// Its place in the queues of the entries that it changes.
+    pub(super) ticket: Option<Ticket>,
 }
 
 /// What an errand waits for.
@@ -99,6 +102,7 @@ fn finish_path(host: &mut Host, done: PathDone, out: &mut Vec<Output>) -> Result
             let open = file.map(|file| host.add_open(file, &stat));
             Reply::Fetched(stat, data, open)
         }
+        PathDone::Unexpected(present) => Reply::Unexpected(present),
         PathDone::Stat(stat) => Reply::Stat(stat),
         PathDone::Opened(file, stat) => Reply::Opened(host.add_open(file, &stat), stat),
         PathDone::Created(file, handle, stat) => {

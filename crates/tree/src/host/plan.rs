@@ -9,7 +9,7 @@ use super::Host;
 use super::errand::Awaits;
 use crate::locks::Outcome;
 use crate::request::{Ask, Id, Reply, Request, RequestId};
-use base::op::{Op, OpId, PathOp};
+use base::op::{Op, OpId, PathOp, Replacement};
 use base::{Buf, Caller, Error, Name};
 
 /// The largest place in a file that Linux knows.
@@ -98,9 +98,10 @@ impl Host {
             Ask::Walk { .. } => Awaits::Walk,
             Ask::Fetch { .. } => Awaits::Fetch,
             Ask::Open { .. } => Awaits::Open,
-            Ask::Create { .. } => Awaits::Create,
+            Ask::Create { .. } | Ask::CreateUnnamed { .. } => Awaits::Create,
             Ask::Remove { .. }
             | Ask::RemoveNode { .. }
+            | Ask::Replace { .. }
             | Ask::Rename { .. }
             | Ask::RenameNode { .. } => Awaits::Remove,
             _ => Awaits::Path,
@@ -108,6 +109,7 @@ impl Host {
         let special = |name: &Name| !name.plain();
         let refused = match &ask {
             Ask::Create { name, .. }
+            | Ask::CreateUnnamed { name, .. }
             | Ask::MakeDir { name, .. }
             | Ask::Symlink { name, .. }
             | Ask::MakeNode { name, .. }
@@ -116,7 +118,12 @@ impl Host {
                 (special(name) || special(new_name)).then_some(Error::Busy)
             }
             Ask::RenameNode { new_name, .. } => special(new_name).then_some(Error::Busy),
-            Ask::Remove { name, .. } => special(name).then_some(Error::Invalid),
+            Ask::Replace { by: Replacement::Entry(_, name), .. } if special(name) => {
+                Some(Error::Invalid)
+            }
+            Ask::Replace { name, .. } | Ask::Remove { name, .. } => {
+                special(name).then_some(Error::Invalid)
+            }
             _ => None,
         };
         if let Some(error) = refused {
@@ -170,6 +177,17 @@ impl Host {
         match ask {
             Ask::Create { dir, name, access, exclusive, mode, gid } => {
                 PathOp::Create { dir: file(dir), name, access, exclusive, mode, gid }
+            }
+            Ask::CreateUnnamed { dir, name: _, access, mode } => {
+                PathOp::CreateUnnamed { dir: file(dir), access, mode }
+            }
+            Ask::Replace { dir, name, by, expected } => {
+                let by = match by {
+                    Replacement::Nothing => Replacement::Nothing,
+                    Replacement::Entry(from, name) => Replacement::Entry(file(from), name),
+                    Replacement::Unnamed(node) => Replacement::Unnamed(file(node)),
+                };
+                PathOp::Replace { dir: file(dir), name, by, expected }
             }
             Ask::MakeDir { dir, name, mode, gid } => {
                 PathOp::MakeDir { dir: file(dir), name, mode, gid }

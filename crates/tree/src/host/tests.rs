@@ -206,7 +206,8 @@ fn states_md_is_fresh() {
     for (awaits, label, done) in samples {
         let mut host = host(false);
         let pins = [None, None];
-        let slot = host.errands.insert(Errand { request: RequestId(1), awaits, pins });
+        let errand = Errand { request: RequestId(1), awaits, pins, ticket: None };
+        let slot = host.errands.insert(errand);
         host.slots.insert(RequestId(1), slot);
         let state = |host: &Host| match host.errands.get(0) {
             Some(errand) => errand.awaits.name().to_string(),
@@ -215,4 +216,42 @@ fn states_md_is_fresh() {
         drawing.sample_as(label, host, Input::Done(OpId(0), done), state);
     }
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/host/states.md"));
+}
+
+#[test]
+fn changes_of_one_entry_are_made_one_after_the_other() {
+    use base::Expected;
+    use base::op::Replacement;
+    let replace = |text: &str| Ask::Replace {
+        dir: ROOT,
+        name: name(text),
+        by: Replacement::Nothing,
+        expected: Expected::PlainFile,
+    };
+    let done = || Done::Path(Ok(PathDone::Ok));
+    let mut lab = Lab::new();
+    lab.ask(1, replace("f"));
+    lab.ask(2, replace("f"));
+    lab.ask(3, replace("g"));
+    lab.ask(4, Ask::Remove { dir: ROOT, name: name("f"), directory: None });
+    lab.ask(5, replace("f"));
+    lab.step("cancel 2", Input::Cancel(RequestId(2)));
+    lab.done(0, done());
+    lab.done(1, done());
+    lab.done(0, Done::Path(Ok(PathDone::Unexpected(None))));
+    lab.done(0, done());
+    expect![[r#"
+        1 Replace: op 0 Replace
+        2 Replace: 
+        3 Replace: op 1 Replace
+        4 Remove: 
+        5 Replace: 
+        cancel 2: reply 2 Cancelled
+        op 0 Path: reply 1 Done, op 0 Remove
+        op 1 Path: reply 3 Done
+        op 0 Path: reply 4 Unexpected, op 0 Replace
+        op 0 Path: reply 5 Done
+    "#]]
+    .assert_eq(&lab.text);
+    assert!(lab.host.changes.waiting() == 0 && lab.host.waiting.is_empty());
 }

@@ -13,7 +13,9 @@ use super::seek::{Target, Waiter};
 use super::transfer::Gather;
 use super::walk::Hike;
 use super::{ATTEMPTS_MAX, Remote, list};
+use crate::entry_queue::Ticket;
 use crate::request::{Ask, Id, NodeId, OpenId, Output, Reply, Request, RequestId};
+use base::op::Replacement;
 use base::{Error, Instant, Kind, Name};
 use wire::ninep::Rmessage;
 
@@ -34,6 +36,10 @@ pub(super) struct Errand {
     pub(super) removing: Option<u32>,
     /// It goes the second way, because the server does not know the first.
     pub(super) second: bool,
+    /// Its precondition was found to be fulfilled on this connection.
+    pub(super) checked: bool,
+    /// Its place in the queues of the entries that it changes.
+    ticket: Option<Ticket>,
     /// Why the first piece of a write was not written.
     pub(super) failed: Option<Error>,
     /// The number of its write among those to the file.
@@ -68,6 +74,10 @@ pub(super) enum Step {
     Child(u32),
     /// Whether there is such an entry, which there must not be.
     Free(u32),
+    /// A fid of the entry that a conditional change is about.
+    Present(u32),
+    /// The attributes of that entry.
+    Compare,
     /// That this fid is open.
     Opening(u32),
     /// The attributes of what was opened by this fid, with its largest transfer.
@@ -108,6 +118,8 @@ impl Step {
             Step::Clone(_) => "clone",
             Step::Child(_) => "child",
             Step::Free(_) => "free",
+            Step::Present(_) => "present",
+            Step::Compare => "compare",
             Step::Opening(_) => "opening",
             Step::Regard(..) => "regard",
             Step::Reading(_) => "reading",
@@ -143,7 +155,12 @@ pub(super) enum Next {
 pub(super) type Outcome = Result<Next, Error>;
 
 impl Errand {
-    pub(super) fn new(id: RequestId, user: u32, request: Request) -> Errand {
+    pub(super) fn new(
+        id: RequestId,
+        user: u32,
+        request: Request,
+        ticket: Option<Ticket>,
+    ) -> Errand {
         let pins = request.ask.ids();
         Errand {
             request: id,
@@ -155,6 +172,8 @@ impl Errand {
             hike: None,
             removing: None,
             second: false,
+            checked: false,
+            ticket,
             failed: None,
             write: None,
             pins,
@@ -185,7 +204,15 @@ pub(super) fn refused(ask: &Ask) -> Option<Error> {
         Ask::RenameNode { node, .. } | Ask::RemoveNode { node } => {
             (node.local() == ROOT).then_some(Error::NotPermitted)
         }
-        Ask::Remove { name, .. } => special(name).then_some(Error::Invalid),
+        Ask::Replace { by: Replacement::Unnamed(_), .. } | Ask::CreateUnnamed { .. } => {
+            Some(Error::Unsupported)
+        }
+        Ask::Replace { by: Replacement::Entry(_, name), .. } if special(name) => {
+            Some(Error::Invalid)
+        }
+        Ask::Replace { name, .. } | Ask::Remove { name, .. } => {
+            special(name).then_some(Error::Invalid)
+        }
         Ask::Identify { .. } | Ask::ListAll { .. } | Ask::ReadAll { .. } => {
             Some(Error::Unsupported)
         }
@@ -321,12 +348,17 @@ impl Remote {
     }
 
     fn start(&mut self, errand: usize) -> Outcome {
+        let checked = self.errands[errand].checked;
         match &mut self.errands[errand].ask {
+            Ask::Replace { dir, name, .. } if !checked => {
+                let (dir, name) = (*dir, name.clone());
+                self.look_for(errand, dir, &name, Step::Present)
+            }
             Ask::Walk { .. } | Ask::Fetch { .. } => self.walk_on(errand),
             Ask::Read { .. } | Ask::Write { .. } => self.start_transfer(errand),
             Ask::List { .. } => self.start_list(errand),
-            ask => {
-                let ask = ask.clone();
+            _other => {
+                let ask = self.acting(errand);
                 match self.dialect {
                     Dialect::Linux => self.start_linux(errand, &ask),
                     Dialect::Plan9 => self.start_plan9(errand, &ask),
@@ -355,6 +387,8 @@ impl Remote {
             Step::Walk(names) => self.walk_answered(errand, names, answer),
             Step::Link => self.link_answered(errand, answer),
             Step::Look => self.look_answered(errand, answer),
+            Step::Present(fid) => self.present_answered(errand, fid, answer),
+            Step::Compare => self.compare_answered(errand, answer),
             Step::Reading(gather) => self.read_answered(errand, gather, part, answer),
             Step::Writing(parts) => self.write_answered(errand, parts, part, answer),
             Step::Syncing(covered) => self.synced(errand, covered, answer),
@@ -372,7 +406,7 @@ impl Remote {
             | Step::AttrSize(_)
             | Step::AttrRoom(_)
             | Step::Last) => {
-                let ask = self.errands[errand].ask.clone();
+                let ask = self.acting(errand);
                 match self.dialect {
                     Dialect::Linux => self.resume_linux(errand, &ask, step, answer),
                     Dialect::Plan9 => self.resume_plan9(errand, &ask, step, answer),
@@ -471,11 +505,15 @@ impl Remote {
             self.writes(*open).end(number);
         }
         it.pins().for_each(|pin| self.unpin(pin));
+        self.left.extend(it.ticket);
         let result = result.map(|reply| self.with_own_root(reply));
         out.push(Output::Reply(it.request, result));
     }
 
     pub(super) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
+        if self.cancel_waiting(id, out) {
+            return;
+        }
         let Some(errand) = self.errands.of(id) else { return };
         if !self.errands[errand].cancelled {
             self.errands[errand].cancelled = true;
@@ -502,7 +540,7 @@ impl Remote {
             self.errands.wait(errand, Step::Queued);
             let it = &mut self.errands[errand];
             it.fids.clear();
-            (it.removing, it.second) = (None, false);
+            (it.removing, it.second, it.checked) = (None, false, false);
             it.attempts += u8::from(it.outstanding > 0);
             it.outstanding = 0;
             let hike = it.hike.take();

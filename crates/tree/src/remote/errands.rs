@@ -129,6 +129,8 @@ impl Errands {
             | Step::Walk(_)
             | Step::Link
             | Step::Look
+            | Step::Present(_)
+            | Step::Compare
             | Step::Clone(_)
             | Step::Child(_)
             | Step::Free(_)

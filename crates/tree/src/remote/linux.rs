@@ -219,6 +219,8 @@ impl Remote {
                 | Step::Walk(_)
                 | Step::Link
                 | Step::Look
+                | Step::Present(_)
+                | Step::Compare
                 | Step::Opening(_)
                 | Step::Regard(..)
                 | Step::Reading(_)

@@ -113,6 +113,8 @@ impl Remote {
                 | Step::Walk(_)
                 | Step::Link
                 | Step::Look
+                | Step::Present(_)
+                | Step::Compare
                 | Step::Free(_)
                 | Step::Opening(_)
                 | Step::Regard(..)

@@ -1,4 +1,6 @@
 use super::*;
+mod conditional;
+
 use crate::request::OpenId;
 use base::drawing::{Drawing, variant};
 use base::op::Op;

@@ -85,6 +85,7 @@ impl Remote {
         if let Some(why) = self.blame.take() {
             self.tell_link(link::Input::Broken(why), out);
         }
+        self.begin_waiting(out);
     }
 
     /// Whatever was under way on the connection will not be answered.

@@ -191,12 +191,16 @@ impl Volume {
 
     /// What a transaction means to those who hold files.
     fn take_effect(&mut self, now: Instant, effects: Effects, out: &mut Vec<Output>) {
-        let Effects { gone, moved, nameless, trimming, attached: _ } = effects;
+        let Effects { gone, moved, nameless, named, trimming, attached: _ } = effects;
         if let Some((ino, place)) = gone {
             self.move_places(ino, &place, None);
         }
         if let Some((ino, from, to)) = moved {
             self.move_places(ino, &from, Some(&to));
+        }
+        if let Some((ino, place)) = named {
+            self.nameless.remove(&ino);
+            self.set_place(ino, &place);
         }
         if let Some(ino) = nameless {
             self.nameless.insert(ino);
@@ -219,7 +223,7 @@ impl Volume {
             Answer::Opened(opening, stat) => Reply::Opened(self.add_open(opening), stat),
             Answer::Created(opening, place, stat) => {
                 let open = self.add_open(opening);
-                Reply::Created(self.add_node(opening.spot, Some(place)), open, stat)
+                Reply::Created(self.add_node(opening.spot, place), open, stat)
             }
             Answer::Fetched(stat, data, opening) => {
                 Reply::Fetched(stat, data, opening.map(|opening| self.add_open(opening)))

@@ -225,6 +225,13 @@ impl Volume {
         }
     }
 
+    /// A file that had no name has this one: so have its nodes.
+    pub(super) fn set_place(&mut self, ino: u64, place: &Place) {
+        for (_, slot) in self.nodes_of.range((ino, 0)..=(ino, usize::MAX)) {
+            self.nodes[*slot].place = Some(place.clone());
+        }
+    }
+
     /// Which file an open file is on, for locks.
     pub(super) fn file_key(&self, open: OpenId) -> FileKey {
         match self.open(open).what.spot {

@@ -4,7 +4,7 @@ use super::data;
 use super::draft::{Draft, LINKS_MAX};
 use super::permission::{SEARCH, WRITE};
 use super::plan::{Answer, Effects, Plan, Planned, Scene, answer};
-use super::record::{DATA, Inode};
+use super::record::{DATA, Inode, ORPHANS, Orphan, Why, key};
 use super::sight::Stop;
 use super::walk::{damaged, expect_plain, wanted};
 use super::{Opening, Spot};
@@ -51,7 +51,7 @@ impl Scene<'_> {
         let Some(ino) = self.search(&draft, dir, name)? else {
             let ino = self.make(&mut draft, dir, name, &New::plain(Kind::File, mode))?;
             let stat = draft.sight.stat(ino, &draft.look(ino)?);
-            let created = Answer::Created(opening(ino), place, stat);
+            let created = Answer::Created(opening(ino), Some(place), stat);
             return self.commit_as(draft, created, Effects::default());
         };
         if exclusive {
@@ -65,10 +65,29 @@ impl Scene<'_> {
         self.who.may(&inode, wanted(access))?;
         if !access.truncate {
             let stat = draft.sight.stat(ino, &inode);
-            return Ok(Plan::Answer(Answer::Created(opening(ino), place, stat), Vec::new()));
+            return Ok(Plan::Answer(Answer::Created(opening(ino), Some(place), stat), Vec::new()));
         }
         let (stat, draft, effects) = self.emptied(ino)?;
-        self.commit_as(draft, Answer::Created(opening(ino), place, stat), effects)
+        self.commit_as(draft, Answer::Created(opening(ino), Some(place), stat), effects)
+    }
+
+    /// Makes a file that has no name and opens it. It is an orphan from the start: who has it last
+    /// frees it, or the next life of the volume does.
+    pub(super) fn create_unnamed(&self, dir: NodeId, access: Access, mode: u32) -> Planned {
+        let dir = self.changeable(dir)?;
+        let mut draft = self.draft()?;
+        if !draft.look(dir)?.is_directory() {
+            return Err(Error::NotDirectory.into());
+        }
+        self.expect_writable(&draft, dir)?;
+        let ino = self.add(&mut draft, dir, &New::plain(Kind::File, (mode, None)))?;
+        draft.inode(ino)?.links = 0;
+        draft.put(ORPHANS, key(ino).to_vec(), Orphan { why: Why::Nameless, end: 0 }.encode());
+        let stat = draft.sight.stat(ino, &draft.look(ino)?);
+        let access = Access { write: true, ..access };
+        let opening = Opening { spot: Spot::File(View::Present, ino), kind: Kind::File, access };
+        let effects = Effects { nameless: Some(ino), ..Effects::default() };
+        self.commit_as(draft, Answer::Created(opening, None, stat), effects)
     }
 
     pub(super) fn make_dir(
@@ -176,6 +195,16 @@ impl Scene<'_> {
         new: &New<'_>,
     ) -> Result<u64, Stop> {
         self.expect_writable(draft, dir)?;
+        let ino = self.add(draft, dir, new)?;
+        draft.enter(dir, name, ino, new.kind)?;
+        if new.kind == Kind::Directory {
+            draft.count_directory(dir, true)?;
+        }
+        Ok(ino)
+    }
+
+    /// Adds an inode as it is for something new in a directory.
+    fn add(&self, draft: &mut Draft<'_>, dir: u64, new: &New<'_>) -> Result<u64, Stop> {
         let directory = draft.look(dir)?;
         let is_directory = new.kind == Kind::Directory;
         if is_directory && directory.links >= LINKS_MAX {
@@ -204,10 +233,6 @@ impl Scene<'_> {
             let (table, object, offset) = (DATA, ino, 0);
             draft.take_blocks(ino, (new.target.len() as u64).div_ceil(draft.sight.block))?;
             draft.push(Change::Write { table, object, offset, data: new.target.to_vec() });
-        }
-        draft.enter(dir, name, ino, new.kind)?;
-        if is_directory {
-            draft.count_directory(dir, true)?;
         }
         Ok(ino)
     }

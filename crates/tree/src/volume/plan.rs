@@ -61,8 +61,8 @@ pub(super) enum Answer {
     Walked(Vec<Stat>, Spot, Option<Place>),
     /// An open file.
     Opened(Opening, Stat),
-    /// Both.
-    Created(Opening, Place, Stat),
+    /// Both; no place: the file has no name.
+    Created(Opening, Option<Place>, Stat),
     /// An open file, if there is more to read.
     Fetched(Stat, Buf, Option<Opening>),
     /// Nothing, but what comes behind this part of the file may be read ahead.
@@ -78,6 +78,8 @@ pub(super) struct Effects {
     pub(super) moved: Option<(u64, Place, Place)>,
     /// An inode without a name, that still is there.
     pub(super) nameless: Option<u64>,
+    /// An inode that had no name has one now.
+    pub(super) named: Option<(u64, Place)>,
     /// An inode with contents behind its end.
     pub(super) trimming: Option<u64>,
     /// The blocks that were placed are part of the file.
@@ -166,6 +168,10 @@ impl<'a> Scene<'a> {
             Ask::RenameNode { node, to, new_name, replace } => {
                 self.rename_node(*node, *to, new_name, *replace)
             }
+            Ask::CreateUnnamed { dir, name: _, access, mode } => {
+                self.create_unnamed(*dir, *access, *mode)
+            }
+            Ask::Replace { dir, name, by, expected } => self.replace(*dir, name, by, *expected),
             Ask::Remove { dir, name, directory } => {
                 self.remove(self.changeable(*dir)?, name, *directory)
             }

@@ -4,12 +4,13 @@ use super::Place;
 use super::data::CUT_MAX;
 use super::draft::{Draft, LINKS_MAX};
 use super::permission::{SEARCH, WRITE};
-use super::plan::{Effects, Planned, Scene};
+use super::plan::{Effects, Planned, Scene, answer};
 use super::record::{ENTRIES, Entry, Inode, ROOT, Why};
 use super::sight::{Found, Stop};
 use super::walk::damaged;
 use crate::request::{NodeId, Reply};
-use base::{Error, Kind, Name};
+use base::op::Replacement;
+use base::{Error, Expected, Kind, Name};
 use std::ops::ControlFlow;
 use store::View;
 
@@ -72,13 +73,99 @@ impl Scene<'_> {
         self.rename((dir, &name), (to, new_name), replace)
     }
 
-    /// Moves an entry. The order of the checks is Linux's.
-    pub(super) fn rename(
+    /// Replaces or removes an entry if it is what is expected: one transaction.
+    pub(super) fn replace(
+        &self,
+        dir: NodeId,
+        name: &Name,
+        by: &Replacement<NodeId>,
+        expected: Expected,
+    ) -> Planned {
+        let dir = self.changeable(dir)?;
+        if !name.plain() {
+            return Err(Error::Invalid.into());
+        }
+        let draft = self.draft()?;
+        let present = match self.find(&draft, dir, name)? {
+            Some(found) => {
+                let inode = draft.look(found.ino).map_err(damaged)?;
+                Some(draft.sight.stat(found.ino, &inode))
+            }
+            None => None,
+        };
+        if !expected.is_met_by(present.as_ref()) {
+            return answer(Reply::Unexpected(present));
+        }
+        match by {
+            Replacement::Nothing => self.remove(dir, name, Some(false)),
+            Replacement::Entry(from, old) => {
+                let (draft, effects) =
+                    self.moved((self.changeable(*from)?, old), (dir, name), true)?;
+                let (ino, ..) = *effects.moved.as_ref().ok_or(Error::Invalid)?;
+                let stat = draft.sight.stat(ino, &draft.look(ino)?);
+                self.commit(draft, Reply::Stat(stat), effects)
+            }
+            Replacement::Unnamed(node) => {
+                let target = self.find(&draft, dir, name)?;
+                self.give_name(draft, *node, (dir, name), target)
+            }
+        }
+    }
+
+    /// Gives a file that has no name this one, in the place of what has it.
+    fn give_name(
+        &self,
+        mut draft: Draft<'_>,
+        node: NodeId,
+        (dir, name): (u64, &Name),
+        target: Option<Found>,
+    ) -> Planned {
+        let ino = self.changeable(node)?;
+        let inode = draft.look(ino)?;
+        if inode.links > 0 || inode.is_directory() {
+            return Err(Error::Invalid.into());
+        }
+        let (mut effects, now) = (Effects::default(), draft.now());
+        self.expect_writable(&draft, dir)?;
+        match target {
+            Some(target) => {
+                let victim = draft.look(target.ino).map_err(damaged)?;
+                self.who.may_unname(&draft.look(dir)?, &victim)?;
+                if victim.is_directory() {
+                    return Err(Error::IsDirectory.into());
+                }
+                draft.put_entry(dir, target.cookie, name, ino, inode.kind);
+                draft.inode(dir)?.touch_contents(now);
+                effects.gone = Some((target.ino, (dir, name.clone())));
+                self.unname(&mut draft, dir, target.ino, &mut effects)?;
+            }
+            None => draft.enter(dir, name, ino, inode.kind)?,
+        }
+        match inode.trimming {
+            true => draft.orphan(ino, Why::Trimming)?,
+            false => draft.settle(ino),
+        }
+        let named = draft.inode(ino)?;
+        named.links = 1;
+        named.touch(now);
+        effects.named = Some((ino, (dir, name.clone())));
+        let stat = draft.sight.stat(ino, &draft.look(ino)?);
+        self.commit(draft, Reply::Stat(stat), effects)
+    }
+
+    /// Moves an entry.
+    pub(super) fn rename(&self, from: (u64, &Name), to: (u64, &Name), replace: bool) -> Planned {
+        let (draft, effects) = self.moved(from, to, replace)?;
+        self.commit(draft, Reply::Done, effects)
+    }
+
+    /// The changes that move an entry. The order of the checks is Linux's.
+    fn moved(
         &self,
         (from, name): (u64, &Name),
         (to, new_name): (u64, &Name),
         replace: bool,
-    ) -> Planned {
+    ) -> Result<(Draft<'_>, Effects), Stop> {
         if !name.plain() || !new_name.plain() {
             return Err(Error::Busy.into());
         }
@@ -92,11 +179,11 @@ impl Scene<'_> {
         let ends = Move { from, name, to, new_name, source, target };
         self.expect_no_circle(&draft, &ends)?;
         if target.is_some_and(|target| target.ino == source.ino) {
-            return self.commit(draft, Reply::Done, Effects::default());
+            return Ok((draft, Effects::default()));
         }
         self.expect_movable(&draft, &ends)?;
         let effects = self.apply(&mut draft, &ends)?;
-        self.commit(draft, Reply::Done, effects)
+        Ok((draft, effects))
     }
 
     /// # Errors

@@ -13,6 +13,7 @@ mod naming;
 mod orphans;
 mod permissions;
 mod random;
+mod replacing;
 mod snapshots;
 mod times;
 

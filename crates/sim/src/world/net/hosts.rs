@@ -130,7 +130,7 @@ impl Scene {
             let Some(key) = pending.key else { continue };
             self.queue.remove(&key);
             if self.rng.bool() {
-                let done = self.take_effect(&pending.op);
+                let done = self.take_effect(&pending.op, pending.found);
                 self.drop_done(done);
             }
         }

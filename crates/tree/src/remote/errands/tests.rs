@@ -6,7 +6,7 @@ use base::rng::seeded;
 fn errand(request: u64, open: usize) -> Errand {
     let open = OpenId::new(3, open);
     let ask = Ask::List { open, cookie: 0, bytes_max: 512, with_stat: false };
-    Errand::new(RequestId(request), 0, Request { caller: Caller::Server, ask })
+    Errand::new(RequestId(request), 0, Request { caller: Caller::Server, ask }, None)
 }
 
 /// Whoever waits for a connection, for time, or for entries is known, and nobody else.

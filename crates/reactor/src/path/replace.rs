@@ -1,0 +1,164 @@
+//! Conditional changes of one entry, and files that have no name until then.
+//!
+//! Whoever asks sees to it that no other change of the entry that goes through this server is
+//! under way, so the check and the change belong together. Other programs of the host can come in
+//! between; only that an absent entry stays absent is the kernel's own check (`linkat`,
+//! `RENAME_NOREPLACE`).
+
+use super::create::{created, permissions};
+use super::rename::movable;
+use super::{Ground, Outcome, attrs, open};
+use crate::descriptor;
+use base::op::{File, PathDone, Replacement};
+use base::{Access, Error, Expected, Name, Stat};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{AtFlags, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+/// How often an entry is looked at again that other programs change meanwhile.
+const RETRIES: usize = 64;
+
+/// Makes a file without a name.
+pub(super) fn create_unnamed(
+    ground: &Ground<'_>,
+    dir: BorrowedFd<'_>,
+    access: Access,
+    mode: u32,
+) -> Outcome<PathDone> {
+    let access = Access { write: true, ..access };
+    let flags = open::flags(access) | OFlags::TMPFILE;
+    match rustix::fs::openat(dir, c".", flags, permissions(mode)) {
+        Ok(file) => {
+            let handle = open::reopen(ground, file.as_fd(), OFlags::PATH | OFlags::CLOEXEC)?;
+            created(ground, file, handle)
+        }
+        // What kernels and file systems say that do not have it (open(2)).
+        Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::INVAL) => Err(Error::Unsupported.into()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Replaces or removes an entry, if it is what is expected.
+pub(super) fn replace(
+    ground: &Ground<'_>,
+    dir: BorrowedFd<'_>,
+    name: &Name,
+    by: &Replacement<File>,
+    expected: Expected,
+) -> Outcome<PathDone> {
+    let name = movable(name)?;
+    let mut failed = Errno::BUSY;
+    for _ in 0..RETRIES {
+        let present = match attrs::stat_entry(dir, name) {
+            Err(Errno::NOENT) => None,
+            other => Some(other?),
+        };
+        if !expected.is_met_by(present.as_ref()) {
+            return Ok(PathDone::Unexpected(present));
+        }
+        let changed = match by {
+            Replacement::Nothing => rustix::fs::unlinkat(dir, name, AtFlags::empty()),
+            Replacement::Entry(from, old) => {
+                let (from, old) = (descriptor::file(*from)?, movable(old)?);
+                date(from, old, AtFlags::SYMLINK_NOFOLLOW);
+                move_entry(from, old, dir, name, present.as_ref())
+            }
+            Replacement::Unnamed(file) => {
+                give_name(ground, descriptor::file(*file)?, dir, name, present.as_ref())
+            }
+        };
+        match changed {
+            // Another program was faster.
+            Err(errno @ (Errno::EXIST | Errno::NOENT)) => failed = errno,
+            Err(errno) => return Err(errno.into()),
+            Ok(()) => return done(ground, dir, name, by),
+        }
+    }
+    Err(failed.into())
+}
+
+/// The attributes after the change.
+fn done(
+    ground: &Ground<'_>,
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    by: &Replacement<File>,
+) -> Outcome<PathDone> {
+    match by {
+        Replacement::Nothing => Ok(PathDone::Ok),
+        Replacement::Entry(..) => Ok(PathDone::Stat(attrs::stat_entry(dir, name)?)),
+        Replacement::Unnamed(file) => {
+            Ok(PathDone::Stat(attrs::stat(ground, descriptor::file(*file)?)?))
+        }
+    }
+}
+
+fn move_entry(
+    from: BorrowedFd<'_>,
+    old: &[u8],
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    present: Option<&Stat>,
+) -> rustix::io::Result<()> {
+    let flags = match present {
+        Some(_) => RenameFlags::empty(),
+        None => RenameFlags::NOREPLACE,
+    };
+    match rustix::fs::renameat_with(from, old, dir, name, flags) {
+        // File systems that do not know the flag (NFS, some FUSE): the check above has to do.
+        Err(Errno::INVAL) if present.is_none() => rustix::fs::renameat(from, old, dir, name),
+        // It is not the entry that is gone, but what should take its place.
+        Err(Errno::NOENT) if rustix::fs::statat(from, old, AtFlags::SYMLINK_NOFOLLOW).is_err() => {
+            Err(Errno::STALE)
+        }
+        other => other,
+    }
+}
+
+/// Gives a file that has no name this one. An entry can be replaced by a rename only, so the file
+/// bears another name for a moment; one that a crash has left there is taken away.
+fn give_name(
+    ground: &Ground<'_>,
+    file: BorrowedFd<'_>,
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    present: Option<&Stat>,
+) -> rustix::io::Result<()> {
+    let (proc, number) = (ground.host.proc(), open::by_number(file));
+    date(proc, number.as_c_str(), AtFlags::empty());
+    let link =
+        |to: &[u8]| rustix::fs::linkat(proc, number.as_c_str(), dir, to, AtFlags::SYMLINK_FOLLOW);
+    if present.is_none() {
+        return link(name);
+    }
+    let between = format!(".upcall-put-{:016x}", fnv1a(name));
+    match link(between.as_bytes()) {
+        Err(Errno::EXIST) => {
+            rustix::fs::unlinkat(dir, between.as_str(), AtFlags::empty())?;
+            link(between.as_bytes())?;
+        }
+        other => other?,
+    }
+    let renamed = rustix::fs::renameat(dir, between.as_str(), dir, name);
+    if renamed.is_err() {
+        // What was refused leaves nothing behind.
+        let _gone = rustix::fs::unlinkat(dir, between.as_str(), AtFlags::empty());
+    }
+    renamed
+}
+
+/// Dates the contents with the present, to the nanosecond: the kernel's own dates may be the same
+/// for some milliseconds, in which an inode's number can come back. What refuses keeps its date.
+fn date<P: rustix::path::Arg>(dir: BorrowedFd<'_>, name: P, flags: AtFlags) {
+    let now = clock_gettime(ClockId::Realtime);
+    let kept = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let times = Timestamps { last_access: kept, last_modification: now };
+    let _kept = rustix::fs::utimensat(dir, name, &times, flags);
+}
+
+/// The hash of Fowler, Noll and Vo, of 64 bits.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+}

@@ -1,0 +1,154 @@
+//! Conditional changes of an entry. 9P has none, so the entry is looked at and then changed.
+//!
+//! Changes of one entry that go through this tree are made one after the other, so of several with
+//! one precondition one succeeds. Clients that reach the server in another way can come between
+//! the look and the change: nothing in 9P excludes that.
+
+use super::errand::{Errand, Next, Outcome, Step};
+use super::transport::one;
+use super::{Remote, linux};
+use crate::entry_queue::{EntryKey, Ticket};
+use crate::request::{Ask, Id, NodeId, Output, Reply, Request, RequestId};
+use base::op::Replacement;
+use base::{Error, Name, Stat};
+use wire::ninep::{Rmessage, Tmessage};
+
+/// A change whose entry is being changed by another request.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    id: RequestId,
+    request: Request,
+    pins: [Option<Id>; 2],
+}
+
+impl Remote {
+    /// Begins a request, or lets it wait for the changes of the same entries that came before.
+    pub(super) fn begin_or_wait(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
+        let entries = request.ask.entries();
+        let key =
+            |(dir, name): (NodeId, &Name)| -> EntryKey { ((dir.local() as u64, 0), name.clone()) };
+        if entries.iter().flatten().next().is_none() {
+            return self.begin_errand(id, request, None, out);
+        }
+        let keys = entries.map(|entry| entry.map(key));
+        match self.changes.join(keys) {
+            (ticket, true) => self.begin_errand(id, request, Some(ticket), out),
+            (ticket, false) => {
+                let pins = request.ask.ids();
+                pins.into_iter().flatten().for_each(|pin| self.pin(pin));
+                self.waiting.insert(id, ticket);
+                self.changes.wait(ticket, Waiting { id, request, pins });
+            }
+        }
+    }
+
+    fn begin_errand(
+        &mut self,
+        id: RequestId,
+        request: Request,
+        ticket: Option<Ticket>,
+        out: &mut Vec<Output>,
+    ) {
+        let user = self.user_of(&request.caller);
+        let errand = Errand::new(id, user, request, ticket);
+        self.places.begin(user);
+        errand.pins().for_each(|pin| self.pin(pin));
+        let errand = self.errands.insert(errand);
+        self.advance(errand, out);
+    }
+
+    /// Begins the changes whose turn has come.
+    pub(super) fn begin_waiting(&mut self, out: &mut Vec<Output>) {
+        while let Some(ticket) = self.left.pop() {
+            for (next, Waiting { id, request, pins }) in self.changes.leave(ticket) {
+                self.waiting.remove(&id);
+                match self.unreachable() {
+                    true => {
+                        out.push(Output::Reply(id, Err(Error::Disconnected)));
+                        self.left.push(next);
+                    }
+                    false => self.begin_errand(id, request, Some(next), out),
+                }
+                pins.into_iter().flatten().for_each(|pin| self.unpin(pin));
+            }
+        }
+    }
+
+    /// Cancels a request that waits for its turn; whether it did.
+    pub(super) fn cancel_waiting(&mut self, id: RequestId, out: &mut Vec<Output>) -> bool {
+        let Some(ticket) = self.waiting.remove(&id) else { return false };
+        let waiting = self.changes.take(ticket).expect("it waits");
+        waiting.pins.into_iter().flatten().for_each(|pin| self.unpin(pin));
+        out.push(Output::Reply(id, Err(Error::Cancelled)));
+        self.left.push(ticket);
+        true
+    }
+
+    /// What a request asks of the server now: of a conditional one that was checked, the change.
+    pub(super) fn acting(&self, errand: usize) -> Ask {
+        match &self.errands[errand].ask {
+            Ask::Replace { dir, name, by: Replacement::Nothing, .. } => {
+                Ask::Remove { dir: *dir, name: name.clone(), directory: Some(false) }
+            }
+            Ask::Replace { dir, name, by: Replacement::Entry(from, old), .. } => Ask::Rename {
+                from: *from,
+                name: old.clone(),
+                to: *dir,
+                new_name: name.clone(),
+                replace: true,
+            },
+            ask => ask.clone(),
+        }
+    }
+
+    pub(super) fn present_answered(
+        &mut self,
+        errand: usize,
+        fid: u32,
+        answer: Result<&Rmessage<'_>, Error>,
+    ) -> Outcome {
+        match answer {
+            Ok(Rmessage::Walk { qids }) if qids.as_slice().len() == 1 => {
+                self.bound(errand, fid);
+                let message = match self.is_linux() {
+                    true => Tmessage::Getattr { fid, mask: linux::STATS_BASIC },
+                    false => Tmessage::Stat { fid },
+                };
+                Ok(Next::Say(Step::Compare, one(&message)))
+            }
+            Ok(_) => self.wrong(),
+            Err(Error::NotFound) => Ok(self.checked(errand, None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn compare_answered(
+        &mut self,
+        errand: usize,
+        answer: Result<&Rmessage<'_>, Error>,
+    ) -> Outcome {
+        match answer {
+            Ok(message) => match self.stat_of(message) {
+                Some(stat) => Ok(self.checked(errand, Some(stat))),
+                None => self.wrong(),
+            },
+            // It is gone since it was found.
+            Err(Error::NotFound | Error::Stale) => Ok(self.checked(errand, None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn checked(&mut self, errand: usize, present: Option<Stat>) -> Next {
+        let it = &mut self.errands[errand];
+        let Ask::Replace { expected, .. } = &it.ask else {
+            unreachable!("only conditional changes look first")
+        };
+        match expected.is_met_by(present.as_ref()) {
+            true => {
+                it.checked = true;
+                Next::Again
+            }
+            false => Next::Reply(Reply::Unexpected(present)),
+        }
+    }
+}
