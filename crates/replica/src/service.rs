@@ -61,9 +61,6 @@ use waiting::{Blocked, Waiting, why_never};
 /// No counter and no number is as great: whoever says so is not one of us.
 const SANE_MAX: u64 = 1 << 62;
 
-/// How many bytes the answers of one step take, at most, but for the last one.
-const ADVANCE_BYTES: usize = 16 << 20;
-
 /// A place in the order of operations: smaller is earlier. No two operations have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Label {
@@ -419,11 +416,15 @@ impl<D: DataType> Replica<D> {
         self.order.current().expect("everything is applied")
     }
 
-    /// The same, if the allowance is enough to apply what is not applied yet. If not, some of that
-    /// is, and who asks again comes to the end of it.
-    pub fn try_current(&mut self) -> Option<&D::State> {
-        self.order.refresh(&mut self.meter);
-        self.order.current()
+    /// Applies what is placed and not applied yet, as far as the allowance allows; whether that was
+    /// all.
+    pub fn refresh(&mut self) -> bool {
+        self.order.refresh(&mut self.meter)
+    }
+
+    /// Whether everything that is placed is applied.
+    pub fn is_applied(&self) -> bool {
+        self.order.current().is_some()
     }
 
     /// Sets how much work may begin from now on, in units. What a step leaves undone the next one
@@ -441,7 +442,11 @@ impl<D: DataType> Replica<D> {
     pub fn is_busy(&self) -> bool {
         let lags = self.lags && self.members.is_said();
         let forgets = !self.forgettable.1 && !self.origins.is_pinned();
-        lags || self.places || self.waiting.has_ready() || self.order.lags() || forgets
+        lags || self.places
+            || self.waiting.has_ready()
+            || self.waiting.has_sayable()
+            || self.order.lags()
+            || forgets
     }
 
     /// Whether a request waits for nothing but its turn: none should be added.
@@ -515,8 +520,9 @@ impl<D: DataType> Replica<D> {
         let value = self.sized(value);
         self.waiting.say_when(self.written, asked, value, is_final, token);
         if self.unwritten.is_empty() {
-            self.waiting.say(self.written, out);
+            self.waiting.let_say(self.written);
         }
+        self.waiting.say(&mut self.meter, out);
     }
 
     /// An answer, and how many bytes it takes beside itself.
@@ -527,6 +533,7 @@ impl<D: DataType> Replica<D> {
 
     /// Gives an operation of our own its place.
     fn perform(&mut self, request: Blocked<D::Operator>, out: &mut Outputs<D>) {
+        self.meter.spend(work::of_bytes(request.bytes));
         self.clock += 1;
         let label = Label { counter: self.clock, origin: self.me };
         let number = self.origins.done().get(self.me) + 1;
@@ -636,19 +643,19 @@ impl<D: DataType> Replica<D> {
         let (me, waiting, watched) = (self.me, &mut self.waiting, self.is_watched);
         let wanted =
             |entry: &Entry<D::Operator>| watched || entry.strict && entry.label.origin == me;
-        let (data, mut bytes) = (&self.data, 0);
+        let data = &self.data;
         let all = self.order.advance(frontier, &mut self.meter, wanted, |entry, value| {
+            let mut bytes = data.value_size(&value);
             if watched {
-                bytes += data.value_size(&value);
+                bytes += data.size(&entry.operator);
                 out.push(Output::Final(entry.clone(), value.clone()));
             }
             let ours = (entry.label.origin == me).then_some(entry.number);
             if let Some(ticket) = ours.and_then(|number| waiting.take_strict(number)) {
-                bytes += data.value_size(&value);
                 let token = token.clone();
                 out.push(Output::Answer { ticket, value, is_final: true, token });
             }
-            bytes < ADVANCE_BYTES
+            work::of_bytes(bytes)
         });
         self.lags = !all;
         // What is not yet final may name the frontier.
@@ -700,7 +707,8 @@ impl<D: DataType> Replica<D> {
                 out.push(Output::Members(membership));
             }
         }
-        self.waiting.say(record, out);
+        self.waiting.let_say(record);
+        self.waiting.say(&mut self.meter, out);
         self.become_member(out);
         self.advance(out);
         if urgent {
@@ -777,6 +785,7 @@ impl<D: DataType> Automaton for Replica<D> {
                 out.push(Output::Refuse(ticket, refusal));
             }
         }
+        self.waiting.say(&mut self.meter, out);
         self.waiting.unblock(self.origins.done());
         self.serve(out);
         self.order.keep_up(&mut self.meter);

@@ -176,24 +176,23 @@ impl<D: DataType> Order<D> {
     }
 
     /// Moves the frontier, as far as the meter allows, and tells what it passes and is wanted, with
-    /// the values that they have for ever, as long as whoever is told wants more of it in this
-    /// step. Whether that was all.
+    /// the values that they have for ever; `tell` says how much work that makes. Whether that was
+    /// all.
     pub(super) fn advance(
         &mut self,
         frontier: Label,
         meter: &mut Meter,
         wanted: impl Fn(&Entry<D::Operator>) -> bool,
-        mut tell: impl FnMut(Arc<Entry<D::Operator>>, D::Value) -> bool,
+        mut tell: impl FnMut(Arc<Entry<D::Operator>>, D::Value) -> u64,
     ) -> bool {
         // No part of a state that is forgotten is shared with the one that changes.
         if self.suffix.len() <= LAG_MAX {
             self.forget_to(frontier);
         }
-        let mut goes_on = true;
         while let Some(first) = self.suffix.first_entry()
             && *first.key() <= frontier
         {
-            if !goes_on || !meter.has_left() {
+            if !meter.has_left() {
                 self.frontier.into_iter().for_each(|reached| self.forget_to(reached));
                 if self.ahead.is_none() {
                     self.lag = self.suffix.len();
@@ -204,7 +203,7 @@ impl<D: DataType> Order<D> {
             self.frontier = Some(entry.label);
             if wanted(&entry) {
                 let value = self.data.apply_metered(&mut self.stable, &entry.operator, meter);
-                goes_on = tell(entry, value);
+                meter.spend(tell(entry, value));
             } else if self.data.is_read(&entry.operator) {
                 meter.spend(1);
             } else {

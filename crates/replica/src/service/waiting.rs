@@ -4,6 +4,7 @@
 use super::members::Members;
 use super::{Amount, Origins, Output, Peers, Refusal, ReplicaId, Ticket, Vector};
 use crate::data::DataType;
+use crate::work::{self, Meter};
 use base::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,6 +70,8 @@ pub(super) struct Waiting<D: DataType> {
     unsaid: BTreeMap<(u64, u64), Unsaid<D::Value>>,
     /// How many bytes these take.
     unsaid_bytes: usize,
+    /// All records up to this one are in the journal.
+    sayable: u64,
     /// By the numbers of their operations.
     strict: BTreeMap<u64, Ticket>,
     /// How many have arrived, and answers were made.
@@ -85,6 +88,7 @@ impl<D: DataType> Waiting<D> {
             held: Amount::default(),
             unsaid: BTreeMap::new(),
             unsaid_bytes: 0,
+            sayable: 0,
             strict: BTreeMap::new(),
             arrivals: 0,
         }
@@ -214,10 +218,23 @@ impl<D: DataType> Waiting<D> {
         Some(ticket)
     }
 
-    /// Gives the answers that wait for this record, or an earlier one.
-    pub(super) fn say(&mut self, record: u64, out: &mut Vec<Output<D::Operator, D::Value>>) {
-        while let Some(first) = self.unsaid.first_entry().filter(|it| it.key().0 <= record) {
-            let first = first.remove();
+    /// All records up to this one are in the journal.
+    pub(super) fn let_say(&mut self, record: u64) {
+        self.sayable = self.sayable.max(record);
+    }
+
+    /// Whether answers can be given that are not given yet.
+    pub(super) fn has_sayable(&self) -> bool {
+        self.unsaid.first_key_value().is_some_and(|((record, _), _)| *record <= self.sayable)
+    }
+
+    /// Gives the answers whose records are in the journal, as far as the meter allows.
+    pub(super) fn say(&mut self, meter: &mut Meter, out: &mut Vec<Output<D::Operator, D::Value>>) {
+        while meter.has_left()
+            && self.has_sayable()
+            && let Some((_, first)) = self.unsaid.pop_first()
+        {
+            meter.spend(1 + work::of_bytes(first.bytes));
             self.unsaid_bytes -= first.size();
             let Unsaid { ticket, value, is_final, token, .. } = first;
             self.leave(ticket);
