@@ -253,11 +253,7 @@ impl Hosted {
     /// Takes no more of what is written there.
     fn shut(&mut self, open: usize) {
         let Some(Opened::Door(door)) = self.opens.get_mut(open) else { return };
-        if let Some(peer) = door.peer()
-            && self.doors.get(&peer) == Some(&open)
-        {
-            self.doors.remove(&peer);
-        }
+        self.doors.retain(|_, it| *it != open);
         door.shut();
         if let Some(writing) = door.gift.take() {
             self.replica.end_writing(*writing);
@@ -282,11 +278,7 @@ impl Hosted {
         why: Error,
         out: &mut Vec<Output>,
     ) -> Vec<RequestId> {
-        if let Some(peer) = door.peer()
-            && self.doors.get(&peer) == Some(&open)
-        {
-            self.doors.remove(&peer);
-        }
+        self.doors.retain(|_, it| *it != open);
         if let Some(writing) = door.gift.take() {
             self.replica.end_writing(*writing);
         }
@@ -367,6 +359,7 @@ impl Hosted {
                 return true;
             }
             if !self.meter.has_left() {
+                self.count(open);
                 return false;
             }
             // What makes no sense is not taken, so that its sender makes a pause.

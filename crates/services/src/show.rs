@@ -7,7 +7,7 @@ use replica::work::Meter;
 use serde::Serialize;
 
 /// How much is shown, bytes; who wants more asks for it by operations.
-const SHOWN_MAX: usize = 8 << 20;
+const SHOWN_MAX: usize = 16 << 20;
 
 /// A state: a number, a text or a value as it is, a sheet as CSV; of what has many parts a line of
 /// JSON for each.
