@@ -5,7 +5,8 @@ use base::rng::Rng;
 use replica::data::Kind;
 
 /// The types of data that are drawn.
-pub const KINDS: [Kind; 4] = [Kind::Log, Kind::Set, Kind::Map, Kind::Counter];
+pub const KINDS: [Kind; 7] =
+    [Kind::Log, Kind::Set, Kind::Map, Kind::Counter, Kind::Text, Kind::Register, Kind::Sheet];
 
 /// How often each kind of trouble is chosen; zero: never.
 #[derive(Clone, Debug, Default)]
@@ -134,7 +135,8 @@ impl Params {
             world,
             mistake: None,
         };
-        if bulky {
+        let takes_much = matches!(params.kind, Kind::Log | Kind::Set | Kind::Map | Kind::Counter);
+        if bulky && takes_much {
             params.swell();
         }
         params
