@@ -213,10 +213,9 @@ impl Hosted {
     }
 
     fn has_gifts(&self) -> bool {
-        self.gifts.iter().any(|open| match &self.opens[*open] {
-            Opened::Door(door) => door.wants_more(),
-            _other => false,
-        })
+        self.gifts
+            .iter()
+            .any(|open| matches!(&self.opens[*open], Opened::Door(door) if door.wants_more()))
     }
 
     /// Makes more of what a new member begins with.

@@ -373,10 +373,9 @@ impl DataType for Sheet {
 
     /// Two that type or clear much are not compared: they do not commute, as far as is known.
     fn commute(&self, a: &Operator, b: &Operator) -> bool {
-        let is_much = |it: &Operator| it.cells() > COMPARED_MAX;
-        !a.changes()
-            || !b.changes()
-            || !(is_much(a) && b.cells() > 1 || is_much(b) && a.cells() > 1) && !a.meets(b)
+        let is_much = |a: &Operator, b: &Operator| a.cells() > COMPARED_MAX && b.cells() > 1;
+        let is_apart = || !is_much(a, b) && !is_much(b, a) && !a.meets(b);
+        !a.changes() || !b.changes() || is_apart()
     }
 
     /// What a cell shows may depend on any other one.

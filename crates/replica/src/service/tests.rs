@@ -540,7 +540,7 @@ fn a_membership_that_no_change_leads_to_is_not_believed() {
     let place = |id: &ReplicaId| (*id, String::new());
     let membership = |number, members: &[ReplicaId], came: &[ReplicaId], retired: &[(_, u64)]| {
         let (came, retired) = (came.iter().copied().collect(), retired.iter().copied().collect());
-        let epoch = Epoch { number, by: number };
+        let epoch = Epoch { number, by: number.into() };
         Membership { epoch, members: members.iter().map(place).collect(), came, retired }
     };
     let old = membership(2, &[A, B], &[], &[(d, 1)]);
@@ -679,7 +679,7 @@ fn a_step_does_no_more_work_than_it_may() {
     let config = Config { gossip: Duration::from_millis(10), limits: Limits::default() };
     let mut a = Replica::new(crate::data::Kind::Sheet, A, &[A, B], config);
     let cell = |name: &str| name.parse::<crate::data::sheet::Cell>().expect("a cell");
-    let formula = format!("={}", vec!["SUM(B1:B20000)"; 10].join("+"));
+    let formula = format!("={}", ["SUM(B1:B20000)"; 10].join("+"));
     let cells = (1..=20_000).map(|row| (cell(&format!("B{row}")), "1".to_string()));
     let typed = [
         crate::data::sheet::Operator::Load(cells.collect()),

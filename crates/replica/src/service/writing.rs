@@ -72,17 +72,19 @@ where
         while out.len() < most && meter.has_left() {
             let stage = std::mem::replace(&mut writing.stage, Stage::End);
             writing.stage = match stage {
-                Stage::State(place) => match writing.state.write_some(place, most, meter, out) {
-                    Place::End => {
+                Stage::State(place) => {
+                    let place = writing.state.write_some(place, most, meter, out);
+                    if place == Place::End {
                         let of = |(id, number): (ReplicaId, u64)| {
                             number.saturating_sub(writing.base.get(id))
                         };
                         let rest: u64 = writing.has.iter().map(of).sum();
                         out.extend(binary::write(&(writing.frontier, &writing.base, rest)));
                         Stage::Rest(writing.base.clone())
+                    } else {
+                        Stage::State(place)
                     }
-                    place => Stage::State(place),
-                },
+                }
                 Stage::Rest(mut upto) => {
                     let some = self.origins.between(&upto, &writing.has, AT_ONCE);
                     for entry in &some {

@@ -374,7 +374,7 @@ fn a_turn_does_no_more_work_than_it_may() {
     let load = format!("{{\"op\": {{\"load\": {{{}}}}}}}\n", cells.join(","));
     lab.write(first, 0, load.as_bytes()).expect("taken");
     assert!(lab.text(first).contains("done"));
-    let formula = format!("set A1 ={}\n", vec!["SUM(B1:B9000)"; 10].join("+"));
+    let formula = format!("set A1 ={}\n", ["SUM(B1:B9000)"; 10].join("+"));
     lab.write(first, 0, formula.as_bytes()).expect("taken");
     assert!(lab.text(first).contains("done"));
     // Twenty files ask for what is expensive, again and again; then somebody for little.
