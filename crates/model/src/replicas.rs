@@ -105,6 +105,8 @@ pub struct Params {
     pub doomed: BTreeSet<u16>,
     /// How much there may be of what could be too much.
     pub limits: Limits,
+    /// Units of work that a step may begin.
+    pub work: u64,
     /// What is wrong on purpose.
     pub mistake: Option<Mistake>,
 }
@@ -133,6 +135,7 @@ impl Params {
             changes: often(&mut rng),
             doomed: BTreeSet::new(),
             limits: draw_limits(&mut rng),
+            work: if rng.bool() { u64::MAX } else { rng.u64(1..=40) },
             mistake,
         };
         if rng.bool() {

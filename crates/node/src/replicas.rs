@@ -91,8 +91,13 @@ mod tests {
         store.commit(NOW, Ticket(0), &changes, Durability::Soon, &mut said).expect("room");
         let mut fetch = |_: &mut Store, missing| panic!("{missing:?} in a new volume");
         let kept = services::read_all(&mut store, &mut fetch).expect("a replica");
-        let options =
-            Options { wall: Time::default(), owner: 0, seed: [0; 32], addresses: BTreeMap::new() };
+        let options = Options {
+            wall: Time::default(),
+            owner: 0,
+            seed: [0; 32],
+            addresses: BTreeMap::new(),
+            limits: services::Limits::shared_by(1),
+        };
         Replicated { file: File(1), store: Box::new(store), kept, options }
     }
 

@@ -10,6 +10,7 @@ pub mod kind;
 pub mod log;
 pub mod map;
 pub mod once;
+mod pieces;
 pub mod register;
 pub mod set;
 pub mod sheet;
@@ -26,12 +27,14 @@ pub use kind::Kind;
 pub use log::Log;
 pub use map::Map;
 pub use once::Once;
+pub use pieces::{Pieces, Place};
 pub use register::Register;
 pub use set::Set;
 pub use sheet::Sheet;
 pub use text::Text;
 pub use value::{Value, Wrong};
 
+use crate::work::{self, Meter};
 use std::fmt::Debug;
 use std::hash::Hash;
 
@@ -65,6 +68,24 @@ pub trait DataType: Clone + Debug {
 
     /// Performs one operation. The same state and operator give the same on every machine.
     fn apply(&self, state: &mut Self::State, operator: &Self::Operator) -> Self::Value;
+
+    /// Performs one operation as [`DataType::apply`] does, and counts the work of that: no more
+    /// than [`work::PIECE_MAX`].
+    fn apply_metered(
+        &self,
+        state: &mut Self::State,
+        operator: &Self::Operator,
+        meter: &mut Meter,
+    ) -> Self::Value {
+        let value = self.apply(state, operator);
+        meter.spend(1 + work::of_bytes(self.value_size(&value)));
+        value
+    }
+
+    /// Performs one operation whose value nobody wants, and counts the work of that.
+    fn change(&self, state: &mut Self::State, operator: &Self::Operator, meter: &mut Meter) {
+        drop(self.apply_metered(state, operator, meter));
+    }
 
     /// Whether the state after both does not depend on their order.
     fn commute(&self, a: &Self::Operator, b: &Self::Operator) -> bool;

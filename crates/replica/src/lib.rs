@@ -7,3 +7,4 @@ pub mod esds;
 pub mod ioa;
 pub mod ring;
 pub mod service;
+pub mod work;

@@ -33,8 +33,10 @@ mod members;
 mod order;
 mod origins;
 mod peers;
+mod serving;
 mod vector;
 mod waiting;
+mod writing;
 
 #[cfg(test)]
 mod tests;
@@ -43,8 +45,10 @@ pub use kept::{Record, Snapshot};
 pub use limits::{Amount, Config, Limits};
 pub use members::{Change, Epoch, MEMBERS_MAX, Membership, ORIGINS_MAX, Objection, Standing, Wish};
 pub use vector::{ReplicaId, Vector};
+pub use writing::Writing;
 
 use crate::data::DataType;
+use crate::work::{self, Meter};
 use base::{Automaton, Instant};
 use members::Members;
 use order::Order;
@@ -53,16 +57,10 @@ use peers::{Ours, Peer, Peers};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use waiting::{Blocked, Waiting};
+use waiting::{Blocked, Waiting, why_never};
 
 /// No counter and no number is as great: whoever says so is not one of us.
 const SANE_MAX: u64 = 1 << 62;
-
-/// How many operations become final in one step, at most: they are applied then.
-const ADVANCE: usize = 4096;
-
-/// And how many bytes their answers take, at most, but for the last one.
-const ADVANCE_BYTES: usize = 16 << 20;
 
 /// A place in the order of operations: smaller is earlier. No two operations have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -227,6 +225,14 @@ pub struct Replica<D: DataType> {
     gossip_at: Option<Instant>,
     /// More is final than could be applied in one step.
     lags: bool,
+    /// More can be placed than could be in one step.
+    places: bool,
+    /// What is done everywhere, and may be forgotten; whether all of that is.
+    forgettable: (Vector, bool),
+    /// The members are others, or will be: some who wait may wait in vain.
+    changes: bool,
+    /// Counts the work of a step.
+    meter: Meter,
     /// Others have more of this replica's own operations than it has.
     is_outdated: bool,
     /// Somebody wants to hear of everything that becomes final.
@@ -277,6 +283,10 @@ impl<D: DataType> Replica<D> {
             has: Vector::new(),
             gossip_at: None,
             lags: false,
+            places: false,
+            forgettable: (Vector::new(), true),
+            changes: false,
+            meter: Meter::unlimited(),
             is_outdated: false,
             is_watched: false,
             data,
@@ -296,7 +306,8 @@ impl<D: DataType> Replica<D> {
         replica.peers.seal(|id| replica.members.is_lost(id));
         replica.has = replica.origins.done().clone();
         // Who is alone hears nothing that would tell it that all this is final; nobody waits yet.
-        replica.advance(usize::MAX, &mut Vec::new());
+        replica.advance(&mut Vec::new());
+        replica.forget();
         replica
     }
 
@@ -306,7 +317,7 @@ impl<D: DataType> Replica<D> {
         self.origins.append(entry.clone(), self.size(&entry));
         // What follows the base of a snapshot may be in its state.
         if Some(entry.label) > self.order.frontier() {
-            self.order.place(entry);
+            self.order.place(entry, &mut self.meter);
         }
     }
 
@@ -320,6 +331,12 @@ impl<D: DataType> Replica<D> {
     /// which it is a member: then there is no other that they could reach. Of what others have done
     /// there may be some that is not in this journal yet: it is in theirs.
     pub fn gift(&self, to: ReplicaId) -> Option<Snapshot<D>> {
+        let (has, standing) = self.gift_of(to)?;
+        Some(self.snapshot_of(&has, standing))
+    }
+
+    /// What is in that, and how its receiver stands.
+    fn gift_of(&self, to: ReplicaId) -> Option<(Vector, Standing)> {
         let membership = self.members.membership();
         let are_members = [to, self.me].iter().all(|id| membership.members.contains_key(id));
         let need_not = |id| membership.came.contains(&id) || self.members.is_lost(id);
@@ -332,7 +349,7 @@ impl<D: DataType> Replica<D> {
         }
         let has = self.origins.done().clone().up_to(self.me, self.has.get(self.me));
         let standing = Standing { membership: membership.clone(), change: None };
-        Some(self.snapshot_of(&has, standing))
+        Some((has, standing))
     }
 
     fn snapshot_of(&self, has: &Vector, standing: Standing) -> Snapshot<D> {
@@ -396,7 +413,46 @@ impl<D: DataType> Replica<D> {
 
     /// The state after everything that is done here.
     pub fn current(&mut self) -> &D::State {
-        self.order.current()
+        self.order.refresh(&mut Meter::unlimited());
+        self.order.current().expect("everything is applied")
+    }
+
+    /// Applies what is placed and not applied yet, as far as the allowance allows; whether that was
+    /// all.
+    pub fn refresh(&mut self) -> bool {
+        self.order.refresh(&mut self.meter)
+    }
+
+    /// Whether everything that is placed is applied.
+    pub fn is_applied(&self) -> bool {
+        self.order.current().is_some()
+    }
+
+    /// Sets how much work may begin from now on, in units. What a step leaves undone the next one
+    /// goes on with; [`Automaton::deadline`] says so.
+    pub fn set_allowance(&mut self, units: u64) {
+        self.meter = Meter::new(units);
+    }
+
+    /// Work since the allowance was set.
+    pub fn spent(&self) -> u64 {
+        self.meter.spent()
+    }
+
+    /// Whether some of the work that was asked for is not done yet.
+    pub fn is_busy(&self) -> bool {
+        let lags = self.lags && self.members.is_said();
+        let forgets = !self.forgettable.1 && !self.origins.is_pinned();
+        lags || self.places
+            || self.waiting.has_ready()
+            || self.waiting.has_sayable()
+            || self.order.lags()
+            || forgets
+    }
+
+    /// Whether a request waits for nothing but its turn: none should be added.
+    pub fn is_behind(&self) -> bool {
+        self.waiting.has_ready()
     }
 
     /// The state that is final.
@@ -454,29 +510,9 @@ impl<D: DataType> Replica<D> {
 type Outputs<D> = Vec<Output<<D as DataType>::Operator, <D as DataType>::Value>>;
 
 impl<D: DataType> Replica<D> {
-    /// Answers what changes nothing and may be answered from the order as it is here; it needs no
-    /// place in that.
-    fn look(&mut self, request: &Blocked<D::Operator>, out: &mut Outputs<D>) {
-        let value = self.order.look(&request.operator);
-        let is_final = self.data.is_free(&request.operator);
-        let token = self.origins.done().clone();
-        // What it shows may not be in the journal yet.
-        let asked = (request.ticket, request.until);
-        let value = self.sized(value);
-        self.waiting.say_when(self.written, asked, value, is_final, token);
-        if self.unwritten.is_empty() {
-            self.waiting.say(self.written, out);
-        }
-    }
-
-    /// An answer, and how many bytes it takes beside itself.
-    fn sized(&self, value: D::Value) -> (D::Value, usize) {
-        let bytes = self.data.value_size(&value);
-        (value, bytes)
-    }
-
     /// Gives an operation of our own its place.
     fn perform(&mut self, request: Blocked<D::Operator>, out: &mut Outputs<D>) {
+        self.meter.spend(work::of_bytes(request.bytes));
         self.clock += 1;
         let label = Label { counter: self.clock, origin: self.me };
         let number = self.origins.done().get(self.me) + 1;
@@ -487,7 +523,7 @@ impl<D: DataType> Replica<D> {
             self.order.append(entry.clone());
             self.waiting.expect_final(number, ticket, until);
         } else {
-            let value = self.order.answer(entry.clone());
+            let value = self.order.answer(entry.clone(), &mut self.meter);
             let is_final = self.data.is_free(&entry.operator);
             let token = self.origins.done().clone();
             let value = self.sized(value);
@@ -520,6 +556,7 @@ impl<D: DataType> Replica<D> {
     /// the journal, and it hears nothing of who is lost.
     fn seal(&mut self, change: &Arc<Change>, out: &mut Outputs<D>) {
         if self.members.adopt(change) {
+            self.changes = true;
             let members = &self.members;
             let lost = members.membership().members.keys().filter(|id| members.is_lost(**id));
             lost.for_each(|id| self.origins.drop_early(*id));
@@ -534,6 +571,7 @@ impl<D: DataType> Replica<D> {
             return;
         }
         self.members.remove();
+        self.changes = true;
         for (id, peer) in self.peers.iter_mut() {
             peer.forget_time();
             if id == by {
@@ -546,14 +584,15 @@ impl<D: DataType> Replica<D> {
     fn become_member(&mut self, out: &mut Outputs<D>) {
         let Some(membership) = self.members.next(self.origins.done()) else { return };
         self.members.install(membership);
+        self.changes = true;
         self.origins.admit(self.members.origins());
         self.peers.begin_epoch(&self.members.peers().collect());
         self.persist(Vec::new(), Some(self.members.standing().clone()), out);
     }
 
-    /// What everybody has is final, with all before it: at most so many at once. Of its own
+    /// What everybody has is final, with all before it, as far as the meter allows. Of its own
     /// operations all are everywhere that are final here, so that its answers hold if it is lost.
-    fn advance(&mut self, most: usize, out: &mut Outputs<D>) {
+    fn advance(&mut self, out: &mut Outputs<D>) {
         // Who crashes now may begin again in the epoch before.
         if !self.members.is_said() {
             return;
@@ -583,24 +622,32 @@ impl<D: DataType> Replica<D> {
         let (me, waiting, watched) = (self.me, &mut self.waiting, self.is_watched);
         let wanted =
             |entry: &Entry<D::Operator>| watched || entry.strict && entry.label.origin == me;
-        let (data, mut bytes) = (&self.data, 0);
-        let all = self.order.advance(frontier, most, wanted, |entry, value| {
+        let data = &self.data;
+        let all = self.order.advance(frontier, &mut self.meter, wanted, |entry, value| {
+            let mut bytes = data.value_size(&value);
             if watched {
-                bytes += data.value_size(&value);
+                bytes += data.size(&entry.operator);
                 out.push(Output::Final(entry.clone(), value.clone()));
             }
             let ours = (entry.label.origin == me).then_some(entry.number);
             if let Some(ticket) = ours.and_then(|number| waiting.take_strict(number)) {
-                bytes += data.value_size(&value);
                 let token = token.clone();
                 out.push(Output::Answer { ticket, value, is_final: true, token });
             }
-            bytes < ADVANCE_BYTES
+            work::of_bytes(bytes)
         });
         self.lags = !all;
         // What is not yet final may name the frontier.
         if all {
-            self.origins.forget(&last);
+            self.forgettable.0.join(&last);
+            self.forgettable.1 = false;
+        }
+    }
+
+    /// Forgets what may be forgotten, as far as the meter allows.
+    fn forget(&mut self) {
+        if !self.forgettable.1 {
+            self.forgettable.1 = self.origins.forget(&self.forgettable.0, &mut self.meter);
         }
     }
 
@@ -613,9 +660,10 @@ impl<D: DataType> Replica<D> {
                 out.push(Output::Members(membership));
             }
         }
-        self.waiting.say(record, out);
+        self.waiting.let_say(record);
+        self.waiting.say(&mut self.meter, out);
         self.become_member(out);
-        self.advance(ADVANCE, out);
+        self.advance(out);
         if urgent {
             self.gossip_at = Some(now);
         }
@@ -637,7 +685,10 @@ impl<D: DataType> Replica<D> {
                 peer.lose_patience();
             }
             if peer.is_reached() && (gossips || peer.waits(&ours)) {
-                peer.tell(id, &ours, out);
+                peer.tell(id, &ours, &mut self.meter, out);
+                if !self.meter.has_left() {
+                    self.gossip_at = Some(now);
+                }
             }
             // Who is no member any more answers, and wants nothing.
             if !self.members.is_removed() {
@@ -660,10 +711,12 @@ impl<D: DataType> Automaton for Replica<D> {
             Input::Change(change) => self.seal(&Arc::new(change), out),
             Input::Removed(by) => self.removed(by),
             Input::Request { ticket, after, strict, operator, until } => {
-                if self.waiting.blocked().is_below(self.config.limits.blocked) {
-                    let bytes = self.data.size(&operator) + after.size();
-                    let request = Blocked { ticket, after, strict, operator, bytes, until };
-                    self.waiting.block(request);
+                let bytes = self.data.size(&operator) + after.size();
+                let request = Blocked { ticket, after, strict, operator, bytes, until };
+                if let Some(refusal) = why_never(&request, &self.members) {
+                    out.push(Output::Refuse(ticket, refusal));
+                } else if self.waiting.blocked().is_below(self.config.limits.blocked) {
+                    self.waiting.block(request, self.origins.done());
                 } else {
                     out.push(Output::Refuse(ticket, Refusal::Busy));
                 }
@@ -676,29 +729,25 @@ impl<D: DataType> Automaton for Replica<D> {
             }
             Input::Heard(from, message) => self.hear(from, message, out),
             Input::Persisted(record) => self.persisted(now, record, out),
-            Input::Tick if self.lags => self.advance(ADVANCE, out),
+            Input::Tick if self.places => self.place(out),
+            Input::Tick if self.lags => self.advance(out),
             Input::Tick => {}
         }
-        for (ticket, refusal) in self.waiting.refuse_blocked(&self.members) {
-            out.push(Output::Refuse(ticket, refusal));
-        }
-        while let Some(request) = self.waiting.take_unblocked(self.origins.done()) {
-            if !self.waiting.unsaid().is_below(self.config.limits.unsaid) {
-                out.push(Output::Refuse(request.ticket, Refusal::Busy));
-            } else if !request.strict && self.data.is_read(&request.operator) {
-                self.look(&request, out);
-            } else if self.origins.kept().is_below(self.config.limits.kept) {
-                self.perform(request, out);
-            } else {
-                out.push(Output::Refuse(request.ticket, self.full()));
+        if std::mem::take(&mut self.changes) {
+            for (ticket, refusal) in self.waiting.refuse_blocked(&self.members) {
+                out.push(Output::Refuse(ticket, refusal));
             }
         }
-        self.order.keep_up();
+        self.waiting.say(&mut self.meter, out);
+        self.waiting.unblock(self.origins.done());
+        self.serve(out);
+        self.order.keep_up(&mut self.meter);
+        self.forget();
         self.keep_time(now, out);
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if self.lags && self.members.is_said() {
+        if self.is_busy() {
             return Some(Instant(0));
         }
         let again = self.peers.iter().filter_map(|(_, peer)| peer.again());
@@ -708,5 +757,9 @@ impl<D: DataType> Automaton for Replica<D> {
     fn check(&self) {
         assert!(self.origins.done().covers(&self.has), "I10: the journal has what was not done");
         self.order.check();
+        self.waiting.check();
+        let spent = self.meter.spent();
+        let most = self.meter.allowance().saturating_add(work::PIECE_MAX);
+        assert!(spent <= most, "{spent} units of work in one step: {most} are allowed");
     }
 }

@@ -1,49 +1,74 @@
-//! What another replica writes to this one: the file `peer`.
+//! The file `peer`, as another replica writes to it.
 //!
 //! Who opens it reads a challenge, and writes a proof that it knows the secret of the service and
-//! which of its replicas it is. What it writes then is a stream of [letters](crate::Letter), each
-//! behind its length; what it reads is what they came to, if that is anything. Neither is
-//! encrypted: replicas belong on a network of their own, or in a tunnel.
+//! which of its replicas it is. What it writes then is a stream of [letters](crate::Letter); what
+//! it reads is the answer to one, if there is any. Both are [messages](crate::seal) with
+//! authentication codes: they can be read on their way, and not changed.
 //!
 //! ```text
 //!   peer: read ──▶ challenge (32 bytes)
 //!   peer: write ◀── replica (2 bytes), random (32 bytes), proof (32 bytes)
 //!   peer: read ──▶ verdict: come in, or you are no member any more (32 bytes)
-//!   peer: write ◀── length (4 bytes), letter, length, letter …
-//!   peer: read, behind the verdict ──▶ length (8 bytes), answer
+//!   peer: write ◀── letter, letter …
+//!   peer: read, behind the verdict ──▶ parts of an answer
 //! ```
 //!
 //! Proofs and verdicts are codes that only who knows the secret can make (`proof.rs`).
 
-use crate::proof::{self, Random, VERDICT, Verdict};
+use crate::letter::{CHUNK_MAX, chunk};
+use crate::proof::{self, Random, Seals, VERDICT, Verdict};
 use crate::settings::Settings;
-use base::Buf;
-use replica::service::ReplicaId;
+use crate::{Data, seal};
+use base::{Buf, Error};
+use replica::service::{ReplicaId, Writing};
+use std::collections::VecDeque;
+use tree::flat::part;
+use tree::{Output, Reply, RequestId};
 
 /// How long a letter can be, bytes. One operation always fits.
 pub(crate) const MESSAGE_MAX: usize = 4 << 20;
 
-/// The length in front of each letter, bytes.
-pub(crate) const HEAD: usize = 4;
+/// Bytes of an answer that wait to be read, at most, where it is made as it is read.
+pub(crate) const SAID_MAX: usize = 1 << 20;
 
 /// One open file `peer`.
 #[derive(Debug)]
 pub(crate) struct Door {
     state: State,
-    /// What came and is not a whole message yet.
+    /// What came and is not a whole letter yet.
     input: Buf,
     /// How much of the stream came.
     taken: u64,
     /// What is to be read: a verdict, and behind it an answer.
-    said: Vec<u8>,
+    said: VecDeque<u8>,
+    /// Bytes in front of that, which were read and are not kept.
+    gone: u64,
+    /// Whether there is an answer, or will be.
+    is_answered: bool,
+    /// Whether any part of it was made.
+    is_begun: bool,
+    /// The snapshot that the answer is made of.
+    pub(crate) gift: Option<Box<Writing<Data>>>,
+    /// A write whose letters wait for their turn.
+    writes: Option<(RequestId, u32)>,
+    /// A read that waits for more of the answer.
+    reads: Option<(RequestId, Read)>,
+}
+
+/// What is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub(crate) offset: u64,
+    pub(crate) count: u32,
+    pub(crate) headroom: u32,
 }
 
 #[derive(Debug)]
 enum State {
     /// Waits for the proof.
     Challenged(Random),
-    /// Takes messages of this replica.
-    Open(ReplicaId),
+    /// Takes letters of this replica.
+    Open(ReplicaId, Box<Seals>),
     /// What came made no sense: takes no more.
     Shut,
 }
@@ -58,42 +83,147 @@ impl Door {
             state: State::Challenged(challenge),
             input: Buf::default(),
             taken: 0,
-            said: Vec::new(),
+            said: VecDeque::new(),
+            gone: 0,
+            is_answered: false,
+            is_begun: false,
+            gift: None,
+            writes: None,
+            reads: None,
         }
     }
 
-    /// What is to be read now: a challenge, or else the verdict and the answer; nothing any more
-    /// when it is shut.
-    pub(crate) fn said(&self) -> Option<&[u8]> {
-        match &self.state {
-            State::Challenged(challenge) => Some(challenge),
-            State::Open(_) => Some(&self.said),
-            State::Shut => None,
-        }
+    /// Bytes that it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.input.len() + self.said.len()
     }
 
-    /// Whether there is an answer to what was written.
+    /// Whether there is an answer to what was written, or will be.
     pub(crate) fn is_answered(&self) -> bool {
-        self.said.len() > VERDICT
+        self.is_answered
     }
 
     /// This is the answer to what was written.
     pub(crate) fn answer(&mut self, answer: &[u8]) {
-        self.said.extend_from_slice(&(answer.len() as u64).to_le_bytes());
-        self.said.extend_from_slice(answer);
+        let count = answer.len().div_ceil(CHUNK_MAX).max(1);
+        let mut parts = answer.chunks(CHUNK_MAX);
+        (1..=count).for_each(|number| self.add(parts.next().unwrap_or_default(), number == count));
+    }
+
+    /// A part of the answer, of at most [`CHUNK_MAX`] bytes.
+    pub(crate) fn add(&mut self, part: &[u8], is_last: bool) {
+        (self.is_answered, self.is_begun) = (true, true);
+        if let State::Open(_, seals) = &mut self.state {
+            self.said.extend(seals.ours.frame(&chunk(part, is_last)));
+        }
+    }
+
+    /// Whether any part of the answer was made.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// An answer begins that is made as it is read.
+    pub(crate) fn begin_gift(&mut self, writing: Writing<Data>) {
+        self.is_answered = true;
+        self.gift = Some(Box::new(writing));
+    }
+
+    /// Whether more of the answer should be made.
+    pub(crate) fn wants_more(&self) -> bool {
+        self.gift.is_some() && self.said.len() < SAID_MAX
     }
 
     /// Who writes, if it has proved that.
     pub(crate) fn peer(&self) -> Option<ReplicaId> {
         match &self.state {
-            State::Open(peer) => Some(*peer),
+            State::Open(peer, _) => Some(*peer),
             State::Challenged(_) | State::Shut => None,
         }
     }
 
-    /// Takes no more.
+    /// Takes no more. What is left of a gift has to be ended by whoever made it.
     pub(crate) fn shut(&mut self) {
-        (self.state, self.input, self.said) = (State::Shut, Buf::default(), Vec::new());
+        (self.state, self.input, self.said) = (State::Shut, Buf::default(), VecDeque::new());
+    }
+
+    /// A read: answered at once, or when there is more to be read.
+    /// Whether it was answered.
+    pub(crate) fn read(&mut self, id: RequestId, read: Read, out: &mut Vec<Output>) -> bool {
+        if self.reads.is_some() {
+            out.push(Output::Reply(id, Err(Error::Busy)));
+            return true;
+        }
+        self.reads = Some((id, read));
+        self.answer_read(out)
+    }
+
+    /// The read that waits.
+    pub(crate) fn waiting_read(&self) -> Option<RequestId> {
+        self.reads.map(|(id, _)| id)
+    }
+
+    /// Answers the read that waits, if there is something to be read, or no more comes.
+    pub(crate) fn answer_read(&mut self, out: &mut Vec<Output>) -> bool {
+        let Some((id, Read { offset, count, headroom })) = self.reads else { return true };
+        let data = match &self.state {
+            State::Challenged(challenge) => Ok(part(challenge, offset, count, headroom)),
+            State::Open(..) => match offset.checked_sub(self.gone) {
+                None => Err(Error::Invalid),
+                Some(behind) if behind >= self.said.len() as u64 && self.gift.is_some() => {
+                    return false;
+                }
+                Some(behind) => {
+                    let behind = usize::try_from(behind).unwrap_or(usize::MAX);
+                    // The verdict stays: whoever reads from the beginning sees nothing else first.
+                    let passed = behind.min(self.said.len());
+                    if self.gone + passed as u64 > VERDICT as u64 {
+                        self.said.drain(..passed);
+                        self.gone += passed as u64;
+                        let said = self.said.make_contiguous();
+                        Ok(part(said, (behind - passed) as u64, count, headroom))
+                    } else {
+                        Ok(part(self.said.make_contiguous(), behind as u64, count, headroom))
+                    }
+                }
+            },
+            State::Shut => Err(Error::Denied),
+        };
+        self.reads = None;
+        out.push(Output::Reply(id, data.map(Reply::Data)));
+        true
+    }
+
+    /// A write has come whose letters are taken when it is their turn.
+    pub(crate) fn begin_write(&mut self, id: RequestId, count: u32) {
+        self.writes = Some((id, count));
+    }
+
+    /// Whether letters of a write wait for their turn.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writes.is_some()
+    }
+
+    /// Its letters are taken, or not.
+    pub(crate) fn end_write(&mut self, result: Result<(), Error>, out: &mut Vec<Output>) {
+        if let Some((id, count)) = self.writes.take() {
+            out.push(Output::Reply(id, result.map(|()| Reply::Written(count))));
+        }
+    }
+
+    /// Nobody wants what is read any more.
+    pub(crate) fn cancel_read(&mut self, id: RequestId, out: &mut Vec<Output>) {
+        if self.reads.take_if(|(read, _)| *read == id).is_some() {
+            out.push(Output::Reply(id, Err(Error::Cancelled)));
+        }
+    }
+
+    /// Nothing that waits is answered any more, for this reason; the read that did.
+    pub(crate) fn end(&mut self, why: Error, out: &mut Vec<Output>) -> Option<RequestId> {
+        self.end_write(Err(why), out);
+        let (id, _) = self.reads.take()?;
+        out.push(Output::Reply(id, Err(why)));
+        Some(id)
     }
 
     /// Takes what is written; then, who has come in, if somebody did. What that one is told is the
@@ -111,19 +241,21 @@ impl Door {
             State::Challenged(challenge) => match proof::check(settings, challenge, data) {
                 Some((peer, random)) => {
                     let to = (peer, &random);
-                    self.said = proof::verdict(settings, challenge, to, judge(peer)).to_vec();
-                    self.state = State::Open(peer);
+                    self.said =
+                        proof::verdict(settings, challenge, to, judge(peer)).to_vec().into();
+                    let seals = Box::new(proof::seals(settings, challenge, to));
+                    self.state = State::Open(peer, seals);
                     return Ok(Some(peer));
                 }
                 None => false,
             },
             // A stream begins anew at each door.
-            State::Open(_) if offset == self.taken => {
+            State::Open(..) if offset == self.taken => {
                 self.input.extend(data);
                 self.taken += data.len() as u64;
                 true
             }
-            State::Open(_) | State::Shut => false,
+            State::Open(..) | State::Shut => false,
         };
         if came {
             return Ok(None);
@@ -132,19 +264,21 @@ impl Door {
         Err(Refused)
     }
 
-    /// The next whole message that came.
+    /// The next whole letter that came.
     ///
     /// # Errors
-    /// If it is longer than messages are.
+    /// If it is longer than letters are, or is not what was sent.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, Refused> {
-        let Some((head, rest)) = self.input.split_first_chunk::<HEAD>() else { return Ok(None) };
-        let length = u32::from_le_bytes(*head) as usize;
-        if length > MESSAGE_MAX {
-            self.shut();
-            return Err(Refused);
-        }
-        let Some(message) = rest.get(..length).map(<[u8]>::to_vec) else { return Ok(None) };
-        self.input.consume(HEAD + length);
+        let State::Open(_, seals) = &mut self.state else { return Ok(None) };
+        let (message, taken) = match seals.theirs.open(&self.input, MESSAGE_MAX) {
+            Ok(Some((message, taken))) => (message.to_vec(), taken),
+            Ok(None) => return Ok(None),
+            Err(seal::Forged) => {
+                self.shut();
+                return Err(Refused);
+            }
+        };
+        self.input.consume(taken);
         self.input.shrink();
         Ok(Some(message))
     }
@@ -154,6 +288,7 @@ impl Door {
 mod tests {
     use super::*;
     use crate::journal::lab::settings;
+    use crate::letter::Reader;
     use crate::proof::{CHALLENGE, Introduction};
 
     const CHALLENGED: Random = [7; CHALLENGE];
@@ -163,10 +298,20 @@ mod tests {
         let theirs = Settings { me: ReplicaId(2), ..settings() };
         let introduction = Introduction::new(&theirs, settings().me, &CHALLENGED, [1; CHALLENGE]);
         let mut door = Door::new(CHALLENGED);
-        assert_eq!(door.said(), Some(&CHALLENGED[..]));
+        assert_eq!(said(&mut door, 0).expect("a challenge"), CHALLENGED);
         let entered = door.write(&settings(), (0, &introduction.proof), |_| verdict);
         assert_eq!(entered, Ok(Some(ReplicaId(2))));
         (door, introduction)
+    }
+
+    fn said(door: &mut Door, offset: u64) -> Result<Vec<u8>, Error> {
+        let (mut out, read) = (Vec::new(), Read { offset, count: 1 << 20, headroom: 0 });
+        door.read(RequestId(1), read, &mut out);
+        let Some(Output::Reply(_, reply)) = out.pop() else { panic!("it waits") };
+        reply.map(|reply| {
+            let Reply::Data(data) = reply else { panic!("{reply:?}") };
+            data.to_vec()
+        })
     }
 
     fn write(door: &mut Door, offset: u64, data: &[u8]) -> Result<Option<ReplicaId>, Refused> {
@@ -177,31 +322,39 @@ mod tests {
     fn who_proves_nothing_is_shut_out() {
         let mut door = Door::new(CHALLENGED);
         assert_eq!(write(&mut door, 0, b"let me in"), Err(Refused));
-        assert_eq!((door.peer(), door.said()), (None, None));
+        assert_eq!((door.peer(), said(&mut door, 0)), (None, Err(Error::Denied)));
     }
 
     #[test]
     fn behind_the_verdict_is_one_answer() {
         for verdict in [Verdict::Welcome, Verdict::Farewell] {
             let (mut door, introduction) = open(verdict);
-            assert_eq!(introduction.verdicts.judge(door.said().expect("open")), Some(verdict));
+            let told = said(&mut door, 0).expect("open");
+            assert_eq!(introduction.verdicts.judge(&told), Some(verdict));
             assert!(!door.is_answered());
-            door.answer(b"yes");
+            let whole = vec![b'x'; 3 * CHUNK_MAX];
+            door.answer(&whole);
             assert!(door.is_answered());
-            assert_eq!(door.said().expect("open")[VERDICT..], *b"\x03\0\0\0\0\0\0\0yes");
+            let mut reader = Reader::new(introduction.seals.theirs);
+            let part = said(&mut door, VERDICT as u64).expect("an answer");
+            assert_eq!(reader.take(&part), Ok(Some(whole)));
+            // What is passed is not kept.
+            assert_eq!(said(&mut door, (VERDICT + part.len()) as u64), Ok(Vec::new()));
+            assert_eq!((door.held(), said(&mut door, 40)), (0, Err(Error::Invalid)));
         }
     }
 
     #[test]
     fn a_stream_comes_apart_anywhere_and_has_no_gaps() {
-        let open = || open(Verdict::Welcome).0;
-        let stream: Vec<u8> = [&b"ab"[..], b"", b"cde"]
-            .iter()
-            .flat_map(|it| [&(it.len() as u32).to_le_bytes()[..], it].concat())
-            .collect();
-        for cut in 0..stream.len() {
-            let (mut door, mut came) = (open(), Vec::new());
-            for (offset, part) in [(0, &stream[..cut]), (cut, &stream[cut..])] {
+        let stream = |introduction: &Introduction, times: usize| {
+            let mut seal = introduction.seals.ours.clone();
+            let all = [&b"ab"[..], b"", b"cde"].repeat(times);
+            all.into_iter().flat_map(|it| seal.frame(it)).collect::<Vec<u8>>()
+        };
+        let whole = stream(&open(Verdict::Welcome).1, 1);
+        for cut in 0..whole.len() {
+            let (mut door, mut came) = (open(Verdict::Welcome).0, Vec::new());
+            for (offset, part) in [(0, &whole[..cut]), (cut, &whole[cut..])] {
                 assert_eq!(write(&mut door, offset as u64, part), Ok(None));
                 while let Ok(Some(message)) = door.next() {
                     came.push(message);
@@ -210,23 +363,42 @@ mod tests {
             assert_eq!(came, [&b"ab"[..], b"", b"cde"]);
         }
         // However much comes, only what is not taken is kept.
-        let (mut door, mut offset) = (open(), 0);
-        let some = stream.repeat(20);
-        for _ in 0..1000 {
-            // The last byte of one write comes with the next: the buffer is never empty.
-            let cut = some.len() - 1;
-            for part in [&some[..cut], &some[cut..]] {
-                assert_eq!(write(&mut door, offset, part), Ok(None));
-                offset += part.len() as u64;
-                while let Ok(Some(_)) = door.next() {}
-            }
+        let (mut door, introduction) = open(Verdict::Welcome);
+        let some = stream(&introduction, 1000);
+        let mut offset = 0;
+        for part in some.chunks(1001) {
+            assert_eq!(write(&mut door, offset, part), Ok(None));
+            offset += part.len() as u64;
+            while let Ok(Some(_)) = door.next() {}
         }
-        assert!(door.input.capacity() < 4 * some.len(), "{} bytes", door.input.capacity());
-        let mut door = open();
+        assert!(door.input.is_empty() && door.input.capacity() < 8192, "{}", door.input.capacity());
+        let mut door = open(Verdict::Welcome).0;
         assert_eq!(write(&mut door, 1, b"x"), Err(Refused));
         assert_eq!(write(&mut door, 0, b"x"), Err(Refused), "it was shut");
-        let mut door = open();
+        let mut door = open(Verdict::Welcome).0;
         assert_eq!(write(&mut door, 0, &u32::MAX.to_le_bytes()), Ok(None));
         assert_eq!(door.next(), Err(Refused));
+    }
+
+    /// Somebody between both ends changes, repeats or leaves out what is written.
+    #[test]
+    fn what_is_not_as_it_was_sent_shuts_the_door() {
+        let (_, introduction) = open(Verdict::Welcome);
+        let mut seal = introduction.seals.ours;
+        let (first, second) = (seal.frame(b"first"), seal.frame(b"second"));
+        let mut changed = first.clone();
+        changed[5] ^= 1;
+        for wrong in [changed, second.clone(), [&first[..], &first].concat()] {
+            let mut door = open(Verdict::Welcome).0;
+            assert_eq!(write(&mut door, 0, &wrong), Ok(None));
+            let mut taken = Vec::new();
+            let end = loop {
+                match door.next() {
+                    Ok(Some(message)) => taken.push(message),
+                    other => break other,
+                }
+            };
+            assert!(taken.len() <= 1 && end == Err(Refused), "{taken:?}");
+        }
     }
 }

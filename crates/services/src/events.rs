@@ -1,13 +1,18 @@
-//! One open file `events`: operations, as they become final.
+//! Operations as they become final, for everybody who has the file `events` open.
+//!
+//! The last lines are kept once, however many listen: each listener knows how far it has read. One
+//! that is too slow is told how many lines it has missed; one that stopped within a line that is
+//! not kept any more comes to the end of the file.
 
 use crate::{Operator, Value};
 use replica::data::once::Call;
 use replica::service::{Entry, ReplicaId};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use std::collections::VecDeque;
 
-/// How much may wait to be read, bytes. Who does not read is told later how much was missed.
-const WAITING_MAX: usize = 1 << 20;
+/// Bytes of lines that are kept for listeners. The last line is kept, however long it is.
+const KEPT_MAX: usize = 4 << 20;
 
 /// An operation that is final.
 #[derive(Serialize)]
@@ -22,43 +27,85 @@ struct Event<'a> {
     once: Option<Call>,
 }
 
-/// The open file.
+/// The last lines.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    waiting: Vec<u8>,
-    missed: u64,
+    lines: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// The number of the first line that is kept.
+    first: u64,
+}
+
+/// How far one listener has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listener {
+    /// The number of the next line.
+    next: u64,
+    /// Bytes of it that were read.
+    offset: usize,
 }
 
 impl Events {
-    /// An operation and its value, in a line of JSON.
-    pub(crate) fn line(entry: &Entry<Operator>, value: &Value) -> Vec<u8> {
+    /// Adds an operation and its value, in a line of JSON.
+    pub(crate) fn add(&mut self, entry: &Entry<Operator>, value: &Value) {
         let (replica, number) = (entry.label.origin, entry.number);
         let op = RawValue::from_string(entry.operator.operator.to_json()).expect("it is JSON");
         let once = entry.operator.once;
         let event = Event { replica, number, op, value, once };
         let mut line = serde_json::to_vec(&event).expect("operations and values are JSON");
         line.push(b'\n');
-        line
+        self.push(line);
     }
 
-    /// One more.
-    pub(crate) fn add(&mut self, line: &[u8]) {
-        match self.waiting.len() + line.len() <= WAITING_MAX && self.missed == 0 {
-            true => self.waiting.extend_from_slice(line),
-            false => self.missed += 1,
+    fn push(&mut self, line: Vec<u8>) {
+        self.bytes += line.len();
+        self.lines.push_back(line);
+        while self.bytes > KEPT_MAX && self.lines.len() > 1 {
+            let dropped = self.lines.pop_front().expect("there are several");
+            self.bytes -= dropped.len();
+            self.first += 1;
         }
     }
 
-    /// What there is, at most so many bytes; `None`: wait.
-    pub(crate) fn read(&mut self, count: usize) -> Option<Vec<u8>> {
-        if self.waiting.is_empty() && self.missed > 0 {
-            self.waiting = format!("{{\"missed\":{}}}\n", std::mem::take(&mut self.missed)).into();
+    /// Forgets all lines: nobody listens.
+    pub(crate) fn clear(&mut self) {
+        self.first += self.lines.len() as u64;
+        (self.lines, self.bytes) = (VecDeque::new(), 0);
+    }
+
+    /// Bytes that are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// One who listens from now on.
+    pub(crate) fn listener(&self) -> Listener {
+        Listener { next: self.first + self.lines.len() as u64, offset: 0 }
+    }
+
+    /// What there is for a listener, at most so many bytes; `None`: wait. Nothing is the end.
+    pub(crate) fn read(&self, listener: &mut Listener, count: usize) -> Option<Vec<u8>> {
+        if listener.next < self.first {
+            if listener.offset > 0 {
+                return Some(Vec::new());
+            }
+            let missed = self.first - listener.next;
+            listener.next = self.first;
+            return Some(format!("{{\"missed\":{missed}}}\n").into_bytes());
         }
-        if self.waiting.is_empty() {
-            return None;
+        let mut said = Vec::new();
+        let behind = usize::try_from(listener.next - self.first).unwrap_or(usize::MAX);
+        for line in self.lines.range(behind.min(self.lines.len())..) {
+            let rest = &line[listener.offset..];
+            let some = &rest[..rest.len().min(count - said.len())];
+            said.extend_from_slice(some);
+            listener.offset += some.len();
+            if listener.offset < line.len() {
+                break;
+            }
+            (listener.next, listener.offset) = (listener.next + 1, 0);
         }
-        let rest = self.waiting.split_off(self.waiting.len().min(count));
-        Some(std::mem::replace(&mut self.waiting, rest))
+        (!said.is_empty()).then_some(said)
     }
 }
 
@@ -69,14 +116,21 @@ mod tests {
     #[test]
     fn who_does_not_read_is_told_how_much_was_missed() {
         let mut events = Events::default();
-        assert_eq!(events.read(10), None);
-        events.add(b"abc\n");
-        assert_eq!(events.read(2), Some(b"ab".to_vec()));
-        events.add(&vec![b'x'; WAITING_MAX]);
-        events.add(b"later\n");
-        assert_eq!(events.read(100), Some(b"c\n".to_vec()));
-        assert_eq!(events.read(100), Some(b"{\"missed\":2}\n".to_vec()));
-        events.add(b"again\n");
-        assert_eq!(events.read(100), Some(b"again\n".to_vec()));
+        let (mut quick, mut slow, mut stuck) =
+            (events.listener(), events.listener(), events.listener());
+        assert_eq!(events.read(&mut quick, 10), None);
+        events.push(b"abc\n".to_vec());
+        assert_eq!(events.read(&mut quick, 2), Some(b"ab".to_vec()));
+        assert_eq!(events.read(&mut quick, 100), Some(b"c\n".to_vec()));
+        assert_eq!(events.read(&mut stuck, 1), Some(b"a".to_vec()));
+        events.push(vec![b'x'; KEPT_MAX]);
+        events.push(b"later\n".to_vec());
+        assert_eq!(events.bytes(), 6, "the last ones are kept");
+        assert_eq!(events.read(&mut slow, 100), Some(b"{\"missed\":2}\n".to_vec()));
+        assert_eq!(events.read(&mut slow, 100), Some(b"later\n".to_vec()));
+        assert_eq!(events.read(&mut slow, 100), None);
+        assert_eq!(events.read(&mut stuck, 100), Some(Vec::new()), "the end");
+        events.clear();
+        assert_eq!((events.bytes(), events.read(&mut slow, 100)), (0, None));
     }
 }

@@ -9,13 +9,14 @@
 //! | `events` | a line of JSON for each operation that becomes final from now on |
 //! | `peer` | what the other replicas write |
 
-use crate::door::Door;
-use crate::events::Events;
+use crate::door::{Door, Read};
+use crate::events::Listener;
 use crate::hosted::Hosted;
 use crate::reads::Reads;
 use crate::talk::Talk;
+use crate::turn::Job;
 use crate::{Operator, Value};
-use base::{Buf, Error, Instant, Name, SAYING_DEVICES, Stat};
+use base::{Access, Buf, Error, Instant, Name, SAYING_DEVICES, Stat};
 use replica::service::{Entry as Operation, Input, Ticket};
 use std::time::Duration;
 use tree::flat::{self, ROOT, part};
@@ -24,11 +25,8 @@ use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
 /// Most files that can be open at once.
 pub const OPENS_MAX: usize = 1 << 18;
 
-/// How many bytes the texts may have together that are open to be looked at.
-pub(crate) const TEXTS_MAX: usize = 256 << 20;
-
-/// How many doors may be open to those who have proved nothing.
-pub(crate) const UNPROVEN_MAX: usize = 256;
+/// So many of them can be `peer` only.
+const PEERS_KEPT: usize = 4096;
 
 /// The files, with their numbers and modes.
 const OPS: usize = 1;
@@ -36,7 +34,7 @@ pub(crate) const VALUE: usize = 2;
 pub(crate) const STABLE: usize = 3;
 pub(crate) const STATUS: usize = 4;
 pub(crate) const STATUS_JSON: usize = 5;
-const PEER: usize = 6;
+pub(crate) const PEER: usize = 6;
 const EVENTS: usize = 7;
 const FILES: [flat::File; 7] = [
     ("ops", OPS, 0o666),
@@ -47,9 +45,6 @@ const FILES: [flat::File; 7] = [
     ("peer", PEER, 0o666),
     ("events", EVENTS, 0o444),
 ];
-
-/// How many lines of one file are taken in one turn.
-const LINES_AT_ONCE: usize = 32;
 
 /// How long answers are waited for when the server ends. Who waits for one that needs others is
 /// told that it does not come.
@@ -74,17 +69,21 @@ pub(crate) enum Opened {
     /// What a client asks, and its reads.
     Ops(Box<Talk>, Reads),
     /// What another replica writes.
-    Door(Door),
+    Door(Box<Door>),
     /// What becomes final, and reads that wait for it.
-    Events(Box<Events>, Reads),
+    Events(Listener, Reads),
+    /// What was in it was given up: memory was short, and it held most.
+    Dropped,
 }
 
 impl Opened {
-    /// How many bytes of answers are there.
+    /// How many bytes it holds.
     pub(crate) fn held(&self) -> usize {
         match self {
             Opened::Ops(talk, _) => talk.held(),
-            Opened::Directory | Opened::Text(_) | Opened::Door(_) | Opened::Events(..) => 0,
+            Opened::Text(text) => text.len(),
+            Opened::Door(door) => door.held(),
+            Opened::Directory | Opened::Events(..) | Opened::Dropped => 0,
         }
     }
 }
@@ -105,6 +104,11 @@ impl Hosted {
         self.opens.len()
     }
 
+    /// Bytes that open files hold together, and what is kept for those who listen.
+    pub fn held(&self) -> usize {
+        self.account.sum() + self.events.bytes()
+    }
+
     pub(crate) fn ask(
         &mut self,
         now: Instant,
@@ -112,41 +116,31 @@ impl Hosted {
         request: Request,
         out: &mut Vec<Output>,
     ) {
+        let Request { caller, ask } = request;
         #[allow(clippy::wildcard_enum_match_arm, reason = "the others are alike here")]
-        let answer = match request.ask {
+        let answer = match ask {
             Ask::Open { node, access } => match node.local() {
-                ROOT if access.changes() => Err(Error::IsDirectory),
-                ROOT => self.opened(Opened::Directory, ROOT),
-                OPS => {
-                    let talk = Box::new(Talk::new(self.settings.id, self.known()));
-                    self.opened(Opened::Ops(talk, Reads::default()), OPS)
-                }
-                PEER => {
-                    let door = self.challenge();
-                    let opened = self.opened(Opened::Door(door), PEER);
-                    if let Ok(Reply::Opened(open, _)) = &opened {
-                        self.expect_proof(open.local());
-                    }
-                    opened
-                }
+                PEER => self.open_door(&caller),
+                OPS | EVENTS | ROOT => self.open_file(now, node.local(), access, out),
                 _text if access.changes() => Err(Error::Denied),
-                EVENTS => {
-                    self.step_replica(now, Input::Watch(true), out);
-                    self.opened(Opened::Events(Box::default(), Reads::default()), EVENTS)
-                }
-                text => self.look(text),
+                text => return self.jobs.push_back(Job::Open(id, text)),
             },
-            Ask::Read { open, offset, count, headroom } => match &mut self.opens[open.local()] {
-                Opened::Text(text) => Ok(Reply::Data(part(text, offset, count, headroom))),
-                Opened::Door(_) => self.read_door(open.local(), (offset, count), headroom),
-                Opened::Ops(_, reads) | Opened::Events(_, reads) => {
-                    reads.add(id, count, headroom);
-                    return self.answer_reads(open.local(), out);
+            Ask::Read { open, offset, count, headroom } => {
+                let read = Read { offset, count, headroom };
+                return self.read(id, open.local(), read, out);
+            }
+            Ask::Write { open, offset, data } => {
+                return self.write(now, id, open.local(), (offset, &data), out);
+            }
+            Ask::Fetch { path, read_max, headroom, .. } => match self.find_text(&path) {
+                Ok(Some(text)) => {
+                    return self.jobs.push_back(Job::Fetch(id, text, read_max, headroom));
                 }
-                Opened::Directory => Err(Error::IsDirectory),
+                Ok(None) => self
+                    .open(Opened::Directory)
+                    .map(|open| Reply::Fetched(self.stat(ROOT), Buf::default(), Some(open))),
+                Err(error) => Err(error),
             },
-            Ask::Write { open, offset, data } => self.write(now, open.local(), offset, &data, out),
-            Ask::Fetch { path, read_max, headroom, .. } => self.fetch(&path, read_max, headroom),
             // Who writes a file anew makes it empty first: nothing is kept here.
             Ask::SetStat { node, set, .. } if node.local() == OPS && set.size.is_some() => {
                 Ok(Reply::Done)
@@ -157,106 +151,173 @@ impl Hosted {
         out.push(Output::Reply(id, answer));
     }
 
+    fn open_file(
+        &mut self,
+        now: Instant,
+        file: usize,
+        access: Access,
+        out: &mut Vec<Output>,
+    ) -> Result<Reply, Error> {
+        match file {
+            ROOT if access.changes() => Err(Error::IsDirectory),
+            ROOT => self.opened(Opened::Directory, ROOT),
+            EVENTS if access.changes() => Err(Error::Denied),
+            EVENTS => {
+                let listener = self.events.listener();
+                let opened = self.opened(Opened::Events(listener, Reads::default()), EVENTS)?;
+                self.listeners += 1;
+                self.step_replica(now, Input::Watch(true), out);
+                Ok(opened)
+            }
+            _ops => {
+                let talk = Box::new(Talk::new(self.settings.id, self.known()));
+                self.opened(Opened::Ops(talk, Reads::default()), OPS)
+            }
+        }
+    }
+
+    fn read(&mut self, id: RequestId, open: usize, read: Read, out: &mut Vec<Output>) {
+        let Read { offset, count, headroom } = read;
+        let answer = match &mut self.opens[open] {
+            Opened::Text(text) => Ok(Reply::Data(part(text, offset, count, headroom))),
+            Opened::Door(_) => return self.read_door(id, open, read, out),
+            Opened::Ops(_, reads) | Opened::Events(_, reads) => {
+                let number = reads.add(id, count, headroom);
+                self.reading.insert(id, (open, number));
+                if let Opened::Events(..) = &self.opens[open] {
+                    self.listening.insert(open);
+                }
+                return self.answer_reads(open, out);
+            }
+            Opened::Directory => Err(Error::IsDirectory),
+            Opened::Dropped => Err(Error::NoMemory),
+        };
+        out.push(Output::Reply(id, answer));
+    }
+
     fn write(
         &mut self,
         now: Instant,
+        id: RequestId,
         open: usize,
-        offset: u64,
-        data: &[u8],
+        (offset, data): (u64, &[u8]),
         out: &mut Vec<Output>,
-    ) -> Result<Reply, Error> {
+    ) {
         let written = Reply::Written(u32::try_from(data.len()).expect("one message"));
-        match &mut self.opens[open] {
-            Opened::Ops(talk, _) => talk.write(data)?,
-            Opened::Door(_) => return self.hear(now, open, offset, data, out).map(|()| written),
-            Opened::Directory | Opened::Text(_) | Opened::Events(..) => return Err(Error::Denied),
+        if let Opened::Door(_) = &self.opens[open] {
+            return self.write_door(id, open, (offset, data), out);
+        }
+        let has_room = self.make_room(now, open, data.len(), out);
+        let result = match &mut self.opens[open] {
+            Opened::Ops(talk, _) if has_room => talk.write(data).map(|()| written),
+            Opened::Ops(..) | Opened::Dropped => Err(Error::NoMemory),
+            Opened::Directory | Opened::Text(_) | Opened::Events(..) | Opened::Door(_) => {
+                Err(Error::Denied)
+            }
         };
-        self.take_lines(now, open, out);
-        Ok(written)
+        self.count(open);
+        self.take_turn(open);
+        out.push(Output::Reply(id, result));
     }
 
-    /// Asks what lines of an open file ask; when those are many, some now and others later.
-    pub(crate) fn take_lines(&mut self, now: Instant, open: usize, out: &mut Vec<Output>) {
-        for _ in 0..LINES_AT_ONCE {
-            let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return };
-            let Some(line) = talk.next_line() else { break };
-            self.request(now, open, &line, out);
-        }
-        if let Some(Opened::Ops(talk, _)) = self.opens.get(open)
-            && talk.has_lines()
-        {
-            self.has_lines.insert(open);
-        }
-        self.answer_reads(open, out);
-    }
-
-    fn open(&mut self, opened: Opened) -> Result<OpenId, Error> {
-        let bytes = if let Opened::Text(text) = &opened { text.len() } else { 0 };
-        if self.opens.len() >= OPENS_MAX || self.texts + bytes > TEXTS_MAX {
+    pub(crate) fn open(&mut self, opened: Opened) -> Result<OpenId, Error> {
+        let most = if let Opened::Door(_) = opened { OPENS_MAX } else { OPENS_MAX - PEERS_KEPT };
+        if self.opens.len() >= most {
             return Err(Error::TooManyOpen);
         }
-        self.texts += bytes;
-        Ok(OpenId::new(self.index, self.opens.insert(opened)))
+        let open = self.opens.insert(opened);
+        self.count(open);
+        Ok(OpenId::new(self.index, open))
     }
 
-    /// Who came first and has proved nothing makes room for who comes now.
-    fn expect_proof(&mut self, open: usize) {
-        self.unproven.push_back(open);
-        if self.unproven.len() > UNPROVEN_MAX
-            && let Some(first) = self.unproven.pop_front()
-            && let Some(Opened::Door(door)) = self.opens.get_mut(first)
-        {
-            door.shut();
-        }
-    }
-
-    fn opened(&mut self, opened: Opened, file: usize) -> Result<Reply, Error> {
+    pub(crate) fn opened(&mut self, opened: Opened, file: usize) -> Result<Reply, Error> {
         Ok(Reply::Opened(self.open(opened)?, self.stat(file)))
     }
 
-    /// Opens what can only be looked at: all of it is of one moment.
-    fn look(&mut self, file: usize) -> Result<Reply, Error> {
-        let text = self.text(file);
-        let stat = Stat { size: text.len() as u64, ..self.stat(file) };
-        Ok(Reply::Opened(self.open(Opened::Text(text))?, stat))
+    /// Opens a text: all of it is of one moment.
+    pub(crate) fn open_text(
+        &mut self,
+        now: Instant,
+        text: Vec<u8>,
+        out: &mut Vec<Output>,
+    ) -> Result<OpenId, Error> {
+        let open = self.opens.vacant_key();
+        match self.make_room(now, open, text.len(), out) {
+            true => self.open(Opened::Text(text)),
+            false => Err(Error::NoMemory),
+        }
     }
 
-    fn fetch(&mut self, path: &[Name], read_max: u32, room: u32) -> Result<Reply, Error> {
+    /// The text with this path; nothing: the directory.
+    fn find_text(&self, path: &[Name]) -> Result<Option<usize>, Error> {
         match path {
-            [] => {
-                let open = self.open(Opened::Directory)?;
-                Ok(Reply::Fetched(self.stat(ROOT), Buf::default(), Some(open)))
-            }
+            [] => Ok(None),
             [name] => match find(name)? {
                 OPS | PEER | EVENTS => Err(Error::Unsupported),
-                file => {
-                    let text = self.text(file);
-                    let stat = Stat { size: text.len() as u64, ..self.stat(file) };
-                    let first = part(&text, 0, read_max, room);
-                    let rest = text.len() > first.len();
-                    let open = rest.then(|| self.open(Opened::Text(text))).transpose()?;
-                    Ok(Reply::Fetched(stat, first, open))
-                }
+                file => Ok(Some(file)),
             },
             [..] => Err(Error::NotFound),
         }
+    }
+
+    /// Counts anew what an open file holds.
+    pub(crate) fn count(&mut self, open: usize) {
+        self.account.set(open, self.opens.get(open).map_or(0, Opened::held));
+    }
+
+    /// Whether there is room for so many bytes more in a file. Where there is none, files that hold
+    /// more than that are given up, those that hold most first.
+    pub(crate) fn make_room(
+        &mut self,
+        now: Instant,
+        open: usize,
+        more: usize,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let own = self.account.of(open) + more;
+        while self.account.sum() + more > self.limits.held {
+            match self.account.largest() {
+                Some((bytes, largest)) if largest != open && bytes > own => {
+                    self.give_up(now, largest, out);
+                }
+                Some(_) | None => return false,
+            }
+        }
+        true
+    }
+
+    /// Gives up what an open file holds; whoever has it open is told so.
+    fn give_up(&mut self, now: Instant, open: usize, out: &mut Vec<Output>) {
+        let opened = std::mem::replace(&mut self.opens[open], Opened::Dropped);
+        self.end(now, open, opened, Error::NoMemory, out);
+        self.count(open);
     }
 
     /// Gives reads of an open file what is there; where nothing more is coming, that is the end.
     pub(crate) fn answer_reads(&mut self, open: usize, out: &mut Vec<Output>) {
         let end = |ends: bool| ends.then(Vec::new);
         let (no_answers, no_events) = (self.ending == Ending::Now, self.ending != Ending::No);
-        match self.opens.get_mut(open) {
+        let answered = match self.opens.get_mut(open) {
             Some(Opened::Ops(talk, reads)) => {
-                self.answers -= talk.held();
-                reads.answer(|count| talk.read(count).or_else(|| end(no_answers)), out);
-                self.answers += talk.held();
+                reads.answer(|count| talk.read(count).or_else(|| end(no_answers)), out)
             }
-            Some(Opened::Events(events, reads)) => {
-                reads.answer(|count| events.read(count).or_else(|| end(no_events)), out);
+            Some(Opened::Events(listener, reads)) => {
+                let events = &self.events;
+                let read = |count| events.read(listener, count).or_else(|| end(no_events));
+                let answered = reads.answer(read, out);
+                if reads.is_empty() {
+                    self.listening.remove(&open);
+                }
+                answered
             }
-            Some(Opened::Directory | Opened::Text(_) | Opened::Door(_)) | None => {}
+            Some(Opened::Directory | Opened::Text(_) | Opened::Door(_) | Opened::Dropped)
+            | None => return,
+        };
+        for id in answered {
+            self.reading.remove(&id);
         }
+        self.count(open);
+        self.take_turn(open);
     }
 
     /// The server ends: nobody waits here for what does not come. For an answer a little, for more
@@ -281,61 +342,78 @@ impl Hosted {
         opens.into_iter().for_each(|open| self.answer_reads(open, out));
     }
 
-    /// Tells everybody who listens what has become final.
+    /// Keeps what has become final for everybody who listens.
     pub(crate) fn tell_final(&mut self, entry: &Operation<Operator>, value: &Value) {
-        let line = Events::line(entry, value);
-        for (_, opened) in &mut self.opens {
-            if let Opened::Events(events, _) = opened {
-                events.add(&line);
-            }
+        if self.listeners > 0 {
+            self.events.add(entry, value);
+            self.has_events = true;
         }
-        self.has_events = true;
     }
 
     /// Gives those who wait for what has become final what there is.
     pub(crate) fn answer_listeners(&mut self, out: &mut Vec<Output>) {
-        if !std::mem::take(&mut self.has_events) {
-            return;
-        }
-        for (_, opened) in &mut self.opens {
-            if let Opened::Events(events, reads) = opened {
-                reads.answer(|count| events.read(count), out);
-            }
+        if std::mem::take(&mut self.has_events) {
+            let waiting: Vec<usize> = self.listening.iter().copied().collect();
+            waiting.into_iter().for_each(|open| self.answer_reads(open, out));
         }
     }
 
-    /// Nobody wants the answer to a request any more: only reads wait.
+    /// Nobody wants the answer to a request any more: only reads wait, and writes of others.
     pub(crate) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
-        for (_, opened) in &mut self.opens {
-            if let Opened::Ops(_, reads) | Opened::Events(_, reads) = opened
-                && reads.cancel(id, out)
-            {
-                return;
+        let Some((open, number)) = self.reading.remove(&id) else { return };
+        match &mut self.opens[open] {
+            Opened::Ops(_, reads) | Opened::Events(_, reads) => {
+                reads.cancel(number, out);
+                if reads.is_empty() {
+                    self.listening.remove(&open);
+                }
             }
+            Opened::Door(door) => door.cancel_read(id, out),
+            Opened::Directory | Opened::Text(_) | Opened::Dropped => {}
         }
     }
 
     pub(crate) fn take_back(&mut self, now: Instant, open: OpenId, out: &mut Vec<Output>) {
-        match self.opens.remove(open.local()) {
-            Opened::Ops(talk, reads) => {
-                self.answers -= talk.held();
-                reads.end(out);
-                // What is refused meanwhile has nobody to hear it.
-                self.has_lines.remove(&open.local());
-                let open: Vec<Ticket> = talk.open().collect();
-                let asked = open.into_iter().filter(|it| self.tickets.remove(it).is_some());
-                for ticket in asked.collect::<Vec<Ticket>>() {
-                    self.step_replica(now, Input::Forget(ticket), out);
+        let opened = self.opens.remove(open.local());
+        self.end(now, open.local(), opened, Error::Cancelled, out);
+        self.count(open.local());
+    }
+
+    /// Ends what was done with an open file, which may be given to somebody else.
+    fn end(
+        &mut self,
+        now: Instant,
+        open: usize,
+        opened: Opened,
+        why: Error,
+        out: &mut Vec<Output>,
+    ) {
+        let ended = match opened {
+            Opened::Ops(talk, mut reads) => {
+                talk.turn.map(|turn| self.turns.remove(&turn));
+                let asked: Vec<Ticket> = talk.open().collect();
+                for ticket in asked {
+                    // What is refused meanwhile has nobody to hear it.
+                    if self.tickets.remove(&ticket).is_some() {
+                        self.step_replica(now, Input::Forget(ticket), out);
+                    }
                 }
+                reads.end(why, out)
             }
-            Opened::Events(_, reads) => {
-                reads.end(out);
-                let watched = self.opens.iter().any(|(_, it)| matches!(it, Opened::Events(..)));
-                self.step_replica(now, Input::Watch(watched), out);
+            Opened::Events(_, mut reads) => {
+                self.listeners -= 1;
+                self.listening.remove(&open);
+                if self.listeners == 0 {
+                    self.events.clear();
+                    self.step_replica(now, Input::Watch(false), out);
+                }
+                reads.end(why, out)
             }
-            Opened::Text(text) => self.texts -= text.len(),
-            Opened::Door(_) => self.unproven.retain(|it| *it != open.local()),
-            Opened::Directory => {}
+            Opened::Door(door) => self.end_door(open, *door, why, out),
+            Opened::Text(_) | Opened::Directory | Opened::Dropped => Vec::new(),
+        };
+        for id in ended {
+            self.reading.remove(&id);
         }
     }
 
@@ -346,9 +424,11 @@ impl Hosted {
             Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.local()))),
             Ask::List { open, cookie, with_stat, .. } => match &self.opens[open.local()] {
                 Opened::Directory => Ok(flat::list(&FILES, cookie, with_stat, &self.alike())),
-                Opened::Text(_) | Opened::Ops(..) | Opened::Door(_) | Opened::Events(..) => {
-                    Err(Error::NotDirectory)
-                }
+                Opened::Text(_)
+                | Opened::Ops(..)
+                | Opened::Door(_)
+                | Opened::Events(..)
+                | Opened::Dropped => Err(Error::NotDirectory),
             },
             other => flat::answer(&other),
         }
@@ -359,7 +439,7 @@ impl Hosted {
         flat::Alike { device, uid: self.owner, date: self.started }
     }
 
-    fn stat(&self, file: usize) -> Stat {
+    pub(crate) fn stat(&self, file: usize) -> Stat {
         flat::stat(&FILES, file, &self.alike())
     }
 }

@@ -4,24 +4,29 @@
 #[cfg(test)]
 mod tests;
 
-use crate::door::Door;
+use crate::account::Account;
+use crate::events::Events;
 use crate::files::{Ending, Opened};
 use crate::journal::{self, Journal, Kept};
 use crate::letter::Letter;
-use crate::members::{self, ADMINISTRATOR, Joining};
+use crate::members::Joining;
 use crate::peer::{self, Peer};
 use crate::proof::{CHALLENGE, Introduction};
 use crate::settings::Settings;
-use crate::talk::{self, ANSWERS_MAX, Question, SHARE, Talk};
+use crate::strangers::Strangers;
+use crate::talk::{self, Question, Talk};
+use crate::turn::{Job, Limits};
 use crate::{Data, Operator, Value};
 use base::op::{Address, Done, File, OpId};
 use base::{Access, Automaton, Caller, Error, Instant, Name, Time};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use replica::binary;
 use replica::data::once::{self, Call};
 use replica::data::{DataType as _, Once, kind};
-use replica::service::{self, Config, Membership, Record, Refusal, Replica, ReplicaId, Ticket};
+use replica::service::{
+    self, Config, Membership, Record, Refusal, Replica, ReplicaId, Ticket, Vector, Writing,
+};
+use replica::work::Meter;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
@@ -65,6 +70,8 @@ pub struct Options {
     pub seed: [u8; 32],
     /// Where the servers of the other members are.
     pub addresses: BTreeMap<ReplicaId, Vec<Address>>,
+    /// How much it may do in a turn, and hold for clients.
+    pub limits: Limits,
 }
 
 /// The tree automaton.
@@ -79,17 +86,35 @@ pub struct Hosted {
     pub(crate) journal: Journal,
     pub(crate) ways: BTreeMap<ReplicaId, Way>,
     pub(crate) opens: Slab<Opened>,
-    /// How many bytes the texts of open files have.
-    pub(crate) texts: usize,
-    /// How many bytes the answers have that nobody has read.
-    pub(crate) answers: usize,
-    /// Open files `peer` of which nobody has proved anything yet, the oldest first.
-    pub(crate) unproven: VecDeque<usize>,
+    pub(crate) limits: Limits,
+    /// What open files hold.
+    pub(crate) account: Account,
+    /// Where the requests are that wait for something to be read: an open file, and a number there.
+    pub(crate) reading: BTreeMap<RequestId, (usize, u64)>,
+    /// Open files `peer` of which nobody has proved anything yet.
+    pub(crate) strangers: Strangers,
+    /// Those of other replicas, which are one each.
+    pub(crate) doors: BTreeMap<ReplicaId, usize>,
+    /// Those whose answer is a snapshot that is being written.
+    pub(crate) gifts: BTreeSet<usize>,
+    /// The work of this turn, of the last one, and which kind of it comes first.
+    pub(crate) meter: Meter,
+    pub(crate) worked: u64,
+    pub(crate) kind: u32,
+    /// What waits for its turn.
+    pub(crate) jobs: VecDeque<Job>,
+    /// The snapshot that replaces the records of the journal, as far as it is written.
+    pub(crate) writing: Option<Writing<Data>>,
     random: ChaCha20Rng,
     /// Which open file waits for which answer.
     pub(crate) tickets: BTreeMap<Ticket, usize>,
-    /// Open files of which lines wait to be taken.
-    pub(crate) has_lines: BTreeSet<usize>,
+    /// Open files of which lines wait to be taken, in turn.
+    pub(crate) turns: BTreeMap<u64, usize>,
+    pub(crate) next_turn: u64,
+    /// What has become final, how many listen to that, and which of them wait for more.
+    pub(crate) events: Events,
+    pub(crate) listeners: usize,
+    pub(crate) listening: BTreeSet<usize>,
     next: u64,
     /// What was done in this turn, and the number by which the replica wants to hear that it is
     /// kept.
@@ -132,7 +157,7 @@ impl Hosted {
         };
         let snapshot = snapshot.unwrap_or_else(|| service::Snapshot::empty(&data, first));
         let replica = Replica::recover(data, settings.me, Hosted::config(), snapshot, records);
-        let Options { wall, owner, seed, addresses } = options;
+        let Options { wall, owner, seed, addresses, limits } = options;
         let mut hosted = Hosted {
             index,
             started: wall,
@@ -143,12 +168,24 @@ impl Hosted {
             journal,
             ways: BTreeMap::new(),
             opens: Slab::new(),
-            texts: 0,
-            answers: 0,
-            unproven: VecDeque::new(),
+            limits,
+            account: Account::default(),
+            reading: BTreeMap::new(),
+            strangers: Strangers::default(),
+            doors: BTreeMap::new(),
+            gifts: BTreeSet::new(),
+            meter: Meter::new(limits.work),
+            worked: 0,
+            kind: 0,
+            jobs: VecDeque::new(),
+            writing: None,
             random: ChaCha20Rng::from_seed(seed),
             tickets: BTreeMap::new(),
-            has_lines: BTreeSet::new(),
+            turns: BTreeMap::new(),
+            next_turn: 0,
+            events: Events::default(),
+            listeners: 0,
+            listening: BTreeSet::new(),
             next: 1,
             unkept: (Record::default(), 0),
             news: VecDeque::new(),
@@ -178,7 +215,7 @@ impl Hosted {
         let wish = self
             .joining
             .is_some()
-            .then(|| peer::Wish { letter: Letter::Join(place).frame(), room: self.journal.free() });
+            .then(|| peer::Wish { letter: Letter::Join(place).bytes(), room: self.journal.free() });
         let way = Way {
             peer: Peer::new(wish),
             remote,
@@ -227,9 +264,7 @@ impl Hosted {
     /// Does what is due: to be called at the end of every turn, and when [`Automaton::deadline`]
     /// has passed.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
-        if self.replica.deadline().is_some_and(|at| at <= now) {
-            self.step_replica(now, service::Input::Tick, out);
-        }
+        self.work(now, out);
         let due = self.attempts().filter(|(_, at)| *at <= now).map(|(id, _)| id);
         let most = if self.joining.is_some() { 1 } else { usize::MAX };
         for id in due.take(most).collect::<Vec<_>>() {
@@ -238,12 +273,10 @@ impl Hosted {
         for id in self.ways.keys().copied().collect::<Vec<_>>() {
             self.with_remote(now, id, Remote::tick, out);
         }
-        for open in mem::take(&mut self.has_lines) {
-            self.take_lines(now, open, out);
-        }
         self.keep(now, out);
         self.answer_listeners(out);
         self.end_waits(now, out);
+        self.end_turn();
     }
 
     /// Writes down what was done in this turn.
@@ -252,8 +285,10 @@ impl Hosted {
         if !record.is_empty() {
             self.journal.append(number, &record);
         }
-        if self.journal.wants_snapshot() && !self.closing && self.joining.is_none() {
-            self.journal.replace(&self.replica.snapshot());
+        let may = !self.closing && self.joining.is_none() && self.writing.is_none();
+        if may && self.journal.wants_snapshot() {
+            self.journal.begin_snapshot(self.journal.expected());
+            self.writing = Some(self.replica.begin_writing());
         }
         let mut said = Vec::new();
         self.journal.tick(now, &mut said);
@@ -298,11 +333,7 @@ impl Automaton for Hosted {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let has_room = |open: &usize| match &self.opens[*open] {
-            Opened::Ops(talk, _) => talk.has_room(),
-            Opened::Directory | Opened::Text(_) | Opened::Door(_) | Opened::Events(..) => false,
-        };
-        if self.has_lines.iter().any(has_room) {
+        if self.has_work() {
             return Some(Instant(0));
         }
         let peers = self.attempts().map(|(_, at)| at);
@@ -321,7 +352,11 @@ impl Automaton for Hosted {
         self.ways.values().for_each(|way| way.peer.check());
         assert!(self.unkept.0.is_empty(), "kept at the end of each turn");
         let held = self.opens.iter().map(|(_, opened)| opened.held());
-        assert_eq!(self.answers, held.sum::<usize>());
+        assert_eq!(self.account.sum(), held.sum::<usize>());
+        let listens = |opened: &Opened| matches!(opened, Opened::Events(..));
+        let listeners = self.opens.iter().filter(|(_, opened)| listens(opened));
+        assert_eq!(self.listeners, listeners.count());
+        self.check_work();
     }
 }
 
@@ -391,25 +426,44 @@ impl Hosted {
         let (stamp, unfinal) = (self.stamp(now), self.replica.suffix().len());
         let state = match self.replica.stable().has_room(unfinal, stamp) {
             true => self.replica.stable(),
-            false => self.replica.current(),
+            // Where not all of it is applied yet, it is not known that any is to be forgotten.
+            false if self.replica.is_applied() => self.replica.current(),
+            false => self.replica.stable(),
         };
         self.data.operator(state, stamp, once, operator)
     }
 
     /// What is asked in an open file is not done.
     fn complain_to(&mut self, open: usize, ticket: Ticket, why: String, reason: &'static str) {
-        self.with_talk(open, |talk, _| talk.complain(ticket, why, reason, &[]));
+        self.with_talk(open, |talk| talk.complain(ticket, why, reason, &[]));
     }
 
-    /// Does something with an open file in which somebody asks, who may not listen any more, given
-    /// how many bytes there is room for; counts what is to be read there then.
-    fn with_talk(&mut self, open: usize, act: impl FnOnce(&mut Talk, usize)) {
-        let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return };
-        let all = ANSWERS_MAX.saturating_sub(self.answers);
-        let room = all.max(SHARE.saturating_sub(talk.held()));
-        self.answers -= talk.held();
-        act(talk, room);
-        self.answers += talk.held();
+    /// Does something with an open file in which somebody asks, who may not listen any more; counts
+    /// what is held there then.
+    fn with_talk(&mut self, open: usize, act: impl FnOnce(&mut Talk)) {
+        if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
+            act(talk);
+            self.count(open);
+        }
+    }
+
+    /// An operation that was asked for in an open file is answered, if there is room for that.
+    fn answer_to(
+        &mut self,
+        now: Instant,
+        (open, ticket): (usize, Ticket),
+        (value, is_final): (&Value, bool),
+        token: &Vector,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(Opened::Ops(talk, _)) = self.opens.get(open) else { return };
+        let line = talk.line(value, is_final, token);
+        let has_room = self.make_room(now, open, line.len() + 1, out);
+        self.with_talk(open, |talk| match has_room {
+            true => talk.answer(ticket, line, token),
+            false => talk.answer_none(ticket),
+        });
+        self.answer_reads(open, out);
     }
 
     /// The date on the wall, ms.
@@ -425,7 +479,9 @@ impl Hosted {
         out: &mut Vec<Output>,
     ) {
         let mut said = Vec::new();
+        self.replica.set_allowance(self.meter.left());
         self.replica.step(now, input, &mut said);
+        self.meter.spend(self.replica.spent());
         for output in said {
             self.heard_replica(now, output, out);
         }
@@ -440,17 +496,14 @@ impl Hosted {
         match output {
             service::Output::Answer { ticket, value, is_final, token } => {
                 let Some(open) = self.tickets.remove(&ticket) else { return };
-                self.with_talk(open, |talk, room| {
-                    talk.answer(ticket, (&value, is_final), token, room);
-                });
-                self.answer_reads(open, out);
+                self.answer_to(now, (open, ticket), (&value, is_final), &token, out);
             }
             service::Output::Refuse(ticket, refusal) => {
                 let Some(open) = self.tickets.remove(&ticket) else { return };
                 let is_lost = matches!(refusal, Refusal::Lost(_));
                 let members = &self.replica.membership().members;
                 let (text, reason, ids) = talk::explain(refusal, members);
-                self.with_talk(open, |talk, _| {
+                self.with_talk(open, |talk| {
                     if is_lost {
                         talk.forget();
                     }
@@ -460,7 +513,7 @@ impl Hosted {
             }
             service::Output::Final(entry, value) => self.tell_final(&entry, &value),
             service::Output::Say(to, message) => {
-                let letter = Letter::Gossip(message).frame();
+                let letter = Letter::Gossip(message).bytes();
                 self.step_peer(now, to, peer::Input::Say(letter), out);
             }
             service::Output::Distrust(peer) => self.distrust(now, peer, out),
@@ -491,72 +544,12 @@ impl Hosted {
                 self.settings.service, peer.0
             ));
         }
-        self.shut_doors(peer, None);
+        self.shut_door(peer);
         self.step_peer(now, peer, peer::Input::Leave, out);
     }
 
-    /// What another replica has written.
-    pub(crate) fn hear(
-        &mut self,
-        now: Instant,
-        open: usize,
-        offset: u64,
-        data: &[u8],
-        out: &mut Vec<Output>,
-    ) -> Result<(), Error> {
-        let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
-        let judge = |peer| members::judge(&self.replica, peer);
-        let entered = door.write(&self.settings, (offset, data), judge);
-        if let Some(peer) = entered.map_err(|_| Error::Denied)? {
-            self.unproven.retain(|it| *it != open);
-            // There is one way from each: what comes by an older one is late.
-            if peer != ADMINISTRATOR {
-                self.shut_doors(peer, Some(open));
-            }
-            return Ok(());
-        }
-        loop {
-            let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
-            let message = door.next().map_err(|_| Error::Invalid)?;
-            let (Some(message), Some(peer)) = (message, door.peer()) else { return Ok(()) };
-            let letter: Result<Letter, _> = binary::read(&message);
-            let taken = match letter {
-                Ok(letter) => self.letter(now, open, peer, letter, out),
-                Err(_) => Err(Error::Invalid),
-            };
-            if let (Err(error), Opened::Door(door)) = (taken, &mut self.opens[open]) {
-                door.shut();
-                return Err(error);
-            }
-            // What makes no sense is not taken, so that its sender makes a pause.
-            if self.is_shut(open) {
-                return Err(Error::Denied);
-            }
-        }
-    }
-
-    fn is_shut(&self, open: usize) -> bool {
-        matches!(self.opens.get(open), Some(Opened::Door(door)) if door.peer().is_none())
-    }
-
-    /// Takes no more of what a replica writes, unless it is written there.
-    fn shut_doors(&mut self, peer: ReplicaId, but: Option<usize>) {
-        for (index, opened) in &mut self.opens {
-            if let Opened::Door(door) = opened
-                && Some(index) != but
-                && door.peer() == Some(peer)
-            {
-                door.shut();
-            }
-        }
-    }
-
-    /// A challenge that nobody can foresee.
-    pub(crate) fn challenge(&mut self) -> Door {
-        Door::new(self.random())
-    }
-
-    fn random(&mut self) -> [u8; CHALLENGE] {
+    /// Random bytes that nobody can foresee.
+    pub(crate) fn random(&mut self) -> [u8; CHALLENGE] {
         let mut random = [0; CHALLENGE];
         self.random.fill_bytes(&mut random);
         random
@@ -647,10 +640,10 @@ impl Hosted {
             peer::Output::Close(open) => return self.step_remote(now, id, Input::Close(open), out),
             peer::Output::Answered(answer) => return self.hear_answer(now, id, &answer, out),
             peer::Output::TooLong(length) => {
-                let most = length.div_ceil(1 << 20);
+                let least = length.div_ceil(1 << 20);
                 let why = format!(
-                    "what this replica is to begin with takes {most} MiB, and there is no room for \
-                     it: make its file larger with 'upcall replica grow FILE --size SIZE'"
+                    "what this replica is to begin with takes more than {least} MiB, and there is no room \
+                     for it: make its file larger with 'upcall replica grow FILE --size SIZE'"
                 );
                 return self.complain(id, why);
             }
@@ -659,7 +652,7 @@ impl Hosted {
                     id,
                     format!(
                         "who answers where replica {} should be does not know the secret of the \
-                         service, or is of another version",
+                         service, or is of another version, or somebody changes what it sends",
                         id.0
                     ),
                 );

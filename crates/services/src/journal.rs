@@ -20,7 +20,8 @@
 //! short, and no operation should be asked for where what the next one takes would not be left
 //! ([`Journal::is_full`]). A record that finds no room all the same waits for some.
 //!
-//! Records do not wait for a snapshot: its transactions are *chores*, a few of which are under way
+//! A snapshot comes a few parts at a time, as it is made, and never is in memory as a whole.
+//! Records do not wait for it: its transactions are *chores*, a few of which are under way
 //! while no record waits, and none while the store makes a checkpoint. What is appended meanwhile
 //! comes behind the record that the head will name as the first, and records before that one stay
 //! until the head is there.
@@ -35,8 +36,10 @@ mod tests;
 pub use copying::Copying;
 pub use reading::{Kept, Unreadable, read_all};
 
+use crate::Operator;
+#[cfg(test)]
+use crate::Snapshot;
 use crate::settings::Settings;
-use crate::{Operator, Snapshot};
 use base::op::{Done, File, Op, OpId};
 use base::{Automaton as _, Instant};
 use replica::binary;
@@ -125,13 +128,30 @@ struct Batch {
 /// Something that is done, a transaction at a time, when no record waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Chore {
-    /// Write a snapshot, from the given part on, then the head that makes it count. Last, how many
-    /// bytes of records it replaces.
-    Write { head: Head, bytes: Vec<u8>, part: u64, replaces: usize },
+    /// Write a snapshot, then the head that makes it count.
+    Write(Written),
     /// Take records away.
     DeleteRecords(Range<u64>),
     /// Take parts of the snapshot of a generation away.
     DeleteParts(u64, Range<u64>),
+}
+
+/// A snapshot on its way into the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Written {
+    /// What will count; of how many parts it is shows in the end.
+    head: Head,
+    /// What was made of it and is not written: parts, of which the last one may be short.
+    parts: VecDeque<Vec<u8>>,
+    /// Whether all of it was made.
+    is_whole: bool,
+    /// The number of the next part to be written.
+    part: u64,
+    /// Bytes that were made, and that will be, about.
+    bytes: usize,
+    expected: usize,
+    /// How many bytes of records it replaces.
+    replaces: usize,
 }
 
 /// The journal of one replica.
@@ -240,7 +260,7 @@ impl Journal {
 
     /// Whether a snapshot is being written.
     fn is_writing(&self) -> bool {
-        self.chores.iter().any(|chore| matches!(chore, Chore::Write { .. }))
+        self.chores.iter().any(|chore| matches!(chore, Chore::Write(_)))
     }
 
     /// How long a part of a snapshot or record is at most, bytes; one is left for its flag.
@@ -276,20 +296,79 @@ impl Journal {
         }
     }
 
-    /// Begins with this; [`Output::Persisted`] tells by number zero when it is durable.
-    pub(crate) fn begin(&mut self, snapshot: &Snapshot) {
+    /// Begins with this snapshot; [`Output::Persisted`] tells by number zero when it is durable.
+    pub(crate) fn begin(&mut self, snapshot: &[u8]) {
         self.begins = true;
-        self.replace(snapshot);
+        self.begin_snapshot(snapshot.len());
+        self.feed(snapshot, true);
     }
 
-    /// Replaces all records so far by this, which has what they have. No other snapshot is being
-    /// written.
-    pub(crate) fn replace(&mut self, snapshot: &Snapshot) {
+    /// Begins to replace all records so far by a snapshot, which has what they have, and of which
+    /// the bytes follow: about so many. No other one is being written.
+    pub(crate) fn begin_snapshot(&mut self, expected: usize) {
         assert!(!self.is_writing());
+        let head = Head { generation: self.head.generation + 1, parts: 0, first: self.next };
+        self.chores.push_back(Chore::Write(Written {
+            head,
+            parts: VecDeque::new(),
+            is_whole: false,
+            part: 0,
+            bytes: 0,
+            expected,
+            replaces: self.grown,
+        }));
+    }
+
+    /// How many bytes a snapshot takes, about, that is made now.
+    pub(crate) fn expected(&self) -> usize {
+        self.size + self.grown
+    }
+
+    /// Whether a snapshot is being written of which more bytes are to follow.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.chores.iter().any(|chore| matches!(chore, Chore::Write(it) if !it.is_whole))
+    }
+
+    /// How many more bytes of it there is room for in memory.
+    pub(crate) fn room(&self) -> usize {
+        let most = CHORES * self.part_max();
+        let of = |chore: &Chore| match chore {
+            Chore::Write(it) if !it.is_whole => {
+                Some(most.saturating_sub(it.parts.len() * self.part_max()))
+            }
+            Chore::Write(_) | Chore::DeleteRecords(_) | Chore::DeleteParts(..) => None,
+        };
+        self.chores.iter().find_map(of).unwrap_or(0)
+    }
+
+    /// More of the snapshot that is being written; whether that is the end of it.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8], is_last: bool) {
+        let most = self.part_max();
+        let fed = self.chores.iter_mut().find_map(|chore| match chore {
+            Chore::Write(it) if !it.is_whole => Some(it),
+            Chore::Write(_) | Chore::DeleteRecords(_) | Chore::DeleteParts(..) => None,
+        });
+        let Some(written) = fed else { return };
+        written.bytes += bytes.len();
+        written.is_whole = is_last;
+        while !bytes.is_empty() {
+            match written.parts.back_mut() {
+                Some(last) if last.len() < most => {
+                    let (some, rest) = bytes.split_at(bytes.len().min(most - last.len()));
+                    last.extend_from_slice(some);
+                    bytes = rest;
+                }
+                Some(_) | None => written.parts.push_back(Vec::new()),
+            }
+        }
+    }
+
+    /// Replaces all records so far by this.
+    #[cfg(test)]
+    pub(crate) fn replace(&mut self, snapshot: &Snapshot) {
         let bytes = binary::write(snapshot);
-        let parts = bytes.len().div_ceil(self.part_max()) as u64;
-        let head = Head { generation: self.head.generation + 1, parts, first: self.next };
-        self.chores.push_back(Chore::Write { head, bytes, part: 0, replaces: self.grown });
+        self.begin_snapshot(bytes.len());
+        self.feed(&bytes, true);
     }
 
     /// An operation on the disk ended.
@@ -310,8 +389,9 @@ impl Journal {
     /// Finds out how much room there is.
     fn measure(&mut self, out: &mut Vec<Output>) {
         let written = |chore: &Chore| match chore {
-            Chore::Write { bytes, part, .. } => {
-                Some(bytes.len().saturating_sub(*part as usize * self.part_max()))
+            Chore::Write(it) => {
+                let all = if it.is_whole { it.bytes } else { it.bytes.max(it.expected) };
+                Some(all.saturating_sub(it.part as usize * self.part_max()))
             }
             Chore::DeleteRecords(_) | Chore::DeleteParts(..) => None,
         };
@@ -368,7 +448,7 @@ impl Journal {
             }
         }
         while self.chores_under_way < self.chores_max()
-            && let Some(changes) = self.chores.front().map(|chore| self.changes_of(chore))
+            && let Some(changes) = self.chores.front().and_then(|chore| self.changes_of(chore))
         {
             if self.try_commit(now, CHORE, &changes, Durability::Durable) {
                 self.chores_under_way += 1;
@@ -394,8 +474,8 @@ impl Journal {
         if self.fetches || self.failed.is_some() {
             return false;
         }
-        let Some(Chore::Write { head, part, .. }) = self.chores.front() else { return false };
-        let gone = Chore::DeleteParts(head.generation, 0..*part);
+        let Some(Chore::Write(it)) = self.chores.front() else { return false };
+        let gone = Chore::DeleteParts(it.head.generation, 0..it.part);
         self.chores[0] = gone;
         self.is_crowded = true;
         true
@@ -426,18 +506,20 @@ impl Journal {
         false
     }
 
-    /// The next transaction of a chore.
-    fn changes_of(&self, chore: &Chore) -> Vec<Change> {
+    /// The next transaction of a chore, unless the bytes of that are to follow.
+    fn changes_of(&self, chore: &Chore) -> Option<Vec<Change>> {
         let delete = |table, key: &[u8]| Change::Delete { table, key: key.to_vec() };
-        match chore {
-            Chore::Write { head, part, .. } if *part == head.parts => {
-                vec![put(SETTINGS, HEAD_KEY, binary::write(head))]
-            }
-            Chore::Write { head, bytes, part, .. } => {
-                let rest = &bytes[*part as usize * self.part_max()..];
-                let value = rest[..rest.len().min(self.part_max())].to_vec();
-                vec![put(PARTS, &part_key(head.generation, *part), value)]
-            }
+        Some(match chore {
+            Chore::Write(it) => match it.parts.front() {
+                None if it.is_whole => {
+                    let head = Head { parts: it.part, ..it.head };
+                    vec![put(SETTINGS, HEAD_KEY, binary::write(&head))]
+                }
+                Some(part) if it.is_whole || part.len() == self.part_max() => {
+                    vec![put(PARTS, &part_key(it.head.generation, it.part), part.clone())]
+                }
+                Some(_) | None => return None,
+            },
             Chore::DeleteRecords(numbers) => {
                 let some = numbers.clone().take(DELETES as usize);
                 some.map(|number| delete(RECORDS, &number.to_be_bytes())).collect()
@@ -446,27 +528,31 @@ impl Journal {
                 let some = parts.clone().take(DELETES as usize);
                 some.map(|part| delete(PARTS, &part_key(*generation, part))).collect()
             }
-        }
+        })
     }
 
     /// A transaction of the first chore is committed.
     fn go_on(&mut self) {
         match self.chores.front_mut().expect("it was committed") {
-            Chore::Write { head, part, bytes, replaces } if *part == head.parts => {
-                let old = std::mem::replace(&mut self.head, *head);
-                self.size = bytes.len();
-                self.grown -= *replaces;
+            Chore::Write(it) if it.parts.is_empty() => {
+                let head = Head { parts: it.part, ..it.head };
+                let old = std::mem::replace(&mut self.head, head);
+                self.size = it.bytes;
+                self.grown -= it.replaces;
                 self.chores.pop_front();
                 self.chores.push_back(Chore::DeleteRecords(old.first..self.head.first));
                 self.chores.push_back(Chore::DeleteParts(old.generation, 0..old.parts));
             }
-            Chore::Write { part, .. } => *part += 1,
+            Chore::Write(it) => {
+                it.parts.pop_front();
+                it.part += 1;
+            }
             Chore::DeleteRecords(numbers) | Chore::DeleteParts(_, numbers) => {
                 numbers.start += DELETES;
             }
         }
         let is_done = |chore: &mut Chore| match chore {
-            Chore::Write { .. } => false,
+            Chore::Write(_) => false,
             Chore::DeleteRecords(numbers) | Chore::DeleteParts(_, numbers) => numbers.is_empty(),
         };
         while self.chores.pop_front_if(is_done).is_some() {}

@@ -1,5 +1,6 @@
-//! What is written to the file `peer`, each behind its length, and what is answered.
+//! What is written to the file `peer`, and what is answered, in messages of `seal.rs`.
 
+use crate::seal::{Forged, Seal};
 use crate::{Operator, Snapshot};
 use replica::binary;
 use replica::service::{Message, Wish};
@@ -17,14 +18,9 @@ pub enum Letter {
 }
 
 impl Letter {
-    /// Its bytes, with their length in front.
-    ///
-    /// # Panics
-    /// If they are more than 4 GiB.
-    pub fn frame(&self) -> Vec<u8> {
-        let bytes = binary::write(self);
-        let length = u32::try_from(bytes.len()).expect("it is cut");
-        [&length.to_le_bytes()[..], &bytes].concat()
+    /// Its bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        binary::write(self)
     }
 }
 
@@ -40,23 +36,65 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Takes it out of what was read so far, behind the verdict: nothing, as long as that is not
-    /// the whole of it.
+    /// What its bytes are, of which the first says which answer it is.
     ///
     /// # Errors
-    /// If that is no answer.
-    pub fn read(bytes: &[u8]) -> Result<Option<Answer>, binary::Unreadable> {
-        whole(bytes).map(binary::read).transpose()
+    /// If they are no answer.
+    pub fn read(bytes: &[u8]) -> Result<Answer, binary::Unreadable> {
+        binary::read(bytes)
     }
 }
 
-/// How many bytes an answer has, as what was read of it so far says.
-pub(crate) fn length(read: &[u8]) -> Option<u64> {
-    read.first_chunk().map(|length| u64::from_le_bytes(*length))
+/// What the bytes of [`Answer::Begin`] begin with, in front of the snapshot.
+pub(crate) const BEGIN: u8 = 2;
+
+/// Bytes of an answer in one message, at most.
+pub(crate) const CHUNK_MAX: usize = 64 << 10;
+
+/// What a message of an answer begins with: whether more follow.
+const LAST: u8 = 0;
+const MORE: u8 = 1;
+
+/// A part of an answer, as a message.
+pub(crate) fn chunk(part: &[u8], is_last: bool) -> Vec<u8> {
+    [&[if is_last { LAST } else { MORE }], part].concat()
 }
 
-/// The bytes of an answer, in what was read so far, if all of them have come.
-pub(crate) fn whole(read: &[u8]) -> Option<&[u8]> {
-    let length = usize::try_from(length(read)?).ok()?;
-    read[size_of::<u64>()..].get(..length)
+/// Reads an answer, which comes in parts that are cut anywhere.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    seal: Seal,
+    came: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+impl Reader {
+    /// One of what is sent with this seal.
+    pub fn new(seal: Seal) -> Reader {
+        Reader { seal, came: Vec::new(), answer: Vec::new() }
+    }
+
+    /// Bytes of the answer that have come.
+    pub(crate) fn length(&self) -> usize {
+        self.answer.len() + self.came.len()
+    }
+
+    /// Takes what was read; the whole answer, if that was the rest of it.
+    ///
+    /// # Errors
+    /// If it is not what was sent.
+    pub fn take(&mut self, part: &[u8]) -> Result<Option<Vec<u8>>, Forged> {
+        self.came.extend_from_slice(part);
+        let mut at = 0;
+        while let Some((message, taken)) = self.seal.open(&self.came[at..], 1 + CHUNK_MAX)? {
+            let (flag, part) = message.split_first().ok_or(Forged)?;
+            self.answer.extend_from_slice(part);
+            at += taken;
+            if *flag == LAST {
+                return Ok(Some(std::mem::take(&mut self.answer)));
+            }
+        }
+        self.came.drain(..at);
+        Ok(None)
+    }
 }

@@ -10,6 +10,7 @@
 //!   peer ─▶ door ──▶ └─────────┘ ──▶ peer ──▶ remote tree ──▶ `peer` of another server
 //! ```
 
+mod account;
 mod door;
 mod events;
 mod files;
@@ -20,18 +21,23 @@ mod members;
 mod peer;
 mod proof;
 mod reads;
+mod seal;
 pub mod settings;
 mod show;
 mod status;
+mod strangers;
 mod talk;
+mod turn;
 
 pub use files::OPENS_MAX;
 pub use hosted::{Hosted, Options, PLACE};
 pub use journal::{Copying, Kept, Unreadable, format, is_mark, read_all};
-pub use letter::{Answer, Letter};
+pub use letter::{Answer, Letter, Reader};
 pub use members::{ADMINISTRATOR, address, list};
-pub use proof::{CHALLENGE, Introduction, VERDICT, Verdict, Verdicts};
+pub use proof::{CHALLENGE, Introduction, Seals, VERDICT, Verdict, Verdicts};
+pub use seal::{Forged, Seal};
 pub use settings::{Secret, Settings};
+pub use turn::Limits;
 
 /// What is replicated: operations that are sent again are done once.
 pub(crate) type Data = replica::data::Once<replica::data::Kind>;

@@ -4,23 +4,24 @@
 //! administrator writes what is wished, and reads what came of it. Both prove that they know the
 //! secret, as members do.
 
-use crate::files::Opened;
+use crate::door::{Door, Read, Refused};
+use crate::files::{Opened, PEER};
 use crate::hosted::Hosted;
 use crate::letter::{Answer, Letter};
 use crate::peer::{self, Peer};
 use crate::proof::{VERDICT, Verdict};
+use crate::turn::Job;
 use crate::{Data, Operator, Snapshot};
 use base::op::Address;
-use base::{Error, Instant};
+use base::{Caller, Error, Instant};
 use replica::binary;
 use replica::service::{
     Change, Input, MEMBERS_MAX, Membership, ORIGINS_MAX, Objection, Record, Replica, ReplicaId,
     Wish,
 };
+use replica::work;
 use std::collections::BTreeSet;
-use tree::Output;
-use tree::flat::part;
-use tree::{Reply, remote::Remote};
+use tree::{Output, Reply, RequestId, remote::Remote};
 
 /// Who writes to `peer`, and is no replica: the one who has the key of the service.
 pub const ADMINISTRATOR: ReplicaId = ReplicaId(0);
@@ -237,24 +238,153 @@ impl Hosted {
         operator.operator.kind() == self.data.0
     }
 
-    /// What is to be read at `peer`: a challenge, or a verdict, and an answer behind that as soon
-    /// as there is one. What a new member begins with is made when it is asked for.
-    pub(crate) fn read_door(
+    /// Opens `peer`; whoever does is to read a challenge that nobody can foresee.
+    pub(crate) fn open_door(&mut self, caller: &Caller) -> Result<Reply, Error> {
+        let door = Box::new(Door::new(self.random()));
+        let opened = self.opened(Opened::Door(door), PEER)?;
+        if let Reply::Opened(open, _) = &opened
+            && let Some(first) = self.strangers.add(caller, open.local())
+        {
+            self.shut(first);
+        }
+        Ok(opened)
+    }
+
+    /// Takes no more of what is written there.
+    fn shut(&mut self, open: usize) {
+        let Some(Opened::Door(door)) = self.opens.get_mut(open) else { return };
+        self.doors.retain(|_, it| *it != open);
+        door.shut();
+        if let Some(writing) = door.gift.take() {
+            self.replica.end_writing(*writing);
+        }
+        self.gifts.remove(&open);
+        self.strangers.remove(open);
+        self.count(open);
+    }
+
+    /// Takes no more of what a replica writes.
+    pub(crate) fn shut_door(&mut self, peer: ReplicaId) {
+        if let Some(open) = self.doors.get(&peer).copied() {
+            self.shut(open);
+        }
+    }
+
+    /// A file `peer` is closed, or given up; the read that waited there.
+    pub(crate) fn end_door(
         &mut self,
         open: usize,
-        (offset, count): (u64, u32),
-        headroom: u32,
-    ) -> Result<Reply, Error> {
-        let Opened::Door(door) = &mut self.opens[open] else { return Err(Error::Denied) };
-        if let Some(peer) = door.peer()
-            && offset >= VERDICT as u64
-            && !door.is_answered()
-            && let Some(gift) = self.replica.gift(peer)
-        {
-            door.answer(&binary::write(&Answer::Begin(Box::new(gift))));
+        mut door: Door,
+        why: Error,
+        out: &mut Vec<Output>,
+    ) -> Vec<RequestId> {
+        self.doors.retain(|_, it| *it != open);
+        if let Some(writing) = door.gift.take() {
+            self.replica.end_writing(*writing);
         }
-        let said = door.said().ok_or(Error::Denied)?;
-        Ok(Reply::Data(part(said, offset, count, headroom)))
+        self.gifts.remove(&open);
+        self.strangers.remove(open);
+        door.end(why, out).into_iter().collect()
+    }
+
+    /// A read of `peer`: a challenge, or a verdict, and an answer behind that as soon as there is
+    /// one. What a new member begins with is made as it is read.
+    pub(crate) fn read_door(
+        &mut self,
+        id: RequestId,
+        open: usize,
+        read: Read,
+        out: &mut Vec<Output>,
+    ) {
+        let Opened::Door(door) = &mut self.opens[open] else { return };
+        if let Some(peer) = door.peer()
+            && read.offset >= VERDICT as u64
+            && !door.is_answered()
+            && let Some(gift) = self.replica.begin_gift(peer)
+        {
+            door.begin_gift(gift);
+            self.gifts.insert(open);
+        }
+        self.reading.insert(id, (open, 0));
+        if door.read(id, read, out) {
+            self.reading.remove(&id);
+        }
+        self.count(open);
+    }
+
+    /// What another replica writes: a proof at once, letters when it is their turn.
+    pub(crate) fn write_door(
+        &mut self,
+        id: RequestId,
+        open: usize,
+        (offset, data): (u64, &[u8]),
+        out: &mut Vec<Output>,
+    ) {
+        let Opened::Door(door) = &mut self.opens[open] else { return };
+        if door.is_writing() {
+            return out.push(Output::Reply(id, Err(Error::Busy)));
+        }
+        let count = u32::try_from(data.len()).expect("one message");
+        door.begin_write(id, count);
+        let entered = door.write(&self.settings, (offset, data), |it| judge(&self.replica, it));
+        match entered {
+            Ok(None) => self.jobs.push_back(Job::Letters(open)),
+            Ok(Some(peer)) => {
+                door.end_write(Ok(()), out);
+                self.strangers.remove(open);
+                // There is one way from each: what comes by an older one is late.
+                if peer != ADMINISTRATOR {
+                    self.shut_door(peer);
+                    self.doors.insert(peer, open);
+                }
+            }
+            Err(Refused) => {
+                door.end_write(Err(Error::Denied), out);
+                self.shut(open);
+            }
+        }
+        self.count(open);
+    }
+
+    /// Takes letters that were written; whether that were all.
+    pub(crate) fn take_letters(
+        &mut self,
+        now: Instant,
+        open: usize,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let result = loop {
+            let Some(Opened::Door(door)) = self.opens.get_mut(open) else { return true };
+            if !door.is_writing() {
+                return true;
+            }
+            if !self.meter.has_left() {
+                self.count(open);
+                return false;
+            }
+            // What makes no sense is not taken, so that its sender makes a pause.
+            let Some(peer) = door.peer() else { break Err(Error::Denied) };
+            let message = match door.next() {
+                Ok(Some(message)) => message,
+                Ok(None) => break Ok(()),
+                Err(Refused) => break Err(Error::Invalid),
+            };
+            self.count(open);
+            self.meter.spend(1 + work::of_bytes(message.len()));
+            let letter: Result<Letter, _> = binary::read(&message);
+            let letter = letter.map_err(|_| Error::Invalid);
+            if let Err(error) = letter.and_then(|it| self.letter(now, open, peer, it, out)) {
+                break Err(error);
+            }
+        };
+        if result.is_err() {
+            self.shut(open);
+        }
+        if let Some(Opened::Door(door)) = self.opens.get_mut(open) {
+            door.end_write(result, out);
+        }
+        self.count(open);
+        true
     }
 
     /// What a member has answered to our wish to be one.
@@ -266,11 +396,11 @@ impl Hosted {
         out: &mut Vec<Output>,
     ) {
         match Answer::read(bytes) {
-            Ok(Some(Answer::Begin(gift))) => self.receive(now, from, *gift, out),
-            Ok(Some(Answer::No(why))) => {
+            Ok(Answer::Begin(gift)) => self.receive(now, from, (*gift, &bytes[1..]), out),
+            Ok(Answer::No(why)) => {
                 self.complain(from, format!("replica {} does not take this one in: {why}", from.0));
             }
-            Ok(Some(Answer::Yes) | None) | Err(_) => self.complain_of_version(from),
+            Ok(Answer::Yes) | Err(_) => self.complain_of_version(from),
         }
     }
 
@@ -286,14 +416,20 @@ impl Hosted {
     }
 
     /// What this replica begins with has come.
-    fn receive(&mut self, now: Instant, from: ReplicaId, gift: Snapshot, out: &mut Vec<Output>) {
+    fn receive(
+        &mut self,
+        now: Instant,
+        from: ReplicaId,
+        (gift, bytes): (Snapshot, &[u8]),
+        out: &mut Vec<Output>,
+    ) {
         let is_member = gift.standing.membership.members.contains_key(&self.settings.me);
         let is_ours = gift.rest.iter().all(|entry| self.is_ours(&entry.operator));
         if !is_member || !is_ours || !gift.is_sound() {
             return self.complain_of_version(from);
         }
         if matches!(self.joining, Some(Joining::Asks)) {
-            self.journal.begin(&gift);
+            self.journal.begin(bytes);
             self.joining = Some(Joining::Keeps(Box::new(gift)));
             for id in self.ways.keys().copied().collect::<Vec<_>>() {
                 self.step_peer(now, id, peer::Input::Leave, out);
@@ -309,8 +445,7 @@ impl Hosted {
         for way in self.ways.values_mut() {
             way.peer = Peer::new(None);
         }
-        let watched = self.opens.iter().any(|(_, it)| matches!(it, Opened::Events(..)));
-        self.step_replica(now, Input::Watch(watched), out);
+        self.step_replica(now, Input::Watch(self.listeners > 0), out);
         self.follow(now, &membership, out);
     }
 
@@ -342,13 +477,13 @@ impl Hosted {
             self.ways.get_mut(&id).expect("it is there").is_closed = true;
             self.with_remote(now, id, Remote::close, out);
         }
-        let is_gone = |id: ReplicaId| id != ADMINISTRATOR && gone(&id);
+        for id in self.doors.keys().copied().filter(gone).collect::<Vec<_>>() {
+            self.shut_door(id);
+        }
         let known = self.origins();
         for (_, opened) in &mut self.opens {
-            match opened {
-                Opened::Door(door) if door.peer().is_some_and(is_gone) => door.shut(),
-                Opened::Ops(talk, _) => talk.know(&known),
-                Opened::Door(_) | Opened::Directory | Opened::Text(_) | Opened::Events(..) => {}
+            if let Opened::Ops(talk, _) = opened {
+                talk.know(&known);
             }
         }
     }

@@ -12,8 +12,9 @@
 #[cfg(test)]
 mod tests;
 
-use crate::letter;
-use crate::proof::{CHALLENGE, Introduction, VERDICT, Verdict, Verdicts};
+use crate::letter::Reader;
+use crate::proof::{CHALLENGE, Introduction, Seals, VERDICT, Verdict, Verdicts};
+use crate::seal::Seal;
 use base::{Automaton, Error, Instant};
 use std::time::Duration;
 use tree::{NodeId, OpenId, Reply};
@@ -37,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What can happen to it.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// Say this, if that can be: a message with its length in front.
+    /// Say this, if that can be.
     Say(Vec<u8>),
     /// What was asked for last is answered.
     Answered(Result<Reply, Error>),
@@ -70,13 +71,13 @@ pub(crate) enum Output {
     Connected,
     /// It does not any more.
     Disconnected,
-    /// What came of the wish to be a member: an answer, behind its length.
+    /// What came of the wish to be a member.
     Answered(Vec<u8>),
-    /// That would be an answer of so many bytes, for which there is no room.
+    /// That is an answer for which there is no room: so many bytes of it have come.
     TooLong(u64),
     /// The other one says that we are no member any more.
     Removed,
-    /// The other one does not know the secret.
+    /// The other one does not know the secret, or somebody changes what it sends.
     Stranger,
 }
 
@@ -110,7 +111,7 @@ enum State {
 /// What one says that wants to be a member; it says nothing else.
 #[derive(Debug)]
 pub(crate) struct Wish {
-    /// With its length in front.
+    /// Its bytes.
     pub(crate) letter: Vec<u8>,
     /// The longest answer that there is room for, bytes.
     pub(crate) room: u64,
@@ -129,8 +130,10 @@ pub(crate) struct Peer {
     waiting: Vec<u8>,
     /// The wish to be a member, for who is none.
     wish: Option<Wish>,
-    /// What has come of the answer to that.
-    answer: Vec<u8>,
+    /// What authenticates messages, from the proof on.
+    seals: Option<Seals>,
+    /// Reads the answer to the wish; how much of what is to be read was read.
+    reader: Option<(Reader, u64)>,
 }
 
 impl Peer {
@@ -143,7 +146,8 @@ impl Peer {
             offset: 0,
             waiting: Vec::new(),
             wish,
-            answer: Vec::new(),
+            seals: None,
+            reader: None,
         }
     }
 
@@ -180,8 +184,10 @@ impl Peer {
 
     /// Keeps a message until it can be written; one that does not fit is lost.
     fn gather(&mut self, message: &[u8]) {
-        if self.is_up() && self.waiting.len() + message.len() <= WAITING_MAX {
-            self.waiting.extend_from_slice(message);
+        let is_up = self.is_up();
+        let fits = self.waiting.len() + Seal::framed(message) <= WAITING_MAX;
+        if let Some(seals) = self.seals.as_mut().filter(|_| fits && is_up) {
+            self.waiting.extend(seals.ours.frame(message));
         }
     }
 
@@ -213,7 +219,7 @@ impl Peer {
                 out.extend([Output::Disconnected, Output::Close(open)]);
             }
         }
-        (self.waiting, self.answer) = (Vec::new(), Vec::new());
+        (self.waiting, self.seals, self.reader) = (Vec::new(), None, None);
         let until = now + self.pause;
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         State::Down(until)
@@ -229,7 +235,9 @@ impl Peer {
     ) -> State {
         match (verdict, &self.wish) {
             (Some(Verdict::Welcome), Some(wish)) => {
-                out.push(Output::Write(open, 0, wish.letter.clone()));
+                let seals = self.seals.as_mut().expect("it has introduced itself");
+                out.push(Output::Write(open, 0, seals.ours.frame(&wish.letter)));
+                self.reader = Some((Reader::new(seals.theirs.clone()), 0));
                 State::Asking(open)
             }
             (Some(Verdict::Welcome), None) => {
@@ -244,21 +252,21 @@ impl Peer {
 
     /// Takes a part of the answer to our wish.
     fn take(&mut self, now: Instant, open: OpenId, part: &[u8], out: &mut Vec<Output>) -> State {
-        self.answer.extend_from_slice(part);
-        if letter::whole(&self.answer).is_some() {
-            let answer = std::mem::take(&mut self.answer);
-            return self.give_up(now, Output::Answered(answer), out);
-        }
+        let Some((reader, read)) = &mut self.reader else { return self.fail(now, out) };
+        *read += part.len() as u64;
+        let (next, length) = (VERDICT as u64 + *read, reader.length() as u64 + part.len() as u64);
         let room = self.wish.as_ref().map_or(0, |wish| wish.room);
-        if let Some(length) = letter::length(&self.answer).filter(|length| *length > room) {
-            return self.give_up(now, Output::TooLong(length), out);
-        }
-        if part.is_empty() {
+        match reader.take(part) {
+            Ok(Some(answer)) => self.give_up(now, Output::Answered(answer), out),
+            Err(_) => self.give_up(now, Output::Stranger, out),
+            Ok(None) if length > room => self.give_up(now, Output::TooLong(length), out),
             // Nothing is known yet, or no more comes.
-            return self.fail(now, out);
+            Ok(None) if part.is_empty() => self.fail(now, out),
+            Ok(None) => {
+                out.push(Output::Read(open, next));
+                State::Fetching(open)
+            }
         }
-        out.push(Output::Read(open, (VERDICT + self.answer.len()) as u64));
-        State::Fetching(open)
     }
 
     /// Says something, and tries again in a good while.
@@ -339,7 +347,8 @@ impl Automaton for Peer {
             }
             (_, Input::Say(message)) => self.gather(&message),
             (State::Proving(open), Input::Introduce(introduction)) => {
-                let Introduction { proof, verdicts } = introduction;
+                let Introduction { proof, verdicts, seals } = introduction;
+                self.seals = Some(seals);
                 out.push(Output::Write(open, 0, proof));
                 self.state = State::Introducing(open, verdicts);
             }

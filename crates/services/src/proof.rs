@@ -3,6 +3,7 @@
 //! Each end sends the other one random bytes, and each proof is made over both, over what it says,
 //! and over who says it to whom: it serves for nothing else, and for no other time.
 
+use crate::seal::Seal;
 use crate::settings::Settings;
 use hmac::{Hmac, Mac};
 use replica::service::ReplicaId;
@@ -27,12 +28,33 @@ pub enum Verdict {
 }
 
 /// What proves who calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Introduction {
     /// What is to be written.
     pub proof: Vec<u8>,
     /// What may be read then.
     pub verdicts: Verdicts,
+    /// For what is sent behind that.
+    pub seals: Seals,
+}
+
+/// What authenticates the messages of a connection, at one of its ends.
+#[derive(Clone, Debug)]
+pub struct Seals {
+    /// For those that this end sends.
+    pub ours: Seal,
+    /// For those that the other end sends.
+    pub theirs: Seal,
+}
+
+impl Seals {
+    /// Those of `me` on a connection with `to` on which both have sent these.
+    fn new(settings: &Settings, both: Both<'_>, (me, to): (ReplicaId, ReplicaId)) -> Seals {
+        let seal = |from, to| {
+            Seal::new(code(settings, Says::Key, both, (from, to)).finalize().into_bytes().into())
+        };
+        Seals { ours: seal(me, to), theirs: seal(to, me) }
+    }
 }
 
 /// What the one who is called can answer.
@@ -47,14 +69,17 @@ pub struct Verdicts {
 enum Says {
     IAm,
     Verdict(Verdict),
+    /// The key of what is sent from the first to the second.
+    Key,
 }
 
 impl Says {
     fn text(self) -> &'static [u8] {
         match self {
-            Says::IAm => b"upcall replica 3: I am",
-            Says::Verdict(Verdict::Welcome) => b"upcall replica 3: welcome",
-            Says::Verdict(Verdict::Farewell) => b"upcall replica 3: farewell",
+            Says::IAm => b"upcall replica 4: I am",
+            Says::Verdict(Verdict::Welcome) => b"upcall replica 4: welcome",
+            Says::Key => b"upcall replica 4: key",
+            Says::Verdict(Verdict::Farewell) => b"upcall replica 4: farewell",
         }
     }
 }
@@ -83,7 +108,8 @@ impl Introduction {
             welcome: verdict(Verdict::Welcome).into_bytes().into(),
             farewell: verdict(Verdict::Farewell).into_bytes().into(),
         };
-        Introduction { proof: [&me.0.to_le_bytes()[..], &random, &says].concat(), verdicts }
+        let seals = Seals::new(settings, both, (me, to));
+        Introduction { proof: [&me.0.to_le_bytes()[..], &random, &says].concat(), verdicts, seals }
     }
 }
 
@@ -114,6 +140,15 @@ pub(crate) fn check(
     let expected = code(settings, Says::IAm, both, (from, settings.me));
     let is_right = expected.verify_slice(says).is_ok() && from != settings.me;
     is_right.then_some((from, *random))
+}
+
+/// What authenticates the messages of a connection with who has proved to be `to`.
+pub(crate) fn seals(
+    settings: &Settings,
+    challenge: &Random,
+    (to, random): (ReplicaId, &Random),
+) -> Seals {
+    Seals::new(settings, Both { challenge, random }, (settings.me, to))
 }
 
 /// What we answer to who has proved to be `to`.
@@ -187,6 +222,29 @@ mod tests {
         }
         let elsewhere = Settings { service: "other".to_string(), ..settings(1, 5) };
         assert_eq!(check(&elsewhere, &OURS, &right), None);
+    }
+
+    /// Each connection and each direction has a key of its own, which both ends know.
+    #[test]
+    fn both_ends_have_the_same_seals() {
+        let introduction = Introduction::new(&settings(2, 5), ReplicaId(1), &OURS, THEIRS);
+        let mut ours = seals(&settings(1, 5), &OURS, (ReplicaId(2), &THEIRS));
+        let mut theirs = introduction.seals;
+        let (asked, answered) = (theirs.ours.frame(b"a"), ours.ours.frame(b"a"));
+        assert_ne!(asked, answered);
+        let read = |seal: &mut Seal, frame: &[u8]| seal.open(frame, 9).map(|it| it.is_some());
+        assert_eq!(read(&mut ours.theirs.clone(), &answered), Err(crate::seal::Forged));
+        assert_eq!(read(&mut ours.theirs, &asked), Ok(true));
+        assert_eq!(read(&mut theirs.theirs, &answered), Ok(true));
+        let others = [
+            seals(&settings(1, 5), &[8; CHALLENGE], (ReplicaId(2), &THEIRS)),
+            seals(&settings(1, 5), &OURS, (ReplicaId(2), &OURS)),
+            seals(&settings(1, 5), &OURS, (ReplicaId(3), &THEIRS)),
+            seals(&settings(1, 6), &OURS, (ReplicaId(2), &THEIRS)),
+        ];
+        for mut other in others {
+            assert_eq!(read(&mut other.theirs, &asked), Err(crate::seal::Forged));
+        }
     }
 
     #[test]

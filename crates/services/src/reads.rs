@@ -1,7 +1,7 @@
-//! Reads of one open file that wait for something to be said there.
+//! Reads of one open file that wait for something to be read there.
 
 use base::Error;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use tree::flat::part;
 use tree::{Output, Reply, RequestId};
 
@@ -15,11 +15,22 @@ struct Waiting {
 
 /// All of them, in their order. Bounded: the node admits so many requests.
 #[derive(Debug, Default)]
-pub(crate) struct Reads(VecDeque<Waiting>);
+pub(crate) struct Reads {
+    waiting: BTreeMap<u64, Waiting>,
+    next: u64,
+}
 
 impl Reads {
-    pub(crate) fn add(&mut self, id: RequestId, count: u32, headroom: u32) {
-        self.0.push_back(Waiting { id, count, headroom });
+    /// Adds a read; the number by which it is found again.
+    pub(crate) fn add(&mut self, id: RequestId, count: u32, headroom: u32) -> u64 {
+        self.next += 1;
+        self.waiting.insert(self.next, Waiting { id, count, headroom });
+        self.next
+    }
+
+    /// Whether none waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// Answers as many as `say` has something for, which is asked for so many bytes at most.
@@ -27,27 +38,30 @@ impl Reads {
         &mut self,
         mut say: impl FnMut(usize) -> Option<Vec<u8>>,
         out: &mut Vec<Output>,
-    ) {
-        while let Some(Waiting { id, count, headroom }) = self.0.front().copied()
-            && let Some(said) = say(count as usize)
+    ) -> Vec<RequestId> {
+        let mut answered = Vec::new();
+        while let Some(entry) = self.waiting.first_entry()
+            && let Some(said) = say(entry.get().count as usize)
         {
-            self.0.pop_front();
-            let data = part(&said, 0, count, headroom);
-            out.push(Output::Reply(id, Ok(Reply::Data(data))));
+            let Waiting { id, count, headroom } = entry.remove();
+            out.push(Output::Reply(id, Ok(Reply::Data(part(&said, 0, count, headroom)))));
+            answered.push(id);
+        }
+        answered
+    }
+
+    /// Nobody wants the answer to this one any more.
+    pub(crate) fn cancel(&mut self, number: u64, out: &mut Vec<Output>) {
+        if let Some(read) = self.waiting.remove(&number) {
+            out.push(Output::Reply(read.id, Err(Error::Cancelled)));
         }
     }
 
-    /// Nobody wants the answer to this one any more; whether it was there.
-    pub(crate) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) -> bool {
-        let Some(place) = self.0.iter().position(|read| read.id == id) else { return false };
-        self.0.remove(place);
-        out.push(Output::Reply(id, Err(Error::Cancelled)));
-        true
-    }
-
-    /// The file is given back.
-    pub(crate) fn end(self, out: &mut Vec<Output>) {
-        let cancelled = self.0.into_iter().map(|read| read.id);
-        out.extend(cancelled.map(|id| Output::Reply(id, Err(Error::Cancelled))));
+    /// None is answered any more, for this reason.
+    pub(crate) fn end(&mut self, why: Error, out: &mut Vec<Output>) -> Vec<RequestId> {
+        let ids: Vec<RequestId> =
+            std::mem::take(&mut self.waiting).into_values().map(|read| read.id).collect();
+        out.extend(ids.iter().map(|id| Output::Reply(*id, Err(why))));
+        ids
     }
 }

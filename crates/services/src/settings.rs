@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The version of all that is kept in a replica's volume.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What a replica knows of itself before it has done anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use replica::data::kind::State;
 use replica::data::sheet::{self, CELLS_MAX, Cell, Operator, Region};
 use replica::data::{DataType as _, Sheet, Value};
+use replica::work::Meter;
 use serde::Serialize;
 
 /// How much is shown, bytes; who wants more asks for it by operations.
@@ -10,7 +11,7 @@ const SHOWN_MAX: usize = 16 << 20;
 
 /// A state: a number, a text or a value as it is, a sheet as CSV; of what has many parts a line of
 /// JSON for each.
-pub(crate) fn show(state: &State) -> Vec<u8> {
+pub(crate) fn show(state: &State, meter: &mut Meter) -> Vec<u8> {
     match state {
         State::Counter(sum) => format!("{sum}\n").into_bytes(),
         State::Text(text) => line(text.whole().to_vec()),
@@ -19,19 +20,19 @@ pub(crate) fn show(state: &State) -> Vec<u8> {
         State::Map(map) => lines(map.iter()),
         State::Set(set) => lines(set.iter()),
         State::Log(log) => lines(log.iter()),
-        State::Sheet(sheet) => cells(sheet),
+        State::Sheet(sheet) => cells(sheet, meter),
     }
 }
 
 /// What the cells of a sheet show, as CSV: as many of the first rows as one answer has.
-fn cells(state: &sheet::State) -> Vec<u8> {
+fn cells(state: &sheet::State, meter: &mut Meter) -> Vec<u8> {
     let Some(used) = state.used() else { return Vec::new() };
     let (first, columns) = (used.first(), used.columns());
     let most = u32::try_from(CELLS_MAX).unwrap_or(u32::MAX) / columns;
     let rows = used.rows().min(most.max(1));
     let last = Cell::at(first.row() + rows - 1, first.column() + columns - 1);
     let region = Region::between(first, last.expect("it is within what is used"));
-    let shown = Sheet.apply(&mut state.clone(), &Operator::Range(region));
+    let shown = Sheet.apply_metered(&mut state.clone(), &Operator::Range(region), meter);
     // A row that is too wide for an answer is asked for in parts.
     let Value::Rows(rows) = shown else { return Vec::new() };
     sheet::csv_bytes(&rows).unwrap_or_default()

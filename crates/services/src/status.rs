@@ -67,18 +67,26 @@ struct Member<'a> {
 }
 
 impl Hosted {
-    /// The contents of a file that can only be looked at.
-    pub(crate) fn text(&mut self, file: usize) -> Vec<u8> {
-        match file {
-            VALUE => show(self.replica.current().inner()),
-            STABLE => show(self.replica.stable().inner()),
+    /// The contents of a file that can only be looked at, if the work that is left allows that.
+    pub(crate) fn text(&mut self, file: usize) -> Option<Vec<u8>> {
+        Some(match file {
+            VALUE => {
+                self.replica.set_allowance(self.meter.left());
+                let is_applied = self.replica.refresh();
+                self.meter.spend(self.replica.spent());
+                if !is_applied {
+                    return None;
+                }
+                show(self.replica.current().inner(), &mut self.meter)
+            }
+            STABLE => show(self.replica.stable().inner(), &mut self.meter),
             STATUS => self.status().show().into_bytes(),
             STATUS_JSON => {
                 let status = serde_json::to_string_pretty(&self.status());
                 format!("{}\n", status.expect("words and numbers are JSON")).into_bytes()
             }
             other => unreachable!("{other} is no text"),
-        }
+        })
     }
 
     fn status(&self) -> Status<'_> {

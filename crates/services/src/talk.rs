@@ -34,12 +34,6 @@ pub(crate) const ASKED_MAX: usize = 1024;
 /// How many bytes of answers of one file may be there; then nothing more is taken.
 pub(crate) const HELD_MAX: usize = 4 << 20;
 
-/// How many of all files; of those that have no more than their share, somewhat more.
-pub(crate) const ANSWERS_MAX: usize = 256 << 20;
-
-/// So many bytes of answers of one file are kept however many others have.
-pub(crate) const SHARE: usize = 64 << 10;
-
 /// What is said when there is no room for an answer.
 const UNREAD: &str = "done, but there is no room for its answer: too many answers of this replica \
                       wait to be read; read them before asking for more";
@@ -134,8 +128,15 @@ pub(crate) struct Talk {
     /// yet, and does nothing, does not know that.
     service: u32,
     origins: Option<Vec<ReplicaId>>,
-    /// What was written and is not a whole line yet.
+    /// What was written and is not taken yet.
     input: Buf,
+    /// Where the first line of that ends, if one is whole, and how far it was looked for.
+    end: Option<usize>,
+    scanned: usize,
+    /// Units of work that it may still cause in its turn; less than none, if it has caused more.
+    pub(crate) credit: i64,
+    /// When its turn is, if lines wait for that.
+    pub(crate) turn: Option<u64>,
     /// All that answers have shown.
     token: Vector,
     /// What is wrong with the token that whoever writes has given.
@@ -143,17 +144,30 @@ pub(crate) struct Talk {
     /// Questions in their order, each with its answer if that is there.
     asked: VecDeque<(Ticket, Option<Vec<u8>>)>,
     /// Answers that can be read.
-    said: Vec<u8>,
+    said: VecDeque<u8>,
     /// How many bytes all answers have.
-    held: usize,
+    answers: usize,
 }
 
 impl Talk {
     /// One about this service.
     pub(crate) fn new(service: u32, origins: Option<Vec<ReplicaId>>) -> Talk {
         let (token, wrong, asked) = (Vector::new(), None, VecDeque::new());
-        let (input, said) = (Buf::default(), Vec::new());
-        Talk { service, origins, input, token, wrong, asked, said, held: 0 }
+        let (input, said) = (Buf::default(), VecDeque::new());
+        Talk {
+            service,
+            origins,
+            input,
+            end: None,
+            scanned: 0,
+            credit: 0,
+            turn: None,
+            token,
+            wrong,
+            asked,
+            said,
+            answers: 0,
+        }
     }
 
     /// Takes what is written.
@@ -165,37 +179,51 @@ impl Talk {
             return Err(Error::Busy);
         }
         self.input.extend(data);
+        self.find_end();
         if self.input.len() > LINE_MAX && !self.has_lines() {
-            self.input = Buf::default();
+            (self.input, self.scanned) = (Buf::default(), 0);
             return Err(Error::FileTooLarge);
         }
         Ok(())
     }
 
+    /// Looks for the end of the first line, where nobody has looked yet.
+    fn find_end(&mut self) {
+        if self.end.is_none() {
+            let found = memchr::memchr(b'\n', &self.input[self.scanned..]);
+            self.end = found.map(|at| self.scanned + at);
+            self.scanned = self.end.unwrap_or(self.input.len());
+        }
+    }
+
     /// Whether a whole line waits to be taken.
     pub(crate) fn has_lines(&self) -> bool {
-        memchr::memchr(b'\n', &self.input).is_some()
+        self.end.is_some()
     }
 
-    /// Whether there is room for one more answer.
-    pub(crate) fn has_room(&self) -> bool {
-        self.asked.len() < ASKED_MAX && self.held < HELD_MAX
+    /// Whether a line can be taken: there is one, and room for one more answer.
+    pub(crate) fn can_go_on(&self) -> bool {
+        self.has_lines() && self.asked.len() < ASKED_MAX && self.answers < HELD_MAX
     }
 
-    /// How many bytes of answers are there.
+    /// Bytes that it holds: lines, questions, answers.
     pub(crate) fn held(&self) -> usize {
-        self.held
+        let wrong = self.wrong.as_ref().map_or(0, String::len);
+        let asked = self.asked.len() * size_of::<(Ticket, Option<Vec<u8>>)>();
+        self.input.len() + self.answers + wrong + asked
     }
 
     /// The next line that is whole, if there is room for its answer.
     pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
-        if !self.has_room() {
+        if !self.can_go_on() {
             return None;
         }
-        let end = memchr::memchr(b'\n', &self.input)?;
+        let end = self.end.take()?;
         let line = self.input[..end].to_vec();
         self.input.consume(end + 1);
         self.input.shrink();
+        self.scanned = 0;
+        self.find_end();
         Some(line)
     }
 
@@ -284,22 +312,24 @@ impl Talk {
         self.asked.push_back((ticket, None));
     }
 
-    /// A question is answered, if there is room for that.
-    pub(crate) fn answer(
-        &mut self,
-        ticket: Ticket,
-        (value, is_final): (&Value, bool),
-        token: Vector,
-        room: usize,
-    ) {
-        self.token.join(&token);
-        let token = show_token(self.service, &token);
+    /// The line that answers a question.
+    pub(crate) fn line(&self, value: &Value, is_final: bool, token: &Vector) -> Vec<u8> {
+        let mut shown = self.token.clone();
+        shown.join(token);
+        let token = show_token(self.service, &shown);
         let line = serde_json::to_vec(&Answer { value, is_final, token });
-        let line = line.expect("values are JSON");
-        if line.len() > room {
-            return self.complain(ticket, UNREAD.to_string(), "unread", &[]);
-        }
+        line.expect("values are JSON")
+    }
+
+    /// A question is answered by this line, which has shown that.
+    pub(crate) fn answer(&mut self, ticket: Ticket, line: Vec<u8>, token: &Vector) {
+        self.token.join(token);
         self.put(ticket, line);
+    }
+
+    /// A question is done, and there is no room for its answer.
+    pub(crate) fn answer_none(&mut self, ticket: Ticket) {
+        self.complain(ticket, UNREAD.to_string(), "unread", &[]);
     }
 
     /// A question cannot be answered.
@@ -316,11 +346,12 @@ impl Talk {
 
     fn put(&mut self, ticket: Ticket, mut line: Vec<u8>) {
         line.push(b'\n');
-        let asked = self.asked.iter_mut().find(|(asked, _)| *asked == ticket);
-        self.held += line.len();
-        asked.expect("nothing is answered twice").1 = Some(line);
+        let asked = self.asked.binary_search_by_key(&ticket, |(asked, _)| *asked);
+        let place = asked.expect("nothing is answered twice");
+        self.answers += line.len();
+        self.asked[place].1 = Some(line);
         while let Some((_, Some(line))) = self.asked.pop_front_if(|(_, line)| line.is_some()) {
-            self.said.extend_from_slice(&line);
+            self.said.extend(&line);
         }
     }
 
@@ -329,9 +360,12 @@ impl Talk {
         if self.said.is_empty() && (!self.asked.is_empty() || self.has_lines()) {
             return None;
         }
-        let rest = self.said.split_off(self.said.len().min(count));
-        self.held -= self.said.len();
-        Some(std::mem::replace(&mut self.said, rest))
+        let some: Vec<u8> = self.said.drain(..self.said.len().min(count)).collect();
+        if self.said.capacity() > 2 * (self.said.len() + (64 << 10)) {
+            self.said.shrink_to_fit();
+        }
+        self.answers -= some.len();
+        Some(some)
     }
 
     /// What is not answered.
@@ -478,6 +512,11 @@ mod tests {
 
     const MEMBERS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
 
+    fn answer(talk: &mut Talk, ticket: u64, value: &Value, token: &Vector) {
+        let line = talk.line(value, false, token);
+        talk.answer(Ticket(ticket), line, token);
+    }
+
     #[test]
     fn a_token_is_what_it_says() {
         let token = read_token(0x7f, Some(&MEMBERS), "7f-1:12.3:7").expect("a token");
@@ -506,7 +545,7 @@ mod tests {
         talk.ask(Ticket(2));
         assert_eq!(talk.read(100), None);
         let token = read_token(0x7f, Some(&MEMBERS), "7f-1:2").expect("a token");
-        talk.answer(Ticket(2), (&Value::Integer(1), false), token.clone(), 100);
+        answer(&mut talk, 2, &Value::Integer(1), &token);
         assert_eq!(talk.read(100), None, "the first is not answered");
         talk.complain(Ticket(1), "no".to_string(), "busy", &[]);
         let said = talk.read(1000).expect("answers");
@@ -550,7 +589,7 @@ mod tests {
             talk.ask(Ticket(number));
         }
         assert_eq!((talk.next_line(), talk.write(b"read\n")), (None, Err(Error::Busy)));
-        talk.answer(Ticket(0), (&Value::Nothing, false), Vector::new(), 100);
+        answer(&mut talk, 0, &Value::Nothing, &Vector::new());
         assert!(talk.next_line().is_some());
     }
 
@@ -560,9 +599,7 @@ mod tests {
         let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
         assert_eq!(talk.write(&b"read\n".repeat(20)), Ok(()));
         let large = Value::Bytes(vec![b'x'; 1 << 20].into());
-        let answer = |talk: &mut Talk, number| {
-            talk.answer(Ticket(number), (&large, false), Vector::new(), 2 << 20);
-        };
+        let answer = |talk: &mut Talk, number| answer(talk, number, &large, &Vector::new());
         let mut asked = 0;
         while talk.next_line().is_some() {
             talk.ask(Ticket(asked));
@@ -576,7 +613,20 @@ mod tests {
         assert_eq!(talk.read(3 << 20).map(|said| said.len()), Some(3 << 20));
         assert!(talk.next_line().is_some());
         while talk.read(1 << 20).is_some_and(|said| !said.is_empty()) {}
-        assert_eq!(talk.held(), 0);
+        assert_eq!(talk.answers, 0);
+    }
+
+    /// However small the pieces are: no byte is looked at twice for the end of a line.
+    #[test]
+    fn a_line_in_many_pieces_is_looked_through_once() {
+        let mut talk = Talk::new(0x7f, None);
+        for written in 1..=3 * (1 << 20) {
+            assert_eq!(talk.write(b"x"), Ok(()));
+            assert_eq!(talk.scanned, written);
+        }
+        assert_eq!(talk.write(b"\nab"), Ok(()));
+        assert_eq!(talk.next_line().map(|line| line.len()), Some(3 << 20));
+        assert_eq!((talk.has_lines(), talk.scanned, talk.held()), (false, 2, 2));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub const WALL: Time = Time { secs: 1_800_000_000, nanos: 0 };
 /// Longest run, virtual time.
 const TIME_MAX: Duration = Duration::from_secs(4 * 3600);
 /// How often in a row a node may be called for a deadline that has passed.
-const SPINS_MAX: u32 = 100;
+const SPINS_MAX: u32 = 10_000;
 /// Most events in one turn.
 const EVENTS_MAX: usize = 64;
 

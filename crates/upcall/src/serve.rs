@@ -132,7 +132,8 @@ fn host(
 ) -> Result<Vec<String>, String> {
     let told = replicas.iter().map(kept::Opened::line).collect();
     let wall = wall_at_zero(world);
-    let replicas = replicas.into_iter().map(|it| it.adopt(world, wall));
+    let limits = services::Limits::shared_by(replicas.len());
+    let replicas = replicas.into_iter().map(|it| it.adopt(world, wall, limits));
     node.host(replicas.collect::<Result<_, _>>()?);
     Ok(told)
 }

@@ -218,8 +218,9 @@ impl World {
     pub(super) fn step(&mut self, at: u16, input: Input<Id>) -> Result<(), String> {
         self.count()?;
         let mut out = Vec::new();
-        let now = self.now;
+        let (now, work) = (self.now, self.params.work);
         let house = self.house_mut(at);
+        house.replica.set_allowance(work);
         house.replica.step(now, input, &mut out);
         house.replica.check();
         for output in out {

@@ -7,6 +7,7 @@
 use super::words;
 use super::{Counter, DataType, Log, Map, Register, Set, Sheet, Text, Value, Wrong};
 use crate::binary;
+use crate::work::Meter;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -168,6 +169,29 @@ macro_rules! kinds {
                         $kind.apply(state, operator)
                     })*
                     _ => Value::Wrong(Wrong::OtherType),
+                }
+            }
+
+            fn apply_metered(
+                &self,
+                state: &mut State,
+                operator: &Operator,
+                meter: &mut Meter,
+            ) -> Value {
+                match (self, state, operator) {
+                    $((Kind::$kind, State::$kind(state), Operator::$kind(operator)) => {
+                        $kind.apply_metered(state, operator, meter)
+                    })*
+                    _ => Value::Wrong(Wrong::OtherType),
+                }
+            }
+
+            fn change(&self, state: &mut State, operator: &Operator, meter: &mut Meter) {
+                match (self, state, operator) {
+                    $((Kind::$kind, State::$kind(state), Operator::$kind(operator)) => {
+                        $kind.change(state, operator, meter)
+                    })*
+                    _ => {}
                 }
             }
 

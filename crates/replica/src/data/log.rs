@@ -72,6 +72,10 @@ impl DataType for Log {
         }
     }
 
+    fn value_size(&self, value: &Value) -> usize {
+        value.size()
+    }
+
     fn commute(&self, a: &Operator, b: &Operator) -> bool {
         !a.appends() || !b.appends()
     }

@@ -120,6 +120,10 @@ impl DataType for Map {
         }
     }
 
+    fn value_size(&self, value: &Value) -> usize {
+        value.size()
+    }
+
     fn commute(&self, a: &Operator, b: &Operator) -> bool {
         a.changes().zip(b.changes()).is_none_or(|(a, b)| a != b)
     }

@@ -31,11 +31,13 @@
 
 use super::{DataType, Value};
 use crate::binary;
+use crate::work::Meter;
 use rpds::{RedBlackTreeMapSync, RedBlackTreeSetSync};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// How many numbers of a session are remembered: its last one and those before.
@@ -109,6 +111,16 @@ impl<S> State<S> {
         self.sessions.size()
     }
 
+    /// The sessions behind this one, in order, as they are written.
+    pub(super) fn sessions_behind(
+        &self,
+        behind: Option<SessionId>,
+    ) -> impl Iterator<Item = (SessionId, impl Serialize)> {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let all = self.sessions.range((from, Bound::Unbounded));
+        all.map(|(id, session)| (*id, (*id, session)))
+    }
+
     /// The greatest number of an operation of this session, if it is remembered.
     pub fn last_of(&self, id: SessionId) -> Option<NonZeroU64> {
         self.sessions.get(&id)?.notes.last().map(|note| note.number)
@@ -124,13 +136,14 @@ impl<S> State<S> {
     }
 
     /// Forgets those that were idle for long, and the oldest ones if there are too many.
-    fn forget(&mut self, now: u64) {
+    fn forget(&mut self, now: u64, meter: &mut Meter) {
         let horizon = now.saturating_sub(IDLE_MAX_MS);
         while let Some(first) = self.by_stamp.first().copied()
             && (first.0 < horizon || self.sessions.size() > SESSIONS_KEPT)
         {
             self.by_stamp.remove_mut(&first);
             self.sessions.remove_mut(&first.1);
+            meter.spend(1);
         }
     }
 
@@ -259,18 +272,19 @@ impl<D: DataType<Value = Value>> Once<D> {
         call: Call,
         stamp: u64,
         operator: &D::Operator,
+        meter: &mut Meter,
     ) -> Value {
         let mut session = state.sessions.get(&call.session).cloned().unwrap_or_default();
         session.stamp = session.stamp.max(stamp);
         let free = self.0.is_free(operator);
         let value = match session.find(call.number) {
             None => {
-                let value = self.0.apply(&mut state.inner, operator);
+                let value = self.0.apply_metered(&mut state.inner, operator, meter);
                 session.note(call.number, (!free).then(|| value.clone()));
                 value
             }
             // It is the same in every state.
-            Some(_) if free => self.0.apply(&mut state.inner.clone(), operator),
+            Some(_) if free => self.0.apply_metered(&mut state.inner.clone(), operator, meter),
             Some(answer) => answer.cloned().unwrap_or(Value::Repeated),
         };
         state.keep(call.session, session);
@@ -290,14 +304,32 @@ impl<D: DataType<Value = Value>> DataType for Once<D> {
     }
 
     fn apply(&self, state: &mut Self::State, operator: &Self::Operator) -> Value {
+        self.apply_metered(state, operator, &mut Meter::unlimited())
+    }
+
+    fn apply_metered(
+        &self,
+        state: &mut Self::State,
+        operator: &Self::Operator,
+        meter: &mut Meter,
+    ) -> Value {
+        let (stamp, inner) = (operator.stamp, &operator.operator);
         let value = match self.noted(operator) {
-            Some(call) => self.apply_once(state, call, operator.stamp, &operator.operator),
-            None => self.0.apply(&mut state.inner, &operator.operator),
+            Some(call) => self.apply_once(state, call, stamp, inner, meter),
+            None => self.0.apply_metered(&mut state.inner, inner, meter),
         };
         if operator.forgets {
-            state.forget(operator.stamp);
+            state.forget(stamp, meter);
         }
         value
+    }
+
+    fn change(&self, state: &mut Self::State, operator: &Self::Operator, meter: &mut Meter) {
+        if self.noted(operator).is_some() || operator.forgets {
+            drop(self.apply_metered(state, operator, meter));
+        } else {
+            self.0.change(&mut state.inner, &operator.operator, meter);
+        }
     }
 
     /// Those of one session do if neither can put the other one out of the window.

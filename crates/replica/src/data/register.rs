@@ -55,6 +55,10 @@ impl DataType for Register {
         }
     }
 
+    fn value_size(&self, value: &Value) -> usize {
+        value.size()
+    }
+
     fn commute(&self, a: &Operator, b: &Operator) -> bool {
         let same = matches!((a, b), (Operator::Put(a), Operator::Put(b)) if a == b);
         same || matches!(a, Operator::Read) || matches!(b, Operator::Read)

@@ -98,6 +98,10 @@ impl DataType for Set {
         }
     }
 
+    fn value_size(&self, value: &Value) -> usize {
+        value.size()
+    }
+
     fn commute(&self, a: &Operator, b: &Operator) -> bool {
         let both = a.changes().zip(b.changes());
         both.is_none_or(|((a, a_in), (b, b_in))| a != b || a_in == b_in)

@@ -24,6 +24,7 @@ pub use scalar::{Fault, Number, Scalar};
 
 use super::words::{Spoken, Word};
 use super::{ANSWER_MAX, DataType, Value, Wrong};
+use crate::work::{self, Meter};
 use evaluation::Evaluation;
 use formula::Formula;
 use rpds::RedBlackTreeMapSync;
@@ -38,6 +39,12 @@ pub const CELLS_MAX: u64 = 10_000;
 
 /// How large a rectangle is, at most, that is cleared by one operation, in cells.
 pub const CLEAR_MAX: u64 = 100_000;
+
+/// Bytes of formulas in one operation that types into several cells, at most: each is parsed.
+pub const FORMULAS_MAX: usize = 128 << 10;
+
+/// Cells in one operation up to which it is compared with others, to find out whether they commute.
+const COMPARED_MAX: usize = 256;
 
 /// A sheet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -144,16 +151,19 @@ impl State {
         }
     }
 
-    fn clear(&mut self, region: Region) {
-        let mut next = Some(region.first());
+    /// Clears cells; how many were looked for.
+    fn clear(&mut self, region: Region) -> u64 {
+        let (mut next, mut steps) = (Some(region.first()), 0);
         while let Some(from) = next {
+            steps += 1;
             let found = self.cells.range((Bound::Included(from), Bound::Unbounded)).next();
-            let Some(cell) = found.map(|(cell, _)| *cell) else { return };
+            let Some(cell) = found.map(|(cell, _)| *cell) else { return steps };
             next = region.onward(cell);
             if next == Some(cell) {
                 self.remove(cell);
             }
         }
+        steps
     }
 
     /// The text of a cell that has a formula, perhaps one that cannot be read.
@@ -164,6 +174,18 @@ impl State {
 
     fn meaning(&self, cell: Cell) -> Option<&Meaning> {
         self.cells.get(&cell).map(|input| input.meaning())
+    }
+
+    /// How many cells have something.
+    pub(super) fn size(&self) -> usize {
+        self.cells.size()
+    }
+
+    /// What was typed into the cells behind this one, in order.
+    pub(super) fn typed(&self, behind: Option<Cell>) -> impl Iterator<Item = (Cell, &str)> {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let cells = self.cells.range((from, Bound::Unbounded));
+        cells.map(|(cell, input)| (*cell, input.text.as_str()))
     }
 
     fn input(&self, cell: Cell) -> Scalar {
@@ -215,7 +237,14 @@ impl Operator {
         };
         match self {
             Operator::Set(cell, text) => complaint(cell, text),
-            Operator::Load(cells) => cells.iter().find_map(|(cell, text)| complaint(cell, text)),
+            Operator::Load(cells) => {
+                let formulas = cells.values().filter(|text| text.starts_with('='));
+                if formulas.map(String::len).sum::<usize>() > FORMULAS_MAX {
+                    let most = FORMULAS_MAX >> 10;
+                    return Some(format!("more than {most} KiB of formulas at once; divide it"));
+                }
+                cells.iter().find_map(|(cell, text)| complaint(cell, text))
+            }
             Operator::Clear(_)
             | Operator::Get(_)
             | Operator::Input(_)
@@ -228,6 +257,21 @@ impl Operator {
 
     fn changes(&self) -> bool {
         matches!(self, Operator::Set(..) | Operator::Load(_) | Operator::Clear(_))
+    }
+
+    /// Cells that it types into one by one; a region counts as two.
+    fn cells(&self) -> usize {
+        match self {
+            Operator::Load(cells) => cells.len(),
+            Operator::Clear(_) => 2,
+            Operator::Set(..)
+            | Operator::Get(_)
+            | Operator::Input(_)
+            | Operator::Range(_)
+            | Operator::Inputs(_)
+            | Operator::Used
+            | Operator::Size => 1,
+        }
     }
 
     /// Whether it changes a cell of this region, or is about what was typed there.
@@ -279,27 +323,46 @@ impl DataType for Sheet {
     }
 
     fn apply(&self, state: &mut State, operator: &Operator) -> Value {
+        self.apply_metered(state, operator, &mut Meter::unlimited())
+    }
+
+    fn apply_metered(&self, state: &mut State, operator: &Operator, meter: &mut Meter) -> Value {
+        meter.spend(1);
         match operator {
             Operator::Set(cell, text) => {
+                meter.spend(work::of_bytes(text.len()));
                 state.set(*cell, text);
                 Value::Done
             }
             Operator::Load(cells) => {
-                cells.iter().for_each(|(cell, text)| state.set(*cell, text));
+                for (cell, text) in cells {
+                    meter.spend(1 + work::of_bytes(text.len()));
+                    state.set(*cell, text);
+                }
                 Value::Done
             }
             Operator::Clear(region) if region.area() > CLEAR_MAX => Value::Wrong(Wrong::TooLarge),
             Operator::Clear(region) => {
-                state.clear(*region);
+                meter.spend(state.clear(*region));
                 Value::Done
             }
-            Operator::Get(cell) => Evaluation::new(state).value(*cell).into(),
+            Operator::Get(cell) => {
+                let mut evaluation = Evaluation::new(state);
+                let value = evaluation.value(*cell);
+                meter.spend(evaluation.spent());
+                value.into()
+            }
             Operator::Input(cell) => state.input(*cell).into(),
             Operator::Range(region) => {
                 let mut evaluation = Evaluation::new(state);
-                rows(*region, |cell| evaluation.value(cell))
+                let shown = rows(*region, |cell| evaluation.value(cell));
+                meter.spend(evaluation.spent() + region.area().min(CELLS_MAX));
+                shown
             }
-            Operator::Inputs(region) => rows(*region, |cell| state.input(cell)),
+            Operator::Inputs(region) => {
+                meter.spend(region.area().min(CELLS_MAX));
+                rows(*region, |cell| state.input(cell))
+            }
             Operator::Used => {
                 let used = state.used().map(|all| all.to_string().as_str().into());
                 Value::from(used)
@@ -308,8 +371,11 @@ impl DataType for Sheet {
         }
     }
 
+    /// Two that type or clear much are not compared: they do not commute, as far as is known.
     fn commute(&self, a: &Operator, b: &Operator) -> bool {
-        !a.changes() || !b.changes() || !a.meets(b)
+        let is_much = |a: &Operator, b: &Operator| a.cells() > COMPARED_MAX && b.cells() > 1;
+        let is_apart = || !is_much(a, b) && !is_much(b, a) && !a.meets(b);
+        !a.changes() || !b.changes() || is_apart()
     }
 
     /// What a cell shows may depend on any other one.

@@ -2,6 +2,7 @@
 
 use super::words::{Spoken, Word};
 use super::{Bytes, DataType, Value, Wrong};
+use crate::work::Meter;
 use rpds::VectorSync;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,11 @@ impl State {
         let mut whole = Vec::with_capacity(self.length);
         self.pieces.iter().for_each(|piece| whole.extend_from_slice(piece));
         whole.into()
+    }
+
+    /// What was appended, in order.
+    pub(super) fn pieces(&self) -> &VectorSync<Bytes> {
+        &self.pieces
     }
 
     fn append(&mut self, piece: &Bytes) -> Option<Wrong> {
@@ -80,6 +86,17 @@ impl DataType for Text {
             },
             Operator::Read => Value::Bytes(state.whole()),
         }
+    }
+
+    fn change(&self, state: &mut State, operator: &Operator, meter: &mut Meter) {
+        meter.spend(1);
+        if let Operator::Append(piece) = operator {
+            state.append(piece);
+        }
+    }
+
+    fn value_size(&self, value: &Value) -> usize {
+        value.size()
     }
 
     fn commute(&self, a: &Operator, b: &Operator) -> bool {

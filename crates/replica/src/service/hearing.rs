@@ -2,11 +2,13 @@
 
 use super::members::Speaker;
 use super::origins::Receipt;
-use super::{
-    ADVANCE, Entry, Message, ORIGINS_MAX, Output, Outputs, Replica, ReplicaId, SANE_MAX, Vector,
-};
+use super::{Entry, Message, ORIGINS_MAX, Output, Outputs, Replica, ReplicaId, SANE_MAX, Vector};
 use crate::data::DataType;
+use crate::work;
 use std::sync::Arc;
+
+/// No message has more operations.
+const ENTRIES_MAX: usize = 1 << 14;
 
 /// No counter is so far ahead of all that were heard before: what lies between would have been
 /// told, or would be kept by somebody.
@@ -34,6 +36,7 @@ impl<D: DataType> Replica<D> {
             self.seal(change, out);
         }
         self.members.hear(from, &message);
+        self.meter.spend(self.work_of(&message));
         let mut owes = message.asks;
         let mut heard = self.clock.max(self.origins.last_counter());
         for entry in message.entries {
@@ -50,6 +53,17 @@ impl<D: DataType> Replica<D> {
         let peer = self.peers.get_mut(from).expect("it is a member");
         peer.owes |= owes;
         peer.says(&message.has, stands, self.members.membership().epoch);
+        self.place(out);
+    }
+
+    /// Work for looking at a message: bytes, and numbers.
+    fn work_of(&self, message: &Message<D::Operator>) -> u64 {
+        let each = |entry: &Arc<Entry<D::Operator>>| 1 + work::of_bytes(self.size(entry));
+        1 + message.entries.iter().map(each).sum::<u64>()
+    }
+
+    /// Places what can be, as far as the meter allows, and does what follows from that.
+    pub(super) fn place(&mut self, out: &mut Outputs<D>) {
         let placed = self.place_ready(out);
         if !placed.is_empty() {
             self.persist(placed, None, out);
@@ -57,14 +71,19 @@ impl<D: DataType> Replica<D> {
         let done = self.origins.done();
         self.peers.iter_mut().for_each(|(id, peer)| peer.believe(id, done));
         self.become_member(out);
-        self.advance(ADVANCE, out);
+        self.advance(out);
     }
 
     /// Places what has everything before it that must be. (Invariant I8: what became final while it
     /// waited is before it, or its origin has said to have what it had not.)
     fn place_ready(&mut self, out: &mut Outputs<D>) -> Vec<Arc<Entry<D::Operator>>> {
         let mut placed = Vec::new();
+        self.places = false;
         while let Some(entry) = self.origins.first_ready() {
+            if !self.meter.has_left() {
+                self.places = true;
+                break;
+            }
             let (origin, number) = (entry.label.origin, entry.number);
             if Some(entry.label) <= self.order.frontier() {
                 self.origins.drop_early(origin);
@@ -77,7 +96,7 @@ impl<D: DataType> Replica<D> {
             if self.members.speaker(origin) == Speaker::Peer {
                 self.peers.iter_mut().for_each(|(_, peer)| peer.presume(origin, number));
             }
-            self.order.place(entry.clone());
+            self.order.place(entry.clone(), &mut self.meter);
             placed.push(entry);
         }
         placed
@@ -88,7 +107,8 @@ impl<D: DataType> Replica<D> {
     fn is_sane(&self, message: &Message<D::Operator>) -> bool {
         let Message { epoch, change, reached, .. } = message;
         let change = change.iter().map(|change| change.from.number);
-        if !change.chain([epoch.number]).all(|number| number < SANE_MAX) {
+        let is_much = message.entries.len() > ENTRIES_MAX;
+        if is_much || !change.chain([epoch.number]).all(|number| number < SANE_MAX) {
             return false;
         }
         if !reached.iter().all(|reached| self.members.can_be(reached)) {

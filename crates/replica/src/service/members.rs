@@ -26,6 +26,7 @@
 
 use super::{Message, ReplicaId, SANE_MAX, Vector};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -42,8 +43,8 @@ pub const ORIGINS_MAX: usize = 128;
 pub struct Epoch {
     /// One more than that of the membership before it.
     pub number: u64,
-    /// Which of several changes has led to it: a digest of that.
-    pub by: u64,
+    /// Which of several changes has led to it: the first half of the SHA-256 digest of that.
+    pub by: u128,
 }
 
 /// Who the replicas are.
@@ -153,10 +154,9 @@ impl Membership {
 impl Change {
     /// The membership that it leads to.
     pub fn to(&self) -> Epoch {
-        // FNV-1a: few changes are compared, and nobody makes one to deceive.
-        let bytes = crate::binary::write(self);
-        let digest = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        let by = bytes.iter().fold(0xcbf2_9ce4_8422_2325, digest);
+        let digest: [u8; 32] = Sha256::digest(crate::binary::write(self)).into();
+        let (first, _) = digest.split_first_chunk().expect("it is longer");
+        let by = u128::from_le_bytes(*first);
         Epoch { number: self.from.number.saturating_add(1), by }
     }
 

@@ -15,6 +15,7 @@
 
 use super::{Entry, Label};
 use crate::data::DataType;
+use crate::work::Meter;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -61,9 +62,15 @@ impl<S: Clone> Ahead<S> {
     }
 
     /// Changes the state as an operation does.
-    fn perform<D: DataType<State = S>>(&mut self, data: &D, entry: &Entry<D::Operator>) {
-        if !data.is_read(&entry.operator) {
-            data.apply(&mut self.state, &entry.operator);
+    fn perform<D: DataType<State = S>>(
+        &mut self,
+        data: &D,
+        entry: &Entry<D::Operator>,
+        meter: &mut Meter,
+    ) {
+        match data.is_read(&entry.operator) {
+            true => meter.spend(1),
+            false => data.change(&mut self.state, &entry.operator, meter),
         }
     }
 
@@ -104,36 +111,39 @@ impl<D: DataType> Order<D> {
         self.insert(entry);
     }
 
-    /// Places an operation behind all others; its value there.
-    pub(super) fn answer(&mut self, entry: Arc<Entry<D::Operator>>) -> D::Value {
+    /// Places an operation behind all others, which are applied; its value there.
+    pub(super) fn answer(&mut self, entry: Arc<Entry<D::Operator>>, meter: &mut Meter) -> D::Value {
         if self.data.is_free(&entry.operator) {
             // It is the same in every state.
-            let value = self.data.apply(&mut self.data.initial(), &entry.operator);
+            let mut state = self.data.initial();
+            let value = self.data.apply_metered(&mut state, &entry.operator, meter);
             self.append(entry);
             return value;
         }
-        self.refresh();
+        assert!(self.is_applied(), "refreshed before");
         self.append(entry.clone());
         let ahead = self.ahead.get_or_insert_with(|| Ahead::of(&self.stable, self.frontier));
-        let value = self.data.apply(&mut ahead.state, &entry.operator);
+        let value = self.data.apply_metered(&mut ahead.state, &entry.operator, meter);
         ahead.pass(entry.label, &mut self.kept);
+        self.lag = 0;
         value
     }
 
-    /// What an operator answers that changes nothing, behind all that is placed.
-    pub(super) fn look(&mut self, operator: &D::Operator) -> D::Value {
-        self.refresh();
+    /// What an operator answers that changes nothing, behind all that is placed and applied.
+    pub(super) fn look(&mut self, operator: &D::Operator, meter: &mut Meter) -> D::Value {
+        assert!(self.is_applied(), "refreshed before");
         let last = self.ahead.as_mut().map_or(&mut self.stable, |ahead| &mut ahead.state);
-        self.data.apply(last, operator)
+        self.data.apply_metered(last, operator, meter)
     }
 
     /// Places an operation where its label says.
-    pub(super) fn place(&mut self, entry: Arc<Entry<D::Operator>>) {
+    pub(super) fn place(&mut self, entry: Arc<Entry<D::Operator>>, meter: &mut Meter) {
+        meter.spend(1);
         let label = entry.label;
         if let Some(mut ahead) = self.ahead.take_if(|ahead| Some(label) < ahead.applied) {
             self.kept.split_off(&label);
-            self.ahead = if self.could_be_last(&entry, ahead.applied) {
-                ahead.perform(&self.data, &entry);
+            self.ahead = if self.could_be_last(&entry, ahead.applied, meter) {
+                ahead.perform(&self.data, &entry, meter);
                 Some(ahead)
             } else {
                 let last = self.kept.last_key_value();
@@ -144,8 +154,14 @@ impl<D: DataType> Order<D> {
     }
 
     /// Whether an operation commutes with all behind it that are applied; if those are not many.
-    fn could_be_last(&self, entry: &Entry<D::Operator>, applied: Option<Label>) -> bool {
+    fn could_be_last(
+        &self,
+        entry: &Entry<D::Operator>,
+        applied: Option<Label>,
+        meter: &mut Meter,
+    ) -> bool {
         let applied = applied.expect("something behind it is applied");
+        meter.spend(COMPARED_MAX as u64);
         let mut behind = self.suffix.range(entry.label..=applied).map(|(_, other)| other);
         let commutes = |other: &Arc<Entry<_>>| self.data.commute(&entry.operator, &other.operator);
         behind.by_ref().take(COMPARED_MAX).all(commutes) && behind.next().is_none()
@@ -159,40 +175,39 @@ impl<D: DataType> Order<D> {
         self.lag += 1;
     }
 
-    /// Moves the frontier, by at most so many operations, and tells what it passes and is wanted,
-    /// with the values that they have for ever, as long as whoever is told wants more of it in this
-    /// step. Whether that was all.
+    /// Moves the frontier, as far as the meter allows, and tells what it passes and is wanted, with
+    /// the values that they have for ever; `tell` says how much work that makes. Whether that was
+    /// all.
     pub(super) fn advance(
         &mut self,
         frontier: Label,
-        most: usize,
+        meter: &mut Meter,
         wanted: impl Fn(&Entry<D::Operator>) -> bool,
-        mut tell: impl FnMut(Arc<Entry<D::Operator>>, D::Value) -> bool,
+        mut tell: impl FnMut(Arc<Entry<D::Operator>>, D::Value) -> u64,
     ) -> bool {
         // No part of a state that is forgotten is shared with the one that changes.
-        if self.suffix.len() <= most {
+        if self.suffix.len() <= LAG_MAX {
             self.forget_to(frontier);
         }
-        let mut left = most;
         while let Some(first) = self.suffix.first_entry()
             && *first.key() <= frontier
         {
-            if left == 0 {
+            if !meter.has_left() {
                 self.frontier.into_iter().for_each(|reached| self.forget_to(reached));
                 if self.ahead.is_none() {
                     self.lag = self.suffix.len();
                 }
                 return false;
             }
-            left -= 1;
             let entry = first.remove();
             self.frontier = Some(entry.label);
-            let is_wanted = wanted(&entry);
-            if is_wanted || !self.data.is_read(&entry.operator) {
-                let value = self.data.apply(&mut self.stable, &entry.operator);
-                if is_wanted && !tell(entry, value) {
-                    left = 0;
-                }
+            if wanted(&entry) {
+                let value = self.data.apply_metered(&mut self.stable, &entry.operator, meter);
+                meter.spend(tell(entry, value));
+            } else if self.data.is_read(&entry.operator) {
+                meter.spend(1);
+            } else {
+                self.data.change(&mut self.stable, &entry.operator, meter);
             }
         }
         self.frontier = self.frontier.max(Some(frontier));
@@ -209,30 +224,46 @@ impl<D: DataType> Order<D> {
         self.lag = self.lag.min(self.suffix.len());
     }
 
-    /// The state after everything that is placed.
-    pub(super) fn current(&mut self) -> &D::State {
-        self.refresh();
-        self.ahead.as_ref().map_or(&self.stable, |ahead| &ahead.state)
+    /// The state after everything that is placed, if all of that is applied.
+    pub(super) fn current(&self) -> Option<&D::State> {
+        let ahead = self.ahead.as_ref().map_or(&self.stable, |ahead| &ahead.state);
+        self.is_applied().then_some(ahead)
     }
 
     /// Applies what is placed if that has become much, so that nobody who asks has to wait long
     /// while nothing becomes final.
-    pub(super) fn keep_up(&mut self) {
-        if self.lag >= LAG_MAX {
-            self.refresh();
+    pub(super) fn keep_up(&mut self, meter: &mut Meter) {
+        if self.lags() {
+            self.refresh(meter);
         }
     }
 
-    /// Applies what is placed and not applied yet.
-    fn refresh(&mut self) {
+    /// Whether more is placed and not applied than should be.
+    pub(super) fn lags(&self) -> bool {
+        self.lag >= LAG_MAX
+    }
+
+    /// Whether everything that is placed is applied.
+    fn is_applied(&self) -> bool {
+        let applied = self.ahead.as_ref().map_or(self.frontier, |ahead| ahead.applied);
+        self.suffix.last_key_value().is_none_or(|(last, _)| Some(*last) <= applied)
+    }
+
+    /// Applies what is placed and not applied yet, as far as the meter allows; whether that was
+    /// all.
+    pub(super) fn refresh(&mut self, meter: &mut Meter) -> bool {
         let applied = self.ahead.as_ref().and_then(|ahead| ahead.applied);
         let from = applied.map_or(Bound::Unbounded, Bound::Excluded);
         for (label, entry) in self.suffix.range((from, Bound::Unbounded)) {
+            if !meter.has_left() {
+                return false;
+            }
             let ahead = self.ahead.get_or_insert_with(|| Ahead::of(&self.stable, self.frontier));
-            ahead.perform(&self.data, entry);
+            ahead.perform(&self.data, entry, meter);
             ahead.pass(*label, &mut self.kept);
         }
         self.lag = 0;
+        true
     }
 
     pub(super) fn check(&self) {

@@ -1,6 +1,7 @@
 //! Operations by the replica they belong to, as far as they may still be asked for.
 
 use super::{Amount, Entry, Label, ReplicaId, Vector};
+use crate::work::Meter;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -70,6 +71,8 @@ pub(super) struct Origins<O> {
     done: Vector,
     /// What is kept.
     kept: Amount,
+    /// How many need that nothing is forgotten.
+    pins: usize,
 }
 
 impl<O> Origins<O> {
@@ -78,7 +81,7 @@ impl<O> Origins<O> {
         let of = members.into_iter().map(|id| (id, Origin::from(base.get(id))));
         let of: BTreeMap<_, _> = of.collect();
         let done = of.iter().map(|(id, origin): (&ReplicaId, &Origin<O>)| (*id, origin.done));
-        Origins { done: done.collect(), of, kept: Amount::default() }
+        Origins { done: done.collect(), of, kept: Amount::default(), pins: 0 }
     }
 
     /// From now on there may be operations of these as well.
@@ -223,6 +226,13 @@ impl<O> Origins<O> {
         entries.into_iter().take_while(fits).collect()
     }
 
+    /// How many bytes an operation takes that is not forgotten.
+    pub(super) fn size(&self, of: ReplicaId, number: u64) -> usize {
+        let size =
+            |origin: &Origin<O>| origin.bytes(number).saturating_sub(origin.bytes(number - 1));
+        self.of.get(&of).map_or(0, |origin| count(size(origin)))
+    }
+
     /// How much there is that follows `from`, up to what is in `to`.
     pub(super) fn amount(&self, from: &Vector, to: &Vector) -> Amount {
         let each = to.iter().filter_map(|(id, last)| {
@@ -236,19 +246,42 @@ impl<O> Origins<O> {
         })
     }
 
-    /// Everything up to here is done everywhere.
-    pub(super) fn forget(&mut self, everywhere: &Vector) {
+    /// Forgets what is up to here, which is done everywhere, as far as the meter allows; whether
+    /// that was all. Nothing is forgotten while it is pinned.
+    pub(super) fn forget(&mut self, everywhere: &Vector, meter: &mut Meter) -> bool {
+        if self.is_pinned() {
+            return false;
+        }
         for (id, origin) in &mut self.of {
             let to = everywhere.get(*id);
             while origin.forgotten < to
-                && let Some((_, bytes)) = origin.entries.pop_front()
+                && let Some((_, bytes)) = origin.entries.front()
             {
+                if !meter.has_left() {
+                    return false;
+                }
+                meter.spend(1);
                 origin.forgotten += 1;
                 self.kept.operations -= 1;
                 self.kept.bytes -= count(bytes - origin.forgotten_bytes);
-                origin.forgotten_bytes = bytes;
+                origin.forgotten_bytes = *bytes;
+                origin.entries.pop_front();
             }
         }
+        true
+    }
+
+    /// Nothing is forgotten until it is unpinned as often.
+    pub(super) fn pin(&mut self) {
+        self.pins += 1;
+    }
+
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pins > 0
+    }
+
+    pub(super) fn unpin(&mut self) {
+        self.pins -= 1;
     }
 
     /// What is done everywhere, as far as this replica knew at any time.

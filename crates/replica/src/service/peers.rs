@@ -2,6 +2,7 @@
 
 use super::members::{Epoch, Standing};
 use super::{Limits, Message, Origins, Output, ReplicaId, Vector};
+use crate::work::{self, Meter};
 use base::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -139,17 +140,21 @@ impl Peer {
         &mut self,
         id: ReplicaId,
         ours: &Ours<'_, O>,
+        meter: &mut Meter,
         out: &mut Vec<Output<O, V>>,
     ) {
         let Ours { origins, has, standing, limits, .. } = ours;
-        loop {
+        while meter.has_left() {
             let room = limits.window.without(origins.amount(&self.acked, &self.said));
             let entries = origins.between(&self.sent, has, room.min(limits.message));
             let is_known = self.told.0 == **has && self.told.1 == stands(standing);
             if entries.is_empty() && is_known && !self.owes && !self.asks {
                 return;
             }
+            meter.spend(1);
             for entry in &entries {
+                let bytes = origins.size(entry.label.origin, entry.number);
+                meter.spend(1 + work::of_bytes(bytes));
                 self.sent.raise(entry.label.origin, entry.number);
                 self.said.raise(entry.label.origin, entry.number);
             }

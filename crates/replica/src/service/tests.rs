@@ -540,7 +540,7 @@ fn a_membership_that_no_change_leads_to_is_not_believed() {
     let place = |id: &ReplicaId| (*id, String::new());
     let membership = |number, members: &[ReplicaId], came: &[ReplicaId], retired: &[(_, u64)]| {
         let (came, retired) = (came.iter().copied().collect(), retired.iter().copied().collect());
-        let epoch = Epoch { number, by: number };
+        let epoch = Epoch { number, by: number.into() };
         Membership { epoch, members: members.iter().map(place).collect(), came, retired }
     };
     let old = membership(2, &[A, B], &[], &[(d, 1)]);
@@ -669,4 +669,126 @@ fn what_others_tell_is_not_on_its_way_from_here() {
     let told = said(step(&mut b, Input::Persisted(2)));
     let of_b = told.iter().flat_map(|message| &message.entries);
     assert_eq!(of_b.map(|entry| entry.label.origin).collect::<Vec<_>>(), [B]);
+}
+
+/// What a step leaves undone the next ones do; none does more than it may begin, and one piece.
+#[test]
+fn a_step_does_no_more_work_than_it_may() {
+    use crate::work::PIECE_MAX;
+    let sheet = |operator| crate::data::kind::Operator::Sheet(operator);
+    let config = Config { gossip: Duration::from_millis(10), limits: Limits::default() };
+    let mut a = Replica::new(crate::data::Kind::Sheet, A, &[A, B], config);
+    let cell = |name: &str| name.parse::<crate::data::sheet::Cell>().expect("a cell");
+    let formula = format!("={}", ["SUM(B1:B20000)"; 10].join("+"));
+    let cells = (1..=20_000).map(|row| (cell(&format!("B{row}")), "1".to_string()));
+    let typed = [
+        crate::data::sheet::Operator::Load(cells.collect()),
+        crate::data::sheet::Operator::Set(cell("A1"), formula),
+    ];
+    let looks = (0..100).map(|_| crate::data::sheet::Operator::Get(cell("A1")));
+    let (mut out, mut asked) = (Vec::new(), 0);
+    for operator in typed.into_iter().chain(looks) {
+        asked += 1;
+        let (ticket, after) = (Ticket(asked), Vector::new());
+        let until = NOW + Duration::from_secs(1);
+        let (strict, operator) = (true, sheet(operator));
+        let input = Input::Request { ticket, after, strict, operator, until };
+        a.step(NOW, input, &mut out);
+    }
+    // All become final in one moment: each look costs more than all steps should.
+    a.step(NOW, Input::Persisted(asked), &mut out);
+    out.clear();
+    let has = [(A, asked)].into_iter().collect();
+    let epoch = Membership::first(BTreeMap::new()).epoch;
+    let heard =
+        Message { entries: Vec::new(), has, asks: false, epoch, change: None, reached: None };
+    let (mut steps, mut most) = (0, 0);
+    let mut input = Input::Heard(B, heard);
+    loop {
+        a.set_allowance(1000);
+        a.step(NOW, input, &mut out);
+        a.check();
+        (steps, most) = (steps + 1, most.max(a.spent()));
+        if a.deadline() != Some(Instant(0)) {
+            break;
+        }
+        input = Input::Tick;
+    }
+    assert!(steps >= 100 && most <= 1000 + PIECE_MAX, "{steps} steps, at most {most} units");
+    let answers = out.iter().filter(|output| matches!(output, Output::Answer { .. })).count();
+    assert_eq!((answers as u64, a.kept()), (asked, 0));
+}
+
+/// The pieces are what is written at once, wherever they are cut and whatever happens meanwhile.
+#[test]
+fn a_snapshot_is_the_same_in_pieces() {
+    use crate::binary;
+    use crate::data::kind::Operator as Any;
+    use crate::data::{Kind, Once, log, map, once, set, sheet, text};
+    use crate::work::Meter;
+    for kind in Kind::ALL.iter().copied() {
+        let config = Config { gossip: Duration::from_millis(10), limits: Limits::default() };
+        let mut a = Replica::new(Once(kind), A, &[A, B], config);
+        let change = |number: u64| match kind {
+            Kind::Counter => Any::Counter(Operator::Add(1)),
+            Kind::Text => Any::Text(text::Operator::Append("ab".into())),
+            Kind::Register => Any::Register(crate::data::register::Operator::Put("x".into())),
+            Kind::Map => {
+                Any::Map(map::Operator::Put(format!("{number}").as_str().into(), "v".into()))
+            }
+            Kind::Set => Any::Set(set::Operator::Add(format!("{number}").as_str().into())),
+            Kind::Log => Any::Log(log::Operator::Append("record".into())),
+            Kind::Sheet => {
+                let cell = format!("C{number}").parse().expect("a cell");
+                Any::Sheet(sheet::Operator::Set(cell, "=A1".to_string()))
+            }
+        };
+        let ask = |a: &mut Replica<Once<Kind>>, number: u64| {
+            let session = once::SessionId(u128::from(number % 7));
+            let call = std::num::NonZeroU64::new(number / 7 + 1);
+            let once = call.map(|number| once::Call { session, number });
+            let operator =
+                once::Operator { stamp: number, once, forgets: false, operator: change(number) };
+            let (ticket, after, until) = (Ticket(number), Vector::new(), NOW);
+            let input = Input::Request { ticket, after, strict: false, operator, until };
+            a.step(NOW, input, &mut Vec::new());
+        };
+        (1..=50).for_each(|number| ask(&mut a, number));
+        a.step(NOW, Input::Persisted(50), &mut Vec::new());
+        let epoch = Membership::first(BTreeMap::new()).epoch;
+        let heard = |to: u64| {
+            let (entries, has) = (Vec::new(), [(A, to)].into_iter().collect());
+            Input::Heard(
+                B,
+                Message { entries, has, asks: false, epoch, change: None, reached: None },
+            )
+        };
+        a.step(NOW, heard(30), &mut Vec::new());
+        for (most, work) in [(1, 1), (10, 3), (100, 1000), (usize::MAX, u64::MAX)] {
+            let whole = binary::write(&a.snapshot());
+            let (mut writing, mut bytes) = (a.begin_writing(), Vec::new());
+            let mut pieces = 1;
+            loop {
+                let mut some = Vec::new();
+                let is_over = a.write(&mut writing, most, &mut Meter::new(work), &mut some);
+                bytes.extend(some);
+                if is_over {
+                    break;
+                }
+                pieces += 1;
+                // It goes on meanwhile: more is done, and more becomes final.
+                if pieces == 3 && most == 1 {
+                    ask(&mut a, 51);
+                    a.step(NOW, Input::Persisted(51), &mut Vec::new());
+                    a.step(NOW, heard(51), &mut Vec::new());
+                    assert_eq!(a.kept(), 21, "what is to be written stays");
+                }
+            }
+            assert!(most != 1 || pieces > 3, "{kind}: {pieces}");
+            assert_eq!(bytes, whole, "{kind}");
+            a.end_writing(writing);
+            a.step(NOW, Input::Tick, &mut Vec::new());
+        }
+        assert_eq!(a.kept(), 0);
+    }
 }

@@ -1,12 +1,14 @@
-//! Requests that cannot be answered yet.
+//! Requests that cannot be answered yet, each found by its ticket, by what it waits for and by the
+//! time when its client gives up: none of these is searched for.
 
 use super::members::Members;
 use super::{Amount, Origins, Output, Peers, Refusal, ReplicaId, Ticket, Vector};
 use crate::data::DataType;
+use crate::work::{self, Meter};
 use base::Instant;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A request that waits for what must come before it.
+/// A request that waits for what must come before it, or for its turn.
 #[derive(Clone, Debug)]
 pub(super) struct Blocked<O> {
     pub(super) ticket: Ticket,
@@ -18,11 +20,15 @@ pub(super) struct Blocked<O> {
     pub(super) until: Instant,
 }
 
+impl<O> Blocked<O> {
+    fn size(&self) -> usize {
+        size_of_val(self) + self.bytes
+    }
+}
+
 /// An answer, which may be given when a record is in the journal.
 #[derive(Clone, Debug)]
 struct Unsaid<V> {
-    record: u64,
-    until: Instant,
     ticket: Ticket,
     value: V,
     /// How many bytes that takes beside itself.
@@ -37,72 +43,145 @@ impl<V> Unsaid<V> {
     }
 }
 
-/// A strict operation of this replica, which is done.
-#[derive(Clone, Debug)]
-struct Strict {
-    ticket: Ticket,
-    until: Instant,
+/// What a ticket waits for, and by which key it is found there.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// An operation that must come before it, by the order of arrival.
+    Blocked(ReplicaId, u64, u64),
+    /// Its turn, by the order of arrival.
+    Ready(u64),
+    /// A record of the journal, by the order in which answers were made.
+    Unsaid(u64, u64),
+    /// Its operation, by that one's number, to be final.
+    Strict(u64),
 }
 
 /// All that wait.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting<D: DataType> {
-    blocked: Vec<Blocked<D::Operator>>,
-    unsaid: VecDeque<Unsaid<D::Value>>,
+    places: BTreeMap<Ticket, (Place, Instant)>,
+    by_time: BTreeSet<(Instant, Ticket)>,
+    /// By the first operation that each lacks, and the order of arrival.
+    blocked: BTreeMap<(ReplicaId, u64, u64), Blocked<D::Operator>>,
+    /// Those that lack nothing, in the order of arrival.
+    ready: BTreeMap<u64, Blocked<D::Operator>>,
+    /// How much both are.
+    held: Amount,
+    unsaid: BTreeMap<(u64, u64), Unsaid<D::Value>>,
     /// How many bytes these take.
     unsaid_bytes: usize,
+    /// All records up to this one are in the journal.
+    sayable: u64,
     /// By the numbers of their operations.
-    strict: BTreeMap<u64, Strict>,
-    /// When the first of all gives up; perhaps it was answered before.
-    earliest: Option<Instant>,
+    strict: BTreeMap<u64, Ticket>,
+    /// How many have arrived, and answers were made.
+    arrivals: u64,
 }
 
 impl<D: DataType> Waiting<D> {
     pub(super) fn new() -> Waiting<D> {
         Waiting {
-            blocked: Vec::new(),
-            unsaid: VecDeque::new(),
+            places: BTreeMap::new(),
+            by_time: BTreeSet::new(),
+            blocked: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            held: Amount::default(),
+            unsaid: BTreeMap::new(),
             unsaid_bytes: 0,
+            sayable: 0,
             strict: BTreeMap::new(),
-            earliest: None,
+            arrivals: 0,
         }
     }
 
-    /// How much waits for what must come before it.
+    /// How much waits for what must come before it, or for its turn.
     pub(super) fn blocked(&self) -> Amount {
-        let size = |request: &Blocked<_>| size_of_val(request) + request.bytes;
-        let bytes = self.blocked.iter().map(size).sum();
-        Amount { operations: self.blocked.len(), bytes }
+        self.held
     }
 
-    pub(super) fn block(&mut self, request: Blocked<D::Operator>) {
-        self.hurry(request.until);
-        self.blocked.push(request);
+    /// Whether a request waits for nothing but its turn.
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
     }
 
-    /// Takes out those that can never be done here.
-    pub(super) fn refuse_blocked(&mut self, members: &Members) -> Vec<(Ticket, Refusal)> {
-        if self.blocked.is_empty() {
-            return Vec::new();
-        }
-        let why = |request: &Blocked<_>| {
-            let lost = members.lost_of(&request.after);
-            let lost = (!lost.is_empty()).then_some(Refusal::Lost(lost));
-            if members.is_outside() { Some(Refusal::Outside) } else { lost }
+    fn expect(&mut self, ticket: Ticket, place: Place, until: Instant) {
+        let before = self.places.insert(ticket, (place, until));
+        assert!(before.is_none(), "a ticket waits for one thing");
+        self.by_time.insert((until, ticket));
+    }
+
+    fn leave(&mut self, ticket: Ticket) -> Option<Place> {
+        let (place, until) = self.places.remove(&ticket)?;
+        self.by_time.remove(&(until, ticket));
+        Some(place)
+    }
+
+    /// A request that lacks what of `after` is not in `done`.
+    pub(super) fn block(&mut self, request: Blocked<D::Operator>, done: &Vector) {
+        self.arrivals += 1;
+        self.held.add(request.size());
+        self.put(self.arrivals, request, done);
+    }
+
+    fn put(&mut self, arrival: u64, request: Blocked<D::Operator>, done: &Vector) {
+        let (ticket, until) = (request.ticket, request.until);
+        let lacks = done.lacks(&request.after).next();
+        let place = match lacks {
+            Some((of, number)) => {
+                self.blocked.insert((of, number, arrival), request);
+                Place::Blocked(of, number, arrival)
+            }
+            None => {
+                self.ready.insert(arrival, request);
+                Place::Ready(arrival)
+            }
         };
+        self.expect(ticket, place, until);
+    }
+
+    fn release(&mut self, request: &Blocked<D::Operator>) {
+        self.held = self.held.without(Amount { operations: 1, bytes: request.size() });
+    }
+
+    /// More is done: some lack less.
+    pub(super) fn unblock(&mut self, done: &Vector) {
+        let Some(((first, ..), _)) = self.blocked.first_key_value() else { return };
+        let mut next = Some(*first);
+        while let Some(of) = next {
+            let range = (of, 0, 0)..=(of, done.get(of), u64::MAX);
+            while let Some((key, _)) = self.blocked.range(range.clone()).next() {
+                let key = *key;
+                let request = self.blocked.remove(&key).expect("it was just found");
+                self.leave(request.ticket);
+                self.put(key.2, request, done);
+            }
+            let behind = self.blocked.range((of, u64::MAX, u64::MAX)..).next();
+            next = behind.map(|((of, ..), _)| *of);
+        }
+    }
+
+    /// Takes out those that can never be done here: to be called when the members change.
+    pub(super) fn refuse_blocked(&mut self, members: &Members) -> Vec<(Ticket, Refusal)> {
         let mut refused = Vec::new();
-        self.blocked.retain(|request| {
-            let refusal = why(request);
-            refused.extend(refusal.clone().map(|refusal| (request.ticket, refusal)));
-            refusal.is_none()
-        });
+        let all = self.ready.values().chain(self.blocked.values());
+        for request in all {
+            refused.extend(why_never(request, members).map(|why| (request.ticket, why)));
+        }
+        refused.iter().for_each(|(ticket, _)| self.forget(*ticket));
         refused
     }
 
     /// The first request that waits for nothing more.
-    pub(super) fn take_unblocked(&mut self, done: &Vector) -> Option<Blocked<D::Operator>> {
-        let first = self.blocked.iter().position(|request| done.covers(&request.after))?;
-        Some(self.blocked.remove(first))
+    pub(super) fn take_ready(&mut self) -> Option<Blocked<D::Operator>> {
+        let (_, request) = self.ready.pop_first()?;
+        self.leave(request.ticket);
+        self.release(&request);
+        Some(request)
+    }
+
+    /// The operator of that one.
+    pub(super) fn first_ready(&self) -> Option<&Blocked<D::Operator>> {
+        self.ready.first_key_value().map(|(_, request)| request)
     }
 
     /// An answer that waits for a record.
@@ -114,10 +193,11 @@ impl<D: DataType> Waiting<D> {
         is_final: bool,
         token: Vector,
     ) {
-        self.hurry(until);
-        let unsaid = Unsaid { record, until, ticket, value, bytes, is_final, token };
+        self.arrivals += 1;
+        let unsaid = Unsaid { ticket, value, bytes, is_final, token };
         self.unsaid_bytes += unsaid.size();
-        self.unsaid.push_back(unsaid);
+        self.unsaid.insert((record, self.arrivals), unsaid);
+        self.expect(ticket, Place::Unsaid(record, self.arrivals), until);
     }
 
     /// How many answers wait for the journal.
@@ -127,41 +207,64 @@ impl<D: DataType> Waiting<D> {
 
     /// A strict operation waits to be final.
     pub(super) fn expect_final(&mut self, number: u64, ticket: Ticket, until: Instant) {
-        self.hurry(until);
-        self.strict.insert(number, Strict { ticket, until });
+        self.strict.insert(number, ticket);
+        self.expect(ticket, Place::Strict(number), until);
     }
 
     /// Who waits for this operation of this replica to be final.
     pub(super) fn take_strict(&mut self, number: u64) -> Option<Ticket> {
-        self.strict.remove(&number).map(|strict| strict.ticket)
+        let ticket = self.strict.remove(&number)?;
+        self.leave(ticket);
+        Some(ticket)
     }
 
-    /// Gives the answers that wait for this record, or an earlier one.
-    pub(super) fn say(&mut self, record: u64, out: &mut Vec<Output<D::Operator, D::Value>>) {
-        while let Some(first) = self.unsaid.pop_front_if(|first| first.record <= record) {
+    /// All records up to this one are in the journal.
+    pub(super) fn let_say(&mut self, record: u64) {
+        self.sayable = self.sayable.max(record);
+    }
+
+    /// Whether answers can be given that are not given yet.
+    pub(super) fn has_sayable(&self) -> bool {
+        self.unsaid.first_key_value().is_some_and(|((record, _), _)| *record <= self.sayable)
+    }
+
+    /// Gives the answers whose records are in the journal, as far as the meter allows.
+    pub(super) fn say(&mut self, meter: &mut Meter, out: &mut Vec<Output<D::Operator, D::Value>>) {
+        while meter.has_left()
+            && self.has_sayable()
+            && let Some((_, first)) = self.unsaid.pop_first()
+        {
+            meter.spend(1 + work::of_bytes(first.bytes));
             self.unsaid_bytes -= first.size();
             let Unsaid { ticket, value, is_final, token, .. } = first;
+            self.leave(ticket);
             out.push(Output::Answer { ticket, value, is_final, token });
         }
     }
 
+    /// Takes a ticket out, wherever it waits.
     pub(super) fn forget(&mut self, ticket: Ticket) {
-        self.blocked.retain(|request| request.ticket != ticket);
-        if let Some(at) = self.unsaid.iter().position(|unsaid| unsaid.ticket == ticket)
-            && let Some(unsaid) = self.unsaid.remove(at)
-        {
-            self.unsaid_bytes -= unsaid.size();
+        match self.leave(ticket) {
+            Some(Place::Blocked(of, number, arrival)) => {
+                let request = self.blocked.remove(&(of, number, arrival));
+                self.release(&request.expect("it is where its place says"));
+            }
+            Some(Place::Ready(arrival)) => {
+                let request = self.ready.remove(&arrival);
+                self.release(&request.expect("it is where its place says"));
+            }
+            Some(Place::Unsaid(record, arrival)) => {
+                let unsaid = self.unsaid.remove(&(record, arrival));
+                self.unsaid_bytes -= unsaid.expect("it is where its place says").size();
+            }
+            Some(Place::Strict(number)) => drop(self.strict.remove(&number)),
+            None => {}
         }
-        self.strict.retain(|_, strict| strict.ticket != ticket);
     }
 
-    fn hurry(&mut self, until: Instant) {
-        self.earliest = Some(self.earliest.map_or(until, |earliest| earliest.min(until)));
-    }
-
-    /// When the first gives up, or earlier.
+    /// When the first gives up.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.earliest
+        self.by_time.first().map(|(at, _)| *at)
     }
 
     /// Refuses those who give up now, and says whose fault it is.
@@ -173,28 +276,38 @@ impl<D: DataType> Waiting<D> {
         peers: &Peers,
         out: &mut Vec<Output<D::Operator, D::Value>>,
     ) {
-        if self.earliest.is_none_or(|at| at > now) {
-            return;
+        while let Some((_, ticket)) = self.by_time.first().copied().filter(|(at, _)| *at <= now) {
+            let why = match self.places[&ticket].0 {
+                Place::Blocked(of, number, arrival) => {
+                    let request = &self.blocked[&(of, number, arrival)];
+                    let missing = origins.done().lacks(&request.after).map(|(id, _)| id);
+                    Refusal::Behind(missing.collect())
+                }
+                Place::Ready(_) => Refusal::Busy,
+                Place::Unsaid(..) => Refusal::Unwritten,
+                Place::Strict(number) => {
+                    let lacks = peers.iter().filter(|(_, peer)| peer.knows.get(me) < number);
+                    let missing: Vec<ReplicaId> = lacks.map(|(id, _)| id).collect();
+                    let unwritten = missing.is_empty() || has.get(me) < number;
+                    if unwritten { Refusal::Unwritten } else { Refusal::NotFinal(missing) }
+                }
+            };
+            self.forget(ticket);
+            out.push(Output::Refuse(ticket, why));
         }
-        let done = origins.done();
-        for request in self.blocked.extract_if(.., |request| request.until <= now) {
-            let missing = done.lacks(&request.after).map(|(id, _)| id).collect();
-            out.push(Output::Refuse(request.ticket, Refusal::Behind(missing)));
-        }
-        for (number, strict) in self.strict.extract_if(.., |_, strict| strict.until <= now) {
-            let lacks = peers.iter().filter(|(_, peer)| peer.knows.get(me) < number);
-            let missing: Vec<ReplicaId> = lacks.map(|(id, _)| id).collect();
-            let unwritten = missing.is_empty() || has.get(me) < number;
-            let why = if unwritten { Refusal::Unwritten } else { Refusal::NotFinal(missing) };
-            out.push(Output::Refuse(strict.ticket, why));
-        }
-        let late = self.unsaid.iter().filter(|unsaid| unsaid.until <= now);
-        out.extend(late.map(|unsaid| Output::Refuse(unsaid.ticket, Refusal::Unwritten)));
-        self.unsaid.retain(|unsaid| unsaid.until > now);
-        self.unsaid_bytes = self.unsaid.iter().map(Unsaid::size).sum();
-        let blocked = self.blocked.iter().map(|request| request.until);
-        let strict = self.strict.values().map(|strict| strict.until);
-        let unsaid = self.unsaid.iter().map(|unsaid| unsaid.until);
-        self.earliest = blocked.chain(strict).chain(unsaid).min();
     }
+
+    pub(super) fn check(&self) {
+        assert_eq!(self.places.len(), self.by_time.len());
+        let waiting = [self.blocked.len(), self.ready.len(), self.unsaid.len(), self.strict.len()];
+        assert_eq!(self.places.len(), waiting.iter().sum::<usize>());
+        assert_eq!(self.held.operations, self.blocked.len() + self.ready.len());
+    }
+}
+
+/// Why a request can never be done here, if so.
+pub(super) fn why_never<O>(request: &Blocked<O>, members: &Members) -> Option<Refusal> {
+    let lost = members.lost_of(&request.after);
+    let lost = (!lost.is_empty()).then_some(Refusal::Lost(lost));
+    if members.is_outside() { Some(Refusal::Outside) } else { lost }
 }

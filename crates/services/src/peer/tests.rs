@@ -16,6 +16,19 @@ fn introduction() -> Introduction {
     Introduction::new(&settings(), ReplicaId(2), &[9; CHALLENGE], [1; CHALLENGE])
 }
 
+/// What authenticates what the other end sends.
+fn theirs() -> Seal {
+    let theirs = Settings { me: ReplicaId(2), ..settings() };
+    let seals = crate::proof::seals(&theirs, &[9; CHALLENGE], (settings().me, &[1; CHALLENGE]));
+    seals.ours
+}
+
+/// These messages, as they are written.
+fn frames(messages: &[&[u8]]) -> Vec<Vec<u8>> {
+    let mut seal = introduction().seals.ours;
+    messages.iter().map(|message| seal.frame(message)).collect()
+}
+
 fn said(verdict: Verdict) -> Input {
     let theirs = Settings { me: ReplicaId(2), ..settings() };
     let to = (settings().me, &[1; CHALLENGE]);
@@ -54,7 +67,7 @@ fn states_md_is_fresh() {
             ("Farewell", said(Verdict::Farewell)),
             ("Written", Input::Answered(Ok(Reply::Written(1)))),
             ("Ended", Input::Answered(Ok(Reply::Data(Buf::default())))),
-            ("Whole", Input::Answered(Ok(Reply::Data(Buf::from(&[0; 8][..]))))),
+            ("Whole", Input::Answered(Ok(Reply::Data(Buf::from(&theirs().frame(&[0])[..]))))),
             ("Failed", Input::Answered(Err(Error::Disconnected))),
             ("Say", Input::Say(b"hello".to_vec())),
             ("Leave", Input::Leave),
@@ -62,7 +75,9 @@ fn states_md_is_fresh() {
         for (label, input) in inputs {
             let wishes = matches!(at, State::Asking(_) | State::Fetching(_));
             let wish = wishes.then(|| Wish { letter: b"wish".to_vec(), room: u64::MAX });
-            let peer = Peer { state: at, ..Peer::new(wish) };
+            let seals = Some(introduction().seals);
+            let reader = Some((Reader::new(theirs()), 0));
+            let peer = Peer { state: at, seals, reader, ..Peer::new(wish) };
             drawing.sample_as(label, peer, input, state);
         }
     }
@@ -108,10 +123,12 @@ fn introduced(wish: Option<Wish>) -> Peer {
 fn what_is_said_during_a_write_leaves_with_the_next() {
     let mut peer = up();
     let say = |peer: &mut Peer, text: &str| step(peer, Input::Say(text.as_bytes().to_vec()));
-    assert_eq!(say(&mut peer, "ab"), [Output::Write(OPEN, 0, b"ab".to_vec())]);
+    let all = frames(&[b"ab", b"c", b"d"]);
+    let at = all[0].len() as u64;
+    assert_eq!(say(&mut peer, "ab"), [Output::Write(OPEN, 0, all[0].clone())]);
     assert_eq!(say(&mut peer, "c"), []);
     assert_eq!(say(&mut peer, "d"), []);
-    assert_eq!(step(&mut peer, written()), [Output::Write(OPEN, 2, b"cd".to_vec())]);
+    assert_eq!(step(&mut peer, written()), [Output::Write(OPEN, at, all[1..].concat())]);
     assert_eq!(step(&mut peer, written()), []);
     let failed = step(&mut peer, Input::Leave);
     assert_eq!(failed, [Output::Disconnected, Output::Close(OPEN)]);
@@ -121,7 +138,7 @@ fn what_is_said_during_a_write_leaves_with_the_next() {
 #[test]
 fn what_waits_has_an_end() {
     let mut peer = up();
-    let piece = vec![0; 1 << 20];
+    let piece = vec![0; (1 << 20) - 36];
     assert_eq!(step(&mut peer, Input::Say(piece.clone())).len(), 1);
     for _ in 0..20 {
         assert_eq!(step(&mut peer, Input::Say(piece.clone())), []);
@@ -148,29 +165,35 @@ fn who_does_not_know_the_secret_is_told_nothing() {
 #[test]
 fn who_wants_to_be_a_member_reads_all_of_the_answer() {
     let part = |bytes: &[u8]| Input::Answered(Ok(Reply::Data(Buf::from(bytes))));
-    let ask = || {
-        let mut peer = introduced(Some(Wish { letter: b"wish".to_vec(), room: 3 }));
+    let ask = |room| {
+        let mut peer = introduced(Some(Wish { letter: b"wish".to_vec(), room }));
         let asks = step(&mut peer, said(Verdict::Welcome));
-        assert_eq!(asks, [Output::Write(OPEN, 0, b"wish".to_vec())]);
+        assert_eq!(asks, [Output::Write(OPEN, 0, frames(&[b"wish"]).concat())]);
         assert_eq!(step(&mut peer, written()), [Output::Read(OPEN, 32)]);
         peer
     };
-    let answer = [&3_u64.to_le_bytes()[..], b"yes"].concat();
-    let mut peer = ask();
+    let mut seal = theirs();
+    let answer = [seal.frame(b"\x01ye"), seal.frame(b"\x00s")].concat();
+    let mut peer = ask(100);
     for (sent, byte) in answer.iter().enumerate().take(answer.len() - 1) {
         let next = step(&mut peer, part(&[*byte]));
         assert_eq!(next, [Output::Read(OPEN, 32 + sent as u64 + 1)]);
     }
     assert_eq!(
-        step(&mut peer, part(b"s")),
-        [Output::Answered(answer.clone()), Output::Close(OPEN)]
+        step(&mut peer, part(&answer[answer.len() - 1..])),
+        [Output::Answered(b"yes".to_vec()), Output::Close(OPEN)]
     );
-    // There is no room for what is longer, of which nothing is kept.
-    let mut peer = ask();
-    assert_eq!(step(&mut peer, part(&[4, 0, 0, 0])), [Output::Read(OPEN, 36)]);
-    assert_eq!(step(&mut peer, part(&[0; 4])), [Output::TooLong(4), Output::Close(OPEN)]);
-    // What ends too early is no answer.
-    let mut peer = ask();
+    // There is no room for what is longer.
+    let mut peer = ask(2);
+    let next = step(&mut peer, part(&answer[..39]));
+    assert_eq!(next, [Output::TooLong(39), Output::Close(OPEN)]);
+    // What ends too early is no answer, nor is what was changed on its way.
+    let mut peer = ask(100);
     assert_eq!(step(&mut peer, part(&answer[..10])).len(), 1);
     assert_eq!(step(&mut peer, part(&[])), [Output::Close(OPEN)]);
+    for wrong in [[&answer[39..], &[]].concat(), answer[..39].repeat(2)] {
+        let mut peer = ask(100);
+        let heard = step(&mut peer, part(&wrong));
+        assert_eq!(heard, [Output::Stranger, Output::Close(OPEN)]);
+    }
 }

@@ -21,21 +21,18 @@ pub enum Mistake {
     SentAsNew,
     /// What is strict is answered before it is final.
     EarlyFinal,
-    /// A letter changes on the way from one replica to another.
-    OtherLetter,
     /// A way that was cut stays cut for ever.
     StaysCut,
 }
 
 impl Mistake {
     /// Every mistake.
-    pub const ALL: [Mistake; 7] = [
+    pub const ALL: [Mistake; 6] = [
         Mistake::EarlyDurable,
         Mistake::OlderCopy,
         Mistake::LostToken,
         Mistake::SentAsNew,
         Mistake::EarlyFinal,
-        Mistake::OtherLetter,
         Mistake::StaysCut,
     ];
 
@@ -53,7 +50,6 @@ impl Mistake {
                 (params.kind, params.plain, params.timeout_ms) = (Kind::Log, 0, 300)
             }
             Mistake::EarlyFinal => (params.kind, params.strict) = (Kind::Log, 100),
-            Mistake::OtherLetter => params.kind = [Kind::Log, Kind::Set][seed as usize % 2],
             Mistake::StaysCut => params.trouble.cut = 10,
         }
         if matches!(self, Mistake::SentAsNew | Mistake::EarlyFinal) {
@@ -67,29 +63,33 @@ impl Mistake {
 /// The type of the messages by which one replica tells another something.
 const TWRITE: u8 = 118;
 
-/// A mistake on its way out of a server, on some of its occasions.
-pub(super) fn spoil(mistake: Option<Mistake>, occasions: &mut u32, mut op: Op) -> Op {
-    let (from, to): (&[u8], &[u8]) = match mistake {
-        Some(Mistake::EarlyFinal) => (b"\"final\":false", b"\"final\":true "),
-        Some(Mistake::OtherLetter) => (b".", b"!"),
-        _ => return op,
-    };
+/// What leaves a server is changed: by a mistake that is planted, or by somebody between replicas,
+/// who changes what one of them writes to another, one in so many times.
+pub(super) fn spoil(mistake: Option<Mistake>, forges: u32, occasions: &mut u32, mut op: Op) -> Op {
     let Op::Send { data, .. } = &mut op else { return op };
-    let writes = data.first().is_some_and(|first| first.get(4) == Some(&TWRITE));
-    if writes != (mistake == Some(Mistake::OtherLetter)) {
+    let first = data.first().map(|first| first.to_vec()).unwrap_or_default();
+    let writes = first.get(4) == Some(&TWRITE);
+    if forges > 0 && writes {
+        *occasions += 1;
+        let length: usize = data.iter().map(|buf| buf.len()).sum();
+        let size = first.first_chunk::<4>().map(|size| u32::from_le_bytes(*size) as usize);
+        if size == Some(length)
+            && occasions.is_multiple_of(forges)
+            && let Some(buf) = data.last_mut()
+            && let Some(last) = buf.last_mut()
+        {
+            *last ^= 1;
+        }
+    }
+    if mistake != Some(Mistake::EarlyFinal) || writes {
         return op;
     }
+    let (from, to) = (b"\"final\":false", b"\"final\":true ");
     for buf in data.iter_mut() {
         let mut bytes = buf.to_vec();
         let mut start = 0;
         while let Some(at) = find(&bytes[start..], from).map(|at| start + at) {
             start = at + from.len();
-            if mistake == Some(Mistake::OtherLetter) {
-                *occasions += u32::from(is_item(&bytes, at));
-                if !is_item(&bytes, at) || !occasions.is_multiple_of(7) {
-                    continue;
-                }
-            }
             bytes[at..start].copy_from_slice(to);
         }
         *buf = Buf::from(bytes);
@@ -99,11 +99,6 @@ pub(super) fn spoil(mistake: Option<Mistake>, occasions: &mut u32, mut op: Op) -
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
-}
-
-/// Whether this letter is the last of an item in the binary form, which has no quote behind it.
-fn is_item(bytes: &[u8], at: usize) -> bool {
-    bytes[..at].last().is_some_and(u8::is_ascii_digit) && bytes.get(at + 1) != Some(&b'"')
 }
 
 /// Looks for a mistake; gives the number of seeds it took and what was found.

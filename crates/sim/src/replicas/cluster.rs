@@ -176,7 +176,8 @@ impl Cluster {
                 continue;
             };
             let (mistake, occasions) = (self.params.mistake, &mut self.occasions);
-            let mut change = |_: &mut World, op| Some(spoil(mistake, occasions, op));
+            let forges = if self.is_ending { 0 } else { self.params.forges };
+            let mut change = |_: &mut World, op| Some(spoil(mistake, forges, occasions, op));
             host.turn(&mut self.world, &mut change);
             let mut news = Vec::new();
             while let Some(one) = host.node.next_news() {

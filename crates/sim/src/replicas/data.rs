@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const KEYS: u32 = 8;
 /// Keys and members that several clients want to be the first to set.
 const RACES: u32 = 6;
+/// What a register is called among keys.
+const REGISTER: &str = "register";
 /// Numbers that are added are this great at most, so that no two sums are the same by chance.
 const ADDED_MAX: i64 = 1 << 40;
 
@@ -56,7 +58,17 @@ impl Shown {
         match kind {
             Kind::Counter => Shown::Sum(value.as_i64().expect("a sum")),
             Kind::Map => Shown::Entries(serde_json::from_value(value).expect("keys and values")),
-            _ => Shown::Items(serde_json::from_value(value).expect("items")),
+            Kind::Text => Shown::Items(items_of(value.as_str().expect("a text"))),
+            Kind::Register => {
+                let there = value.as_str().map(|value| (REGISTER.to_string(), value.to_string()));
+                Shown::Entries(there.into_iter().collect())
+            }
+            Kind::Sheet => {
+                let rows = value["rows"].as_array().expect("rows").iter();
+                let cells = rows.flat_map(|row| row.as_array().expect("cells"));
+                Shown::Entries(cells.filter_map(Value::as_str).map(entry_of).collect())
+            }
+            Kind::Log | Kind::Set => Shown::Items(serde_json::from_value(value).expect("items")),
         }
     }
 
@@ -65,10 +77,28 @@ impl Shown {
         let lines = || text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         let value = match kind {
             Kind::Counter => serde_json::from_str(text).expect("a number"),
-            _ => Value::Array(lines().collect()),
+            Kind::Text => json!(text.trim_end()),
+            Kind::Register if text.is_empty() => Value::Null,
+            Kind::Register => json!(text.trim_end()),
+            Kind::Sheet => {
+                let cells = text.split([',', '\r', '\n']).filter(|cell| !cell.is_empty());
+                json!({"rows": [cells.collect::<Vec<_>>()]})
+            }
+            Kind::Log | Kind::Set | Kind::Map => Value::Array(lines().collect()),
         };
         Shown::of_answer(kind, &value)
     }
+}
+
+/// The items that a text is made of: each ends with a point.
+fn items_of(text: &str) -> Vec<String> {
+    text.split_inclusive('.').map(str::to_string).collect()
+}
+
+/// A cell and its value, which begins with its name.
+fn entry_of(value: &str) -> (String, String) {
+    let (cell, _) = value.split_once(':').expect("it begins with the name of its cell");
+    (cell.to_string(), value.to_string())
 }
 
 /// A key of its own, as a session knows it.
@@ -156,7 +186,7 @@ impl Memory {
                 let back: Vec<&String> = self.gone.intersection(&shown).collect();
                 assert!(back.is_empty(), "a session sees what it took away: {back:?}");
                 // Members of a set are taken out again by those who put them in.
-                if kind == Kind::Log {
+                if matches!(kind, Kind::Log | Kind::Text) {
                     self.items = shown;
                 }
             }
@@ -211,7 +241,19 @@ pub(super) fn draw_change(
             let op = if blind { json!({"add": item}) } else { json!({"insert": item}) };
             (What::Insert(item), op)
         }
-        _ => {
+        Kind::Text => (What::Append(item.clone()), json!({"append": item})),
+        Kind::Register => {
+            let op = json!({"compare-and-put": {"expected": null, "new": item}});
+            (What::Race(REGISTER.to_string(), item), op)
+        }
+        Kind::Sheet => {
+            // Each client has a row of its own.
+            let column = char::from(b'A' + (number % KEYS) as u8);
+            let row = name[1..].parse::<u32>().expect("the number of a client") + 1;
+            let (cell, item) = (format!("{column}{row}"), format!("{column}{row}:{item}"));
+            (What::Put(cell.clone(), item.clone()), json!({"set": [cell, item]}))
+        }
+        Kind::Log => {
             let op = if blind { json!({"append-blind": item}) } else { json!({"append": item}) };
             (What::Append(item), op)
         }
@@ -221,16 +263,17 @@ pub(super) fn draw_change(
 /// Draws what only looks; `small`: everything would be too much.
 pub(super) fn draw_look(rng: &mut Rng, kind: Kind, small: bool) -> (What, Value) {
     match kind {
-        Kind::Counter => (What::Look, json!("read")),
+        Kind::Counter | Kind::Text | Kind::Register => (What::Look, json!("read")),
         _ if small || rng.u8(..4) == 0 => (What::Size, json!("size")),
         Kind::Log => (What::Look, json!({"read": {}})),
-        _ => (What::Look, json!({"list": {}})),
+        Kind::Sheet => (What::Look, json!({"range": "A1:H9"})),
+        Kind::Map | Kind::Set => (What::Look, json!({"list": {}})),
     }
 }
 
 /// Whether an answer to it is final at once.
 pub(super) fn is_blind(op: &Value) -> bool {
-    let blind = ["add-blind", "append-blind", "put", "remove"];
+    let blind = ["add-blind", "append-blind", "put", "remove", "set"];
     let name = op.as_object().and_then(|op| op.keys().next());
     let is_member = op.get("add").is_some_and(Value::is_string);
     is_member || name.is_some_and(|name| blind.contains(&name.as_str()))

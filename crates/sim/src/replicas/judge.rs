@@ -19,7 +19,7 @@ pub(super) fn judge(ledger: &Ledger, replicas: usize) {
     let order = expect_one_order(ledger);
     let place = |question: &Question| order.get(&key(question)?).copied();
     expect_after_strict(&ledger.questions, place);
-    if let (Kind::Log, Shown::Items(items)) = (ledger.kind, &shown) {
+    if let (Kind::Log | Kind::Text, Shown::Items(items)) = (ledger.kind, &shown) {
         let places: BTreeMap<&String, usize> = items.iter().zip(0..).collect();
         let place = |question: &Question| match &question.what {
             What::Append(item) => places.get(item).copied(),
@@ -163,7 +163,7 @@ fn expect_final(ledger: &Ledger, shown: &Shown) {
             (What::Race(member, _), _) if *value == json!(true) => {
                 assert!(firsts.insert(member), "two were the first to put {member} in");
             }
-            (What::Look, Shown::Items(items)) if ledger.kind == Kind::Log => {
+            (What::Look, Shown::Items(items)) if matches!(ledger.kind, Kind::Log | Kind::Text) => {
                 let seen = Shown::of_answer(ledger.kind, value);
                 let Shown::Items(seen) = seen else { unreachable!("a log shows items") };
                 assert!(items.starts_with(&seen), "a strict answer shows another order: {seen:?}");

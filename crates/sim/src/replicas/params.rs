@@ -5,7 +5,8 @@ use base::rng::Rng;
 use replica::data::Kind;
 
 /// The types of data that are drawn.
-pub const KINDS: [Kind; 4] = [Kind::Log, Kind::Set, Kind::Map, Kind::Counter];
+pub const KINDS: [Kind; 7] =
+    [Kind::Log, Kind::Set, Kind::Map, Kind::Counter, Kind::Text, Kind::Register, Kind::Sheet];
 
 /// How often each kind of trouble is chosen; zero: never.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +77,11 @@ pub struct Params {
     pub disk: (usize, u64),
     /// Most blocks that a server has in memory.
     pub cache: usize,
+    /// Somebody between replicas changes what one of them writes to another, one in so many times;
+    /// 0 is never.
+    pub forges: u32,
+    /// Units of work that a replica begins in one turn.
+    pub work: u64,
     /// What the world is like.
     pub world: crate::params::Params,
     /// A mistake that is planted.
@@ -124,10 +130,13 @@ impl Params {
             skew_s: pick(&mut rng, &[0, 3600]),
             disk: (pick(&mut rng, &[512, 4096]) as usize, rng.u64(100..700)),
             cache: pick(&mut rng, &[64, 300, 3000]) as usize,
+            forges: if seed % 4 == 2 { rng.u32(5..50) } else { 0 },
+            work: pick(&mut rng, &[20, 1000, 1 << 16]),
             world,
             mistake: None,
         };
-        if bulky {
+        let takes_much = matches!(params.kind, Kind::Log | Kind::Set | Kind::Map | Kind::Counter);
+        if bulky && takes_much {
             params.swell();
         }
         params

@@ -6,9 +6,9 @@ use crate::stage;
 use crate::world::{WALL, World};
 use base::op::{Address, File, Listener};
 use base::{Caller, Reactor, Time, User};
-use node::{Clients, Config, Identity, Limits, Node, Port, Protocol, Replicated, Served};
+use node::{Clients, Config, Identity, Node, Port, Protocol, Replicated, Served};
 use replica::service::ReplicaId;
-use services::{ADMINISTRATOR, Options, Settings, settings};
+use services::{ADMINISTRATOR, Limits, Options, Settings, settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use store::{Durability, Geometry, Store, Ticket};
@@ -124,7 +124,8 @@ impl Site {
         let known = ways.into_iter().filter(|(other, _)| members.contains_key(&id(*other)));
         let addresses = known.map(|(other, at)| (id(other), vec![address(at)])).collect();
         let wall = Time { secs: WALL.secs + self.skew.cast_signed(), ..WALL };
-        let options = Options { wall, owner: 0, seed, addresses };
+        let limits = Limits { work: params.work, held: 64 << 20 };
+        let options = Options { wall, owner: 0, seed, addresses, limits };
         let served = Served::Skeleton { paths: Vec::new() };
         let mut node = Node::new(self.config(params), served, Vec::new());
         let store = Box::new(store);
@@ -151,7 +152,7 @@ impl Site {
             http_write: false,
             ports: self.listeners().into_iter().map(port).collect(),
             wall: WALL,
-            limits: Limits { msize, fids: 64, calls, bytes },
+            limits: node::Limits { msize, fids: 64, calls, bytes },
             connections_max: world.connections,
             bytes_max: world.bytes.1,
             files_max: 100_000,

@@ -9,7 +9,9 @@ use crate::client::{Client, Io};
 use base::Instant;
 use base::op::Listener;
 use replica::service::Wish;
-use services::{Answer, CHALLENGE, Introduction, Letter, VERDICT, Verdict, Verdicts};
+use services::{
+    Answer, CHALLENGE, Introduction, Letter, Reader, Seals, VERDICT, Verdict, Verdicts,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -55,8 +57,9 @@ pub(super) struct Warden {
     since: Instant,
     due: Instant,
     stream: Stream,
-    /// What came of an answer.
-    answer: Vec<u8>,
+    /// What authenticates what both ends write, and what reads the answer.
+    seals: Option<Seals>,
+    reader: Option<Reader>,
 }
 
 impl Warden {
@@ -64,8 +67,8 @@ impl Warden {
     pub(super) fn new(params: Params, doors: Vec<Listener>, ledger: Rc<RefCell<Ledger>>) -> Warden {
         let stream = Stream::new(&["services", SERVICE, "peer"], Access::ReadWrite);
         let (since, due) = (Instant(0), Instant(0));
-        let (phase, answer) = (Phase::Away, Vec::new());
-        Warden { params, doors, ledger, phase, at: 0, since, due, stream, answer }
+        let (phase, seals, reader) = (Phase::Away, None, None);
+        Warden { params, doors, ledger, phase, at: 0, since, due, stream, seals, reader }
     }
 
     /// Whether all troubles were over before it began to ask.
@@ -82,7 +85,7 @@ impl Warden {
     fn rest(&mut self, io: &mut Io<'_>) {
         io.abandon();
         self.stream.close();
-        self.answer.clear();
+        (self.seals, self.reader) = (None, None);
         self.at = io.rng().usize(..self.doors.len());
         self.wait(io, Phase::Away, PAUSE);
     }
@@ -101,18 +104,22 @@ impl Warden {
                 let introduction = Introduction::new(&key, id(self.at), data, random);
                 self.stream.write(io, &introduction.proof);
                 self.phase = Phase::Introducing(introduction.verdicts);
+                self.seals = Some(introduction.seals);
             }
             Phase::Meeting(verdicts) => {
                 assert_eq!(verdicts.judge(data), Some(Verdict::Welcome), "who has the key");
                 let leaver = id(self.params.leaver().expect("somebody leaves"));
                 let wish = Wish { remove: [leaver].into(), ..Wish::default() };
                 self.stream.seek(0, VERDICT as u64);
-                self.stream.write(io, &Letter::Wish(wish).frame());
+                let mut seals = self.seals.take().expect("it has introduced itself");
+                self.stream.write(io, &seals.ours.frame(&Letter::Wish(wish).bytes()));
+                self.reader = Some(Reader::new(seals.theirs));
                 self.phase = Phase::Asking;
             }
             Phase::Hearing if !data.is_empty() => {
-                self.answer.extend_from_slice(data);
-                match Answer::read(&self.answer).expect("an answer") {
+                let reader = self.reader.as_mut().expect("it has asked");
+                let answer = reader.take(data).expect("nobody changes it");
+                match answer.map(|bytes| Answer::read(&bytes).expect("an answer")) {
                     Some(Answer::Yes) => self.agreed(io),
                     // Who is asked may have a broken disk.
                     Some(Answer::No(why)) => {

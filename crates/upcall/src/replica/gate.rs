@@ -5,15 +5,16 @@ use crate::remote::frame::Frame;
 use crate::remote::{Outcome, Trouble};
 use client::{File, OpenOptions};
 use replica::service::ReplicaId;
-use services::{CHALLENGE, Introduction, Settings, VERDICT, Verdict};
+use services::{CHALLENGE, Introduction, Seals, Settings, VERDICT, Verdict};
 use std::path::Path;
 
 /// Whoever answers does not know what the key has.
 const NOT_OURS: &str = "the key is not that of this service: take the one that 'upcall replica \
                         init' has made with its replicas";
 
-/// Opens it, and has both ends prove that they know the secret.
-pub(super) fn enter(frame: &Frame, key: &Settings, to: ReplicaId) -> Outcome<File> {
+/// Opens it, and has both ends prove that they know the secret; what authenticates what they write
+/// then.
+pub(super) fn enter(frame: &Frame, key: &Settings, to: ReplicaId) -> Outcome<(File, Seals)> {
     let options = OpenOptions::new().read(true).write(true);
     let peer = frame.client.open_with(Path::new("/peer"), options)?;
     let random = clock::random_bytes()
@@ -24,7 +25,7 @@ pub(super) fn enter(frame: &Frame, key: &Settings, to: ReplicaId) -> Outcome<Fil
         false => Trouble::Server(error),
     })?;
     match introduction.verdicts.judge(&read(&peer, 0, VERDICT)?) {
-        Some(Verdict::Welcome) => Ok(peer),
+        Some(Verdict::Welcome) => Ok((peer, introduction.seals)),
         Some(Verdict::Farewell) | None => Err(Trouble::Host(NOT_OURS.to_string())),
     }
 }

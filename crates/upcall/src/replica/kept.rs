@@ -8,7 +8,7 @@ use base::op::Address;
 use node::Replicated;
 use reactor::World;
 use replica::service::ReplicaId;
-use services::{Kept, Options, Unreadable};
+use services::{Kept, Limits, Options, Unreadable};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -127,13 +127,18 @@ impl Opened {
         )
     }
 
-    /// Gives it to the world.
-    pub(crate) fn adopt(self, world: &mut World, wall: Time) -> Result<Replicated, String> {
+    /// Gives it to the world; there it may do and hold so much.
+    pub(crate) fn adopt(
+        self,
+        world: &mut World,
+        wall: Time,
+        limits: Limits,
+    ) -> Result<Replicated, String> {
         let Opened { disk, store, kept, addresses } = self;
         let file = world.adopt_volume(disk.file);
         let seed = clock::random_bytes().map_err(|error| format!("no random number: {error}"))?;
         let owner = reactor::own_user();
-        let options = Options { wall, owner, seed, addresses };
+        let options = Options { wall, owner, seed, addresses, limits };
         Ok(Replicated { file, store: Box::new(store), kept, options })
     }
 }

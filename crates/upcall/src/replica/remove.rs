@@ -9,7 +9,7 @@ use crate::remote::frame::{self, Frame};
 use crate::remote::{At, Outcome, Trouble};
 use clap::Args;
 use replica::service::{ReplicaId, Wish};
-use services::{Answer, Letter, Settings, VERDICT};
+use services::{Answer, Letter, Reader, Settings, VERDICT};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -75,25 +75,30 @@ pub(crate) fn run(remove: &Remove) -> Result<ExitCode, String> {
 
 /// Proves to know the secret, and says what is wished.
 fn ask(frame: &Frame, key: &Settings, to: ReplicaId, wish: &Wish) -> Outcome<()> {
-    let peer = gate::enter(frame, key, to)?;
-    let letter = Letter::Wish(wish.clone()).frame();
+    let (peer, mut seals) = gate::enter(frame, key, to)?;
+    let letter = seals.ours.frame(&Letter::Wish(wish.clone()).bytes());
     let mut written = 0;
     while written < letter.len() {
         written += peer.write_at(&letter[written..], written as u64)?;
     }
-    let mut said = Vec::new();
+    let (mut reader, mut read) = (Reader::new(seals.theirs), 0);
     loop {
-        let part = gate::read(&peer, VERDICT + said.len(), 4096)?;
-        said.extend_from_slice(&part);
-        match Answer::read(&said) {
-            Ok(Some(Answer::Yes)) => return Ok(()),
-            Ok(Some(Answer::No(why))) => return Err(Trouble::Host(why)),
-            Ok(None) if !part.is_empty() => {}
-            Ok(Some(Answer::Begin(_)) | None) | Err(_) => {
-                let text = "its answer makes no sense: is it of another version of upcall?";
-                return Err(Trouble::Host(text.to_string()));
+        let part = gate::read(&peer, VERDICT + read, 4096)?;
+        read += part.len();
+        let answer = match reader.take(&part) {
+            Ok(None) if !part.is_empty() => continue,
+            Ok(whole) => whole.and_then(|bytes| Answer::read(&bytes).ok()),
+            Err(_) => None,
+        };
+        return match answer {
+            Some(Answer::Yes) => Ok(()),
+            Some(Answer::No(why)) => Err(Trouble::Host(why)),
+            Some(Answer::Begin(_)) | None => {
+                let text = "its answer makes no sense: is it of another version of upcall, or \
+                            does somebody change what it sends?";
+                Err(Trouble::Host(text.to_string()))
             }
-        }
+        };
     }
 }
 

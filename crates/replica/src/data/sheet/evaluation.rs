@@ -19,7 +19,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// How many steps it takes, at most, to answer one operation.
-pub const STEPS_MAX: u64 = 500_000;
+pub const STEPS_MAX: u64 = 250_000;
 
 /// How long a text is that a formula makes, at most, in bytes.
 pub const TEXT_MAX: usize = 32_767;
@@ -50,6 +50,11 @@ struct Visit<'a> {
 impl<'a> Evaluation<'a> {
     pub(super) fn new(sheet: &'a State) -> Evaluation<'a> {
         Evaluation { sheet, steps: STEPS_MAX, known: BTreeMap::new() }
+    }
+
+    /// Steps that were taken.
+    pub(super) fn spent(&self) -> u64 {
+        STEPS_MAX - self.steps
     }
 
     /// What a cell shows.

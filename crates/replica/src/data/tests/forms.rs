@@ -27,7 +27,7 @@ fn message(of: Kind, rng: &mut Rng) -> Message<kind::Operator> {
         Arc::new(Entry { number, label, after, strict, operator: draw::operator(of, rng) })
     };
     let entries = (0..rng.usize(..4)).map(|_| entry(rng)).collect();
-    let epoch = |rng: &mut Rng| Epoch { number: rng.u64(..), by: rng.u64(..) };
+    let epoch = |rng: &mut Rng| Epoch { number: rng.u64(..), by: rng.u128(..) };
     let id = |rng: &mut Rng| ReplicaId(rng.u16(..));
     let change = |rng: &mut Rng| {
         let members = [(id(rng), "192.0.2.1:5640".to_string())].into();

@@ -10,9 +10,9 @@ const NEW: ReplicaId = ReplicaId(4);
 const PLACE: &str = "192.0.2.4:5640";
 
 /// Somebody who has come in, and writes one letter after the other.
+#[derive(Debug)]
 struct Writer {
     open: OpenId,
-    at: u64,
 }
 
 impl Lab {
@@ -24,37 +24,40 @@ impl Lab {
         self.write(open, 0, &introduction.proof).expect("it knows the secret");
         let Ok(Reply::Data(said)) = self.read(open) else { panic!("a verdict") };
         match introduction.verdicts.judge(&said).expect("this one knows it too") {
-            Verdict::Welcome => Ok(Writer { open, at: 0 }),
+            Verdict::Welcome => {
+                self.seals.insert(open, (introduction.seals, 0));
+                Ok(Writer { open })
+            }
             Verdict::Farewell => Err(Verdict::Farewell),
         }
     }
 
     fn send(&mut self, writer: &mut Writer, letter: &Letter) -> Result<(), Error> {
-        let bytes = letter.frame();
-        self.write(writer.open, writer.at, &bytes)?;
-        writer.at += bytes.len() as u64;
-        Ok(())
+        self.tell_bytes(writer.open, &letter.bytes()).map(drop)
     }
 
-    /// What is to be read behind the verdict: all of it.
-    fn said(&mut self, open: OpenId) -> Vec<u8> {
-        let mut said = Vec::new();
+    /// The answer behind the verdict, if there is one.
+    fn said(&mut self, open: OpenId) -> Option<Vec<u8>> {
+        let mut reader = crate::letter::Reader::new(self.seals[&open].0.theirs.clone());
+        let mut read = 0;
         loop {
-            let offset = (VERDICT + said.len()) as u64;
+            let offset = (VERDICT + read) as u64;
             let ask = Ask::Read { open, offset, count: 1 << 20, headroom: 0 };
             let Ok(Reply::Data(data)) = self.answer(ask) else { panic!("it can be read") };
-            if data.is_empty() {
-                return said;
+            read += data.len();
+            match reader.take(&data).expect("nobody changes it") {
+                None if data.is_empty() => return None,
+                None => {}
+                whole => return whole,
             }
-            said.extend_from_slice(&data);
         }
     }
 
     /// What came of a wish: nothing that is against it, or why not.
     fn objection(&mut self, writer: &Writer) -> Option<String> {
-        match Answer::read(&self.said(writer.open)) {
-            Ok(Some(Answer::Yes)) => None,
-            Ok(Some(Answer::No(why))) => Some(why),
+        match Answer::read(&self.said(writer.open).expect("an answer")) {
+            Ok(Answer::Yes) => None,
+            Ok(Answer::No(why)) => Some(why),
             other => panic!("{other:?}"),
         }
     }
@@ -133,8 +136,7 @@ fn who_cannot_be_a_member_is_told_why() {
     assert!(lab.file("status").contains("one of 2, epoch 1"));
     // It says so once, however often it is told.
     let mut new = Lab::on(formatted_of(&Settings { me: NEW, joins: true, ..settings() }));
-    let no = binary::write(&Answer::No("full".to_string()));
-    let no = [&(no.len() as u64).to_le_bytes()[..], &no].concat();
+    let no = replica::binary::write(&Answer::No("full".to_string()));
     new.hear(&no);
     new.hear(&no);
     let news: Vec<String> = std::iter::from_fn(|| new.hosted.next_news()).collect();
@@ -151,10 +153,10 @@ fn a_new_replica_begins_with_what_there_is() {
     let ops = lab.open("ops");
     lab.write(ops, 0, b"append a\nappend b\n").expect("taken");
     let mut new = lab.admit(NEW).expect("it knows the secret");
-    assert_eq!(lab.said(new.open), b"", "it is no member");
+    assert_eq!(lab.said(new.open), None, "it is no member");
     lab.send(&mut new, &join()).expect("taken");
-    let gift = lab.said(new.open);
-    let Ok(Some(Answer::Begin(read))) = Answer::read(&gift) else { panic!("a snapshot") };
+    let gift = lab.said(new.open).expect("a snapshot");
+    let Ok(Answer::Begin(read)) = Answer::read(&gift) else { panic!("a snapshot") };
     assert!(read.standing.membership.members.contains_key(&NEW));
     // Another one of the same number is somewhere else.
     let mut second = lab.admit(NEW).expect("it knows the secret");
@@ -196,7 +198,7 @@ fn what_finds_no_room_is_not_begun_with() {
     }
     let mut new = lab.admit(NEW).expect("it knows the secret");
     lab.send(&mut new, &join()).expect("taken");
-    let gift = lab.said(new.open);
+    let gift = lab.said(new.open).expect("a snapshot");
     assert!(gift.len() > 12 << 20);
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut small = Lab::on(formatted_small(&settings));
@@ -217,7 +219,7 @@ fn nonsense_is_not_begun_with() {
     lab.write(ops, 0, b"append a\nappend b\n").expect("taken");
     let mut new = lab.admit(NEW).expect("it knows the secret");
     lab.send(&mut new, &join()).expect("taken");
-    let right = lab.said(new.open);
+    let right = lab.said(new.open).expect("a snapshot");
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut rng = seeded(7);
     let (mut begun, mut refused) = (0, 0);

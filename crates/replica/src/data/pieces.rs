@@ -1,0 +1,151 @@
+//! The binary form of a state, made piece by piece: what [`crate::binary::write()`] makes at once.
+//!
+//! A state is a copy of one moment, and a [`Place`] says how far it is written. Between two pieces
+//! others have their turn, and the replica goes on.
+
+use super::kind::State as AnyState;
+use super::once::{self, SessionId};
+use super::sheet::Cell;
+use super::{Bytes, Kind};
+use crate::binary;
+use crate::work::{self, Meter};
+use serde::Serialize;
+use std::ops::Bound;
+
+/// How far a state is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Nothing is written.
+    Begin,
+    /// The elements in front of this one are.
+    Index(usize),
+    /// Everything up to this key is.
+    Key(Bytes),
+    /// Everything up to this cell is.
+    Cell(Cell),
+    /// The data are; of the sessions nothing is.
+    Sessions,
+    /// All sessions up to this one are.
+    Session(SessionId),
+    /// Everything is.
+    End,
+}
+
+/// A state whose binary form can be made piece by piece.
+pub trait Pieces {
+    /// Appends the next pieces, as far as the meter allows and until there are `most` bytes.
+    fn write_some(&self, place: Place, most: usize, meter: &mut Meter, out: &mut Vec<u8>) -> Place;
+}
+
+/// Appends elements; the mark of the last one that there was room for, if some are left.
+fn elements<M, T: Serialize>(
+    all: impl Iterator<Item = (M, T)>,
+    most: usize,
+    meter: &mut Meter,
+    out: &mut Vec<u8>,
+) -> Option<M> {
+    let mut all = all.peekable();
+    while let Some((mark, element)) = all.next() {
+        let bytes = binary::write(&element);
+        meter.spend(1 + work::of_bytes(bytes.len()));
+        out.extend_from_slice(&bytes);
+        if all.peek().is_some() && (out.len() >= most || !meter.has_left()) {
+            return Some(mark);
+        }
+    }
+    None
+}
+
+fn append(value: &impl Serialize, meter: &mut Meter, out: &mut Vec<u8>) {
+    let bytes = binary::write(value);
+    meter.spend(1 + work::of_bytes(bytes.len()));
+    out.extend_from_slice(&bytes);
+}
+
+impl Pieces for AnyState {
+    fn write_some(&self, place: Place, most: usize, meter: &mut Meter, out: &mut Vec<u8>) -> Place {
+        let length = match self {
+            AnyState::Counter(_) | AnyState::Register(_) => {
+                append(self, meter, out);
+                return Place::End;
+            }
+            AnyState::Text(text) => text.pieces().len(),
+            AnyState::Map(map) => map.size(),
+            AnyState::Set(set) => set.size(),
+            AnyState::Log(log) => log.len(),
+            AnyState::Sheet(sheet) => sheet.size(),
+        };
+        if place == Place::Begin {
+            // The number of the variant, and of the elements.
+            append(&(self.kind() as u32, length), meter, out);
+        }
+        let (index, from) = match &place {
+            Place::Index(index) => (*index, Bound::Unbounded),
+            Place::Key(key) => (0, Bound::Excluded(key)),
+            Place::Begin | Place::Cell(_) | Place::Sessions | Place::Session(_) | Place::End => {
+                (0, Bound::Unbounded)
+            }
+        };
+        let range = (from, Bound::Unbounded);
+        let last = match self {
+            AnyState::Counter(_) | AnyState::Register(_) => None,
+            AnyState::Text(text) => {
+                let pieces =
+                    (index..length).filter_map(|at| Some((at + 1, text.pieces().get(at)?)));
+                elements(pieces, most, meter, out).map(Place::Index)
+            }
+            AnyState::Log(log) => {
+                let records = (index..length).filter_map(|at| Some((at + 1, log.get(at)?)));
+                elements(records, most, meter, out).map(Place::Index)
+            }
+            AnyState::Map(map) => {
+                let entries = map.range::<Bytes, _>(range).map(|entry| (entry.0, entry));
+                elements(entries, most, meter, out).map(|key| Place::Key(key.clone()))
+            }
+            AnyState::Set(set) => {
+                let members = set.range::<Bytes, _>(range).map(|member| (member, member));
+                elements(members, most, meter, out).map(|key| Place::Key(key.clone()))
+            }
+            AnyState::Sheet(sheet) => {
+                let behind = if let Place::Cell(cell) = &place { Some(*cell) } else { None };
+                let typed = sheet.typed(behind).map(|entry| (entry.0, entry));
+                elements(typed, most, meter, out).map(Place::Cell)
+            }
+        };
+        last.unwrap_or(Place::End)
+    }
+}
+
+impl AnyState {
+    /// Its type.
+    fn kind(&self) -> Kind {
+        match self {
+            AnyState::Counter(_) => Kind::Counter,
+            AnyState::Text(_) => Kind::Text,
+            AnyState::Register(_) => Kind::Register,
+            AnyState::Map(_) => Kind::Map,
+            AnyState::Set(_) => Kind::Set,
+            AnyState::Log(_) => Kind::Log,
+            AnyState::Sheet(_) => Kind::Sheet,
+        }
+    }
+}
+
+impl<S: Pieces> Pieces for once::State<S> {
+    fn write_some(&self, place: Place, most: usize, meter: &mut Meter, out: &mut Vec<u8>) -> Place {
+        let behind = match place {
+            Place::Sessions => {
+                append(&self.sessions(), meter, out);
+                None
+            }
+            Place::Session(id) => Some(id),
+            inner @ (Place::Begin | Place::Index(_) | Place::Key(_) | Place::Cell(_)) => {
+                let next = self.inner().write_some(inner, most, meter, out);
+                return if next == Place::End { Place::Sessions } else { next };
+            }
+            Place::End => return Place::End,
+        };
+        let last = elements(self.sessions_behind(behind), most, meter, out);
+        last.map_or(Place::End, Place::Session)
+    }
+}

@@ -1,0 +1,85 @@
+//! Open files `peer` of which nobody has proved anything yet.
+//!
+//! Each is small, so there may be many; when there are too many, whoever has most of them gives way
+//! with the oldest. A replica that comes needs a few round trips for its proof, and keeps its place
+//! as long as fewer come than there may be.
+
+use base::Caller;
+use std::collections::BTreeMap;
+
+/// How many there may be.
+pub(crate) const UNPROVEN_MAX: usize = 16_384;
+
+/// Who opened one: a user, or the server itself.
+type Who = Option<u32>;
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Strangers {
+    /// By who opened them, the oldest first.
+    of: BTreeMap<Who, BTreeMap<u64, usize>>,
+    places: BTreeMap<usize, (Who, u64)>,
+    next: u64,
+}
+
+impl Strangers {
+    /// Adds one; the one that gives way to it, if there were too many.
+    pub(crate) fn add(&mut self, caller: &Caller, open: usize) -> Option<usize> {
+        let who = match caller {
+            Caller::Server => None,
+            Caller::User(user) => Some(user.uid),
+        };
+        self.next += 1;
+        self.of.entry(who).or_default().insert(self.next, open);
+        self.places.insert(open, (who, self.next));
+        if self.places.len() <= UNPROVEN_MAX {
+            return None;
+        }
+        let most = self.of.values().max_by_key(|opens| opens.len());
+        let oldest = *most.expect("one was added").first_key_value().expect("it has most").1;
+        self.remove(oldest);
+        Some(oldest)
+    }
+
+    /// This one has proved who it is, or is closed.
+    pub(crate) fn remove(&mut self, open: usize) {
+        let Some((who, number)) = self.places.remove(&open) else { return };
+        if let Some(opens) = self.of.get_mut(&who) {
+            opens.remove(&number);
+            if opens.is_empty() {
+                self.of.remove(&who);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.of.is_empty() && self.places.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::User;
+
+    /// A flood of one user takes nothing from another one.
+    #[test]
+    fn whoever_has_most_gives_way_with_the_oldest() {
+        let caller = |uid| {
+            let user = User { uid, gid: 0, groups: Vec::new(), commands: false };
+            Caller::User(user.into())
+        };
+        let mut strangers = Strangers::default();
+        assert_eq!(strangers.add(&caller(1), 0), None);
+        for open in 1..UNPROVEN_MAX {
+            assert_eq!(strangers.add(&caller(2), open), None);
+        }
+        assert_eq!(strangers.add(&caller(2), UNPROVEN_MAX), Some(1));
+        assert_eq!(strangers.add(&caller(3), UNPROVEN_MAX + 1), Some(2));
+        strangers.remove(5);
+        assert_eq!(strangers.add(&caller(1), 5), None);
+        (0..UNPROVEN_MAX + 2).for_each(|open| strangers.remove(open));
+        assert!(strangers.is_empty());
+    }
+}

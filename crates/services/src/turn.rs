@@ -1,0 +1,248 @@
+//! What a replica does in one turn of its server: so much work, and the rest in the next turns.
+//!
+//! There are four kinds of work: what the replica has not finished, texts to be shown and letters
+//! of others, lines of clients, and snapshots. Each turn begins with another kind. Open files take
+//! their lines in turn, and one whose lines were expensive waits until others had as much.
+
+use crate::files::Opened;
+use crate::hosted::Hosted;
+use crate::letter::{BEGIN, CHUNK_MAX};
+use base::{Automaton as _, Buf, Error, Instant};
+use replica::data::Kind;
+use replica::data::sheet::FORMULAS_MAX;
+use replica::service;
+use replica::work::{self, Meter, PIECE_MAX};
+use std::mem;
+use tree::flat::part;
+use tree::{Output, Reply, RequestId};
+
+/// Units of work that all replicas of a node begin in one turn.
+pub(crate) const TURN: u64 = 1 << 16;
+
+/// Bytes that the open files of all replicas of a node hold.
+pub(crate) const HELD: usize = 256 << 20;
+
+/// Units of work that an open file causes before others have their turn.
+const QUANTUM: i64 = 2048;
+
+/// Bytes of a snapshot that are made at once.
+const PIECE: usize = 64 << 10;
+
+/// How much one replica may do, and hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Units of work that it begins in one turn.
+    pub work: u64,
+    /// Bytes that its open files hold.
+    pub held: usize,
+}
+
+impl Limits {
+    /// Those of each of so many replicas of a node.
+    pub fn shared_by(count: usize) -> Limits {
+        let count = count.max(1);
+        Limits { work: (TURN / count as u64).max(1), held: HELD / count }
+    }
+}
+
+/// Something that waits for its turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Job {
+    /// This text is to be opened.
+    Open(RequestId, usize),
+    /// The same, with the first bytes in the answer: so many, behind so much room.
+    Fetch(RequestId, usize, u32, u32),
+    /// Letters that were written to this open file are to be taken.
+    Letters(usize),
+}
+
+impl Hosted {
+    /// Does what this turn has work for.
+    pub(crate) fn work(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.kind = (self.kind + 1) % 4;
+        let first = self.kind;
+        for kind in (0..4).map(|number| (first + number) % 4) {
+            match kind {
+                0 if self.replica.deadline().is_some_and(|at| at <= now) => {
+                    self.step_replica(now, service::Input::Tick, out);
+                }
+                1 => self.do_jobs(now, out),
+                2 => self.take_lines(now, out),
+                3 => self.write_snapshots(out),
+                _nothing => {}
+            }
+        }
+    }
+
+    /// Whether some of it is left.
+    pub(crate) fn has_work(&self) -> bool {
+        let takes = !self.turns.is_empty() && !self.replica.is_behind();
+        let writes = self.writing.is_some() && self.journal.room() > 0 || self.has_gifts();
+        takes || writes || !self.jobs.is_empty()
+    }
+
+    /// The turn is over: the next one has its own work.
+    pub(crate) fn end_turn(&mut self) {
+        self.worked = mem::replace(&mut self.meter, Meter::new(self.limits.work)).spent();
+    }
+
+    pub(crate) fn check_work(&self) {
+        let most = self.limits.work + PIECE_MAX;
+        assert!(self.worked <= most, "{} units in one turn: {most} are allowed", self.worked);
+    }
+
+    fn do_jobs(&mut self, now: Instant, out: &mut Vec<Output>) {
+        while self.meter.has_left()
+            && let Some(job) = self.jobs.pop_front()
+        {
+            let is_done = match job {
+                Job::Open(id, file) => self.show(file).is_some_and(|text| {
+                    let stat = base::Stat { size: text.len() as u64, ..self.stat(file) };
+                    let opened = self.open_text(now, text, out);
+                    out.push(Output::Reply(id, opened.map(|open| Reply::Opened(open, stat))));
+                    true
+                }),
+                Job::Fetch(id, file, read_max, room) => self.show(file).is_some_and(|text| {
+                    let fetched = self.fetch(now, file, text, (read_max, room), out);
+                    out.push(Output::Reply(id, fetched));
+                    true
+                }),
+                Job::Letters(open) => self.take_letters(now, open, out),
+            };
+            if !is_done {
+                return self.jobs.push_front(job);
+            }
+        }
+    }
+
+    /// A text, if there was work left to make it.
+    fn show(&mut self, file: usize) -> Option<Vec<u8>> {
+        let text = self.text(file)?;
+        self.meter.spend(1 + work::of_bytes(text.len()));
+        Some(text)
+    }
+
+    fn fetch(
+        &mut self,
+        now: Instant,
+        file: usize,
+        text: Vec<u8>,
+        (read_max, room): (u32, u32),
+        out: &mut Vec<Output>,
+    ) -> Result<Reply, Error> {
+        let stat = base::Stat { size: text.len() as u64, ..self.stat(file) };
+        let first: Buf = part(&text, 0, read_max, room);
+        let rest = text.len() > first.len();
+        let open = rest.then(|| self.open_text(now, text, out)).transpose()?;
+        Ok(Reply::Fetched(stat, first, open))
+    }
+
+    /// An open file with lines that can be taken waits for its turn.
+    pub(crate) fn take_turn(&mut self, open: usize) {
+        if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open)
+            && talk.turn.is_none()
+            && talk.can_go_on()
+        {
+            self.next_turn += 1;
+            talk.turn = Some(self.next_turn);
+            self.turns.insert(self.next_turn, open);
+        }
+    }
+
+    /// Takes lines of open files in turn. One request at a time waits for its turn at the replica.
+    fn take_lines(&mut self, now: Instant, out: &mut Vec<Output>) {
+        while self.meter.has_left()
+            && !self.replica.is_behind()
+            && let Some((_, open)) = self.turns.pop_first()
+        {
+            let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { continue };
+            self.meter.spend(1);
+            (talk.turn, talk.credit) = (None, talk.credit + QUANTUM);
+            self.take_lines_of(now, open, out);
+            let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { continue };
+            if !talk.can_go_on() {
+                talk.credit = talk.credit.min(0);
+            }
+            self.answer_reads(open, out);
+        }
+    }
+
+    fn take_lines_of(&mut self, now: Instant, open: usize, out: &mut Vec<Output>) {
+        while self.meter.has_left() && !self.replica.is_behind() {
+            let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return };
+            let Some(line) =
+                Some(talk).filter(|talk| talk.credit > 0).and_then(|it| it.next_line())
+            else {
+                return;
+            };
+            let before = self.meter.spent();
+            self.meter.spend(self.work_of(&line));
+            self.request(now, open, &line, out);
+            if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
+                talk.credit -= (self.meter.spent() - before).cast_signed();
+            }
+        }
+    }
+
+    /// Work for reading a line. What may be formulas is parsed, byte by byte.
+    fn work_of(&self, line: &[u8]) -> u64 {
+        let parsed = match self.settings.kind {
+            Kind::Sheet => line.len().min(FORMULAS_MAX),
+            Kind::Counter | Kind::Text | Kind::Register | Kind::Map | Kind::Set | Kind::Log => 0,
+        };
+        1 + work::of_bytes(line.len()) + parsed as u64
+    }
+
+    /// Makes more of the snapshots that are being written: of the journal, and for new members.
+    fn write_snapshots(&mut self, out: &mut Vec<Output>) {
+        if let Some(mut writing) = self.writing.take() {
+            let mut ends = !self.journal.is_fed();
+            while !ends && self.meter.has_left() && self.journal.room() > 0 {
+                let (most, mut some) = (self.journal.room().min(PIECE), Vec::new());
+                ends = self.replica.write(&mut writing, most, &mut self.meter, &mut some);
+                self.journal.feed(&some, ends);
+            }
+            match ends {
+                true => self.replica.end_writing(writing),
+                false => self.writing = Some(writing),
+            }
+        }
+        for open in self.gifts.clone() {
+            self.write_gift(open, out);
+        }
+    }
+
+    fn has_gifts(&self) -> bool {
+        self.gifts
+            .iter()
+            .any(|open| matches!(&self.opens[*open], Opened::Door(door) if door.wants_more()))
+    }
+
+    /// Makes more of what a new member begins with.
+    fn write_gift(&mut self, open: usize, out: &mut Vec<Output>) {
+        while self.meter.has_left()
+            && let Some(Opened::Door(door)) = self.opens.get_mut(open)
+            && door.wants_more()
+        {
+            let mut some = if door.is_begun() { Vec::new() } else { vec![BEGIN] };
+            let writing = door.gift.as_mut().expect("more is wanted of it");
+            let ends = self.replica.write(writing, CHUNK_MAX / 2, &mut self.meter, &mut some);
+            let mut parts = some.chunks(CHUNK_MAX).peekable();
+            while let Some(part) = parts.next() {
+                door.add(part, ends && parts.peek().is_none());
+            }
+            if ends {
+                let writing = door.gift.take().expect("it was written");
+                self.replica.end_writing(*writing);
+                self.gifts.remove(&open);
+            }
+        }
+        if let Some(Opened::Door(door)) = self.opens.get_mut(open)
+            && let Some(read) = door.waiting_read()
+            && door.answer_read(out)
+        {
+            self.reading.remove(&read);
+        }
+        self.count(open);
+    }
+}
