@@ -134,6 +134,8 @@ pub struct Session {
     asked: usize,
     /// Bytes said and not yet sent.
     unsent: usize,
+    /// Capacity of a buffer that is lent out to be received into.
+    lent: usize,
     allowance: usize,
 }
 
@@ -159,6 +161,7 @@ impl Session {
             temporaries: 0,
             asked: 0,
             unsent: 0,
+            lent: 0,
             allowance,
         }
     }
@@ -197,7 +200,11 @@ impl Session {
     /// A buffer to receive into, if a large body is under way.
     pub fn receive_into(&mut self) -> Option<Buf> {
         match &self.state {
-            State::Putting(put) => put.receive_into(),
+            State::Putting(put) => {
+                let into = put.receive_into();
+                self.lent = into.as_ref().map_or(0, Buf::capacity);
+                into
+            }
             State::Head { .. }
             | State::Fetching { .. }
             | State::Sending(_)
@@ -221,36 +228,33 @@ impl Session {
         self.allowance = bytes.max(1);
     }
 
-    /// How many bytes are asked for, gathered or unsent. An upload that waits for its client
-    /// counts for nothing, so that it is always read.
+    /// Bytes held: asked for, gathered, received of a body, lent to be received into, or unsent.
     pub fn bytes(&self) -> usize {
         let gathered = match &self.state {
             State::Listing(listing) => listing.gathered(),
-            State::Putting(put) if !put.is_filling() => self.input.capacity(),
+            State::Putting(_) => self.input.capacity(),
             State::Operating(it) => it.gathered(),
             State::Running(run) => run.gathered(),
             State::Listening(it) => it.gathered(),
             State::Head { .. }
             | State::Fetching { .. }
             | State::Sending(_)
-            | State::Putting(_)
             | State::Deleting(_)
             | State::Discarding { .. }
             | State::Closing { .. } => 0,
         };
-        self.asked + gathered + self.unsent
+        self.asked + gathered + self.lent + self.unsent
     }
 
     /// Bytes of memory that the session holds for its client, whatever it waits for: with what is
     /// received and not yet taken, and what is remembered of services. To account by.
     pub fn held_bytes(&self) -> usize {
         let input = match &self.state {
-            State::Putting(put) if !put.is_filling() => 0,
+            State::Putting(_) => 0,
             State::Head { .. }
             | State::Fetching { .. }
             | State::Sending(_)
             | State::Listing(_)
-            | State::Putting(_)
             | State::Deleting(_)
             | State::Running(_)
             | State::Operating(_)
@@ -296,7 +300,10 @@ impl Automaton for Session {
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         let state = mem::replace(&mut self.state, State::Closing { asked: 0 });
         let mut state = match input {
-            Input::Received(bytes) => self.received(now, state, bytes, out),
+            Input::Received(bytes) => {
+                self.lent = 0;
+                self.received(now, state, bytes, out)
+            }
             Input::Answered(call, reply) => self.answered(now, call, state, reply, out),
             Input::Sent(bytes) => {
                 self.unsent -= bytes;

@@ -105,14 +105,6 @@ impl Session {
         either!(self, session => session.bytes())
     }
 
-    /// Bytes of memory that the session holds for its client.
-    pub fn held_bytes(&self) -> usize {
-        match self {
-            Session::NineP(session) => session.bytes(),
-            Session::Http(session) => session.held_bytes(),
-        }
-    }
-
     /// Protocol and state in one word each, for `/.upcall/`.
     pub fn state_name(&self) -> (&'static str, &'static str) {
         match self {

@@ -101,8 +101,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N")]
     pub(crate) connections_max: Option<usize>,
 
-    /// About the most memory for requests under way and answers not yet sent, MiB; a connection
-    /// that has nothing under way may always begin one request [default: 512]
+    /// Memory for what connections hold: requests, and responses not yet sent, MiB; when it is used
+    /// up, requests wait, and clients that stall are disconnected [default: 512]
     #[arg(long, value_name = "MIB")]
     pub(crate) memory_max: Option<usize>,
 

@@ -103,11 +103,6 @@ impl File {
 }
 
 impl Put {
-    /// Whether it waits for the client alone; what is received is written at once then.
-    pub(super) fn is_filling(&self) -> bool {
-        matches!(self.step, Step::Filling(..))
-    }
-
     /// Whether more of the body is wanted, with so many bytes received and not yet written.
     pub(super) fn is_hungry(&self, buffered: usize) -> bool {
         let wanted = match self.left {
