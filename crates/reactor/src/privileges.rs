@@ -32,9 +32,9 @@ pub fn find_user(text: &str) -> Result<User, Error> {
         Ok(uid) => Who::Uid(uid),
         Err(_) => Who::Name(text.as_bytes().to_vec()),
     };
-    users::identify(&who).map_err(|failure| match Error::from(failure) {
-        Error::Invalid => Error::Invalid,
-        _other => Error::NotFound,
+    users::identify(&who).map_err(|failure| {
+        let error = Error::from(failure);
+        if error == Error::Invalid { error } else { Error::NotFound }
     })
 }
 

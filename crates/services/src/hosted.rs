@@ -642,8 +642,8 @@ impl Hosted {
             peer::Output::TooLong(length) => {
                 let least = length.div_ceil(1 << 20);
                 let why = format!(
-                    "what this replica is to begin with takes more than {least} MiB, and there is no room \
-                     for it: make its file larger with 'upcall replica grow FILE --size SIZE'"
+                    "the state of the other replicas takes more than {least} MiB, and there is no \
+                     room for it: make this file larger with 'upcall replica grow FILE --size SIZE'"
                 );
                 return self.complain(id, why);
             }

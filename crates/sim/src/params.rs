@@ -92,6 +92,9 @@ pub struct Params {
 /// With so much memory for all connections nobody waits for any, bytes.
 const MEMORY_ENOUGH: usize = 8 << 20;
 
+/// There are never so many clients.
+const PLACES_ENOUGH: usize = 100;
+
 impl Params {
     /// Draws the parameters of a run.
     pub fn draw(seed: u64) -> Params {
@@ -137,15 +140,21 @@ impl Params {
             params.faults = Faults::default();
             (params.listers, params.disconnect, params.malformed) = (0, 0, 0);
             params.stop_after = None;
-            // Nor may a slow client be cut for the memory that it keeps from others.
-            params.bytes.1 = params.bytes.1.max(MEMORY_ENOUGH);
+            // Nor may a client be cut for others.
+            params.have_enough();
         }
         params
     }
 
-    /// Whether memory may be so short that clients which are slow are cut.
-    pub fn is_memory_short(&self) -> bool {
-        self.bytes.1 < MEMORY_ENOUGH
+    /// Memory and places are enough for all clients.
+    fn have_enough(&mut self) {
+        self.bytes.1 = self.bytes.1.max(MEMORY_ENOUGH);
+        self.connections = self.connections.max(PLACES_ENOUGH);
+    }
+
+    /// Whether clients that are slow or idle may be cut for others.
+    pub fn may_cut(&self) -> bool {
+        self.bytes.1 < MEMORY_ENOUGH || self.connections < PLACES_ENOUGH
     }
 
     /// A light run for tests: fewer requests.
@@ -161,7 +170,7 @@ impl Params {
         let mut params = Params::light(seed);
         params.faults = Faults::default();
         (params.disconnect, params.malformed, params.stop_after) = (0, 0, None);
-        params.bytes.1 = params.bytes.1.max(MEMORY_ENOUGH);
+        params.have_enough();
         params
     }
 }

@@ -92,9 +92,12 @@ fn of_volume(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, Stri
 /// As whom clients on the network act, and the rule in words.
 fn usual(serve: &Serve, place: &Place) -> Result<(User, String), String> {
     let user = match &serve.as_user {
-        Some(name) => reactor::find_user(name).map_err(|error| match error {
-            Error::Invalid => format!("--as {name}: no user has this number; name another one"),
-            _other => format!("--as {name}: the host knows no such user; name one, or a number"),
+        Some(name) => reactor::find_user(name).map_err(|error| {
+            let why = match error == Error::Invalid {
+                true => "no user has this number; name another one",
+                false => "the host knows no such user; name one, or a number",
+            };
+            format!("--as {name}: {why}")
         })?,
         None if place.stat.uid == 0 => nobody(),
         None => reactor::find_user(&place.stat.uid.to_string()).unwrap_or_else(|_| nobody()),

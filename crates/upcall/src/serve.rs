@@ -33,9 +33,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     reactor::hold_signals();
     let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
     let rule = rule::choose(serve, space.strictest(), &addresses)?;
-    let defaults = reactor::Config::default();
-    let spin = serve.spin.map_or(defaults.spin, Duration::from_micros);
-    let settings = reactor::Config { signals: true, spin, ..defaults };
+    let settings = settings(serve);
     let mut world = World::new(form, &settings)
         .map_err(|error| format!("cannot start the {form_reason} reactor: {error}"))?;
     let (ports, bound) = listen(&mut world, &addresses, &rule)?;
@@ -85,10 +83,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
         say(&recording.end(node.tally().unwrap_or_default()));
     }
     say(&"upcall: ended\n");
-    let code = node.failure().map_or(0, |reason| {
-        eprintln!("upcall: {reason}");
-        STORAGE_FAILED
-    });
+    let code = exit_code(&node);
     if !node.is_quiet() {
         // Something hangs, or a second signal came: what is under way is not waited for.
         std::process::exit(code.into());
@@ -96,6 +91,13 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     fronts.join()?;
     crew.map_or(Ok(()), Crew::join)?;
     Ok(ExitCode::from(code))
+}
+
+/// How the server ends, and a line for the operator if a volume failed.
+fn exit_code(node: &Node) -> u8 {
+    let Some(reason) = node.failure() else { return 0 };
+    eprintln!("upcall: {reason}");
+    STORAGE_FAILED
 }
 
 /// Opens the replicas.
@@ -253,6 +255,12 @@ fn log() -> Result<impl FnMut(&str), String> {
     Ok(move |line: &str| {
         let _ = lines.try_send(line.to_string());
     })
+}
+
+fn settings(serve: &Serve) -> reactor::Config {
+    let defaults = reactor::Config::default();
+    let spin = serve.spin.map_or(defaults.spin, Duration::from_micros);
+    reactor::Config { signals: true, spin, ..defaults }
 }
 
 /// How many threads there are.

@@ -462,7 +462,7 @@ impl Client for Http {
             || self.queue.is_empty()
             || self.parting
             || io.is_stopped()
-            || io.scene.params.is_memory_short()
+            || io.scene.params.may_cut()
             || io.was_injected(self.begun, None)
             || faults.reset > 0
             || faults.stall > 0;

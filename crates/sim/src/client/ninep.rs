@@ -444,7 +444,7 @@ impl Client for Ninep {
             || self.phase == Phase::Settling
             || self.misbehaved
             || io.is_stopped()
-            || io.scene.params.is_memory_short()
+            || io.scene.params.may_cut()
             || io.scene.params.faults.reset > 0
             || io.scene.params.faults.stall > 0;
         assert!(expected, "the server hung up while {:?}", self.phase);

@@ -93,8 +93,8 @@ pub(super) type Planned = Result<Plan, Stop>;
 pub(super) enum Progress {
     /// Nothing.
     None,
-    /// Blocks were placed for a write that begins at this offset of the file. They hold that write's
-    /// data at that offset and are useless at any other.
+    /// Blocks were placed for a write that begins at this offset of the file. They hold its data
+    /// for that offset and are useless at any other.
     Placed(u64, Vec<Extent>),
     /// The snapshot was made.
     Made,

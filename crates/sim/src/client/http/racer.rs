@@ -174,6 +174,7 @@ impl Client for Racer {
         let faults = &io.scene.params.faults;
         let expected = self.phase == Phase::Leaving
             || io.is_stopped()
+            || io.scene.params.may_cut()
             || io.was_injected(self.begun, None)
             || faults.reset > 0
             || faults.stall > 0;
