@@ -229,8 +229,11 @@ impl Session {
     /// Whether there is memory for what a message asks for. What it carries is held already.
     fn has_room(&self, message: &[u8]) -> bool {
         let need = wire::ninep::wanted(message).min(self.msize) as usize;
-        let first = self.room.is_first && self.asked + self.unsent == 0;
-        first || self.room.fits(self.bytes(), need)
+        // One request at a time, besides those that wait for locks, needs no memory of others if it
+        // is small, or if it is this connection's turn.
+        let is_only = self.tags.len() == self.waiting && self.unsent == 0;
+        let may = is_only && (need <= crate::SMALL_MAX || self.room.is_first);
+        may || self.room.fits(self.bytes(), need)
     }
 
     /// Whether the client takes its answers, so that messages may be answered at once.

@@ -2,17 +2,18 @@
 //!
 //! *Memory.* Every byte that a connection holds is counted: received, asked for, said and not yet
 //! sent. A connection may hold as much as nobody holds ([`Room`]). A connection that wants more
-//! waits in the order of its coming, and the first of those that wait may go on whatever is left,
-//! so that somebody always does. Memory that a client keeps by not sending the rest of a message,
+//! waits in the order of its coming. Those that wait have their turns, one at a time, to go on
+//! whatever is left, so that somebody always does; and every connection may have one small request
+//! outstanding. Memory that a client keeps by not sending the rest of a message,
 //! or by not taking what is sent, is taken back while others wait for it: such connections end,
 //! the largest first.
 //!
-//! *Connections.* When there are as many as there may be, one that loses nothing by it ends for
-//! each that comes: the one that has been idle for longest. Some places are kept for local
+//! *Connections.* When there are as many as there may be, those that lose nothing by it end, the
+//! ones that have been idle for longest first. Some places are kept for local
 //! clients, so that the operator always gets in.
 
 use base::Instant;
-use front::Room;
+use front::{Room, SMALL_MAX};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,6 +24,12 @@ const OWING_RATE: u128 = 128 << 10;
 
 /// How often connections are looked through while others wait.
 pub(crate) const LOOK_TIME: Duration = Duration::from_millis(50);
+
+/// How long a connection may have its turn while others wait for theirs.
+const TURN_TIME: Duration = Duration::from_millis(500);
+
+/// A connection that holds less is not ended for its memory, bytes.
+const CUT_MIN: usize = 16 << 10;
 
 /// Most connections that are told of memory in one turn.
 const FED_MAX: usize = 64;
@@ -46,10 +53,12 @@ pub(crate) struct Admission {
     waiting: BTreeMap<u64, usize>,
     numbers: BTreeMap<usize, u64>,
     next: u64,
-    /// The connection that went on although nothing was left. Until it holds nothing, no other one
-    /// does.
-    favourite: Option<usize>,
-    /// What was held when connections were told of memory last.
+    /// The connection whose turn it was last. No other one has its turn until this one holds
+    /// little, or has had it for [`TURN_TIME`].
+    turn: Option<usize>,
+    /// The end of that turn.
+    turn_until: Option<Instant>,
+    /// Bytes held when connections were told of memory last.
     fed_at: usize,
     /// When to look for connections that keep memory from others.
     look_at: Option<Instant>,
@@ -68,7 +77,8 @@ impl Admission {
             waiting,
             numbers,
             next: 0,
-            favourite: None,
+            turn: None,
+            turn_until: None,
             fed_at: 0,
             look_at: None,
             places_at: Instant(0),
@@ -91,22 +101,21 @@ impl Admission {
         self.ended
     }
 
-    /// What is left for a connection.
+    /// Memory left for a connection.
     pub(crate) fn room(&self, slot: usize) -> Room {
         let first = self.waiting.first_key_value().map(|(_, first)| *first);
         Room {
             spare: self.bytes_max.saturating_sub(self.bytes),
             reserve: self.bytes_max / 8,
-            is_first: self.bytes == 0 || self.favourite.or(first) == Some(slot),
+            is_first: self.bytes == 0 || self.turn.or(first) == Some(slot),
         }
     }
 
     /// A connection holds so many bytes now.
     pub(crate) fn count(&mut self, slot: usize, before: usize, after: usize) {
         self.bytes = self.bytes - before + after;
-        if after == 0 && self.favourite == Some(slot) {
-            self.favourite = None;
-            self.fed_at = usize::MAX;
+        if after <= SMALL_MAX && self.turn == Some(slot) {
+            self.end_of_turn();
         }
     }
 
@@ -124,13 +133,18 @@ impl Admission {
             (Some(number), false) => {
                 self.numbers.remove(&slot);
                 self.waiting.remove(&number);
-                if self.bytes >= self.bytes_max && self.favourite.is_none() {
-                    self.favourite = Some(slot);
+                if self.turn.is_none() {
+                    self.turn = Some(slot);
                 }
                 self.fed_at = usize::MAX;
             }
             (Some(_), true) | (None, false) => {}
         }
+    }
+
+    fn end_of_turn(&mut self) {
+        (self.turn, self.turn_until) = (None, None);
+        self.fed_at = usize::MAX;
     }
 
     /// Connections to be told that there may be memory for them.
@@ -142,22 +156,26 @@ impl Admission {
         self.waiting.values().take(FED_MAX).copied().collect()
     }
 
-    /// What was held at the last feeding may have grown: any decrease after this one counts.
+    /// Ends a turn of the node: any decrease of the bytes held counts from here.
     pub(crate) fn end_turn(&mut self, now: Instant) {
         if self.fed_at != usize::MAX {
             self.fed_at = self.fed_at.max(self.bytes);
         }
-        self.look_at = match self.look_at {
-            _ if self.waiting.is_empty() => None,
-            Some(at) => Some(at),
-            None => Some(now + LOOK_TIME),
-        };
+        let is_short = !self.waiting.is_empty() || self.bytes >= self.bytes_max;
+        self.look_at = self.look_at.or(Some(now + LOOK_TIME)).filter(|_| is_short);
+        if self.turn.is_some() && self.turn_until.is_none() {
+            self.turn_until = Some(now + TURN_TIME);
+        }
+        if self.turn_until.is_some_and(|until| until <= now) {
+            self.end_of_turn();
+        }
     }
 
     /// When to look for connections that keep memory from others.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let fed = self.fed_at == usize::MAX && !self.waiting.is_empty();
-        if fed { Some(Instant(0)) } else { self.look_at }
+        let turn = self.turn_until.filter(|_| !self.waiting.is_empty());
+        if fed { Some(Instant(0)) } else { self.look_at.into_iter().chain(turn).min() }
     }
 
     /// When to look for idle connections again.
@@ -190,7 +208,7 @@ impl Admission {
         let mut missing = (self.bytes + self.bytes_max / 8).saturating_sub(self.bytes_max);
         let mut chosen = Vec::new();
         for (bytes, slot) in owing {
-            if missing == 0 {
+            if missing == 0 || bytes < CUT_MIN {
                 break;
             }
             missing = missing.saturating_sub(bytes);
@@ -213,7 +231,7 @@ impl Admission {
     }
 }
 
-/// What a client owes: the rest of a message that it has begun, or room for what is sent to it.
+/// The rest of a message that a client has begun, or bytes that it does not take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debt {
     /// Since when, and how many bytes have moved since.
@@ -249,34 +267,48 @@ impl Debt {
 mod tests {
     use super::*;
 
+    const ALL: usize = 1 << 20;
+
     #[test]
-    fn the_first_that_waits_may_go_on_whatever_is_left() {
-        let mut books = Admission::new(100);
-        assert!(books.room(1).is_first && books.room(1).spare == 100);
-        books.count(9, 0, 100);
+    fn turns_are_given_one_at_a_time_and_end() {
+        let at = |millis: u64| Instant(millis * 1_000_000);
+        let mut books = Admission::new(ALL);
+        assert!(books.room(1).is_first && books.room(1).spare == ALL);
+        books.count(9, 0, ALL);
         assert!(!books.room(1).is_first && books.room(1).spare == 0);
         books.set_waiting(2, true);
         books.set_waiting(1, true);
         assert_eq!(books.deadline(), Some(Instant(0)), "it is told");
         assert!(books.room(2).is_first && !books.room(1).is_first);
         assert_eq!(books.feed(), [2, 1]);
+        books.end_turn(at(0));
         assert!(books.feed().is_empty(), "nothing has changed since");
-        books.count(2, 0, 30);
+        books.count(2, 0, ALL / 4);
         books.set_waiting(2, false);
+        books.end_turn(at(0));
         assert!(!books.room(1).is_first, "one at a time");
-        books.count(2, 30, 0);
+        // Whatever it goes on holding, its turn ends.
+        books.end_turn(at(600));
         assert!(books.room(1).is_first);
         assert_eq!(books.feed(), [1]);
+        books.count(1, 0, ALL / 4);
+        books.set_waiting(1, false);
+        books.set_waiting(3, true);
+        assert!(!books.room(3).is_first);
+        books.count(1, ALL / 4, 10);
+        assert!(books.room(3).is_first, "the one before holds little");
         books.check();
     }
 
     #[test]
     fn the_largest_that_owe_end_first_and_no_more_than_needed() {
-        let mut books = Admission::new(800);
-        books.count(9, 0, 800);
-        assert_eq!(books.choose(vec![(50, 1), (90, 2), (60, 3)]), [2, 3]);
-        books.count(9, 800, 600);
-        assert!(books.choose(vec![(50, 1)]).is_empty(), "there is room");
+        let mut books = Admission::new(8 * ALL);
+        books.count(9, 0, 8 * ALL);
+        let (half, most, some) = (ALL / 2, ALL * 9 / 10, ALL * 6 / 10);
+        assert_eq!(books.choose(vec![(half, 1), (most, 2), (some, 3)]), [2, 3]);
+        assert!(books.choose(vec![(100, 1)]).is_empty(), "that would free nothing");
+        books.count(9, 8 * ALL, 6 * ALL);
+        assert!(books.choose(vec![(half, 1)]).is_empty(), "there is room");
         assert_eq!(books.ended(), 2);
     }
 

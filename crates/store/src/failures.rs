@@ -2,14 +2,17 @@
 
 use crate::io::IoDone;
 use base::Error;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 /// Most failures that wait to be reported; more are counted only.
 const REPORTS_MAX: usize = 64;
 
+/// Most kinds of failures that are told apart; others are counted only.
+const KINDS_MAX: usize = 4096;
+
 /// Something that the disk did not do, or did wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failure {
     /// An operation failed.
     Operation {
@@ -54,7 +57,9 @@ impl fmt::Display for Failure {
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     count: u64,
-    reports: VecDeque<Failure>,
+    reports: VecDeque<(Failure, u64)>,
+    /// How often each kind of failure has happened.
+    kinds: BTreeMap<Failure, u64>,
     /// Why the last operation failed.
     last: Option<Error>,
 }
@@ -74,13 +79,20 @@ impl Failures {
 
     pub(crate) fn report(&mut self, failure: Failure) {
         self.count += 1;
-        if self.reports.len() < REPORTS_MAX {
-            self.reports.push_back(failure);
+        if self.kinds.len() >= KINDS_MAX && !self.kinds.contains_key(&failure) {
+            return;
+        }
+        let times = self.kinds.entry(failure).or_default();
+        *times += 1;
+        // A client can make the same thing fail again and again: ever fewer lines tell of it.
+        if times.is_power_of_two() && self.reports.len() < REPORTS_MAX {
+            self.reports.push_back((failure, *times));
         }
     }
 
-    /// The next failure that nobody was told of.
-    pub(crate) fn next(&mut self) -> Option<Failure> {
+    /// The next failure that was not reported, and how often it has happened: the first, second,
+    /// fourth, eighth … time.
+    pub(crate) fn next(&mut self) -> Option<(Failure, u64)> {
         self.reports.pop_front()
     }
 
@@ -89,7 +101,7 @@ impl Failures {
         self.count
     }
 
-    /// What a request is told whose operation failed.
+    /// The error of a request whose operation failed last.
     pub(crate) fn last(&self) -> crate::Error {
         match self.last {
             Some(Error::NoSpace) => crate::Error::DiskFull,

@@ -322,8 +322,8 @@ impl Store {
         self.broken
     }
 
-    /// The next failure of the disk that was not reported yet.
-    pub fn next_failure(&mut self) -> Option<Failure> {
+    /// The next failure of the disk that was not reported yet, and how often it has happened.
+    pub fn next_failure(&mut self) -> Option<(Failure, u64)> {
         self.failures.next()
     }
 

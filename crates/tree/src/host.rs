@@ -228,6 +228,7 @@ impl Host {
         ticket: Option<Ticket>,
         out: &mut Vec<Output>,
     ) {
+        let is_lock = matches!(request.ask, Ask::Lock { .. });
         let op = self.op_id(self.errands.vacant_key());
         match self.plan(id, request, op) {
             Plan::Answer(reply) => {
@@ -240,6 +241,9 @@ impl Host {
                 self.begin(Errand { request: id, awaits, pins, ticket });
                 out.push(Output::Do(op));
             }
+        }
+        if is_lock {
+            self.grant(out);
         }
     }
 
@@ -275,6 +279,12 @@ impl Host {
         }
     }
 
+    /// Answers those who waited for locks that were released, before others can take them.
+    fn grant(&mut self, out: &mut Vec<Output>) {
+        let granted = self.locks.advance().into_iter();
+        out.extend(granted.map(|id| Output::Reply(id, Ok(Reply::Locked))));
+    }
+
     fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
         if self.locks.cancel(id) {
             return out.push(Output::Reply(id, Err(Error::Cancelled)));
@@ -296,6 +306,7 @@ impl Host {
         out.extend(dropped.map(|id| Output::Reply(id, Err(Error::Cancelled))));
         self.handle_mut(Id::Open(open)).closed = true;
         self.unpin(Id::Open(open), out);
+        self.grant(out);
     }
 
     fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {
@@ -325,11 +336,10 @@ impl Host {
         }
     }
 
-    /// Answers those who waited for locks that were released: to be called at the end of every
-    /// turn, and when [`Automaton::deadline`] has passed.
+    /// Goes on with locks that were released: to be called at the end of every turn, and when
+    /// [`Automaton::deadline`] has passed.
     pub fn tick(&mut self, out: &mut Vec<Output>) {
-        let granted = self.locks.advance().into_iter();
-        out.extend(granted.map(|id| Output::Reply(id, Ok(Reply::Locked))));
+        self.grant(out);
     }
 
     fn handle(&self, id: Id) -> &Handle {

@@ -1,12 +1,12 @@
 //! Who holds which range of which file (`fcntl(2)` record locks, 9P2000.L `Tlock`).
 //!
 //! Ranges of one owner never overlap; taking a range replaces what the owner held there. A
-//! request that must wait stands in line and is granted as soon as nobody is in its way; one that
-//! would close a circle of owners waiting for each other is refused (`WouldDeadlock`), so no
-//! deadlock goes unresolved.
+//! request that must wait stands in line and is granted when nobody is in its way any more; one
+//! that would close a circle of owners waiting for each other is refused (`WouldDeadlock`). An
+//! owner with several pending requests can still close a circle when one of them is granted.
 //!
-//! Clients choose how many ranges there are and how many requests wait, so nothing here looks at
-//! all of them: conflicts are found in [interval trees](ranges), a waiting request watches one
+//! Clients choose how many ranges there are and how many requests wait, so no request looks at all
+//! of them: conflicts are found in [interval trees](ranges), a waiting request watches one
 //! range that is in its way and is looked at again when that one goes, [`Table::advance`] looks at
 //! a bounded number of requests a turn, and the search for circles has a bounded number of steps.
 
@@ -22,6 +22,9 @@ mod tests;
 /// Most ranges of all files that can be locked. Giving up the middle of a range leaves two, and
 /// is refused only at twice as many.
 pub const RANGES_MAX: usize = 65_536;
+
+/// Most ranges that can be held through one open file: giving them all up is one step.
+pub const OPEN_RANGES_MAX: usize = 8192;
 
 /// Most requests for all files that can wait.
 pub const WAITING_MAX: usize = 4096;
@@ -104,7 +107,7 @@ pub enum Outcome {
     Waits,
 }
 
-/// What an owner holds from some byte on, and through which open file it was taken.
+/// A held range without its first byte, and the open file that it was taken through.
 #[derive(Clone, Copy, Debug)]
 struct Held<T> {
     last: u64,
@@ -270,8 +273,8 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
     /// Takes, waits for, or gives up a range.
     ///
     /// # Errors
-    /// `WouldDeadlock` if waiting would never end, `NoMemory` past [`RANGES_MAX`] or
-    /// [`WAITING_MAX`].
+    /// `WouldDeadlock` if waiting would never end, `NoMemory` past [`RANGES_MAX`],
+    /// [`OPEN_RANGES_MAX`] or [`WAITING_MAX`].
     pub fn request(
         &mut self,
         file: FileKey,
@@ -290,6 +293,10 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         let in_way = self.files.get(&file).and_then(|locked| locked.in_way(&range, is_exclusive));
         let Some(in_way) = in_way else {
             self.expect_room(RANGES_MAX)?;
+            let of_open = self.files.get(&file).and_then(|locked| locked.opens.get(&through));
+            if of_open.is_some_and(|keys| keys.len() >= OPEN_RANGES_MAX) {
+                return Err(Error::NoMemory);
+            }
             self.know(lock.owner);
             self.take(file, want);
             return Ok(Outcome::Granted);
@@ -366,16 +373,13 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
             let locked = &self.files[&file];
             if let Some(in_way) = locked.in_way(&want.range, want.is_exclusive) {
                 self.watch(arrival, in_way);
-            } else if self.held_count < 2 * RANGES_MAX {
-                // Whoever waits for nothing but room was admitted when it came.
+            } else {
+                // It was admitted when it came, so it needs no room now.
                 self.add_use(want.range.owner);
                 self.strike(arrival);
                 self.take(file, want);
                 self.forget_use(want.range.owner);
                 granted.push(request);
-            } else {
-                self.due.insert(arrival);
-                break;
             }
         }
         granted
@@ -392,7 +396,8 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         assert_eq!(self.ids.len(), self.owners.len());
         assert!(self.due.len() <= self.waiting.len() && self.waiters.len() <= self.owners.len());
         assert!(self.files.len() <= self.held_count + self.waiting.len());
-        assert!(self.held_count <= 2 * RANGES_MAX && self.waiting.len() <= WAITING_MAX);
+        assert!(self.held_count <= 2 * RANGES_MAX + 2 * WAITING_MAX);
+        assert!(self.waiting.len() <= WAITING_MAX);
     }
 
     fn unlock(&mut self, file: FileKey, lock: &Lock) -> Result<Outcome, Error> {

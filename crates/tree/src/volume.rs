@@ -265,8 +265,9 @@ impl Volume {
 
     /// The next report of a failure of the disk.
     pub fn next_report(&mut self) -> Option<String> {
-        let failure = self.store.next_failure()?;
-        Some(format!("volume {}: {failure}", self.name))
+        let (failure, times) = self.store.next_failure()?;
+        let again = if times > 1 { format!(" ({times} times so far)") } else { String::new() };
+        Some(format!("volume {}: {failure}{again}", self.name))
     }
 
     /// Why nothing can be written any more, if so.
@@ -365,9 +366,10 @@ impl Volume {
             Err(error) => Some(Err(error)),
         };
         out.extend(reply.map(|reply| Output::Reply(id, reply)));
+        self.grant(out);
     }
 
-    /// Answers those who waited for locks that were released.
+    /// Answers those who waited for locks that were released, before others can take them.
     fn grant(&mut self, out: &mut Vec<Output>) {
         let granted = self.locks.advance().into_iter();
         out.extend(granted.map(|id| Output::Reply(id, Ok(Reply::Locked))));
@@ -379,6 +381,7 @@ impl Volume {
         out.extend(dropped.map(|id| Output::Reply(id, Err(Error::Cancelled))));
         self.opens[open.local()].closed = true;
         self.unpin(Id::Open(open));
+        self.grant(out);
     }
 
     fn done(&mut self, now: Instant, op: OpId, done: Done, out: &mut Vec<Output>) {

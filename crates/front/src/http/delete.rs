@@ -122,7 +122,14 @@ impl Session {
                 let (by, expected) = (Replacement::Nothing, Expected::Version(stat.file_version()));
                 Ask::Replace { dir, name, by, expected }
             }
-            (Verdict::Go, Some(_), Some(name)) => Ask::Remove { dir, name, directory: None },
+            // Versions are those of files: of anything else no condition can be kept.
+            (Verdict::Go, Some(_), Some(name)) if request.conditions.is_empty() => {
+                Ask::Remove { dir, name, directory: None }
+            }
+            (Verdict::Go, Some(_), Some(_)) => {
+                out.push(Output::Release(dir));
+                return self.fail(now, UNEXPECTED, out);
+            }
             (Verdict::Go, _, _) => {
                 out.push(Output::Release(dir));
                 return self.fail(now, status(Error::NotFound), out);

@@ -82,8 +82,8 @@ impl Listing {
     }
 
     /// Whether rows can be said: the first are sorted before.
-    fn is_ready(&self) -> bool {
-        self.said.is_some() || self.ended || self.gathered >= SORT_BYTES
+    fn is_ready(&self, gathered_max: usize) -> bool {
+        self.said.is_some() || self.ended || self.gathered >= gathered_max
     }
 
     fn sort(&mut self) {
@@ -245,13 +245,16 @@ impl Session {
             listing.forget(out);
             return self.done(now, out);
         }
-        while listing.is_ready() && !listing.entries.is_empty() && self.unsent <= AHEAD {
+        let (gathered_max, ahead) = (self.at_most(SORT_BYTES), self.at_most(AHEAD));
+        while listing.is_ready(gathered_max) && !listing.entries.is_empty() && self.unsent <= ahead
+        {
             self.say_entries(now, &mut listing, out);
         }
         if listing.ended && listing.entries.is_empty() {
             return self.end_listing(now, listing, out);
         }
-        let wanted = !listing.is_ready() || (listing.entries.is_empty() && self.unsent <= AHEAD);
+        let is_ready = listing.is_ready(gathered_max);
+        let wanted = !is_ready || (listing.entries.is_empty() && self.unsent <= ahead);
         if wanted && !listing.asking && !listing.ended {
             listing.asking = true;
             let (open, cookie) = (listing.open, listing.cookie);
@@ -284,7 +287,7 @@ impl Session {
             Ok(Reply::Entries(entries)) => {
                 listing.ended = entries.is_empty();
                 listing.gather(entries);
-                if listing.said.is_none() && listing.is_ready() {
+                if listing.said.is_none() && listing.is_ready(self.at_most(SORT_BYTES)) {
                     listing.sort();
                 }
                 self.list_on(now, listing, out)

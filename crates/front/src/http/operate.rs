@@ -364,7 +364,7 @@ impl Session {
         self.see(&it);
         it.said.extend_from_slice(data);
         let ends = it.heard >= it.asked;
-        if !ends && !it.streams && it.said.len() <= GATHERED_MAX {
+        if !ends && !it.streams && it.said.len() <= self.at_most(GATHERED_MAX) {
             return self.operate_read(it, out);
         }
         if it.streams || !ends {

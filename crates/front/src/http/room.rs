@@ -1,4 +1,4 @@
-//! What a session says of itself to the node, which shares out memory and connections.
+//! The session as the node sees it, which shares out memory and connections.
 
 use super::{Session, State};
 use crate::Room;
@@ -21,7 +21,8 @@ impl Session {
 
     /// Whether the client has begun a request, or its body, and owes the rest.
     pub fn owes_bytes(&self) -> bool {
-        self.is_hungry() && !self.is_idle()
+        let begun = matches!(self.state, State::Head { .. }) && !self.input.is_empty();
+        (begun || matches!(self.state, State::Putting(_))) && self.is_hungry()
     }
 
     /// Whether no request has been begun and every response is sent.

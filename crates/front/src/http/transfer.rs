@@ -94,10 +94,14 @@ impl Transfer {
 }
 
 impl Session {
+    /// A limit of memory, or less where memory is short.
+    pub(super) fn at_most(&self, limit: usize) -> usize {
+        limit.min((self.allowance / SHARE).max(PIECE_MIN as usize))
+    }
+
     /// How much is read at once: less where memory is short.
     fn piece_max(&self) -> u32 {
-        let share = u32::try_from(self.allowance / SHARE).unwrap_or(PIECE);
-        share.clamp(PIECE_MIN, PIECE)
+        u32::try_from(self.at_most(PIECE as usize)).expect("no more than a piece")
     }
 
     /// Whether the next piece may be read while the client has not taken the last.

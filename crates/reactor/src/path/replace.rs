@@ -12,9 +12,13 @@ use crate::descriptor;
 use base::op::{File, PathDone, Replacement};
 use base::{Access, Error, Expected, Name, Stat};
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::fs::{AtFlags, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, FileType, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A name that a file bears between two system calls is left over after so many seconds.
+const LEFT_OVER_SECS: i64 = 60;
 
 /// How often an entry is looked at again that other programs change meanwhile.
 const RETRIES: usize = 64;
@@ -117,7 +121,8 @@ fn move_entry(
 }
 
 /// Gives a file that has no name this one. An entry can be replaced by a rename only, so the file
-/// bears another name for a moment; one that a crash has left there is taken away.
+/// bears another name for a moment. It is the same for each name, so that one which a crash has
+/// left there is found and removed by the next change of that entry.
 fn give_name(
     ground: &Ground<'_>,
     file: BorrowedFd<'_>,
@@ -132,14 +137,18 @@ fn give_name(
     if present.is_none() {
         return link(name);
     }
-    let between = format!(".upcall-put-{:016x}", fnv1a(name));
-    match link(between.as_bytes()) {
-        Err(Errno::EXIST) => {
-            rustix::fs::unlinkat(dir, between.as_str(), AtFlags::empty())?;
-            link(between.as_bytes())?;
-        }
-        other => other?,
+    let mut between = format!(".upcall-put-{:016x}", fnv1a(name));
+    let mut linked = link(between.as_bytes());
+    if linked == Err(Errno::EXIST) && is_left_over(dir, &between) {
+        let _may_be_anothers = rustix::fs::unlinkat(dir, between.as_str(), AtFlags::empty());
+        linked = link(between.as_bytes());
     }
+    if linked == Err(Errno::EXIST) {
+        // It is in use, or not to be had: one that nobody else can have.
+        between = unique(&between);
+        linked = link(between.as_bytes());
+    }
+    linked?;
     let renamed = rustix::fs::renameat(dir, between.as_str(), dir, name);
     if renamed.is_err() {
         // What was refused leaves nothing behind.
@@ -155,6 +164,22 @@ fn date<P: rustix::path::Arg>(dir: BorrowedFd<'_>, name: P, flags: AtFlags) {
     let kept = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     let times = Timestamps { last_access: kept, last_modification: now };
     let _kept = rustix::fs::utimensat(dir, name, &times, flags);
+}
+
+/// Whether a file has borne a name of this kind for so long that nobody is about to rename it.
+fn is_left_over(dir: BorrowedFd<'_>, name: &str) -> bool {
+    let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+    let now = clock_gettime(ClockId::Realtime).tv_sec;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    is_file && stat.st_ctime.saturating_add(LEFT_OVER_SECS) < now
+}
+
+/// The name with what no other change of any process has.
+fn unique(name: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (now, count) = (clock_gettime(ClockId::Realtime), COUNT.fetch_add(1, Ordering::Relaxed));
+    let process = rustix::process::getpid().as_raw_nonzero();
+    format!("{name}-{process:x}-{:x}{:08x}-{count:x}", now.tv_sec, now.tv_nsec)
 }
 
 /// The hash of Fowler, Noll and Vo, of 64 bits.

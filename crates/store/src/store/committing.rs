@@ -33,7 +33,7 @@ pub(super) struct Placing {
     left: usize,
     extents: Vec<Extent>,
     blocks: Vec<Block>,
-    failed: bool,
+    failed: Option<Error>,
 }
 
 impl Store {
@@ -124,7 +124,7 @@ impl Store {
             self.submit(Job::Place(place), io, out);
         }
         let left = extents.len();
-        self.placing.insert(Placing { ticket, left, extents, blocks, failed: false });
+        self.placing.insert(Placing { ticket, left, extents, blocks, failed: None });
         Ok(())
     }
 
@@ -135,17 +135,18 @@ impl Store {
         result: Result<(), base::Error>,
         out: &mut Vec<Output>,
     ) {
+        let failed = result.is_err().then(|| self.failures.last());
         let placing = &mut self.placing[place];
         placing.left -= 1;
-        placing.failed |= result.is_err();
+        placing.failed = placing.failed.or(failed);
         if placing.left > 0 {
             return;
         }
         let Placing { ticket, extents, blocks, failed, .. } = self.placing.remove(place);
-        if failed {
+        if let Some(error) = failed {
             // The blocks hold nobody's data, so only this request is lost.
             self.abandon(extents);
-            return out.push(Output::Placed(ticket, Err(self.failures.last())));
+            return out.push(Output::Placed(ticket, Err(error)));
         }
         let places =
             extents.iter().flat_map(|extent| extent.at..extent.at + extent.sums.len() as u64);

@@ -154,7 +154,8 @@ fn a_release_looks_at_few_of_many_that_wait() {
     use LockKind::{Exclusive, None as Unlock, Shared};
     let mut table: Table<u32, u32> = Table::default();
     for n in 0..60_000 {
-        table.request(FILE, 0, lock(Shared, n, 1, 0), None).unwrap();
+        let through = 2 + n as u32 / 8192;
+        table.request(FILE, through, lock(Shared, n, 1, 0), None).unwrap();
     }
     for n in 0..4000 {
         let want = lock(Exclusive, n.into(), 0, n + 1);
@@ -191,6 +192,37 @@ fn what_is_locked_can_be_unlocked_when_no_more_can_be_locked() {
     assert_eq!(table.counts().0, RANGES_MAX + 1);
     let long = Owner { client: vec![0; CLIENT_MAX + 1], process: 1 };
     assert_eq!(Lock::new(Shared, 0, 0, long), Err(Error::Invalid));
+}
+
+#[test]
+fn a_full_table_grants_to_those_who_were_admitted() {
+    use LockKind::{Exclusive, None as Unlock};
+    let mut table: Table<u32, u32> = Table::default();
+    for n in 0..RANGES_MAX as u64 {
+        let through = n as u32 / 8192;
+        table.request(FILE, through, lock(Exclusive, 4 * n, 3, 1), None).unwrap();
+    }
+    for n in 0..RANGES_MAX as u64 {
+        table.request(FILE, 0, lock(Unlock, 4 * n + 1, 1, 1), None).unwrap();
+    }
+    assert_eq!(table.counts().0, 2 * RANGES_MAX);
+    assert_eq!(table.request(FILE, 9, lock(Exclusive, 0, 1, 2), Some(7)), Ok(Outcome::Waits));
+    table.request(FILE, 0, lock(Unlock, 0, 1, 1), None).unwrap();
+    assert!(table.is_due());
+    assert_eq!(table.advance(), [7]);
+    assert!(!table.is_due(), "nothing is looked at again and again");
+    table.check();
+}
+
+#[test]
+fn one_open_file_holds_a_bounded_number_of_ranges() {
+    let mut table: Table<u32, u32> = Table::default();
+    for n in 0..OPEN_RANGES_MAX as u64 {
+        table.request(FILE, 0, lock(LockKind::Shared, n, 1, 1), None).unwrap();
+    }
+    let more = lock(LockKind::Shared, 1 << 40, 1, 1);
+    assert_eq!(table.request(FILE, 0, more.clone(), None), Err(Error::NoMemory));
+    assert_eq!(table.request(FILE, 1, more, None), Ok(Outcome::Granted));
 }
 
 /// A thousand readers are no chain; a circle through many owners is found.

@@ -42,8 +42,8 @@ pub(super) struct Errand {
     ticket: Option<Ticket>,
     /// Why the first piece of a write was not written.
     pub(super) failed: Option<Error>,
-    /// The number of its write among those to the file.
-    pub(super) write: Option<u64>,
+    /// The place whose contents it changes, and the number of the change among those to it.
+    pub(super) write: Option<(usize, u64)>,
     pins: [Option<Id>; 2],
     /// A message that changes something was sent.
     changed: bool,
@@ -347,7 +347,22 @@ impl Remote {
         self.errands[errand].fids.retain(|(known, _)| *known != fid);
     }
 
+    /// Numbers a request that changes a file's contents: an fsync has to cover it.
+    fn note_write(&mut self, errand: usize) {
+        let place = match &self.errands[errand].ask {
+            Ask::Write { open, .. } => self.opens[open.local()].place,
+            Ask::SetStat { node, set, .. } if set.size.is_some() => node.local(),
+            Ask::Open { node, access } if access.truncate => node.local(),
+            _contents_stay => return,
+        };
+        let number = self.places.writes(place).begin(self.epoch);
+        if let Some((place, number)) = self.errands[errand].write.replace((place, number)) {
+            self.places.writes(place).end(number);
+        }
+    }
+
     fn start(&mut self, errand: usize) -> Outcome {
+        self.note_write(errand);
         let checked = self.errands[errand].checked;
         match &mut self.errands[errand].ask {
             Ask::Replace { dir, name, .. } if !checked => {
@@ -501,8 +516,8 @@ impl Remote {
         if let Some(hike) = &it.hike {
             self.unpin_place(hike.at);
         }
-        if let (Some(number), Ask::Write { open, .. }) = (it.write, &it.ask) {
-            self.writes(*open).end(number);
+        if let Some((place, number)) = it.write {
+            self.places.writes(place).end(number);
         }
         it.pins().for_each(|pin| self.unpin(pin));
         self.left.extend(it.ticket);

@@ -77,8 +77,6 @@ impl Remote {
             }
             Ask::Write { open, offset, data } => {
                 let (open, offset, data) = (*open, *offset, std::mem::take(data));
-                let epoch = self.epoch;
-                self.errands[errand].write = Some(self.writes(open).begin(epoch));
                 Ok(self.write(open.local(), offset, data))
             }
             other => unreachable!("{other:?} is no transfer"),

@@ -5,9 +5,8 @@
 //! the end must not move in between: whatever would move it waits its turn here.
 
 use std::collections::BTreeMap;
-use std::mem;
 
-/// One append at a time for each file, and the requests behind it in the order in which they came.
+/// One append at a time for each file, and the requests that wait for it, in order.
 #[derive(Debug, Default)]
 pub(super) struct Appends {
     /// By inode: the pending request that is placing blocks for the file's end.
@@ -54,9 +53,9 @@ impl Appends {
         assert!(slot.is_some(), "request {number} waits for {ino}");
     }
 
-    /// Files whose append has ended since the last call.
-    pub(super) fn take_released(&mut self) -> Vec<u64> {
-        mem::take(&mut self.released)
+    /// A file whose append has ended, once.
+    pub(super) fn pop_released(&mut self) -> Option<u64> {
+        self.released.pop()
     }
 
     /// The next pending request that may go on with a file. Asked again after each one, because

@@ -269,7 +269,8 @@ impl Volume {
 
     /// Goes on with requests that waited for appends that are over.
     pub(super) fn resume_waiting(&mut self, now: Instant, out: &mut Vec<Output>) {
-        for ino in self.appends.take_released() {
+        // Whoever goes on may hold the end of a file in its turn, and fail at once.
+        while let Some(ino) = self.appends.pop_released() {
             while let Some(slot) = self.appends.pop(ino) {
                 self.go(now, slot, out);
             }

@@ -35,7 +35,7 @@ pub(super) enum Plan {
     DropSnapshot(Name),
 }
 
-/// What blocks are placed for.
+/// The write that blocks are placed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Placing {
     /// The offset in the file at which the write begins.
