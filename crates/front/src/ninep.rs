@@ -104,7 +104,7 @@ pub struct Session {
     given_up: usize,
     /// Bytes said and not yet sent.
     unsent: usize,
-    /// What the node has left for more.
+    /// Memory that the node has left.
     room: Room,
 }
 

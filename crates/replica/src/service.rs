@@ -227,7 +227,7 @@ pub struct Replica<D: DataType> {
     lags: bool,
     /// More can be placed than could be in one step.
     places: bool,
-    /// What is done everywhere, and may be forgotten; whether all of that is.
+    /// Forgets operations that are done everywhere; whether all of them are forgotten.
     forgettable: (Vector, bool),
     /// The members are others, or will be: some who wait may wait in vain.
     changes: bool,
@@ -335,7 +335,7 @@ impl<D: DataType> Replica<D> {
         Some(self.snapshot_of(&has, standing))
     }
 
-    /// What is in that, and how its receiver stands.
+    /// Its contents, and the state of its receiver.
     fn gift_of(&self, to: ReplicaId) -> Option<(Vector, Standing)> {
         let membership = self.members.membership();
         let are_members = [to, self.me].iter().all(|id| membership.members.contains_key(id));
@@ -590,8 +590,8 @@ impl<D: DataType> Replica<D> {
         self.persist(Vec::new(), Some(self.members.standing().clone()), out);
     }
 
-    /// What everybody has is final, with all before it, as far as the meter allows. Of its own
-    /// operations all are everywhere that are final here, so that its answers hold if it is lost.
+    /// Operations that everybody has are final, with all before it, as far as the meter allows. Of
+    /// its own operations all are everywhere that are final here, so that its answers hold if it is lost.
     fn advance(&mut self, out: &mut Outputs<D>) {
         // Who crashes now may begin again in the epoch before.
         if !self.members.is_said() {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What open files hold. Each counts its bytes here before it takes them.
+/// Bytes held by open files. Each counts its bytes here before it takes them.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     sum: usize,

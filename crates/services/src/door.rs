@@ -35,7 +35,7 @@ pub(crate) const SAID_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Door {
     state: State,
-    /// What came and is not a whole letter yet.
+    /// Bytes received of a letter that is not whole yet.
     input: Buf,
     /// How much of the stream came.
     taken: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Door {
     reads: Option<(RequestId, Read)>,
 }
 
-/// What is to be read.
+/// The next bytes to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) offset: u64,

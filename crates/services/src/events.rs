@@ -83,7 +83,7 @@ impl Events {
         Listener { next: self.first + self.lines.len() as u64, offset: 0 }
     }
 
-    /// What there is for a listener, at most so many bytes; `None`: wait. Nothing is the end.
+    /// Events for a listener, at most so many bytes; `None`: wait. Nothing is the end.
     pub(crate) fn read(&self, listener: &mut Listener, count: usize) -> Option<Vec<u8>> {
         if listener.next < self.first {
             if listener.offset > 0 {

@@ -72,7 +72,7 @@ pub(crate) enum Opened {
     Door(Box<Door>),
     /// What becomes final, and reads that wait for it.
     Events(Listener, Reads),
-    /// What was in it was given up: memory was short, and it held most.
+    /// Its contents were given up: memory was short, and it held most.
     Dropped,
 }
 

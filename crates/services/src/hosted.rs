@@ -87,7 +87,7 @@ pub struct Hosted {
     pub(crate) ways: BTreeMap<ReplicaId, Way>,
     pub(crate) opens: Slab<Opened>,
     pub(crate) limits: Limits,
-    /// What open files hold.
+    /// Bytes held by open files.
     pub(crate) account: Account,
     /// Where the requests are that wait for something to be read: an open file, and a number there.
     pub(crate) reading: BTreeMap<RequestId, (usize, u64)>,
@@ -101,7 +101,7 @@ pub struct Hosted {
     pub(crate) meter: Meter,
     pub(crate) worked: u64,
     pub(crate) kind: u32,
-    /// What waits for its turn.
+    /// Work that waits for its turn.
     pub(crate) jobs: VecDeque<Job>,
     /// The snapshot that replaces the records of the journal, as far as it is written.
     pub(crate) writing: Option<Writing<Data>>,
@@ -111,7 +111,7 @@ pub struct Hosted {
     /// Open files of which lines wait to be taken, in turn.
     pub(crate) turns: BTreeMap<u64, usize>,
     pub(crate) next_turn: u64,
-    /// What has become final, how many listen to that, and which of them wait for more.
+    /// Operations that have become final, how many listen to that, and which of them wait for more.
     pub(crate) events: Events,
     pub(crate) listeners: usize,
     pub(crate) listening: BTreeSet<usize>,

@@ -139,9 +139,9 @@ enum Chore {
 /// A snapshot on its way into the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Written {
-    /// What will count; of how many parts it is shows in the end.
+    /// The snapshot that will count; its number of parts shows in the end.
     head: Head,
-    /// What was made of it and is not written: parts, of which the last one may be short.
+    /// Bytes made of it and not yet written: parts, of which the last one may be short.
     parts: VecDeque<Vec<u8>>,
     /// Whether all of it was made.
     is_whole: bool,

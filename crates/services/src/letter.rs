@@ -1,4 +1,4 @@
-//! What is written to the file `peer`, and what is answered, in messages of `seal.rs`.
+//! Letters written to the file `peer`, and their answers, in messages of `seal.rs`.
 
 use crate::seal::{Forged, Seal};
 use crate::{Operator, Snapshot};
@@ -36,7 +36,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// What its bytes are, of which the first says which answer it is.
+    /// Its bytes, of which the first says which answer it is.
     ///
     /// # Errors
     /// If they are no answer.
@@ -45,13 +45,13 @@ impl Answer {
     }
 }
 
-/// What the bytes of [`Answer::Begin`] begin with, in front of the snapshot.
+/// Header of the bytes of [`Answer::Begin`], in front of the snapshot.
 pub(crate) const BEGIN: u8 = 2;
 
 /// Bytes of an answer in one message, at most.
 pub(crate) const CHUNK_MAX: usize = 64 << 10;
 
-/// What a message of an answer begins with: whether more follow.
+/// First byte of a message of an answer: whether more follow.
 const LAST: u8 = 0;
 const MORE: u8 = 1;
 

@@ -312,7 +312,7 @@ impl Hosted {
         self.count(open);
     }
 
-    /// What another replica writes: a proof at once, letters when it is their turn.
+    /// Messages of another replica: a proof at once, letters when it is their turn.
     pub(crate) fn write_door(
         &mut self,
         id: RequestId,

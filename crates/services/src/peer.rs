@@ -71,9 +71,9 @@ pub(crate) enum Output {
     Connected,
     /// It does not any more.
     Disconnected,
-    /// What came of the wish to be a member.
+    /// Result of the request to become a member.
     Answered(Vec<u8>),
-    /// That is an answer for which there is no room: so many bytes of it have come.
+    /// An answer too large for the memory: so many bytes of it have come.
     TooLong(u64),
     /// The other one says that we are no member any more.
     Removed,
@@ -130,7 +130,7 @@ pub(crate) struct Peer {
     waiting: Vec<u8>,
     /// The wish to be a member, for who is none.
     wish: Option<Wish>,
-    /// What authenticates messages, from the proof on.
+    /// Keys that authenticate messages, from the proof on.
     seals: Option<Seals>,
     /// Reads the answer to the wish; how much of what is to be read was read.
     reader: Option<(Reader, u64)>,

@@ -38,7 +38,7 @@ pub struct Introduction {
     pub seals: Seals,
 }
 
-/// What authenticates the messages of a connection, at one of its ends.
+/// Keys that authenticate the messages of a connection, at one of its ends.
 #[derive(Clone, Debug)]
 pub struct Seals {
     /// For those that this end sends.
@@ -142,7 +142,7 @@ pub(crate) fn check(
     is_right.then_some((from, *random))
 }
 
-/// What authenticates the messages of a connection with who has proved to be `to`.
+/// Keys for the messages of a connection with the replica that has proved to be `to`.
 pub(crate) fn seals(
     settings: &Settings,
     challenge: &Random,

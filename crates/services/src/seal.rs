@@ -31,7 +31,7 @@ impl std::fmt::Debug for Seal {
     }
 }
 
-/// What came is not what was sent.
+/// A message was forged, repeated, reordered or cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forged;
 

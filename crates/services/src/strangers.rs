@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// How many there may be.
 pub(crate) const UNPROVEN_MAX: usize = 16_384;
 
-/// Who opened one: a user, or the server itself.
+/// The opener: a user, or the server itself.
 type Who = Option<u32>;
 
 /// All of them.

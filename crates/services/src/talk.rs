@@ -128,7 +128,7 @@ pub(crate) struct Talk {
     /// yet, and does nothing, does not know that.
     service: u32,
     origins: Option<Vec<ReplicaId>>,
-    /// What was written and is not taken yet.
+    /// Bytes written and not taken yet.
     input: Buf,
     /// Where the first line of that ends, if one is whole, and how far it was looked for.
     end: Option<usize>,

@@ -1,4 +1,4 @@
-//! What a replica does in one turn of its server: so much work, and the rest in the next turns.
+//! Work of a replica in one turn of its server: so many units, and the rest in the next turns.
 //!
 //! There are four kinds of work: what the replica has not finished, texts to be shown and letters
 //! of others, lines of clients, and snapshots. Each turn begins with another kind. Open files take

@@ -89,7 +89,7 @@ struct Pending {
     op: Op,
     /// When it takes effect; `None`: it has.
     key: Option<(Instant, u64)>,
-    /// What the entry of a conditional change was when that began.
+    /// The entry of a conditional change when that began.
     found: Option<Option<Stat>>,
 }
 

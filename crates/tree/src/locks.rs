@@ -130,7 +130,7 @@ struct Locked<T, R> {
     held: BTreeMap<(OwnerId, u64), Held<T>>,
     exclusive: Ranges,
     shared: Ranges,
-    /// What was taken through each open file.
+    /// Ranges taken through each open file.
     opens: BTreeMap<T, BTreeSet<(OwnerId, u64)>>,
     /// Requests that wait, by open file and order of arrival.
     waiting: BTreeSet<(T, u64)>,
@@ -229,7 +229,7 @@ impl<T: Copy + Ord, R> Locked<T, R> {
             && (!is_exclusive || self.shared.each_overlapping(range, show))
     }
 
-    /// What an owner holds of these bytes, by first byte.
+    /// Ranges of an owner that overlap these bytes, by first byte.
     fn of(&self, range: Range) -> impl Iterator<Item = (u64, &Held<T>)> {
         let Range { start, last, owner } = range;
         let before = self.held.range((owner, 0)..(owner, start)).next_back();

@@ -17,7 +17,7 @@ pub(super) struct Delete {
     step: Step,
 }
 
-/// What a `DELETE` waits for.
+/// State of a `DELETE`: the reply it waits for.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// For the directory.

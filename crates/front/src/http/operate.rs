@@ -74,7 +74,7 @@ pub(super) struct Operate {
     streams: bool,
 }
 
-/// What answers say of themselves, found as they come.
+/// Properties of the answers, found as they come.
 #[derive(Debug, Default)]
 struct Scan {
     tail: Vec<u8>,

@@ -3,7 +3,7 @@
 use super::{Session, State};
 use crate::Room;
 
-/// What the one connection that may go on although nothing is left may hold, bytes.
+/// Limit of the connection that may go on although nothing is left, bytes.
 const FIRST_BYTES: usize = 1 << 20;
 
 impl Session {

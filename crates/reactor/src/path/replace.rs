@@ -1,6 +1,6 @@
 //! Conditional changes of one entry, and files that have no name until then.
 //!
-//! Whoever asks sees to it that no other change of the entry that goes through this server is
+//! The caller ensures that no other change of the entry that goes through this server is
 //! under way, so the check and the change belong together. Other programs of the host can come in
 //! between; only that an absent entry stays absent is the kernel's own check (`linkat`,
 //! `RENAME_NOREPLACE`).

@@ -181,7 +181,7 @@ impl State {
         self.cells.size()
     }
 
-    /// What was typed into the cells behind this one, in order.
+    /// Contents of the cells behind this one as typed, in order.
     pub(super) fn typed(&self, behind: Option<Cell>) -> impl Iterator<Item = (Cell, &str)> {
         let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
         let cells = self.cells.range((from, Bound::Unbounded));

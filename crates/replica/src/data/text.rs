@@ -42,7 +42,7 @@ impl State {
         whole.into()
     }
 
-    /// What was appended, in order.
+    /// Appended pieces, in order.
     pub(super) fn pieces(&self) -> &VectorSync<Bytes> {
         &self.pieces
     }

@@ -129,7 +129,7 @@ impl<D: DataType> Order<D> {
         value
     }
 
-    /// What an operator answers that changes nothing, behind all that is placed and applied.
+    /// The answer of an operator that changes nothing, behind all that is placed and applied.
     pub(super) fn look(&mut self, operator: &D::Operator, meter: &mut Meter) -> D::Value {
         assert!(self.is_applied(), "refreshed before");
         let last = self.ahead.as_mut().map_or(&mut self.stable, |ahead| &mut ahead.state);

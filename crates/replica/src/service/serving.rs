@@ -1,4 +1,4 @@
-//! What clients ask for, when it is their turn.
+//! Requests of clients, when it is their turn.
 
 use super::waiting::Blocked;
 use super::{Output, Outputs, Refusal, Replica};

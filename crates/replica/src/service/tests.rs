@@ -671,7 +671,8 @@ fn what_others_tell_is_not_on_its_way_from_here() {
     assert_eq!(of_b.map(|entry| entry.label.origin).collect::<Vec<_>>(), [B]);
 }
 
-/// What a step leaves undone the next ones do; none does more than it may begin, and one piece.
+/// Work that a step leaves undone is done by the next ones; none does more than it may begin, and
+/// one piece.
 #[test]
 fn a_step_does_no_more_work_than_it_may() {
     use crate::work::PIECE_MAX;

@@ -43,7 +43,7 @@ impl<V> Unsaid<V> {
     }
 }
 
-/// What a ticket waits for, and by which key it is found there.
+/// The queue that a ticket waits in, and its key there.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// An operation that must come before it, by the order of arrival.

@@ -13,7 +13,7 @@ const AT_ONCE: Amount = Amount { operations: 64, bytes: 64 << 10 };
 #[derive(Debug)]
 enum Stage {
     State(Place),
-    /// What follows the state, up to this, is written.
+    /// Parts behind the state are written up to this one.
     Rest(Vector),
     End,
 }

@@ -26,7 +26,7 @@ struct Lab {
     /// Nothing can be written there any more.
     is_broken: bool,
     asked: u64,
-    /// What authenticates what is written to open files, and how much that was.
+    /// Keys for messages written to open files, and the count of bytes written.
     seals: BTreeMap<OpenId, (Seals, u64)>,
     /// Answers to requests, by their numbers.
     answers: BTreeMap<u64, Result<Reply, Error>>,
@@ -304,7 +304,7 @@ fn few_who_have_proved_nothing_are_waited_for() {
     assert!(lab.hosted.strangers.is_empty());
 }
 
-/// What clients leave half done, or do not read, has an end; who does neither does not notice.
+/// Memory for requests left half done, or not read, is bounded; who does neither does not notice.
 #[test]
 fn what_open_files_hold_has_an_end() {
     let mut lab = Lab::new();
@@ -343,7 +343,7 @@ fn what_open_files_hold_has_an_end() {
     assert!(lab.hosted.held() < 1 << 20, "the text is left: {}", lab.hosted.held());
 }
 
-/// Whoever listens and does not read costs nothing more than its place.
+/// A listener that does not read costs nothing more than its place.
 #[test]
 fn listeners_share_what_they_listen_to() {
     let mut lab = Lab::new();

@@ -16,7 +16,7 @@ fn introduction() -> Introduction {
     Introduction::new(&settings(), ReplicaId(2), &[9; CHALLENGE], [1; CHALLENGE])
 }
 
-/// What authenticates what the other end sends.
+/// Keys for messages of the other end.
 fn theirs() -> Seal {
     let theirs = Settings { me: ReplicaId(2), ..settings() };
     let seals = crate::proof::seals(&theirs, &[9; CHALLENGE], (settings().me, &[1; CHALLENGE]));

@@ -30,7 +30,7 @@ impl Disk {
         Ok(PathDone::Created(file, handle, self.stat(inode)))
     }
 
-    /// What the entry of a conditional change is at present, as its first system call finds it.
+    /// The present entry of a conditional change, as its first system call finds it.
     pub(crate) fn precheck(&self, op: &PathOp) -> Option<Option<Stat>> {
         match op {
             PathOp::Replace { dir, name, .. } => Some(self.present(self.held(*dir).inode, name)),

@@ -63,8 +63,8 @@ impl Mistake {
 /// The type of the messages by which one replica tells another something.
 const TWRITE: u8 = 118;
 
-/// What leaves a server is changed: by a mistake that is planted, or by somebody between replicas,
-/// who changes what one of them writes to another, one in so many times.
+/// Changes messages that leave a server: by a mistake that is planted, or by somebody between
+/// replicas, who changes what one of them writes to another, one in so many times.
 pub(super) fn spoil(mistake: Option<Mistake>, forges: u32, occasions: &mut u32, mut op: Op) -> Op {
     let Op::Send { data, .. } = &mut op else { return op };
     let first = data.first().map(|first| first.to_vec()).unwrap_or_default();

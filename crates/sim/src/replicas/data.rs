@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const KEYS: u32 = 8;
 /// Keys and members that several clients want to be the first to set.
 const RACES: u32 = 6;
-/// What a register is called among keys.
+/// Key of a register.
 const REGISTER: &str = "register";
 /// Numbers that are added are this great at most, so that no two sums are the same by chance.
 const ADDED_MAX: i64 = 1 << 40;

@@ -57,7 +57,7 @@ pub(super) struct Warden {
     since: Instant,
     due: Instant,
     stream: Stream,
-    /// What authenticates what both ends write, and what reads the answer.
+    /// Keys for messages of both ends, and the reader of the answer.
     seals: Option<Seals>,
     reader: Option<Reader>,
 }

@@ -147,7 +147,7 @@ fn the_table_is_what_a_list_is() {
     }
 }
 
-/// What 65,000 ranges and 4,000 waiting requests cost: each release looks again only at requests
+/// Cost of 60,000 ranges and 4,000 waiting requests: each release looks again only at requests
 /// that watched what was released, and no call looks at more than its limit.
 #[test]
 fn a_release_looks_at_few_of_many_that_wait() {

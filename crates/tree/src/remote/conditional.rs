@@ -84,7 +84,8 @@ impl Remote {
         true
     }
 
-    /// What a request asks of the server now: of a conditional one that was checked, the change.
+    /// The next message of a request to the server: of a conditional one that was checked, the
+    /// change.
     pub(super) fn acting(&self, errand: usize) -> Ask {
         match &self.errands[errand].ask {
             Ask::Replace { dir, name, by: Replacement::Nothing, .. } => {

@@ -1,7 +1,7 @@
 //! Durability of the writes to one file of a remote server.
 //!
 //! A server that fails may lose every write, or change of the length, that no fsync has covered.
-//! What was written is remembered while the file is held: a client that closes it and has no other
+//! Writes are remembered while the file is held: a client that closes it and has no other
 //! reference hears of no loss. An fsync covers the writes
 //! whose replies had come when it was sent: 9P does not order requests that are outstanding
 //! together, so the server may take a later or a pending write after the fsync.

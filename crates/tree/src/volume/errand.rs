@@ -44,7 +44,7 @@ pub(super) enum Awaits {
     Plan,
     /// Blocks, or room: then it is planned again.
     Blocks,
-    /// That its data is on the disk: then it is planned again.
+    /// Its data on the disk: then it is planned again.
     Place(Placing),
     /// The end of an append to this inode, as this one of those who wait: then it is planned again.
     Append(u64, u64),

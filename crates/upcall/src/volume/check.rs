@@ -131,7 +131,7 @@ pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
     Ok(ExitCode::from(u8::from(!report.clean)))
 }
 
-/// What became of the journal.
+/// Result of applying the journal.
 enum Recovered {
     /// It was empty.
     Nothing,

@@ -1,4 +1,4 @@
-//! What one client can make a session hold or do, and answers that do not end as they began.
+//! Limits of the memory and work of one session, and answers that do not end as they began.
 
 use super::*;
 

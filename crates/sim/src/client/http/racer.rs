@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What all racers know.
+/// State shared by all racers.
 #[derive(Debug, Default)]
 pub struct Ledger {
     /// Contents by tag, as they were put or shown.
@@ -30,7 +30,7 @@ enum Ask {
     Delete { tag: String },
 }
 
-/// What the racer waits for.
+/// State of the racer: the event it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// To be woken and connect.
