@@ -110,6 +110,8 @@ enum Asked {
     Open(Arc<str>, base::Access),
     /// The same, and it is made if it is not there.
     Create(Arc<str>, base::Access),
+    /// A file that will take this name, whatever bears it now.
+    CreateAnew(Arc<str>, base::Access),
     /// A plain file is made here.
     Make(Arc<str>),
     /// What has this path is found and opened, and its first bytes are read.
@@ -196,6 +198,12 @@ impl Recorder {
                 if stat.size == 0 && self.books.known(&path).is_none_or(|file| file.size() == 0) {
                     self.made(whose, path.clone());
                 }
+                self.opened(whose, path.clone(), access, *open, stat);
+                self.books.hold(*node, path, None);
+            }
+            (Asked::CreateAnew(path, access), Reply::Created(node, open, stat)) => {
+                self.books.known(&path).iter().for_each(|file| file.set_size(0));
+                self.made(whose, path.clone());
                 self.opened(whose, path.clone(), access, *open, stat);
                 self.books.hold(*node, path, None);
             }

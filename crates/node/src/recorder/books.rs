@@ -88,9 +88,11 @@ impl Books {
                 Some(Asked::Fetch(self.below(root.unwrap_or(self.root), path)))
             }
             Ask::Open { node, access } => Some(Asked::Open(self.path(*node), *access)),
-            Ask::Create { dir, name, access, .. }
-            | Ask::CreateUnnamed { dir, name, access, .. } => {
+            Ask::Create { dir, name, access, .. } => {
                 Some(Asked::Create(self.entry(*dir, name), *access))
+            }
+            Ask::CreateUnnamed { dir, name, access, .. } => {
+                Some(Asked::CreateAnew(self.entry(*dir, name), *access))
             }
             Ask::MakeNode { dir, name, kind: Kind::File, .. } => {
                 Some(Asked::Make(self.entry(*dir, name)))
