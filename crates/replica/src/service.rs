@@ -605,7 +605,12 @@ impl<D: DataType> Replica<D> {
             self.origins.done().iter().filter(|(of, number)| self.has.get(*of) < *number);
         let unwritten =
             unwritten.filter_map(|(of, _)| self.origins.label(of, self.has.get(of) + 1));
-        let bound = unwritten.chain(own).min();
+        // A replica that leaves may be the only one, besides one that is lost, that has what another
+        // one has not: after it nobody would know that this was final.
+        let leaves = self.members.is_outside();
+        let lacking = self.origins.done().iter().filter(|_| leaves);
+        let lacking = lacking.filter_map(|(of, _)| self.origins.label(of, everywhere.get(of) + 1));
+        let bound = unwritten.chain(own).chain(lacking).min();
         let (mut last, mut frontier) = (Vector::new(), None);
         for (of, number) in everywhere.iter() {
             if let Some((number, label)) = self.origins.last_before(bound, of, number) {

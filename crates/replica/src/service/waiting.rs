@@ -287,7 +287,12 @@ impl<D: DataType> Waiting<D> {
                 Place::Unsaid(..) => Refusal::Unwritten,
                 Place::Strict(number) => {
                     let lacks = peers.iter().filter(|(_, peer)| peer.knows.get(me) < number);
-                    let missing: Vec<ReplicaId> = lacks.map(|(id, _)| id).collect();
+                    let mut missing: Vec<ReplicaId> = lacks.map(|(id, _)| id).collect();
+                    if missing.is_empty() {
+                        // A replica that leaves waits for all that is before, too.
+                        let behind = peers.iter().filter(|(_, peer)| !peer.knows.covers(has));
+                        missing = behind.map(|(id, _)| id).collect();
+                    }
                     let unwritten = missing.is_empty() || has.get(me) < number;
                     if unwritten { Refusal::Unwritten } else { Refusal::NotFinal(missing) }
                 }
