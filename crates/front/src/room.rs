@@ -4,7 +4,8 @@
 pub const SMALL_MAX: usize = 64 << 10;
 
 /// Memory that the node has left, as of the last step. A connection may hold as much as nobody
-/// holds (a dynamic threshold; Choudhury and Hahne, 1998): however many want all of it, some is left.
+/// holds (a dynamic threshold; Choudhury and Hahne, 1998): however many want all of it, some is
+/// left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Bytes that nobody holds.

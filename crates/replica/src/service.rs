@@ -591,7 +591,8 @@ impl<D: DataType> Replica<D> {
     }
 
     /// Operations that everybody has are final, with all before it, as far as the meter allows. Of
-    /// its own operations all are everywhere that are final here, so that its answers hold if it is lost.
+    /// its own operations all are everywhere that are final here, so that its answers hold if it is
+    /// lost.
     fn advance(&mut self, out: &mut Outputs<D>) {
         // Who crashes now may begin again in the epoch before.
         if !self.members.is_said() {
@@ -605,8 +606,8 @@ impl<D: DataType> Replica<D> {
             self.origins.done().iter().filter(|(of, number)| self.has.get(*of) < *number);
         let unwritten =
             unwritten.filter_map(|(of, _)| self.origins.label(of, self.has.get(of) + 1));
-        // A replica that leaves may be the only one, besides one that is lost, that has what another
-        // one has not: after it nobody would know that this was final.
+        // A replica that leaves may be the only one, besides one that is lost, that has an
+        // operation: after it nobody would know that this was final.
         let leaves = self.members.is_outside();
         let lacking = self.origins.done().iter().filter(|_| leaves);
         let lacking = lacking.filter_map(|(of, _)| self.origins.label(of, everywhere.get(of) + 1));

@@ -196,8 +196,8 @@ impl Session {
 
 impl Session {
     /// Header fields that keep a browser from taking a file for a page of ours that may do more
-    /// than be shown, and from handing it to pages of others. Where files can be written over HTTP a page that is
-    /// served runs no scripts: they could write, too.
+    /// than be shown, and from handing it to pages of others. Where files can be written over HTTP
+    /// a page that is served runs no scripts: they could write, too.
     pub(super) fn safe(&self, head: Head) -> Head {
         let head = safe(head);
         if self.export.http_write { head.field("Content-Security-Policy", "sandbox") } else { head }
