@@ -119,8 +119,9 @@ impl Admission {
         }
     }
 
-    /// A connection waits for memory, or does not (any more).
-    pub(crate) fn set_waiting(&mut self, slot: usize, waits: bool) {
+    /// A connection that holds so many bytes waits for more, or does not (any more). One that goes
+    /// on with little has not needed a turn.
+    pub(crate) fn set_waiting(&mut self, slot: usize, waits: bool, bytes: usize) {
         match (self.numbers.get(&slot).copied(), waits) {
             (None, true) => {
                 if self.waiting.is_empty() {
@@ -133,8 +134,8 @@ impl Admission {
             (Some(number), false) => {
                 self.numbers.remove(&slot);
                 self.waiting.remove(&number);
-                if self.turn.is_none() {
-                    self.turn = Some(slot);
+                if bytes > SMALL_MAX {
+                    self.turn.get_or_insert(slot);
                 }
                 self.fed_at = usize::MAX;
             }
@@ -276,15 +277,15 @@ mod tests {
         assert!(books.room(1).is_first && books.room(1).spare == ALL);
         books.count(9, 0, ALL);
         assert!(!books.room(1).is_first && books.room(1).spare == 0);
-        books.set_waiting(2, true);
-        books.set_waiting(1, true);
+        books.set_waiting(2, true, 0);
+        books.set_waiting(1, true, 0);
         assert_eq!(books.deadline(), Some(Instant(0)), "it is told");
         assert!(books.room(2).is_first && !books.room(1).is_first);
         assert_eq!(books.feed(), [2, 1]);
         books.end_turn(at(0));
         assert!(books.feed().is_empty(), "nothing has changed since");
         books.count(2, 0, ALL / 4);
-        books.set_waiting(2, false);
+        books.set_waiting(2, false, ALL / 4);
         books.end_turn(at(0));
         assert!(!books.room(1).is_first, "one at a time");
         // Whatever it goes on holding, its turn ends.
@@ -292,11 +293,14 @@ mod tests {
         assert!(books.room(1).is_first);
         assert_eq!(books.feed(), [1]);
         books.count(1, 0, ALL / 4);
-        books.set_waiting(1, false);
-        books.set_waiting(3, true);
+        books.set_waiting(1, false, ALL / 4);
+        books.set_waiting(3, true, 0);
         assert!(!books.room(3).is_first);
         books.count(1, ALL / 4, 10);
         assert!(books.room(3).is_first, "the one before holds little");
+        books.set_waiting(3, false, 10);
+        books.set_waiting(4, true, 0);
+        assert!(books.room(4).is_first, "the one before took no turn");
         books.check();
     }
 

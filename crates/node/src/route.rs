@@ -395,7 +395,7 @@ impl Node {
             let (before, room) = (connection.bytes(), self.admission.room(slot));
             let lacks_room = connection.leave(now, room, ops);
             self.admission.count(slot, before, connection.bytes());
-            self.admission.set_waiting(slot, lacks_room);
+            self.admission.set_waiting(slot, lacks_room, connection.bytes());
             self.alarm(slot);
             if self.connections[slot].is_over() {
                 self.forget(slot, ops);
@@ -420,7 +420,7 @@ impl Node {
         if let Some(at) = connection.alarm {
             self.alarms.remove(&(at, slot));
         }
-        self.admission.set_waiting(slot, false);
+        self.admission.set_waiting(slot, false, 0);
         self.admission.count(slot, connection.bytes(), 0);
         ops.push(Op::CloseSocket { socket: connection.socket() });
     }

@@ -237,12 +237,8 @@ impl Http {
                 let states = self.files.get_mut(&name).expect("every name has states");
                 let wrong = states.iter().map(judge).find_map(Result::err);
                 states.retain(|state| judge(state).is_ok());
-                assert!(
-                    !states.is_empty(),
-                    "{name}: {wrong:?}, {} {}",
-                    status,
-                    response.body.len()
-                );
+                let bytes = response.body.len();
+                assert!(!states.is_empty(), "{name}: {wrong:?}, {status} {bytes}");
                 self.tags.extend(tag.map(|tag| (name, tag)));
             }
             Ask::Put { name, data, whole, .. } => {
