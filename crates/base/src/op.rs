@@ -566,6 +566,22 @@ pub enum Done {
     Path(Result<PathDone, Error>),
     /// A person asked the process to end; unasked for, each time it happens.
     Stop,
+    /// File systems and services that do not respond; unsolicited, each time that the list
+    /// changes.
+    Unresponsive(Vec<Unresponsive>),
+}
+
+/// A file system or service of the host with an operation that has not ended for a long time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unresponsive {
+    /// Mount point and type, for people.
+    pub name: String,
+    /// When the oldest of its operations began.
+    pub since: Instant,
+    /// Operations begun and not ended. Each keeps a thread.
+    pub running: usize,
+    /// Operations waiting for one of its threads.
+    pub waiting: usize,
 }
 
 /// All entries of a directory.

@@ -6,17 +6,19 @@ use crate::job::{Job, Work};
 use crate::memory::{self, Memory};
 use crate::path::recent::Recent;
 use crate::path::{self, Attempt};
+use crate::pool::lanes::Lane;
 use crate::pool::{Mailbox, Pool};
 use crate::signals::Signals;
 use crate::sockets::{self, Address, Listening};
 use crate::spin::Spin;
 use crate::{Config, Statistics, descriptor};
-use base::op::{Done, Event, File, Listener, OpId, Parcel, PathDone, PathOp, Peer, Socket, Span};
-use base::{Buf, Caller, Error, Instant, Stat};
+use base::op::Unresponsive;
+use base::op::{Done, Event, File, Listener, OpId, Parcel, PathOp, Peer, Socket, Span};
+use base::{Buf, Caller, Error, Instant};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::SocketFlags;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +60,13 @@ pub(crate) struct Common {
     recent: Recent,
     turns: u32,
     /// Files on file systems that may hang: never touched on the node's thread.
-    foreign: BTreeSet<u32>,
+    foreign: BTreeMap<u32, Lane>,
+    /// How long an operation may keep a thread before somebody is told.
+    unresponsive_after: Duration,
+    /// File systems reported as unresponsive.
+    unresponsive: Vec<Unresponsive>,
+    /// When they are looked at again.
+    next_look: Instant,
     /// Connections that this side has ended.
     hung_up: BTreeSet<u32>,
     /// Connections that are open, to be closed at the end.
@@ -87,7 +95,10 @@ impl Common {
             closed: 0,
             recent: Recent::default(),
             turns: 0,
-            foreign: BTreeSet::new(),
+            foreign: BTreeMap::new(),
+            unresponsive_after: config.unresponsive_after,
+            unresponsive: Vec::new(),
+            next_look: Instant::default(),
             hung_up: BTreeSet::new(),
             sockets: BTreeSet::new(),
             listeners: Vec::new(),
@@ -103,9 +114,6 @@ impl Common {
 
     /// A completion has come.
     pub(crate) fn ready(&mut self, id: OpId, done: Done) {
-        if let Done::Path(Ok(path)) = &done {
-            self.note_device(path);
-        }
         let of_disk = matches!(done, Done::Blocks(_) | Done::Stored(_));
         let queue = if of_disk { &mut self.blocks } else { &mut self.ready };
         queue.push_back(Event { id, done });
@@ -141,13 +149,39 @@ impl Common {
     pub(crate) fn patience(&mut self, deadline: Option<Instant>) -> Option<Duration> {
         self.tidy();
         let own = self.recent.deadline();
-        if deadline.is_none() && own.is_none() {
+        let watched = self.pool.any_outstanding() || !self.unresponsive.is_empty();
+        if deadline.is_none() && own.is_none() && !watched {
             return None;
         }
         let now = self.clock.now();
         self.recent.expire(now);
-        let first = deadline.into_iter().chain(self.recent.deadline()).min();
+        let look = watched.then(|| self.look_for_unresponsive(now));
+        if self.any_ready() {
+            return Some(Duration::ZERO);
+        }
+        let first = deadline.into_iter().chain(self.recent.deadline()).chain(look).min();
         first.map(|first| first.since(now))
+    }
+
+    /// Reports file systems that do not respond, or do again; when to look the next time.
+    fn look_for_unresponsive(&mut self, now: Instant) -> Instant {
+        if now >= self.next_look {
+            let limit = self.unresponsive_after;
+            let found = self.pool.unresponsive(now, limit);
+            let names = |all: &[Unresponsive]| -> Vec<String> {
+                all.iter().map(|one| one.name.clone()).collect()
+            };
+            if names(&found) != names(&self.unresponsive) {
+                self.unresponsive.clone_from(&found);
+                self.ready(OpId::UNASKED, Done::Unresponsive(found));
+            }
+            let due = match self.unresponsive.is_empty() {
+                true => self.pool.oldest().unwrap_or(now) + limit,
+                false => now,
+            };
+            self.next_look = due.max(now + limit / 10);
+        }
+        self.next_look
     }
 
     /// Whether anything is ready.
@@ -161,6 +195,7 @@ impl Common {
             if let Some(buf) = finished.used {
                 self.memory.give(buf);
             }
+            self.foreign.extend(finished.opened.into_iter().map(|(file, lane)| (file.0, lane)));
             if let Some((id, done)) = finished.event {
                 self.recent.forget();
                 self.span(finished.span);
@@ -183,104 +218,74 @@ impl Common {
     /// Performs a path operation: at once if that takes no waiting, else on the pool.
     pub(crate) fn path(&mut self, id: OpId, caller: Caller, op: PathOp) {
         let submitted = self.clock.now();
-        let far = self.touches_foreign(&op) || path::may_hang(&op);
-        let attempt = if far {
-            Attempt::Far
-        } else if path::cacheable(&op) {
+        let lanes = self.lanes_of(&op);
+        let attempt = if lanes.is_empty() && path::cacheable(&op) {
             let recent = (&mut self.recent, submitted);
             path::perform_cached(&self.host, &mut self.memory, recent, &caller, &op)
+        } else if path::joins_files(&op) && self.are_apart(&op) {
+            Attempt::Done(Err(Error::CrossDevice))
         } else {
             Attempt::Later
         };
-        let far = match attempt {
-            Attempt::Done(result) => {
-                self.statistics.paths_inline += 1;
-                self.took(submitted);
-                return self.ready(id, Done::Path(result));
-            }
-            Attempt::Later => false,
-            Attempt::Far => true,
-        };
+        if let Attempt::Done(result) = attempt {
+            self.statistics.paths_inline += 1;
+            self.took(submitted);
+            return self.ready(id, Done::Path(result));
+        }
         // What is not looked up changes something, now or when it is done.
         self.recent.forget();
-        self.pool.push(Job { id: Some(id), work: Work::Path { caller, op }, far, submitted });
+        self.pool.push(Job { id: Some(id), work: Work::Path { caller, op }, lanes, submitted });
     }
 
-    fn touches_foreign(&self, op: &PathOp) -> bool {
-        !self.foreign.is_empty() && path::files(op).into_iter().flatten().any(|f| self.is_far(f))
+    /// What an operation may hang on as far as is known before it begins.
+    fn lanes_of(&self, op: &PathOp) -> Vec<Lane> {
+        let files = path::files(op).into_iter().flatten();
+        let mut lanes: Vec<Lane> = files.filter_map(|f| self.foreign.get(&f.0)).cloned().collect();
+        lanes.dedup();
+        lanes.extend(path::lane(op));
+        lanes
+    }
+
+    /// Whether the files of an operation are on different file systems.
+    fn are_apart(&self, op: &PathOp) -> bool {
+        let files = path::files(op).map(|file| file.map(|file| self.foreign.get(&file.0)));
+        matches!(files, [Some(first), Some(second)] if first != second)
     }
 
     /// Whether a file is on a file system that may hang, so that only the pool may touch it: the
     /// ring and `RWF_NOWAIT` are no help, because FUSE waits for its server all the same.
     pub(crate) fn is_far(&self, file: File) -> bool {
-        !self.foreign.is_empty() && self.foreign.contains(&file.0)
+        !self.foreign.is_empty() && self.foreign.contains_key(&file.0)
     }
 
     /// Leaves work on a file to the pool.
     pub(crate) fn push(&mut self, id: OpId, file: File, work: Work) {
-        let far = self.is_far(file);
+        let lanes = self.foreign.get(&file.0).cloned().into_iter().collect();
         let submitted = self.clock.now();
-        self.pool.push(Job { id: Some(id), work, far, submitted });
-    }
-
-    /// Remembers which new files are on file systems that may hang.
-    fn note_device(&mut self, done: &PathDone) {
-        match done {
-            PathDone::Walked(stats, Ok(file)) => {
-                if let Some(stat) = stats.last() {
-                    self.note(*file, stat);
-                }
-            }
-            PathDone::Fetched(stat, _, Some(file))
-            | PathDone::Opened(file, stat)
-            | PathDone::Root(file, stat) => {
-                self.note(*file, stat);
-            }
-            PathDone::Created(file, handle, stat) => {
-                self.note(*file, stat);
-                self.note(*handle, stat);
-            }
-            PathDone::Walked(_, Err(_))
-            | PathDone::Fetched(_, _, None)
-            | PathDone::Ok
-            | PathDone::Stat(_)
-            | PathDone::Bytes(_)
-            | PathDone::Entries(_)
-            | PathDone::Listings(..)
-            | PathDone::Contents(..)
-            | PathDone::StatFs(_)
-            | PathDone::User(_)
-            | PathDone::Volume(..)
-            | PathDone::Unexpected(_)
-            | PathDone::Addresses(_) => {}
-        }
-    }
-
-    fn note(&mut self, file: File, stat: &Stat) {
-        if !self.host.is_local(stat.device) {
-            self.foreign.insert(file.0);
-        }
+        self.pool.push(Job { id: Some(id), work, lanes, submitted });
     }
 
     /// Opens the directory that will be served.
     pub(crate) fn open_root(&mut self, path: &std::path::Path) -> io::Result<File> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
-        let mut stat = Stat::default();
-        let raw = rustix::fs::fstat(&fd)?;
-        stat.device = raw.st_dev;
-        self.host.learn(fd.as_fd(), &stat);
+        Ok(self.adopt(fd))
+    }
+
+    /// Takes an open file over.
+    pub(crate) fn adopt(&mut self, fd: OwnedFd) -> File {
+        let lane = self.host.lane_of(fd.as_fd());
         let file = File(descriptor::release(fd));
-        self.note(file, &stat);
-        Ok(file)
+        self.foreign.extend(lane.map(|lane| (file.0, lane)));
+        file
     }
 
     /// Closes a file: at once, or on the pool if that may take time.
     pub(crate) fn close_file(&mut self, file: File, last: bool) {
-        let foreign = self.foreign.remove(&file.0);
-        if last || foreign {
-            let submitted = self.clock.now();
-            self.pool.push(Job { id: None, work: Work::Close { file }, far: foreign, submitted });
+        let lane = self.foreign.remove(&file.0);
+        if last || lane.is_some() {
+            let (submitted, lanes) = (self.clock.now(), lane.into_iter().collect());
+            self.pool.push(Job { id: None, work: Work::Close { file }, lanes, submitted });
         } else {
             descriptor::close(file.0);
         }

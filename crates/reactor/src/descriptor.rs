@@ -7,7 +7,7 @@
 
 use base::Error;
 use base::op::{File, Socket};
-use rustix::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// The descriptor with this number, for one call.
 fn borrow(number: u32) -> Result<BorrowedFd<'static>, Error> {
@@ -32,10 +32,11 @@ pub(crate) fn release(fd: OwnedFd) -> u32 {
     u32::try_from(fd.into_raw_fd()).expect("the kernel hands out no negative descriptors")
 }
 
-/// Closes the descriptor with this number.
+/// Closes the descriptor with this number. Network and FUSE file systems may report an error,
+/// which nobody can act upon: the descriptor is closed all the same (close(2)).
 pub(crate) fn close(number: u32) {
     if let Ok(raw) = RawFd::try_from(number) {
         // SAFETY: the number was handed out by `release`, and its holder gives it back once.
-        unsafe { rustix::io::close(raw) };
+        drop(unsafe { OwnedFd::from_raw_fd(raw) });
     }
 }

@@ -1,5 +1,6 @@
 //! From the kernel's error numbers to the project's errors.
 
+use crate::pool::lanes::Lane;
 use base::Error;
 use rustix::io::Errno;
 
@@ -12,8 +13,8 @@ pub(crate) enum Trouble {
     Known(Error),
     /// It cannot be done without waiting, and waiting was not allowed: do it on the pool.
     NotCached,
-    /// There is a mount point on the way, and crossing it was not allowed.
-    Crossing,
+    /// It leads to a file system that may hang, and that the job was not admitted to.
+    Elsewhere(Lane),
 }
 
 impl From<Errno> for Trouble {
@@ -34,7 +35,7 @@ impl From<Trouble> for Error {
             Trouble::Kernel(errno) => translate(errno),
             Trouble::Known(error) => error,
             Trouble::NotCached => Error::WouldBlock,
-            Trouble::Crossing => Error::CrossDevice,
+            Trouble::Elsewhere(_) => Error::CrossDevice,
         }
     }
 }

@@ -1,30 +1,17 @@
 //! What all threads of a reactor know about the host: its devices, its `/proc`, the process.
 
 use crate::identity::Own;
-use base::Stat;
+use crate::mounts::Mounts;
+use crate::pool::lanes::Lane;
+use crate::{descriptor, path};
+use base::op::{File, PathDone};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
-
-/// File systems whose calls end without waiting for anybody else once what they need is in
-/// memory (`statfs(2)` magic numbers).
-const LOCAL: [u32; 9] = [
-    0x0000_ef53, // ext2, ext3, ext4
-    0x5846_5342, // xfs
-    0x9123_683e, // btrfs
-    0xf2f5_2010, // f2fs
-    0x0102_1994, // tmpfs
-    0x8584_58f6, // ramfs
-    0x794c_7630, // overlayfs
-    0x2fc1_2fc1, // zfs
-    0xca45_1a4e, // bcachefs
-];
-
-/// Locks for directories that are being listed; two jobs on one directory must not interleave.
-const LISTING_LOCKS: usize = 64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How many paths are remembered as leading to plain files.
 const PLAIN_PATHS: usize = 2048;
@@ -36,9 +23,10 @@ pub(crate) struct Host {
     pub(crate) own: &'static Own,
     /// `/proc/self/fd`, for opening a handle's file again.
     proc: OwnedFd,
-    /// Devices seen so far, and whether each is local. A handful.
-    devices: RwLock<Vec<(u64, bool)>>,
-    listing: [Mutex<()>; LISTING_LOCKS],
+    /// What is mounted where.
+    pub(crate) mounts: Mounts,
+    /// Open directories that are being listed; two jobs on one must not interleave.
+    listing: Mutex<BTreeMap<u32, Arc<Mutex<()>>>>,
     /// Hashes of paths that led to a plain file or directory the last time.
     plain: Vec<AtomicU64>,
     hasher: RandomState,
@@ -61,11 +49,13 @@ impl Host {
         rustix::fs::openat2(&proc, c".", flags, Mode::empty(), ResolveFlags::BENEATH).map_err(
             |errno| explain(errno, "openat2 does not work: the kernel is too old or forbids it"),
         )?;
+        let mounts = Mounts::open()
+            .map_err(|error| io::Error::new(error.kind(), format!("no mount table: {error}")))?;
         Ok(Host {
             own,
             proc,
-            devices: RwLock::default(),
-            listing: std::array::from_fn(|_| Mutex::new(())),
+            mounts,
+            listing: Mutex::default(),
             plain: (0..PLAIN_PATHS).map(|_| AtomicU64::new(0)).collect(),
             hasher: RandomState::new(),
         })
@@ -76,31 +66,43 @@ impl Host {
         self.proc.as_fd()
     }
 
-    /// Whether a device is known to be local.
-    pub(crate) fn is_local(&self, device: u64) -> bool {
-        self.known(device) == Some(true)
-    }
-
-    fn known(&self, device: u64) -> Option<bool> {
-        let devices = self.devices.read().unwrap_or_else(PoisonError::into_inner);
-        devices.iter().find(|(known, _)| *known == device).map(|(_, local)| *local)
-    }
-
-    /// Finds out whether the device that `fd` is on is local. May wait for the device.
-    pub(crate) fn learn(&self, fd: BorrowedFd<'_>, stat: &Stat) {
-        if self.known(stat.device).is_some() {
-            return;
+    /// What operations on an open file or handle may hang on; `None` for a local file system. Does
+    /// not wait for the file system.
+    pub(crate) fn lane_of(&self, fd: BorrowedFd<'_>) -> Option<Lane> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let stat = rustix::fs::statx(fd, c"", flags, StatxFlags::MNT_ID);
+        let table = self.mounts.table();
+        match stat.ok().and_then(|stat| table.by_id(stat.stx_mnt_id)) {
+            Some(mount) if mount.is_local() => None,
+            Some(mount) => Some(Lane::Device(mount.device)),
+            // It has been unmounted meanwhile.
+            None => Some(Lane::Path((*b"an unmounted file system").into())),
         }
-        let Ok(statfs) = rustix::fs::fstatfs(fd) else { return };
-        let magic = (statfs.f_type & 0xffff_ffff) as u32;
-        let mut devices = self.devices.write().unwrap_or_else(PoisonError::into_inner);
-        devices.push((stat.device, LOCAL.contains(&magic)));
     }
 
-    /// The right to move the position of the open directory with this number.
-    pub(crate) fn listing(&self, number: u32) -> MutexGuard<'_, ()> {
-        let lock = &self.listing[number as usize % LISTING_LOCKS];
-        lock.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What the files that an operation hands out may hang on.
+    pub(crate) fn lanes_of(&self, done: &PathDone) -> Vec<(File, Lane)> {
+        let lane = |file: File| Some((file, self.lane_of(descriptor::file(file).ok()?)?));
+        path::handed_out(done).into_iter().flatten().filter_map(lane).collect()
+    }
+
+    /// Runs `list` with the right to move the position of the open directory with this number.
+    pub(crate) fn listing<T>(&self, number: u32, list: impl FnOnce() -> T) -> T {
+        let lock = Arc::clone(self.all_listings().entry(number).or_default());
+        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = list();
+        drop(guard);
+        let mut all = self.all_listings();
+        // The table's and this one: nobody else waits for it.
+        if Arc::strong_count(&lock) == 2 {
+            all.remove(&number);
+        }
+        drop(all);
+        result
+    }
+
+    fn all_listings(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Mutex<()>>>> {
+        self.listing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What stands for a path below a root among the plain ones. Keyed, so that nobody can make

@@ -5,6 +5,8 @@ use crate::clock::Clock;
 use crate::host::Host;
 use crate::identity::Depth;
 use crate::memory::Memory;
+use crate::path::Performed;
+use crate::pool::lanes::{Lane, Queued};
 use crate::{descriptor, errno, path};
 use base::op::{Done, File, OpId, PathOp, Span};
 use base::{Buf, Caller, Error, Instant};
@@ -70,8 +72,8 @@ pub(crate) struct Job {
     pub(crate) id: Option<OpId>,
     /// What.
     pub(crate) work: Work,
-    /// Whether it is on a file system that may hang.
-    pub(crate) far: bool,
+    /// File systems and services that it may hang on, and may enter.
+    pub(crate) lanes: Vec<Lane>,
     /// When it was asked for.
     pub(crate) submitted: Instant,
 }
@@ -85,20 +87,66 @@ pub(crate) struct Finished {
     pub(crate) used: Option<Buf>,
     /// How long it took.
     pub(crate) span: Span,
+    /// Files that it has opened on file systems that may hang.
+    pub(crate) opened: Vec<(File, Lane)>,
+}
+
+/// What became of a job on a thread.
+#[derive(Debug)]
+pub(crate) enum Ran {
+    /// It has ended.
+    Ended(Finished),
+    /// It has done nothing, because it leads to a file system that is not among its lanes: now it
+    /// is, and the job has to be queued again.
+    Elsewhere(Job),
+}
+
+impl Queued for Job {
+    fn id(&self) -> Option<OpId> {
+        self.id
+    }
+
+    fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
 }
 
 impl Job {
     /// Does the work.
-    pub(crate) fn run(self, host: &Host, clock: &Clock, memory: &mut Memory) -> Finished {
+    pub(crate) fn run(self, host: &Host, clock: &Clock, memory: &mut Memory) -> Ran {
+        let Job { id, work, mut lanes, submitted } = self;
         let started = clock.now();
-        let (done, used) = self.work.run(host, memory);
-        let span = Span { submitted: self.submitted, started, finished: clock.now() };
-        Finished { event: self.id.zip(done), used, span }
+        let (done, used) = match work {
+            Work::Path { caller, op } => match path::perform(host, memory, &lanes, &caller, &op) {
+                Performed::Done(result) => (Some(Done::Path(result)), None),
+                Performed::Elsewhere(lane) => {
+                    lanes.push(lane);
+                    let work = Work::Path { caller, op };
+                    return Ran::Elsewhere(Job { id, work, lanes, submitted });
+                }
+            },
+            work @ (Work::Read { .. }
+            | Work::Write { .. }
+            | Work::Blocks { .. }
+            | Work::Sync { .. }
+            | Work::Close { .. }) => work.run(host),
+        };
+        // What has no lane has stayed on its own file system.
+        let opened = match &done {
+            Some(Done::Path(Ok(done))) if !lanes.is_empty() => host.lanes_of(done),
+            _ => Vec::new(),
+        };
+        let span = Span { submitted, started, finished: clock.now() };
+        Ran::Ended(Finished { event: id.zip(done), used, span, opened })
     }
 
     /// Ends the work before it began.
     pub(crate) fn cancel(self) -> Finished {
-        let error = Error::Cancelled;
+        self.fail(Error::Cancelled)
+    }
+
+    /// Ends the work before it changed anything.
+    pub(crate) fn fail(self, error: Error) -> Finished {
         let (done, used) = match self.work {
             Work::Path { .. } => (Done::Path(Err(error)), None),
             Work::Read { buf, .. } => (Done::Read(Err(error)), Some(buf)),
@@ -113,16 +161,15 @@ impl Job {
         };
         let (submitted, started, finished) = (self.submitted, self.submitted, self.submitted);
         let span = Span { submitted, started, finished };
-        Finished { event: self.id.map(|id| (id, done)), used, span }
+        Finished { event: self.id.map(|id| (id, done)), used, span, opened: Vec::new() }
     }
 }
 
 impl Work {
-    fn run(self, host: &Host, memory: &mut Memory) -> (Option<Done>, Option<Buf>) {
+    /// Does everything but path operations.
+    fn run(self, host: &Host) -> (Option<Done>, Option<Buf>) {
         match self {
-            Work::Path { caller, op } => {
-                (Some(Done::Path(path::perform(host, memory, &caller, &op))), None)
-            }
+            Work::Path { .. } => unreachable!("performed by the job, which knows its lanes"),
             Work::Read { file, offset, count, mut buf } => {
                 let result = host.own.be_server();
                 match result.and_then(|()| read(file, offset, count, &mut buf)) {

@@ -30,6 +30,7 @@ mod host;
 mod identity;
 mod job;
 mod memory;
+mod mounts;
 mod path;
 mod pool;
 pub mod precise;
@@ -72,17 +73,25 @@ pub enum Form {
 /// What can be chosen about a world.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Most threads of the pool; it does what no form can do without waiting.
+    /// Most threads of the pool for local work; it does what no form can do without waiting. Each
+    /// file system that may hang has up to a quarter as many, all together four times as many.
     pub threads_max: usize,
     /// How long a wait that follows a short one looks again before it sleeps; zero: never.
     pub spin: Duration,
+    /// How long an operation may keep a thread before its file system is reported as unresponsive.
+    pub unresponsive_after: Duration,
     /// Whether SIGINT and SIGTERM come to this world. Exactly one of a process should say so.
     pub signals: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { threads_max: 16, spin: Duration::from_micros(200), signals: false }
+        Config {
+            threads_max: 16,
+            spin: Duration::from_micros(200),
+            unresponsive_after: Duration::from_secs(10),
+            signals: false,
+        }
     }
 }
 
@@ -225,10 +234,12 @@ impl World {
         Ok((self.adopt_volume(volume), size))
     }
 
-    /// Takes an open volume over. It is never taken for one that may hang, whatever it is on: the
-    /// server is of no use without it.
+    /// Takes an open volume over.
     pub fn adopt_volume(&mut self, volume: VolumeFile) -> File {
-        File(descriptor::release(volume.into_fd()))
+        match &mut self.inner {
+            Inner::Uring(uring) => uring.common.adopt(volume.into_fd()),
+            Inner::Threads(threads) => threads.common.adopt(volume.into_fd()),
+        }
     }
 
     /// What was done so far.

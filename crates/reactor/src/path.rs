@@ -6,10 +6,16 @@
 //! on a thread of the pool and may take as long as the file system wants. Only handles on local
 //! file systems are tried in `Cached` mode: a call on a hung network or FUSE mount would take the
 //! node's thread with it.
+//!
+//! In neither mode is a mount point crossed unawares ([`enter`]). Where one leads to a file system
+//! that may hang and that the job was not admitted to, the operation ends with
+//! [`Trouble::Elsewhere`] before it has changed anything, and the pool begins it again as one
+//! that may enter there.
 
 mod attrs;
 mod contents;
 mod create;
+mod enter;
 mod extended;
 mod fetch;
 mod list;
@@ -26,10 +32,10 @@ use crate::errno::Trouble;
 use crate::host::Host;
 use crate::identity::Depth;
 use crate::memory::Memory;
+use crate::pool::lanes::Lane;
 use base::op::{File, PathDone, PathOp, Replacement};
 use base::{Caller, Error, Instant};
 use recent::Recent;
-use rustix::fs::ResolveFlags;
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -51,6 +57,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) host: &'a Host,
     /// Whether waiting is allowed.
     pub(crate) mode: Mode,
+    /// File systems that may hang and may be entered.
+    pub(crate) admitted: &'a [Lane],
     /// Memory for what is read.
     pub(crate) memory: &'a mut Memory,
     /// Files that may still be open, and the time; on the node's own thread only.
@@ -58,37 +66,44 @@ pub(crate) struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// How names are resolved in this mode, besides `wanted`.
-    fn resolve(&self, wanted: ResolveFlags) -> ResolveFlags {
-        match self.mode {
-            Mode::Cached => wanted | ResolveFlags::CACHED | ResolveFlags::NO_XDEV,
-            Mode::Blocking => wanted,
-        }
-    }
-
     /// In `Cached` mode, tells the kernel's "not without waiting" and "there is a mount point on
-    /// the way" from what the caller has to know.
+    /// the way" from errors of the operation.
     fn settle<T>(&self, result: rustix::io::Result<T>) -> Outcome<T> {
         match result {
-            Err(Errno::AGAIN | Errno::OPNOTSUPP) if self.mode == Mode::Cached => {
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::XDEV) if self.mode == Mode::Cached => {
                 Err(Trouble::NotCached)
             }
-            Err(Errno::XDEV) if self.mode == Mode::Cached => Err(Trouble::Crossing),
             other => other.map_err(Trouble::Kernel),
         }
     }
 }
 
-/// Performs an operation as `caller`, on a thread that may wait.
+/// Outcome of an operation on a thread that may wait.
+#[derive(Debug)]
+pub(crate) enum Performed {
+    /// It ended.
+    Done(Result<PathDone, Error>),
+    /// Nothing was done: it leads to a file system that it was not admitted to.
+    Elsewhere(Lane),
+}
+
+/// Performs an operation as `caller`, on a thread that may wait, for local file systems and those
+/// that it is `admitted` to.
 pub(crate) fn perform(
     host: &Host,
     memory: &mut Memory,
+    admitted: &[Lane],
     caller: &Caller,
     op: &PathOp,
-) -> Result<PathDone, Error> {
-    host.own.assume(caller, group_of(op), Depth::Changing)?;
-    let mut ground = Ground { host, mode: Mode::Blocking, memory, recent: None };
-    dispatch(&mut ground, caller, op).map_err(Error::from)
+) -> Performed {
+    if let Err(error) = host.own.assume(caller, group_of(op), Depth::Changing) {
+        return Performed::Done(Err(error));
+    }
+    let mut ground = Ground { host, mode: Mode::Blocking, admitted, memory, recent: None };
+    match dispatch(&mut ground, caller, op) {
+        Err(Trouble::Elsewhere(lane)) => Performed::Elsewhere(lane),
+        result => Performed::Done(result.map_err(Error::from)),
+    }
 }
 
 /// What came of trying an operation without waiting.
@@ -97,8 +112,6 @@ pub(crate) enum Attempt {
     Done(Result<PathDone, Error>),
     /// Nothing was done: it takes waiting.
     Later,
-    /// Nothing was done: it leads to another file system, which may hang.
-    Far,
 }
 
 /// Performs an operation as `caller` if that takes no waiting.
@@ -112,10 +125,10 @@ pub(crate) fn perform_cached(
     if let Err(error) = host.own.assume(caller, None, Depth::Looking) {
         return Attempt::Done(Err(error));
     }
-    let mut ground = Ground { host, mode: Mode::Cached, memory, recent: Some(recent) };
+    let recent = Some(recent);
+    let mut ground = Ground { host, mode: Mode::Cached, admitted: &[], memory, recent };
     match dispatch(&mut ground, caller, op) {
         Err(Trouble::NotCached) => Attempt::Later,
-        Err(Trouble::Crossing) => Attempt::Far,
         result => Attempt::Done(result.map_err(Error::from)),
     }
 }
@@ -155,10 +168,77 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
     }
 }
 
-/// Whether nobody knows before how long an operation takes: a path may lead anywhere, and names
-/// are asked of servers.
-pub(crate) fn may_hang(op: &PathOp) -> bool {
-    matches!(op, PathOp::OpenRoot { .. } | PathOp::OpenVolume { .. } | PathOp::Resolve { .. })
+/// What an operation may hang on whatever it begins with: a path may lead anywhere, and names are
+/// asked of servers.
+pub(crate) fn lane(op: &PathOp) -> Option<Lane> {
+    match op {
+        PathOp::OpenRoot { path } | PathOp::OpenVolume { path, .. } => {
+            Some(Lane::Path(path.as_slice().into()))
+        }
+        PathOp::Resolve { .. } => Some(Lane::Hosts),
+        PathOp::Identify { .. } => Some(Lane::Users),
+        PathOp::Walk { .. }
+        | PathOp::Fetch { .. }
+        | PathOp::Stat { .. }
+        | PathOp::ReadLink { .. }
+        | PathOp::Open { .. }
+        | PathOp::SetStat { .. }
+        | PathOp::Create { .. }
+        | PathOp::CreateUnnamed { .. }
+        | PathOp::Replace { .. }
+        | PathOp::MakeDir { .. }
+        | PathOp::Symlink { .. }
+        | PathOp::MakeNode { .. }
+        | PathOp::Link { .. }
+        | PathOp::Rename { .. }
+        | PathOp::RenameFile { .. }
+        | PathOp::Remove { .. }
+        | PathOp::RemoveFile { .. }
+        | PathOp::List { .. }
+        | PathOp::ListAll { .. }
+        | PathOp::ReadAll { .. }
+        | PathOp::StatFs { .. }
+        | PathOp::GetAttr { .. }
+        | PathOp::SetAttr { .. }
+        | PathOp::ListAttrs { .. }
+        | PathOp::RemoveAttr { .. } => None,
+    }
+}
+
+/// Whether an operation gives one file system a name for a file of another, which none can do:
+/// asking would keep threads of both.
+pub(crate) fn joins_files(op: &PathOp) -> bool {
+    matches!(
+        op,
+        PathOp::Link { .. }
+            | PathOp::Rename { .. }
+            | PathOp::RenameFile { to: Some(_), .. }
+            | PathOp::Replace { by: Replacement::Entry(..) | Replacement::Unnamed(_), .. }
+    )
+}
+
+/// The files that a completion hands out.
+pub(crate) fn handed_out(done: &PathDone) -> [Option<File>; 2] {
+    match done {
+        PathDone::Walked(_, Ok(file))
+        | PathDone::Fetched(_, _, Some(file))
+        | PathDone::Opened(file, _)
+        | PathDone::Root(file, _)
+        | PathDone::Volume(file, ..) => [Some(*file), None],
+        PathDone::Created(file, handle, _) => [Some(*file), Some(*handle)],
+        PathDone::Walked(_, Err(_))
+        | PathDone::Fetched(_, _, None)
+        | PathDone::Ok
+        | PathDone::Stat(_)
+        | PathDone::Bytes(_)
+        | PathDone::Entries(_)
+        | PathDone::Listings(..)
+        | PathDone::Contents(..)
+        | PathDone::StatFs(_)
+        | PathDone::User(_)
+        | PathDone::Unexpected(_)
+        | PathDone::Addresses(_) => [None, None],
+    }
 }
 
 /// The files that an operation begins with.
@@ -227,7 +307,7 @@ fn dispatch(ground: &mut Ground<'_>, caller: &Caller, op: &PathOp) -> Outcome<Pa
         PathOp::Fetch { root, path, read_max, headroom } => {
             fetch::fetch(ground, caller, (*root, path), *read_max, *headroom)
         }
-        PathOp::Stat { file } => attrs::stat(ground, fd(*file)?).map(PathDone::Stat),
+        PathOp::Stat { file } => attrs::stat(fd(*file)?).map(PathDone::Stat),
         PathOp::SetStat { file, open, set } => attrs::set(ground, fd(*file)?, *open, set),
         PathOp::Open { file, access } => open::open(ground, fd(*file)?, *access),
         PathOp::Create { dir, name, access, exclusive, mode, gid: _ } => {

@@ -4,18 +4,22 @@
 //! has no limit of its own: it cannot grow past the operations that the node admits. Completions
 //! come back through a list; a thread wakes the node only if that sleeps.
 //!
-//! Work on file systems that may hang has a queue of its own and at most half of the threads, so
-//! that a dead network mount does not take all of them.
+//! Work on file systems that may hang has threads of its own, a few for each file system
+//! ([`lanes`]), so that a dead network mount holds up nothing but what is asked of it.
 #![allow(clippy::disallowed_methods, reason = "this is where the threads are")]
+
+pub(crate) mod lanes;
 
 use crate::clock::Clock;
 use crate::host::Host;
-use crate::job::{Finished, Job};
+use crate::job::{Finished, Job, Ran};
 use crate::memory::Memory;
-use base::op::{Done, OpId, Parcel, Span};
+use base::op::{Done, OpId, Parcel, Span, Unresponsive};
+use base::{Error, Instant};
+use lanes::{Hung, LANES_MAX, Lanes, Limits, Ticket};
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,12 +49,12 @@ pub struct PoolStatistics {
     pub started: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    queue: VecDeque<Job>,
-    /// Jobs on file systems that may hang.
-    far: VecDeque<Job>,
-    far_running: usize,
+    jobs: Lanes<Job>,
+    /// Operations being done, and whether they have been cancelled meanwhile: one that has to be
+    /// queued again is not, then.
+    begun: BTreeMap<OpId, bool>,
     counts: PoolStatistics,
     idle: usize,
     stopping: bool,
@@ -61,8 +65,6 @@ struct Shared {
     host: Arc<Host>,
     clock: Clock,
     threads_max: usize,
-    /// Most threads that work on file systems that may hang.
-    far_max: usize,
     state: Mutex<State>,
     /// There is work, or the end has come.
     work: Condvar,
@@ -91,6 +93,8 @@ impl Mailbox {
 #[derive(Debug)]
 pub(crate) struct Pool {
     shared: Arc<Shared>,
+    /// Jobs pushed and not collected.
+    outstanding: usize,
     /// Reused for collecting.
     collected: VecDeque<Finished>,
 }
@@ -99,12 +103,19 @@ impl Pool {
     /// A pool without threads yet.
     pub(crate) fn new(host: Arc<Host>, clock: Clock, threads_max: usize) -> io::Result<Pool> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let limits = Limits::of_threads(threads_max);
+        let (jobs, counts) = (Lanes::new(limits), PoolStatistics::default());
         let shared = Shared {
             host,
             clock,
-            threads_max: threads_max.max(1),
-            far_max: (threads_max / 2).max(1),
-            state: Mutex::default(),
+            threads_max: limits.threads(),
+            state: Mutex::new(State {
+                jobs,
+                begun: BTreeMap::new(),
+                counts,
+                idle: 0,
+                stopping: false,
+            }),
             work: Condvar::new(),
             rest: Condvar::new(),
             finished: Mutex::default(),
@@ -113,7 +124,7 @@ impl Pool {
             wake,
         };
         let collected = VecDeque::new();
-        Ok(Pool { shared: Arc::new(shared), collected })
+        Ok(Pool { shared: Arc::new(shared), outstanding: 0, collected })
     }
 
     /// Where other threads leave something for this world.
@@ -135,29 +146,10 @@ impl Pool {
 
     /// Queues a job.
     pub(crate) fn push(&mut self, job: Job) {
+        self.outstanding += 1;
         let mut state = self.shared.state();
-        if job.far {
-            state.far.push_back(job);
-        } else {
-            state.queue.push_back(job);
-        }
-        state.counts.queued_max = state.counts.queued_max.max(state.queued());
-        let ready = state.ready(self.shared.far_max);
-        if state.idle >= ready || state.counts.threads >= self.shared.threads_max {
-            let anybody = state.idle > 0;
-            drop(state);
-            if anybody {
-                self.shared.work.notify_one();
-            }
-            return;
-        }
-        state.counts.threads += 1;
-        drop(state);
-        let shared = Arc::clone(&self.shared);
-        // A thread begins with the identity of the one that starts it.
-        let own = shared.host.own.be_server();
-        let thread = std::thread::Builder::new().name("upcall-pool".into());
-        if own.is_err() || thread.spawn(move || shared.serve()).is_err() {
+        state.push(job);
+        if !self.shared.staff(state, 0) {
             self.do_without_thread();
         }
     }
@@ -165,23 +157,23 @@ impl Pool {
     /// The host gives no thread: if there is no other, the node does the work itself.
     fn do_without_thread(&self) {
         let mut state = self.shared.state();
-        state.counts.threads -= 1;
-        if state.counts.threads > 0 {
-            return;
-        }
-        if let Some(job) = state.begin(self.shared.far_max) {
-            let far = job.far;
+        while state.counts.threads == 0
+            && let Some((job, ticket)) = state.begin(&self.shared)
+        {
             drop(state);
-            let finished = job.run(&self.shared.host, &self.shared.clock, &mut Memory::default());
-            self.shared.finish(finished);
-            self.shared.state().end(far);
+            let ran = job.run(&self.shared.host, &self.shared.clock, &mut Memory::default());
+            self.shared.end(ran, &ticket);
+            state = self.shared.state();
         }
     }
 
     /// Takes a job out of the queue, if it is still there, and completes it as cancelled.
     pub(crate) fn cancel(&self, id: OpId) {
         let mut state = self.shared.state();
-        let Some(job) = state.remove(id) else { return };
+        let Some(job) = state.jobs.remove(id) else {
+            state.begun.entry(id).and_modify(|cancelled| *cancelled = true);
+            return;
+        };
         drop(state);
         self.shared.finish(job.cancel());
     }
@@ -193,7 +185,16 @@ impl Pool {
             self.shared.any_finished.store(false, Ordering::Release);
             mem::swap(&mut *finished, &mut self.collected);
         }
-        self.collected.pop_front()
+        let finished = self.collected.pop_front()?;
+        // What other threads leave here was no job.
+        let is_job = finished.event.as_ref().is_none_or(|(id, _)| *id != OpId::UNASKED);
+        self.outstanding -= usize::from(is_job);
+        Some(finished)
+    }
+
+    /// Whether any job has not ended.
+    pub(crate) fn any_outstanding(&self) -> bool {
+        self.outstanding > 0
     }
 
     /// Whether something has been finished.
@@ -219,7 +220,28 @@ impl Pool {
     /// How much there is to do.
     pub(crate) fn statistics(&self) -> PoolStatistics {
         let state = self.shared.state();
-        PoolStatistics { queued: state.queued(), ..state.counts }
+        PoolStatistics { queued: state.jobs.len(), ..state.counts }
+    }
+
+    /// When the oldest job that runs and may hang was begun.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.shared.state().jobs.oldest()
+    }
+
+    /// File systems and services that have kept a job for so long.
+    pub(crate) fn unresponsive(&self, now: Instant, limit: Duration) -> Vec<Unresponsive> {
+        let hung = self.shared.state().jobs.hung(now, limit);
+        if hung.is_empty() {
+            return Vec::new();
+        }
+        let table = self.shared.host.mounts.table();
+        let describe = |hung: Hung| Unresponsive {
+            name: hung.lane.describe(&table),
+            since: hung.since,
+            running: hung.running,
+            waiting: hung.waiting,
+        };
+        hung.into_iter().map(describe).collect()
     }
 }
 
@@ -227,53 +249,31 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.stopping = true;
-        let queue = mem::take(&mut state.queue);
-        let far = mem::take(&mut state.far);
+        let left = state.jobs.drain();
         self.shared.work.notify_all();
         let all = |state: &mut State| state.counts.running > 0;
         // Whether or not the time was enough.
         let _ = self.shared.rest.wait_timeout_while(state, FAREWELL, all);
-        for job in queue.into_iter().chain(far) {
+        for job in left {
             job.cancel();
         }
     }
 }
 
 impl State {
-    fn queued(&self) -> usize {
-        self.queue.len() + self.far.len()
+    fn push(&mut self, job: Job) {
+        self.jobs.push(job);
+        self.counts.queued_max = self.counts.queued_max.max(self.jobs.len());
     }
 
-    /// How many jobs could be begun if there were threads.
-    fn ready(&self, far_max: usize) -> usize {
-        self.queue.len() + self.far.len().min(far_max.saturating_sub(self.far_running))
-    }
-
-    /// Takes the next job. Neither queue waits for the other to be empty.
-    fn begin(&mut self, far_max: usize) -> Option<Job> {
-        let far_first = self.far_running == 0 || self.queue.is_empty();
-        let far = if far_first && self.far_running < far_max { self.far.pop_front() } else { None };
-        let job = far.or_else(|| self.queue.pop_front())?;
-        self.far_running += usize::from(job.far);
+    /// Takes the next job.
+    fn begin(&mut self, shared: &Shared) -> Option<(Job, Ticket)> {
+        let now = shared.clock.now();
+        let begun = self.jobs.begin(now)?;
         self.counts.running += 1;
         self.counts.started += 1;
-        Some(job)
-    }
-
-    /// A job has ended.
-    fn end(&mut self, far: bool) {
-        self.far_running -= usize::from(far);
-        self.counts.running -= 1;
-    }
-
-    /// Takes a job out that was not begun.
-    fn remove(&mut self, id: OpId) -> Option<Job> {
-        for queue in [&mut self.queue, &mut self.far] {
-            if let Some(index) = queue.iter().position(|job| job.id == Some(id)) {
-                return queue.remove(index);
-            }
-        }
-        None
+        self.begun.extend(begun.0.id.map(|id| (id, false)));
+        Some(begun)
     }
 }
 
@@ -282,44 +282,98 @@ impl Shared {
         lock(&self.state)
     }
 
+    /// Makes sure that there is a thread for each job that can be begun, besides `free` ones that
+    /// are about to look for one; whether there is.
+    fn staff(self: &Arc<Shared>, mut state: MutexGuard<'_, State>, free: usize) -> bool {
+        let wanted = state.jobs.ready().saturating_sub(free);
+        if wanted == 0 {
+            return true;
+        }
+        if state.idle >= wanted || state.counts.threads >= self.threads_max {
+            let anybody = state.idle > 0;
+            drop(state);
+            if anybody {
+                self.work.notify_one();
+            }
+            return true;
+        }
+        state.counts.threads += 1;
+        drop(state);
+        let shared = Arc::clone(self);
+        // A thread begins with the identity of the one that starts it.
+        let own = self.host.own.be_server();
+        let thread = std::thread::Builder::new().name("upcall-pool".into());
+        let started = own.is_ok() && thread.spawn(move || shared.serve()).is_ok();
+        if !started {
+            self.state().counts.threads -= 1;
+        }
+        started
+    }
+
     /// The life of a thread.
-    fn serve(&self) {
+    fn serve(self: &Arc<Shared>) {
         let mut memory = Memory::default();
         let mut state = self.state();
         loop {
-            if let Some(job) = state.begin(self.far_max) {
-                let far = job.far;
+            if let Some((job, ticket)) = state.begin(self) {
                 drop(state);
                 let work = AssertUnwindSafe(|| job.run(&self.host, &self.clock, &mut memory));
                 // A mistake of this program: an operation that never completes would hide it.
-                let finished = catch_unwind(work).unwrap_or_else(|_| std::process::abort());
-                self.finish(finished);
+                let ran = catch_unwind(work).unwrap_or_else(|_| std::process::abort());
+                self.end(ran, &ticket);
                 state = self.state();
-                state.end(far);
-                self.rest.notify_one();
                 continue;
             }
             if state.stopping {
                 break;
             }
             state.idle += 1;
-            let idle = |state: &mut State| state.ready(self.far_max) == 0 && !state.stopping;
+            let idle = |state: &mut State| state.jobs.ready() == 0 && !state.stopping;
             let waited = self.work.wait_timeout_while(state, IDLE, idle);
             let (guard, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
-            if waited.timed_out() && state.ready(self.far_max) == 0 {
+            if waited.timed_out() && state.jobs.ready() == 0 {
                 break;
             }
         }
         state.counts.threads -= 1;
     }
 
+    /// A job has run: completes it, or queues it again for where it leads. The thread is free.
+    fn end(self: &Arc<Shared>, ran: Ran, ticket: &Ticket) {
+        let mut state = self.state();
+        state.jobs.end(ticket);
+        state.counts.running -= 1;
+        let finished = match ran {
+            Ran::Ended(finished) => {
+                finished.event.iter().for_each(|(id, _)| _ = state.begun.remove(id));
+                Some(finished)
+            }
+            Ran::Elsewhere(job) => {
+                let cancelled = job.id.and_then(|id| state.begun.remove(&id)).unwrap_or(false);
+                if cancelled {
+                    Some(job.cancel())
+                } else if job.lanes.len() > LANES_MAX {
+                    Some(job.fail(Error::Busy))
+                } else {
+                    state.push(job);
+                    None
+                }
+            }
+        };
+        // What has been waiting for a place of this lane can be begun now, too.
+        self.staff(state, 1);
+        finished.into_iter().for_each(|finished| self.finish(finished));
+        self.rest.notify_one();
+    }
+
     /// Something comes from another thread's world.
     fn deliver(&self, id: OpId, done: Done) {
         let now = self.clock.now();
         let span = Span { submitted: now, started: now, finished: now };
-        self.finish(Finished { event: Some((id, done)), used: None, span });
+        let event = Some((id, done));
+        self.finish(Finished { event, used: None, span, opened: Vec::new() });
     }
 
     fn finish(&self, finished: Finished) {

@@ -1,4 +1,5 @@
-//! A mount inside the served tree that does not answer, on both forms. Needs root and `bindfs`.
+//! Mounts inside the served tree that do not respond, on both forms: they hold up only what is
+//! asked of them. In a mount name space of its own.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -8,114 +9,251 @@
 
 mod rig;
 
-use base::op::{Done, Op, PathOp};
-use base::{Access, Caller};
-use rig::{is_root, name, on_both};
-use rustix::process::{Pid, Signal, kill_process};
+use base::op::{Done, File, Op, OpId, PathDone, PathOp, Replacement};
+use base::{Access, Caller, Error, Expected, Reactor};
+use reactor::{Config, Form};
+use rig::fuse::{CONTENTS, Fuse};
+use rig::{Rig, is_root, name};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-/// A FUSE file system that can be made to hang.
-struct Mount {
-    server: Child,
-    at: PathBuf,
-}
+/// Set in the process that has a mount name space of its own.
+const INSIDE: &str = "UPCALL_TEST_IN_NAMESPACE";
 
-impl Mount {
-    fn new(from: &Path, at: &Path) -> Option<Mount> {
-        let mut command = Command::new("bindfs");
-        command.arg("-f").args([from, at]).stderr(Stdio::null());
-        let mut server = command.spawn().ok()?;
-        for _ in 0..200 {
-            if fs::metadata(at).ok()?.dev() != fs::metadata(from).ok()?.dev() {
-                return Some(Mount { server, at: at.into() });
-            }
-            std::thread::sleep(Duration::from_millis(10));
+/// Runs a test on both forms, in a process that may mount and whose mounts nobody else sees.
+fn in_name_space(this: &str, test: impl Fn(&mut Rig)) {
+    if std::env::var_os(INSIDE).is_some() {
+        for form in [Form::Threads, Form::Uring] {
+            let unresponsive_after = Duration::from_millis(100);
+            let config = Config { unresponsive_after, ..Config::default() };
+            test(&mut Rig::with(form, &config));
         }
-        let _ = server.kill();
-        let _ = server.wait();
-        None
+        return;
     }
+    let mut command = Command::new("unshare");
+    command.arg("--mount");
+    if !is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", this, "--nocapture"]);
+    assert!(command.env(INSIDE, "1").status().expect("unshare of util-linux").success());
+}
 
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.server), signal).unwrap();
+/// A tree with a mount `a`, and files beside it.
+fn mounted(rig: &Rig, at: &str) -> Fuse {
+    fs::create_dir(rig.path(at)).unwrap();
+    fs::write(rig.path("near"), b"near").unwrap();
+    Fuse::mount(&rig.path(at))
+}
+
+fn path(op: PathOp) -> impl FnOnce(OpId) -> Op {
+    move |id| Op::Path { id, caller: Caller::Server, op }
+}
+
+fn fetch(root: File, path: &str) -> PathOp {
+    PathOp::Fetch { root, path: path.into(), read_max: 10, headroom: 0 }
+}
+
+/// Everything that takes a thread of the pool on the local file system works.
+fn local_work_goes_on(rig: &mut Rig) {
+    let root = rig.root;
+    for round in 0..8 {
+        let made = name(&format!("made-{round}"));
+        let file = rig.create(&format!("made-{round}"), rig::READ_WRITE, true).unwrap();
+        rig.close(file);
+        let dir = name("dir");
+        let mode = 0o755;
+        rig.path_op(PathOp::MakeDir { dir: root, name: dir.clone(), mode, gid: None }).unwrap();
+        rig.path_op(PathOp::Remove { dir: root, name: dir, directory: Some(true) }).unwrap();
+        let moved = name("moved");
+        rig.path_op(PathOp::Rename {
+            from: root,
+            name: made,
+            to: root,
+            new_name: moved.clone(),
+            replace: true,
+        })
+        .unwrap();
+        let handle = rig.handle(&["moved"]);
+        let by = Replacement::Nothing;
+        let expected = Expected::PlainFile;
+        rig.path_op(PathOp::Replace { dir: root, name: moved, by, expected }).unwrap();
+        rig.close(handle);
+        let near = rig.handle(&["near"]);
+        rig.path_op(PathOp::StatFs { file: near }).unwrap();
+        let to = Some(root);
+        let (new_name, replace) = (name("near"), true);
+        rig.path_op(PathOp::RenameFile { root, file: near, to, new_name, replace }).unwrap();
+        rig.close(near);
+        let opened = rig.open(&["near"], Access::READ);
+        assert_eq!(rig.read(opened, 0, 10).unwrap(), b"near");
+        rig.close(opened);
+        match rig.path_op(fetch(root, "near")) {
+            Ok(PathDone::Fetched(_, data, None)) => assert_eq!(&*data, b"near"),
+            other => panic!("{other:?}"),
+        }
+        list_with_attributes(rig, "a");
     }
 }
 
-impl Drop for Mount {
-    fn drop(&mut self) {
-        self.signal(Signal::CONT);
-        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
-        // Handles that the test left open would keep it alive.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+/// Lists the root; the mount point is there, without the attributes of what is mounted.
+fn list_with_attributes(rig: &mut Rig, mount_point: &str) {
+    let root = rig.root;
+    let file = match rig.path_op(PathOp::Open { file: root, access: Access::READ }) {
+        Ok(PathDone::Opened(file, _)) => file,
+        other => panic!("{other:?}"),
+    };
+    let (cookie, bytes_max) = (0, 1 << 16);
+    match rig.path_op(PathOp::List { file, cookie, bytes_max, with_stat: true }) {
+        Ok(PathDone::Entries(entries)) => {
+            let find = |wanted: &str| entries.iter().find(|e| e.name == name(wanted)).unwrap();
+            assert!(find("near").stat.is_some());
+            assert_eq!(find(mount_point).stat, None);
+        }
+        other => panic!("{other:?}"),
     }
+    rig.close(file);
 }
 
 #[test]
-fn a_hung_mount_holds_up_only_who_asks_for_it() {
-    if !is_root() {
-        eprintln!("only root may mount: not tested");
-        return;
-    }
-    on_both(|rig| {
-        fs::create_dir(rig.path("source")).unwrap();
-        fs::create_dir(rig.path("mount")).unwrap();
-        fs::write(rig.path("source/f"), b"far").unwrap();
-        fs::write(rig.path("near"), b"near").unwrap();
-        let Some(mount) = Mount::new(&rig.path("source"), &rig.path("mount")) else {
-            eprintln!("no bindfs here: not tested");
-            return;
-        };
-        let far = rig.handle(&["mount"]);
-        let near = rig.open(&["near"], Access::READ);
-        let file = rig.open(&["mount", "f"], Access::READ);
-        assert_eq!(rig.read(file, 0, 10).unwrap(), b"far");
-        // Long enough for the kernel to forget the attributes it was told.
-        std::thread::sleep(Duration::from_millis(1500));
-        mount.signal(Signal::STOP);
-
-        let root = rig.root;
-        let path = |op| move |id| Op::Path { id, caller: Caller::Server, op };
-        let names = vec![name("mount"), name("g")];
-        let ids = [
-            rig.start(path(PathOp::Walk { root, from: root, names })),
-            rig.start(path(PathOp::Walk { root, from: far, names: vec![name("f")] })),
-            rig.start(path(PathOp::Stat { file: far })),
-            rig.start(path(PathOp::Stat { file })),
-            rig.start(path(PathOp::Fetch {
-                root,
-                path: b"mount/f".to_vec(),
-                read_max: 10,
-                headroom: 0,
-            })),
-            rig.start(|id| Op::Read { id, file, offset: 1, count: 10, headroom: 0 }),
-            rig.start(|id| Op::Sync { id, file, data_only: false }),
-        ];
-        let crowd: Vec<_> =
-            (0..30).map(|_| rig.start(path(PathOp::StatFs { file: far }))).collect();
-        let before = Instant::now();
-        for _ in 0..10 {
-            // This takes a thread of the pool.
-            rig.path_op(PathOp::StatFs { file: near }).unwrap();
-            assert_eq!(rig.read(near, 0, 10).unwrap(), b"near");
-            let handle = rig.handle(&["near"]);
-            rig.close(handle);
+fn local_work_goes_on_beside_a_hung_mount() {
+    in_name_space("local_work_goes_on_beside_a_hung_mount", |rig| {
+        let mount = mounted(rig, "a");
+        let (root, far) = (rig.root, rig.handle(&["a"]));
+        let file = rig.open(&["a", "f"], Access::READ);
+        assert_eq!(rig.read(file, 0, 10).unwrap(), CONTENTS);
+        mount.hang();
+        // Far more of each kind than there are threads.
+        let mut ids = Vec::new();
+        for _ in 0..40 {
+            let exclusive = PathOp::Create {
+                dir: root,
+                name: name("a"),
+                access: rig::READ_WRITE,
+                exclusive: false,
+                mode: 0o644,
+                gid: None,
+            };
+            let ops = [
+                fetch(root, "a/f"),
+                PathOp::Walk { root, from: root, names: vec![name("a"), name("g")] },
+                PathOp::Walk { root, from: far, names: vec![name("f")] },
+                PathOp::Stat { file: far },
+                PathOp::StatFs { file: far },
+                PathOp::Open { file: far, access: Access::READ },
+                exclusive,
+            ];
+            ids.extend(ops.map(|op| rig.start(path(op))));
+            ids.push(rig.start(|id| Op::Read { id, file, offset: 1, count: 10, headroom: 0 }));
+            ids.push(rig.start(|id| Op::Sync { id, file, data_only: false }));
         }
-        assert!(before.elapsed() < Duration::from_millis(500), "{:?}", before.elapsed());
-        mount.signal(Signal::CONT);
-        for id in ids.into_iter().chain(crowd) {
+        mount.wait_until_reached();
+        local_work_goes_on(rig);
+        mount.go_on();
+        for id in ids {
             match rig.finish(id) {
                 Done::Path(result) => drop(result),
-                Done::Read(read) => assert_eq!(&*read.unwrap(), b"ar"),
+                Done::Read(read) => assert_eq!(&*read.unwrap(), &CONTENTS[1..]),
                 Done::Synced(_) => {}
                 other => panic!("{other:?}"),
             }
         }
         rig.close(far);
         rig.close(file);
+    });
+}
+
+#[test]
+fn mounts_do_not_hold_up_one_another() {
+    in_name_space("mounts_do_not_hold_up_one_another", |rig| {
+        let (a, _b) = (mounted(rig, "a"), mounted(rig, "b"));
+        // A link leads to one as well as its name does.
+        std::os::unix::fs::symlink("b", rig.path("link")).unwrap();
+        let root = rig.root;
+        a.hang();
+        let held: Vec<_> = (0..40).map(|_| rig.start(path(fetch(root, "a/f")))).collect();
+        a.wait_until_reached();
+        for way in ["b/f", "link/f", "link/../b/f"] {
+            match rig.path_op(fetch(root, way)) {
+                Ok(PathDone::Fetched(_, data, None)) => assert_eq!(&*data, CONTENTS),
+                other => panic!("{way}: {other:?}"),
+            }
+        }
+        let file = rig.open(&["b", "f"], Access::READ);
+        assert_eq!(rig.read(file, 0, 10).unwrap(), CONTENTS);
+        rig.close(file);
+        a.go_on();
+        held.into_iter().for_each(|id| drop(rig.finish(id)));
+    });
+}
+
+#[test]
+fn what_waits_for_a_hung_mount_can_be_cancelled() {
+    in_name_space("what_waits_for_a_hung_mount_can_be_cancelled", |rig| {
+        let mount = mounted(rig, "a");
+        let root = rig.root;
+        mount.hang();
+        let ids: Vec<_> = (0..40).map(|_| rig.start(path(fetch(root, "a/f")))).collect();
+        mount.wait_until_reached();
+        // Some keep a thread, some wait, some are still being led to that queue.
+        ids.iter().for_each(|id| rig.world.submit(Op::Cancel { id: *id }));
+        while rig.done_count() < 36 {
+            let deadline = rig.world.now() + Duration::from_secs(20);
+            rig.wait_until(deadline);
+        }
+        mount.go_on();
+        let ends: Vec<_> = ids.into_iter().map(|id| rig.finish(id)).collect();
+        let is_cancelled = |done: &&Done| matches!(done, Done::Path(Err(Error::Cancelled)));
+        assert!(ends.iter().filter(is_cancelled).count() >= 36);
+    });
+}
+
+#[test]
+fn an_unresponsive_mount_is_named_until_it_responds() {
+    in_name_space("an_unresponsive_mount_is_named_until_it_responds", |rig| {
+        let mount = mounted(rig, "a");
+        let root = rig.root;
+        mount.hang();
+        let ids: Vec<_> = (0..9).map(|_| rig.start(path(fetch(root, "a/f")))).collect();
+        let reported = rig.next_unresponsive();
+        let expected = format!("{} (fuse.hang)", rig.path("a").display());
+        assert_eq!(reported.len(), 1);
+        assert_eq!((&reported[0].name, reported[0].running), (&expected, 4));
+        mount.go_on();
+        ids.into_iter().for_each(|id| drop(rig.finish(id)));
+        assert_eq!(rig.next_unresponsive(), []);
+    });
+}
+
+/// A path may go in and out of mounts, and each is entered only by jobs that may.
+#[test]
+fn local_mounts_below_a_responsive_one_are_reached() {
+    in_name_space("local_mounts_below_a_responsive_one_are_reached", |rig| {
+        fs::create_dir_all(rig.path("inner")).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("test", rig.path("inner"), "tmpfs", flags, None).unwrap();
+        fs::create_dir(rig.path("inner/d")).unwrap();
+        fs::write(rig.path("inner/d/g"), b"inner").unwrap();
+        let root = rig.root;
+        match rig.path_op(fetch(root, "inner/d/../d/g")) {
+            Ok(PathDone::Fetched(_, data, None)) => assert_eq!(&*data, b"inner"),
+            other => panic!("{other:?}"),
+        }
+        let inside = rig.handle(&["inner", "d"]);
+        let (stats, up) = rig.walk_from(inside, &["..", "..", "inner", "d", "g"]);
+        assert_eq!(stats.len(), 5);
+        rig.close(up.unwrap());
+        match rig.path_op(fetch(root, "inner/../../out")) {
+            Err(Error::CrossDevice) => {}
+            other => panic!("{other:?}"),
+        }
+        rig.path_op(PathOp::RemoveFile { root, file: inside }).unwrap_err();
+        let file = rig.handle(&["inner", "d", "g"]);
+        rig.path_op(PathOp::RemoveFile { root, file }).unwrap();
+        rig.path_op(PathOp::RemoveFile { root, file: inside }).unwrap();
+        rig.close(file);
+        rig.close(inside);
+        let _ = rustix::mount::unmount(rig.path("inner"), rustix::mount::UnmountFlags::DETACH);
     });
 }

@@ -1,23 +1,20 @@
 //! Attributes of files and of whole file systems.
 
 use super::open::by_number;
-use super::{Ground, Mode, Outcome};
+use super::{Ground, Outcome};
 use base::op::PathDone;
 use base::{Error, Kind, SetStat, SetTime, Stat, StatFs, Time};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Gid, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid};
 
-/// The attributes of an open file or handle. In `Blocking` mode also learns about its device.
-pub(super) fn stat(ground: &Ground<'_>, fd: BorrowedFd<'_>) -> Outcome<Stat> {
+/// The attributes of an open file or handle.
+pub(super) fn stat(fd: BorrowedFd<'_>) -> Outcome<Stat> {
     let raw = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
-    let stat = convert(&raw);
-    if ground.mode == Mode::Blocking {
-        ground.host.learn(fd, &stat);
-    }
-    Ok(stat)
+    Ok(convert(&raw))
 }
 
-/// The attributes of an entry; links are not followed, nothing is mounted by looking.
+/// The attributes of an entry, whatever is mounted there; links are not followed, nothing is
+/// mounted by looking.
 pub(super) fn stat_entry(dir: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<Stat> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     rustix::fs::statx(dir, name, flags, StatxFlags::BASIC_STATS).map(|raw| convert(&raw))
@@ -82,7 +79,7 @@ fn set_owner(fd: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> Outcome<
 
 fn set_mode(ground: &Ground<'_>, fd: BorrowedFd<'_>, mode: u32) -> Outcome<()> {
     // Older kernels change the mode of a link, which means nothing; newer ones refuse.
-    if stat(ground, fd)?.kind == Kind::Symlink {
+    if stat(fd)?.kind == Kind::Symlink {
         return Err(Error::Unsupported.into());
     }
     let number = by_number(fd);

@@ -49,7 +49,7 @@ fn read(ground: &Ground<'_>, from: BorrowedFd<'_>, path: &[u8], size_max: u64, l
     let Ok(handle) = rustix::fs::openat2(from, path, flags, Mode::empty(), resolve) else {
         return One::LeftOut;
     };
-    let Ok(stat) = attrs::stat(ground, handle.as_fd()) else { return One::LeftOut };
+    let Ok(stat) = attrs::stat(handle.as_fd()) else { return One::LeftOut };
     // What calls itself empty may not be: those of `/proc` do.
     if stat.kind != Kind::File || stat.size == 0 || stat.size > size_max {
         return One::LeftOut;

@@ -1,7 +1,8 @@
 //! Making files, directories, links and special files.
 
-use super::{Ground, Outcome, attrs, open, walk};
+use super::{Ground, Outcome, attrs, enter, open, walk};
 use crate::descriptor;
+use crate::errno::Trouble;
 use base::op::{File, PathDone};
 use base::{Access, Error, Kind, Name};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,30 +36,30 @@ pub(super) fn create(
     let bytes = plain(name)?;
     for _ in 0..RETRIES {
         let flags = open::flags(access) | OFlags::CREATE | OFlags::EXCL;
-        match rustix::fs::openat(dir, bytes, flags, permissions(mode)) {
+        match enter::entry(ground, dir, bytes, flags, permissions(mode)) {
             Ok(file) => {
                 let handle = open::reopen(ground, file.as_fd(), OFlags::PATH | OFlags::CLOEXEC)?;
-                return created(ground, file, handle);
+                return created(file, handle);
             }
-            Err(Errno::EXIST) if !exclusive => {}
-            Err(errno) => return Err(errno.into()),
+            Err(Trouble::Kernel(Errno::EXIST)) if !exclusive => {}
+            Err(trouble) => return Err(trouble),
         }
         let handle = match walk::handle(ground, dir, bytes) {
-            Err(crate::errno::Trouble::Kernel(Errno::NOENT)) => continue,
+            Err(Trouble::Kernel(Errno::NOENT)) => continue,
             other => other?,
         };
-        let stat = attrs::stat(ground, handle.as_fd())?;
+        let stat = attrs::stat(handle.as_fd())?;
         if stat.kind == Kind::Directory {
             return Err(Error::IsDirectory.into());
         }
         let file = open::open_plain(ground, handle.as_fd(), &stat, access)?;
-        return created(ground, file, handle);
+        return created(file, handle);
     }
     Err(Error::Busy.into())
 }
 
-pub(super) fn created(ground: &Ground<'_>, file: OwnedFd, handle: OwnedFd) -> Outcome<PathDone> {
-    let stat = attrs::stat(ground, file.as_fd())?;
+pub(super) fn created(file: OwnedFd, handle: OwnedFd) -> Outcome<PathDone> {
+    let stat = attrs::stat(file.as_fd())?;
     let (file, handle) = (descriptor::release(file), descriptor::release(handle));
     Ok(PathDone::Created(File(file), File(handle), stat))
 }
@@ -108,7 +109,7 @@ pub(super) fn make_node(
 
 fn made(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &Name) -> Outcome<PathDone> {
     let handle = walk::handle(ground, dir, name.as_bytes())?;
-    Ok(PathDone::Stat(attrs::stat(ground, handle.as_fd())?))
+    Ok(PathDone::Stat(attrs::stat(handle.as_fd())?))
 }
 
 /// Gives the file that `fd` holds one more name.
@@ -119,7 +120,7 @@ pub(super) fn link(
     name: &Name,
 ) -> Outcome<PathDone> {
     let name = plain(name)?;
-    if attrs::stat(ground, fd)?.kind == Kind::Directory {
+    if attrs::stat(fd)?.kind == Kind::Directory {
         return Err(Error::NotPermitted.into());
     }
     let number = open::by_number(fd);

@@ -9,7 +9,7 @@
 //! of a file in between; that is noticed at once, and the path forgotten.
 
 use super::recent::Entry;
-use super::{Ground, Mode, Outcome, attrs, open};
+use super::{Ground, Mode, Outcome, attrs, enter, open};
 use crate::descriptor;
 use crate::errno::Trouble;
 use base::op::{File, PathDone};
@@ -22,9 +22,6 @@ use std::io::IoSliceMut;
 /// How much is read of a file that says it is empty (those of `/proc` do), bytes.
 const UNKNOWN_SIZE: u64 = 4096;
 
-/// How often a path is resolved again if directories were moved in the meantime.
-const RETRIES: usize = 8;
-
 /// Performs a fetch of a path from a root.
 pub(super) fn fetch(
     ground: &mut Ground<'_>,
@@ -36,7 +33,7 @@ pub(super) fn fetch(
     let hash = ground.host.path_hash(root.0, path);
     let taken = ground.recent.as_mut().and_then(|(r, _)| r.take(hash, (root, path, caller)));
     if let Some(entry) = taken
-        && let Ok(stat) = attrs::stat(ground, entry.fd.as_fd())
+        && let Ok(stat) = attrs::stat(entry.fd.as_fd())
         && stat.links > 0
     {
         let (done, file) = serve(ground, entry.fd, stat, read_max, headroom)?;
@@ -91,16 +88,16 @@ fn find(ground: &Ground<'_>, root: File, path: &[u8], hash: u64) -> Outcome<(Own
     let from = descriptor::file(root)?;
     if ground.mode == Mode::Cached && ground.host.was_plain(hash) {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | open::ALWAYS;
-        let file = resolve(ground, from, path, flags)?;
-        let stat = attrs::stat(ground, file.as_fd())?;
+        let file = enter::beneath(ground, from, path, flags, ResolveFlags::empty())?;
+        let stat = attrs::stat(file.as_fd())?;
         if open::is_plain(stat.kind) {
             return Ok((file, stat));
         }
         ground.host.set_plain(hash, false);
         return Err(Error::Unsupported.into());
     }
-    let handle = resolve(ground, from, path, OFlags::PATH | OFlags::CLOEXEC)?;
-    let stat = attrs::stat(ground, handle.as_fd())?;
+    let handle = enter::beneath(ground, from, path, enter::HANDLE, ResolveFlags::empty())?;
+    let stat = attrs::stat(handle.as_fd())?;
     if !open::is_plain(stat.kind) {
         return Err(Error::Unsupported.into());
     }
@@ -109,27 +106,6 @@ fn find(ground: &Ground<'_>, root: File, path: &[u8], hash: u64) -> Outcome<(Own
     let file = ground.settle(open::reopen(ground, handle.as_fd(), flags))?;
     ground.host.set_plain(hash, true);
     Ok((file, stat))
-}
-
-fn resolve(
-    ground: &Ground<'_>,
-    root: BorrowedFd<'_>,
-    path: &[u8],
-    flags: OFlags,
-) -> Outcome<OwnedFd> {
-    let path = if path.is_empty() { b"." } else { path };
-    let wanted = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let mode = rustix::fs::Mode::empty();
-    let attempt = || rustix::fs::openat2(root, path, flags, mode, ground.resolve(wanted));
-    let mut result = attempt();
-    for _ in 0..RETRIES {
-        // Something was renamed while a `..` was resolved, so nobody knows if it stayed beneath.
-        if ground.mode == Mode::Cached || !matches!(result, Err(Errno::AGAIN)) {
-            break;
-        }
-        result = attempt();
-    }
-    ground.settle(result)
 }
 
 /// Reads the first `count` bytes, or as many as there are.

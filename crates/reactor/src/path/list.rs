@@ -1,6 +1,6 @@
 //! Entries of a directory, from a cookie on; and of many directories at once.
 
-use super::{Ground, Outcome, attrs, spent_since};
+use super::{Ground, Outcome, attrs, enter, spent_since};
 use crate::descriptor;
 use crate::thread_time;
 use base::op::{Entry, File, Listing, PathDone};
@@ -8,6 +8,7 @@ use base::{Kind, Name};
 use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::{FileType, Mode, OFlags, RawDir, RawDirEntry, ResolveFlags, SeekFrom};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 
 /// What an entry costs besides its name, bytes; as the protocols count.
@@ -26,16 +27,25 @@ pub(super) fn list(
     with_stat: bool,
 ) -> Outcome<PathDone> {
     let dir = descriptor::file(file)?;
+    let closed = enter::closed(ground, dir)?;
     // The open directory has one position, which two lists at once would pull about.
-    let _position = ground.host.listing(file.0);
+    ground.host.listing(file.0, || read(dir, &closed, cookie, bytes_max as usize, with_stat))
+}
+
+fn read(
+    dir: BorrowedFd<'_>,
+    closed: &BTreeSet<Vec<u8>>,
+    cookie: u64,
+    bytes_max: usize,
+    with_stat: bool,
+) -> Outcome<PathDone> {
     rustix::fs::seek(dir, SeekFrom::Start(cookie))?;
-    let bytes_max = bytes_max as usize;
     let mut memory = vec![MaybeUninit::uninit(); bytes_max.clamp(KERNEL_BYTES.0, KERNEL_BYTES.1)];
     let mut raw = RawDir::new(dir, &mut memory);
     let mut entries = Vec::new();
     let mut bytes = 0;
     while let Some(entry) = raw.next() {
-        let Some(entry) = convert(dir, &entry?, with_stat)? else { continue };
+        let Some(entry) = convert(dir, closed, &entry?, with_stat)? else { continue };
         bytes += entry.name.as_bytes().len() + OVERHEAD;
         if bytes > bytes_max && !entries.is_empty() {
             break;
@@ -45,9 +55,11 @@ pub(super) fn list(
     Ok(PathDone::Entries(entries))
 }
 
-/// `None` for `.` and `..`, and for what vanished or was never a name.
+/// `None` for `.` and `..`, and for what vanished or was never a name. The attributes of `closed`
+/// entries are left out: their file systems may hang.
 fn convert(
     dir: BorrowedFd<'_>,
+    closed: &BTreeSet<Vec<u8>>,
     raw: &RawDirEntry<'_>,
     with_stat: bool,
 ) -> rustix::io::Result<Option<Entry>> {
@@ -56,7 +68,7 @@ fn convert(
         return Ok(None);
     }
     let told = kind(raw.file_type());
-    let stat = if with_stat || told.is_none() {
+    let stat = if (with_stat || told.is_none()) && !closed.contains(name.as_bytes()) {
         match attrs::stat_entry(dir, name.as_bytes()) {
             Ok(stat) => Some(stat),
             Err(Errno::NOENT) => return Ok(None),
@@ -148,10 +160,10 @@ impl All {
 
     /// All entries of a directory; `None`: there is no room for them.
     fn read(&mut self, dir: BorrowedFd<'_>) -> rustix::io::Result<Option<Vec<Entry>>> {
-        let (mut entries, mut bytes) = (Vec::new(), OVERHEAD);
+        let (mut entries, mut bytes, nothing) = (Vec::new(), OVERHEAD, BTreeSet::new());
         let mut raw = RawDir::new(dir, &mut self.memory);
         while let Some(entry) = raw.next() {
-            let Some(entry) = convert(dir, &entry?, false)? else { continue };
+            let Some(entry) = convert(dir, &nothing, &entry?, false)? else { continue };
             bytes += entry.name.as_bytes().len() + OVERHEAD;
             if bytes > self.left {
                 return Ok(None);

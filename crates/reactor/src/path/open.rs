@@ -55,10 +55,10 @@ pub(super) fn is_plain(kind: Kind) -> bool {
 
 /// Opens a plain file or directory; others are `Unsupported`.
 pub(super) fn open(ground: &Ground<'_>, fd: BorrowedFd<'_>, access: Access) -> Outcome<PathDone> {
-    let mut stat = attrs::stat(ground, fd)?;
+    let mut stat = attrs::stat(fd)?;
     let file = open_plain(ground, fd, &stat, access)?;
     if access.truncate {
-        stat = attrs::stat(ground, rustix::fd::AsFd::as_fd(&file))?;
+        stat = attrs::stat(rustix::fd::AsFd::as_fd(&file))?;
     }
     Ok(PathDone::Opened(File(descriptor::release(file)), stat))
 }

@@ -1,12 +1,13 @@
 //! Moving and removing, by name or by a handle whose present name has to be found out.
 
 use super::create::plain;
-use super::{Ground, Outcome, attrs, walk};
+use super::{Ground, Outcome, attrs, enter, walk};
+use crate::errno::Trouble;
 use crate::identity::Depth;
 use base::op::PathDone;
 use base::{Caller, Error, Name, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// How often a file is looked for that moves while it is looked for.
@@ -95,16 +96,16 @@ pub(super) fn locate(
 }
 
 fn search(ground: &Ground<'_>, root: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Outcome<Place> {
-    let top = attrs::stat(ground, root)?;
+    let top = attrs::stat(root)?;
     for _ in 0..RETRIES {
-        let wanted = attrs::stat(ground, file)?;
+        let wanted = attrs::stat(file)?;
         if wanted.is_same(&top) {
             return Err(Error::NotPermitted.into());
         }
         if wanted.links == 0 {
             return Err(Error::NotFound.into());
         }
-        if let Some(place) = look(ground, &top, file, &wanted)? {
+        if let Some(place) = look(ground, root, file, &wanted)? {
             return Ok(place);
         }
     }
@@ -115,32 +116,25 @@ fn search(ground: &Ground<'_>, root: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Ou
 /// Reads the name and makes sure of it; `None` if it does not hold any more.
 fn look(
     ground: &Ground<'_>,
-    top: &Stat,
+    root: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
     wanted: &Stat,
 ) -> Outcome<Option<Place>> {
-    let number = super::open::by_number(file);
-    let path = rustix::fs::readlinkat(ground.host.proc(), number.as_c_str(), Vec::new())?;
-    let path = path.into_bytes();
-    let Some(slash) = path.iter().rposition(|&b| b == b'/') else {
-        return Err(Error::CrossDevice.into());
-    };
-    let Ok(name) = Name::new(&path[slash + 1..]) else { return Ok(None) };
-    let parent = if slash == 0 { &b"/"[..] } else { &path[..slash] };
+    let (top, path) = (enter::path_of(ground, root)?, enter::path_of(ground, file)?);
+    let Some(path) = enter::relative(&top, &path) else { return Err(Error::CrossDevice.into()) };
+    let slash = path.iter().rposition(|&b| b == b'/');
+    let (parent, name) = slash.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
+    let Ok(name) = Name::new(name) else { return Ok(None) };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = match rustix::fs::open(parent, flags, Mode::empty()) {
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+    let parent = match enter::beneath(ground, root, parent, flags, ResolveFlags::NO_SYMLINKS) {
+        Err(Trouble::Kernel(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => return Ok(None),
         other => other?,
     };
-    match attrs::stat_entry(parent.as_fd(), name.as_bytes()) {
-        Err(Errno::NOENT) => return Ok(None),
-        Err(errno) => return Err(errno.into()),
+    match walk::stat(ground, parent.as_fd(), name.as_bytes()) {
+        Err(Trouble::Kernel(Errno::NOENT)) => return Ok(None),
+        Err(trouble) => return Err(trouble),
         Ok(entry) if !entry.is_same(wanted) => return Ok(None),
         Ok(_) => {}
-    }
-    let stat = attrs::stat(ground, parent.as_fd())?;
-    if !walk::is_beneath(ground, top, parent.as_fd(), &stat)? {
-        return Err(Error::CrossDevice.into());
     }
     Ok(Some(Place { parent, name }))
 }

@@ -7,8 +7,9 @@
 
 use super::create::{created, permissions};
 use super::rename::movable;
-use super::{Ground, Outcome, attrs, open};
+use super::{Ground, Outcome, attrs, open, walk};
 use crate::descriptor;
+use crate::errno::Trouble;
 use base::op::{File, PathDone, Replacement};
 use base::{Access, Error, Expected, Name, Stat};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -35,7 +36,7 @@ pub(super) fn create_unnamed(
     match rustix::fs::openat(dir, c".", flags, permissions(mode)) {
         Ok(file) => {
             let handle = open::reopen(ground, file.as_fd(), OFlags::PATH | OFlags::CLOEXEC)?;
-            created(ground, file, handle)
+            created(file, handle)
         }
         // What kernels and file systems say that do not have it (open(2)).
         Err(Errno::ISDIR | Errno::OPNOTSUPP | Errno::INVAL) => Err(Error::Unsupported.into()),
@@ -54,8 +55,8 @@ pub(super) fn replace(
     let name = movable(name)?;
     let mut failed = Errno::BUSY;
     for _ in 0..RETRIES {
-        let present = match attrs::stat_entry(dir, name) {
-            Err(Errno::NOENT) => None,
+        let present = match walk::stat(ground, dir, name) {
+            Err(Trouble::Kernel(Errno::NOENT)) => None,
             other => Some(other?),
         };
         if !expected.is_met_by(present.as_ref()) {
@@ -91,10 +92,8 @@ fn done(
 ) -> Outcome<PathDone> {
     match by {
         Replacement::Nothing => Ok(PathDone::Ok),
-        Replacement::Entry(..) => Ok(PathDone::Stat(attrs::stat_entry(dir, name)?)),
-        Replacement::Unnamed(file) => {
-            Ok(PathDone::Stat(attrs::stat(ground, descriptor::file(*file)?)?))
-        }
+        Replacement::Entry(..) => Ok(PathDone::Stat(walk::stat(ground, dir, name)?)),
+        Replacement::Unnamed(file) => Ok(PathDone::Stat(attrs::stat(descriptor::file(*file)?)?)),
     }
 }
 

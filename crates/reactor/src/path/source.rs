@@ -22,7 +22,7 @@ const UNIT: usize = 4096;
 pub(super) fn open_root(ground: &Ground<'_>, path: &[u8]) -> Outcome<PathDone> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
-    let stat = attrs::stat(ground, fd.as_fd())?;
+    let stat = attrs::stat(fd.as_fd())?;
     ground.host.forget_plain();
     Ok(PathDone::Root(File(descriptor::release(fd)), stat))
 }

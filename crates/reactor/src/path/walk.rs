@@ -1,18 +1,15 @@
 //! Finding files by their names, one name after the other, and never outside of the served root.
 
-use super::{Ground, Outcome, attrs};
+use super::{Ground, Outcome, attrs, enter};
 use crate::descriptor;
 use crate::errno::Trouble;
 use base::op::{File, PathDone};
 use base::{Error, Name, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::OFlags;
 
 /// Deepest directory that is climbed from; Linux paths cannot be written down deeper than this.
 const DEPTH_MAX: usize = 4096;
-
-/// A handle that names a file without opening it. Links are not followed.
-const HANDLE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Performs a walk. The handles on the way are closed; only the last one is given out.
 pub(super) fn walk(
@@ -30,7 +27,7 @@ pub(super) fn walk(
                 stats.push(stat);
                 here = Some(next);
             }
-            Err(trouble @ (Trouble::NotCached | Trouble::Crossing)) => return Err(trouble),
+            Err(trouble @ (Trouble::NotCached | Trouble::Elsewhere(_))) => return Err(trouble),
             Err(trouble) => return Ok(PathDone::Walked(stats, Err(trouble.into()))),
         }
     }
@@ -50,7 +47,7 @@ fn step(
         return parent(ground, root, dir);
     }
     let fd = handle(ground, dir, name.as_bytes())?;
-    let stat = attrs::stat(ground, fd.as_fd())?;
+    let stat = attrs::stat(fd.as_fd())?;
     Ok((fd, stat))
 }
 
@@ -60,21 +57,25 @@ fn parent(
     root: BorrowedFd<'_>,
     dir: BorrowedFd<'_>,
 ) -> Outcome<(OwnedFd, Stat)> {
-    let top = attrs::stat(ground, root)?;
-    let here = attrs::stat(ground, dir)?;
+    let top = attrs::stat(root)?;
+    let here = attrs::stat(dir)?;
     let name: &[u8] = if here.is_same(&top) { b"." } else { b".." };
     let fd = handle(ground, dir, name)?;
-    let stat = attrs::stat(ground, fd.as_fd())?;
+    let stat = attrs::stat(fd.as_fd())?;
     if !is_beneath(ground, &top, fd.as_fd(), &stat)? {
         return Err(Error::CrossDevice.into());
     }
     Ok((fd, stat))
 }
 
-/// A handle for the entry `name` of `dir`.
+/// A handle for the entry `name` of `dir`. Links are not followed.
 pub(super) fn handle(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<OwnedFd> {
-    let resolve = ground.resolve(ResolveFlags::empty());
-    ground.settle(rustix::fs::openat2(dir, name, HANDLE, Mode::empty(), resolve))
+    enter::entry(ground, dir, name, enter::HANDLE | OFlags::NOFOLLOW, enter::NO_MODE)
+}
+
+/// The attributes of the entry `name` of `dir`.
+pub(super) fn stat(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<Stat> {
+    attrs::stat(handle(ground, dir, name)?.as_fd())
 }
 
 /// Whether the directory `dir`, whose attributes are `stat`, is `top` or somewhere beneath it,
@@ -92,7 +93,7 @@ pub(super) fn is_beneath(
             return Ok(true);
         }
         let above = handle(ground, here.as_ref().map_or(dir, AsFd::as_fd), b"..")?;
-        let above_stat = attrs::stat(ground, above.as_fd())?;
+        let above_stat = attrs::stat(above.as_fd())?;
         if above_stat.is_same(&stat) {
             return Ok(false);
         }

@@ -8,10 +8,12 @@
     reason = "tests of the real world"
 )]
 
-use base::op::{Done, Event, File, Op, OpId, PathDone, PathOp};
+pub(crate) mod fuse;
+
+use base::op::{Done, Event, File, Op, OpId, PathDone, PathOp, Unresponsive};
 use base::{Access, Caller, Error, Instant, Name, Reactor, Stat, User};
 use reactor::{Config, Form, World};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +28,7 @@ pub(crate) struct Rig {
     pub(crate) root: File,
     next: u64,
     kept: BTreeMap<OpId, Done>,
+    unresponsive: VecDeque<Vec<Unresponsive>>,
 }
 
 /// Runs a test on both forms.
@@ -39,13 +42,18 @@ pub(crate) fn on_both(test: impl Fn(&mut Rig)) {
 
 impl Rig {
     pub(crate) fn new(form: Form) -> Rig {
+        Rig::with(form, &Config::default())
+    }
+
+    pub(crate) fn with(form: Form, config: &Config) -> Rig {
         let number = NEXT_DIRECTORY.fetch_add(1, Ordering::Relaxed);
         let dir =
             std::env::temp_dir().join(format!("upcall-reactor-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let mut world = World::new(form, &Config::default()).unwrap();
+        let mut world = World::new(form, config).unwrap();
         let root = world.open_root(&dir).unwrap();
-        Rig { world, dir, root, next: 0, kept: BTreeMap::new() }
+        let (kept, unresponsive) = (BTreeMap::new(), VecDeque::new());
+        Rig { world, dir, root, next: 0, kept, unresponsive }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -92,7 +100,22 @@ impl Rig {
         let mut events: Vec<Event> = Vec::new();
         self.world.wait(Some(deadline), &mut events);
         for event in events {
+            if let Done::Unresponsive(all) = event.done {
+                self.unresponsive.push_back(all);
+                continue;
+            }
             assert!(self.kept.insert(event.id, event.done).is_none(), "completed twice");
+        }
+    }
+
+    /// Waits for the next report of file systems that do not respond.
+    pub(crate) fn next_unresponsive(&mut self) -> Vec<Unresponsive> {
+        loop {
+            if let Some(all) = self.unresponsive.pop_front() {
+                return all;
+            }
+            let deadline = self.world.now() + Duration::from_secs(20);
+            self.wait_until(deadline);
         }
     }
 

@@ -1,0 +1,205 @@
+//! The mount table: which file system a mount point leads to, known without touching it.
+//!
+//! A file system whose server does not respond (NFS, FUSE, 9P) blocks every thread that looks at
+//! it, even at its root. So it is recognized by `/proc/thread-self/mountinfo` (proc(5)) before a
+//! path is allowed to cross its mount point. The table is read again when the kernel says that
+//! it has changed (`POLLPRI`).
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// File systems whose calls end without waiting for anybody else once their data is in memory.
+const LOCAL: &[&[u8]] = &[
+    b"bcachefs",
+    b"btrfs",
+    b"devtmpfs",
+    b"ext2",
+    b"ext3",
+    b"ext4",
+    b"f2fs",
+    b"overlay",
+    b"ramfs",
+    b"rootfs",
+    b"tmpfs",
+    b"xfs",
+    b"zfs",
+];
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// The kernel's number for it, as `statx(2)` reports it. Reused after an unmount.
+    pub(crate) id: u64,
+    /// The mount that this one is mounted on.
+    parent: u64,
+    /// The file system's device number, the same for all mounts of it.
+    pub(crate) device: u64,
+    /// Absolute path of the mount point.
+    point: Vec<u8>,
+    /// Type of the file system.
+    kind: Vec<u8>,
+}
+
+impl Mount {
+    /// Whether its calls end without waiting for a server.
+    pub(crate) fn is_local(&self) -> bool {
+        LOCAL.contains(&self.kind.as_slice())
+    }
+}
+
+impl fmt::Display for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, point) = (self.kind.escape_ascii(), String::from_utf8_lossy(&self.point));
+        write!(f, "{point} ({kind})")
+    }
+}
+
+/// All mounts that this process sees, the newest last.
+#[derive(Debug, Default)]
+pub(crate) struct Table(Vec<Mount>);
+
+impl Table {
+    fn parse(text: &[u8]) -> Table {
+        Table(text.split(|&b| b == b'\n').filter_map(parse_line).collect())
+    }
+
+    /// The mount with this number.
+    pub(crate) fn by_id(&self, id: u64) -> Option<&Mount> {
+        self.0.iter().find(|mount| mount.id == id)
+    }
+
+    /// The newest mount of a device.
+    pub(crate) fn by_device(&self, device: u64) -> Option<&Mount> {
+        self.0.iter().rev().find(|mount| mount.device == device)
+    }
+
+    /// The mount that a path with this mount point leads to: the topmost.
+    pub(crate) fn at(&self, point: &[u8]) -> Option<&Mount> {
+        self.0.iter().rev().find(|mount| mount.point == point)
+    }
+
+    /// The mount that `..` leads to from the root of the mount `id`.
+    pub(crate) fn above(&self, id: u64) -> Option<&Mount> {
+        let mut mount = self.by_id(id)?;
+        // Mounts stacked on one point are left all at once.
+        for _ in 0..self.0.len() {
+            let above = self.by_id(mount.parent)?;
+            if above.point != mount.point {
+                return Some(above);
+            }
+            mount = above;
+        }
+        None
+    }
+
+    /// Mounts whose mount points are entries of the directory with this absolute path, with the
+    /// names of the entries; of stacked ones the topmost is last.
+    pub(crate) fn in_directory<'a>(
+        &'a self,
+        dir: &'a [u8],
+    ) -> impl Iterator<Item = (&'a [u8], &'a Mount)> {
+        self.0.iter().filter_map(move |mount| {
+            let name = mount.point.strip_prefix(dir)?;
+            let name = if dir == b"/" { name } else { name.strip_prefix(b"/")? };
+            (!name.is_empty() && !name.contains(&b'/')).then_some((name, mount))
+        })
+    }
+}
+
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw` (proc(5)).
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&b| b == b' ');
+    let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
+    let id: u64 = number(fields.next()?)?;
+    let parent: u64 = number(fields.next()?)?;
+    let mut device = fields.next()?.split(|&b| b == b':');
+    let (major, minor) = (number(device.next()?)?, number(device.next()?)?);
+    let device = rustix::fs::makedev(u32::try_from(major).ok()?, u32::try_from(minor).ok()?);
+    let point = unescape(fields.nth(1)?);
+    // Optional fields end with a hyphen.
+    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+    Some(Mount { id, parent, device, point, kind: kind.to_vec() })
+}
+
+/// Space, tab, newline and backslash are written as a backslash and three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|d| d.iter().all(|b| (b'0'..=b'7').contains(b)));
+        if byte == b'\\'
+            && let Some(digits) = digits
+        {
+            let value = digits.iter().fold(0u32, |value, d| value * 8 + u32::from(d - b'0'));
+            bytes.push((value & 0xff) as u8);
+            rest = &after[3..];
+        } else {
+            bytes.push(byte);
+            rest = after;
+        }
+    }
+    bytes
+}
+
+/// The mount table of this process, read again after each change.
+#[derive(Debug)]
+pub(crate) struct Mounts {
+    file: OwnedFd,
+    table: Mutex<Option<Arc<Table>>>,
+}
+
+impl Mounts {
+    /// Opens the table of the current thread's mount name space.
+    ///
+    /// # Errors
+    /// Those of `open(2)`: `/proc` is not mounted.
+    pub(crate) fn open() -> io::Result<Mounts> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open("/proc/thread-self/mountinfo", flags, Mode::empty())?;
+        Ok(Mounts { file, table: Mutex::new(None) })
+    }
+
+    /// The table as it is at present. If it cannot be read, the one before, or an empty one: then
+    /// nothing is taken for local.
+    pub(crate) fn table(&self) -> Arc<Table> {
+        // Held while the table is read, so that nobody uses an old one whose change was reported.
+        let mut held = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = &*held
+            && !self.has_changed()
+        {
+            return Arc::clone(table);
+        }
+        let Ok(text) = self.read() else { return held.clone().unwrap_or_default() };
+        let table = Arc::new(Table::parse(&text));
+        *held = Some(Arc::clone(&table));
+        table
+    }
+
+    fn has_changed(&self) -> bool {
+        let mut files = [PollFd::new(&self.file, PollFlags::PRI)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // What cannot be found out is taken for changed.
+        !matches!(poll(&mut files, Some(&now)), Ok(0))
+    }
+
+    fn read(&self) -> rustix::io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Start(0))?;
+        let mut chunk = [0; 4096];
+        loop {
+            match rustix::io::read(self.file.as_fd(), &mut chunk) {
+                Ok(0) => return Ok(text),
+                Ok(n) => text.extend_from_slice(&chunk[..n]),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+//! Jobs that wait for a thread, in one queue for each thing that they may hang on.
+//!
+//! A file system whose server does not respond keeps every thread that touches it. So each has a
+//! *lane*: a queue with a few threads at most. Jobs on local file systems have no lane and have
+//! threads that nobody else gets. A job that touches several file systems needs a place in the
+//! lane of each; it waits in one of them at a time.
+
+use crate::mounts::Table;
+use base::Instant;
+use base::op::OpId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Lanes of one job at most: file systems mounted on one another along its path.
+pub(crate) const LANES_MAX: usize = 8;
+
+/// Something outside of this machine's memory and disks that an operation may hang on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// A mounted file system, by its device number.
+    Device(u64),
+    /// Whatever an absolute path leads to.
+    Path(Arc<[u8]>),
+    /// The name service that resolves host names.
+    Hosts,
+    /// The user database.
+    Users,
+}
+
+impl Lane {
+    /// A sentence's subject for people: the mount point and type of a file system.
+    pub(crate) fn describe(&self, table: &Table) -> String {
+        match self {
+            Lane::Device(device) => match table.by_device(*device) {
+                Some(mount) => mount.to_string(),
+                None => format!("an unmounted file system (device {device:#x})"),
+            },
+            Lane::Path(path) => String::from_utf8_lossy(path).into_owned(),
+            Lane::Hosts => "the host name service".into(),
+            Lane::Users => "the user database".into(),
+        }
+    }
+}
+
+/// A job, as far as the queues know it.
+pub(crate) trait Queued {
+    /// The operation that it completes, to cancel it by.
+    fn id(&self) -> Option<OpId>;
+    /// What it may hang on; none for local work.
+    fn lanes(&self) -> &[Lane];
+}
+
+/// How many threads may do what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Local jobs at once.
+    pub(crate) local: usize,
+    /// Jobs of one lane at once.
+    pub(crate) lane: usize,
+    /// Jobs of all lanes at once.
+    pub(crate) lanes: usize,
+}
+
+impl Limits {
+    /// The limits of a pool with so many threads for local jobs: a quarter of that for each lane,
+    /// and four times as many for all of them, in addition.
+    pub(crate) fn of_threads(threads: usize) -> Limits {
+        let local = threads.max(1);
+        Limits { local, lane: (local / 4).max(1), lanes: local * 4 }
+    }
+
+    /// Threads that the pool may have.
+    pub(crate) fn threads(&self) -> usize {
+        self.local + self.lanes
+    }
+}
+
+/// The queues.
+#[derive(Debug)]
+pub(crate) struct Lanes<J> {
+    limits: Limits,
+    local: BTreeMap<u64, J>,
+    local_running: usize,
+    lanes: BTreeMap<Lane, Queue<J>>,
+    /// Jobs of lanes being done.
+    running: BTreeMap<u64, Running>,
+    /// The lane that had its turn last.
+    last: Option<Lane>,
+    /// Where a cancellable job waits.
+    waiting: BTreeMap<OpId, (Option<Lane>, u64)>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Queue<J> {
+    waiting: BTreeMap<u64, J>,
+    running: usize,
+}
+
+#[derive(Debug)]
+struct Running {
+    lanes: Vec<Lane>,
+    since: Instant,
+}
+
+/// A job that has been begun, to say that it has ended.
+#[derive(Debug)]
+pub(crate) struct Ticket(Option<u64>);
+
+/// A lane whose jobs do not end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hung {
+    /// Which.
+    pub(crate) lane: Lane,
+    /// When the oldest of its jobs began.
+    pub(crate) since: Instant,
+    /// Jobs begun and not ended.
+    pub(crate) running: usize,
+    /// Jobs waiting for a thread.
+    pub(crate) waiting: usize,
+}
+
+impl<J: Queued> Lanes<J> {
+    /// Empty queues.
+    pub(crate) fn new(limits: Limits) -> Lanes<J> {
+        Lanes {
+            limits,
+            local: BTreeMap::new(),
+            local_running: 0,
+            lanes: BTreeMap::new(),
+            running: BTreeMap::new(),
+            last: None,
+            waiting: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Jobs that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.local.len() + self.lanes.values().map(|queue| queue.waiting.len()).sum::<usize>()
+    }
+
+    /// Jobs that could be begun at once if there were threads.
+    pub(crate) fn ready(&self) -> usize {
+        let local = self.local.len().min(self.limits.local - self.local_running);
+        if self.lanes.is_empty() {
+            return local;
+        }
+        let free = |queue: &Queue<J>| queue.waiting.len().min(self.limits.lane - queue.running);
+        let lanes: usize = self.lanes.values().map(free).sum();
+        local + lanes.min(self.limits.lanes - self.running.len())
+    }
+
+    /// Adds a job behind the others.
+    pub(crate) fn push(&mut self, job: J) {
+        let full = job.lanes().iter().find(|lane| !self.has_place(lane));
+        let lane = full.or(job.lanes().first()).cloned();
+        self.queue(lane, job);
+    }
+
+    fn has_place(&self, lane: &Lane) -> bool {
+        self.lanes.get(lane).is_none_or(|queue| queue.running < self.limits.lane)
+    }
+
+    fn queue(&mut self, lane: Option<Lane>, job: J) {
+        let number = self.next;
+        self.next += 1;
+        if let Some(id) = job.id() {
+            self.waiting.insert(id, (lane.clone(), number));
+        }
+        match lane {
+            None => self.local.insert(number, job),
+            Some(lane) => self.lane(lane).waiting.insert(number, job),
+        };
+    }
+
+    fn lane(&mut self, lane: Lane) -> &mut Queue<J> {
+        self.lanes.entry(lane).or_insert(Queue { waiting: BTreeMap::new(), running: 0 })
+    }
+
+    /// Takes the next job for a thread that begins it now: local ones first, which have threads of
+    /// their own; then the lanes in turn.
+    pub(crate) fn begin(&mut self, now: Instant) -> Option<(J, Ticket)> {
+        if self.local_running < self.limits.local
+            && let Some((_, job)) = self.local.pop_first()
+        {
+            self.forget(&job);
+            self.local_running += 1;
+            return Some((job, Ticket(None)));
+        }
+        while self.running.len() < self.limits.lanes {
+            let lane = self.next_lane()?;
+            self.last = Some(lane.clone());
+            let (_, job) = self.lane(lane).waiting.pop_first().expect("chosen for its jobs");
+            self.forget(&job);
+            let full = job.lanes().iter().find(|lane| !self.has_place(lane)).cloned();
+            if full.is_some() {
+                self.queue(full, job);
+                continue;
+            }
+            let number = self.next;
+            self.next += 1;
+            let lanes: BTreeSet<Lane> = job.lanes().iter().cloned().collect();
+            lanes.iter().for_each(|lane| self.lane(lane.clone()).running += 1);
+            let lanes = lanes.into_iter().collect();
+            self.running.insert(number, Running { lanes, since: now });
+            return Some((job, Ticket(Some(number))));
+        }
+        None
+    }
+
+    fn forget(&mut self, job: &J) {
+        if let Some(id) = job.id() {
+            self.waiting.remove(&id);
+        }
+    }
+
+    /// The lane behind the last one that has both a job and a place.
+    fn next_lane(&self) -> Option<Lane> {
+        let can = |queue: &Queue<J>| !queue.waiting.is_empty() && queue.running < self.limits.lane;
+        let behind = |lane: &&Lane| self.last.as_ref().is_none_or(|last| *lane > last);
+        let all = || self.lanes.iter().filter(|(_, queue)| can(queue)).map(|(lane, _)| lane);
+        all().find(behind).or_else(|| all().next()).cloned()
+    }
+
+    /// A job has ended.
+    pub(crate) fn end(&mut self, ticket: &Ticket) {
+        let Some(number) = ticket.0 else {
+            self.local_running -= 1;
+            return;
+        };
+        let ended = self.running.remove(&number).expect("a job ends once");
+        for lane in ended.lanes {
+            let queue = self.lane(lane.clone());
+            queue.running -= 1;
+            if queue.running == 0 && queue.waiting.is_empty() {
+                self.lanes.remove(&lane);
+            }
+        }
+    }
+
+    /// Takes a job out that was not begun.
+    pub(crate) fn remove(&mut self, id: OpId) -> Option<J> {
+        let (lane, number) = self.waiting.remove(&id)?;
+        let Some(lane) = lane else { return self.local.remove(&number) };
+        let queue = self.lane(lane.clone());
+        let job = queue.waiting.remove(&number);
+        if queue.running == 0 && queue.waiting.is_empty() {
+            self.lanes.remove(&lane);
+        }
+        job
+    }
+
+    /// Takes out all jobs that were not begun.
+    pub(crate) fn drain(&mut self) -> Vec<J> {
+        self.waiting.clear();
+        let local = std::mem::take(&mut self.local).into_values();
+        let lanes = self.lanes.values_mut().map(|queue| std::mem::take(&mut queue.waiting));
+        local.chain(lanes.flat_map(BTreeMap::into_values)).collect()
+    }
+
+    /// When the oldest job of a lane that still runs was begun.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        // Numbers are given in order of time.
+        self.running.first_key_value().map(|(_, running)| running.since)
+    }
+
+    /// Lanes with a job that has run for so long.
+    pub(crate) fn hung(&self, now: Instant, limit: Duration) -> Vec<Hung> {
+        let mut hung: BTreeMap<&Lane, Instant> = BTreeMap::new();
+        for running in self.running.values().take_while(|r| now.since(r.since) >= limit) {
+            for lane in &running.lanes {
+                hung.entry(lane).or_insert(running.since);
+            }
+        }
+        let describe = |(lane, since): (&Lane, Instant)| {
+            let queue = &self.lanes[lane];
+            let (running, waiting) = (queue.running, queue.waiting.len());
+            Hung { lane: lane.clone(), since, running, waiting }
+        };
+        hung.into_iter().map(describe).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
