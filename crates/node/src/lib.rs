@@ -36,6 +36,7 @@ mod status;
 mod storelets;
 mod surveys;
 mod trees;
+mod unresponsive;
 
 pub use changes::advice;
 pub use config::{Clients, Config, Join, Joined, Port, Served};
@@ -47,7 +48,7 @@ pub use replicas::Replicated;
 pub use shadow::{Heard, Shadow, duplicate, label};
 
 use admission::Admission;
-use base::op::{Event, Op};
+use base::op::{Event, Op, Unresponsive};
 use base::{Automaton, Error, Instant, Name, Reactor};
 use bill::Bill;
 use branch::Branch;
@@ -135,6 +136,8 @@ pub struct Node {
     bill: Bill,
     /// If it runs storelets.
     worker: Option<Box<Worker>>,
+    /// File systems of the host that do not respond.
+    unresponsive: Vec<Unresponsive>,
     /// What the operator may want to know. At most [`NEWS_MAX`].
     news: VecDeque<String>,
     scratch: Scratch,
@@ -206,6 +209,7 @@ impl Node {
             recorder: None,
             bill: Bill::default(),
             worker: None,
+            unresponsive: Vec::new(),
             news: VecDeque::new(),
             scratch: Scratch::default(),
         }

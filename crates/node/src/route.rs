@@ -9,7 +9,7 @@ use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
 use super::letters::Role;
-use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, NEWS_MAX, Node, Phase, Port, listener};
+use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
 use front::{CallId, Identity, Session};
@@ -79,10 +79,7 @@ impl Node {
             if ends && self.trees[tree].volume().is_none() {
                 continue;
             }
-            if self.news.len() == NEWS_MAX {
-                self.news.pop_front();
-            }
-            self.news.push_back(news);
+            self.tell_operator(news);
         }
     }
 
@@ -91,6 +88,7 @@ impl Node {
         match (kind, event.done) {
             (_, Done::Stop) => self.stop(now, ops),
             (_, Done::Parcel(parcel)) => self.receive(now, parcel, ops),
+            (_, Done::Unresponsive(all)) => self.note_unresponsive(now, all),
             (tree, done) if self.trees.contains(tree) => {
                 self.messages.push_back(Message::Tree(tree, TreeInput::Done(event.id, done)));
             }

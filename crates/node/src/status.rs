@@ -205,6 +205,8 @@ fn metrics_text(node: &Node, report: &Report, now: Instant) -> String {
     family("upcall_storage_failures_total", "counter", help, &one(report.failures as f64));
     let help = "Connections ended to give memory or a place to others.";
     family("upcall_connections_ended_total", "counter", help, &one(report.ended as f64));
+    let help = "Requests kept by each file system or service of the host that does not respond.";
+    family("upcall_unresponsive_requests", "gauge", help, &node.unresponsive_rows());
     stage_metrics(&report.stages, &mut text);
     text
 }

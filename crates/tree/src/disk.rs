@@ -37,7 +37,8 @@ pub fn done(local: u64, done: Done) -> (IoId, IoDone) {
         | Done::Read(_)
         | Done::Written(_)
         | Done::Path(_)
-        | Done::Stop) => unreachable!("{other:?} for a volume"),
+        | Done::Stop
+        | Done::Unresponsive(_)) => unreachable!("{other:?} for a volume"),
     };
     (id, done)
 }

@@ -525,7 +525,8 @@ impl Remote {
             | Done::Synced(_)
             | Done::Path(_)
             | Done::Parcel(_)
-            | Done::Stop) => unreachable!("{other:?} for {op:?} of a remote tree"),
+            | Done::Stop
+            | Done::Unresponsive(_)) => unreachable!("{other:?} for {op:?} of a remote tree"),
         }
     }
 }

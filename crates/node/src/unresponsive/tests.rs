@@ -1,0 +1,22 @@
+//! Lines for the operator.
+
+use super::changes;
+use base::Instant;
+use base::op::Unresponsive;
+
+fn unresponsive(name: &str) -> Unresponsive {
+    Unresponsive { name: name.into(), since: Instant(0), running: 4, waiting: 7 }
+}
+
+#[test]
+fn each_file_system_is_reported_when_it_stops_and_when_it_responds_again() {
+    let (a, b, now) = (unresponsive("/a (nfs4)"), unresponsive("/b (fuse)"), Instant(11 << 30));
+    let stopped = changes(now, &[], std::slice::from_ref(&a));
+    let text = "/a (nfs4) has not responded for 11 s: 4 requests in progress, 7 waiting; check its \
+                server, or unmount it with umount -f -l";
+    assert_eq!(stopped, [text]);
+    let both = changes(now, &[a.clone()], &[a.clone(), b.clone()]);
+    assert!(both.len() == 1 && both[0].starts_with("/b (fuse) has not responded"), "{both:?}");
+    assert_eq!(changes(now, &[a.clone(), b.clone()], &[b]), ["/a (nfs4) responds again"]);
+    assert_eq!(changes(now, &[a.clone()], &[a]), [""; 0]);
+}
