@@ -145,6 +145,7 @@ impl Session {
 
     /// Sets the memory that the node has left.
     pub fn set_room(&mut self, room: Room) {
+        self.fids.set_most(room.handles_max());
         self.room = room;
     }
 
@@ -204,6 +205,11 @@ impl Session {
     /// What each call under way waits for, for `/.upcall/`.
     pub fn awaits(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.calls.iter().map(|(_, call)| call.awaits.name())
+    }
+
+    /// Nodes and open files that the client's fids hold.
+    pub fn handles(&self) -> usize {
+        self.fids.handles()
     }
 
     /// How many fids the client holds.

@@ -1,11 +1,14 @@
-//! Memory that a connection may use.
+//! Memory and files that a connection may use.
 
 /// A request that needs no more than this is small, bytes.
 pub const SMALL_MAX: usize = 64 << 10;
 
-/// Memory that the node has left, as of the last step. A connection may hold as much as nobody
-/// holds (a dynamic threshold; Choudhury and Hahne, 1998): however many want all of it, some is
-/// left.
+/// A client may hold so many nodes and open files whatever others hold.
+const HANDLES_MIN: usize = 64;
+
+/// Memory and files that the node has left, as of the last step. A connection may hold as much as
+/// nobody holds (a dynamic threshold; Choudhury and Hahne, 1998): however many want all of it,
+/// some is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Bytes that nobody holds.
@@ -15,11 +18,19 @@ pub struct Room {
     /// This connection may go on with what it has begun although nothing is left. One at a time
     /// may, so that somebody always goes on.
     pub is_first: bool,
+    /// Nodes and open files that nobody holds.
+    pub handles: usize,
 }
 
 impl Room {
     /// As much as there can be.
-    pub const ALL: Room = Room { spare: usize::MAX, reserve: 0, is_first: true };
+    pub const ALL: Room =
+        Room { spare: usize::MAX, reserve: 0, is_first: true, handles: usize::MAX };
+
+    /// Most nodes and open files that a connection may hold.
+    pub fn handles_max(self) -> usize {
+        self.handles.max(HANDLES_MIN)
+    }
 
     /// Whether a connection that holds some bytes may hold more.
     pub fn lets_grow(self, held: usize) -> bool {
@@ -42,7 +53,7 @@ mod tests {
         let (max, mut held) = (64 << 20, [0; 100]);
         for step in 0..100_000 {
             let spare = max - held.iter().sum::<usize>();
-            let room = Room { spare, reserve: max / 8, is_first: false };
+            let room = Room { spare, reserve: max / 8, is_first: false, handles: 0 };
             let held = &mut held[step % 100];
             if room.fits(*held, 4096) {
                 *held += 4096;
@@ -50,12 +61,28 @@ mod tests {
         }
         let spare = max - held.iter().sum::<usize>();
         assert!(spare >= max / 101 - 4096, "{spare}");
-        assert!(Room { spare, reserve: 0, is_first: false }.fits(0, 4096));
+        assert!(Room { spare, reserve: 0, is_first: false, handles: 0 }.fits(0, 4096));
+    }
+
+    #[test]
+    fn clients_that_open_all_they_can_leave_files_to_others() {
+        let (max, mut held) = (100_000, [0; 500]);
+        for step in 0..1_000_000 {
+            let handles = max - held.iter().sum::<usize>();
+            let room = Room { handles, ..Room::ALL };
+            let held = &mut held[step % 500];
+            if *held < room.handles_max() {
+                *held += 1;
+            }
+        }
+        let handles = max - held.iter().sum::<usize>();
+        assert!(handles >= max / 501, "{handles}");
+        assert_eq!(Room { handles: 0, ..Room::ALL }.handles_max(), HANDLES_MIN);
     }
 
     #[test]
     fn large_requests_leave_the_reserve_to_small_ones() {
-        let room = Room { spare: 1 << 20, reserve: 1 << 19, is_first: false };
+        let room = Room { spare: 1 << 20, reserve: 1 << 19, is_first: false, handles: 0 };
         assert!(!room.fits(0, 1 << 20) && room.fits(0, SMALL_MAX) && room.fits(0, 1 << 19));
     }
 }

@@ -105,6 +105,14 @@ impl Session {
         either!(self, session => session.bytes())
     }
 
+    /// Nodes and open files held for the client; over HTTP only while a request takes.
+    pub fn handles(&self) -> usize {
+        match self {
+            Session::NineP(session) => session.handles(),
+            Session::Http(_) => 0,
+        }
+    }
+
     /// Protocol and state in one word each, for `/.upcall/`.
     pub fn state_name(&self) -> (&'static str, &'static str) {
         match self {

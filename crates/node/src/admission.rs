@@ -8,6 +8,9 @@
 //! or by not taking what is sent, is taken back while others wait for it: such connections end,
 //! the largest first.
 //!
+//! *Files.* Nodes and open files are shared out in the same way; each client may hold a few
+//! whatever others hold.
+//!
 //! *Connections.* When there are as many as there may be, those that lose nothing by it end, the
 //! ones that have been idle for longest first. Some places are kept for local
 //! clients, so that the operator always gets in.
@@ -49,6 +52,9 @@ pub(crate) struct Admission {
     bytes_max: usize,
     /// Held by all connections.
     bytes: usize,
+    /// Nodes and open files that clients may hold, and do.
+    handles_max: usize,
+    handles: usize,
     /// Connections that wait for memory, in the order of their coming.
     waiting: BTreeMap<u64, usize>,
     numbers: BTreeMap<usize, u64>,
@@ -74,6 +80,8 @@ impl Admission {
         Admission {
             bytes_max,
             bytes: 0,
+            handles_max: usize::MAX,
+            handles: 0,
             waiting,
             numbers,
             next: 0,
@@ -89,6 +97,21 @@ impl Admission {
     /// Bytes held by all connections.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Sets how many nodes and open files clients may hold together.
+    pub(crate) fn set_handles_max(&mut self, most: usize) {
+        self.handles_max = most;
+    }
+
+    /// Nodes and open files that clients hold.
+    pub(crate) fn handles(&self) -> usize {
+        self.handles
+    }
+
+    /// A connection holds so many nodes and open files now.
+    pub(crate) fn count_handles(&mut self, before: usize, after: usize) {
+        self.handles = self.handles - before + after;
     }
 
     /// Connections that wait for memory.
@@ -108,6 +131,7 @@ impl Admission {
             spare: self.bytes_max.saturating_sub(self.bytes),
             reserve: self.bytes_max / 8,
             is_first: self.bytes == 0 || self.turn.or(first) == Some(slot),
+            handles: self.handles_max.saturating_sub(self.handles),
         }
     }
 

@@ -30,6 +30,9 @@ pub struct Config {
     pub bytes_max: usize,
     /// Most files that the process may have open: connections, and files that clients know.
     pub files_max: usize,
+    /// Nodes of this process that have connections. Each may give its clients the same part of the
+    /// nodes and open files that trees have.
+    pub sharers: usize,
     /// Memory for the blocks of each volume that is mounted while the node serves, bytes.
     pub volume_cache: usize,
     /// Who runs storelets, if they are run.

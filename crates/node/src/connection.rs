@@ -7,6 +7,7 @@
 #![doc = include_str!("connection/states.md")]
 
 use crate::admission::Debt;
+use crate::origins::Origin;
 use crate::stages::Stage;
 use base::op::{Op, OpId, Socket};
 use base::{Automaton, Buf, Error, Instant};
@@ -101,6 +102,7 @@ pub struct Connection {
     finish: Finish,
     id: OpId,
     socket: Socket,
+    origin: Origin,
     session: Session,
     receiving: bool,
     sending: Sending,
@@ -121,12 +123,13 @@ pub struct Connection {
 
 impl Connection {
     /// A connection just accepted; its operations bear `id`.
-    pub fn new(id: OpId, socket: Socket, session: Session) -> Connection {
+    pub(crate) fn new(id: OpId, socket: Socket, origin: Origin, session: Session) -> Connection {
         Connection {
             state: State::Talking,
             finish: Finish::No,
             id,
             socket,
+            origin,
             session,
             receiving: false,
             sending: Sending::No,
@@ -146,6 +149,11 @@ impl Connection {
         self.socket
     }
 
+    /// Where its client is.
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
     /// Its session.
     pub fn session(&self) -> &Session {
         &self.session
@@ -154,6 +162,11 @@ impl Connection {
     /// Bytes that it holds.
     pub fn bytes(&self) -> usize {
         self.session.bytes()
+    }
+
+    /// Nodes and open files held for its client.
+    pub fn handles(&self) -> usize {
+        self.session.handles()
     }
 
     /// Sets the memory that the node has left.

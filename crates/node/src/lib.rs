@@ -24,6 +24,7 @@ pub mod connection;
 mod joins;
 mod letters;
 pub mod listener;
+mod origins;
 mod recorder;
 mod recording;
 mod replicas;
@@ -57,6 +58,7 @@ use connection::Connection;
 use letters::Role;
 use listener::Listener;
 use names::{Mount, Names, Source, Wish};
+use origins::Origins;
 use recorder::Recorder;
 use route::Message;
 use slab::Slab;
@@ -136,6 +138,7 @@ pub struct Node {
     bill: Bill,
     /// If it runs storelets.
     worker: Option<Box<Worker>>,
+    origins: Origins,
     /// File systems of the host that do not respond.
     unresponsive: Vec<Unresponsive>,
     /// What the operator may want to know. At most [`NEWS_MAX`].
@@ -188,7 +191,8 @@ impl Node {
             http_write: config.http_write && !config.read_only,
             services: [].into(),
         };
-        let admission = Admission::new(config.bytes_max);
+        let mut admission = Admission::new(config.bytes_max);
+        admission.set_handles_max(handles_share(&config, limits.fids));
         Node {
             phase,
             role: Role::Home(BTreeSet::new()),
@@ -209,6 +213,7 @@ impl Node {
             recorder: None,
             bill: Bill::default(),
             worker: None,
+            origins: Origins::default(),
             unresponsive: Vec::new(),
             news: VecDeque::new(),
             scratch: Scratch::default(),
@@ -230,6 +235,8 @@ impl Node {
         // Home has the tree of storelets, with all that is installed: there is one.
         let config = Config { storelets: None, ..config };
         let mut node = Node::new(config, Served::Skeleton { paths: Vec::new() }, Vec::new());
+        let share = handles_share(&node.config, export.limits.fids);
+        node.admission.set_handles_max(share);
         (node.role, node.export) = (Role::Front(number), export);
         node
     }
@@ -336,6 +343,9 @@ impl Automaton for Node {
         assert!(self.connections.len() <= places + self.listeners.len());
         let bytes: usize = self.connections.iter().map(|(_, connection)| connection.bytes()).sum();
         assert_eq!(bytes, self.admission.bytes());
+        let held: usize = self.connections.iter().map(|(_, it)| it.handles()).sum();
+        assert_eq!(held, self.admission.handles());
+        assert_eq!(self.connections.len(), self.origins.count());
         self.admission.check();
         let mut listeners = self.listeners.iter().enumerate();
         assert!(listeners.all(|(index, it)| it.is_waiting() == self.waiting.contains(&index)));
@@ -356,6 +366,12 @@ impl Automaton for Node {
 fn limits(config: &Config, trees: &Trees) -> Limits {
     let share = trees.least_handles_max(config.files_max) / 8 * 5;
     Limits { fids: config.limits.fids.min(share), ..config.limits }
+}
+
+/// Nodes and open files that clients of one node may hold together, an eighth being kept, if each of
+/// them may hold so many at most.
+fn handles_share(config: &Config, each: usize) -> usize {
+    each / 5 * 7 / config.sharers.max(1)
 }
 
 /// The name that the program itself writes.

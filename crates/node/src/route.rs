@@ -9,6 +9,7 @@ use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
 use super::letters::Role;
+use super::origins::Origin;
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
@@ -200,10 +201,11 @@ impl Node {
     ) {
         let mut out = mem::take(&mut self.scratch.connections);
         let connection = &mut self.connections[slot];
-        let before = connection.bytes();
+        let (before, handles) = (connection.bytes(), connection.handles());
         connection.set_room(self.admission.room(slot));
         connection.step(now, input, &mut out);
         self.admission.count(slot, before, connection.bytes());
+        self.admission.count_handles(handles, connection.handles());
         if !mem::replace(&mut connection.is_marked, true) {
             self.busy.push(slot);
         }
@@ -239,12 +241,17 @@ impl Node {
         if self.phase != Phase::Running {
             return ops.push(Op::CloseSocket { socket });
         }
+        let origin = Origin::of(&peer);
+        let left = self.config.connections_max.saturating_sub(self.connections.len());
+        if !self.origins.admit(&origin, left) {
+            return ops.push(Op::CloseSocket { socket });
+        }
         let port = &self.config.ports[index];
         let mut session = self.session(port, peer);
         session.set_number((self.number() as u64) << 56 | self.stages.accepted);
         let slot = self.connections.vacant_key();
         let id = op_id(CONNECTION, slot);
-        self.connections.insert(Connection::new(id, socket, session));
+        self.connections.insert(Connection::new(id, socket, origin, session));
         self.messages.push_back(Message::Connection(slot, connection::Input::Begin));
         self.stages.accepted += 1;
     }
@@ -420,6 +427,8 @@ impl Node {
         }
         self.admission.set_waiting(slot, false, 0);
         self.admission.count(slot, connection.bytes(), 0);
+        self.admission.count_handles(connection.handles(), 0);
+        self.origins.leave(connection.origin());
         ops.push(Op::CloseSocket { socket: connection.socket() });
     }
 

@@ -145,6 +145,7 @@ fn config(params: &Params, ports: Ports) -> Config {
         connections_max: params.connections,
         bytes_max: params.bytes.1,
         files_max: 100_000,
+        sharers: 1,
         volume_cache: 1 << 24,
         storelets: None,
     }

@@ -196,7 +196,8 @@ impl Host {
             return out.push(Output::Reply(id, Err(Error::ReadOnly)));
         }
         let busy = self.errands.len() + self.waiting.len();
-        if self.nodes.len() + self.opens.len() + busy >= self.handles_max {
+        let held = self.nodes.len() + self.opens.len() + busy;
+        if request.ask.hands_out() && held >= self.handles_max {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }
         match self.join(&request.ask) {

@@ -461,7 +461,7 @@ impl Remote {
         let held = self.places.len() + self.opens.len() + busy;
         let refused = if self.config.read_only && request.ask.changes() {
             Some(Error::ReadOnly)
-        } else if held >= self.config.handles_max {
+        } else if request.ask.hands_out() && held >= self.config.handles_max {
             Some(Error::TooManyOpen)
         } else if self.unreachable() {
             Some(Error::Disconnected)

@@ -621,6 +621,43 @@ impl Ask {
         }
     }
 
+    /// Whether this could give out one more node or open file, so that a full tree refuses it.
+    pub fn hands_out(&self) -> bool {
+        match self {
+            Ask::Walk { .. }
+            | Ask::Fetch { .. }
+            | Ask::Open { .. }
+            | Ask::Create { .. }
+            | Ask::CreateUnnamed { .. }
+            | Ask::MakeDir { .. }
+            | Ask::Symlink { .. }
+            | Ask::MakeNode { .. } => true,
+            Ask::Stat { .. }
+            | Ask::SetStat { .. }
+            | Ask::Replace { .. }
+            | Ask::Read { .. }
+            | Ask::Write { .. }
+            | Ask::Sync { .. }
+            | Ask::List { .. }
+            | Ask::ListAll { .. }
+            | Ask::ReadAll { .. }
+            | Ask::ReadLink { .. }
+            | Ask::Link { .. }
+            | Ask::Rename { .. }
+            | Ask::RenameNode { .. }
+            | Ask::Remove { .. }
+            | Ask::RemoveNode { .. }
+            | Ask::StatFs { .. }
+            | Ask::GetAttr { .. }
+            | Ask::SetAttr { .. }
+            | Ask::ListAttrs { .. }
+            | Ask::RemoveAttr { .. }
+            | Ask::Lock { .. }
+            | Ask::GetLock { .. }
+            | Ask::Identify { .. } => false,
+        }
+    }
+
     /// Whether this could change anything, so that a read-only tree refuses it.
     pub fn changes(&self) -> bool {
         match self {

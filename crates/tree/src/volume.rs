@@ -333,7 +333,8 @@ impl Volume {
         if self.read_only && request.ask.changes() {
             return out.push(Output::Reply(id, Err(Error::ReadOnly)));
         }
-        if self.nodes.len() + self.opens.len() + self.errands.len() >= self.handles_max {
+        let held = self.nodes.len() + self.opens.len() + self.errands.len();
+        if request.ask.hands_out() && held >= self.handles_max {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }
         if let Ask::Lock { open, lock, wait } = request.ask {

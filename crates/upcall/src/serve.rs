@@ -177,6 +177,7 @@ fn share(
         connections_max: serve.connections_max.unwrap_or(16_384).div_ceil(threads),
         bytes_max: (serve.memory_max.unwrap_or(512) << 20) / threads,
         files_max,
+        sharers: threads,
         volume_cache: serve.cache.unwrap_or(CACHE_MIB).saturating_mul(1 << 20),
         storelets: None,
     }

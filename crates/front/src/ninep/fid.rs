@@ -131,6 +131,8 @@ pub(super) struct Fids {
     /// Nodes and open files that they hold, and how many these may be.
     handles: usize,
     limit: usize,
+    /// The same at present, for what others hold.
+    most: usize,
     /// Bytes of attributes that they hold. At most [`ATTRS_MAX`].
     attr_bytes: usize,
     /// Claims handed out so far.
@@ -139,11 +141,21 @@ pub(super) struct Fids {
 
 impl Fids {
     pub(super) fn new(limit: usize) -> Fids {
-        Fids { fids: BTreeMap::new(), handles: 0, limit, attr_bytes: 0, claims: 0 }
+        Fids { fids: BTreeMap::new(), handles: 0, limit, most: limit, attr_bytes: 0, claims: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
         self.fids.len()
+    }
+
+    /// Nodes and open files that they hold.
+    pub(super) fn handles(&self) -> usize {
+        self.handles
+    }
+
+    /// Sets how many these may be while others hold what they do. More stay, if they are there.
+    pub(super) fn set_most(&mut self, most: usize) {
+        self.most = most.min(self.limit);
     }
 
     /// `Invalid` stands for an unknown fid, as `EBADF` would for a file descriptor.
@@ -171,7 +183,7 @@ impl Fids {
     /// Claims a fid for opening; nobody else may open it meanwhile.
     pub(super) fn claim(&mut self, fid: u32) -> Result<Claim, Error> {
         let serial = self.claims + 1;
-        let full = self.handles >= self.limit;
+        let full = self.handles >= self.most;
         let file = self.get_mut(fid)?;
         let Openness::Closed = file.openness else { return Err(Error::Invalid) };
         if full {
@@ -203,7 +215,7 @@ impl Fids {
         if self.fids.contains_key(&fid) || fid == wire::ninep::NO_FID {
             return Err(Error::Invalid);
         }
-        if self.handles >= self.limit { Err(Error::TooManyOpen) } else { Ok(()) }
+        if self.handles >= self.most { Err(Error::TooManyOpen) } else { Ok(()) }
     }
 
     /// Binds `fid`; if the client took the number meanwhile for something else, the new file is

@@ -121,6 +121,7 @@ fn config(params: &Params, listener: Listener, service: bool) -> Config {
         connections_max: world.connections,
         bytes_max: world.bytes.1,
         files_max: 100_000,
+        sharers: 1,
         volume_cache: 1 << 24,
         storelets: None,
     }

@@ -319,6 +319,7 @@ fn config(params: &Params) -> Config {
         connections_max: 10,
         bytes_max: 1 << 24,
         files_max: 100_000,
+        sharers: 1,
         volume_cache: 1 << 24,
         storelets: Some(settings),
     }

@@ -47,11 +47,16 @@ fn large_writes_beyond_the_limit_leave_nothing_behind() {
 #[test]
 fn there_are_only_so_many_handles() {
     let mut lab = Lab::new();
-    lab.volume.set_handles_max(4);
+    lab.volume.set_handles_max(5);
     lab.create("/f", 0o644).unwrap();
+    let open = lab.open("/f", WRITE).unwrap();
     let one = lab.walk("/f").unwrap();
     let two = lab.walk("/f").unwrap();
     assert_eq!(lab.walk("/f"), Err(Error::TooManyOpen));
+    // Those who have their files go on with them.
+    assert_eq!(lab.write_open(open, 0, b"abc"), Ok(3));
+    assert!(matches!(lab.ask(Ask::Stat { node: one }), Ok(Reply::Stat(stat)) if stat.size == 3));
+    lab.close(open);
     lab.release(one);
     lab.release(two);
     lab.verify();
