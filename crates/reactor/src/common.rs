@@ -12,8 +12,9 @@ use crate::signals::Signals;
 use crate::sockets::{self, Address, Listening};
 use crate::spin::Spin;
 use crate::{Config, Statistics, descriptor};
-use base::op::Unresponsive;
-use base::op::{Done, Event, File, Listener, OpId, Parcel, PathOp, Peer, Socket, Span};
+use base::op::{
+    Done, Event, File, Listener, OpId, Parcel, PathDone, PathOp, Peer, Socket, Span, Unresponsive,
+};
 use base::{Buf, Caller, Error, Instant};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -36,10 +37,11 @@ const SPANS_MAX: usize = 4096;
 /// What a completion leads to (a reply) then goes to the kernel together with the next wait.
 const TURNS_WITHOUT_KERNEL: u32 = 2;
 
-/// Most blocks from disks, or words that they arrived there, that one call of `wait` gives out.
-/// A disk often ends many operations at once. If all of them were one turn, the first client would
-/// wait until the last one's answer is made, and the disk would meanwhile have nothing to do.
-const BLOCKS_AT_ONCE: usize = 8;
+/// Most completions with a lot of work behind them that one call of `wait` gives out: blocks of
+/// disks, whole directories, many files. They often come many at once. If all of them were one
+/// turn, the first client would wait until the last one's reply is made, and the disk would
+/// meanwhile have nothing to do.
+const BULKY_AT_ONCE: usize = 8;
 
 /// The part of a reactor that does not depend on its form.
 pub(crate) struct Common {
@@ -51,8 +53,8 @@ pub(crate) struct Common {
     pub(crate) statistics: Statistics,
     pub(crate) spin: Spin,
     ready: VecDeque<Event>,
-    /// The same, of volumes' blocks: see [`BLOCKS_AT_ONCE`].
-    blocks: VecDeque<Event>,
+    /// The same with a lot of work behind them: see [`BULKY_AT_ONCE`].
+    bulky: VecDeque<Event>,
     /// How long operations took, until the node asks. Bounded by [`SPANS_MAX`].
     spans: Vec<Span>,
     /// Connections closed since memory was last given back.
@@ -90,7 +92,7 @@ impl Common {
             statistics: Statistics::default(),
             spin: Spin::new(config.spin),
             ready: VecDeque::new(),
-            blocks: VecDeque::new(),
+            bulky: VecDeque::new(),
             spans: Vec::new(),
             closed: 0,
             recent: Recent::default(),
@@ -114,8 +116,7 @@ impl Common {
 
     /// A completion has come.
     pub(crate) fn ready(&mut self, id: OpId, done: Done) {
-        let of_disk = matches!(done, Done::Blocks(_) | Done::Stored(_));
-        let queue = if of_disk { &mut self.blocks } else { &mut self.ready };
+        let queue = if is_bulky(&done) { &mut self.bulky } else { &mut self.ready };
         queue.push_back(Event { id, done });
     }
 
@@ -139,7 +140,7 @@ impl Common {
     /// Whether the kernel should be left alone in this turn, because there is enough to do.
     pub(crate) fn enough(&mut self) -> bool {
         self.collect();
-        let few = self.ready.is_empty() || !self.blocks.is_empty();
+        let few = self.ready.is_empty() || !self.bulky.is_empty();
         let enough = self.ready.len() >= EVENTS_MAX || (!few && self.turns < TURNS_WITHOUT_KERNEL);
         self.turns = if enough { self.turns + 1 } else { 0 };
         enough
@@ -186,7 +187,7 @@ impl Common {
 
     /// Whether anything is ready.
     pub(crate) fn any_ready(&self) -> bool {
-        !self.ready.is_empty() || !self.blocks.is_empty()
+        !self.ready.is_empty() || !self.bulky.is_empty()
     }
 
     /// Fetches what the pool has finished.
@@ -207,10 +208,10 @@ impl Common {
     /// Gives out what is ready.
     pub(crate) fn give_out(&mut self, events: &mut Vec<Event>) {
         let count = self.ready.len().min(EVENTS_MAX);
-        let blocks = self.blocks.len().min(BLOCKS_AT_ONCE);
-        self.spin.note(count + blocks);
+        let bulky = self.bulky.len().min(BULKY_AT_ONCE);
+        self.spin.note(count + bulky);
         events.extend(self.ready.drain(..count));
-        events.extend(self.blocks.drain(..blocks));
+        events.extend(self.bulky.drain(..bulky));
     }
 
     // Files.
@@ -409,4 +410,15 @@ impl Common {
             self.ready(OpId::UNASKED, Done::Stop);
         }
     }
+}
+
+/// Whether a lot of work is behind a completion.
+fn is_bulky(done: &Done) -> bool {
+    use PathDone::{Contents, Entries, Listings};
+    matches!(
+        done,
+        Done::Blocks(_)
+            | Done::Stored(_)
+            | Done::Path(Ok(Entries(_) | Listings(..) | Contents(..)))
+    )
 }

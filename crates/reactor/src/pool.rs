@@ -167,15 +167,17 @@ impl Pool {
         }
     }
 
-    /// Takes a job out of the queue, if it is still there, and completes it as cancelled.
-    pub(crate) fn cancel(&self, id: OpId) {
+    /// Takes a job out of the queue and completes it as cancelled, or does so when it has to be
+    /// queued again; whether there is such a job.
+    pub(crate) fn cancel(&self, id: OpId) -> bool {
         let mut state = self.shared.state();
         let Some(job) = state.jobs.remove(id) else {
-            state.begun.entry(id).and_modify(|cancelled| *cancelled = true);
-            return;
+            let begun = state.begun.get_mut(&id);
+            return begun.map(|cancelled| *cancelled = true).is_some();
         };
         drop(state);
         self.shared.finish(job.cancel());
+        true
     }
 
     /// Something that has been finished, in order.

@@ -362,6 +362,10 @@ impl Threads {
     // Cancelling.
 
     fn cancel(&mut self, id: OpId) {
+        // What clients cancel is there; the others are cancelled by the server alone, and rarely.
+        if self.common.pool.cancel(id) {
+            return;
+        }
         for accepting in &mut self.accepting {
             if let Some(index) = accepting.waiting.iter().position(|waiting| *waiting == id) {
                 accepting.waiting.remove(index);
@@ -380,7 +384,6 @@ impl Threads {
                 return self.common.ready(id, Done::Received(Err(Error::Cancelled)));
             }
         }
-        self.common.pool.cancel(id);
     }
 
     fn close_listener(&mut self, listener: Listener) {

@@ -25,6 +25,7 @@ use rustix::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use rustix::net::{SocketAddrAny, SocketFlags};
 use shelf::Shelf;
 use slab::Slab;
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -98,6 +99,8 @@ pub(crate) struct Uring {
     ring: Ring,
     shelf: Shelf,
     slots: Slab<Entry>,
+    /// Slots of reads by their operations: what clients cancel, however many others there are.
+    reads: BTreeMap<OpId, usize>,
     sequence: u32,
     personalities: Personalities,
     /// Used ones, to be used again.
@@ -121,6 +124,7 @@ impl Uring {
             ring,
             shelf,
             slots: Slab::new(),
+            reads: BTreeMap::new(),
             sequence: 0,
             personalities,
             sendings: Vec::new(),
@@ -138,8 +142,9 @@ impl Uring {
     /// Puts an operation into a slot and its entry into the queue.
     fn start(&mut self, slot: Slot, entry: squeue::Entry) {
         self.sequence = self.sequence.wrapping_add(1) & 0x7fff_ffff;
-        let sequence = self.sequence;
+        let (sequence, read) = (self.sequence, slot.read());
         let key = self.slots.insert(Entry { sequence, submitted: self.turn, slot });
+        self.reads.extend(read.map(|id| (id, key)));
         self.ring.push(&entry.user_data(name(key, sequence)));
     }
 
@@ -324,10 +329,15 @@ impl Uring {
     // Cancelling.
 
     fn cancel(&mut self, id: OpId) {
-        let found = self.slots.iter().find(|(_, entry)| entry.slot.can_be_cancelled(id));
-        match found.map(|(key, entry)| name(key, entry.sequence)) {
-            Some(name) => self.cancel_by_name(name),
-            None => self.common.pool.cancel(id),
+        if self.common.pool.cancel(id) {
+            return;
+        }
+        let read = self.reads.get(&id).map(|key| (*key, &self.slots[*key]));
+        // The others are cancelled by the server alone, and rarely.
+        let found =
+            read.or_else(|| self.slots.iter().find(|(_, entry)| entry.slot.can_be_cancelled(id)));
+        if let Some(name) = found.map(|(key, entry)| name(key, entry.sequence)) {
+            self.cancel_by_name(name);
         }
     }
 
@@ -424,6 +434,9 @@ impl Uring {
     fn complete(&mut self, completion: &cqueue::Entry) {
         let Some(key) = key(completion.user_data()) else { return };
         let Some(entry) = self.slots.try_remove(key) else { return };
+        if let Some(id) = entry.slot.read() {
+            self.reads.remove(&id);
+        }
         let result = completion.result();
         if entry.slot.is_file_work() {
             let (submitted, finished) = (entry.submitted, self.turn);
@@ -567,14 +580,30 @@ impl Slot {
         }
     }
 
+    /// The read of a file or volume that this is, by its operation.
+    fn read(&self) -> Option<OpId> {
+        match self {
+            Slot::Read { id, .. } => Some(*id),
+            Slot::Blocks { id, passage, .. } if passage.is_read() => Some(*id),
+            Slot::Blocks { .. }
+            | Slot::Accept { .. }
+            | Slot::Connect { .. }
+            | Slot::Receive { .. }
+            | Slot::Send { .. }
+            | Slot::Write { .. }
+            | Slot::Sync { .. }
+            | Slot::Wake { .. }
+            | Slot::Signal => None,
+        }
+    }
+
     /// Whether this is operation `id` and can be ended early.
     fn can_be_cancelled(&self, wanted: OpId) -> bool {
         match self {
-            Slot::Accept { id, .. }
-            | Slot::Connect { id, .. }
-            | Slot::Receive { id, .. }
-            | Slot::Read { id, .. } => *id == wanted,
-            Slot::Blocks { id, passage, .. } => *id == wanted && passage.is_read(),
+            Slot::Accept { id, .. } | Slot::Connect { id, .. } | Slot::Receive { id, .. } => {
+                *id == wanted
+            }
+            Slot::Read { .. } | Slot::Blocks { .. } => self.read() == Some(wanted),
             Slot::Send { .. }
             | Slot::Write { .. }
             | Slot::Sync { .. }

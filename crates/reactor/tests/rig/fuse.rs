@@ -3,6 +3,7 @@
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
@@ -104,9 +105,12 @@ fn serve(device: &OwnedFd, gate: &Gate) {
             17 => Ok(vec![0; 80]),
             18 | 20 | 25 | 29 => Ok(Vec::new()),
             26 => Ok(agreement()),
-            _ => Err(libc::ENOSYS),
+            _ => Err(Errno::NOSYS),
         };
-        let (error, body) = answer.map_or_else(|errno| (-errno, Vec::new()), |body| (0, body));
+        let (error, body) = match answer {
+            Ok(body) => (0, body),
+            Err(errno) => (-errno.raw_os_error(), Vec::new()),
+        };
         let length = u32::try_from(OUT_HEADER + body.len()).unwrap();
         let head = [&length.to_le_bytes()[..], &error.to_le_bytes(), &unique.to_le_bytes()];
         // Nobody waits any more for what was interrupted.
@@ -114,12 +118,12 @@ fn serve(device: &OwnedFd, gate: &Gate) {
     }
 }
 
-fn lookup(name: &[u8]) -> Result<Vec<u8>, i32> {
+fn lookup(name: &[u8]) -> Result<Vec<u8>, Errno> {
     if name == b"f\0" {
         // The node, and nothing that may be remembered.
         Ok([&FILE.to_le_bytes()[..], &[0; 32], &attributes(FILE)].concat())
     } else {
-        Err(libc::ENOENT)
+        Err(Errno::NOENT)
     }
 }
 
