@@ -16,7 +16,8 @@ use crate::trace::{Depended, Error, Traced};
 use crate::{Event, Filament, Request};
 use base::{Automaton, Instant};
 use feed::Supply;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 pub use feed::Feed;
@@ -57,7 +58,7 @@ where
     I: Iterator<Item = Result<Traced, Error>> + Send + 'static,
 {
     let (supply, feed) = feed::start(records);
-    let limit = Limit::Traced(Vec::new());
+    let limit = Limit::Traced(BinaryHeap::new());
     (Box::new(Flood { supply, next: None, under_way: 0, limit, waits: false }), feed)
 }
 
@@ -116,8 +117,8 @@ impl Automaton for Timed {
 enum Limit {
     /// So many.
     Depth(u32),
-    /// As many as in the trace: when those ended that were under way in it, ns.
-    Traced(Vec<u64>),
+    /// As many as in the trace: when those end that were under way in it, ns, the first on top.
+    Traced(BinaryHeap<Reverse<u64>>),
 }
 
 impl Limit {
@@ -126,9 +127,12 @@ impl Limit {
         match self {
             Limit::Depth(depth) => *depth - 1,
             Limit::Traced(ends) => {
-                ends.retain(|end| *end > record.at_ns);
-                let count = ends.len() as u32;
-                ends.extend(record.completed_ns());
+                // Records come in the order of their times, so what has ended stays so.
+                while ends.peek().is_some_and(|Reverse(end)| *end <= record.at_ns) {
+                    ends.pop();
+                }
+                let count = u32::try_from(ends.len()).unwrap_or(u32::MAX);
+                ends.extend(record.completed_ns().map(Reverse));
                 count
             }
         }

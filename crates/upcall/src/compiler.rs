@@ -106,7 +106,8 @@ fn one(
     told: Sender<Result<Mailbox, String>>,
     mailboxes: &Receiver<Vec<Mailbox>>,
 ) {
-    let settings = reactor::Config { threads_max: 1, spin: Duration::ZERO, signals: false };
+    let settings =
+        reactor::Config { threads_max: 1, spin: Duration::ZERO, ..reactor::Config::default() };
     let made = World::new(Form::Threads, &settings);
     let mut world = match made {
         Ok(world) => world,

@@ -1,5 +1,6 @@
 //! What can be said on the command line and, in the same words, in a TOML file.
 
+use crate::bounded;
 use clap::{Args, ValueEnum};
 use reactor::Address;
 use serde::Deserialize;
@@ -209,7 +210,7 @@ impl Serve {
     }
 
     fn read(path: &Path) -> Result<Serve, String> {
-        let text = std::fs::read_to_string(path)
+        let text = bounded::read_text(path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         toml::from_str(&text).map_err(|error| {
             let place = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);

@@ -1,5 +1,6 @@
 //! `upcall`: the binary. Command line, configuration, start; no logic that could be simulated.
 
+mod bounded;
 mod clock;
 mod compiler;
 mod config;

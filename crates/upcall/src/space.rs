@@ -3,6 +3,7 @@
 //! A names file has the lines of [`script`]. What its first line mounts at `/` is the root;
 //! else the root is a tree of empty directories, one for each place that a line names.
 
+use crate::bounded;
 use crate::config::Serve;
 use crate::place::{self, Place, What};
 use base::{Name, Stat};
@@ -48,7 +49,7 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Space, String> {
         return Ok(Space { root, joints: Vec::new(), file: None });
     };
     let wrong = |line: usize, what: &dyn Display| format!("{}:{line}: {what}", file.display());
-    let text = std::fs::read_to_string(file)
+    let text = bounded::read_text(file)
         .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let mut lines = script::parse(&text).map_err(|it| wrong(it.line, &it.what))?;
     let root = match (serve.dir.is_some(), lines.first()) {

@@ -49,6 +49,16 @@ fn loaded_it_keeps_the_queue_of_the_trace() {
     assert_eq!(times(&played), [0, 0, 7, 7]);
 }
 
+/// Latencies without sense (a day each) keep every I/O of the trace "in progress": the work for
+/// each must not grow with their number.
+#[test]
+fn senseless_latencies_cost_no_more_than_others() {
+    let mut limit = Limit::Traced(BinaryHeap::new());
+    for (number, record) in trace(&vec![(1, 86_400_000_000); 200_000]).into_iter().enumerate() {
+        assert_eq!(limit.of(&record.unwrap()), number as u32);
+    }
+}
+
 #[test]
 fn dependent_it_thinks_as_long_as_the_trace() {
     let parents: [&[u64]; 4] = [&[], &[0], &[0], &[2, 1]];

@@ -2,6 +2,7 @@
 //! children, asked about each of them, for tests and for people who measure.
 
 use super::{Compiler, inside};
+use crate::bounded;
 use base::op::{Done, Op, Parcel};
 use base::{Buf, Instant, Reactor as _};
 use clap::Args;
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use storelet::compile::{Code, Compiled, Module, ToCompiler};
+use storelet::order::MODULE_MAX;
 use storelet::{Crossing, Engines};
 
 /// Compile one module from standard input, for the server; or say of each file what would come
@@ -44,7 +46,7 @@ pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
     for (ticket, file) in (0..).zip(&asked.files) {
         let shown = |error| format!("{}: {error}", file.display());
         let mut bytes = Buf::with_room(0, 0);
-        bytes.extend(&std::fs::read(file).map_err(shown)?);
+        bytes.extend(&bounded::read(file, MODULE_MAX).map_err(shown)?);
         let (module, code) = (Module::Sent(vec![bytes]), Code::Plain);
         post(&mut world, ToCompiler::Compile { ticket, module, code, user: 0 });
     }

@@ -4,6 +4,7 @@ use super::flags::Flags;
 use super::prepare::{Wants, prepare};
 use super::run::{Job, perform};
 use super::workload::comes_and_goes;
+use crate::bounded;
 use clap::Args;
 use load::replay::{self, Feed};
 use load::trace::adapt::{Files, Fold, Ratio};
@@ -39,7 +40,7 @@ const TRACED_MAX: u32 = 1 << 20;
 /// Does it.
 pub(crate) fn run(run: &Run) -> Result<ExitCode, String> {
     let shown = run.file.display();
-    let text = std::fs::read_to_string(&run.file).map_err(|error| format!("{shown}: {error}"))?;
+    let text = bounded::read_text(&run.file).map_err(|error| format!("{shown}: {error}"))?;
     let workload = Workload::parse(&text).map_err(|error| format!("{shown}: {error}"))?;
     let workload = workload.scaled(run.scale);
     let mut flags = run.flags.clone();

@@ -132,6 +132,10 @@ fn speed(text: &str) -> Result<Speed, String> {
         .ok_or_else(|| "write a factor from 0.000001 to 1000000, like 4".to_string())
 }
 
+/// Longest I/O that is replayed, bytes: buffers of this size are kept for as many I/Os as are
+/// outstanding.
+const IO_MAX: u32 = 64 << 20;
+
 /// Does it.
 pub(crate) fn run(replay: &Replay) -> Result<ExitCode, String> {
     let text = |error: load::trace::Error| error.to_string();
@@ -141,6 +145,11 @@ pub(crate) fn run(replay: &Replay) -> Result<ExitCode, String> {
     let summary = Summary::of(replay.subset(replay.source.open()?)).map_err(text)?;
     if summary.count() == 0 {
         return Err("nothing is left of the trace: choose a larger part of it".to_string());
+    }
+    if summary.len_max > IO_MAX {
+        let (len, max) = (summary.len_max, IO_MAX);
+        let next = "check the format of the trace, or leave that part out with --skip and --take";
+        return Err(format!("cannot replay an I/O of {len} bytes: at most {max} fit; {next}"));
     }
     let wants = Wants {
         changes: !replay.read_only && summary.changes(),

@@ -5,7 +5,7 @@
 
 use super::frame::{self, Frame};
 use super::{Outcome, Server, Trouble};
-use crate::size;
+use crate::{bounded, size};
 use clap::Args;
 use client::{File, OpenOptions};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use storelet::compile::Hash;
+use storelet::order::MODULE_MAX;
 use wire::storelet::{FRAME_HEAD, Frame as Kind, encode_input};
 
 /// Where a server takes programs.
@@ -177,14 +178,19 @@ pub(crate) fn run(run: &Run) -> ExitCode {
         }
         match once(frame, run, &wasm.len().to_string(), Some(&wasm))? {
             Came::Over(code) => Ok(code),
-            Came::Unknown(_) => unreachable!("what was sent is known"),
+            Came::Unknown(why) => {
+                let next = "retry, or look at the log of the server";
+                Err(Trouble::Host(format!(
+                    "the server lost the program it was sent ({why}); {next}"
+                )))
+            }
         }
     })
 }
 
 pub(super) fn read(path: &Path) -> Outcome<Vec<u8>> {
     let step = "name a WebAssembly module";
-    std::fs::read(path).map_err(|error| Trouble::host("read", path, &error, step))
+    bounded::read(path, MODULE_MAX).map_err(|error| Trouble::host("read", path, &error, step))
 }
 
 /// The order of a program, or of what is installed.

@@ -1,6 +1,7 @@
 //! `upcall replica import` and `export`: sheets from files and into files, CSV and XLSX.
 
 use super::talk::{Talk, place};
+use crate::bounded;
 use crate::remote::frame::{self, Frame};
 use crate::remote::{At, Outcome, Trouble};
 use clap::Args;
@@ -53,11 +54,14 @@ pub(crate) struct Export {
     file: PathBuf,
 }
 
+/// Largest file that is imported, bytes.
+const FILE_MAX: u64 = 256 << 20;
+
 /// Types everything that is in a file into a sheet.
 pub(crate) fn import(import: &Import) -> ExitCode {
     frame::run(&place(&import.at, &import.service, WAIT), false, |frame| {
         let path = &import.file;
-        let bytes = std::fs::read(path).map_err(|error| trouble("read", path, &error))?;
+        let bytes = bounded::read(path, FILE_MAX).map_err(|error| trouble("read", path, &error))?;
         let Cells { cells, notes } = match extension(path)? {
             Form::Csv => read_csv(&bytes),
             Form::Xlsx => read_xlsx(&bytes, import.sheet.as_deref()),

@@ -56,6 +56,16 @@ fn null_says_how_well_the_instrument_keeps_time() {
 }
 
 #[test]
+fn a_trace_with_enormous_ios_is_refused() {
+    let dir = Scratch::new("load-enormous");
+    let trace = dir.path().join("trace.spc");
+    // Unit, block, bytes, kind, seconds.
+    std::fs::write(&trace, "0,0,4096,r,0.1\n0,8,4294967295,r,0.2\n").unwrap();
+    let why = refuses(&["replay", &text(&trace), "--target", "null"]);
+    assert!(why.contains("cannot replay an I/O of 4294967295 bytes"), "{why}");
+}
+
+#[test]
 fn a_file_is_made_and_not_written_again_without_leave() {
     let dir = Scratch::new("load-file");
     let path = dir.path().join("data");

@@ -14,6 +14,7 @@ mod replicas;
 mod server;
 mod spaces;
 mod storelets;
+mod strange;
 mod volumes;
 
 use server::{Scratch, Server, get, upcall};
