@@ -35,6 +35,7 @@ pub(crate) mod table;
 
 pub(crate) use client::{Client, Message, ROOT, Slot, Work};
 pub(crate) use ninep::pin;
+pub(crate) use record::machine;
 
 use crate::server::{self, Kind, Server};
 use crate::{apt, sh};

@@ -103,6 +103,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "oldest", packages: &[apt::VM], root: false, run: oldest::run },
     Suite { name: "tree", packages: &[apt::VM, apt::CURL], root: true, run: tree::run },
     Suite { name: "hostile", packages: &[apt::CURL], root: false, run: crate::hostile::suite },
+    Suite { name: "attack", packages: &[], root: false, run: crate::attack::suite },
     Suite { name: "crowd", packages: &[], root: false, run: crowd::run },
     Suite { name: "replicas", packages: &[], root: false, run: replicas::run },
     Suite {

@@ -10,6 +10,7 @@
 //! | `sim [SEED] …` | the simulated twin; prints its seed first |
 //! | `fuzz NAME [SEED]`, `fuzz smoke` | one fuzzer, or all for a moment |
 //! | `conformance [SUITE …]` | clients that nobody here wrote, against a running server |
+//! | `attack [KIND …] [--record]` | clients that try to take the server away from others |
 //! | `hostile [--runs N]` | programs that want to do harm, against a running server |
 //! | `guests [NAME …]` | programs for storelets, into `target/guests` |
 //! | `bench [9p] [http] [store] [files] [cold] [replica] [--record]` | against peers, in turn |
@@ -21,6 +22,7 @@
 
 mod apt;
 mod arrows;
+mod attack;
 mod bench;
 mod check;
 mod conformance;
@@ -66,6 +68,7 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         "sim" => test::sim(rest).map(|()| true),
         "fuzz" => test::fuzz(rest).map(|()| true),
         "conformance" => conformance::main(rest),
+        "attack" => attack::main(rest),
         "hostile" => hostile::main(rest),
         "guests" => guests::main(rest),
         "bench" => bench::main(rest).map(|()| true),
@@ -74,7 +77,7 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         "power-load" => conformance::power_load(rest).map(|()| true),
         _ => bail!(
             "usage: cargo xtask check | test | machines | model | sim | fuzz | conformance | \
-             hostile | guests | bench | paper"
+             attack | hostile | guests | bench | paper"
         ),
     }
 }

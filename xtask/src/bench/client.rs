@@ -139,6 +139,37 @@ impl Client {
         }
     }
 
+    /// Walks from the root to a file and opens it, with the flags of Linux's `open(2)`.
+    pub(crate) fn open(&mut self, fid: u32, names: &[&str], flags: u32) -> Result<()> {
+        self.call(|out| {
+            let count = u16::try_from(names.len()).expect("a few");
+            let message = Message::new(out, 110, 0).u32(ROOT).u32(fid).u16(count);
+            names.iter().fold(message, |message, name| message.text(name));
+        })?;
+        self.call(|out| {
+            Message::new(out, 12, 0).u32(fid).u32(flags);
+        })?;
+        Ok(())
+    }
+
+    /// Sends requests whose replies nobody reads.
+    pub(crate) fn send(&mut self, build: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        let mut out = Vec::new();
+        build(&mut out);
+        Ok(self.stream.write_all(&out)?)
+    }
+
+    /// Whether the server has not ended the connection. What has come is left where it is.
+    pub(crate) fn lives(&self) -> bool {
+        let mut byte = [0];
+        let looked = self.stream.set_nonblocking(true).and_then(|()| self.stream.peek(&mut byte));
+        let back = self.stream.set_nonblocking(false);
+        match looked {
+            Ok(count) => count > 0 && back.is_ok(),
+            Err(error) => error.kind() == std::io::ErrorKind::WouldBlock && back.is_ok(),
+        }
+    }
+
     /// Keeps `depth` operations under way for `time`; how many were completed.
     pub(crate) fn run(&mut self, work: &Work<'_>, depth: u16, time: Duration) -> Result<u64> {
         let end = Instant::now() + time;

@@ -1,0 +1,370 @@
+//! `cargo xtask attack [KIND …] [--attackers N] [--seconds S] [--server uring|threads] [--record]`:
+//! clients that try to take the server away from others, with a healthy client measured beside.
+//!
+//! Each kind of attack has a server of its own with `--memory-max 64`. A healthy client reads a file
+//! by 9P and another one gets it by HTTP, each on a connection that it keeps, and newcomers
+//! connect; first alone, then beside the attackers. The table shows their response times and the
+//! largest resident memory of the server. Attackers run at the lowest priority: they would be on
+//! machines of their own.
+//!
+//! A row is within the limits if the 99th percentile of the healthy client is below three times that
+//! of the same client alone, no request waited for more than 100 ms, and memory stayed within
+//! `--memory-max` and what is stated for connections and the process. As a suite of
+//! `conformance` it is shorter, and only memory, right answers and an end of all waiting are
+//! judged: response times of a machine that builds at the same time mean nothing.
+//!
+//! `--record` writes the table into `docs/robustness.md`.
+
+#[path = "../../crates/reactor/tests/rig/fuse.rs"]
+#[allow(clippy::unwrap_used, dead_code, reason = "a file system of tests")]
+mod fuse;
+mod healthy;
+mod kinds;
+
+use crate::report::Report;
+use crate::server::{self, Kind as Program, Server};
+use crate::sh;
+use anyhow::{Context, Result, bail, ensure};
+use healthy::Times;
+use kinds::{KINDS, Kind};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Memory for requests and responses of all connections, MiB.
+const MEMORY_MAX: u64 = 64;
+
+/// Memory of the process without clients, KiB, and that of a connection beyond the limit.
+const PROCESS_KIB: u64 = 96 << 10;
+const CONNECTION_KIB: u64 = 128;
+
+/// Memory that open files of replicated services may hold, KiB ("services" in the queues).
+const SERVICES_KIB: u64 = 256 << 10;
+
+/// Response times that are within the limits.
+const RATIO_MAX: f64 = 3.0;
+const STALL_MAX: Duration = Duration::from_millis(100);
+
+/// Where the suite gives up on a healthy client's request.
+const HANG: Duration = Duration::from_secs(10);
+
+/// Entries of a large directory, and bytes of a large sparse file.
+const ENTRIES: usize = 20_000;
+const LARGE: u64 = 1 << 30;
+
+/// What is attacked.
+pub(crate) struct Target {
+    ninep: u16,
+    http: u16,
+    /// Attacks end.
+    over: AtomicBool,
+    /// Attackers that have done what they came for at least once.
+    armed: AtomicU64,
+    /// What attackers did.
+    rounds: AtomicU64,
+}
+
+/// Size of a run.
+#[derive(Clone, Copy)]
+struct Extent {
+    attackers: usize,
+    time: Duration,
+}
+
+/// The command. True if all rows are within the limits.
+pub(crate) fn main(args: &[String]) -> Result<bool> {
+    if cfg!(debug_assertions) {
+        return sh::optimised("attack", args).map(|()| true);
+    }
+    let mut extent = Extent { attackers: 100, time: Duration::from_secs(10) };
+    let (mut names, mut program, mut record) = (Vec::new(), Program::Uring, false);
+    let mut words = args.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().map_or("", String::as_str);
+        match word.as_str() {
+            "--attackers" => extent.attackers = value().parse().context("--attackers N")?,
+            "--seconds" => extent.time = Duration::from_secs(value().parse().context("--seconds")?),
+            "--server" => program = Program::named(value()).context("--server uring|threads")?,
+            "--record" => record = true,
+            name if KINDS.iter().any(|kind| kind.name == name) => names.push(name),
+            other => bail!("no attack {other}; there are: {}", names_of_all()),
+        }
+    }
+    ensure!(extent.attackers > 0, "--attackers: at least 1");
+    ensure!(matches!(program, Program::Uring | Program::Threads), "only our own server");
+    crate::bench::more_files();
+    server::build()?;
+    let ground = Ground::new(program)?;
+    let mut rows = vec![HEAD.to_string()];
+    println!("{HEAD}");
+    let mut all = true;
+    for kind in KINDS.iter().filter(|kind| names.is_empty() || names.contains(&kind.name)) {
+        if kind.mounts && !rustix::process::geteuid().is_root() {
+            println!("| {} | not run: only root may mount |", kind.name);
+            continue;
+        }
+        let row = ground.run(kind, extent)?;
+        all &= row.verdict() == "within";
+        println!("{}", row.text(kind));
+        rows.push(row.text(kind));
+    }
+    if record {
+        publish(&rows, extent)?;
+    }
+    Ok(all)
+}
+
+fn names_of_all() -> String {
+    KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The suite: all kinds for a moment.
+pub(crate) fn suite(report: &mut Report, program: Program) -> Result<()> {
+    if matches!(program, Program::Diod | Program::Nginx) {
+        report.skip("attack", "only our own server has these limits");
+        return Ok(());
+    }
+    crate::bench::more_files();
+    let ground = Ground::new(program)?;
+    let extent = Extent { attackers: 50, time: Duration::from_millis(1500) };
+    for kind in KINDS {
+        let name = format!("attack/{}", kind.name);
+        if kind.mounts && !rustix::process::geteuid().is_root() {
+            report.skip(&name, "only root may mount");
+            continue;
+        }
+        report.case(&name, || {
+            let row = ground.run(kind, extent)?;
+            ensure!(row.memory <= row.memory_max, "{} KiB, {} allowed", row.memory, row.memory_max);
+            Ok(row.summary())
+        });
+    }
+    Ok(())
+}
+
+/// What is served.
+struct Ground {
+    dir: PathBuf,
+    program: Program,
+    ports: (u16, u16),
+    replica: PathBuf,
+}
+
+impl Ground {
+    fn new(program: Program) -> Result<Ground> {
+        let base = sh::empty("attack")?;
+        let dir = base.join("served");
+        std::fs::create_dir_all(dir.join("many"))?;
+        std::fs::create_dir_all(dir.join("hung"))?;
+        std::fs::write(dir.join("small"), vec![7; healthy::SIZE])?;
+        std::fs::File::create(dir.join("large"))?.set_len(LARGE)?;
+        std::fs::write(dir.join("locked"), "")?;
+        for number in 0..ENTRIES {
+            std::fs::write(dir.join("many").join(format!("entry-{number:06}-with-a-name")), "")?;
+        }
+        let ports = (server::free_port()?, server::free_port()?);
+        let mut init = Command::new(server::binary());
+        init.args(["replica", "init", "sheet", "--type", "sheet", "--size", "1G", "--members"]);
+        sh::read(init.arg(format!("127.0.0.1:{}", ports.0)).arg("--dir").arg(&base))?;
+        Ok(Ground { replica: base.join("sheet.1.replica"), dir, program, ports })
+    }
+
+    fn serve(&self) -> Result<Server> {
+        let (memory, replica) = (MEMORY_MAX.to_string(), self.replica.display().to_string());
+        // Whoever runs this has made the files.
+        let uid = rustix::process::geteuid().as_raw().to_string();
+        let extra = ["--memory-max", &memory, "--replica", &replica, "--as", &uid, "--http-write"];
+        Server::start_at(self.program, &self.dir, self.ports, &extra)
+    }
+
+    /// Measures a healthy client alone, then beside the attackers.
+    fn run(&self, kind: &Kind, extent: Extent) -> Result<Row> {
+        let mount = kind.mounts.then(|| fuse::Fuse::mount(&self.dir.join("hung")));
+        let mut server = self.serve()?;
+        let target = Target {
+            ninep: server.ninep,
+            http: server.http,
+            over: AtomicBool::new(false),
+            armed: AtomicU64::new(0),
+            rounds: AtomicU64::new(0),
+        };
+        let alone = healthy::measure(&target, extent.time, || ())?;
+        if let Some(mount) = &mount {
+            mount.hang();
+        }
+        let (beside, memory) = std::thread::scope(|scope| {
+            let target = &target;
+            for number in 0..extent.attackers {
+                scope.spawn(move || attack(kind, target, number));
+            }
+            let watched = watch(kind, target, &server, extent);
+            target.over.store(true, Ordering::Relaxed);
+            let lives = server.alive();
+            drop(mount);
+            // Attackers that still wait for the server need not any more.
+            server.kill()?;
+            closed(&[server.ninep, server.http])?;
+            ensure!(lives, "the server died: {}", sh::tail(&server.said(), 800));
+            watched
+        })?;
+        let connections = kind.connections.max(extent.attackers as u64);
+        let services = if kind.services { SERVICES_KIB } else { 0 };
+        let memory_max = (MEMORY_MAX << 10) + PROCESS_KIB + connections * CONNECTION_KIB + services;
+        Ok(Row { alone, beside, memory, memory_max, extent })
+    }
+}
+
+/// Waits until nobody listens at these ports: the kernel closes what a ring holds a moment after
+/// the end of its process, and the next server has to have them.
+fn closed(ports: &[u16]) -> Result<()> {
+    let begun = Instant::now();
+    while ports.iter().any(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok()) {
+        ensure!(begun.elapsed() < HANG, "somebody still listens at {ports:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// One attacker, until the attack is over. What the server refuses is tried again.
+fn attack(kind: &Kind, target: &Target, number: usize) {
+    // Without the right to change it, it attacks at the priority that it has.
+    let _ = rustix::process::nice(19);
+    let mut armed = false;
+    while !target.over() {
+        let result = (kind.attack)(target, number);
+        if result.is_ok() && !armed {
+            armed = true;
+            target.armed.fetch_add(1, Ordering::Relaxed);
+        }
+        target.rounds.fetch_add(1, Ordering::Relaxed);
+        target.hold(Duration::from_millis(10));
+    }
+}
+
+/// The healthy client beside the attack, and the most memory that the server had meanwhile, KiB.
+fn watch(kind: &Kind, target: &Target, server: &Server, extent: Extent) -> Result<(Times, u64)> {
+    // The attack has to be in place before its effect is measured.
+    let begun = Instant::now();
+    while target.rounds.load(Ordering::Relaxed) == 0 && target.held() == 0 {
+        ensure!(begun.elapsed() < HANG, "{}: no attacker got so far", kind.name);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(extent.time / 4);
+    let mut most = 0;
+    let times = healthy::measure(target, extent.time, || most = most.max(server.rss_kib()))?;
+    Ok((times, most))
+}
+
+impl Target {
+    fn over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Attackers that hold something at present.
+    fn held(&self) -> u64 {
+        self.armed.load(Ordering::Relaxed)
+    }
+
+    /// Waits for so long, or until the attack is over.
+    fn hold(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.over() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20).min(time));
+        }
+    }
+
+    /// An attacker has begun what takes the server a while.
+    fn arm(&self) {
+        self.armed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The attacker has what it wants and keeps it until the end, or while `lives`.
+    fn keep(&self, mut lives: impl FnMut() -> bool) {
+        self.arm();
+        while !self.over() && lives() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+const HEAD: &str = "\
+| attack | alone p50 | p99 | worst ms | beside p50 | p99 | worst ms | ratio of p99 | RSS MiB | \
+allowed | verdict |
+|---|---|---|---|---|---|---|---|---|---|---|";
+
+/// A row of the table.
+struct Row {
+    alone: Times,
+    beside: Times,
+    memory: u64,
+    memory_max: u64,
+    extent: Extent,
+}
+
+impl Row {
+    fn ratio(&self) -> f64 {
+        self.beside.quantile(0.99).as_secs_f64() / self.alone.quantile(0.99).as_secs_f64()
+    }
+
+    fn verdict(&self) -> String {
+        let mut wrong = Vec::new();
+        if self.ratio() >= RATIO_MAX {
+            wrong.push("p99");
+        }
+        if self.beside.quantile(1.0) > STALL_MAX {
+            wrong.push("stall");
+        }
+        if self.memory > self.memory_max {
+            wrong.push("memory");
+        }
+        if wrong.is_empty() { "within".into() } else { wrong.join(", ") }
+    }
+
+    fn text(&self, kind: &Kind) -> String {
+        let figures = |times: &Times| {
+            let of = |q| times.quantile(q).as_secs_f64() * 1e3;
+            format!("{:.2} | {:.2} | {:.1}", of(0.5), of(0.99), of(1.0))
+        };
+        format!(
+            "| {}: {} {} | {} | {} | {:.1} | {} | {} | {} |",
+            kind.name,
+            self.extent.attackers,
+            kind.does,
+            figures(&self.alone),
+            figures(&self.beside),
+            self.ratio(),
+            self.memory >> 10,
+            self.memory_max >> 10,
+            self.verdict()
+        )
+    }
+
+    fn summary(&self) -> String {
+        let of = |times: &Times, q| times.quantile(q).as_secs_f64() * 1e3;
+        format!(
+            "p99 {:.1} ms alone, {:.1} beside, worst {:.0}; {} MiB of {}",
+            of(&self.alone, 0.99),
+            of(&self.beside, 0.99),
+            of(&self.beside, 1.0),
+            self.memory >> 10,
+            self.memory_max >> 10
+        )
+    }
+}
+
+/// Replaces the table of the page.
+fn publish(rows: &[String], extent: Extent) -> Result<()> {
+    let path = Path::new("docs/robustness.md");
+    let page = std::fs::read_to_string(path).context("docs/robustness.md")?;
+    let (begin, end) = ("<!-- table -->\n", "<!-- end of table -->");
+    let (before, rest) = page.split_once(begin).context("no mark of the table's beginning")?;
+    let (_, after) = rest.split_once(end).context("no mark of the table's end")?;
+    let (attackers, seconds) = (extent.attackers, extent.time.as_secs());
+    let machine = crate::bench::machine();
+    let said = format!("{attackers} attackers, {seconds} s each, {machine}\n\n");
+    let table = rows.join("\n");
+    std::fs::write(path, format!("{before}{begin}{said}{table}\n{end}{after}"))?;
+    Ok(())
+}

@@ -1,0 +1,346 @@
+//! The attacks.
+
+use super::Target;
+use crate::bench::{Client, Message};
+use anyhow::{Context, Result};
+use std::io::{ErrorKind, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// One kind of attack.
+pub(super) struct Kind {
+    pub(super) name: &'static str,
+    /// Behind "100 clients".
+    pub(super) does: &'static str,
+    /// Whether it needs a mount that hangs.
+    pub(super) mounts: bool,
+    /// Whether it asks a replicated service, whose memory is counted separately.
+    pub(super) services: bool,
+    /// Connections, if that is not one for each attacker.
+    pub(super) connections: u64,
+    /// What one attacker does once; again and again until the attack is over.
+    pub(super) attack: fn(&Target, usize) -> Result<()>,
+}
+
+const PLAIN: Kind = Kind {
+    name: "",
+    does: "",
+    mounts: false,
+    services: false,
+    connections: 0,
+    attack: |_, _| Ok(()),
+};
+
+/// Connections of an attacker that only holds them, and of all of these.
+const IDLE_EACH: usize = 100;
+const IDLE_ALL: u64 = 20_000;
+
+/// Ranges that each attacker locks, and requests for what is locked that it leaves waiting.
+const LOCKS: u64 = 600;
+const LOCK_WAITS: u16 = 40;
+
+/// Files that each attacker opens.
+const OPENS: u32 = 5_000;
+
+const TLOPEN: u8 = 12;
+const TREADDIR: u8 = 40;
+const TLOCK: u8 = 52;
+const TVERSION: u8 = 100;
+const TWALK: u8 = 110;
+const TREAD: u8 = 116;
+const TWRITE: u8 = 118;
+
+pub(super) const KINDS: &[Kind] = &[
+    Kind {
+        name: "unfinished-writes",
+        does: "clients leave a 9P write of 1 MiB without its last byte",
+        attack: unfinished_write,
+        ..PLAIN
+    },
+    Kind {
+        name: "unread-gets",
+        does: "clients get 1 GiB and do not read it",
+        attack: |target, _| unread(target, b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        ..PLAIN
+    },
+    Kind {
+        name: "unread-listings",
+        does: "clients get a directory of 20,000 entries and do not read it",
+        attack: |target, _| unread(target, b"GET /many/ HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        ..PLAIN
+    },
+    Kind {
+        name: "unread-reads",
+        does: "clients have 60 9P reads of 64 KiB each and do not read the replies",
+        attack: unread_reads,
+        ..PLAIN
+    },
+    Kind {
+        name: "unread-directories",
+        does: "clients have 60 9P directory reads each and do not read the replies",
+        attack: unread_directories,
+        ..PLAIN
+    },
+    Kind {
+        name: "pipelines",
+        does: "clients send 2,000 HTTP requests at once, over and over",
+        attack: pipeline,
+        ..PLAIN
+    },
+    Kind {
+        name: "locks",
+        does: "clients hold 600 byte-range locks each, leave 40 requests waiting, unlock and lock",
+        attack: locks,
+        ..PLAIN
+    },
+    Kind {
+        name: "idle",
+        does: "clients open 200 idle connections each",
+        connections: IDLE_ALL,
+        attack: idle,
+        ..PLAIN
+    },
+    Kind {
+        name: "churn",
+        does: "clients connect, send half a request and leave, over and over",
+        attack: churn,
+        ..PLAIN
+    },
+    Kind {
+        name: "open-files",
+        does: "clients open 5,000 files each and keep them",
+        attack: open_files,
+        ..PLAIN
+    },
+    Kind {
+        name: "hung-mount",
+        does: "clients ask for files of a file system that does not respond",
+        mounts: true,
+        attack: |target, _| unread(target, b"GET /hung/f HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        ..PLAIN
+    },
+    Kind {
+        name: "half-lines",
+        does: "clients open 30 files of a replicated service each and write half a line of 32 KiB",
+        services: true,
+        attack: half_lines,
+        ..PLAIN
+    },
+    Kind {
+        name: "formulas",
+        does: "clients have a replicated sheet evaluate expensive formulas",
+        services: true,
+        attack: formulas,
+        ..PLAIN
+    },
+    Kind {
+        name: "rejected-lines",
+        does: "clients post 50,000 lines that are no operations",
+        services: true,
+        attack: rejected_lines,
+        ..PLAIN
+    },
+];
+
+/// A connection that is written to and never read.
+struct Mute(TcpStream);
+
+impl Mute {
+    fn connect(port: u16) -> Result<Mute> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nonblocking(true)?;
+        Ok(Mute(stream))
+    }
+
+    /// Sends as much as the server takes at present; the rest.
+    fn push<'a>(&mut self, mut bytes: &'a [u8]) -> Result<&'a [u8]> {
+        while !bytes.is_empty() {
+            match self.0.write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Whether the server has not ended it.
+    fn lives(&self) -> bool {
+        let mut byte = [0];
+        match self.0.peek(&mut byte) {
+            Ok(count) => count > 0,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+}
+
+fn unfinished_write(target: &Target, _number: usize) -> Result<()> {
+    let mut mute = Mute::connect(target.ninep)?;
+    let mut bytes = Vec::new();
+    Message::new(&mut bytes, TVERSION, !0).u32(1 << 20).text("9P2000.L");
+    bytes.extend((1u32 << 20).to_le_bytes());
+    bytes.push(TWRITE);
+    let length = bytes.len() + (1 << 20) - 6;
+    bytes.resize(length, 7);
+    let mut rest = &bytes[..];
+    while !rest.is_empty() && !target.over() {
+        rest = mute.push(rest)?;
+        target.hold(Duration::from_millis(5));
+    }
+    target.keep(|| mute.lives());
+    Ok(())
+}
+
+fn unread(target: &Target, request: &[u8]) -> Result<()> {
+    let mut mute = Mute::connect(target.http)?;
+    mute.push(request)?;
+    target.keep(|| mute.lives());
+    Ok(())
+}
+
+fn unread_reads(target: &Target, _number: usize) -> Result<()> {
+    let mut client = Client::attach(target.ninep, "")?;
+    client.open(1, &["large"], 0)?;
+    client.send(|out| {
+        for tag in 0..60 {
+            Message::new(out, TREAD, tag).u32(1).u64(u64::from(tag) << 16).u32(65_000);
+        }
+    })?;
+    target.keep(|| client.lives());
+    Ok(())
+}
+
+fn unread_directories(target: &Target, _number: usize) -> Result<()> {
+    let mut client = Client::attach(target.ninep, "")?;
+    client.open(1, &["many"], 0o200_000)?;
+    client.send(|out| {
+        for tag in 0..60 {
+            Message::new(out, TREADDIR, tag).u32(1).u64(0).u32(65_000);
+        }
+    })?;
+    target.keep(|| client.lives());
+    Ok(())
+}
+
+fn pipeline(target: &Target, _number: usize) -> Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", target.http))?;
+    stream.set_write_timeout(Some(Duration::from_secs(1)))?;
+    let one = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    // The server takes no more of them when nobody reads the responses.
+    let sent = stream.write_all(&one.repeat(2000));
+    if sent.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+        target.hold(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn lock(out: &mut Vec<u8>, tag: u16, kind: u8, blocks: bool, start: u64, owner: u32) {
+    let message = Message::new(out, TLOCK, tag).u32(1).bytes(&[kind]).u32(u32::from(blocks));
+    message.u64(start).u64(1).u32(owner).text("attacker");
+}
+
+fn locks(target: &Target, number: usize) -> Result<()> {
+    const READ: u8 = 0;
+    const WRITE: u8 = 1;
+    const UNLOCK: u8 = 2;
+    let mut client = Client::attach(target.ninep, "")?;
+    client.open(1, &["locked"], 2)?;
+    let owner = u32::try_from(number)?;
+    let first = number as u64 * LOCKS * 2;
+    for at in 0..LOCKS {
+        client.call(|out| lock(out, 0, READ, false, first + at * 2, owner))?;
+    }
+    client.send(|out| {
+        for wait in 0..LOCK_WAITS {
+            let start = first + u64::from(wait) * 2;
+            lock(out, 1 + wait, WRITE, true, start, 1_000_000 + owner);
+        }
+    })?;
+    target.keep(|| {
+        (0..20u64).all(|at| {
+            let start = first + (LOCKS - 1 - at) * 2;
+            let unlocked = client.ask(|out| lock(out, 0, UNLOCK, false, start, owner));
+            let locked = client.ask(|out| lock(out, 0, READ, false, start, owner));
+            unlocked.is_ok() && locked.is_ok()
+        })
+    });
+    Ok(())
+}
+
+fn idle(target: &Target, number: usize) -> Result<()> {
+    let port = if number.is_multiple_of(2) { target.ninep } else { target.http };
+    let mut held = Vec::new();
+    for _ in 0..IDLE_EACH * 2 {
+        held.push(Mute::connect(port)?);
+    }
+    target.keep(|| held.iter().any(Mute::lives));
+    Ok(())
+}
+
+fn churn(target: &Target, number: usize) -> Result<()> {
+    let (port, half) = match number.is_multiple_of(2) {
+        true => (target.ninep, &b"\x15\0\0\0\x64\xff"[..]),
+        false => (target.http, &b"GET / HT"[..]),
+    };
+    for _ in 0..20 {
+        Mute::connect(port)?.push(half)?;
+    }
+    Ok(())
+}
+
+fn open_files(target: &Target, _number: usize) -> Result<()> {
+    let mut client = Client::attach(target.ninep, "")?;
+    for fid in 1..OPENS {
+        let walked = client.ask(|out| {
+            Message::new(out, TWALK, 0).u32(0).u32(fid).u16(1).text("small");
+        })?;
+        let opened = client.ask(|out| {
+            Message::new(out, TLOPEN, 0).u32(fid).u32(0);
+        })?;
+        // Its share is used up, or the server's.
+        if walked.is_err() || opened.is_err() || target.over() {
+            break;
+        }
+    }
+    target.keep(|| client.lives());
+    Ok(())
+}
+
+fn half_lines(target: &Target, _number: usize) -> Result<()> {
+    let mut client = Client::attach(target.ninep, "")?;
+    let half = vec![b'x'; 32 << 10];
+    for fid in 1..30 {
+        client.open(fid, &["services", "sheet", "ops"], 2)?;
+        let written = client.ask(|out| {
+            let length = u32::try_from(half.len()).expect("some KiB");
+            Message::new(out, TWRITE, 0).u32(fid).u64(0).u32(length).bytes(&half);
+        })?;
+        if written.is_err() {
+            break;
+        }
+    }
+    target.keep(|| client.lives());
+    Ok(())
+}
+
+fn post(target: &Target, body: &str) -> Result<()> {
+    let mut raw = crate::conformance::Raw::connect(target.http)?;
+    let length = body.len();
+    let head = "POST /services/sheet/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length:";
+    raw.send(format!("{head} {length}\r\n\r\n{body}").as_bytes())?;
+    target.arm();
+    raw.answer(false).context("an answer to a POST").map(drop)
+}
+
+fn formulas(target: &Target, number: usize) -> Result<()> {
+    let row = number + 1;
+    let mut body = format!("set A{row} =SUMPRODUCT(B1:Z9000,B1:Z9000)+SUM(B1:ZZ9000)\n");
+    for _ in 0..32 {
+        body.push_str(&format!("get A{row}\n"));
+    }
+    post(target, &body)
+}
+
+fn rejected_lines(target: &Target, _number: usize) -> Result<()> {
+    post(target, &"x\n".repeat(50_000))
+}
