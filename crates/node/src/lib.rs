@@ -191,8 +191,7 @@ impl Node {
             http_write: config.http_write && !config.read_only,
             services: [].into(),
         };
-        let mut admission = Admission::new(config.bytes_max);
-        admission.set_handles_max(handles_share(&config, limits.fids));
+        let admission = Admission::new(config.bytes_max);
         Node {
             phase,
             role: Role::Home(BTreeSet::new()),
@@ -235,8 +234,6 @@ impl Node {
         // Home has the tree of storelets, with all that is installed: there is one.
         let config = Config { storelets: None, ..config };
         let mut node = Node::new(config, Served::Skeleton { paths: Vec::new() }, Vec::new());
-        let share = handles_share(&node.config, export.limits.fids);
-        node.admission.set_handles_max(share);
         (node.role, node.export) = (Role::Front(number), export);
         node
     }
@@ -302,6 +299,13 @@ impl Node {
         let kept = self.connections.len().max(self.config.files_max / 8) + FILES_KEPT;
         self.config.files_max.saturating_sub(kept)
     }
+
+    /// Nodes and open files that clients of this node may hold together: its part of what the
+    /// smallest tree can have, a sixteenth being kept for requests in progress.
+    fn handles_share(&self) -> usize {
+        let of_trees = self.export.limits.fids / 5 * 8;
+        of_trees.min(self.files_shared()) / 16 * 15 / self.config.sharers.max(1)
+    }
 }
 
 impl Automaton for Node {
@@ -366,12 +370,6 @@ impl Automaton for Node {
 fn limits(config: &Config, trees: &Trees) -> Limits {
     let share = trees.least_handles_max(config.files_max) / 8 * 5;
     Limits { fids: config.limits.fids.min(share), ..config.limits }
-}
-
-/// Nodes and open files that clients of one node may hold together, an eighth being kept, if each of
-/// them may hold so many at most.
-fn handles_share(config: &Config, each: usize) -> usize {
-    each / 5 * 7 / config.sharers.max(1)
 }
 
 /// The name that the program itself writes.

@@ -1,7 +1,7 @@
 //! Replicas of services in a node: each is a tree, at `/services/NAME`.
 
 use super::branch::Branch;
-use super::{Node, handles_share, limits, plain};
+use super::{Node, limits, plain};
 use base::Name;
 use base::op::File;
 use names::Mount;
@@ -49,8 +49,6 @@ impl Node {
             self.names.hide(Mount { at: top, name, root: self.trees[tree].root() });
         }
         self.export.limits = limits(&self.config, &self.trees);
-        let share = handles_share(&self.config, self.export.limits.fids);
-        self.admission.set_handles_max(share);
     }
 }
 

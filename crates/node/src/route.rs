@@ -349,6 +349,7 @@ impl Node {
         }
         self.trees.wake(now);
         self.trees.share_files(self.files_shared());
+        self.admission.set_handles_max(self.handles_share());
         self.route(now, ops);
     }
 

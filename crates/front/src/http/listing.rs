@@ -20,8 +20,9 @@ const SORT_BYTES: usize = 256 << 10;
 const PAGE: u32 = 16 << 10;
 /// How many bytes may be unsent before more rows are made.
 const AHEAD: usize = 64 << 10;
-/// About how many bytes of rows are said at once.
-const ROWS: usize = 32 << 10;
+/// About how many bytes of rows are made in one step: many listings at once keep others waiting for
+/// one step each.
+const ROWS: usize = 16 << 10;
 
 /// A listing on its way.
 #[derive(Debug)]
@@ -246,8 +247,8 @@ impl Session {
             return self.done(now, out);
         }
         let (gathered_max, ahead) = (self.at_most(SORT_BYTES), self.at_most(AHEAD));
-        while listing.is_ready(gathered_max) && !listing.entries.is_empty() && self.unsent <= ahead
-        {
+        // One piece a step: the next one follows when this one has been sent.
+        if listing.is_ready(gathered_max) && !listing.entries.is_empty() && self.unsent <= ahead {
             self.say_entries(now, &mut listing, out);
         }
         if listing.ended && listing.entries.is_empty() {
