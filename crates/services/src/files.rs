@@ -10,13 +10,13 @@
 //! | `peer` | what the other replicas write |
 
 use crate::door::{Door, Read};
-use crate::events::Listener;
+use crate::events::{self, Listener};
 use crate::hosted::Hosted;
 use crate::reads::Reads;
 use crate::talk::Talk;
 use crate::turn::Job;
 use crate::{Operator, Value};
-use base::{Access, Buf, Error, Instant, Name, SAYING_DEVICES, Stat};
+use base::{Access, Buf, Error, Instant, Name, SAYING_DEVICES, Stat, Time};
 use replica::service::{Entry as Operation, Input, Ticket};
 use std::time::Duration;
 use tree::flat::{self, ROOT, part};
@@ -107,6 +107,11 @@ impl Hosted {
     /// Bytes that open files hold together, and what is kept for those who listen.
     pub fn held(&self) -> usize {
         self.account.sum() + self.events.bytes()
+    }
+
+    /// The most that this can be, but for what is answered at the same time, bytes.
+    pub fn held_max(&self) -> usize {
+        self.limits.held + events::KEPT_MAX
     }
 
     pub(crate) fn ask(
@@ -435,8 +440,7 @@ impl Hosted {
     }
 
     fn alike(&self) -> flat::Alike {
-        let device = SAYING_DEVICES | u64::from(self.index);
-        flat::Alike { device, uid: self.owner, date: self.started }
+        alike(self.index, self.owner, self.date)
     }
 
     pub(crate) fn stat(&self, file: usize) -> Stat {
@@ -447,3 +451,13 @@ impl Hosted {
 fn find(name: &Name) -> Result<usize, Error> {
     flat::find(&FILES, name)
 }
+/// The root of the tree with this number, and its attributes.
+pub fn root(index: u16, owner: u32, date: Time) -> (NodeId, Stat) {
+    let alike = alike(index, owner, date);
+    (NodeId::new(index, ROOT), flat::stat(&FILES, ROOT, &alike))
+}
+
+fn alike(index: u16, uid: u32, date: Time) -> flat::Alike {
+    flat::Alike { device: SAYING_DEVICES | u64::from(index), uid, date }
+}
+

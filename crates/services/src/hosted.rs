@@ -64,6 +64,8 @@ pub(crate) const FULL: &str = "the volume of this replica is full: end its serve
 pub struct Options {
     /// The date when the clock stood at zero.
     pub wall: Time,
+    /// The date of the files.
+    pub date: Time,
     /// Whom the files belong to.
     pub owner: u32,
     /// Unpredictable: challenges are made of it.
@@ -79,6 +81,7 @@ pub struct Options {
 pub struct Hosted {
     pub(crate) index: u16,
     pub(crate) started: Time,
+    pub(crate) date: Time,
     pub(crate) owner: u32,
     pub(crate) settings: Settings,
     pub(crate) data: Data,
@@ -100,6 +103,8 @@ pub struct Hosted {
     /// The work of this turn, of the last one, and which kind of it comes first.
     pub(crate) meter: Meter,
     pub(crate) worked: u64,
+    /// The work of all turns.
+    pub(crate) worked_ever: u64,
     pub(crate) kind: u32,
     /// Work that waits for its turn.
     pub(crate) jobs: VecDeque<Job>,
@@ -157,13 +162,14 @@ impl Hosted {
         };
         let snapshot = snapshot.unwrap_or_else(|| service::Snapshot::empty(&data, first));
         let replica = Replica::recover(data, settings.me, Hosted::config(), snapshot, records);
-        let Options { wall, owner, seed, addresses, limits } = options;
+        let Options { wall, date, owner, seed, addresses, limits } = options;
         let mut hosted = Hosted {
             index,
             started: wall,
             owner,
             settings,
             data,
+            date,
             replica,
             journal,
             ways: BTreeMap::new(),
@@ -179,6 +185,7 @@ impl Hosted {
             kind: 0,
             jobs: VecDeque::new(),
             writing: None,
+            worked_ever: 0,
             random: ChaCha20Rng::from_seed(seed),
             tickets: BTreeMap::new(),
             turns: BTreeMap::new(),
@@ -242,6 +249,11 @@ impl Hosted {
     /// The next thing that the operator may want to know.
     pub fn next_news(&mut self) -> Option<String> {
         self.news.pop_front()
+    }
+
+    /// Units of work done so far, in all turns that have ended.
+    pub fn worked_ever(&self) -> u64 {
+        self.worked_ever
     }
 
     pub(crate) fn tell_news(&mut self, text: String) {

@@ -88,6 +88,7 @@ impl Hosted {
 
     pub(crate) fn check_work(&self) {
         let most = self.limits.work + PIECE_MAX;
+        self.worked_ever += self.worked;
         assert!(self.worked <= most, "{} units in one turn: {most} are allowed", self.worked);
     }
 

@@ -42,6 +42,7 @@ impl Lab {
         let nobody = vec![Address::Unix(b"/nowhere".to_vec())];
         let options = Options {
             wall: Time::default(),
+            date: Time::default(),
             owner: 0,
             seed: [1; 32],
             addresses: BTreeMap::from([(OTHER, nobody)]),
