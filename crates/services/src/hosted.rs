@@ -106,8 +106,11 @@ pub struct Hosted {
     /// The work of all turns.
     pub(crate) worked_ever: u64,
     pub(crate) kind: u32,
-    /// Work that waits for its turn.
-    pub(crate) jobs: VecDeque<Job>,
+    /// Texts that wait for their turn, and the requests for them.
+    pub(crate) jobs: BTreeMap<u64, Job>,
+    pub(crate) showing: BTreeMap<RequestId, u64>,
+    /// Open files `peer` with letters that wait for their turn.
+    pub(crate) writers: BTreeMap<u64, usize>,
     /// The snapshot that replaces the records of the journal, as far as it is written.
     pub(crate) writing: Option<Writing<Data>>,
     random: ChaCha20Rng,
@@ -166,10 +169,10 @@ impl Hosted {
         let mut hosted = Hosted {
             index,
             started: wall,
+            date,
             owner,
             settings,
             data,
-            date,
             replica,
             journal,
             ways: BTreeMap::new(),
@@ -182,10 +185,12 @@ impl Hosted {
             gifts: BTreeSet::new(),
             meter: Meter::new(limits.work),
             worked: 0,
-            kind: 0,
-            jobs: VecDeque::new(),
-            writing: None,
             worked_ever: 0,
+            kind: 0,
+            jobs: BTreeMap::new(),
+            showing: BTreeMap::new(),
+            writers: BTreeMap::new(),
+            writing: None,
             random: ChaCha20Rng::from_seed(seed),
             tickets: BTreeMap::new(),
             turns: BTreeMap::new(),
@@ -246,14 +251,14 @@ impl Hosted {
         all.filter(move |_| !keeps && !self.closing)
     }
 
-    /// The next thing that the operator may want to know.
-    pub fn next_news(&mut self) -> Option<String> {
-        self.news.pop_front()
-    }
-
     /// Units of work done so far, in all turns that have ended.
     pub fn worked_ever(&self) -> u64 {
         self.worked_ever
+    }
+
+    /// The next thing that the operator may want to know.
+    pub fn next_news(&mut self) -> Option<String> {
+        self.news.pop_front()
     }
 
     pub(crate) fn tell_news(&mut self, text: String) {
@@ -368,6 +373,10 @@ impl Automaton for Hosted {
         let listens = |opened: &Opened| matches!(opened, Opened::Events(..));
         let listeners = self.opens.iter().filter(|(_, opened)| listens(opened));
         assert_eq!(self.listeners, listeners.count());
+        assert_eq!(self.jobs.len(), self.showing.len());
+        let writes =
+            |open: &usize| matches!(&self.opens[*open], Opened::Door(door) if door.is_writing());
+        assert!(self.writers.values().all(writes), "what waits for its turn is wanted");
         self.check_work();
     }
 }
