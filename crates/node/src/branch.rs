@@ -1,5 +1,7 @@
 //! A tree of a node, of whatever kind.
 
+use super::letters::{self, Letter};
+use super::relay::{self, Relay};
 use super::{Config, Served};
 use base::op::File;
 use base::{Automaton, Instant, Name, Stat};
@@ -32,6 +34,8 @@ pub(crate) enum Branch {
     Storelets(Box<Storelets>),
     /// A replica of a service.
     Replica(Box<Hosted>),
+    /// One that another node of this process has.
+    Relay(Box<Relay>),
 }
 
 /// How much of everything a tree has, whichever it is.
@@ -44,6 +48,8 @@ pub(crate) struct Counts {
     /// Storelets, by state; memory that they have been given, and how much there is, bytes.
     pub(crate) domains: Vec<(&'static str, usize)>,
     pub(crate) memory: Option<(u64, u64)>,
+    /// Of a replica: bytes that its open files hold, and the most they may hold.
+    pub(crate) held: Option<(usize, usize)>,
     /// Of a server: what the link to it is doing.
     pub(crate) link: Option<&'static str>,
     /// Of a volume: its store, and its reaper with how many inodes wait for that.
@@ -111,6 +117,7 @@ impl Branch {
             Branch::Remote(remote) => remote.root(),
             Branch::Storelets(storelets) => storelets.root(),
             Branch::Replica(replica) => replica.root(),
+            Branch::Relay(relay) => relay.root(),
         }
     }
 
@@ -124,6 +131,7 @@ impl Branch {
             Branch::Remote(remote) => remote.root_stat(),
             Branch::Storelets(storelets) => storelets.root_stat(),
             Branch::Replica(replica) => replica.root_stat(),
+            Branch::Relay(relay) => relay.root_stat().clone(),
         }
     }
 
@@ -134,7 +142,8 @@ impl Branch {
             | Branch::Skeleton(_)
             | Branch::Remote(_)
             | Branch::Storelets(_)
-            | Branch::Replica(_) => None,
+            | Branch::Replica(_)
+            | Branch::Relay(_) => None,
             Branch::Volume(volume) => Some(volume),
         }
     }
@@ -159,7 +168,8 @@ impl Branch {
             | Branch::Skeleton(_)
             | Branch::Remote(_)
             | Branch::Storelets(_)
-            | Branch::Replica(_) => None,
+            | Branch::Replica(_)
+            | Branch::Relay(_) => None,
         }
     }
 
@@ -187,7 +197,11 @@ impl Branch {
     /// Whether people use it, and not only who looks at the server.
     pub(crate) fn has_files(&self) -> bool {
         match self {
-            Branch::Host(..) | Branch::Volume(_) | Branch::Remote(_) | Branch::Replica(_) => true,
+            Branch::Host(..)
+            | Branch::Volume(_)
+            | Branch::Remote(_)
+            | Branch::Replica(_)
+            | Branch::Relay(_) => true,
             Branch::Service(_) | Branch::Skeleton(_) | Branch::Storelets(_) => false,
         }
     }
@@ -201,7 +215,8 @@ impl Branch {
             | Branch::Skeleton(_)
             | Branch::Remote(_)
             | Branch::Storelets(_)
-            | Branch::Replica(_) => {
+            | Branch::Replica(_)
+            | Branch::Relay(_) => {
                 let counts = self.counts();
                 counts.nodes + counts.opens
             }
@@ -217,7 +232,7 @@ impl Branch {
             Branch::Skeleton(_) => Some(tree::skeleton::OPENS_MAX),
             Branch::Remote(_) => Some(tree::remote::HANDLES_MAX),
             Branch::Storelets(_) => Some(storelet::OPENS_MAX),
-            Branch::Replica(_) => Some(services::OPENS_MAX),
+            Branch::Replica(_) | Branch::Relay(_) => Some(services::OPENS_MAX),
         }
     }
 
@@ -230,14 +245,15 @@ impl Branch {
             | Branch::Skeleton(_)
             | Branch::Remote(_)
             | Branch::Storelets(_)
-            | Branch::Replica(_) => {}
+            | Branch::Replica(_)
+            | Branch::Relay(_) => {}
         }
     }
 
     /// Does what is due at the end of a turn.
     pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
-            Branch::Service(_) | Branch::Skeleton(_) => {}
+            Branch::Service(_) | Branch::Skeleton(_) | Branch::Relay(_) => {}
             Branch::Host(host, _) => host.tick(out),
             Branch::Storelets(storelets) => storelets.tick(now, out),
             Branch::Replica(replica) => replica.tick(now, out),
@@ -246,10 +262,24 @@ impl Branch {
         }
     }
 
+    /// Units of work that a replica has done so far.
+    pub(crate) fn worked(&self) -> u64 {
+        match self {
+            Branch::Replica(replica) => replica.worked_ever(),
+            Branch::Host(..)
+            | Branch::Volume(_)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Remote(_)
+            | Branch::Storelets(_)
+            | Branch::Relay(_) => 0,
+        }
+    }
+
     /// The next thing that the operator may want to know.
     pub(crate) fn next_news(&mut self) -> Option<String> {
         match self {
-            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => None,
+            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Relay(_) => None,
             Branch::Volume(volume) => volume.next_report(),
             Branch::Storelets(storelets) => storelets.next_news(),
             Branch::Replica(replica) => replica.next_news(),
@@ -260,11 +290,11 @@ impl Branch {
         }
     }
 
-    /// Makes everything durable, for the end of the node.
     /// The server ends: nobody is to wait for what does not come.
     pub(crate) fn drain(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
             Branch::Replica(replica) => replica.drain(now, out),
+            Branch::Relay(relay) => pass(relay, now, relay::Input::Drain, out),
             Branch::Host(..)
             | Branch::Service(_)
             | Branch::Skeleton(_)
@@ -274,6 +304,7 @@ impl Branch {
         }
     }
 
+    /// Makes everything durable, for the end of the node.
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         match self {
             Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) => {}
@@ -281,6 +312,7 @@ impl Branch {
             Branch::Remote(remote) => remote.close(now, out),
             Branch::Storelets(storelets) => storelets.close(now, out),
             Branch::Replica(replica) => replica.close(now, out),
+            Branch::Relay(relay) => pass(relay, now, relay::Input::Finish, out),
         }
     }
 
@@ -291,6 +323,7 @@ impl Branch {
             Branch::Remote(remote) => remote.is_closed(),
             Branch::Storelets(storelets) => storelets.is_closed(),
             Branch::Replica(replica) => replica.is_closed(),
+            Branch::Relay(relay) => relay.is_closed(),
         }
     }
 
@@ -319,7 +352,16 @@ impl Branch {
             }
             Branch::Service(service) => Counts { opens: service.opens(), ..Counts::default() },
             Branch::Skeleton(skeleton) => Counts { opens: skeleton.opens(), ..Counts::default() },
-            Branch::Replica(replica) => Counts { opens: replica.opens(), ..Counts::default() },
+            Branch::Replica(replica) => Counts {
+                held: Some((replica.held(), replica.held_max())),
+                opens: replica.opens(),
+                ..Counts::default()
+            },
+            Branch::Relay(relay) => Counts {
+                opens: relay.opens(),
+                errands: [("replica", relay.pending())].into_iter().filter(|it| it.1 > 0).collect(),
+                ..Counts::default()
+            },
             Branch::Storelets(storelets) => Counts {
                 opens: storelets.opens(),
                 domains: storelets.states(),
@@ -340,6 +382,23 @@ impl Branch {
     }
 }
 
+/// Something happens to a stand-in; what it asks for leaves by letter.
+pub(crate) fn pass(relay: &mut Relay, now: Instant, input: relay::Input, out: &mut Vec<Output>) {
+    let (mut asked, mut posts) = (Vec::new(), Vec::new());
+    relay.step(now, input, &mut asked);
+    let (node, tree) = (relay.node(), relay.root().tree());
+    let mut post = |letter| letters::post(node, letter, &mut posts);
+    for output in asked {
+        match output {
+            relay::Output::Forward(input) => post(Letter::Forward(tree, input)),
+            relay::Output::Drain => post(Letter::DrainTree(tree)),
+            relay::Output::Finish => post(Letter::CloseTree(tree)),
+            relay::Output::Reply(id, reply) => out.push(Output::Reply(id, reply)),
+        }
+    }
+    out.extend(posts.into_iter().map(Output::Do));
+}
+
 impl Automaton for Branch {
     type Input = Input;
     type Output = Output;
@@ -353,6 +412,17 @@ impl Automaton for Branch {
             Branch::Remote(remote) => remote.step(now, input, out),
             Branch::Storelets(storelets) => storelets.step(now, input, out),
             Branch::Replica(replica) => replica.step(now, input, out),
+            Branch::Relay(relay) => match input {
+                Input::Ask(id, request) => pass(relay, now, relay::Input::Ask(id, request), out),
+                Input::Cancel(id) => pass(relay, now, relay::Input::Cancel(id), out),
+                // Nodes of a replica's tree are numbers: there is nothing to free.
+                Input::Release(_) => {}
+                Input::Close(open) => pass(relay, now, relay::Input::Close(open), out),
+                Input::Abandon(open) => pass(relay, now, relay::Input::Abandon(open), out),
+                Input::Done(..) | Input::Rendered(..) | Input::Commanded(..) => {
+                    unreachable!("a stand-in asks nothing of this node")
+                }
+            },
         }
     }
 
@@ -365,6 +435,7 @@ impl Automaton for Branch {
             Branch::Remote(remote) => remote.deadline(),
             Branch::Storelets(storelets) => storelets.deadline(),
             Branch::Replica(replica) => replica.deadline(),
+            Branch::Relay(relay) => relay.deadline(),
         }
     }
 
@@ -377,6 +448,7 @@ impl Automaton for Branch {
             Branch::Remote(remote) => remote.check(),
             Branch::Storelets(storelets) => storelets.check(),
             Branch::Replica(replica) => replica.check(),
+            Branch::Relay(relay) => relay.check(),
         }
     }
 }

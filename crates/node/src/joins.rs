@@ -95,7 +95,7 @@ impl Node {
             let hidden = self.trees[tree].hidden_snapshots();
             hidden.into_iter().for_each(|mount| self.names.hide(mount));
         }
-        self.deliver_trees(now, &mut out, ops);
+        self.deliver_trees(now, tree, &mut out, ops);
         Some(tree)
     }
 
@@ -114,23 +114,29 @@ impl Node {
 
     /// Tells trees that the server ends.
     pub(crate) fn drain_trees(&mut self, now: Instant, ops: &mut Vec<Op>) {
-        let mut out = mem::take(&mut self.scratch.trees);
         for tree in self.trees.numbers() {
-            self.trees[tree].drain(now, &mut out);
-            self.trees.set_alarm(tree);
-            self.deliver_trees(now, &mut out, ops);
+            self.drain_tree(now, tree, ops);
         }
+    }
+
+    /// Tells a tree that the server ends.
+    pub(crate) fn drain_tree(&mut self, now: Instant, tree: u16, ops: &mut Vec<Op>) {
+        let mut out = mem::take(&mut self.scratch.trees);
+        self.trees[tree].drain(now, &mut out);
+        self.trees.set_alarm(tree);
+        self.deliver_trees(now, tree, &mut out, ops);
         self.scratch.trees = out;
     }
 
-    fn close_tree(&mut self, now: Instant, tree: u16, ops: &mut Vec<Op>) {
+    /// Tells a tree to close.
+    pub(crate) fn close_tree(&mut self, now: Instant, tree: u16, ops: &mut Vec<Op>) {
         if self.trees[tree].is_closed() || !self.trees.begin_to_close(tree) {
             return;
         }
         let mut out = mem::take(&mut self.scratch.trees);
         self.trees[tree].close(now, &mut out);
         self.trees.set_alarm(tree);
-        self.deliver_trees(now, &mut out, ops);
+        self.deliver_trees(now, tree, &mut out, ops);
         self.scratch.trees = out;
     }
 

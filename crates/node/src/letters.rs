@@ -1,11 +1,16 @@
-//! Several nodes in one process: what they say to each other.
+//! Messages between the nodes of one process.
 //!
-//! One node, *home*, has the name space and all trees. The others are *fronts*: each has
-//! connections on a thread and a reactor of its own, and sends what its sessions ask home, where
-//! it is a request like every other; the answer comes back the same way. So a file has one owner,
-//! and a front needs no lock and no copy of anything but the name of the root.
+//! One node, *home*, has the name space and all trees of files. *Fronts* have connections, each on
+//! a thread and a reactor of its own, and send what their sessions ask home, where it is a request
+//! like every other; the answer comes back the same way. So a file has one owner, and a front needs
+//! no lock and no copy of anything but the name of the root.
+//!
+//! Replicas of services are trees that take much time for their work, so another node has them
+//! ([`super::replicas`]). In home each has a stand-in ([`super::relay`]), which forwards what
+//! happens to it.
 
 use super::connection;
+use super::relay;
 use super::status::Report;
 use super::{Node, Phase};
 use crate::route::Message;
@@ -14,7 +19,7 @@ use base::{Error, Instant};
 use front::CallId;
 use std::collections::BTreeSet;
 use storelet::{AskId, Crossing, worker};
-use tree::{NodeId, OpenId, Reply, Request, RequestId};
+use tree::{Input as TreeInput, NodeId, OpenId, Reply, Request, RequestId};
 
 /// The number of the node that has the name space.
 pub const HOME: usize = 0;
@@ -51,6 +56,18 @@ pub(crate) enum Letter {
     Drain,
     /// A front has ended.
     Over(usize),
+    /// Something happens to a replica: a request, a cancellation, an open file given back.
+    Forward(u16, TreeInput),
+    /// The server ends: for a replica.
+    DrainTree(u16),
+    /// A replica is to be closed.
+    CloseTree(u16),
+    /// The reply of a replica to a request that was forwarded.
+    Replied(u16, RequestId, Result<Reply, Error>),
+    /// A replica is closed; nothing more comes from it.
+    Closed(u16),
+    /// News for the operator.
+    News(String),
 }
 
 /// What a node is among those of its process.
@@ -60,6 +77,8 @@ pub(crate) enum Role {
     Home(BTreeSet<usize>),
     /// It has connections only.
     Front(usize),
+    /// It has the replicas of services, of which these are not closed.
+    Replicas(usize, BTreeSet<u16>),
 }
 
 pub(crate) fn post(to: usize, letter: Letter, ops: &mut Vec<Op>) {
@@ -81,7 +100,7 @@ impl Node {
     pub(crate) fn number(&self) -> usize {
         match self.role {
             Role::Home(_) => HOME,
-            Role::Front(number) => number,
+            Role::Front(number) | Role::Replicas(number, _) => number,
         }
     }
 
@@ -180,15 +199,25 @@ impl Node {
                 }
                 return self.survey_without(now, front);
             }
+            Letter::Forward(tree, input) => return self.forwarded(tree, input),
+            Letter::DrainTree(tree) => return self.drain_tree(now, tree, ops),
+            Letter::CloseTree(tree) => return self.close_tree(now, tree, ops),
+            Letter::Replied(tree, id, reply) => {
+                return self.step_relay(now, tree, relay::Input::Replied(id, reply), ops);
+            }
+            Letter::Closed(tree) => {
+                return self.step_relay(now, tree, relay::Input::Finished, ops);
+            }
+            // What happens to others while this server ends is not news.
+            Letter::News(_) if !matches!(self.phase, Phase::Joining | Phase::Running) => return,
+            Letter::News(news) => return self.add_news(news),
         };
         self.messages.push_back(Message::Names(input));
     }
 
-    /// Tells home what this front counts.
+    /// Tells home what this node counts.
     fn report(&self, key: usize, ops: &mut Vec<Op>) {
-        if let Role::Front(front) = self.role {
-            post(HOME, Letter::Reported(front, key, Box::new(Report::of(self))), ops);
-        }
+        post(HOME, Letter::Reported(self.number(), key, Box::new(Report::of(self))), ops);
     }
 
     /// Tells the fronts to end.
@@ -203,9 +232,9 @@ impl Node {
         !matches!(&self.role, Role::Home(fronts) if !fronts.is_empty())
     }
 
-    /// Whether this node has connections only.
-    pub(crate) fn is_front(&self) -> bool {
-        matches!(self.role, Role::Front(_))
+    /// Whether this node has the name space.
+    pub(crate) fn is_home(&self) -> bool {
+        matches!(self.role, Role::Home(_))
     }
 
     /// Says that this front has ended, if it has.
@@ -214,7 +243,7 @@ impl Node {
             Role::Front(front) if before != Phase::Over && self.is_over() => {
                 post(HOME, Letter::Over(front), ops);
             }
-            Role::Front(_) | Role::Home(_) => {}
+            Role::Front(_) | Role::Home(_) | Role::Replicas(..) => {}
         }
     }
 }

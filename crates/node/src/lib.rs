@@ -27,6 +27,7 @@ pub mod listener;
 mod origins;
 mod recorder;
 mod recording;
+mod relay;
 mod replicas;
 mod route;
 mod shadow;
@@ -45,7 +46,7 @@ pub use front::{Export, Identity, Limits, Protocol};
 pub use letters::{HOME, NODES_MAX};
 pub use names::{Order, script};
 pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
-pub use replicas::Replicated;
+pub use replicas::{REPLICAS, Replicated};
 pub use shadow::{Heard, Shadow, duplicate, label};
 
 use admission::Admission;
@@ -64,6 +65,7 @@ use route::Message;
 use slab::Slab;
 use stages::Stages;
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use storelet::Worker;
 use surveys::Surveys;
@@ -141,6 +143,8 @@ pub struct Node {
     origins: Origins,
     /// File systems of the host that do not respond.
     unresponsive: Vec<Unresponsive>,
+    /// Number of the node that has the replicas of services, if there are any: of home only.
+    replicas: Option<usize>,
     /// What the operator may want to know. At most [`NEWS_MAX`].
     news: VecDeque<String>,
     scratch: Scratch,
@@ -214,6 +218,7 @@ impl Node {
             worker: None,
             origins: Origins::default(),
             unresponsive: Vec::new(),
+            replicas: None,
             news: VecDeque::new(),
             scratch: Scratch::default(),
         }
@@ -238,10 +243,10 @@ impl Node {
         node
     }
 
-    /// So many fronts and workers send requests here from now on. If this node is ending already,
-    /// `ops` tell them.
-    pub fn set_fronts(&mut self, count: usize, ops: &mut Vec<Op>) {
-        self.role = Role::Home((HOME + 1..=count).collect());
+    /// Fronts and workers with these numbers send requests here from now on. If this node is ending
+    /// already, `ops` tell them.
+    pub fn set_fronts(&mut self, numbers: RangeInclusive<usize>, ops: &mut Vec<Op>) {
+        self.role = Role::Home(numbers.collect());
         if !self.is_running() {
             self.stop_fronts(ops);
         }
@@ -290,6 +295,14 @@ impl Node {
     /// The volume, if one is served at the root.
     pub fn volume(&self) -> Option<&Volume> {
         self.trees[MAIN].volume()
+    }
+
+    /// Adds news for the operator.
+    pub(crate) fn add_news(&mut self, news: String) {
+        if self.news.len() == NEWS_MAX {
+            self.news.pop_front();
+        }
+        self.news.push_back(news);
     }
 
     /// How many files of the host clients may know. A part of the process's files is for

@@ -11,7 +11,7 @@ impl Node {
     /// # Panics
     /// If somebody was let in before.
     pub fn start_recording(&mut self) {
-        assert!(self.connections.is_empty() && !self.is_front(), "it knows all paths");
+        assert!(self.connections.is_empty() && self.is_home(), "it knows all paths");
         let recorder = Recorder::new(self.export.root, self.config.service);
         self.recorder = Some(Box::new(recorder));
     }

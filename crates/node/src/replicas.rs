@@ -1,13 +1,30 @@
-//! Replicas of services in a node: each is a tree, at `/services/NAME`.
+//! Replicas of services: each is a tree, at `/services/NAME`.
+//!
+//! What clients ask of them can take long (formulas of a sheet, a snapshot), so a node without
+//! connections has them, on a thread and a reactor of its own; home has a [stand-in](super::relay)
+//! for each. Their journals and their connections to other replicas are in that node as well. It
+//! ends when home has closed all stand-ins, which home does last.
 
-use super::branch::Branch;
-use super::{Node, limits, plain};
-use base::Name;
-use base::op::File;
+#[cfg(test)]
+mod tests;
+
+use super::branch::{self, Branch};
+use super::letters::{self, HOME, Letter, Role};
+use super::relay::{self, Relay};
+use super::route::Message;
+use super::{Config, Node, Phase, Served, limits, plain};
+use base::op::{File, Op};
+use base::{Error, Instant, Name};
 use names::Mount;
 use services::{Hosted, Kept, Options};
+use std::collections::BTreeSet;
 use store::Store;
 use tree::skeleton::Skeleton;
+use tree::{Input as TreeInput, Reply, RequestId};
+
+/// The number of the node that has the replicas of services, where there are any: it is there
+/// before the name space is put together, and so before fronts.
+pub const REPLICAS: usize = HOME + 1;
 
 /// A replica that is kept in an open store.
 #[derive(Debug)]
@@ -23,106 +40,109 @@ pub struct Replicated {
 }
 
 impl Node {
-    /// Has replicas, before anybody is let in. No two of them are of one service.
+    /// Has replicas of these services, before anybody is let in: node [`REPLICAS`] has them, with
+    /// these numbers of trees.
     ///
     /// # Panics
-    /// If two are of one service, or its name cannot be that of a file.
-    pub fn host(&mut self, replicas: Vec<Replicated>) {
-        if replicas.is_empty() {
-            return;
+    /// If two services have one name, or one cannot be that of a file.
+    pub fn host(&mut self, services: &[String]) -> Vec<u16> {
+        if services.is_empty() {
+            return Vec::new();
         }
-        let name = |replica: &Replicated| plain(&replica.kept.settings.service);
-        let paths: Vec<Vec<Name>> = replicas.iter().map(|replica| vec![name(replica)]).collect();
-        self.export.services = replicas.iter().map(name).collect();
-        let wall = self.config.wall;
+        let names: Vec<Name> = services.iter().map(|service| plain(service)).collect();
+        let paths: Vec<Vec<Name>> = names.iter().map(|name| vec![name.clone()]).collect();
+        self.export.services = names.iter().cloned().collect();
+        let Config { wall, owner, .. } = self.config;
         let make = |index| Branch::Skeleton(Box::new(Skeleton::new(index, wall, &paths)));
         let places = self.trees.plant(make).expect("a node begins with few trees");
         let top = self.trees[places].root();
         let at = self.trees[super::MAIN].root();
         self.names.hide(Mount { at, name: plain(services::PLACE), root: top });
-        for replica in replicas {
-            let name = name(&replica);
-            let Replicated { file, store, kept, options } = replica;
-            let make =
-                |index| Branch::Replica(Box::new(Hosted::new(index, file, *store, kept, options)));
+        let mut trees = Vec::new();
+        for name in names {
+            let make = |index| {
+                let (root, stat) = services::root(index, owner, wall);
+                Branch::Relay(Box::new(Relay::new(REPLICAS, root, stat)))
+            };
             let tree = self.trees.plant(make).expect("a node begins with few trees");
             self.names.hide(Mount { at: top, name, root: self.trees[tree].root() });
+            trees.push(tree);
         }
+        self.replicas = Some(REPLICAS);
         self.export.limits = limits(&self.config, &self.trees);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Config, Limits, Served};
-    use base::{Instant, Time};
-    use std::collections::BTreeMap;
-    use store::drive::{self, Disk as _, Memory};
-    use store::{Durability, Geometry, Ticket};
-
-    const NOW: Instant = Instant(1);
-
-    fn settings() -> services::Settings {
-        let (version, secret) = (services::settings::VERSION, [1; 32]);
-        let text = format!(
-            r#"{{
-                "version": {version}, "id": 1, "service": "hits", "kind": "counter",
-                "me": 1, "members": {{ "1": "" }}, "joins": false, "secret": {secret:?}
-            }}"#
-        );
-        serde_json::from_str(&text).expect("settings as they are kept")
+        trees
     }
 
-    /// A new replica.
-    fn replicated() -> Replicated {
-        let mut disk = Memory::formatted(&Geometry::for_bytes(16 << 20)).expect("a disk");
-        let head = disk.head().expect("a head");
-        let layout = store::Superblock::newest(&head).expect("a volume").layout;
-        let (config, mut said) = (store::Config::for_memory(1 << 20, &layout), Vec::new());
-        let mut store = Store::open(&head, config, NOW, &mut said).expect("a volume");
-        while let Some(output) = said.pop() {
-            if let store::Output::Io(io) = output {
-                let (id, done) = drive::perform(&mut disk, &io);
-                store.done(NOW, id, done, &mut said);
-            }
-        }
-        let changes = services::format(&settings());
-        store.commit(NOW, Ticket(0), &changes, Durability::Soon, &mut said).expect("room");
-        let mut fetch = |_: &mut Store, missing| panic!("{missing:?} in a new volume");
-        let kept = services::read_all(&mut store, &mut fetch).expect("a replica");
-        let options = Options {
-            wall: Time::default(),
-            owner: 0,
-            seed: [0; 32],
-            addresses: BTreeMap::new(),
-            limits: services::Limits::shared_by(1),
-        };
-        Replicated { file: File(1), store: Box::new(store), kept, options }
-    }
-
-    #[test]
-    fn one_client_leaves_some_files_of_a_replica_to_the_others() {
-        let config = Config {
-            read_only: false,
-            service: false,
-            http_write: false,
-            owner: 0,
-            ports: Vec::new(),
-            wall: Time::default(),
-            limits: Limits::default(),
-            connections_max: 1000,
-            bytes_max: 1 << 30,
-            files_max: 1 << 20,
-            sharers: 1,
-            volume_cache: 1 << 20,
-            storelets: None,
-        };
+    /// The node that has replicas, each with the number that [`Node::host`] gave its tree.
+    pub fn replicas(config: Config, replicas: Vec<(u16, Replicated)>) -> Node {
+        let config = Config { ports: Vec::new(), storelets: None, service: false, ..config };
         let mut node = Node::new(config, Served::Skeleton { paths: Vec::new() }, Vec::new());
-        // One that is open is two of them.
-        assert!(node.export().limits.fids / 2 >= services::OPENS_MAX);
-        node.host(vec![replicated()]);
-        let most = node.export().limits.fids / 2;
-        assert!(most > 10_000 && most < services::OPENS_MAX / 2, "{most}");
+        node.role = Role::Replicas(REPLICAS, replicas.iter().map(|(tree, _)| *tree).collect());
+        for (tree, replica) in replicas {
+            let Replicated { file, store, kept, options } = replica;
+            let hosted = Hosted::new(tree, file, *store, kept, options);
+            node.trees.plant_as(tree, Branch::Replica(Box::new(hosted)));
+        }
+        node
+    }
+
+    /// Units of work that replicas of this node have done so far.
+    pub fn worked(&self) -> u64 {
+        self.trees.iter().map(Branch::worked).sum()
+    }
+
+    /// Whether this node has a replica that is not closed, as a tree with this number.
+    fn has_replica(&self, tree: u16) -> bool {
+        matches!(&self.role, Role::Replicas(_, open) if open.contains(&tree))
+    }
+
+    /// Takes what happens to a replica.
+    pub(crate) fn forwarded(&mut self, tree: u16, input: TreeInput) {
+        // Home answers what comes too late for a tree that is closed.
+        if self.has_replica(tree) {
+            self.messages.push_back(Message::Tree(tree, input));
+        }
+    }
+
+    /// Gives home the reply of a replica.
+    pub(crate) fn reply_home(
+        &self,
+        tree: u16,
+        id: RequestId,
+        reply: Result<Reply, Error>,
+        ops: &mut Vec<Op>,
+    ) {
+        if self.has_replica(tree) {
+            letters::post(HOME, Letter::Replied(tree, id, reply), ops);
+        }
+    }
+
+    /// Something comes from the node that has the replicas.
+    pub(crate) fn step_relay(
+        &mut self,
+        now: Instant,
+        tree: u16,
+        input: relay::Input,
+        ops: &mut Vec<Op>,
+    ) {
+        let Branch::Relay(relay) = &mut self.trees[tree] else {
+            unreachable!("tree {tree} is in this node")
+        };
+        let mut out = Vec::new();
+        branch::pass(relay, now, input, &mut out);
+        self.deliver_trees(now, tree, &mut out, ops);
+    }
+
+    /// Tells home which replicas are closed. When all are, this node has ended.
+    pub(crate) fn end_replicas(&mut self, ops: &mut Vec<Op>) {
+        let Role::Replicas(_, open) = &mut self.role else { return };
+        let trees = &self.trees;
+        let is_open = |tree: &u16| !trees.is_closing(*tree) || !trees[*tree].is_closed();
+        let (left, closed): (BTreeSet<u16>, _) = open.iter().copied().partition(is_open);
+        *open = left;
+        closed.into_iter().for_each(|tree| letters::post(HOME, Letter::Closed(tree), ops));
+        if open.is_empty() {
+            self.phase = Phase::Over;
+        }
     }
 }

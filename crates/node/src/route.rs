@@ -8,7 +8,7 @@ use super::admission;
 use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
-use super::letters::Role;
+use super::letters::{self, HOME, Letter, Role};
 use super::origins::Origin;
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
@@ -62,8 +62,8 @@ impl Node {
             let mut out = mem::take(&mut self.scratch.trees);
             self.trees[tree].tick(now, &mut out);
             self.trees.set_alarm(tree);
-            self.gather_news(tree);
-            self.deliver_trees(now, &mut out, ops);
+            self.gather_news(tree, ops);
+            self.deliver_trees(now, tree, &mut out, ops);
             self.scratch.trees = out;
             self.route(now, ops);
             if self.trees.is_leaving(tree) {
@@ -74,13 +74,15 @@ impl Node {
     }
 
     /// What happens to servers while this one ends is not news.
-    fn gather_news(&mut self, tree: u16) {
+    fn gather_news(&mut self, tree: u16, ops: &mut Vec<Op>) {
         while let Some(news) = self.trees[tree].next_news() {
             let ends = !matches!(self.phase, Phase::Joining | Phase::Running);
-            if ends && self.trees[tree].volume().is_none() {
-                continue;
+            match &self.role {
+                Role::Home(_) if ends && self.trees[tree].volume().is_none() => {}
+                Role::Home(_) | Role::Front(_) => self.add_news(news),
+                // Home knows whether the server ends.
+                Role::Replicas(..) => letters::post(HOME, Letter::News(news), ops),
             }
-            self.tell_operator(news);
         }
     }
 
@@ -163,23 +165,28 @@ impl Node {
     fn step_tree(&mut self, now: Instant, tree: u16, input: TreeInput, ops: &mut Vec<Op>) {
         let mut out = mem::take(&mut self.scratch.trees);
         self.trees.step(tree, now, input, &mut out);
-        self.deliver_trees(now, &mut out, ops);
+        self.deliver_trees(now, tree, &mut out, ops);
         self.scratch.trees = out;
     }
 
-    /// Delivers what trees have said.
+    /// Delivers what a tree has said.
     pub(crate) fn deliver_trees(
         &mut self,
         now: Instant,
+        tree: u16,
         out: &mut Vec<TreeOutput>,
         ops: &mut Vec<Op>,
     ) {
         for output in out.drain(..) {
             match output {
                 TreeOutput::Do(op) => ops.push(op),
-                TreeOutput::Reply(id, reply) => {
-                    self.messages.push_back(Message::Names(names::Input::Answered(id, reply)));
-                }
+                TreeOutput::Reply(id, reply) => match self.role {
+                    Role::Replicas(..) => self.reply_home(tree, id, reply, ops),
+                    Role::Home(_) | Role::Front(_) => {
+                        let input = names::Input::Answered(id, reply);
+                        self.messages.push_back(Message::Names(input));
+                    }
+                },
                 TreeOutput::Command { ticket, line, text } => {
                     let input = changes::Input::Command(ticket, line, text);
                     self.messages.push_back(Message::Changes(input));
@@ -471,6 +478,7 @@ impl Node {
             | Phase::Closing(_)
             | Phase::Over) => phase,
         };
+        self.end_replicas(ops);
         if matches!(self.phase, Phase::Closing(_)) && self.trees.iter().all(Branch::is_closed) {
             self.phase = Phase::Over;
         }

@@ -60,7 +60,13 @@ impl Shadow {
             | Letter::Abandon(_)
             | Letter::Report(_)
             | Letter::Reported(..)
-            | Letter::Over(_) => Heard::Other,
+            | Letter::Over(_)
+            | Letter::Forward(..)
+            | Letter::DrainTree(_)
+            | Letter::CloseTree(_)
+            | Letter::Replied(..)
+            | Letter::Closed(_)
+            | Letter::News(_) => Heard::Other,
         }
     }
 }

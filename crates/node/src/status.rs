@@ -3,6 +3,7 @@
 //! Home asks its fronts for a [`Report`] each, and adds them to its own.
 
 use super::branch::{Branch, Counts};
+use super::letters::Role;
 use super::stages::Stages;
 use super::{Node, Phase};
 use base::Instant;
@@ -76,7 +77,7 @@ impl Report {
         for state in node.worker.iter().flat_map(|worker| worker.states()) {
             self.count("storelet", state, 1);
         }
-        if node.is_front() {
+        if !node.is_home() {
             return;
         }
         for tree in node.trees.iter().map(Branch::counts) {
@@ -105,12 +106,16 @@ impl Report {
         if node.worker.is_some() {
             return;
         }
+        if let Role::Replicas(..) = node.role {
+            let held = node.trees.iter().filter_map(|tree| tree.counts().held);
+            return held.for_each(|(held, most)| self.add_queue(("services", held, most)));
+        }
         self.queues.extend([
             ("connections", node.connections.len(), node.config.connections_max),
             ("bytes", node.admission.bytes(), node.config.bytes_max),
             ("starved", node.admission.waiting(), node.config.connections_max),
         ]);
-        if node.is_front() {
+        if !node.is_home() {
             return;
         }
         let counts: Vec<Counts> = node.trees.iter().map(Branch::counts).collect();

@@ -83,7 +83,7 @@ impl Node {
 
     fn deliver_worker(&self, out: Vec<worker::Output>, ops: &mut Vec<Op>) {
         use worker::Output;
-        let Role::Front(number) = self.role else { unreachable!("home runs no storelets") };
+        let Role::Front(number) = self.role else { unreachable!("only fronts run storelets") };
         for output in out {
             let input = match output {
                 Output::Ask(id, request) => names::Input::Ask(RequestId(id.number()), request),

@@ -1,4 +1,5 @@
-//! What `/.upcall/` shows of several nodes: home asks each front for a report, and waits for all.
+//! What `/.upcall/` shows of several nodes: home asks each of the others for a report, and waits
+//! for all.
 
 use super::letters::{Letter, Role, post};
 use super::status::{self, Report};
@@ -16,7 +17,7 @@ pub(crate) struct Survey {
     /// By which the tree of service files knows it.
     ticket: u64,
     topic: Topic,
-    /// Fronts that have not reported yet.
+    /// Nodes that have not reported yet.
     awaited: BTreeSet<usize>,
     report: Report,
 }
@@ -30,8 +31,11 @@ impl Node {
         let (report, awaited) = match (&self.role, topic) {
             // Nothing is counted for it, and fronts have no name space.
             (_, Topic::Names) => (Report::default(), BTreeSet::new()),
-            (Role::Front(_), _) => (Report::of(self), BTreeSet::new()),
-            (Role::Home(fronts), _) => (Report::of(self), fronts.clone()),
+            (Role::Front(_) | Role::Replicas(..), _) => (Report::of(self), BTreeSet::new()),
+            (Role::Home(fronts), _) => {
+                let others = fronts.iter().copied().chain(self.replicas);
+                (Report::of(self), others.collect())
+            }
         };
         let key = self.surveys.vacant_key();
         for front in &awaited {

@@ -60,6 +60,17 @@ impl Trees {
         Some(number)
     }
 
+    /// Adds a tree that has this number, which no other has.
+    pub(crate) fn plant_as(&mut self, number: u16, branch: Branch) {
+        let least = usize::from(number) + 1;
+        if self.slots.len() < least {
+            self.slots.resize_with(least, || None);
+        }
+        assert!(self.slots[usize::from(number)].is_none(), "tree {number} is there");
+        self.slots[usize::from(number)] = Some(Slot { branch, alarm: None });
+        self.busy.insert(number);
+    }
+
     /// Whether there is a tree with this number.
     pub(crate) fn contains(&self, number: u16) -> bool {
         self.slots.get(usize::from(number)).is_some_and(Option::is_some)
@@ -104,6 +115,11 @@ impl Trees {
     /// Whether a tree is mounted nowhere any more.
     pub(crate) fn is_leaving(&self, number: u16) -> bool {
         self.leaving.contains(&number)
+    }
+
+    /// Whether a tree was told to close.
+    pub(crate) fn is_closing(&self, number: u16) -> bool {
+        self.closing.contains(&number)
     }
 
     /// A tree is about to be told to close; false if it was before.

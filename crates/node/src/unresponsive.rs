@@ -1,24 +1,16 @@
 //! File systems of the host that do not respond: reported by the reactor, told to the operator.
 
-use super::{NEWS_MAX, Node};
+use super::Node;
 use base::Instant;
 use base::op::Unresponsive;
 use std::mem;
 
 impl Node {
-    /// Leaves a line for the operator; the oldest gives way.
-    pub(crate) fn tell_operator(&mut self, line: String) {
-        if self.news.len() == NEWS_MAX {
-            self.news.pop_front();
-        }
-        self.news.push_back(line);
-    }
-
     /// File systems stopped responding, or respond again: these are all that do not.
     pub(crate) fn note_unresponsive(&mut self, now: Instant, all: Vec<Unresponsive>) {
         let before = mem::replace(&mut self.unresponsive, all);
         for line in changes(now, &before, &self.unresponsive) {
-            self.tell_operator(line);
+            self.add_news(line);
         }
     }
 

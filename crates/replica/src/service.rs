@@ -570,7 +570,7 @@ impl<D: DataType> Replica<D> {
         if self.members.is_lost(by) {
             return;
         }
-        self.members.remove();
+        self.members.remove(by);
         self.changes = true;
         for (id, peer) in self.peers.iter_mut() {
             peer.forget_time();

@@ -49,6 +49,8 @@ pub(crate) struct Door {
     is_begun: bool,
     /// The snapshot that the answer is made of.
     pub(crate) gift: Option<Box<Writing<Data>>>,
+    /// The turn for which letters wait.
+    pub(crate) turn: Option<u64>,
     /// A write whose letters wait for their turn.
     writes: Option<(RequestId, u32)>,
     /// A read that waits for more of the answer.
@@ -88,6 +90,7 @@ impl Door {
             is_answered: false,
             is_begun: false,
             gift: None,
+            turn: None,
             writes: None,
             reads: None,
         }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use std::collections::VecDeque;
 
 /// Bytes of lines that are kept for listeners. The last line is kept, however long it is.
-const KEPT_MAX: usize = 4 << 20;
+pub(crate) const KEPT_MAX: usize = 4 << 20;
 
 /// An operation that is final.
 #[derive(Serialize)]

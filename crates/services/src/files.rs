@@ -10,13 +10,13 @@
 //! | `peer` | what the other replicas write |
 
 use crate::door::{Door, Read};
-use crate::events::Listener;
+use crate::events::{self, Listener};
 use crate::hosted::Hosted;
 use crate::reads::Reads;
 use crate::talk::Talk;
 use crate::turn::Job;
 use crate::{Operator, Value};
-use base::{Access, Buf, Error, Instant, Name, SAYING_DEVICES, Stat};
+use base::{Access, Buf, Error, Instant, Name, SAYING_DEVICES, Stat, Time};
 use replica::service::{Entry as Operation, Input, Ticket};
 use std::time::Duration;
 use tree::flat::{self, ROOT, part};
@@ -109,6 +109,11 @@ impl Hosted {
         self.account.sum() + self.events.bytes()
     }
 
+    /// The most that this can be, but for what is answered at the same time, bytes.
+    pub fn held_max(&self) -> usize {
+        self.limits.held + events::KEPT_MAX
+    }
+
     pub(crate) fn ask(
         &mut self,
         now: Instant,
@@ -123,7 +128,7 @@ impl Hosted {
                 PEER => self.open_door(&caller),
                 OPS | EVENTS | ROOT => self.open_file(now, node.local(), access, out),
                 _text if access.changes() => Err(Error::Denied),
-                text => return self.jobs.push_back(Job::Open(id, text)),
+                file => return self.queue_text(Job { id, file, first: None }),
             },
             Ask::Read { open, offset, count, headroom } => {
                 let read = Read { offset, count, headroom };
@@ -133,8 +138,9 @@ impl Hosted {
                 return self.write(now, id, open.local(), (offset, &data), out);
             }
             Ask::Fetch { path, read_max, headroom, .. } => match self.find_text(&path) {
-                Ok(Some(text)) => {
-                    return self.jobs.push_back(Job::Fetch(id, text, read_max, headroom));
+                Ok(Some(file)) => {
+                    let first = Some((read_max, headroom));
+                    return self.queue_text(Job { id, file, first });
                 }
                 Ok(None) => self
                     .open(Opened::Directory)
@@ -358,8 +364,12 @@ impl Hosted {
         }
     }
 
-    /// Nobody wants the answer to a request any more: only reads wait, and writes of others.
+    /// Nobody wants the answer to a request any more: only reads and texts wait, and writes of
+    /// others, which are taken.
     pub(crate) fn cancel(&mut self, id: RequestId, out: &mut Vec<Output>) {
+        if self.drop_text(id) {
+            return out.push(Output::Reply(id, Err(Error::Cancelled)));
+        }
         let Some((open, number)) = self.reading.remove(&id) else { return };
         match &mut self.opens[open] {
             Opened::Ops(_, reads) | Opened::Events(_, reads) => {
@@ -435,13 +445,22 @@ impl Hosted {
     }
 
     fn alike(&self) -> flat::Alike {
-        let device = SAYING_DEVICES | u64::from(self.index);
-        flat::Alike { device, uid: self.owner, date: self.started }
+        alike(self.index, self.owner, self.date)
     }
 
     pub(crate) fn stat(&self, file: usize) -> Stat {
         flat::stat(&FILES, file, &self.alike())
     }
+}
+
+/// The root of the tree with this number, and its attributes.
+pub fn root(index: u16, owner: u32, date: Time) -> (NodeId, Stat) {
+    let alike = alike(index, owner, date);
+    (NodeId::new(index, ROOT), flat::stat(&FILES, ROOT, &alike))
+}
+
+fn alike(index: u16, uid: u32, date: Time) -> flat::Alike {
+    flat::Alike { device: SAYING_DEVICES | u64::from(index), uid, date }
 }
 
 fn find(name: &Name) -> Result<usize, Error> {

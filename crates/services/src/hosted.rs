@@ -64,6 +64,8 @@ pub(crate) const FULL: &str = "the volume of this replica is full: end its serve
 pub struct Options {
     /// The date when the clock stood at zero.
     pub wall: Time,
+    /// The date of the files.
+    pub date: Time,
     /// Whom the files belong to.
     pub owner: u32,
     /// Unpredictable: challenges are made of it.
@@ -79,6 +81,7 @@ pub struct Options {
 pub struct Hosted {
     pub(crate) index: u16,
     pub(crate) started: Time,
+    pub(crate) date: Time,
     pub(crate) owner: u32,
     pub(crate) settings: Settings,
     pub(crate) data: Data,
@@ -100,9 +103,14 @@ pub struct Hosted {
     /// The work of this turn, of the last one, and which kind of it comes first.
     pub(crate) meter: Meter,
     pub(crate) worked: u64,
+    /// The work of all turns.
+    pub(crate) worked_ever: u64,
     pub(crate) kind: u32,
-    /// Work that waits for its turn.
-    pub(crate) jobs: VecDeque<Job>,
+    /// Texts that wait for their turn, and the requests for them.
+    pub(crate) jobs: BTreeMap<u64, Job>,
+    pub(crate) showing: BTreeMap<RequestId, u64>,
+    /// Open files `peer` with letters that wait for their turn.
+    pub(crate) writers: BTreeMap<u64, usize>,
     /// The snapshot that replaces the records of the journal, as far as it is written.
     pub(crate) writing: Option<Writing<Data>>,
     random: ChaCha20Rng,
@@ -157,10 +165,11 @@ impl Hosted {
         };
         let snapshot = snapshot.unwrap_or_else(|| service::Snapshot::empty(&data, first));
         let replica = Replica::recover(data, settings.me, Hosted::config(), snapshot, records);
-        let Options { wall, owner, seed, addresses, limits } = options;
+        let Options { wall, date, owner, seed, addresses, limits } = options;
         let mut hosted = Hosted {
             index,
             started: wall,
+            date,
             owner,
             settings,
             data,
@@ -176,8 +185,11 @@ impl Hosted {
             gifts: BTreeSet::new(),
             meter: Meter::new(limits.work),
             worked: 0,
+            worked_ever: 0,
             kind: 0,
-            jobs: VecDeque::new(),
+            jobs: BTreeMap::new(),
+            showing: BTreeMap::new(),
+            writers: BTreeMap::new(),
             writing: None,
             random: ChaCha20Rng::from_seed(seed),
             tickets: BTreeMap::new(),
@@ -237,6 +249,11 @@ impl Hosted {
         let all = open.filter_map(|(id, way)| Some((*id, way.peer.deadline()?)));
         let all = all.map(move |(id, at)| (id, busy.map_or(at, |busy| busy.max(at))));
         all.filter(move |_| !keeps && !self.closing)
+    }
+
+    /// Units of work done so far, in all turns that have ended.
+    pub fn worked_ever(&self) -> u64 {
+        self.worked_ever
     }
 
     /// The next thing that the operator may want to know.
@@ -356,6 +373,10 @@ impl Automaton for Hosted {
         let listens = |opened: &Opened| matches!(opened, Opened::Events(..));
         let listeners = self.opens.iter().filter(|(_, opened)| listens(opened));
         assert_eq!(self.listeners, listeners.count());
+        assert_eq!(self.jobs.len(), self.showing.len());
+        let writes =
+            |open: &usize| matches!(&self.opens[*open], Opened::Door(door) if door.is_writing());
+        assert!(self.writers.values().all(writes), "what waits for its turn is wanted");
         self.check_work();
     }
 }

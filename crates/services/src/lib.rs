@@ -29,7 +29,7 @@ mod strangers;
 mod talk;
 mod turn;
 
-pub use files::OPENS_MAX;
+pub use files::{OPENS_MAX, root};
 pub use hosted::{Hosted, Options, PLACE};
 pub use journal::{Copying, Kept, Unreadable, format, is_mark, read_all};
 pub use letter::{Answer, Letter, Reader};

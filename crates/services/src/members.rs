@@ -10,7 +10,6 @@ use crate::hosted::Hosted;
 use crate::letter::{Answer, Letter};
 use crate::peer::{self, Peer};
 use crate::proof::{VERDICT, Verdict};
-use crate::turn::Job;
 use crate::{Data, Operator, Snapshot};
 use base::op::Address;
 use base::{Caller, Error, Instant};
@@ -284,6 +283,7 @@ impl Hosted {
         }
         self.gifts.remove(&open);
         self.strangers.remove(open);
+        door.turn.map(|turn| self.writers.remove(&turn));
         door.end(why, out).into_iter().collect()
     }
 
@@ -328,7 +328,7 @@ impl Hosted {
         door.begin_write(id, count);
         let entered = door.write(&self.settings, (offset, data), |it| judge(&self.replica, it));
         match entered {
-            Ok(None) => self.jobs.push_back(Job::Letters(open)),
+            Ok(None) => self.queue_letters(open),
             Ok(Some(peer)) => {
                 door.end_write(Ok(()), out);
                 self.strangers.remove(open);

@@ -1,7 +1,7 @@
 //! Work of a replica in one turn of its server: so many units, and the rest in the next turns.
 //!
-//! There are four kinds of work: what the replica has not finished, texts to be shown and letters
-//! of others, lines of clients, and snapshots. Each turn begins with another kind. Open files take
+//! There are five kinds of work: what the replica has not finished, letters of others, lines of
+//! clients, snapshots, and texts to be shown. Each turn begins with another kind. Open files take
 //! their lines in turn, and one whose lines were expensive waits until others had as much.
 
 use crate::files::Opened;
@@ -45,30 +45,34 @@ impl Limits {
     }
 }
 
-/// Something that waits for its turn.
+/// Kinds of work.
+const KINDS: u32 = 5;
+
+/// A text that is to be opened when it is its turn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Job {
-    /// This text is to be opened.
-    Open(RequestId, usize),
-    /// The same, with the first bytes in the answer: so many, behind so much room.
-    Fetch(RequestId, usize, u32, u32),
-    /// Letters that were written to this open file are to be taken.
-    Letters(usize),
+pub(crate) struct Job {
+    /// The request.
+    pub(crate) id: RequestId,
+    /// The text's file.
+    pub(crate) file: usize,
+    /// Most first bytes in the reply, and the room in front of them, if these are wanted.
+    pub(crate) first: Option<(u32, u32)>,
 }
 
 impl Hosted {
     /// Does what this turn has work for.
     pub(crate) fn work(&mut self, now: Instant, out: &mut Vec<Output>) {
-        self.kind = (self.kind + 1) % 4;
+        self.kind = (self.kind + 1) % KINDS;
         let first = self.kind;
-        for kind in (0..4).map(|number| (first + number) % 4) {
+        for kind in (0..KINDS).map(|number| (first + number) % KINDS) {
             match kind {
                 0 if self.replica.deadline().is_some_and(|at| at <= now) => {
                     self.step_replica(now, service::Input::Tick, out);
                 }
-                1 => self.do_jobs(now, out),
+                1 => self.take_all_letters(now, out),
                 2 => self.take_lines(now, out),
                 3 => self.write_snapshots(out),
+                4 => self.show_texts(now, out),
                 _nothing => {}
             }
         }
@@ -78,12 +82,13 @@ impl Hosted {
     pub(crate) fn has_work(&self) -> bool {
         let takes = !self.turns.is_empty() && !self.replica.is_behind();
         let writes = self.writing.is_some() && self.journal.room() > 0 || self.has_gifts();
-        takes || writes || !self.jobs.is_empty()
+        takes || writes || !self.jobs.is_empty() || !self.writers.is_empty()
     }
 
     /// The turn is over: the next one has its own work.
     pub(crate) fn end_turn(&mut self) {
         self.worked = mem::replace(&mut self.meter, Meter::new(self.limits.work)).spent();
+        self.worked_ever += self.worked;
     }
 
     pub(crate) fn check_work(&self) {
@@ -91,27 +96,63 @@ impl Hosted {
         assert!(self.worked <= most, "{} units in one turn: {most} are allowed", self.worked);
     }
 
-    fn do_jobs(&mut self, now: Instant, out: &mut Vec<Output>) {
+    /// Letters that were written to this open file wait for their turn.
+    pub(crate) fn queue_letters(&mut self, open: usize) {
+        if let Some(Opened::Door(door)) = self.opens.get_mut(open) {
+            self.next_turn += 1;
+            door.turn = Some(self.next_turn);
+            self.writers.insert(self.next_turn, open);
+        }
+    }
+
+    /// Takes letters of others, those that came first before others.
+    fn take_all_letters(&mut self, now: Instant, out: &mut Vec<Output>) {
         while self.meter.has_left()
-            && let Some(job) = self.jobs.pop_front()
+            && let Some((turn, open)) = self.writers.pop_first()
         {
-            let is_done = match job {
-                Job::Open(id, file) => self.show(file).is_some_and(|text| {
+            if !self.take_letters(now, open, out) {
+                self.writers.insert(turn, open);
+            } else if let Some(Opened::Door(door)) = self.opens.get_mut(open)
+                && door.turn == Some(turn)
+            {
+                door.turn = None;
+            }
+        }
+    }
+
+    /// A text is to be opened when it is its turn.
+    pub(crate) fn queue_text(&mut self, job: Job) {
+        self.next_turn += 1;
+        self.jobs.insert(self.next_turn, job);
+        self.showing.insert(job.id, self.next_turn);
+    }
+
+    /// Drops a text that waits for its turn, if this request is about one; whether it was.
+    pub(crate) fn drop_text(&mut self, id: RequestId) -> bool {
+        let Some(turn) = self.showing.remove(&id) else { return false };
+        self.jobs.remove(&turn);
+        true
+    }
+
+    fn show_texts(&mut self, now: Instant, out: &mut Vec<Output>) {
+        while self.meter.has_left()
+            && let Some((turn, job)) = self.jobs.pop_first()
+        {
+            let Job { id, file, first } = job;
+            let Some(text) = self.show(file) else {
+                self.jobs.insert(turn, job);
+                return;
+            };
+            self.showing.remove(&id);
+            let reply = match first {
+                Some(first) => self.fetch(now, file, text, first, out),
+                None => {
                     let stat = base::Stat { size: text.len() as u64, ..self.stat(file) };
                     let opened = self.open_text(now, text, out);
-                    out.push(Output::Reply(id, opened.map(|open| Reply::Opened(open, stat))));
-                    true
-                }),
-                Job::Fetch(id, file, read_max, room) => self.show(file).is_some_and(|text| {
-                    let fetched = self.fetch(now, file, text, (read_max, room), out);
-                    out.push(Output::Reply(id, fetched));
-                    true
-                }),
-                Job::Letters(open) => self.take_letters(now, open, out),
+                    opened.map(|open| Reply::Opened(open, stat))
+                }
             };
-            if !is_done {
-                return self.jobs.push_front(job);
-            }
+            out.push(Output::Reply(id, reply));
         }
     }
 

@@ -48,6 +48,13 @@ impl Host {
         if self.node.is_over() { None } else { self.node.deadline() }
     }
 
+    /// When it has something to do next, if it can do nothing until then.
+    pub(crate) fn deadline_after(&self, until: Instant) -> Option<Instant> {
+        let waits = !self.node.is_over() && (self.is_new || !self.events.is_empty());
+        let at = if waits { Some(until) } else { self.deadline() };
+        at.map(|at| at.max(until))
+    }
+
     /// One turn; `change` sees what it asks for, and may ask for something else, or nothing.
     pub(crate) fn turn(
         &mut self,

@@ -10,6 +10,7 @@
 //! order that came out, and nothing is kept for anybody.
 
 mod asker;
+mod bystander;
 pub mod canary;
 mod cluster;
 mod data;

@@ -113,6 +113,8 @@ pub struct Scene {
     using: BTreeMap<File, u32>,
     net: net::Net,
     volumes: volume::Volumes,
+    /// When the last letter of each pair of nodes arrives.
+    letters: BTreeMap<(Host, Host), Instant>,
     /// Errors that were injected, with their times.
     injected: Vec<(Instant, Error)>,
     churn: Option<Churn>,
@@ -153,6 +155,7 @@ impl World {
             using: BTreeMap::new(),
             net: net::Net::default(),
             volumes: volume::Volumes::default(),
+            letters: BTreeMap::new(),
             injected: Vec::new(),
             churn: None,
             is_stopped: false,
@@ -462,6 +465,7 @@ impl Scene {
         let sum = match done {
             Done::Received(Ok(buf)) | Done::Read(Ok(buf)) => hash(0, buf),
             Done::Blocks(Ok(blocks)) => blocks.iter().fold(0, |sum, block| hash(sum, block)),
+            Done::Parcel(parcel) => hash(0, node::label(parcel).as_bytes()),
             _ => 0,
         };
         self.trace.line(format_args!("{} <- {:x} {done:?} {sum:x}", self.now.0, id.0));
@@ -543,7 +547,7 @@ impl Reactor for World {
             Op::Accept { id, listener } => scene.accept(id, listener),
             Op::CloseListener { listener } => scene.close_listener(listener),
             Op::Connect { id, to } => scene.connect_out(id, to),
-            Op::Post { to, parcel } => unreachable!("one node is simulated: {to} {parcel:?}"),
+            Op::Post { to, parcel } => unreachable!("one node of a process: {to} {parcel:?}"),
             Op::Receive { id, socket, into } => scene.receive(id, socket, into),
             Op::Send { id, socket, data } => scene.send(id, socket, data),
             Op::Finish { socket } => scene.hang_up(socket, false),

@@ -49,9 +49,8 @@ impl Crew {
         Ok(Some(Crew { compiler, ticker, workers, standing }))
     }
 
-    /// What the node needs to know, with so many fronts before the workers.
-    pub(crate) fn settings(&self, serve: &Serve, fronts: usize) -> Result<Settings, String> {
-        let first = node::HOME + 1 + fronts;
+    /// What the node needs to know; the numbers of workers begin here.
+    pub(crate) fn settings(&self, serve: &Serve, first: usize) -> Result<Settings, String> {
         let mut seed = [0; 32];
         reactor::fill_random(&mut seed).map_err(|error| format!("no random numbers: {error}"))?;
         Ok(Settings {

@@ -5,6 +5,7 @@ use crate::ticker::Beat;
 use node::{Config, Export, HOME, Kept, Node, Port};
 use reactor::{Form, Mailbox, World};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -16,11 +17,20 @@ pub(crate) struct Plan {
     pub(crate) settings: reactor::Config,
     pub(crate) config: Config,
     pub(crate) export: Export,
+    /// Number of the first of them.
+    pub(crate) first: usize,
     /// How many fronts, and behind them in number how many workers.
     pub(crate) fronts: usize,
     pub(crate) workers: usize,
     /// Who hears of each slice of a storelet, if there are workers.
     pub(crate) beat: Option<Beat>,
+}
+
+impl Plan {
+    /// Numbers of all of them.
+    pub(crate) fn numbers(&self) -> RangeInclusive<usize> {
+        self.first..=self.first + self.fronts + self.workers - 1
+    }
 }
 
 /// The threads, running.
@@ -29,20 +39,21 @@ pub(crate) struct Fronts {
 }
 
 impl Fronts {
-    /// Starts them beside a world that listens at these ports. Behind all of them in number are the
-    /// mailboxes of `others`.
+    /// Starts them beside a world that listens at these ports. Between home and the first of them
+    /// in number are the mailboxes of `hosts`, behind the last those of `others`.
     pub(crate) fn start(
         plan: &Plan,
         world: &mut World,
-        others: Vec<Mailbox>,
+        (hosts, others): (Vec<Mailbox>, Vec<Mailbox>),
     ) -> Result<(Fronts, Vec<Mailbox>), String> {
         let (told, tells) = channel();
         let (mut threads, mut senders) = (Vec::new(), Vec::new());
-        let count = plan.fronts + plan.workers;
-        for number in HOME + 1..=count {
+        let before = [world.mailbox()].into_iter().chain(hosts);
+        let mut mailboxes: BTreeMap<usize, Mailbox> = (HOME..plan.first).zip(before).collect();
+        for number in plan.numbers() {
             let (sender, mailboxes) = channel();
             let (plan, told) = (plan.clone(), told.clone());
-            let thread = if number <= plan.fronts {
+            let thread = if number < plan.first + plan.fronts {
                 let sockets = shared(&plan, world)?;
                 let run = move || front(number, plan, sockets, told, &mailboxes);
                 thread::Builder::new().name(format!("front-{number}")).spawn(run)
@@ -55,9 +66,8 @@ impl Fronts {
             senders.push(sender);
         }
         drop(told);
-        let mut mailboxes = BTreeMap::from([(HOME, world.mailbox())]);
         mailboxes.extend(tells);
-        if mailboxes.len() <= count {
+        if mailboxes.len() <= *plan.numbers().end() {
             // Those that wait for the others' hear that there are none.
             drop(senders);
             return Err(Fronts { threads }.failure());

@@ -7,6 +7,7 @@ mod config;
 mod crew;
 mod fronts;
 mod greeting;
+mod hosting;
 mod load;
 mod place;
 mod progress;

@@ -4,6 +4,7 @@ use crate::config::{Form, Serve};
 use crate::crew::Crew;
 use crate::fronts::{Fronts, Plan};
 use crate::greeting::Greeting;
+use crate::hosting::{self, Hosting};
 use crate::place::{self, Bound, Place, What};
 use crate::record::{Recording, Sheet};
 use crate::replica::kept;
@@ -46,27 +47,31 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let joins = joints.into_iter().map(|joint| join(&mut world, joint));
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
     let crew = Crew::start(serve, file.as_deref().unwrap_or(&path))?;
+    let first = first_front(!replicas.is_empty(), threads, crew.as_ref())?;
     let mut share = share(serve, threads, ports, &world, (limits, files_max));
-    share.storelets = crew.as_ref().map(|it| it.settings(serve, threads - 1)).transpose()?;
+    share.storelets =
+        crew.as_ref().map(|it| it.settings(serve, first + threads - 1)).transpose()?;
     let mut node = Node::new(share.clone(), served, joins);
-    let told = host(replicas, &mut node, &mut world)?;
+    let settings = reactor::Config { signals: false, ..settings };
+    let told: Vec<String> = replicas.iter().map(kept::Opened::line).collect();
+    let hosting = host(replicas, (form, &settings, &share), &mut node, &mut world)?;
     let recording = record(sheet, &mut node, &world)?;
     node::set_up(&mut node, &mut world);
     if let Some((number, error)) = node.joined().and_then(|failed| failed.first()) {
         let (line, said) = &lines[*number];
         return Err(space::explain(file.as_deref(), *line, said, *error));
     }
-    let settings = reactor::Config { signals: false, ..settings };
     let plan = Plan {
         form,
         settings,
         config: share,
         export: node.export(),
+        first,
         fronts: threads - 1,
         workers: crew.as_ref().map_or(0, |crew| crew.workers),
         beat: crew.as_ref().map(|crew| crew.ticker.beat()),
     };
-    let fronts = help(&plan, crew.as_ref(), &mut node, &mut world)?;
+    let fronts = help(&plan, (hosting.as_ref(), crew.as_ref()), &mut node, &mut world)?;
     say(&Greeting {
         serve,
         path: &path,
@@ -88,9 +93,14 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
         // Something hangs, or a second signal came: what is under way is not waited for.
         std::process::exit(code.into());
     }
+    join_all(fronts, hosting, crew).map(|()| ExitCode::from(code))
+}
+
+/// Waits for the end of the other threads.
+fn join_all(fronts: Fronts, hosting: Option<Hosting>, crew: Option<Crew>) -> Result<(), String> {
     fronts.join()?;
-    crew.map_or(Ok(()), Crew::join)?;
-    Ok(ExitCode::from(code))
+    hosting.map_or(Ok(()), Hosting::join)?;
+    crew.map_or(Ok(()), Crew::join)
 }
 
 /// How the server ends, and a line for the operator if a volume failed.
@@ -126,31 +136,51 @@ fn replicas(serve: &Serve) -> Result<Vec<kept::Opened>, String> {
     Ok(replicas)
 }
 
-/// Gives replicas to the world and to the node; what there is to say of each.
+/// The number of the first front; behind fronts are workers, before them is who has replicas.
+fn first_front(replicas: bool, threads: usize, crew: Option<&Crew>) -> Result<usize, String> {
+    let first = node::HOME + 1 + usize::from(replicas);
+    let workers = crew.map_or(0, |crew| crew.workers);
+    if first + threads - 2 + workers > node::NODES_MAX {
+        return Err(format!(
+            "--threads {threads} and --storelet-threads {workers} are too many together: say less"
+        ));
+    }
+    Ok(first)
+}
+
+/// Starts the thread that has the replicas, if there are any.
 fn host(
     replicas: Vec<kept::Opened>,
+    (form, settings, config): (reactor::Form, &reactor::Config, &Config),
     node: &mut Node,
     world: &mut World,
-) -> Result<Vec<String>, String> {
-    let told = replicas.iter().map(kept::Opened::line).collect();
-    let wall = wall_at_zero(world);
-    let limits = services::Limits::shared_by(replicas.len());
-    let replicas = replicas.into_iter().map(|it| it.adopt(world, wall, limits));
-    node.host(replicas.collect::<Result<_, _>>()?);
-    Ok(told)
+) -> Result<Option<Hosting>, String> {
+    let services: Vec<String> = replicas.iter().map(|it| it.service().to_string()).collect();
+    let trees = node.host(&services);
+    if trees.is_empty() {
+        return Ok(None);
+    }
+    let plan = hosting::Plan {
+        form,
+        settings: settings.clone(),
+        config: config.clone(),
+        replicas: trees.into_iter().zip(replicas).collect(),
+    };
+    Hosting::start(plan, world).map(Some)
 }
 
 /// Starts the other threads, and tells everybody where the others are.
 fn help(
     plan: &Plan,
-    crew: Option<&Crew>,
+    (hosting, crew): (Option<&Hosting>, Option<&Crew>),
     node: &mut Node,
     world: &mut World,
 ) -> Result<Fronts, String> {
     let others = crew.iter().map(|crew| crew.compiler.mailbox()).collect();
-    let (fronts, all) = Fronts::start(plan, world, others)?;
+    let hosts = hosting.iter().map(|hosting| hosting.mailbox()).collect();
+    let (fronts, all) = Fronts::start(plan, world, (hosts, others))?;
     let mut ops = Vec::new();
-    node.set_fronts(plan.fronts + plan.workers, &mut ops);
+    node.set_fronts(plan.numbers(), &mut ops);
     ops.into_iter().for_each(|op| world.submit(op));
     if let Some(crew) = crew {
         crew.meet(all);
@@ -184,7 +214,7 @@ fn share(
 }
 
 /// The date on the wall when the world's clock stood at zero.
-fn wall_at_zero(world: &World) -> base::Time {
+pub(crate) fn wall_at_zero(world: &World) -> base::Time {
     base::Time::from_nanos(world.wall().as_nanos() - world.now().0.cast_signed())
 }
 

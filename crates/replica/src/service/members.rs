@@ -215,8 +215,8 @@ pub(super) struct Members {
     reached: Option<Arc<Membership>>,
     /// Why it cannot be joined with another one that was heard of.
     clash: Option<Objection>,
-    /// A membership without this replica was heard of.
-    is_removed: bool,
+    /// Those that are in a membership without this replica, as they say.
+    removers: BTreeSet<ReplicaId>,
 }
 
 /// Who says something.
@@ -239,7 +239,7 @@ impl Members {
             seals: BTreeMap::new(),
             reached: None,
             clash: None,
-            is_removed: false,
+            removers: BTreeSet::new(),
         }
     }
 
@@ -272,16 +272,18 @@ impl Members {
     pub(super) fn is_outside(&self) -> bool {
         let leaves =
             self.standing.change.as_ref().is_some_and(|c| !c.members.contains_key(&self.me));
-        self.is_removed || leaves || !self.membership().members.contains_key(&self.me)
+        self.is_removed() || leaves || !self.membership().members.contains_key(&self.me)
     }
 
+    /// Whether there is a membership without this replica. One that only replicas have come to
+    /// that are said to be lost does not count: the others go on without it, and need this one.
     pub(super) fn is_removed(&self) -> bool {
-        self.is_removed
+        self.removers.iter().any(|id| !self.is_lost(*id))
     }
 
-    /// There is a membership without this replica.
-    pub(super) fn remove(&mut self) {
-        self.is_removed = true;
+    /// There is a membership without this replica: so says one that is in it.
+    pub(super) fn remove(&mut self, by: ReplicaId) {
+        self.removers.insert(by);
     }
 
     /// The members, but this one.
@@ -315,7 +317,8 @@ impl Members {
     /// The change that does what somebody wants, and all that is sealed.
     pub(super) fn plan(&self, wish: &Wish) -> Result<Change, Objection> {
         let now = self.membership();
-        if self.is_removed || !now.members.contains_key(&self.me) || wish.lost.contains(&self.me) {
+        if self.is_removed() || !now.members.contains_key(&self.me) || wish.lost.contains(&self.me)
+        {
             return Err(Objection::Outside);
         }
         let sealed = self.standing.change.as_deref();

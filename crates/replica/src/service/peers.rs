@@ -121,6 +121,13 @@ impl Peer {
         self.rewind();
     }
 
+    /// Whether it has said in this epoch that it has all of this. What it said before does not
+    /// count, and its first message of the epoch may be an old one.
+    fn has_said(&self, vector: &Vector) -> bool {
+        let said = |of| self.unbelieved.as_ref().map_or(0, |said| said.get(of));
+        vector.iter().all(|(of, number)| self.knows.get(of).max(said(of)) >= number)
+    }
+
     /// Only who has all of its own operations knows what is before those that it has done.
     pub(super) fn believe(&mut self, id: ReplicaId, done: &Vector) {
         if let Some(vector) = self.unbelieved.take_if(|vector| done.get(id) >= vector.get(id)) {
@@ -182,9 +189,12 @@ impl Peer {
     /// or does not stand as this replica does.
     pub(super) fn watch<O>(&mut self, now: Instant, ours: &Ours<'_, O>) {
         let (has, stood) = (ours.has, stands(ours.standing));
-        // Who was never heard is not asked how it stands before anything changes.
-        let is_level = self.stands.is_none_or(|theirs| theirs == stood) && !ours.leaves;
-        if self.acked.covers(has) && is_level {
+        // One that was never heard is not asked how it stands before anything changes.
+        let is_level = match self.stands {
+            Some(theirs) => theirs == stood,
+            None => ours.standing.change.is_none(),
+        };
+        if self.has_said(has) && is_level && !ours.leaves {
             (self.again, self.patience) = (None, PATIENCE);
             return;
         }

@@ -1,3 +1,5 @@
+mod liveness;
+
 use super::*;
 use crate::data::Value;
 use crate::data::counter::{Counter, Operator};

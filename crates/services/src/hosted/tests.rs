@@ -42,6 +42,7 @@ impl Lab {
         let nobody = vec![Address::Unix(b"/nowhere".to_vec())];
         let options = Options {
             wall: Time::default(),
+            date: Time::default(),
             owner: 0,
             seed: [1; 32],
             addresses: BTreeMap::from([(OTHER, nobody)]),
@@ -540,4 +541,60 @@ fn nobody_else_gets_in_and_nothing_from_outside_ends_the_server() {
         let disk = lab.disk;
         Lab::on(disk).file("value");
     }
+}
+
+/// A replica with a text that takes many turns' work, for which many ask at once; their requests.
+fn asked_for_texts(lab: &mut Lab) -> (Vec<RequestId>, Vec<Output>) {
+    let ops = lab.open("ops");
+    for _ in 0..4 {
+        lab.write(ops, 0, format!("append {}\n", "x".repeat(250_000)).as_bytes()).expect("taken");
+    }
+    lab.turn(Input::Close(ops));
+    lab.hosted.limits.work = 1000;
+    lab.hosted.end_turn();
+    let (names, mut out) = (vec![Name::new(b"value").expect("a name")], Vec::new());
+    let ids: Vec<RequestId> = (1..=20).map(|number| RequestId(1_000_000 + number)).collect();
+    for id in &ids {
+        let ask = Ask::Fetch { root: None, path: names.clone(), read_max: 100, headroom: 0 };
+        let request = Request { caller: Caller::Server, ask };
+        lab.hosted.step(NOW, Input::Ask(*id, request), &mut out);
+    }
+    assert!(out.is_empty(), "each waits for its turn");
+    (ids, out)
+}
+
+#[test]
+fn letters_of_others_do_not_wait_for_texts_of_clients() {
+    let mut lab = Lab::new();
+    let peer = lab.enter();
+    let (texts, mut out) = asked_for_texts(&mut lab);
+    let (seals, _) = lab.seals.get_mut(&peer).expect("it has come in");
+    let data = Buf::from(&seals.ours.frame(&letter(&message(vec![entry(1, "y")])))[..]);
+    let request =
+        Request { caller: Caller::Server, ask: Ask::Write { open: peer, offset: 0, data } };
+    lab.hosted.step(NOW, Input::Ask(RequestId(7), request), &mut out);
+    let (mut turns, mut shown) = (0, 0);
+    while !out.iter().any(|it| matches!(it, Output::Reply(RequestId(7), Ok(_)))) {
+        turns += 1;
+        lab.hosted.tick(NOW, &mut out);
+        assert!(turns <= texts.len(), "the letter is taken last");
+    }
+    shown += out.iter().filter(|it| matches!(it, Output::Reply(_, Ok(Reply::Fetched(..))))).count();
+    assert!(turns <= 5 && shown < 5, "{turns} turns, {shown} texts");
+}
+
+#[test]
+fn a_text_that_nobody_wants_any_more_is_not_made() {
+    let mut lab = Lab::new();
+    let (texts, mut out) = asked_for_texts(&mut lab);
+    for id in &texts {
+        lab.hosted.step(NOW, Input::Cancel(*id), &mut out);
+    }
+    let is_cancelled =
+        |it: &Output| matches!(it, Output::Reply(id, Err(Error::Cancelled)) if texts.contains(id));
+    assert_eq!(out.iter().filter(|it| is_cancelled(it)).count(), texts.len());
+    let before = lab.hosted.worked_ever();
+    (0..10).for_each(|_| lab.hosted.tick(NOW, &mut out));
+    assert!(lab.hosted.worked_ever() - before < 1000, "{}", lab.hosted.worked_ever() - before);
+    assert_eq!(lab.hosted.deadline().filter(|at| *at <= NOW), None, "nothing is left to be done");
 }

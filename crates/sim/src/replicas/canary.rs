@@ -23,17 +23,20 @@ pub enum Mistake {
     EarlyFinal,
     /// A way that was cut stays cut for ever.
     StaysCut,
+    /// Home does nothing while the replica works.
+    OneThread,
 }
 
 impl Mistake {
     /// Every mistake.
-    pub const ALL: [Mistake; 6] = [
+    pub const ALL: [Mistake; 7] = [
         Mistake::EarlyDurable,
         Mistake::OlderCopy,
         Mistake::LostToken,
         Mistake::SentAsNew,
         Mistake::EarlyFinal,
         Mistake::StaysCut,
+        Mistake::OneThread,
     ];
 
     /// A run in which it can show.
@@ -51,6 +54,9 @@ impl Mistake {
             }
             Mistake::EarlyFinal => (params.kind, params.strict) = (Kind::Log, 100),
             Mistake::StaysCut => params.trouble.cut = 10,
+            Mistake::OneThread => {
+                (params.unit_ns, params.work, params.world.net_us) = (300_000, 1 << 16, 50);
+            }
         }
         if matches!(self, Mistake::SentAsNew | Mistake::EarlyFinal) {
             (params.trouble.power, params.trouble.cut) = (5, 5);

@@ -1,11 +1,12 @@
 //! All servers of a run and their troubles.
 
 use super::asker::{Asker, Setup};
+use super::bystander::Bystander;
 use super::canary::{Mistake, spoil};
 use super::judge::judge;
 use super::ledger::Ledger;
 use super::params::Params;
-use super::site::Site;
+use super::site::{Server, Site};
 use super::surveyor::{Surveyor, TICK};
 use super::warden::Warden;
 use super::witness::Witness;
@@ -14,9 +15,10 @@ use crate::params::Faults;
 use crate::run::Outcome;
 use crate::trace::{Show, Trace};
 use crate::world::{World, host_of};
-use base::op::{Event, Listener, OpId};
+use base::op::{Event, Listener, Op, OpId};
 use base::rng::Rng;
 use base::{Instant, Reactor};
+use node::{HOME, REPLICAS};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -131,6 +133,8 @@ impl Cluster {
         let leaver = self.params.leaver();
         for (number, door) in doors.iter().copied().enumerate() {
             self.world.add(Box::new(Witness::new(door, Rc::clone(&self.ledger))));
+            let (net_us, ledger) = (self.params.world.net_us, Rc::clone(&self.ledger));
+            self.world.add(Box::new(Bystander::new((number, door), net_us, ledger)));
             if Some(number) != leaver {
                 self.world.add(Box::new(Surveyor::new(door, number, Rc::clone(&self.ledger))));
             }
@@ -144,11 +148,16 @@ impl Cluster {
 
     /// A server begins, for the first time or again.
     fn start(&mut self, number: usize) {
-        self.counts.0 += 1;
+        self.counts.0 += 2;
         let others = self.sites.iter().enumerate();
         let ways = others.filter_map(|(other, site)| Some((other, *site.ways.get(&number)?)));
         let ways = ways.collect();
-        self.sites[number].start(&mut self.world, &self.params, self.counts.0, ways);
+        self.sites[number].start(
+            &mut self.world,
+            &self.params,
+            [self.counts.0 - 1, self.counts.0],
+            ways,
+        );
     }
 
     /// The event loop of everybody, until all have ended.
@@ -156,9 +165,9 @@ impl Cluster {
         loop {
             self.turns();
             self.look_after();
-            let hosts = || self.sites.iter().filter_map(|site| site.host.as_ref());
-            if self.world.scene.is_stopped() && hosts().all(|host| host.node.is_over()) {
-                let quiet = hosts().all(|host| host.node.is_quiet());
+            let servers = || self.sites.iter().filter_map(|site| site.server.as_ref());
+            if self.world.scene.is_stopped() && servers().all(Server::is_over) {
+                let quiet = servers().flat_map(Server::nodes).all(|host| host.node.is_quiet());
                 assert!(quiet, "a server gave up waiting for something");
                 return;
             }
@@ -170,21 +179,47 @@ impl Cluster {
     fn turns(&mut self) {
         let now = self.world.now();
         for number in 0..self.sites.len() {
-            let site = &mut self.sites[number];
-            let Some(host) = site.host.as_mut().filter(|host| !site.frozen && host.is_due(now))
-            else {
-                continue;
-            };
-            let (mistake, occasions) = (self.params.mistake, &mut self.occasions);
-            let forges = if self.is_ending { 0 } else { self.params.forges };
-            let mut change = |_: &mut World, op| Some(spoil(mistake, forges, occasions, op));
-            host.turn(&mut self.world, &mut change);
-            let mut news = Vec::new();
-            while let Some(one) = host.node.next_news() {
-                news.push(one);
+            for node in [HOME, REPLICAS] {
+                let site = &self.sites[number];
+                let server = site.server.as_ref().filter(|_| !site.frozen);
+                if server.is_some_and(|server| server.is_due(node, now)) {
+                    self.turn(number, node);
+                }
             }
-            news.iter().for_each(|news| self.hear(number, news));
         }
+    }
+
+    /// One turn of a node of a server.
+    fn turn(&mut self, number: usize, node: usize) {
+        let (now, mut posts) = (self.world.now(), Vec::new());
+        let (mistake, occasions) = (self.params.mistake, &mut self.occasions);
+        let forges = if self.is_ending { 0 } else { self.params.forges };
+        let mut change = |_: &mut World, op| match op {
+            Op::Post { to, parcel } => {
+                posts.push((to, parcel));
+                None
+            }
+            op => Some(spoil(mistake, forges, occasions, op)),
+        };
+        let server = self.sites[number].server.as_mut().expect("it runs");
+        let host = server.node(node);
+        let before = host.node.worked();
+        host.turn(&mut self.world, &mut change);
+        let (from, worked) = (host.number, host.node.worked() - before);
+        let mut news = Vec::new();
+        while let Some(one) = host.node.next_news() {
+            news.push(one);
+        }
+        let until = now + Duration::from_nanos(worked * self.params.unit_ns);
+        match node {
+            HOME => assert_eq!(worked, 0, "home does no work of replicas"),
+            _replicas => server.until = until,
+        }
+        for (to, parcel) in posts {
+            let pair = (from, server.node(to).number);
+            self.world.scene.post(pair, until, self.params.letters_us, parcel);
+        }
+        news.iter().for_each(|news| self.hear(number, news));
     }
 
     /// What a server says of itself.
@@ -201,8 +236,8 @@ impl Cluster {
     }
 
     fn wait(&mut self) {
-        let hosts = self.sites.iter().filter(|site| !site.frozen);
-        let deadlines = hosts.filter_map(|site| site.host.as_ref()?.deadline());
+        let sites = self.sites.iter().filter(|site| !site.frozen);
+        let deadlines = sites.filter_map(|site| site.server.as_ref()?.deadline());
         let deed = self.agenda.first_key_value().map(|((at, _), _)| *at);
         // What clients have done is looked at even if no server has anything to do.
         let look = self.world.now() + TICK;
@@ -215,12 +250,13 @@ impl Cluster {
 
     fn hand_out(&mut self, event: Event) {
         let number = host_of(event.id);
-        let mut hosts = self.sites.iter_mut().filter_map(|site| site.host.as_mut());
+        let servers = self.sites.iter_mut().filter_map(|site| site.server.as_mut());
         if event.id == OpId::UNASKED {
-            return hosts.for_each(|host| {
-                host.take(Event { id: event.id, done: base::op::Done::Stop });
+            return servers.for_each(|server| {
+                server.home.take(Event { id: event.id, done: base::op::Done::Stop });
             });
         }
+        let mut hosts = servers.flat_map(|server| [&mut server.home, &mut server.replicas]);
         let host = hosts.find(|host| host.number == number);
         host.expect("what dead hosts had under way is not told").take(event);
     }
@@ -295,7 +331,7 @@ impl Cluster {
                 self.release(number);
             }
             Deed::Renew(number) => {
-                if self.sites[number].host.is_some() {
+                if self.sites[number].server.is_some() {
                     let power = self.rng.bool();
                     self.kill(number, power);
                     self.start(number);
@@ -317,6 +353,7 @@ impl Cluster {
             }
             Deed::Thaw(number) => {
                 self.sites[number].frozen = false;
+                self.ledger.borrow_mut().still.insert(number, self.world.now());
                 self.release(number);
             }
             Deed::Calm if self.troubles.0 == 0 => {
@@ -358,6 +395,7 @@ impl Cluster {
             Deed::Heal(number, listeners, self.rng.bool())
         } else if freeze {
             self.sites[number].frozen = true;
+            self.ledger.borrow_mut().still.insert(number, Instant(u64::MAX));
             Deed::Thaw(number)
         } else {
             self.world.scene.totals.faults += 1;
@@ -393,13 +431,14 @@ impl Cluster {
     /// A server dies, or its machine loses its power.
     fn kill(&mut self, number: usize, power: bool) {
         let site = &mut self.sites[number];
-        let mut host = site.host.take().expect("it runs");
-        for event in host.untold() {
+        let Server { mut home, mut replicas, .. } = site.server.take().expect("it runs");
+        for event in home.untold().into_iter().chain(replicas.untold()) {
             self.world.scene.drop_done(event.done);
         }
+        self.world.scene.kill(home.number, &[], &home.listeners);
         match power {
-            true => self.world.scene.fail_power(host.number, &host.listeners, site.file),
-            false => self.world.scene.kill(host.number, &[], &host.listeners),
+            true => self.world.scene.fail_power(replicas.number, &[], site.file),
+            false => self.world.scene.kill(replicas.number, &[], &[]),
         }
         if power && self.params.mistake == Some(Mistake::OlderCopy) {
             self.world.replace_volume(site.file, self.copies[number].clone());

@@ -78,6 +78,8 @@ pub(super) struct Ledger {
     pub(super) is_quiet: bool,
     /// By the number of the replica.
     pub(super) surveys: BTreeMap<usize, Survey>,
+    /// Servers that have stood still, and until when.
+    pub(super) still: BTreeMap<usize, Instant>,
 }
 
 impl Ledger {
@@ -92,6 +94,7 @@ impl Ledger {
             calm: None,
             is_quiet: false,
             surveys: BTreeMap::new(),
+            still: BTreeMap::new(),
         }
     }
 
@@ -99,6 +102,11 @@ impl Ledger {
     pub(super) fn begin_order(&mut self) -> usize {
         self.orders.push(Vec::new());
         self.orders.len() - 1
+    }
+
+    /// Whether a server has stood still since then.
+    pub(super) fn stood_still(&self, number: usize, since: Instant) -> bool {
+        self.still.get(&number).is_some_and(|until| *until >= since)
     }
 
     /// Notes that something has become final: it is what it was when anybody else heard of it.

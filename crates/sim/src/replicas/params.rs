@@ -82,6 +82,11 @@ pub struct Params {
     pub forges: u32,
     /// Units of work that a replica begins in one turn.
     pub work: u64,
+    /// Time that a unit of work takes, nanoseconds: the node that has the replica is busy for so
+    /// long, and home is not.
+    pub unit_ns: u64,
+    /// Time that a letter between nodes of a server takes at most, microseconds.
+    pub letters_us: u64,
     /// What the world is like.
     pub world: crate::params::Params,
     /// A mistake that is planted.
@@ -132,6 +137,8 @@ impl Params {
             cache: pick(&mut rng, &[64, 300, 3000]) as usize,
             forges: if seed % 4 == 2 { rng.u32(5..50) } else { 0 },
             work: pick(&mut rng, &[20, 1000, 1 << 16]),
+            unit_ns: pick(&mut rng, &[0, 300, 20_000]),
+            letters_us: pick(&mut rng, &[5, 100, 3000]),
             world,
             mistake: None,
         };
@@ -152,11 +159,12 @@ impl Params {
         self.leaves.then(|| self.replicas - 1)
     }
 
-    /// Operations are so large that journals are written anew. A slower disk would not keep up with
-    /// what is sent again and again.
+    /// Operations are so large that journals are written anew. A slower disk, or slower work, would
+    /// not keep up with what is sent again and again.
     fn swell(&mut self) {
         (self.padding, self.operations, self.looks) = (60_000, 60, 10);
         (self.askers, self.disk.0, self.cache) = (self.askers.max(4), 4096, 3000);
+        self.unit_ns = self.unit_ns.min(300);
         let world = &mut self.world;
         (world.piece_max, world.window, world.disk_us) = (1 << 20, 1 << 18, (20, 200));
     }

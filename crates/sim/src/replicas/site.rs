@@ -1,12 +1,13 @@
 //! One server and its machine: a disk with a replica on it, where it listens, whether it runs.
 
+use super::canary::Mistake;
 use super::params::Params;
 use crate::host::Host;
 use crate::stage;
 use crate::world::{WALL, World};
 use base::op::{Address, File, Listener};
-use base::{Caller, Reactor, Time, User};
-use node::{Clients, Config, Identity, Node, Port, Protocol, Replicated, Served};
+use base::{Caller, Instant, Reactor, Time, User};
+use node::{Clients, Config, HOME, Identity, Node, Port, Protocol, REPLICAS, Replicated, Served};
 use replica::service::ReplicaId;
 use services::{ADMINISTRATOR, Limits, Options, Settings, settings};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,7 @@ const DISK: u64 = 64 << 20;
 /// The machine.
 #[derive(Debug)]
 pub(super) struct Site {
-    pub(super) host: Option<Host>,
+    pub(super) server: Option<Server>,
     /// Where clients connect.
     pub(super) door: Listener,
     /// Where each of the others connects: of one that joins, as clients do.
@@ -34,6 +35,56 @@ pub(super) struct Site {
     pub(super) frozen: bool,
     /// Something is the matter with it.
     pub(super) troubled: bool,
+}
+
+/// A server that runs: the nodes of its process.
+#[derive(Debug)]
+pub(super) struct Server {
+    /// Has the name space, and connections.
+    pub(super) home: Host,
+    /// Has the replica.
+    pub(super) replicas: Host,
+    /// Until then that one is busy with the work of its last turn.
+    pub(super) until: Instant,
+    /// A planted mistake: home has no thread of its own, and waits as long.
+    shares_thread: bool,
+}
+
+impl Server {
+    /// Both nodes.
+    pub(super) fn nodes(&self) -> [&Host; 2] {
+        [&self.home, &self.replicas]
+    }
+
+    /// The node with this number.
+    pub(super) fn node(&mut self, number: usize) -> &mut Host {
+        match number {
+            HOME => &mut self.home,
+            REPLICAS => &mut self.replicas,
+            other => unreachable!("there is no node {other}"),
+        }
+    }
+
+    /// Whether a node has something to do, and may.
+    pub(super) fn is_due(&self, number: usize, now: Instant) -> bool {
+        let is_busy = (number == REPLICAS || self.shares_thread) && self.until > now;
+        self.nodes()[number].is_due(now) && !is_busy
+    }
+
+    /// When it has something to do if nothing happens.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let replicas = self.replicas.deadline_after(self.until);
+        let home = match self.shares_thread {
+            true => self.home.deadline_after(self.until),
+            false => self.home.deadline(),
+        };
+        home.into_iter().chain(replicas).min()
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.nodes().iter().all(|host| host.node.is_over())
+    }
 }
 
 /// What a replica is called.
@@ -90,7 +141,7 @@ impl Site {
         stage::run_store(world, file, &mut store, now, &mut said);
         let way = |world: &mut World| if joins { door } else { world.listen() };
         let ways = others.map(|other| (other, way(world))).collect();
-        Site { host: None, door, ways, file, skew, frozen: false, troubled: false }
+        Site { server: None, door, ways, file, skew, frozen: false, troubled: false }
     }
 
     /// Everywhere it listens.
@@ -99,13 +150,13 @@ impl Site {
         all.into_iter().collect()
     }
 
-    /// Begins to run with what is on its disk, as process `process`; `ways` are where the others
-    /// listen for it.
+    /// Begins to run with what is on its disk, as hosts `numbers` of the world; `ways` are where
+    /// the others listen for it.
     pub(super) fn start(
         &mut self,
         world: &mut World,
         params: &Params,
-        process: u16,
+        numbers: [u16; 2],
         ways: BTreeMap<usize, Listener>,
     ) {
         let now = world.now();
@@ -125,15 +176,20 @@ impl Site {
         let addresses = known.map(|(other, at)| (id(other), vec![address(at)])).collect();
         let wall = Time { secs: WALL.secs + self.skew.cast_signed(), ..WALL };
         let limits = Limits { work: params.work, held: 64 << 20 };
-        let options = Options { wall, owner: 0, seed, addresses, limits };
+        let options = Options { wall, date: WALL, owner: 0, seed, addresses, limits };
         let served = Served::Skeleton { paths: Vec::new() };
         let mut node = Node::new(self.config(params), served, Vec::new());
         let store = Box::new(store);
-        node.host(vec![Replicated { file: self.file, store, kept, options }]);
+        let trees = node.host(&[SERVICE.to_string()]);
+        let replica = Replicated { file: self.file, store, kept, options };
+        let other = Node::replicas(self.config(params), vec![(trees[0], replica)]);
         for listener in self.listeners() {
             world.scene.listen_again(listener);
         }
-        self.host = Some(Host::new(node, process, self.listeners()));
+        let shares_thread = params.mistake == Some(Mistake::OneThread);
+        let home = Host::new(node, numbers[HOME], self.listeners());
+        let replicas = Host::new(other, numbers[REPLICAS], Vec::new());
+        self.server = Some(Server { home, replicas, until: now, shares_thread });
     }
 
     fn config(&self, params: &Params) -> Config {

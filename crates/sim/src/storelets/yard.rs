@@ -101,7 +101,7 @@ impl Yard {
         let mut home =
             Node::new(config.clone(), crate::run::directory(disk.open_root()), Vec::new());
         let mut ops = Vec::new();
-        home.set_fronts(FRONT + params.workers, &mut ops);
+        home.set_fronts(FRONT..=FRONT + params.workers, &mut ops);
         assert!(ops.is_empty(), "nothing is ending");
         let export = home.export();
         let mut places = vec![Place::new(HOME, home)];

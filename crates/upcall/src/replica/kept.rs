@@ -127,18 +127,19 @@ impl Opened {
         )
     }
 
-    /// Gives it to the world; there it may do and hold so much.
+    /// Gives it to the world in which it is served, whose clock stood at zero at `wall`; its files
+    /// are of this date, and it may do and hold so much.
     pub(crate) fn adopt(
         self,
         world: &mut World,
-        wall: Time,
+        (wall, date): (Time, Time),
         limits: Limits,
     ) -> Result<Replicated, String> {
         let Opened { disk, store, kept, addresses } = self;
         let file = world.adopt_volume(disk.file);
         let seed = clock::random_bytes().map_err(|error| format!("no random number: {error}"))?;
         let owner = reactor::own_user();
-        let options = Options { wall, owner, seed, addresses, limits };
+        let options = Options { wall, date, owner, seed, addresses, limits };
         Ok(Replicated { file, store: Box::new(store), kept, options })
     }
 }

@@ -2,7 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::server::{BINARY, Scratch, Server};
+use client::{Client, OpenOptions, Options};
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Command;
+use std::thread;
 
 /// Runs a command; whether it was well, and all that it says.
 fn say(args: &[&str]) -> (bool, String) {
@@ -101,4 +105,49 @@ fn an_older_copy_of_a_replica_is_found_out() {
     assert!(status.contains("\nfailed   an older copy of itself\n"), "{status}");
     // The other one goes on.
     assert!(op(&second, &["read"]).1.starts_with("2 "));
+}
+
+/// Asks a service for these lines, and waits for the answers.
+fn ask(client: &Client, lines: &str) -> Vec<String> {
+    let flags = OpenOptions::new().read(true).write(true);
+    let mut ops = client.open_with("/services/it/ops", flags).unwrap();
+    for piece in lines.as_bytes().chunks(100_000) {
+        ops.write_all(piece).unwrap();
+    }
+    let count = lines.lines().count();
+    BufReader::new(ops).lines().take(count).map(|line| line.unwrap()).collect()
+}
+
+/// A client asks for formulas that reach the limit of what one may take, each many milliseconds of
+/// work; another one reads a file meanwhile.
+#[test]
+fn a_replica_at_work_delays_no_file() {
+    let dir = Scratch::new("at-work");
+    let file = &made(&dir, "sheet", &["127.0.0.1:1"], "64M")[0];
+    std::fs::write(dir.path().join("small"), [7; 4096]).unwrap();
+    let server = serve(&dir, file);
+    let connect =
+        || Client::connect(&server.ninep().parse().unwrap(), &Options::default()).unwrap();
+    let (asks, reads) = (connect(), connect());
+    for rows in (1..=10_000).collect::<Vec<u32>>().chunks(5000) {
+        let mut cells = String::new();
+        rows.iter().for_each(|row| write!(cells, ",\"A{row}\":\"7\"").unwrap());
+        let said = ask(&asks, &format!("{{\"op\":{{\"load\":{{{}}}}}}}\n", &cells[1..]));
+        assert!(said[0].starts_with("{\"value\""), "{said:?}");
+    }
+    let (mut lines, formulas) = (String::new(), 40);
+    for number in 1..=formulas {
+        let sums = ["SUM(A1:A10000)"; 30].join("+");
+        writeln!(lines, "set B{number} ={sums}\nget B{number}").unwrap();
+    }
+    let asking = thread::spawn(move || ask(&asks, &lines));
+    let mut count = 0;
+    while !asking.is_finished() {
+        assert_eq!(reads.read_file("/small").unwrap().len(), 4096);
+        count += 1;
+    }
+    let said = asking.join().unwrap();
+    assert!(said[1].contains("#LIMIT!"), "{}", said[1]);
+    assert!(count > 5 * formulas, "the file was read {count} times beside {formulas} formulas");
+    assert_eq!(server.end(), Some(0));
 }

@@ -8,8 +8,10 @@
 
 use super::port_of;
 use crate::world::{Happening, Scene, World};
-use base::op::{Done, Event, File, Listener, OpId, PathDone, Socket};
+use base::Instant;
+use base::op::{Done, Event, File, Listener, OpId, Parcel, PathDone, Socket};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// A process in the world, each life of it one of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,6 +115,16 @@ impl Scene {
             }
         }
         files.iter().for_each(|file| self.close_file(*file));
+    }
+
+    /// One node of a process leaves something for another at this time; letters of a pair of nodes
+    /// arrive in order, each within so many microseconds.
+    pub fn post(&mut self, (from, to): (Host, Host), sent: Instant, most_us: u64, parcel: Parcel) {
+        let span = self.rng.u64(500..=most_us * 1000 + 500);
+        let at = self.letters.entry((from, to)).or_insert(sent);
+        *at = (*at).max(sent + Duration::from_nanos(span));
+        let (at, id) = (*at, name_op(to, OpId(0)));
+        self.at(at, Happening::Complete(Event { id, done: Done::Parcel(parcel) }));
     }
 
     /// Another process listens where one has died.

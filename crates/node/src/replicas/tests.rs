@@ -1,0 +1,303 @@
+use super::*;
+use crate::{Heard, Limits, Shadow};
+use base::op::{Done, Event, OpId, Parcel};
+use base::{Access, Automaton, Buf, Caller, Time};
+use std::collections::BTreeMap;
+use store::drive::{self, Disk as _, Memory};
+use store::{Durability, Geometry, Ticket};
+use tree::{Ask, NodeId, OpenId, Request};
+
+const NOW: Instant = Instant(1);
+
+/// The front that asks.
+const FRONT: usize = REPLICAS + 1;
+
+fn settings(kind: &str) -> services::Settings {
+    let (version, secret) = (services::settings::VERSION, [1; 32]);
+    let text = format!(
+        r#"{{
+            "version": {version}, "id": 1, "service": "hits", "kind": "{kind}",
+            "me": 1, "members": {{ "1": "" }}, "joins": false, "secret": {secret:?}
+        }}"#
+    );
+    serde_json::from_str(&text).expect("settings as they are kept")
+}
+
+/// A new replica, and its disk.
+fn replicated(kind: &str) -> (Replicated, Memory) {
+    let mut disk = Memory::formatted(&Geometry::for_bytes(16 << 20)).expect("a disk");
+    let head = disk.head().expect("a head");
+    let layout = store::Superblock::newest(&head).expect("a volume").layout;
+    let (config, mut said) = (store::Config::for_memory(1 << 20, &layout), Vec::new());
+    let mut store = Store::open(&head, config, NOW, &mut said).expect("a volume");
+    while let Some(output) = said.pop() {
+        if let store::Output::Io(io) = output {
+            let (id, done) = drive::perform(&mut disk, &io);
+            store.done(NOW, id, done, &mut said);
+        }
+    }
+    let changes = services::format(&settings(kind));
+    store.commit(NOW, Ticket(0), &changes, Durability::Soon, &mut said).expect("room");
+    let mut fetch = |_: &mut Store, missing| panic!("{missing:?} in a new volume");
+    let kept = services::read_all(&mut store, &mut fetch).expect("a replica");
+    let options = Options {
+        wall: Time::default(),
+        date: Time::default(),
+        owner: 0,
+        seed: [0; 32],
+        addresses: BTreeMap::new(),
+        limits: services::Limits::shared_by(1),
+    };
+    (Replicated { file: File(1), store: Box::new(store), kept, options }, disk)
+}
+
+fn config() -> Config {
+    Config {
+        read_only: false,
+        service: false,
+        http_write: false,
+        owner: 0,
+        ports: Vec::new(),
+        wall: Time::default(),
+        limits: Limits::default(),
+        connections_max: 1000,
+        bytes_max: 1 << 30,
+        files_max: 1 << 20,
+        sharers: 1,
+        volume_cache: 1 << 20,
+        storelets: None,
+    }
+}
+
+fn home() -> Node {
+    Node::new(config(), Served::Skeleton { paths: Vec::new() }, Vec::new())
+}
+
+#[test]
+fn one_client_leaves_some_files_of_a_replica_to_the_others() {
+    let mut node = home();
+    // One that is open is two of them.
+    assert!(node.export().limits.fids / 2 >= services::OPENS_MAX);
+    node.host(&["hits".to_string()]);
+    let most = node.export().limits.fids / 2;
+    assert!(most > 10_000 && most < services::OPENS_MAX / 2, "{most}");
+}
+
+/// Home, the node that has a replica, and a front; letters arrive when they are carried.
+struct Lab {
+    nodes: [Node; 2],
+    letters: [Vec<Parcel>; 3],
+    disk: Memory,
+    front: Shadow,
+    asked: u64,
+    answers: BTreeMap<u64, Result<Reply, Error>>,
+}
+
+impl Lab {
+    fn new(kind: &str) -> Lab {
+        let ((replica, disk), mut node) = (replicated(kind), home());
+        let trees = node.host(&["hits".to_string()]);
+        let mut ops = Vec::new();
+        node.set_fronts(FRONT..=FRONT, &mut ops);
+        let other = Node::replicas(config(), vec![(trees[0], replica)]);
+        let (letters, front) = (Default::default(), Shadow::new(FRONT));
+        let nodes = [node, other];
+        let mut lab = Lab { nodes, letters, disk, front, asked: 0, answers: BTreeMap::new() };
+        lab.turn(HOME, Vec::new());
+        lab.turn(REPLICAS, Vec::new());
+        lab
+    }
+
+    /// One turn of a node, and what it asks for.
+    fn turn(&mut self, number: usize, mut events: Vec<Event>) {
+        let mut ops = Vec::new();
+        self.nodes[number].turn(NOW, &mut events, &mut ops);
+        self.nodes[number].check();
+        for op in ops {
+            if let Op::Post { to, parcel } = op {
+                self.letters[to].push(parcel);
+                continue;
+            }
+            assert_eq!(number, REPLICAS, "home has no disk: {op:?}");
+            let (id, done) = perform(&mut self.disk, op);
+            self.turn(number, vec![Event { id, done }]);
+        }
+    }
+
+    /// Gives a node all letters that are there for it.
+    fn carry(&mut self, to: usize) {
+        let letters = std::mem::take(&mut self.letters[to]);
+        let event = |parcel| Event { id: OpId::UNASKED, done: Done::Parcel(parcel) };
+        match to {
+            FRONT => {
+                for letter in letters {
+                    if let Heard::Reply(id, reply) = self.front.hear(letter) {
+                        assert!(self.answers.insert(id.0, reply).is_none(), "answered twice");
+                    }
+                }
+            }
+            node => self.turn(node, letters.into_iter().map(event).collect()),
+        }
+    }
+
+    /// Carries letters until none is left.
+    fn settle(&mut self) {
+        while self.letters.iter().any(|letters| !letters.is_empty()) {
+            (HOME..=FRONT).for_each(|to| self.carry(to));
+        }
+        while self.nodes[REPLICAS].deadline().is_some_and(|at| at <= NOW) {
+            self.turn(REPLICAS, Vec::new());
+        }
+        if self.letters.iter().any(|letters| !letters.is_empty()) {
+            self.settle();
+        }
+    }
+
+    fn tell(&mut self, input: names::Input) {
+        let Op::Post { parcel, .. } = self.front.tell(input) else { panic!("it is a letter") };
+        self.letters[HOME].push(parcel);
+    }
+
+    fn ask(&mut self, ask: Ask) -> u64 {
+        self.asked += 1;
+        let id = RequestId(self.asked);
+        self.tell(names::Input::Ask(id, Request { caller: Caller::Server, ask }));
+        self.asked
+    }
+
+    fn answer(&mut self, ask: Ask) -> Reply {
+        let id = self.ask(ask);
+        self.settle();
+        self.answers.remove(&id).expect("an answer").expect("what is asked for is there")
+    }
+
+    fn find(&mut self, path: [&str; 3]) -> NodeId {
+        let names = path.into_iter().map(plain).collect();
+        let from = self.nodes[HOME].export().root;
+        let Reply::Walked(_, Some(node)) = self.answer(Ask::Walk { from, names }) else {
+            panic!("{path:?} is not there")
+        };
+        node
+    }
+
+    fn open(&mut self, path: [&str; 3]) -> OpenId {
+        let (node, access) = (self.find(path), Access { write: true, ..Access::READ });
+        let access = if path[2] == "ops" { access } else { Access::READ };
+        let reply = self.answer(Ask::Open { node, access });
+        self.tell(names::Input::Release(node));
+        let Reply::Opened(open, _) = reply else { panic!("{reply:?}") };
+        open
+    }
+
+    fn write(open: OpenId, text: &str) -> Ask {
+        Ask::Write { open, offset: 0, data: Buf::from(text.as_bytes()) }
+    }
+}
+
+const READ: u32 = 1 << 16;
+
+fn read(open: OpenId) -> Ask {
+    Ask::Read { open, offset: 0, count: READ, headroom: 0 }
+}
+
+const BLOCK: u64 = 4096;
+
+/// An operation of the reactor on a disk in memory.
+fn perform(disk: &mut Memory, op: Op) -> (OpId, Done) {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "a store asks for nothing else")]
+    match op {
+        Op::ReadBlocks { id, offset, count, .. } => {
+            (id, Done::Blocks(disk.read(offset / BLOCK, count)))
+        }
+        Op::WriteBlocks { id, offset, blocks, durable, .. } => {
+            (id, Done::Stored(disk.write(offset / BLOCK, &blocks, durable)))
+        }
+        Op::Sync { id, .. } => (id, Done::Synced(disk.flush())),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Formulas of which each takes a turn of its own, and what home does meanwhile.
+#[test]
+fn home_answers_while_a_replica_works() {
+    let mut lab = Lab::new("sheet");
+    let ops = lab.open(["services", "hits", "ops"]);
+    let cells: Vec<String> = (1..=200).map(|row| format!("\"A{row}\": \"{row}\"")).collect();
+    let load = format!("{{\"op\": {{\"load\": {{{}}}}}}}\n", cells.join(", "));
+    lab.answer(Lab::write(ops, &load));
+    let formula = "{\"op\": {\"set\": [\"B1\", \"=SUM(A1:A200)\"]}}\n";
+    let write = lab.ask(Lab::write(ops, &formula.repeat(100)));
+    lab.carry(HOME);
+    assert!(!lab.letters[REPLICAS].is_empty(), "the lines are on their way");
+    // The other node stands still; home does not.
+    let from = lab.nodes[HOME].export().root;
+    let walk = lab.ask(Ask::Walk { from, names: vec![plain("services")] });
+    lab.carry(HOME);
+    lab.carry(FRONT);
+    assert!(matches!(lab.answers.remove(&walk), Some(Ok(Reply::Walked(_, Some(_))))));
+    assert!(!lab.answers.contains_key(&write));
+    lab.settle();
+    assert!(matches!(lab.answers.remove(&write), Some(Ok(Reply::Written(_)))));
+    let mut said = String::new();
+    while said.lines().count() < 101 {
+        let Reply::Data(data) = lab.answer(read(ops)) else { panic!("it is a read") };
+        said.push_str(std::str::from_utf8(&data).expect("JSON"));
+    }
+    assert!(said.lines().all(|line| line.starts_with("{\"value\":")), "{:.200}", said);
+}
+
+/// A read of `events` waits until something becomes final.
+#[test]
+fn a_request_is_cancelled_in_both_nodes() {
+    let mut lab = Lab::new("counter");
+    let (events, ops) =
+        (lab.open(["services", "hits", "events"]), lab.open(["services", "hits", "ops"]));
+    let first = lab.ask(read(events));
+    lab.settle();
+    assert!(lab.answers.is_empty(), "it waits");
+    lab.tell(names::Input::Cancel(RequestId(first)));
+    lab.settle();
+    assert!(matches!(lab.answers.remove(&first), Some(Err(Error::Cancelled))));
+    // An event and the cancellation meet on their way.
+    let second = lab.ask(read(events));
+    lab.settle();
+    let write = lab.ask(Lab::write(ops, "add 1\n"));
+    lab.carry(HOME);
+    lab.carry(REPLICAS);
+    lab.tell(names::Input::Cancel(RequestId(second)));
+    lab.carry(HOME);
+    lab.settle();
+    assert!(matches!(lab.answers.remove(&second), Some(Ok(Reply::Data(_)))));
+    assert!(lab.answers.remove(&write).is_some() && lab.answers.is_empty());
+    assert_eq!(lab.nodes[HOME].held().iter().map(|(_, opens)| opens).sum::<usize>(), 2);
+}
+
+#[test]
+fn home_closes_replicas_last() {
+    let mut lab = Lab::new("counter");
+    let (events, ops) =
+        (lab.open(["services", "hits", "events"]), lab.open(["services", "hits", "ops"]));
+    lab.answer(Lab::write(ops, "add 1\n"));
+    let waits = lab.ask(read(events));
+    lab.settle();
+    // The event of the operation.
+    assert!(lab.answers.remove(&waits).is_some());
+    let waits = lab.ask(read(events));
+    lab.settle();
+    assert!(!lab.answers.contains_key(&waits));
+    lab.turn(HOME, vec![Event { id: OpId::UNASKED, done: Done::Stop }]);
+    lab.settle();
+    let end = lab.answers.remove(&waits).expect("nobody waits for events at the end");
+    assert!(matches!(end, Ok(Reply::Data(data)) if data.is_empty()));
+    assert!(lab.nodes.iter().all(|node| !node.is_over()), "a front is there");
+    let late = lab.ask(read(ops));
+    lab.settle();
+    assert!(matches!(lab.answers.remove(&late), Some(Ok(Reply::Data(_)))));
+    [events, ops].into_iter().for_each(|open| lab.tell(names::Input::Close(open)));
+    let Op::Post { parcel, .. } = lab.front.leave() else { panic!("it is a letter") };
+    lab.letters[HOME].push(parcel);
+    lab.carry(HOME);
+    assert!(!lab.nodes[HOME].is_over() && !lab.nodes[REPLICAS].is_over());
+    lab.settle();
+    assert!(lab.nodes.iter().all(|node| node.is_over() && node.is_quiet()));
+}

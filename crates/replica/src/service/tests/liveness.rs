@@ -1,0 +1,82 @@
+//! Messages that are lost or late: whatever has not arrived is sent again.
+
+use super::*;
+
+/// Takes the next step that a replica has to take by itself; its messages.
+fn wait(replica: &mut Counting) -> Vec<Message<Operator>> {
+    let at = replica.deadline().expect("it waits for nothing, and has not told all");
+    let mut out = Vec::new();
+    replica.step(at, Input::Tick, &mut out);
+    replica.check();
+    said(out)
+}
+
+/// An acknowledgement of the epoch before does not count in this one, and the first message of an
+/// epoch to arrive may have been sent before others: the peer is asked until it has said in this
+/// epoch that it has everything.
+#[test]
+fn a_late_message_of_an_epoch_does_not_end_the_asking() {
+    let mut a = replica(A, &[A, B]);
+    step(&mut a, Input::Connected(B));
+    let change = Arc::new(a.plan(&add_c()).expect("it can"));
+    let next = change.to();
+    step(&mut a, Input::Change((*change).clone()));
+    step(&mut a, Input::Persisted(1));
+    step(&mut a, add(1, 5, true, &Vector::new()));
+    step(&mut a, Input::Persisted(2));
+    let has: Vector = [(A, 1)].into_iter().collect();
+    let sealed = Message { change: Some(change), ..message(has.clone(), false) };
+    step(&mut a, Input::Heard(B, sealed));
+    // What it asks now is lost.
+    step(&mut a, Input::Persisted(3));
+    assert_eq!(a.standing().membership.epoch, next);
+    let late = Message { epoch: next, ..message(Vector::new(), false) };
+    step(&mut a, Input::Heard(B, late));
+    let told = wait(&mut a);
+    assert!(matches!(&told[..], [Message { asks: true, .. }]), "{told:?}");
+    let now = Message { epoch: next, ..message(has, false) };
+    step(&mut a, Input::Heard(B, now));
+    assert_eq!(a.deadline(), Some(NOW + Duration::from_secs(1)), "only its client waits");
+}
+
+/// A peer that was never heard may not have heard either.
+#[test]
+fn a_change_is_told_again_to_one_that_was_never_heard() {
+    let mut a = replica(A, &[A, B]);
+    step(&mut a, Input::Connected(B));
+    assert_eq!(a.deadline(), None, "nothing changes, and there is nothing to tell");
+    let change = a.plan(&add_c()).expect("it can");
+    step(&mut a, Input::Change(change.clone()));
+    // The first time it is lost.
+    let told = said(step(&mut a, Input::Persisted(1)));
+    assert!(matches!(&told[..], [Message { change: Some(_), .. }]), "{told:?}");
+    let told = wait(&mut a);
+    assert_eq!(told[0].change.as_deref(), Some(&change));
+}
+
+/// A membership without this replica is nothing to those who have sealed that its members are lost:
+/// they need what this replica has.
+#[test]
+fn a_leaver_goes_on_without_the_lost_that_have_removed_it() {
+    let members = [A, B, C];
+    let (mut a, b, c) = (replica(A, &members), replica(B, &members), replica(C, &members));
+    step(&mut a, Input::Connected(C));
+    step(&mut a, add(1, 5, false, &Vector::new()));
+    step(&mut a, Input::Persisted(1));
+    let remove = Wish { remove: [A].into(), ..Wish::default() };
+    let tells =
+        |change| Message { change: Some(Arc::new(change)), ..message(Vector::new(), false) };
+    step(&mut a, Input::Heard(B, tells(b.plan(&remove).expect("it can"))));
+    step(&mut a, Input::Persisted(2));
+    step(&mut a, Input::Removed(B));
+    assert!(a.is_removed());
+    let without = Wish { lost: [B].into(), ..remove };
+    step(&mut a, Input::Heard(C, tells(c.plan(&without).expect("it can"))));
+    // What it says then is lost.
+    step(&mut a, Input::Persisted(3));
+    assert!(!a.is_removed());
+    let told = wait(&mut a);
+    assert!(told.iter().any(|message| message.entries.len() == 1), "{told:?}");
+    step(&mut a, Input::Removed(C));
+    assert!(a.is_removed());
+}
