@@ -20,6 +20,9 @@ use storelet::{Artifact, Key};
 /// Longest time that a child may take, on a machine that is busy with something else.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
+/// Processor time that a module may take before others.
+const QUICK_MAX: Duration = Duration::from_secs(1);
+
 /// Most that is taken of what a child says, bytes.
 const SAID_MAX: u64 = 1 << 10;
 
@@ -29,6 +32,8 @@ pub(super) struct Recipe {
     pub(super) program: PathBuf,
     pub(super) args: Vec<String>,
     pub(super) time_max: Duration,
+    /// Processor time after which a module is a slow one.
+    pub(super) quick_max: Duration,
 }
 
 impl Recipe {
@@ -38,6 +43,7 @@ impl Recipe {
             program: PathBuf::from("/proc/self/exe"),
             args: vec!["compile-module".to_string()],
             time_max: TIME_MAX,
+            quick_max: QUICK_MAX,
         }
     }
 }
@@ -58,7 +64,8 @@ pub(super) struct Child {
     key: Key,
     name: Hash,
     compatibility: Hash,
-    /// When it is killed.
+    /// When it was started, and when it is killed.
+    started: Instant,
     deadline: Instant,
 }
 
@@ -93,13 +100,24 @@ impl Child {
         let (process, output, said) = made?;
         let deadline = now + recipe.time_max;
         let (pid, key) = (Pid::from_child(&process), Key::new(order.key));
-        Ok(Child { process, pid, output, said, key, name, compatibility, deadline })
+        let started = now;
+        Ok(Child { process, pid, output, said, key, name, compatibility, started, deadline })
     }
 
     /// The number of its process.
     #[cfg(test)]
     pub(super) fn pid(&self) -> i32 {
         self.pid.as_raw_pid()
+    }
+
+    /// Processor time that it has taken so far.
+    pub(super) fn spent(&self) -> Duration {
+        Duration::from_nanos(processor_time(self.pid).unwrap_or(0))
+    }
+
+    /// How long it has been running.
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        now.since(self.started)
     }
 
     /// Whether it has ended, and how; one that has had its time is ended here.
