@@ -309,9 +309,7 @@ impl Workshop {
     }
 
     fn start(&self, job: &Job, now: Instant) -> Result<Child, String> {
-        let (hash, code) = job.name;
-        let made = (hash, code, self.engines.of(code).compatibility());
-        Child::start(&self.recipe, made, &job.prepared, now)
+        Child::start(&self.recipe, &self.engines, job.name, &job.prepared, now)
     }
 
     /// Makes a program of what a child has compiled, and keeps both.

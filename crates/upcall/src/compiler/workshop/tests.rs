@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test of real processes waits in real time")]
 
 use super::*;
+use crate::compiler::inside::Order;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -88,11 +89,135 @@ fn each_end_of_a_child_has_its_reason() {
     }
 }
 
+/// A directory of a test's own, gone at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let name = format!("upcall-workshop-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).expect("it is ours");
+        Scratch(path)
+    }
+
+    fn cache(&self) -> Cache {
+        Cache::open(&self.0.join("cache")).expect("it opens")
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.0.join(name)).expect("it is there")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// Whether these bytes are anywhere in the memory of a process.
+fn is_in_memory(pid: i32, part: &[u8]) -> bool {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it is ours");
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).expect("it is ours");
+    maps.lines().any(|line| {
+        let mut words = line.split(' ');
+        let (range, mode) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let ends = range.split_once('-').expect("a range");
+        let [from, to] =
+            [ends.0, ends.1].map(|end| u64::from_str_radix(end, 16).expect("a number"));
+        let len = usize::try_from(to - from).expect("it fits");
+        if !mode.starts_with('r') || len > 1 << 28 {
+            return false;
+        }
+        let mut bytes = vec![0; len];
+        // Some of the kernel's pages cannot be read.
+        let read = std::os::unix::fs::FileExt::read_at(&memory, &mut bytes, from).unwrap_or(0);
+        contains(&bytes[..read], part)
+    })
+}
+
+/// The key of the cache is in the server. The child that compiles has its order, which names a
+/// module and says which code is wanted, and the module.
 #[test]
-fn a_child_gets_the_order_and_the_module_and_nothing_else() {
-    let script = "echo $(wc -c) $(pwd) $HOME$CARGO >&2; exit 3";
-    let count = 65 + prepare(&program(0)).expect("it is good").len();
-    assert_eq!(outcome(script), Some(Refused::Malformed(format!("{count} /"))));
+fn a_child_gets_the_order_and_the_module_and_no_key() {
+    let scratch = Scratch::new("key");
+    let dir = scratch.0.display();
+    let script = format!(
+        "cat > {dir}/input; cat /proc/$$/environ > {dir}/environ; cat /proc/$$/cmdline > \
+         {dir}/cmdline; ls -l /proc/$$/fd > {dir}/fd; pwd > {dir}/pwd; : > {dir}/done; sleep 100"
+    );
+    let mut workshop = workshop(&script);
+    workshop.cache = Some(scratch.cache());
+    let key = scratch.read("cache/key");
+    workshop.take(Instant::default(), compile(7, &program(0)));
+    workshop.look(Instant::default());
+    while !scratch.0.join("done").exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let order = Order { name: Hash::of(&program(0)), code: Code::Plain };
+    let prepared = prepare(&program(0)).expect("it is good");
+    assert!(scratch.read("input") == [order.bytes(), prepared].concat(), "it got more");
+    assert_eq!(scratch.read("cmdline"), format!("/bin/sh\0-c\0{script}\0").as_bytes());
+    assert_eq!((scratch.read("environ"), scratch.read("pwd")), (Vec::new(), b"/\n".to_vec()));
+    // Whoever started the tests may have left more descriptors open, but none of the cache.
+    let descriptors = String::from_utf8(scratch.read("fd")).expect("text");
+    assert!(descriptors.contains("upcall-compile") && !descriptors.contains("/cache"));
+    let pid = workshop.lanes[QUICK].as_ref().map(|(_, child)| child.pid()).expect("it runs");
+    assert!(is_in_memory(std::process::id() as i32, &key), "it would be found");
+    assert!(!is_in_memory(pid, &key), "the child has the key");
+}
+
+/// A child that a module has taken over leaves what it likes. That counts for this module only,
+/// whatever else it says, and is kept only if it is code.
+#[test]
+fn what_a_child_leaves_counts_for_its_own_module_only() {
+    let scratch = Scratch::new("taken");
+    let engine = storelet::Engine::compiler(Code::Plain.pace()).expect("an engine");
+    let of_other = engine.precompile(Hash::of(&program(1)), &program(1)).expect("it compiles");
+    std::fs::write(scratch.0.join("code"), of_other.code()).expect("it is ours");
+    // Sealed for the other one, with the key that children were given once.
+    let mut sealed = of_other;
+    let sealed = sealed.seal(&storelet::Key::new([7; 32])).to_vec();
+    std::fs::write(scratch.0.join("sealed"), sealed).expect("it is ours");
+    let result = |file: &str| {
+        let mut workshop = workshop(&format!("cat {}/{file}", scratch.0.display()));
+        workshop.cache = Some(scratch.cache());
+        workshop.take(Instant::default(), compile(7, &program(0)));
+        loop {
+            workshop.look(Instant::default());
+            if let Some(compiled) = workshop.take_done().pop() {
+                return compiled.result.map(|fresh| fresh.hash);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let Err(Refused::Failed(why)) = result("sealed") else { panic!("that is no code") };
+    assert_eq!(why, "the output of its process is broken");
+    let found = |wasm: &[u8]| {
+        let found = scratch.cache().find(Hash::of(wasm), engine.compatibility());
+        found.map(|artifact| artifact.name())
+    };
+    assert_eq!((found(&program(0)), found(&program(1))), (None, None));
+    assert_eq!(result("code"), Ok(Hash::of(&program(0))));
+    assert_eq!((found(&program(0)), found(&program(1))), (Some(Hash::of(&program(0))), None));
+    // On disk it cannot be made that of another one, nor changed.
+    let dir = scratch.0.join("cache");
+    let files = || std::fs::read_dir(&dir).expect("it is ours").filter_map(Result::ok);
+    let name = Hash::of(&program(0)).to_string();
+    let kept = files().find(|it| it.file_name().to_string_lossy().starts_with(&name));
+    let kept = kept.expect("it was kept").path();
+    let other = kept.display().to_string().replace(&name, &Hash::of(&program(1)).to_string());
+    std::fs::copy(&kept, other).expect("it is ours");
+    assert_eq!(found(&program(1)), None);
+    let mut bytes = std::fs::read(&kept).expect("it is ours");
+    *bytes.last_mut().expect("there are some") ^= 1;
+    std::fs::write(&kept, bytes).expect("it is ours");
+    assert_eq!(found(&program(0)), None);
 }
 
 #[test]
