@@ -187,8 +187,9 @@ impl Worker {
 
     /// Charges what the thread has done since the last call, or since the last slice ended, to the
     /// storelets that it was for, in equal parts: letters from and to home, whose turn it is, what
-    /// followed a slice. What was for none is borne by the one that runs next. Users and clients bear what was done for a storelet that has ended. Gives
-    /// the part that storelets have in their reports, ns.
+    /// followed a slice. What was for none is borne by the one that runs next. Users and clients
+    /// bear what was done for a storelet that has ended. Returns the part that storelets have in
+    /// their reports, ns.
     pub fn charge(&mut self, now: Instant, spent_ns: u64) -> u64 {
         if self.bearers.is_empty() {
             // If it was for one whose turn comes, that one bears it then, and keeps its turn.
