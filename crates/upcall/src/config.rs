@@ -126,12 +126,12 @@ pub(crate) struct Serve {
     pub(crate) storelet_memory: Option<u64>,
 
     /// Memory for the storelets of one connection, with 6 MiB for each that the server needs, MiB
-    /// [default: half of --storelet-memory]
+    /// [default: three quarters of --storelet-memory]
     #[arg(long, value_name = "MIB")]
     pub(crate) storelet_client_memory: Option<u64>,
 
     /// Most memory of one storelet, MiB; an order that says more is refused
-    /// [default: as much as a connection may have]
+    /// [default: half of --storelet-memory, less 6]
     #[arg(long, value_name = "MIB")]
     pub(crate) storelet_memory_max: Option<u64>,
 

@@ -37,12 +37,13 @@ impl Limits {
         let mib = |mib: u64| mib.saturating_mul(1 << 20);
         let ns = |seconds: u64| seconds.saturating_mul(1_000_000_000);
         let memory = mib(serve.storelet_memory.unwrap_or(MEMORY_MIB));
-        let client = serve.storelet_client_memory.map_or(memory / 2, mib).min(memory);
+        let client = serve.storelet_client_memory.map_or(memory / 4 * 3, mib).min(memory);
         let most = client.saturating_sub(OVERHEAD);
+        let half = (memory / 2).saturating_sub(OVERHEAD);
         let maxima = Maxima {
             time_ns: ns(serve.storelet_time_max.unwrap_or(TIME_MAX_S)),
             cpu_ns: ns(serve.storelet_cpu_max.unwrap_or(CPU_MAX_S)),
-            memory: serve.storelet_memory_max.map_or(most, mib).min(most),
+            memory: serve.storelet_memory_max.map_or(half, mib).min(most),
         };
         Limits { memory, client, maxima }
     }
@@ -60,8 +61,9 @@ impl Limits {
         if Limits::of(serve).maxima.memory == 0 {
             let least = (OVERHEAD >> 20) + 1;
             return Err(format!(
-                "no storelet could run: give a connection at least {least} MiB with \
-                 --storelet-client-memory, and at most --storelet-memory in all"
+                "no storelet could run: --storelet-memory must be at least {}, and \
+                 --storelet-client-memory at least {least}",
+                2 * least
             ));
         }
         Ok(())
@@ -211,7 +213,7 @@ mod tests {
             cpu_ns: 600 * 1_000_000_000,
             memory: 506 << 20,
         };
-        assert_eq!(plain, Limits { memory: 1 << 30, client: 512 << 20, maxima });
+        assert_eq!(plain, Limits { memory: 1 << 30, client: 768 << 20, maxima });
         let said = Serve {
             storelet_memory: Some(100),
             storelet_client_memory: Some(200),
@@ -227,6 +229,6 @@ mod tests {
         let none = Serve { storelet_time_max: Some(0), ..Serve::default() };
         assert!(Limits::check(&none).is_err_and(|why| why.contains("at least 1;")));
         let small = Serve { storelet_memory: Some(12), ..Serve::default() };
-        assert!(Limits::check(&small).is_err_and(|why| why.contains("at least 7 MiB")));
+        assert!(Limits::check(&small).is_err_and(|why| why.contains("at least 14, and")));
     }
 }
