@@ -39,6 +39,7 @@ mod storelets;
 mod surveys;
 mod trees;
 mod unresponsive;
+mod work;
 
 pub use changes::advice;
 pub use config::{Clients, Config, Join, Joined, Port, Served};
@@ -48,6 +49,7 @@ pub use names::{Order, script};
 pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
 pub use replicas::{REPLICAS, Replicated};
 pub use shadow::{Heard, Shadow, duplicate, label};
+pub use work::work;
 
 use admission::Admission;
 use base::op::{Event, Op, Unresponsive};
@@ -439,7 +441,7 @@ fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
 
 /// Lets a node put its name space together, before it serves.
 pub fn set_up(node: &mut Node, reactor: &mut impl Reactor) {
-    run_while(node, reactor, |node| node.phase == Phase::Joining, &mut || {});
+    run_while(node, reactor, |node| node.phase == Phase::Joining);
 }
 
 /// The whole event loop of a server. What the operator may want to know is told, line by line;
@@ -457,19 +459,13 @@ pub fn run(
         node.hand_out(keep);
         !node.is_over()
     };
-    run_while(node, reactor, goes_on, &mut || {});
-}
-
-/// The whole event loop of a worker ([`Node::worker`]). Each slice of a storelet is announced.
-pub fn work(node: &mut Node, reactor: &mut impl Reactor, announce: &mut dyn FnMut()) {
-    run_while(node, reactor, |node| !node.is_over(), announce);
+    run_while(node, reactor, goes_on);
 }
 
 fn run_while(
     node: &mut Node,
     reactor: &mut impl Reactor,
     mut goes_on: impl FnMut(&mut Node) -> bool,
-    announce: &mut dyn FnMut(),
 ) {
     let (mut events, mut ops, mut spans) = (Vec::new(), Vec::new(), Vec::new());
     while goes_on(node) {
@@ -478,7 +474,6 @@ fn run_while(
         spans.drain(..).for_each(|span| node.stages.record_span(now, span));
         node.bill.begin(events.len());
         node.turn(now, &mut events, &mut ops);
-        run_slice(node, reactor, announce, &mut ops);
         ops.drain(..).for_each(|op| reactor.submit(op));
         if node.is_recording() {
             node.end_turn(reactor.now());
@@ -489,29 +484,5 @@ fn run_while(
         if goes_on(node) {
             reactor.wait(node.deadline(), &mut events);
         }
-    }
-}
-
-/// A slice that took less time than this had the processor for itself, nearly.
-const SHORT: Duration = Duration::from_micros(50);
-
-/// Runs a storelet for a slice, if this node has some and it is one's turn.
-fn run_slice(
-    node: &mut Node,
-    reactor: &mut impl Reactor,
-    announce: &mut dyn FnMut(),
-    ops: &mut Vec<Op>,
-) {
-    if node.worker.is_none() {
-        return;
-    }
-    let (begun, spent) = (reactor.now(), reactor.spent());
-    if let Some(slice) = node.take_slice(begun, ops) {
-        announce();
-        let ran = slice.run();
-        let now = reactor.now();
-        let time = now.since(begun);
-        let cpu = if time < SHORT { time } else { reactor.spent() - spent };
-        node.ran(now, ran, u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX), ops);
     }
 }

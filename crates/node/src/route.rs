@@ -496,5 +496,5 @@ fn of(id: OpId) -> (u16, usize) {
 }
 
 fn request_id(slot: usize, call: CallId) -> RequestId {
-    RequestId((slot as u64) << 32 | u64::from(call.0))
+    RequestId::new(u32::try_from(slot).expect("fewer connections"), call.0)
 }

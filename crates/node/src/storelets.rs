@@ -107,6 +107,12 @@ impl Node {
         slice
     }
 
+    /// Charges what this worker's thread has spent since the last call to the storelets that it
+    /// was for, ns; gives the part that stands in their reports.
+    pub fn charge(&mut self, now: Instant, spent_ns: u64) -> u64 {
+        self.worker.as_mut().map_or(0, |worker| worker.charge(now, spent_ns))
+    }
+
     /// Takes a storelet back that has used so much processor time, ns.
     pub fn ran(&mut self, now: Instant, ran: Ran, cpu_ns: u64, ops: &mut Vec<Op>) {
         let mut out = Vec::new();

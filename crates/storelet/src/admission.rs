@@ -1,18 +1,31 @@
 //! Who may begin: memory, places and what is certain of the processor and of file requests are
-//! given to users by turns, not to whoever asks most.
+//! given to users and to their clients by turns, not to whoever asks most.
 //!
 //! A storelet keeps what it was given until it ends, so what is free is all that can be shared.
-//! Of the users who wait the one who holds the least memory is next, with the storelet that he
-//! asked for first, and of several of them the one who asked first. If there is no room for that,
-//! others may pass, but not for ever: what is large begins at last. One user alone gets no more
-//! than three quarters of anything but places: who comes later finds some.
+//! Next is the first in the queue of the client that holds the least memory, of the user that
+//! holds the least. Bounds keep one of them from taking all:
+//!
+//! - A client has no more memory than its maximum, and beyond its first storelet no more than
+//!   nobody holds (a dynamic threshold; Choudhury and Hahne, 1998), so N clients leave one part in
+//!   N + 1.
+//! - A user has no more than three quarters of anything but places; small storelets, of at most a
+//!   sixteenth of all memory, may use seven eighths.
+//!
+//! If there is no room for a storelet, others may pass. Once [`PASSED_MAX`] have, they pass only if
+//! that does not delay it (EASY backfilling; Lifka, 1995): every storelet has a time at which it
+//! ends at the latest, so it is known when there will be room. So neither a storelet that sleeps
+//! for an hour nor one that waits for it to end stops those that need little or end soon.
 
-use crate::crossing::DomainId;
-use base::Caller;
+use crate::crossing::{Account, DomainId};
+use base::{Caller, Instant};
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-/// How many pass one for which there is no room.
+/// How many pass one for which there is no room, before they must not delay it.
 const PASSED_MAX: u32 = 100;
+
+/// The part of all memory, one in so many, up to which a storelet is small.
+const SMALL: u64 = 16;
 
 /// What a storelet, or a chain of them, needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,17 +70,6 @@ impl Need {
             && self.processor <= room.processor
             && self.requests <= room.requests
     }
-
-    /// Whether one user may have this who has that: three quarters of anything, or more if it is
-    /// all he has of it.
-    fn is_share(self, given: Need, all: Need) -> bool {
-        let may = |given: u64, more: u64, all: u64| {
-            given == 0 || more == 0 || given.saturating_add(more) <= all / 4 * 3
-        };
-        may(given.memory, self.memory, all.memory)
-            && may(given.processor, self.processor, all.processor)
-            && may(given.requests, self.requests, all.requests)
-    }
 }
 
 /// The number of a user whose storelets share; the server's own are one of them.
@@ -78,18 +80,105 @@ pub(crate) fn user_of(caller: &Caller) -> u32 {
     }
 }
 
-/// What a user has and wants.
+/// All that can be given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// To all together.
+    pub(crate) all: Need,
+    /// Memory, to one client, bytes.
+    pub(crate) client_memory: u64,
+}
+
+/// What was given: to all, to a user, to a client.
+#[derive(Clone, Copy, Debug, Default)]
+struct Given {
+    all: Need,
+    user: Need,
+    client: Need,
+}
+
+/// Why a storelet cannot begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    /// Its client holds as much as it may beside others.
+    Client,
+    /// There is no memory or place, for its user or for anybody.
+    Room,
+    /// There is room, but not so much can be certain.
+    Certain,
+}
+
+impl Limits {
+    /// What a storelet lacks where this was given; `None`: it can begin.
+    fn lack(&self, need: Need, given: Given) -> Option<Lack> {
+        let Given { all, user, client } = given;
+        let free = Need { memory: self.all.memory - all.memory, ..Need::default() };
+        let memory = user.memory.saturating_add(need.memory);
+        let share = match need.memory <= self.all.memory / SMALL {
+            true => self.all.memory / 8 * 7,
+            false => self.all.memory / 4 * 3,
+        };
+        let places = all.places + need.places;
+        let has_room = need.memory <= free.memory
+            && places <= self.all.places
+            && (memory <= share || user.memory == 0 || need.memory == 0);
+        if client.memory.saturating_add(need.memory) > self.client_memory {
+            return Some(Lack::Client);
+        }
+        if !has_room {
+            return Some(Lack::Room);
+        }
+        let left = (free.memory - need.memory).min(share.saturating_sub(memory));
+        let greedy = client.memory > 0 && client.memory + need.memory > left && need.memory > 0;
+        let crowded = client.places > 0 && client.places + need.places > self.all.places - places;
+        if greedy || crowded {
+            return Some(Lack::Client);
+        }
+        let certain = |of: fn(&Need) -> u64| {
+            let (need, all, limit) = (of(&need), of(&all), of(&self.all));
+            let within = |given: u64, most: u64| given == 0 || given.saturating_add(need) <= most;
+            let parts = within(of(&user), limit / 4 * 3) && within(of(&client), limit / 2);
+            need == 0 || (need <= limit - all && parts)
+        };
+        let has_certain = certain(|need| need.processor) && certain(|need| need.requests);
+        (!has_certain).then_some(Lack::Certain)
+    }
+}
+
+/// A storelet that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    id: DomainId,
+    need: Need,
+    /// How long it takes at most.
+    time: Duration,
+}
+
+/// A storelet that has begun.
+#[derive(Debug)]
+struct Held {
+    account: Account,
+    need: Need,
+    /// When it ends at the latest.
+    ends: Instant,
+}
+
+/// What a client has and wants.
 #[derive(Debug, Default)]
-struct User {
-    queue: VecDeque<(DomainId, Need)>,
+struct Client {
+    queue: VecDeque<Waiting>,
     given: Need,
-    /// How many were admitted that came after the first in the queue, for which there was no room.
+    /// How many were admitted that were asked for after the first in the queue, for which there
+    /// was no room.
     passed: u32,
 }
 
-/// What of a user's queue could begin, and what those before it lack.
-#[derive(Debug, Default)]
+/// What of a client's queue could begin, and what those before it lack.
+#[derive(Debug)]
 struct Outlook {
+    account: Account,
+    /// Memory that its user and the client hold, and the first in the queue: who is next.
+    rank: (u64, u64, DomainId),
     place: Option<usize>,
     /// There is no room for the next.
     lacks_room: bool,
@@ -97,44 +186,23 @@ struct Outlook {
     lacks_certain: bool,
 }
 
-impl User {
-    fn outlook(&self, free: Need, all: Need) -> Outlook {
-        let mut outlook = Outlook::default();
-        for (place, (_, need)) in self.queue.iter().enumerate() {
-            let room = Need { processor: 0, requests: 0, ..*need };
-            if !room.is_share(self.given, all) {
-                break;
-            }
-            if !room.fits(free) {
-                outlook.lacks_room = true;
-                break;
-            }
-            let fits = need.fits(free) && need.is_share(self.given, all);
-            if !need.is_certain() || (fits && !outlook.lacks_certain) {
-                outlook.place = Some(place);
-                break;
-            }
-            outlook.lacks_certain = true;
-        }
-        outlook
-    }
-}
-
 /// Memory and places, and who waits for them.
 #[derive(Debug)]
 pub(crate) struct Admission {
     /// All that there is.
-    limit: Need,
-    users: BTreeMap<u32, User>,
-    held: BTreeMap<DomainId, (u32, Need)>,
+    limits: Limits,
+    clients: BTreeMap<Account, Client>,
+    /// What was given to each user that holds anything.
+    users: BTreeMap<u32, Need>,
+    held: BTreeMap<DomainId, Held>,
     given: Need,
 }
 
 impl Admission {
     /// Room for this.
-    pub(crate) fn new(limit: Need) -> Admission {
-        let (users, held) = (BTreeMap::new(), BTreeMap::new());
-        Admission { limit, users, held, given: Need::default() }
+    pub(crate) fn new(limits: Limits) -> Admission {
+        let (clients, users, held) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Admission { limits, clients, users, held, given: Need::default() }
     }
 
     /// Memory that was given, bytes.
@@ -149,179 +217,188 @@ impl Admission {
 
     /// Whether somebody could be given this at all.
     pub(crate) fn could_fit(&self, need: Need) -> bool {
-        need.fits(self.limit)
+        need.fits(self.limits.all) && need.memory <= self.limits.client_memory
     }
 
-    /// A user's storelet waits.
-    pub(crate) fn enqueue(&mut self, id: DomainId, user: u32, need: Need) {
-        self.users.entry(user).or_default().queue.push_back((id, need));
+    /// A storelet of an account waits, which takes so long at most.
+    pub(crate) fn enqueue(&mut self, id: DomainId, account: Account, need: Need, time: Duration) {
+        let client = self.clients.entry(account).or_default();
+        client.queue.push_back(Waiting { id, need, time });
     }
 
     /// It does not wait any more.
     pub(crate) fn dequeue(&mut self, id: DomainId) {
-        self.users.values_mut().for_each(|user| user.queue.retain(|(other, _)| *other != id));
+        for client in self.clients.values_mut() {
+            if client.queue.front().is_some_and(|first| first.id == id) {
+                client.passed = 0;
+            }
+            client.queue.retain(|other| other.id != id);
+        }
         self.tidy();
     }
 
+    /// What was given to an account.
+    fn given_to(&self, account: Account) -> Given {
+        let user = self.users.get(&account.user).copied().unwrap_or_default();
+        let client = self.clients.get(&account).map(|client| client.given).unwrap_or_default();
+        Given { all: self.given, user, client }
+    }
+
+    fn outlook(&self, account: Account, client: &Client) -> Option<Outlook> {
+        let first = client.queue.front()?.id;
+        let given = self.given_to(account);
+        let rank = (given.user.memory, client.given.memory, first);
+        let (place, lacks_room, lacks_certain) = (None, false, false);
+        let mut outlook = Outlook { account, rank, place, lacks_room, lacks_certain };
+        for (place, Waiting { need, .. }) in client.queue.iter().enumerate() {
+            match self.limits.lack(*need, given) {
+                None if need.is_certain() && outlook.lacks_certain => {}
+                None => {
+                    outlook.place = Some(place);
+                    break;
+                }
+                Some(Lack::Certain) => outlook.lacks_certain = true,
+                Some(Lack::Room) => {
+                    outlook.lacks_room = true;
+                    break;
+                }
+                Some(Lack::Client) => break,
+            }
+        }
+        Some(outlook)
+    }
+
     /// The next that may begin: it has what it needs until it is released.
-    pub(crate) fn next(&mut self) -> Option<DomainId> {
-        let (free, all) = (self.limit.without(self.given), self.limit);
-        let look = |(number, user): (&u32, &User)| {
-            let first = user.queue.front()?.0;
-            Some((user.given.memory, first, *number, user.outlook(free, all)))
+    pub(crate) fn next(&mut self, now: Instant) -> Option<DomainId> {
+        let look = |(account, client): (&Account, &Client)| self.outlook(*account, client);
+        let mut waiting: Vec<Outlook> = self.clients.iter().filter_map(look).collect();
+        waiting.sort_by_key(|outlook| outlook.rank);
+        let passed = |outlook: &&Outlook| {
+            let lacks = outlook.lacks_room || outlook.lacks_certain;
+            lacks && self.clients[&outlook.account].passed >= PASSED_MAX
         };
-        let mut waiting: Vec<_> = self.users.iter().filter_map(look).collect();
-        waiting.sort_by_key(|(memory, first, ..)| (*memory, *first));
-        for (at, (_, _, number, outlook)) in waiting.iter().enumerate() {
+        let head = waiting.iter().filter(passed).min_by_key(|outlook| outlook.rank.2);
+        let head = head.map(|head| (head, self.room_at(head.account)));
+        for outlook in &waiting {
             let Some(place) = outlook.place else { continue };
-            let need = self.users[number].queue[place].1;
-            let passes = |(_, _, _, before): &&(u64, DomainId, u32, Outlook)| {
-                before.lacks_room || (before.lacks_certain && need.is_certain())
+            let candidate = self.clients[&outlook.account].queue[place];
+            let stands_back = |(head, at): &(&Outlook, Instant)| {
+                let other = head.account != outlook.account;
+                let wants = head.lacks_room || candidate.need.is_certain();
+                other && wants && !self.may_pass((head.account, *at), now, outlook, candidate)
             };
-            let passed: Vec<u32> = waiting[..at].iter().filter(passes).map(|it| it.2).collect();
-            if passed.iter().any(|number| self.users[number].passed >= PASSED_MAX) {
+            if head.as_ref().is_some_and(stands_back) {
                 continue;
             }
-            for number in passed {
-                self.users.get_mut(&number).expect("he waits").passed += 1;
+            for other in waiting.iter().filter(|other| other.account != outlook.account) {
+                let lacks =
+                    other.lacks_room || (other.lacks_certain && candidate.need.is_certain());
+                if lacks && other.rank.2 < candidate.id {
+                    self.clients.get_mut(&other.account).expect("it waits").passed += 1;
+                }
             }
-            return Some(self.admit(*number, place));
+            let account = outlook.account;
+            return Some(self.admit(now, account, place));
         }
         None
     }
 
-    fn admit(&mut self, number: u32, place: usize) -> DomainId {
-        let user = self.users.get_mut(&number).expect("he waits");
-        let (id, need) = user.queue.remove(place).expect("it waits");
-        if place == 0 {
-            user.passed = 0;
+    /// What an account is given once all have ended that end until then.
+    fn given_at(&self, account: Account, at: Instant) -> Given {
+        let mut given = self.given_to(account);
+        for held in self.held.values().filter(|held| held.ends <= at) {
+            given.all = given.all.without(held.need);
+            if held.account.user == account.user {
+                given.user = given.user.without(held.need);
+            }
+            if held.account == account {
+                given.client = given.client.without(held.need);
+            }
         }
-        user.given = user.given.plus(need);
-        self.held.insert(id, (number, need));
+        given
+    }
+
+    /// When there will be room for the first in a client's queue, at the latest.
+    fn room_at(&self, account: Account) -> Instant {
+        let need = self.clients[&account].queue[0].need;
+        let mut ends: Vec<Instant> = self.held.values().map(|held| held.ends).collect();
+        ends.sort_unstable();
+        let fits = |at: &Instant| self.limits.lack(need, self.given_at(account, *at)).is_none();
+        let at = ends.partition_point(|at| !fits(at));
+        ends.get(at).copied().unwrap_or(Instant(u64::MAX))
+    }
+
+    /// Whether one that can begin does not delay the first in a client's queue, for which there
+    /// will be room at that time.
+    fn may_pass(
+        &self,
+        (head, at): (Account, Instant),
+        now: Instant,
+        outlook: &Outlook,
+        candidate: Waiting,
+    ) -> bool {
+        if ends(now, candidate.time) <= at {
+            return true;
+        }
+        let need = self.clients[&head].queue[0].need;
+        let mut given = self.given_at(head, at);
+        given.all = given.all.plus(candidate.need);
+        if !given.all.fits(self.limits.all) {
+            return false;
+        }
+        if outlook.account.user == head.user {
+            given.user = given.user.plus(candidate.need);
+        }
+        self.limits.lack(need, given).is_none()
+    }
+
+    fn admit(&mut self, now: Instant, account: Account, place: usize) -> DomainId {
+        let client = self.clients.get_mut(&account).expect("it waits");
+        let Waiting { id, need, time } = client.queue.remove(place).expect("it waits");
+        if place == 0 {
+            client.passed = 0;
+        }
+        client.given = client.given.plus(need);
+        let user = self.users.entry(account.user).or_default();
+        *user = user.plus(need);
+        self.held.insert(id, Held { account, need, ends: ends(now, time) });
         self.given = self.given.plus(need);
         id
     }
 
     /// It has ended, if it had begun.
     pub(crate) fn release(&mut self, id: DomainId) {
-        let Some((user, need)) = self.held.remove(&id) else { return };
-        let user = self.users.get_mut(&user).expect("he holds it");
-        user.given = user.given.without(need);
+        let Some(Held { account, need, .. }) = self.held.remove(&id) else { return };
+        let client = self.clients.get_mut(&account).expect("it holds it");
+        client.given = client.given.without(need);
+        let user = self.users.get_mut(&account.user).expect("the user holds it");
+        *user = user.without(need);
         self.given = self.given.without(need);
         self.tidy();
     }
 
     fn tidy(&mut self) {
-        self.users.retain(|_, user| user.given.places > 0 || !user.queue.is_empty());
+        self.clients.retain(|_, client| client.given.places > 0 || !client.queue.is_empty());
+        self.users.retain(|_, given| given.places > 0);
     }
 
-    /// Checks that sums are right.
+    /// Checks that sums are right, and that no client has more than it may.
     pub(crate) fn check(&self) {
         let all = |needs: &mut dyn Iterator<Item = Need>| needs.fold(Need::default(), Need::plus);
-        assert_eq!(all(&mut self.held.values().map(|(_, need)| *need)), self.given);
-        assert_eq!(all(&mut self.users.values().map(|user| user.given)), self.given);
-        assert!(self.given.fits(self.limit));
+        assert_eq!(all(&mut self.held.values().map(|held| held.need)), self.given);
+        assert_eq!(all(&mut self.clients.values().map(|client| client.given)), self.given);
+        assert_eq!(all(&mut self.users.values().copied()), self.given);
+        assert!(self.given.fits(self.limits.all));
+        let most = self.limits.client_memory;
+        assert!(self.clients.values().all(|client| client.given.memory <= most));
     }
+}
+
+/// When one ends at the latest that begins now.
+fn ends(now: Instant, time: Duration) -> Instant {
+    let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    Instant(now.0.saturating_add(ns))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn room(memory: u64) -> Admission {
-        Admission::new(Need { memory, places: 100, ..Need::default() })
-    }
-
-    fn ask(admission: &mut Admission, id: u64, user: u32, memory: u64) {
-        admission.enqueue(DomainId(id), user, Need { memory, places: 1, ..Need::default() });
-    }
-
-    fn admitted(admission: &mut Admission) -> Vec<u64> {
-        let admitted = std::iter::from_fn(|| admission.next().map(|id| id.0)).collect();
-        admission.check();
-        admitted
-    }
-
-    #[test]
-    fn who_holds_the_least_is_next_and_nobody_overtakes_him() {
-        let mut room = room(100);
-        (1..=10).for_each(|id| ask(&mut room, id, 7, 25));
-        assert_eq!(admitted(&mut room), [1, 2, 3], "three quarters for one user");
-        ask(&mut room, 11, 8, 20);
-        ask(&mut room, 12, 8, 20);
-        assert_eq!(admitted(&mut room), [11]);
-        room.release(DomainId(1));
-        assert_eq!(admitted(&mut room), [12], "not the next of who holds more");
-        room.release(DomainId(2));
-        ask(&mut room, 13, 9, 60);
-        assert_eq!(admitted(&mut room), [4], "there is no room for him, and for others there is");
-        (5..=10).for_each(|id| room.dequeue(DomainId(id)));
-        [3, 4, 11, 12].into_iter().for_each(|id| room.release(DomainId(id)));
-        ask(&mut room, 14, 7, 1);
-        assert_eq!(admitted(&mut room), [13, 14], "of those who hold nothing the first to ask");
-    }
-
-    #[test]
-    fn what_is_large_is_passed_but_not_for_ever() {
-        let mut room = Admission::new(Need { memory: 100, places: 10_000, ..Need::default() });
-        ask(&mut room, 1, 7, 50);
-        assert_eq!(admitted(&mut room), [1]);
-        ask(&mut room, 2, 9, 90);
-        (1000..2000).for_each(|id| ask(&mut room, id, 8, 0));
-        assert_eq!(admitted(&mut room).len(), PASSED_MAX as usize);
-        room.release(DomainId(1));
-        let rest = admitted(&mut room);
-        assert_eq!((rest[0], rest.len()), (2, 901));
-    }
-
-    #[test]
-    fn one_that_is_larger_than_a_users_part_runs_alone_of_his() {
-        let mut room = room(100);
-        ask(&mut room, 1, 7, 100);
-        ask(&mut room, 2, 7, 1);
-        assert!(room.could_fit(Need { memory: 100, places: 1, ..Need::default() }));
-        assert!(!room.could_fit(Need { memory: 101, places: 1, ..Need::default() }));
-        assert_eq!(admitted(&mut room), [1]);
-        room.release(DomainId(1));
-        assert_eq!(admitted(&mut room), [2]);
-    }
-
-    #[test]
-    fn places_are_given_like_memory_and_who_leaves_the_queue_is_not_admitted() {
-        let mut room = Admission::new(Need { memory: 100, places: 3, ..Need::default() });
-        room.enqueue(DomainId(1), 7, Need { memory: 1, places: 2, ..Need::default() });
-        room.enqueue(DomainId(2), 7, Need { memory: 1, places: 2, ..Need::default() });
-        room.enqueue(DomainId(3), 7, Need { memory: 1, places: 1, ..Need::default() });
-        assert_eq!(admitted(&mut room), [1]);
-        room.dequeue(DomainId(2));
-        assert_eq!(admitted(&mut room), [3]);
-        [1, 2, 3].into_iter().for_each(|id| room.release(DomainId(id)));
-        assert!(room.users.is_empty() && room.memory() == 0);
-    }
-
-    #[test]
-    fn what_is_certain_to_all_together_is_bounded_and_shared() {
-        let limit = Need { memory: 100, places: 1000, processor: 500, requests: 2000 };
-        let mut room = Admission::new(limit);
-        let certain = Need { memory: 1, places: 1, processor: 100, requests: 0 };
-        (1..=5).for_each(|id| room.enqueue(DomainId(id), 7, certain));
-        assert_eq!(admitted(&mut room), [1, 2, 3], "three quarters for one user");
-        let many = Need { memory: 1, places: 1, processor: 0, requests: 1000 };
-        (11..=13).for_each(|id| room.enqueue(DomainId(id), 8, many));
-        assert_eq!(admitted(&mut room), [11]);
-        ask(&mut room, 20, 9, 1);
-        room.enqueue(DomainId(21), 9, certain);
-        assert_eq!(admitted(&mut room), [20, 21]);
-        room.release(DomainId(1));
-        assert_eq!(admitted(&mut room), [4]);
-        assert!(!room.could_fit(Need { processor: 501, ..certain }));
-        // Who waits for that stops nobody who does not want it, neither of his own nor others.
-        room.enqueue(DomainId(30), 10, Need { requests: 1500, ..many });
-        assert_eq!(admitted(&mut room), [0; 0], "a thousand are left");
-        (1000..1900).for_each(|id| ask(&mut room, id, 10 + id as u32 % 3, 0));
-        assert_eq!(admitted(&mut room).len(), 900);
-        [12, 13].into_iter().for_each(|id| room.dequeue(DomainId(id)));
-        room.release(DomainId(11));
-        assert_eq!(admitted(&mut room), [30]);
-    }
-}
+mod tests;

@@ -1,8 +1,9 @@
 //! Compiled modules, and how it is known that they are what our compiler made.
 //!
-//! Machine code is run as it is, so nothing else may ever be taken for it. There are two ways to an
-//! [`Artifact`]: compiling, and bytes that somebody with the same [`Key`] has sealed. A key is made
-//! for one child that compiles, or belongs to a cache that only the server reads and writes.
+//! Machine code is run as it is, so nothing else may ever be taken for it. There are three ways to
+//! an [`Artifact`]: compiling in this process; the output of a child of it that was started to
+//! compile this one module; and bytes that were sealed with a [`Key`], which belongs to a cache
+//! that only the server reads and writes. The child has no key, so it can seal nothing.
 //! `docs/data-format.md` draws the bytes.
 #![allow(unsafe_code)]
 
@@ -10,7 +11,7 @@ use crate::compile::Hash;
 use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 use std::fmt;
-use wasmtime::{Engine, Module};
+use wasmtime::{Engine, Module, Precompiled};
 
 const MAGIC: &[u8; 8] = b"upcall\0M";
 const VERSION: u32 = 1;
@@ -74,7 +75,27 @@ impl Artifact {
         Artifact { bytes }
     }
 
-    /// Bytes that can be kept or sent, and opened by whoever has the key.
+    /// Takes the output of a child of this process that was started to compile the module of this
+    /// name for engines like this one, and has ended well.
+    ///
+    /// Nothing but that may be given here: what the child has written is going to be run, and the
+    /// name is the caller's word, not the child's.
+    ///
+    /// # Errors
+    /// If these bytes are no compiled module.
+    pub fn of_child(name: Hash, engine: &crate::Engine, code: &[u8]) -> Result<Artifact, Broken> {
+        match Engine::detect_precompiled(code) {
+            Some(Precompiled::Module) => Ok(Artifact::new(name, engine.compatibility(), code)),
+            Some(Precompiled::Component) | None => Err(Broken),
+        }
+    }
+
+    /// Its machine code.
+    pub fn code(&self) -> &[u8] {
+        &self.bytes[CODE..]
+    }
+
+    /// Bytes that can be kept, and opened by whoever has the key.
     pub fn seal(&mut self, key: &Key) -> &[u8] {
         let mac = key.mac(&self.bytes).finalize().into_bytes();
         self.bytes[MAC..CODE].copy_from_slice(&mac);
@@ -121,9 +142,9 @@ impl Artifact {
     /// If the engine is another one than it was compiled for.
     pub(crate) fn load(&self, engine: &Engine) -> wasmtime::Result<Module> {
         // SAFETY: `deserialize` wants the unchanged output of `precompile_module`. That is what an
-        // artifact holds: it was made of that in this process, or its authentication code was made
-        // of it by a process of this server, with a key that only this server has. The engine
-        // itself compares version and settings.
+        // artifact holds: it was made of that in this process or read from a child that did
+        // nothing else, or its authentication code was made of such an artifact by this server,
+        // with a key that only the server has. The engine itself compares version and settings.
         unsafe { Module::deserialize(engine, &self.bytes[CODE..]) }
     }
 }
@@ -164,6 +185,22 @@ mod tests {
         }
         for len in [0, 8, CODE - 1, CODE, sealed.len() - 1] {
             assert_eq!(Artifact::open(sealed[..len].to_vec(), &key).err(), Some(Broken));
+        }
+    }
+
+    #[test]
+    fn what_a_child_leaves_is_code_of_the_module_that_was_asked_for() {
+        let engine = Engine::compiler(Pace::Ticks).expect("an engine");
+        let (key, name) = (Key::new([7; 32]), Hash([9; 32]));
+        let mut made = artifact(&engine);
+        let mut taken = Artifact::of_child(name, &engine, made.code()).expect("it is code");
+        assert_eq!((taken.name(), taken.compatibility()), (name, engine.compatibility()));
+        engine.load(&taken).expect("it loads");
+        let opened = Artifact::open(taken.seal(&key).to_vec(), &key).expect("its own key");
+        assert_eq!(opened.name(), name);
+        // It says nothing of itself but its code.
+        for bytes in [made.seal(&key).to_vec(), Vec::new(), b"none".to_vec(), vec![0; 4096]] {
+            assert_eq!(Artifact::of_child(name, &engine, &bytes).err(), Some(Broken));
         }
     }
 

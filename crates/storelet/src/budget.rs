@@ -4,6 +4,9 @@ use crate::compile::Code;
 use serde::Serialize;
 use std::fmt;
 
+/// Memory of a storelet whose order says nothing: 256 MiB with what the server keeps for it.
+const MEMORY: u64 = 250 << 20;
+
 /// What a storelet may use at most. `u64::MAX`: as much as it likes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -33,7 +36,7 @@ impl Default for Budget {
             cpu_ns: 10_000_000_000,
             fuel: u64::MAX,
             time_ns: 60_000_000_000,
-            memory: 256 << 20,
+            memory: MEMORY,
             table: 100_000,
             operations: u64::MAX,
             bytes: u64::MAX,

@@ -5,6 +5,7 @@
 //! gives is kept under the module's hash.
 
 use crate::Program;
+use crate::crossing::Account;
 use base::Buf;
 use sha2::{Digest as _, Sha256};
 use std::fmt;
@@ -77,8 +78,8 @@ pub enum ToCompiler {
         module: Module,
         /// What is to be made of it.
         code: Code,
-        /// For whom: users have their turns.
-        user: u32,
+        /// The account that it is for: compilations are queued fairly by account.
+        account: Account,
     },
     /// Nobody waits for this result any more; it comes all the same, and soon.
     Cancel(u64),

@@ -8,6 +8,8 @@ use crate::report::Report;
 use base::op::Parcel;
 use base::{Caller, Error};
 use std::fmt;
+#[cfg(doc)]
+use tree::RequestId;
 use tree::{OpenId, Reply, Request};
 
 /// Names a storelet that was started: no two of a server have the same.
@@ -33,6 +35,22 @@ impl fmt::Display for DomainId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
+}
+
+/// The account that a storelet is charged to: a user, and one of the user's clients.
+///
+/// Ordered by user, so the clients of a user stand together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Account {
+    /// The user's number.
+    pub user: u32,
+    /// The connection, as [`RequestId::asker`] names it; of what runs by itself [`Account::OWN`].
+    pub client: u32,
+}
+
+impl Account {
+    /// The client of all that the server begins by itself: no connection has this number.
+    pub const OWN: u32 = u32::MAX;
 }
 
 /// Names a request of a storelet, which has at most two under way: one it waits for, and one that
@@ -81,6 +99,8 @@ pub struct Begin {
     pub order: Order,
     /// On whose behalf.
     pub caller: Caller,
+    /// The account that it is charged to.
+    pub account: Account,
     /// Where its random numbers begin.
     pub seed: [u8; 32],
 }

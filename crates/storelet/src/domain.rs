@@ -17,6 +17,7 @@ mod tests;
 use crate::budget::Reason;
 use crate::compile::{Code, Fresh, Module, Refused};
 use crate::door::Stream;
+use crate::maxima::Maxima;
 use crate::order::{self, ORDER_MAX, Order, Wanted};
 use crate::report::Report;
 use base::{Automaton, Buf, Error, Instant};
@@ -136,6 +137,8 @@ enum State {
 pub(crate) struct Domain {
     state: State,
     talk: Talk,
+    /// The most that each of its storelets is given.
+    maxima: Maxima,
     /// When it was begun, and until it ran: how long it had to wait for that, ns.
     since: Instant,
     waited_ns: u64,
@@ -151,12 +154,23 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
-    /// A domain that has got nothing yet.
-    pub(crate) fn new(now: Instant) -> Domain {
+    /// A domain that has got nothing yet, of a server that gives no more than this.
+    pub(crate) fn new(now: Instant, maxima: Maxima) -> Domain {
         let (state, talk) = (State::Received(Vec::new()), Talk::default());
         let (module, compile_ns, complaint) = (None, 0, Vec::new());
         let (waited_ns, sent, check) = (0, 0, false);
-        Domain { state, talk, since: now, waited_ns, sent, module, compile_ns, check, complaint }
+        Domain {
+            state,
+            talk,
+            maxima,
+            since: now,
+            waited_ns,
+            sent,
+            module,
+            compile_ns,
+            check,
+            complaint,
+        }
     }
 
     /// How much of a module it keeps, bytes.
@@ -244,7 +258,7 @@ impl Domain {
                         false => State::Received(text),
                     };
                 };
-                match Order::parse(lines) {
+                match Order::parse_within(lines, &self.maxima) {
                     Ok(order) => self.ordered(Box::new(order), Buf::from(rest), out),
                     Err(why) => {
                         self.talk.begin(Order::wants_frames(lines), false);
@@ -323,7 +337,10 @@ impl Domain {
 
     fn resolved(&mut self, resolved: Result<Vec<Stage>, String>, out: &mut Vec<Output>) -> State {
         match resolved {
-            Ok(stages) => {
+            Ok(mut stages) => {
+                for Stage { order, .. } in &mut stages {
+                    order.budget = self.maxima.within(order.budget);
+                }
                 self.talk.tell_state("compiling", out);
                 self.go_on(Chain { stages, fresh: Vec::new() }, out)
             }

@@ -25,6 +25,7 @@ mod guest;
 mod host;
 mod life;
 mod listings;
+mod maxima;
 pub mod module;
 pub mod order;
 mod report;
@@ -37,12 +38,13 @@ pub mod worker;
 
 pub use artifact::{Artifact, Broken, Key};
 pub use budget::{Budget, Reason, Used};
-pub use crossing::{AskId, Begin, Crossing, DomainId, ToHome, ToWorker};
+pub use crossing::{Account, AskId, Begin, Crossing, DomainId, ToHome, ToWorker};
 pub use door::{Given, Got, Stream, Times, Want};
 pub use engine::{Engine, Engines, GUESTS_MAX, Pace, Program};
 pub use guest::{Ended, Guest, Pause, Start};
+pub use maxima::Maxima;
 pub use report::Report;
-pub use storelets::{DOMAINS_MAX, OPENS_MAX, Settings, Storelets};
+pub use storelets::{DOMAINS_MAX, OPENS_MAX, OVERHEAD, Settings, Storelets};
 pub use worker::{Ran, Slice, Worker};
 
 // What integration tests use is used by the tests within, under the same name.

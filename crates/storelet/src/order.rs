@@ -22,6 +22,7 @@ mod units;
 
 use crate::budget::Budget;
 use crate::compile::Hash;
+use crate::maxima::Maxima;
 use crate::schedule::{Terms, WEIGHT_MAX};
 use base::Name;
 pub use label::{Label, Pick};
@@ -104,15 +105,24 @@ impl Order {
     /// # Errors
     /// Which line is wrong, and what to write instead.
     pub fn parse(text: &[u8]) -> Result<Order, String> {
+        Order::parse_within(text, &Maxima::NONE)
+    }
+
+    /// Understands an order of a server that gives no more than this.
+    ///
+    /// # Errors
+    /// Which line is wrong, and what to write instead; or of what it wants more.
+    pub fn parse_within(text: &[u8], maxima: &Maxima) -> Result<Order, String> {
         let text = str::from_utf8(text).map_err(|_| "an order is UTF-8 text".to_string())?;
         let (mut order, mut then) = (Order::plain(), Vec::new());
+        order.budget = maxima.within(order.budget);
         for line in text.lines() {
             let line = line.trim_end_matches('\r');
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             let said = |why| format!("'{word} {rest}': {why}");
             let value = decoded(rest);
             if word == "standing" {
-                order.next(&mut then, &value).map_err(said)?;
+                order.next(&mut then, &value, maxima).map_err(said)?;
                 continue;
             }
             let stage = then.last_mut().filter(|_| !is_for_all(word)).unwrap_or(&mut order);
@@ -128,6 +138,9 @@ impl Order {
         }
         if !order.is_standing() && order.terms.reservation > order.terms.limit {
             return Err("'reserve' and 'limit': no more can be certain than is ever given".into());
+        }
+        if !order.is_standing() {
+            maxima.check(&order)?;
         }
         if order.args.is_empty() && !order.is_standing() {
             order.args.push(b"storelet".to_vec());
@@ -181,7 +194,7 @@ impl Order {
     }
 
     /// What is installed comes next: the first, or the next of a chain.
-    fn next(&mut self, then: &mut Vec<Order>, value: &[u8]) -> Result<(), String> {
+    fn next(&mut self, then: &mut Vec<Order>, value: &[u8], maxima: &Maxima) -> Result<(), String> {
         let pick = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
         let stage = Order::standing(pick.ok_or_else(|| label::SAY.to_string())?);
         if self.is_standing() {
@@ -196,6 +209,7 @@ impl Order {
             input: self.input,
             frames: self.frames,
             check: self.check,
+            budget: maxima.within(Budget::default()),
             ..Order::plain()
         };
         if *self != all {
@@ -399,6 +413,30 @@ mod tests {
         assert_eq!(order.budget, budget);
         let terms = Terms { weight: 7, reservation: 100_000_000, limit: 1_500_000_000 };
         assert_eq!((order.terms, order.io_reserve, order.io_limit), (terms, 20, 50));
+    }
+
+    #[test]
+    fn an_order_beyond_the_maxima_is_refused_and_one_that_says_nothing_is_within() {
+        let maxima = Maxima { time_ns: 50_000_000_000, cpu_ns: 2_000_000_000, memory: 64 << 20 };
+        let order = Order::parse_within(b"module 1", &maxima).expect("it is one");
+        let Budget { time_ns, cpu_ns, memory, .. } = order.budget;
+        assert_eq!(Maxima { time_ns, cpu_ns, memory }, maxima);
+        for (line, why) in [
+            ("time 99999h", "no more time than this server gives: 50s; say less"),
+            ("cpu 2001ms", "no more processor time than this server gives: 2s; say less"),
+            ("memory 750M", "no more memory than this server gives: 64M; say less"),
+            ("memory 65M", "a larger --storelet-memory-max"),
+        ] {
+            let text = format!("module 1\n{line}");
+            let refused = Order::parse_within(text.as_bytes(), &maxima).expect_err("it is more");
+            assert!(refused.contains(why), "{line}: {refused}");
+            Order::parse(text.as_bytes()).expect("there are no maxima");
+        }
+        let most = b"module 1\ntime 50s\ncpu 2s\nmemory 64M";
+        Order::parse_within(most, &maxima).expect("it is no more");
+        // What is installed only takes less.
+        let named = Order::parse_within(b"standing a\ntime 99h", &maxima).expect("it is one");
+        assert_eq!(named.budget.memory, u64::MAX);
     }
 
     #[test]

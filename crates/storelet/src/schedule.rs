@@ -1,11 +1,13 @@
 //! Whose turn it is: processor time by reservation, weight and limit.
 //!
-//! Weights are hierarchical: first among users, then among the storelets of each, by stride
-//! scheduling (Waldspurger and Weihl, 1995): who has used least of its share is next. Above that
+//! Weights are hierarchical: first among users, then among the clients (connections) of each,
+//! then among the storelets of each, by stride scheduling (Waldspurger and Weihl, 1995): whatever
+//! has used least of its share is next. Above that
 //! stand the tags of mClock (Gulati et al., OSDI 2010, §3): who has a reservation and is behind it
 //! comes first, and who is at its limit waits. What was used is charged afterwards, as long as it
 //! was: who runs longer than its slice waits longer for the next.
 
+use crate::crossing::Account;
 use slab::Slab;
 use std::collections::BTreeMap;
 
@@ -14,6 +16,9 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// The largest weight.
 pub const WEIGHT_MAX: u32 = 10_000;
+
+/// The weight of a client beside the others of its user.
+const CLIENT_WEIGHT: u32 = 100;
 
 /// What one unit of weight costs for each nanosecond.
 const UNIT: u128 = WEIGHT_MAX as u128;
@@ -63,20 +68,35 @@ impl Share {
     }
 }
 
+/// A user, or one of a user's clients: what it has used, and what is below it.
 #[derive(Debug)]
-struct User {
+struct Group {
     share: Share,
-    /// Its storelets that are ready.
+    /// Storelets below it that are ready.
     ready: usize,
-    /// Its storelets.
+    /// Storelets below it.
     all: usize,
-    /// What its ready storelet that has used least has used.
+    /// Pass of the ready member of this group that has used least.
     floor: u128,
+}
+
+impl Group {
+    fn new(weight: u32, pass: u128) -> Group {
+        Group { share: Share { weight, pass }, ready: 0, all: 0, floor: 0 }
+    }
+
+    /// Counts one more ready storelet; a group without any has saved nothing up meanwhile.
+    fn add_ready(&mut self, floor: u128) {
+        if self.ready == 0 {
+            self.share.pass = self.share.pass.max(floor);
+        }
+        self.ready += 1;
+    }
 }
 
 #[derive(Debug)]
 struct Place {
-    user: u32,
+    account: Account,
     terms: Terms,
     share: Share,
     ready: bool,
@@ -88,7 +108,8 @@ struct Place {
 /// Gives turns.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    users: BTreeMap<u32, User>,
+    users: BTreeMap<u32, Group>,
+    clients: BTreeMap<Account, Group>,
     places: Slab<Place>,
     /// What the ready user who has used least has used.
     floor: u128,
@@ -96,26 +117,28 @@ pub struct Schedule {
     reserved: bool,
 }
 
+const KNOWN: &str = "a storelet has a user and a client";
+
 impl Schedule {
-    /// Takes up a storelet of a user, which is not ready. A user's weight is that of the latest.
+    /// Takes up a storelet of an account, which is not ready. A user's weight is that of the
+    /// latest; the clients of a user have equal shares of the user's.
     ///
     /// # Panics
     /// If a weight is out of its range.
-    pub fn add(&mut self, user: u32, user_weight: u32, terms: Terms) -> Key {
+    pub fn add(&mut self, account: Account, user_weight: u32, terms: Terms) -> Key {
         for weight in [user_weight, terms.weight] {
             assert!((1..=WEIGHT_MAX).contains(&weight), "a weight of {weight}");
         }
         let floor = self.floor;
-        let owner = self.users.entry(user).or_insert_with(|| User {
-            share: Share { weight: user_weight, pass: floor },
-            ready: 0,
-            all: 0,
-            floor: 0,
-        });
-        owner.all += 1;
-        owner.share.weight = user_weight;
-        let share = Share { weight: terms.weight, pass: owner.floor };
-        let place = Place { user, terms, share, ready: false, reserved_at: 0, allowed_at: 0 };
+        let user = self.users.entry(account.user).or_insert_with(|| Group::new(user_weight, floor));
+        user.all += 1;
+        user.share.weight = user_weight;
+        let floor = user.floor;
+        let client =
+            self.clients.entry(account).or_insert_with(|| Group::new(CLIENT_WEIGHT, floor));
+        client.all += 1;
+        let share = Share { weight: terms.weight, pass: client.floor };
+        let place = Place { account, terms, share, ready: false, reserved_at: 0, allowed_at: 0 };
         Key(self.places.insert(place))
     }
 
@@ -125,11 +148,16 @@ impl Schedule {
     /// If it is not there.
     pub fn remove(&mut self, key: Key) {
         self.set_ready(key, false, 0);
-        let place = self.places.remove(key.0);
-        let owner = self.users.get_mut(&place.user).expect("it has an owner");
-        owner.all -= 1;
-        if owner.all == 0 {
-            self.users.remove(&place.user);
+        let Place { account, .. } = self.places.remove(key.0);
+        let client = self.clients.get_mut(&account).expect(KNOWN);
+        client.all -= 1;
+        if client.all == 0 {
+            self.clients.remove(&account);
+        }
+        let user = self.users.get_mut(&account.user).expect(KNOWN);
+        user.all -= 1;
+        if user.all == 0 {
+            self.users.remove(&account.user);
         }
     }
 
@@ -143,16 +171,16 @@ impl Schedule {
             return;
         }
         place.ready = ready;
-        let owner = self.users.get_mut(&place.user).expect("it has an owner");
+        let user = self.users.get_mut(&place.account.user).expect(KNOWN);
+        let client = self.clients.get_mut(&place.account).expect(KNOWN);
         if !ready {
-            owner.ready -= 1;
+            user.ready -= 1;
+            client.ready -= 1;
             return;
         }
-        if owner.ready == 0 {
-            owner.share.pass = owner.share.pass.max(self.floor);
-        }
-        owner.ready += 1;
-        place.share.pass = place.share.pass.max(owner.floor);
+        user.add_ready(self.floor);
+        client.add_ready(user.floor);
+        place.share.pass = place.share.pass.max(client.floor);
         place.reserved_at = place.reserved_at.max(now);
         place.allowed_at = place.allowed_at.max(now);
     }
@@ -168,13 +196,17 @@ impl Schedule {
         }
         self.reserved = false;
         let allowed = ready().filter(|(_, place)| place.allowed_at <= now);
-        let used = |place: &Place| (self.users[&place.user].share.pass, place.share.pass);
+        let used = |place: &Place| {
+            let user = self.users[&place.account.user].share.pass;
+            (user, self.clients[&place.account].share.pass, place.share.pass)
+        };
         if let Some((key, place)) = allowed.min_by_key(|(key, place)| (used(place), *key)) {
-            let (user, own) = used(place);
-            let owner = place.user;
-            self.floor = self.floor.max(user);
-            let owner = self.users.get_mut(&owner).expect("it has an owner");
-            owner.floor = owner.floor.max(own);
+            let ((of_user, of_client, own), account) = (used(place), place.account);
+            self.floor = self.floor.max(of_user);
+            let user = self.users.get_mut(&account.user).expect(KNOWN);
+            user.floor = user.floor.max(of_client);
+            let client = self.clients.get_mut(&account).expect(KNOWN);
+            client.floor = client.floor.max(own);
             return Turn::Of(Key(key));
         }
         ready().map(|(_, place)| place.allowed_at).min().map_or(Turn::Nobody, Turn::From)
@@ -197,7 +229,7 @@ impl Schedule {
     pub fn charge(&mut self, key: Key, ns: u64, now: u64) {
         let place = &mut self.places[key.0];
         place.share.charge(ns);
-        self.users.get_mut(&place.user).expect("it has an owner").share.charge(ns);
+        let account = place.account;
         let spaced = |rate: u64| {
             let spaced = u128::from(ns) * u128::from(SECOND) / u128::from(rate.max(1));
             u64::try_from(spaced).unwrap_or(u64::MAX)
@@ -211,6 +243,14 @@ impl Schedule {
             let from = place.allowed_at.max(now.saturating_sub(ns));
             place.allowed_at = from.saturating_add(spaced(place.terms.limit));
         }
+        self.charge_account(account, ns);
+    }
+
+    /// Charges a user and a client, if they are there, with what was done for a storelet that is
+    /// not there any more, ns.
+    pub fn charge_account(&mut self, account: Account, ns: u64) {
+        let groups = [self.users.get_mut(&account.user), self.clients.get_mut(&account)];
+        groups.into_iter().flatten().for_each(|group| group.share.charge(ns));
     }
 }
 
@@ -250,6 +290,11 @@ mod tests {
         assert!((share - wanted).abs() < 0.02 * wanted, "{share} is not {wanted}");
     }
 
+    /// The only client of a user.
+    fn of(user: u32) -> Account {
+        Account { user, client: 1 }
+    }
+
     fn weighing(weight: u32) -> Terms {
         Terms { weight, ..Terms::default() }
     }
@@ -258,7 +303,7 @@ mod tests {
     fn weights_are_met_even_if_some_run_beyond_their_slices() {
         let mut schedule = Schedule::default();
         let keys: Vec<Key> =
-            [1, 2, 5].map(|weight| schedule.add(7, 100, weighing(weight))).to_vec();
+            [1, 2, 5].map(|weight| schedule.add(of(7), 100, weighing(weight))).to_vec();
         let slice = |which| if which == 0 { 9 * SLICE } else { SLICE / 2 };
         let shares = shares(&mut schedule, &keys, 20, slice);
         [0.125, 0.25, 0.625].iter().zip(&shares).for_each(|(wanted, share)| near(*share, *wanted));
@@ -267,19 +312,33 @@ mod tests {
     #[test]
     fn many_storelets_of_one_user_have_no_more_than_one_of_another() {
         let mut schedule = Schedule::default();
-        let mut keys: Vec<Key> = (0..10).map(|_| schedule.add(1, 100, weighing(100))).collect();
-        keys.push(schedule.add(2, 100, weighing(1)));
+        let mut keys: Vec<Key> = (0..10).map(|_| schedule.add(of(1), 100, weighing(100))).collect();
+        keys.push(schedule.add(of(2), 100, weighing(1)));
         let shares = shares(&mut schedule, &keys, 10, |_| SLICE);
         near(shares[10], 0.5);
         near(shares[3], 0.05);
     }
 
     #[test]
+    fn many_storelets_of_one_client_have_no_more_than_one_of_another_of_that_user() {
+        let mut schedule = Schedule::default();
+        let mut keys: Vec<Key> = (0..10).map(|_| schedule.add(of(1), 100, weighing(100))).collect();
+        keys.push(schedule.add(Account { user: 1, client: 2 }, 100, weighing(1)));
+        keys.push(schedule.add(of(2), 100, weighing(1)));
+        let shares = shares(&mut schedule, &keys, 10, |_| SLICE);
+        near(shares[11], 0.5);
+        near(shares[10], 0.25);
+        near(shares[3], 0.025);
+        keys.into_iter().for_each(|key| schedule.remove(key));
+        assert!(schedule.users.is_empty() && schedule.clients.is_empty());
+    }
+
+    #[test]
     fn a_reservation_is_kept_against_any_weight() {
         let mut schedule = Schedule::default();
         let small = Terms { reservation: SECOND * 3 / 10, weight: 1, ..Terms::default() };
-        let mut keys = vec![schedule.add(1, 1, small)];
-        keys.extend((0..20).map(|_| schedule.add(2, 1000, weighing(1000))));
+        let mut keys = vec![schedule.add(of(1), 1, small)];
+        keys.extend((0..20).map(|_| schedule.add(of(2), 1000, weighing(1000))));
         let shares = shares(&mut schedule, &keys, 10, |_| SLICE);
         assert!(shares[0] > 0.3 * 0.98 && shares[0] < 0.31, "{}", shares[0]);
     }
@@ -288,17 +347,17 @@ mod tests {
     fn a_limit_is_kept_on_an_idle_processor() {
         let mut schedule = Schedule::default();
         let limited = Terms { limit: SECOND / 10, ..Terms::default() };
-        let keys = [schedule.add(1, 100, limited)];
+        let keys = [schedule.add(of(1), 100, limited)];
         near(shares(&mut schedule, &keys, 10, |_| SLICE)[0], 0.1);
     }
 
     #[test]
     fn who_slept_or_comes_late_has_saved_nothing_up() {
         let mut schedule = Schedule::default();
-        let old = schedule.add(1, 100, weighing(100));
-        let sleeper = schedule.add(2, 100, weighing(100));
+        let old = schedule.add(of(1), 100, weighing(100));
+        let sleeper = schedule.add(of(2), 100, weighing(100));
         shares(&mut schedule, &[old], 5, |_| SLICE);
-        let new = schedule.add(3, 100, weighing(100));
+        let new = schedule.add(of(3), 100, weighing(100));
         let keys = [old, sleeper, new];
         let shares = shares(&mut schedule, &keys, 3, |_| SLICE);
         shares.iter().for_each(|share| near(*share, 1.0 / 3.0));
@@ -308,7 +367,7 @@ mod tests {
     fn nobody_is_next_who_is_gone_or_not_ready() {
         let mut schedule = Schedule::default();
         let (one, two) =
-            (schedule.add(1, 1, Terms::default()), schedule.add(1, 1, Terms::default()));
+            (schedule.add(of(1), 1, Terms::default()), schedule.add(of(1), 1, Terms::default()));
         assert_eq!(schedule.next(0), Turn::Nobody);
         schedule.set_ready(one, true, 0);
         schedule.set_ready(two, true, 0);

@@ -14,12 +14,13 @@ mod files;
 mod listing;
 mod watches;
 
-use crate::admission::{Admission, Need, user_of};
+use crate::admission::{Admission, Limits, Need, user_of};
 use crate::budget::Reason;
 use crate::ceiling::Ceiling;
 use crate::compile::{Code, Compiled, Fresh, Hash, Module, ToCompiler};
-use crate::crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
+use crate::crossing::{Account, Begin, Crossing, DomainId, ToHome, ToWorker};
 use crate::domain::{self, Domain, ORDER_TIME};
+use crate::maxima::Maxima;
 use crate::order::{Label, Order};
 use crate::standing::duty::Duty;
 use crate::standing::shelf::{self, Shelf};
@@ -33,6 +34,7 @@ use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 use tree::flat::ROOT;
 use tree::{Input, NodeId, Output, Reply};
 use watches::Watched;
@@ -56,7 +58,7 @@ const MODULES_BYTES_MAX: usize = 256 << 20;
 const PROGRAMS_MAX: usize = 32;
 
 /// What the server keeps for each storelet beside its memory, bytes.
-const OVERHEAD: u64 = 6 << 20;
+pub const OVERHEAD: u64 = 6 << 20;
 
 /// The device number of these files; no host has it.
 pub(crate) const DEVICE: u64 = u64::MAX - 2;
@@ -72,6 +74,11 @@ pub struct Settings {
     pub compiler: usize,
     /// How much memory all storelets may have, bytes.
     pub memory: u64,
+    /// How much memory the storelets of one client may have, with what the server keeps for each,
+    /// bytes.
+    pub client_memory: u64,
+    /// The most that one storelet is given.
+    pub maxima: Maxima,
     /// Whether storelets may change files at all.
     pub writes: bool,
     /// Where random numbers begin: what nobody can guess.
@@ -85,6 +92,7 @@ pub struct Settings {
 struct Here {
     domain: Domain,
     caller: Caller,
+    account: Account,
     since: Instant,
     /// Where the storelets of its chain run, and with how much memory altogether.
     runs: Option<(Vec<usize>, u64)>,
@@ -163,7 +171,7 @@ impl Storelets {
     /// Number `index` among the node's trees; its files bear the date `started`, and belong to
     /// `owner`.
     pub fn new(index: u16, started: Time, owner: u32, mut settings: Settings) -> Storelets {
-        let (mut told, limit) = (Vec::new(), room(settings.memory));
+        let (mut told, limits) = (Vec::new(), limits(&settings));
         let shelf = Shelf::new(mem::take(&mut settings.standing), &mut told);
         let news = told.into_iter().filter_map(|output| match output {
             shelf::Output::Tell(text) => Some(text),
@@ -179,7 +187,7 @@ impl Storelets {
             here: BTreeMap::new(),
             next: 1,
             programs: VecDeque::new(),
-            admission: Admission::new(limit),
+            admission: Admission::new(limits),
             ceiling: Ceiling::default(),
             shelf,
             desks: BTreeMap::new(),
@@ -317,20 +325,25 @@ impl Automaton for Storelets {
 
 /// Storelets.
 impl Storelets {
-    /// Begins one, for whoever opens `new`.
-    fn begin(&mut self, now: Instant, caller: Caller) -> Result<Reply, Error> {
+    /// Begins one, for whoever opens `new`. A client has no more than are left to its user, so
+    /// that others of that user find a place.
+    fn begin(&mut self, now: Instant, caller: Caller, client: u32) -> Result<Reply, Error> {
         let caller = humble(caller);
-        let user = user_of(&caller);
-        let theirs = self.here.values().filter(|here| user_of(&here.caller) == user).count();
-        if self.closing || self.here.len() >= DOMAINS_MAX || theirs >= DOMAINS_OF_ONE {
+        let account = Account { user: user_of(&caller), client };
+        let accounts = || self.here.values().map(|here| here.account);
+        let theirs = accounts().filter(|it| it.user == account.user).count();
+        let own = accounts().filter(|it| *it == account).count();
+        let left = (DOMAINS_MAX - self.here.len()).min(DOMAINS_OF_ONE.saturating_sub(theirs));
+        if self.closing || left == 0 || own >= left.max(1) {
             return Err(Error::Busy);
         }
         let id = DomainId(self.next);
         let open = self.open(Opened::Domain(id))?;
         self.next += 1;
-        let (domain, name) = (Domain::new(now), String::new());
+        let (domain, name) = (Domain::new(now, self.settings.maxima), String::new());
         let (runs, named) = (None, None);
-        self.here.insert(id, Here { domain, caller, since: now, runs, name, named });
+        let here = Here { domain, caller, account, since: now, runs, name, named };
+        self.here.insert(id, here);
         Ok(Reply::Opened(open, self.stat(files::NEW)))
     }
 
@@ -362,8 +375,8 @@ impl Storelets {
                 self.step_domain(now, id, domain::Input::Compiled(Ok(fresh)), out);
             }
             domain::Output::Compile(module, code) => {
-                let user = user_of(&self.here[&id].caller);
-                let asked = ToCompiler::Compile { ticket, module, code, user };
+                let account = self.here[&id].account;
+                let asked = ToCompiler::Compile { ticket, module, code, account };
                 self.post(compiler, Parcel(Box::new(asked)), out);
             }
             domain::Output::CancelCompile => {
@@ -397,21 +410,28 @@ impl Storelets {
         let (workers, _) = here.runs.clone().expect("it was admitted");
         let names: Vec<String> = chain.iter().map(|(it, _)| listing::name(&it.args)).collect();
         here.name = names.join(" | ");
-        let caller = here.caller.clone();
+        let (caller, account) = (here.caller.clone(), here.account);
         for (stage, ((mut order, program), worker)) in chain.into_iter().zip(workers).enumerate() {
             order.writes &= self.settings.writes;
             let mut seed = [0; 32];
             self.random.fill_bytes(&mut seed);
-            let begin = Begin { program, order, caller: caller.clone(), seed };
+            let begin = Begin { program, order, caller: caller.clone(), account, seed };
             self.tell(worker, ToWorker::Begin(id.stage(stage), Box::new(begin)), out);
         }
     }
 
     /// Whether what is written to a storelet cannot be kept: modules that come in, or its input.
+    /// Beyond one module a client has no more than nobody has.
     fn has_no_room(&self, id: DomainId) -> bool {
-        let domain = &self.here[&id].domain;
-        let modules = || self.here.values().map(|here| here.domain.module_bytes()).sum::<usize>();
-        domain.is_full() || (domain.due().is_some() && modules() > MODULES_BYTES_MAX)
+        let Here { domain, account, .. } = &self.here[&id];
+        if domain.is_full() || domain.due().is_none() {
+            return domain.is_full();
+        }
+        let bytes = |here: &Here| here.domain.module_bytes();
+        let all = self.here.values().map(bytes).sum::<usize>();
+        let theirs = self.here.values().filter(|here| here.account == *account);
+        let others = theirs.map(bytes).sum::<usize>() - domain.module_bytes();
+        all > MODULES_BYTES_MAX || (others > 0 && others > MODULES_BYTES_MAX - all)
     }
 
     /// Ends those whose owners have not said in time what is to be run.
@@ -483,11 +503,23 @@ impl Storelets {
     fn enqueue(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
         let need = self.need(id);
         if self.admission.could_fit(need) {
-            return self.admission.enqueue(id, user_of(&self.here[&id].caller), need);
+            let here = &self.here[&id];
+            let orders = here.domain.wanted().expect("it waits to be admitted");
+            let time = orders.iter().map(|order| order.budget.time_ns).max().unwrap_or_default();
+            let time = Duration::from_nanos(time);
+            return self.admission.enqueue(id, here.account, need, time);
         }
-        let most = (self.settings.memory - OVERHEAD.min(self.settings.memory)) >> 20;
-        let why = match need.memory <= self.settings.memory {
-            false => format!("it may have no more memory than this server gives: {most}M"),
+        let Settings { memory, client_memory, .. } = self.settings;
+        let most = client_memory.min(memory);
+        let own = (most - OVERHEAD.min(most)) >> 20;
+        let why = match need.memory <= most {
+            false if need.places > 1 => format!(
+                "a chain may have no more memory than this server gives to a client: {}M, with \
+                 {}M for each of its storelets; say less",
+                most >> 20,
+                OVERHEAD >> 20
+            ),
+            false => format!("it may have no more memory than this server gives: {own}M"),
             true => "at most half a processor and 2000 requests a second can be certain to a \
                      chain: reserve less"
                 .to_string(),
@@ -498,7 +530,7 @@ impl Storelets {
     /// Lets those run for which there is memory.
     fn admit(&mut self, now: Instant, out: &mut Vec<Output>) {
         while !self.closing
-            && let Some(id) = self.admission.next()
+            && let Some(id) = self.admission.next(now)
         {
             let Need { memory, places, .. } = self.need(id);
             let workers = self.idlest(places);
@@ -565,10 +597,12 @@ impl Storelets {
     }
 }
 
-/// What all storelets together may have, with so much memory. Of what is certain to some the others
-/// get nothing: no more than half of one processor, and about as many requests as that makes.
-fn room(memory: u64) -> Need {
-    Need { memory, places: RUNNING_MAX, processor: 500_000_000, requests: 2000 }
+/// What storelets may have. Of what is certain to some the others get nothing: no more than half of
+/// one processor, and about as many requests as that makes.
+fn limits(settings: &Settings) -> Limits {
+    let Settings { memory, client_memory, .. } = *settings;
+    let all = Need { memory, places: RUNNING_MAX, processor: 500_000_000, requests: 2000 };
+    Limits { all, client_memory }
 }
 
 /// With the memory of one more storelet, and what the server keeps for it.

@@ -12,10 +12,9 @@ mod domain;
 #[cfg(test)]
 mod tests;
 
-use crate::admission::user_of;
 use crate::ahead;
 use crate::budget::Reason;
-use crate::crossing::{AskId, Begin, DomainId, ToHome, ToWorker};
+use crate::crossing::{Account, AskId, Begin, DomainId, ToHome, ToWorker};
 use crate::door::{Given, Got, Times};
 use crate::guest::{Guest, Pause};
 use crate::life;
@@ -81,6 +80,11 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// The storelet.
+    pub fn id(&self) -> DomainId {
+        self.id
+    }
+
     /// Runs the guest until it pauses.
     pub fn run(mut self) -> Ran {
         let pause = self.guest.resume(self.got.take(), self.times);
@@ -121,6 +125,10 @@ pub struct Worker {
     /// How much of each second may be used, ns; and since when it may be used again.
     ceiling: u64,
     open_from: Instant,
+    /// Storelets that this thread has worked for since it was charged last, beside their slices.
+    bearers: Vec<(DomainId, Account)>,
+    /// What it has done since for none of them, ns.
+    unborne_ns: u64,
     draining: bool,
 }
 
@@ -139,6 +147,8 @@ impl Worker {
             asked: 0,
             ceiling: SECOND,
             open_from: Instant(0),
+            bearers: Vec::new(),
+            unborne_ns: 0,
             draining: false,
         }
     }
@@ -168,22 +178,71 @@ impl Worker {
         Some(Slice { id, guest, got, times: Times { wall, monotonic: now.0 } })
     }
 
-    /// Takes a guest back, which has used so much processor time, ns.
+    /// Counts a storelet among those that bear what the thread does now.
+    fn bear(&mut self, id: DomainId) {
+        if let Some(domain) = self.domains.get(&id) {
+            self.bearers.push((id, domain.begin.account));
+        }
+    }
+
+    /// Charges what the thread has done since the last call, or since the last slice ended, to the
+    /// storelets that it was for, in equal parts: letters from and to home, whose turn it is, what
+    /// followed a slice. What was for none is borne by the one that runs next. Users and clients
+    /// bear what was done for a storelet that has ended. Returns the part that storelets have in
+    /// their reports, ns.
+    pub fn charge(&mut self, now: Instant, spent_ns: u64) -> u64 {
+        if self.bearers.is_empty() {
+            // If it was for one whose turn comes, that one bears it then, and keeps its turn.
+            self.unborne_ns += if self.cpu.peek().is_some() { spent_ns } else { 0 };
+            return 0;
+        }
+        let bearers = mem::take(&mut self.bearers);
+        let count = bearers.len() as u64;
+        let (mut left, mut reported) = (spent_ns, 0);
+        for (at, (id, account)) in (0..).zip(bearers) {
+            // The last ones have what does not divide.
+            let part = left / (count - at);
+            left -= part;
+            match self.domains.get_mut(&id) {
+                Some(domain) => {
+                    self.cpu.charge(domain.cpu, part, now.0);
+                    if !domain.life.has_ended() {
+                        domain.served(part);
+                        reported += part;
+                    }
+                }
+                None => self.cpu.charge_account(account, part),
+            }
+            self.hold_back(now, part);
+        }
+        reported
+    }
+
+    /// Spaces what storelets use, if there is a ceiling.
+    fn hold_back(&mut self, now: Instant, ns: u64) {
+        if self.ceiling < SECOND {
+            let spaced = u128::from(ns) * u128::from(SECOND) / u128::from(self.ceiling.max(1));
+            let from = self.open_from.max(Instant(now.0.saturating_sub(ns)));
+            self.open_from = Instant(from.0.saturating_add(spaced as u64));
+        }
+    }
+
+    /// Takes a guest back, which has used so much processor time, ns. What follows is borne by it,
+    /// too.
     pub fn ran(&mut self, now: Instant, ran: Ran, cpu_ns: u64, out: &mut Vec<Output>) {
         let Ran { id, mut guest, pause } = ran;
-        guest.charge(cpu_ns, 0);
+        let unborne_ns = mem::take(&mut self.unborne_ns);
+        guest.charge(cpu_ns, unborne_ns);
         let pause = guest.settle(pause);
         let domain = self.domains.get_mut(&id).expect("it was running");
         give_back(&guest, out);
         domain.gather(now, guest.take_output());
         let foreseen = guest.take_foreseen();
         domain.guest = Some(guest);
-        self.cpu.charge(domain.cpu, cpu_ns, now.0);
-        if self.ceiling < SECOND {
-            let spaced = u128::from(cpu_ns) * u128::from(SECOND) / u128::from(self.ceiling.max(1));
-            let from = self.open_from.max(Instant(now.0.saturating_sub(cpu_ns)));
-            self.open_from = Instant(from.0.saturating_add(spaced as u64));
-        }
+        let spent_ns = cpu_ns + unborne_ns;
+        self.cpu.charge(domain.cpu, spent_ns, now.0);
+        self.hold_back(now, spent_ns);
+        self.bear(id);
         if let Some(ask) = foreseen {
             self.foresee(now, id, ahead::Input::Foreseen(ask), out);
         }
@@ -325,15 +384,15 @@ impl Worker {
     }
 
     fn begin(&mut self, now: Instant, id: DomainId, begin: Box<Begin>, out: &mut Vec<Output>) {
-        let user = user_of(&begin.caller);
-        let cpu = self.cpu.add(user, USER_WEIGHT, begin.order.terms);
+        let account = begin.account;
+        let cpu = self.cpu.add(account, USER_WEIGHT, begin.order.terms);
         let order = &begin.order;
         let io_terms = Terms {
             reservation: order.io_reserve,
             weight: order.terms.weight,
             limit: order.io_limit,
         };
-        let io = self.io.add(user, USER_WEIGHT, io_terms);
+        let io = self.io.add(account, USER_WEIGHT, io_terms);
         self.by_cpu.insert(cpu, id);
         self.by_io.insert(io, id);
         self.domains.insert(id, Domain::new(begin, cpu, io, now));
@@ -345,20 +404,28 @@ impl Worker {
 
     fn told(&mut self, now: Instant, told: ToWorker, out: &mut Vec<Output>) {
         match told {
-            ToWorker::Begin(id, begin) => self.begin(now, id, begin, out),
+            ToWorker::Begin(id, begin) => {
+                self.begin(now, id, begin, out);
+                self.bear(id);
+            }
             ToWorker::Input(id, bytes) => {
+                self.bear(id);
                 if let Some(domain) = self.domains.get_mut(&id) {
                     domain.take_input(bytes);
                     self.feed(now, id, out);
                 }
             }
             ToWorker::Taken(id, bytes) => {
+                self.bear(id);
                 if let Some(domain) = self.domains.get_mut(&id) {
                     domain.allow(bytes);
                     self.hear(now, id, out);
                 }
             }
-            ToWorker::Kill(id, reason) => self.live(now, id, life::Input::Kill(reason), out),
+            ToWorker::Kill(id, reason) => {
+                self.bear(id);
+                self.live(now, id, life::Input::Kill(reason), out);
+            }
             ToWorker::Ceiling(ns) => self.ceiling = ns.clamp(1, SECOND),
         }
     }
@@ -366,6 +433,7 @@ impl Worker {
     fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         while let Some(&(at, id)) = self.alarms.first().filter(|(at, _)| *at <= now) {
             self.alarms.remove(&(at, id));
+            self.bear(id);
             let domain = self.domains.get_mut(&id).expect("who is gone has no alarm");
             domain.alarm = None;
             if domain.said_since.is_some_and(|since| since + SAID_TIME <= now) {
@@ -389,6 +457,7 @@ impl Automaton for Worker {
             Input::Told(told) => self.told(now, told, out),
             Input::Answered(AskId { domain: id, ahead }, reply, served_ns) => {
                 self.asked -= 1;
+                self.bear(id);
                 let domain = self.domains.get_mut(&id).expect("it asked");
                 let served_ns = served_ns.saturating_add(reply.as_ref().map_or(0, job_ns));
                 domain.served(served_ns);

@@ -14,6 +14,21 @@ pub use crate::locks::{Lock, LockKind, Owner};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
+/// Bits of a request id that distinguish the calls of one asker.
+const CALL_BITS: u32 = 32;
+
+impl RequestId {
+    /// Returns the id of call `call` of `asker`: a connection of a node, or a part of the server.
+    pub fn new(asker: u32, call: u32) -> RequestId {
+        RequestId(u64::from(asker) << CALL_BITS | u64::from(call))
+    }
+
+    /// Returns the asker: the same for all requests of one connection.
+    pub fn asker(self) -> u32 {
+        (self.0 >> CALL_BITS) as u32
+    }
+}
+
 /// Names a file of a tree for as long as the reference is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeId(pub u64);

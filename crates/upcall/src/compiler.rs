@@ -1,9 +1,9 @@
 //! The compiler: a thread that makes programs of modules that clients send.
 //!
 //! A module goes through five hands, and the first that has an answer gives it: the memory of
-//! loaded programs, the cache on disk, the looking at it before (`storelet::module`), and then, one
-//! after the other, children of this very binary, each a process with hard limits of its own
-//! (`inside`), whose output is authenticated, kept and loaded.
+//! loaded programs, the cache on disk, the looking at it before (`storelet::module`), and then
+//! children of this very binary, at most two at once, each a process with hard limits of its own
+//! (`inside`), whose output is loaded, authenticated and kept.
 //!
 //! It is asked and answers as nodes of the process do, by parcels: [`ToCompiler`] into its mailbox,
 //! [`storelet::compile::Compiled`] into that of the node that has the name space. As it may wait
@@ -128,7 +128,7 @@ fn one(
         for event in events.drain(..) {
             let Done::Parcel(Parcel(parcel)) = event.done else { continue };
             match parcel.downcast::<ToCompiler>().map_err(|other| other.downcast::<ToKeeper>()) {
-                Ok(message) => workshop.take(*message),
+                Ok(message) => workshop.take(world.now(), *message),
                 Err(Ok(asked)) => to_keep.push(asked),
                 Err(Err(_)) => {}
             }

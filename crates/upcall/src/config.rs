@@ -126,6 +126,26 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MIB")]
     pub(crate) storelet_memory: Option<u64>,
 
+    /// Memory for the storelets of one connection, with 6 MiB for each that the server needs, MiB
+    /// [default: three quarters of --storelet-memory]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) storelet_client_memory: Option<u64>,
+
+    /// Most memory of one storelet, MiB; an order that says more is refused
+    /// [default: half of --storelet-memory, less 6]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) storelet_memory_max: Option<u64>,
+
+    /// Longest time that a storelet may take, waiting included, seconds; an order that says more is
+    /// refused [default: 3600]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) storelet_time_max: Option<u64>,
+
+    /// Most processor time of one storelet, seconds; an order that says more is refused
+    /// [default: 600]
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) storelet_cpu_max: Option<u64>,
+
     /// Keep compiled storelets in this directory, which nobody else may write
     /// [default: upcall/storelets in $XDG_CACHE_HOME or ~/.cache]
     #[arg(long, value_name = "DIR")]
@@ -203,6 +223,10 @@ impl Serve {
             spin: self.spin.or(file.spin),
             storelet_threads: self.storelet_threads.or(file.storelet_threads),
             storelet_memory: self.storelet_memory.or(file.storelet_memory),
+            storelet_client_memory: self.storelet_client_memory.or(file.storelet_client_memory),
+            storelet_memory_max: self.storelet_memory_max.or(file.storelet_memory_max),
+            storelet_time_max: self.storelet_time_max.or(file.storelet_time_max),
+            storelet_cpu_max: self.storelet_cpu_max.or(file.storelet_cpu_max),
             storelet_cache: self.storelet_cache.or(file.storelet_cache),
             storelet_state: self.storelet_state.or(file.storelet_state),
             config: self.config,

@@ -11,13 +11,64 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use storelet::compile::Hash;
 use storelet::standing::Stock;
-use storelet::{Engines, Settings};
+use storelet::{Engines, Maxima, OVERHEAD, Settings};
 
 /// Memory for storelets unless said otherwise, MiB.
 pub(crate) const MEMORY_MIB: u64 = 1024;
 
 /// Where compiled modules are kept, below the directory for such things.
 const CACHE: &str = "upcall/storelets";
+
+/// The longest a storelet may take unless said otherwise, and its most processor time, seconds.
+const TIME_MAX_S: u64 = 3600;
+const CPU_MAX_S: u64 = 600;
+
+/// What storelets may have.
+#[derive(Debug, PartialEq, Eq)]
+struct Limits {
+    /// Memory of all, and of those of one client, bytes.
+    memory: u64,
+    client: u64,
+    maxima: Maxima,
+}
+
+impl Limits {
+    fn of(serve: &Serve) -> Limits {
+        let mib = |mib: u64| mib.saturating_mul(1 << 20);
+        let ns = |seconds: u64| seconds.saturating_mul(1_000_000_000);
+        let memory = mib(serve.storelet_memory.unwrap_or(MEMORY_MIB));
+        let client = serve.storelet_client_memory.map_or(memory / 4 * 3, mib).min(memory);
+        let most = client.saturating_sub(OVERHEAD);
+        let half = (memory / 2).saturating_sub(OVERHEAD);
+        let maxima = Maxima {
+            time_ns: ns(serve.storelet_time_max.unwrap_or(TIME_MAX_S)),
+            cpu_ns: ns(serve.storelet_cpu_max.unwrap_or(CPU_MAX_S)),
+            memory: serve.storelet_memory_max.map_or(half, mib).min(most),
+        };
+        Limits { memory, client, maxima }
+    }
+
+    /// Whether any storelet could run.
+    fn check(serve: &Serve) -> Result<(), String> {
+        let said = [serve.storelet_memory_max, serve.storelet_time_max, serve.storelet_cpu_max];
+        if said.contains(&Some(0)) {
+            return Err(
+                "--storelet-memory-max, --storelet-time-max and --storelet-cpu-max must be \
+                        at least 1; --storelet-threads 0 runs no storelets"
+                    .to_string(),
+            );
+        }
+        if Limits::of(serve).maxima.memory == 0 {
+            let least = (OVERHEAD >> 20) + 1;
+            return Err(format!(
+                "no storelet could run: --storelet-memory must be at least {}, and \
+                 --storelet-client-memory at least {least}",
+                2 * least
+            ));
+        }
+        Ok(())
+    }
+}
 
 /// Everything but the workers.
 pub(crate) struct Crew {
@@ -39,6 +90,7 @@ impl Crew {
             let most = node::NODES_MAX / 2;
             return Err(format!("--storelet-threads {workers}: say a number from 0 to {most}"));
         }
+        Limits::check(serve)?;
         let engines = Engines::new().map_err(|error| {
             format!("this machine cannot run storelets ({error}): add --storelet-threads 0")
         })?;
@@ -51,13 +103,16 @@ impl Crew {
 
     /// What the node needs to know; the numbers of workers begin here.
     pub(crate) fn settings(&self, serve: &Serve, first: usize) -> Result<Settings, String> {
+        let limits = Limits::of(serve);
         let mut seed = [0; 32];
         reactor::fill_random(&mut seed).map_err(|error| format!("no random numbers: {error}"))?;
         Ok(Settings {
             workers: (first..first + self.workers).collect(),
             home: node::HOME,
             compiler: first + self.workers,
-            memory: serve.storelet_memory.unwrap_or(MEMORY_MIB).saturating_mul(1 << 20),
+            memory: limits.memory,
+            client_memory: limits.client,
+            maxima: limits.maxima,
             writes: !serve.read_only,
             seed,
             standing: self.standing.clone(),
@@ -143,4 +198,36 @@ fn cache(serve: &Serve) -> Option<PathBuf> {
         Some(_) | None => home(),
     };
     serve.storelet_cache.clone().or_else(|| usual().map(|cache| cache.join(CACHE)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_what_is_said_or_parts_of_all() {
+        let plain = Limits::of(&Serve::default());
+        let maxima = Maxima {
+            time_ns: 3600 * 1_000_000_000,
+            cpu_ns: 600 * 1_000_000_000,
+            memory: 506 << 20,
+        };
+        assert_eq!(plain, Limits { memory: 1 << 30, client: 768 << 20, maxima });
+        let said = Serve {
+            storelet_memory: Some(100),
+            storelet_client_memory: Some(200),
+            storelet_memory_max: Some(20),
+            storelet_time_max: Some(7),
+            storelet_cpu_max: Some(3),
+            ..Serve::default()
+        };
+        let maxima = Maxima { time_ns: 7_000_000_000, cpu_ns: 3_000_000_000, memory: 20 << 20 };
+        let all = 100 << 20;
+        assert_eq!(Limits::of(&said), Limits { memory: all, client: all, maxima });
+        assert!(Limits::check(&said).is_ok());
+        let none = Serve { storelet_time_max: Some(0), ..Serve::default() };
+        assert!(Limits::check(&none).is_err_and(|why| why.contains("at least 1;")));
+        let small = Serve { storelet_memory: Some(12), ..Serve::default() };
+        assert!(Limits::check(&small).is_err_and(|why| why.contains("at least 14, and")));
+    }
 }

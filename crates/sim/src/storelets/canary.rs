@@ -37,11 +37,15 @@ pub enum Mistake {
     LoseKept,
     /// That a file was run for is forgotten.
     ForgetFile,
+    /// Half of what a storelet has used is not charged.
+    LoseCharge,
+    /// A storelet gets more than the server gives to any.
+    OverMaximum,
 }
 
 impl Mistake {
     /// Every mistake.
-    pub const ALL: [Mistake; 12] = [
+    pub const ALL: [Mistake; 14] = [
         Mistake::LeakNode,
         Mistake::LeakFile,
         Mistake::GiveTwice,
@@ -54,6 +58,8 @@ impl Mistake {
         Mistake::OtherEnd,
         Mistake::LoseKept,
         Mistake::ForgetFile,
+        Mistake::LoseCharge,
+        Mistake::OverMaximum,
     ];
 }
 
@@ -69,8 +75,10 @@ pub(super) fn spoil(sky: &mut Sky, from: usize, to: usize, mut parcel: Parcel) -
         Mistake::SayTwice | Mistake::LoseOutput | Mistake::OtherByte => {
             label.starts_with("Home(Said")
         }
-        Mistake::OtherBudget => label.starts_with("Worker(Begin"),
-        Mistake::LoseEnd | Mistake::OtherEnd => label.starts_with("Home(Ended"),
+        Mistake::OtherBudget | Mistake::OverMaximum => label.starts_with("Worker(Begin"),
+        Mistake::LoseEnd | Mistake::OtherEnd | Mistake::LoseCharge => {
+            label.starts_with("Home(Ended")
+        }
         // Of the world of what is installed.
         Mistake::LoseKept | Mistake::ForgetFile => false,
     };
@@ -90,6 +98,14 @@ pub(super) fn spoil(sky: &mut Sky, from: usize, to: usize, mut parcel: Parcel) -
         (Mistake::OtherBudget, Some(Crossing::Worker(ToWorker::Begin(_, begin)))) => {
             let budget = &mut begin.order.budget;
             (budget.memory, budget.cpu_ns) = (budget.memory * 2, budget.cpu_ns * 2);
+            vec![parcel]
+        }
+        (Mistake::OverMaximum, Some(Crossing::Worker(ToWorker::Begin(_, begin)))) => {
+            begin.order.budget.time_ns = u64::MAX;
+            vec![parcel]
+        }
+        (Mistake::LoseCharge, Some(Crossing::Home(ToHome::Ended(_, report)))) => {
+            report.used.cpu_ns /= 2;
             vec![parcel]
         }
         (Mistake::OtherEnd, Some(Crossing::Home(ToHome::Ended(_, report)))) => {
@@ -122,7 +138,11 @@ pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
             | Mistake::OtherByte
             | Mistake::OtherBudget
             | Mistake::LoseEnd
-            | Mistake::OtherEnd => attempt(|| yard::run(&params, Show::Hash, Some(mistake))).err(),
+            | Mistake::OtherEnd
+            | Mistake::LoseCharge
+            | Mistake::OverMaximum => {
+                attempt(|| yard::run(&params, Show::Hash, Some(mistake))).err()
+            }
         };
         if let Some(found) = found {
             return Some((seed, found));

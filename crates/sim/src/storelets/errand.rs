@@ -7,6 +7,7 @@ use super::sky::Sky;
 use base::{Error, Instant};
 use serde_json::Value;
 use std::collections::VecDeque;
+use storelet::OVERHEAD;
 use tree::{OpenId, Reply, RequestId};
 use wire::storelet::Frame;
 
@@ -15,9 +16,6 @@ const TRANSFER_MAX: u64 = 1 << 20;
 
 /// How long it may take to find a root, ns.
 const ROOT_NS: u64 = 1_000_000_000;
-
-/// What the server keeps for each storelet beside its memory, bytes.
-const OVERHEAD: u64 = 6 << 20;
 
 /// What a storelet may use, as its order says.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +45,10 @@ struct Plan {
     writes: bool,
     /// It waits for input that never comes.
     waits: bool,
+    /// It wants no part of the processor or of requests to be certain.
+    is_modest: bool,
+    /// It is that of the client that takes all it may have, for as long as it may.
+    holds: bool,
     /// What it says when it ends by itself.
     says: Vec<u8>,
     path: String,
@@ -60,6 +62,9 @@ pub(super) struct Errand {
     plan: Plan,
     pieces: VecDeque<Vec<u8>>,
     writing: bool,
+    /// When it was begun, and when all that was written so far was taken.
+    begun: Instant,
+    sent: Instant,
     pub(super) reading: Option<RequestId>,
     read_max: u32,
     count: u32,
@@ -134,11 +139,15 @@ impl Errand {
     }
 
     /// A write is answered.
-    pub(super) fn wrote(&mut self, count: usize, reply: Result<Reply, Error>) {
+    pub(super) fn wrote(&mut self, sky: &Sky, count: usize, reply: Result<Reply, Error>) {
         assert!(std::mem::replace(&mut self.writing, false), "it wrote");
+        self.sent = sky.now;
         match reply {
             Ok(Reply::Written(written)) => assert_eq!(written as usize, count, "all is taken"),
-            Err(Error::Invalid) => assert!(self.plan.wrong, "the order is right: {:?}", self.plan),
+            Err(Error::Invalid) => {
+                let is_wrong = self.plan.wrong || self.is_beyond(sky);
+                assert!(is_wrong, "the order is right: {:?}", self.plan);
+            }
             Err(Error::Disconnected) => {}
             reply => panic!("a write is answered by {reply:?}"),
         }
@@ -181,7 +190,19 @@ impl Errand {
                 End::Unknown => assert!(self.plan.known, "it was sent: {at:?} {:?}", self.plan),
             }
         }
+        let is_beyond = self.is_beyond(sky) && !self.plan.wrong && !self.plan.known;
+        if let Some((end, reason)) = heard.end.as_ref().filter(|_| is_beyond) {
+            let early = ["it was cancelled", "the server ends", "its time is over"];
+            let fits = match end {
+                End::Refused => true,
+                End::Killed => early.contains(&reason.as_str()),
+                End::Exit => !self.is_framed(),
+                End::Trap | End::Unknown => false,
+            };
+            assert!(fits, "it ran beyond the maxima: {end:?} {reason} {:?}", self.plan);
+        }
         if let Some(report) = &heard.report {
+            self.judge_waited(report, sky);
             self.judge_used(report, heard.said.len() as u64, sky);
         }
     }
@@ -317,9 +338,17 @@ impl Errand {
 
     fn judge_refused(&self, reason: &str, sky: &Sky) {
         let Plan { wrong, garbage, budget, .. } = &self.plan;
-        let memory = budget.memory + OVERHEAD > sky.params.memory;
+        let maxima = sky.params.maxima();
         let fits = match reason {
-            reason if reason.contains("memory than this server gives") => memory,
+            reason if reason.contains("more memory than this server gives") => {
+                budget.memory > maxima.memory
+            }
+            reason if reason.contains("more time than this server gives") => {
+                budget.time > maxima.time_ns
+            }
+            reason if reason.contains("more processor time than this server gives") => {
+                budget.cpu > maxima.cpu_ns
+            }
             reason if reason.starts_with("the module is too expensive") => sky.params.refuse > 0,
             reason if reason.starts_with("the module cannot be run") => *garbage,
             _ => *wrong,
@@ -327,12 +356,34 @@ impl Errand {
         assert!(fits, "refused: {reason}: {:?}", self.plan);
     }
 
+    /// Whether its order says more than the server gives to any.
+    fn is_beyond(&self, sky: &Sky) -> bool {
+        let (budget, maxima) = (&self.plan.budget, sky.params.maxima());
+        budget.memory > maxima.memory || budget.time > maxima.time_ns || budget.cpu > maxima.cpu_ns
+    }
+
+    /// A client that takes all the memory that it may have, and waits, delays nobody who needs
+    /// little, be it of the same user.
+    fn judge_waited(&self, report: &Value, sky: &Sky) {
+        let little = self.plan.budget.memory + OVERHEAD <= sky.params.memory / 16;
+        if !sky.params.holds || !little || !self.plan.is_modest {
+            return;
+        }
+        let waited = report["waited_ns"].as_u64().expect("a number");
+        let most = (sky.params.compile_us + 20 * sky.params.post_us) * 1000 + 1_000_000_000;
+        let begun = self.begun.0 + waited;
+        let late = begun.saturating_sub(self.sent.0);
+        assert!(late <= most, "it had to wait for {late} ns, of {most}: {:?}", self.plan);
+    }
+
     /// No budget is exceeded by more than a slice and the request that is under way meanwhile.
     fn judge_used(&self, report: &Value, said: u64, sky: &Sky) {
         let budget = &self.plan.budget;
         let used = |what: &str| report[what].as_u64().expect("a number");
         let slice = sky.params.slice_ns;
-        let fits = used("cpu_ns") + used("served_ns") <= budget.cpu + slice + crate::disk::JOB_NS
+        // What was done for it while it waited counts when it has its next turn.
+        let beyond = slice + crate::disk::JOB_NS + 1000 * sky.params.around_ns;
+        let fits = used("cpu_ns") + used("served_ns") <= budget.cpu + beyond
             && used("time_ns") <= budget.time.saturating_add(2 * slice * 10)
             && used("fuel") <= budget.fuel
             && used("memory") <= budget.memory

@@ -1,6 +1,11 @@
 //! What a run of storelets is made of, drawn from its seed.
 
 use base::rng::Rng;
+use storelet::{Maxima, OVERHEAD};
+
+/// The longest that a storelet may take, and its most processor time, ns.
+const TIME_MAX: u64 = 60_000_000_000;
+const CPU_MAX: u64 = 1_000_000_000;
 
 /// What is drawn.
 #[derive(Clone, Debug)]
@@ -23,8 +28,12 @@ pub struct Params {
     pub slice_ns: u64,
     /// Pause of a client between two looks at what it could do at most, microseconds.
     pub pace_us: u64,
-    /// Memory for all storelets, bytes.
+    /// Memory for all storelets, bytes; of one client half of it.
     pub memory: u64,
+    /// Processor time of a worker between two slices at most, ns.
+    pub around_ns: u64,
+    /// One client takes all the memory that it may have, and waits, for as long as it may.
+    pub holds: bool,
     /// Whether storelets may change files.
     pub writes: bool,
     /// One in so many operations on the disk fails; zero: none.
@@ -59,7 +68,9 @@ impl Params {
             compile_us: pick(&mut rng, &[10, 1000, 300_000]),
             slice_ns: pick(&mut rng, &[50_000, 1_000_000]),
             pace_us: pick(&mut rng, &[1000, 10_000, 50_000]),
-            memory: pick(&mut rng, &[16, 40, 400]) << 20,
+            memory: pick(&mut rng, &[24, 60, 400]) << 20,
+            around_ns: pick(&mut rng, &[0, 2000, 50_000]),
+            holds: rng.u8(..3) == 0,
             writes: rng.u8(..5) > 0,
             disk_error: often(&mut rng, &[0, 0, 5, 30]),
             refuse: often(&mut rng, &[0, 0, 5, 20]),
@@ -69,6 +80,12 @@ impl Params {
             wrong: often(&mut rng, &[0, 8, 20]),
             stop_us: (rng.u8(..3) == 0).then(|| 1 << rng.u64(4..22)),
         }
+    }
+
+    /// The most that one storelet is given.
+    pub fn maxima(&self) -> Maxima {
+        let memory = self.memory / 2 - OVERHEAD;
+        Maxima { time_ns: TIME_MAX, cpu_ns: CPU_MAX, memory }
     }
 
     /// A light run, for tests.

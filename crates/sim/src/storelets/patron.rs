@@ -31,6 +31,20 @@ enum Asked {
     Kill(usize, u64, OpenId),
 }
 
+impl Asked {
+    /// The connection that asks: each client has its own.
+    fn connection(self) -> u32 {
+        match self {
+            Asked::Walk(_) => 0,
+            Asked::Open(index)
+            | Asked::Write(index, ..)
+            | Asked::Read(index, _)
+            | Asked::Control(index, _)
+            | Asked::Kill(index, ..) => 1 + index as u32,
+        }
+    }
+}
+
 const FILES: [&str; 2] = ["new", "running"];
 
 /// A client.
@@ -49,7 +63,7 @@ pub(super) struct Patrons {
     root: NodeId,
     nodes: [Option<NodeId>; 2],
     asked: BTreeMap<RequestId, Asked>,
-    next: u64,
+    next: u32,
     all: Vec<Patron>,
     /// Whose storelets are: by their numbers.
     owners: BTreeMap<u64, usize>,
@@ -99,7 +113,7 @@ impl Patrons {
 
     fn ask(&mut self, sky: &mut Sky, caller: Caller, asked: Asked, ask: Ask) -> RequestId {
         self.next += 1;
-        let id = RequestId(self.next);
+        let id = RequestId::new(asked.connection(), self.next);
         self.asked.insert(id, asked);
         self.tell(sky, names::Input::Ask(id, Request { caller, ask }));
         id
@@ -230,7 +244,7 @@ impl Patrons {
                 let Some(errand) = self.errand(index, id) else {
                     return expect_late(&reply);
                 };
-                errand.wrote(count, reply);
+                errand.wrote(sky, count, reply);
                 self.act(sky, index);
             }
             (Asked::Read(index, id), reply) => {

@@ -16,7 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler};
 use storelet::standing::{Change, Kept, Key, Stock, ToKeeper};
-use storelet::{Crossing, DomainId, Ended, Report, Settings, Storelets, ToHome, ToWorker, Used};
+use storelet::{
+    Crossing, DomainId, Ended, Maxima, Report, Settings, Storelets, ToHome, ToWorker, Used,
+};
 use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
 
 /// The numbers of those around.
@@ -105,6 +107,8 @@ fn settings(standing: Stock) -> Settings {
         home: HOME,
         compiler: COMPILER,
         memory,
+        client_memory: memory / 2,
+        maxima: Maxima::NONE,
         writes: false,
         seed: [1; 32],
         standing,

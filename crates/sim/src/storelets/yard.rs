@@ -69,6 +69,11 @@ struct Yard {
     patrons: Patrons,
     /// Memory of storelets that run, by their numbers, bytes.
     running: BTreeMap<u64, u64>,
+    /// Processor time of the slices of each that has not ended, ns.
+    sliced: BTreeMap<u64, u64>,
+    /// What workers did beside slices, as far as it is in reports; and what reports say, ns.
+    around: u64,
+    reported: u64,
     totals: Totals,
     stopped: bool,
 }
@@ -121,6 +126,9 @@ impl Yard {
             places,
             patrons,
             running: BTreeMap::new(),
+            sliced: BTreeMap::new(),
+            around: 0,
+            reported: 0,
             totals: Totals::default(),
             stopped: false,
         }
@@ -214,9 +222,14 @@ impl Yard {
                 assert!(before.is_none(), "storelet {id} begins twice");
                 let sum: u64 = self.running.values().sum();
                 assert!(sum <= self.sky.params.memory, "more memory than there is: {sum}");
+                let (budget, maxima) = (begin.order.budget, self.sky.params.maxima());
+                assert_eq!(maxima.within(budget), budget, "storelet {id} is beyond the maxima");
             }
-            Some(Crossing::Home(ToHome::Ended(id, _))) => {
+            Some(Crossing::Home(ToHome::Ended(id, report))) => {
                 assert!(self.running.remove(&id.0).is_some(), "storelet {id} ends twice");
+                let sliced = self.sliced.remove(&id.0).unwrap_or(0);
+                assert_eq!(report.used.cpu_ns, sliced, "slices of storelet {id} are not charged");
+                self.reported += report.used.served_ns;
             }
             Some(Crossing::Home(ToHome::Said(id, ..))) => {
                 assert!(self.running.contains_key(&id.0), "storelet {id} speaks after its end");
@@ -243,10 +256,15 @@ impl Yard {
         place.is_new = false;
         place.node.turn(now, &mut place.events, &mut ops);
         place.node.check();
+        if place.number != HOME {
+            let around = self.sky.rng.u64(0..=self.sky.params.around_ns);
+            self.around += place.node.charge(now, around);
+        }
         let mut ran = false;
         if let Some(slice) = place.node.take_slice(now, &mut ops) {
             self.submit(index, now, &mut ops);
             let cpu = self.sky.rng.u64(1000..=self.sky.params.slice_ns);
+            *self.sliced.entry(slice.id().0).or_insert(0) += cpu;
             let later = Instant(now.0 + cpu);
             let place = &mut self.places[index];
             place.node.ran(later, slice.run(), cpu, &mut ops);
@@ -284,6 +302,8 @@ impl Yard {
         self.patrons.finish();
         assert_eq!(self.places[0].node.held(), held, "something is held in the end");
         assert!(self.running.is_empty(), "they run for ever: {:?}", self.running);
+        let Yard { around, reported, .. } = self;
+        assert!(around <= reported, "{around} ns were done for storelets, {reported} are charged");
         assert!(self.compiler.is_over() && self.files.is_idle(), "something is under way");
         assert_eq!(self.files.disk.open_count(), 1, "files were left open, besides the root");
         for (path, contents) in self.patrons.written() {
@@ -304,6 +324,8 @@ fn config(params: &Params) -> Config {
         home: HOME,
         compiler: FRONT + params.workers + 1,
         memory: params.memory,
+        client_memory: params.memory / 2,
+        maxima: params.maxima(),
         writes: params.writes,
         seed: [5; 32],
         standing: Stock::default(),

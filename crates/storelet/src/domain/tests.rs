@@ -66,7 +66,7 @@ fn states_md_is_fresh() {
     let mut drawing = Drawing::default();
     for (label, input) in inputs {
         for state in states {
-            let mut domain = Domain::new(Instant(0));
+            let mut domain = Domain::new(Instant(0), Maxima::NONE);
             domain.state = state();
             drawing.sample_as(label, domain, input(), |domain| variant(&domain.state));
         }
@@ -95,7 +95,7 @@ fn read(domain: &mut Domain, out: &mut Vec<Output>) -> Vec<u8> {
 /// Input is sent when the storelet runs, and that may be all it says until then.
 #[test]
 fn who_reads_already_hears_at_once_what_is_waited_for() {
-    let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+    let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
     let mut hears = |input, state: &str| {
         domain.step(Instant(1), Input::Read(ID, 1 << 20, 0), &mut out);
         domain.check();
@@ -116,7 +116,7 @@ fn who_reads_already_hears_at_once_what_is_waited_for() {
 #[test]
 fn what_is_wrong_with_an_order_is_told_as_it_wants_to_be() {
     for (order, is_framed) in [("frames\ncolour red\n\n", true), ("colour red\n\n", false)] {
-        let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+        let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
         domain.step(Instant(1), Input::Write(ID, Buf::from(order.as_bytes())), &mut out);
         let said = read(&mut domain, &mut out);
         assert!(String::from_utf8_lossy(&said).contains("no such word"));
@@ -132,7 +132,7 @@ fn order_module_and_input_may_come_in_one_piece_or_in_bytes() {
         text.extend_from_slice(input);
     }
     for size in [1, 2, 7, 1000] {
-        let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+        let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
         for piece in text.chunks(size) {
             domain.step(Instant(1), Input::Write(ID, Buf::from(piece)), &mut out);
         }
@@ -170,7 +170,7 @@ fn order_module_and_input_may_come_in_one_piece_or_in_bytes() {
 
 #[test]
 fn a_writer_waits_while_its_storelet_takes_nothing() {
-    let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+    let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
     let mut text = format!("module sha256:{}\ninput\n\n", Hash([1; 32])).into_bytes();
     text.extend_from_slice(&(600_000_u32).to_le_bytes());
     domain.step(Instant(0), Input::Write(ID, Buf::from(&text[..])), &mut out);
@@ -185,7 +185,7 @@ fn a_writer_waits_while_its_storelet_takes_nothing() {
 
 #[test]
 fn what_is_read_is_told_in_time() {
-    let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+    let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
     domain.state = State::Running(Pipe::new(["it".to_string()].into_iter()));
     domain.step(Instant(0), Input::Read(ID, 5, 0), &mut out);
     assert!(out.is_empty());
@@ -198,7 +198,7 @@ fn what_is_read_is_told_in_time() {
 
 /// A chain that runs, of so many storelets.
 fn chain(count: usize) -> Domain {
-    let mut domain = Domain::new(Instant(0));
+    let mut domain = Domain::new(Instant(0), Maxima::NONE);
     domain.talk.begin(true, false);
     domain.state = State::Running(Pipe::new((0..count).map(|place| format!("s{place}@1"))));
     domain
@@ -290,7 +290,7 @@ fn a_chain_that_nobody_wants_any_more_ends_and_is_written_down() {
 
 #[test]
 fn who_is_wrong_hears_why() {
-    let (mut domain, mut out) = (Domain::new(Instant(0)), Vec::new());
+    let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
     domain.step(Instant(0), Input::Write(ID, Buf::from(&b"colour red\n\n"[..])), &mut out);
     let [Output::Over(..), Output::Reply(ID, Err(Error::Invalid))] = &out[..] else {
         panic!("{out:?}")

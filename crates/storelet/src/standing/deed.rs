@@ -9,6 +9,7 @@
 //! ```
 
 use super::duty::When;
+use crate::maxima::Maxima;
 use crate::order::{self, Label, Order, Pick, Wanted};
 use base::Name;
 use std::fmt::Write as _;
@@ -50,11 +51,11 @@ pub(crate) struct On {
 const OF_RUNS: [&str; 5] = ["standing", "stdin", "input", "check", "read-only"];
 
 impl Deed {
-    /// Understands a text, without the empty line.
+    /// Understands a text, without the empty line, of a server that gives no more than this.
     ///
     /// # Errors
-    /// Which line is wrong, and what to write instead.
-    pub(crate) fn parse(text: &[u8]) -> Result<Deed, String> {
+    /// Which line is wrong, and what to write instead; or of what it wants more.
+    pub(crate) fn parse(text: &[u8], maxima: &Maxima) -> Result<Deed, String> {
         let text = str::from_utf8(text).map_err(|_| "what is said is UTF-8 text".to_string())?;
         let (mut label, mut module, mut rest, mut lines) = (None, None, String::new(), 0);
         for line in text.lines().map(|line| line.trim_end_matches('\r')) {
@@ -89,13 +90,19 @@ impl Deed {
         }
         let label = label.ok_or("what is it called? write 'name NAME'")?;
         let module = module.ok_or("write 'module LENGTH', and the module behind all")?;
-        Plan::parse(label, module, rest).map(|plan| Deed::Install(Box::new(plan)))
+        let plan = Plan::parse(label, module, rest, maxima)?;
+        Ok(Deed::Install(Box::new(plan)))
     }
 }
 
 impl Plan {
     /// Understands what is said of a storelet with this name and this line about its module.
-    pub(crate) fn parse(label: Label, module: &str, text: String) -> Result<Plan, String> {
+    pub(crate) fn parse(
+        label: Label,
+        module: &str,
+        text: String,
+        maxima: &Maxima,
+    ) -> Result<Plan, String> {
         let (mut when, mut on, mut existing) = (None, None, false);
         let mut said = format!("{module}\n");
         for line in text.lines() {
@@ -114,7 +121,7 @@ impl Plan {
             return Err("'existing': of which directory? write 'on DIR' too".to_string());
         }
         let on = on.map(|dir| On { dir, existing });
-        let mut order = Order::parse(said.as_bytes())?;
+        let mut order = Order::parse_within(said.as_bytes(), maxima)?;
         if !text.lines().any(|line| line.starts_with("arg ")) {
             order.args = vec![label.as_str().as_bytes().to_vec()];
         }
@@ -133,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_deed_is_one_of_three() {
-        let deed = |text: &str| Deed::parse(text.as_bytes());
+        let deed = |text: &str| Deed::parse(text.as_bytes(), &Maxima::NONE);
         let Ok(Deed::Install(plan)) = deed("frames\nname wc\ncpu 1s\nmodule 7\nmemory 1M") else {
             panic!("it is to be installed")
         };
@@ -147,7 +154,8 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_what_to_write() {
-        let fails = |text: &str| Deed::parse(text.as_bytes()).expect_err("it is wrong");
+        let fails =
+            |text: &str| Deed::parse(text.as_bytes(), &Maxima::NONE).expect_err("it is wrong");
         for (text, why) in [
             ("", "name NAME"),
             ("module 7", "what is it called"),
@@ -171,6 +179,6 @@ mod tests {
         ] {
             assert!(fails(text).contains(why), "{text}: {}", fails(text));
         }
-        assert!(Deed::parse(b"name \xff").is_err());
+        assert!(Deed::parse(b"name \xff", &Maxima::NONE).is_err());
     }
 }

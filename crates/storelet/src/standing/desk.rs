@@ -9,6 +9,7 @@ use super::deed::{Deed, Plan};
 use super::shelf::Filed;
 use crate::compile::{Code, Fresh, Hash, Module, Refused};
 use crate::domain::{self, talk::Talk};
+use crate::maxima::Maxima;
 use crate::order::{self, ORDER_MAX, Order, Wanted};
 use base::{Automaton, Buf, Error, Instant};
 use std::mem;
@@ -70,12 +71,14 @@ enum State {
 pub(crate) struct Desk {
     state: State,
     talk: Talk,
+    /// The most that a storelet is given.
+    maxima: Maxima,
 }
 
 impl Desk {
-    /// A desk where nothing was said.
-    pub(crate) fn new() -> Desk {
-        Desk { state: State::Received(Vec::new()), talk: Talk::default() }
+    /// A desk where nothing was said, of a server that gives no more than this.
+    pub(crate) fn new(maxima: Maxima) -> Desk {
+        Desk { state: State::Received(Vec::new()), talk: Talk::default(), maxima }
     }
 
     /// Whether it waits for its owner to say something.
@@ -117,7 +120,7 @@ impl Desk {
                     };
                 };
                 self.talk.begin(Order::wants_frames(lines), false);
-                match Deed::parse(lines) {
+                match Deed::parse(lines, &self.maxima) {
                     Ok(Deed::Install(plan)) => self.ordered(plan, Buf::from(rest), out),
                     Ok(deed @ (Deed::Use(..) | Deed::Remove(_))) => {
                         out.push(Output::File(deed, None));

@@ -2,6 +2,7 @@
 
 use super::deed::Plan;
 use crate::compile::Hash;
+use crate::maxima::Maxima;
 use crate::order::{Label, Wanted};
 use base::{Caller, User};
 use serde::{Deserialize, Serialize};
@@ -140,7 +141,7 @@ impl Version {
     /// If that makes no sense: another server has kept it.
     pub(crate) fn plan(&self, label: &Label) -> Result<Plan, String> {
         let module = format!("module sha256:{}", self.module);
-        let plan = Plan::parse(label.clone(), &module, self.order.clone())?;
+        let plan = Plan::parse(label.clone(), &module, self.order.clone(), &Maxima::NONE)?;
         match plan.module() {
             Wanted::Known(_) => Ok(plan),
             Wanted::Follows(_) | Wanted::Standing(_) => Err("it names no module".to_string()),

@@ -7,6 +7,7 @@ use super::shelf::{Cause, Filed, Filing, Input, Output, Shelf};
 use super::{Change, Kept, Key, Stock};
 use crate::compile::{Fresh, Hash, Refused};
 use crate::crossing::DomainId;
+use crate::maxima::Maxima;
 use crate::order::{Order, Pick};
 use crate::report::Report;
 use base::drawing::Drawing;
@@ -48,7 +49,7 @@ fn states_md_is_fresh() {
     let mut drawing = Drawing::default();
     for (label, input) in inputs {
         for (state, said, gone) in begin {
-            let (mut desk, mut out) = (Desk::new(), Vec::new());
+            let (mut desk, mut out) = (Desk::new(Maxima::NONE), Vec::new());
             said.iter().for_each(|text| desk.step(Instant(0), write(text), &mut out));
             gone.then(|| desk.step(Instant(0), desk::Input::Gone, &mut out));
             assert_eq!(desk.state_name(), state);
@@ -87,7 +88,7 @@ impl Lab {
 
     fn say(&mut self, text: &str, module: Option<u8>) -> Vec<Output> {
         self.desk += 1;
-        let deed = Deed::parse(text.as_bytes()).expect("it makes sense");
+        let deed = Deed::parse(text.as_bytes(), &Maxima::NONE).expect("it makes sense");
         let module = module.map(|byte| (Hash([byte; 32]), Some(vec![byte])));
         let (desk, caller) = (DomainId(self.desk), caller());
         let filing = Filing { desk, deed, module, caller, at: 1000 };
@@ -227,7 +228,7 @@ fn what_makes_no_sense_is_told_and_left_alone() {
         assert!(matches!(&told[..], [Output::Tell(text)] if text.contains("'wc'")), "{told:?}");
         assert!(shelf.plan(&"other".parse::<Pick>().expect("a name")).is_ok());
         // Nothing of it is thrown away.
-        let (deed, module) = (Deed::parse(b"remove other").expect("one"), None);
+        let (deed, module) = (Deed::parse(b"remove other", &Maxima::NONE).expect("one"), None);
         let filing = Filing { desk: DomainId(1), deed, module, caller: caller(), at: 0 };
         let mut out = Vec::new();
         shelf.step(Instant(0), Input::File(Box::new(filing)), &mut out);

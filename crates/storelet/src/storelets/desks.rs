@@ -3,7 +3,7 @@
 use super::{Here, Named, ORDER_TIME, Opened, Storelets, Why, files};
 use crate::admission::user_of;
 use crate::compile::{Module, ToCompiler};
-use crate::crossing::DomainId;
+use crate::crossing::{Account, DomainId};
 use crate::domain::Stage;
 use crate::order::{Order, Pick};
 use crate::report::Report;
@@ -32,6 +32,7 @@ const NEWS_MAX: usize = 64;
 pub(super) struct AtDesk {
     pub(super) desk: Desk,
     caller: Caller,
+    account: Account,
     since: Instant,
 }
 
@@ -50,7 +51,12 @@ impl Storelets {
 
     /// Lets somebody say what is to be installed: root or the server's own user, and of them only
     /// who the kernel knows and who asked for it.
-    pub(super) fn sit_down(&mut self, now: Instant, caller: Caller) -> Result<Reply, Error> {
+    pub(super) fn sit_down(
+        &mut self,
+        now: Instant,
+        caller: Caller,
+        client: u32,
+    ) -> Result<Reply, Error> {
         let may = match &caller {
             Caller::Server => false,
             Caller::User(user) => user.commands && [0, self.owner].contains(&user.uid),
@@ -64,7 +70,9 @@ impl Storelets {
         let id = DomainId(self.next);
         let open = self.open(Opened::Desk(id))?;
         self.next += 1;
-        self.desks.insert(id, AtDesk { desk: Desk::new(), caller, since: now });
+        let account = Account { user: user_of(&caller), client };
+        let desk = Desk::new(self.settings.maxima);
+        self.desks.insert(id, AtDesk { desk, caller, account, since: now });
         Ok(Reply::Opened(open, self.stat(files::INSTALL)))
     }
 
@@ -97,8 +105,8 @@ impl Storelets {
                 self.step_desk(now, id, desk::Input::Compiled(unknown), out);
             }
             desk::Output::Compile(module, code) => {
-                let user = user_of(&self.desks[&id].caller);
-                let asked = ToCompiler::Compile { ticket, module, code, user };
+                let account = self.desks[&id].account;
+                let asked = ToCompiler::Compile { ticket, module, code, account };
                 self.post(compiler, Parcel(Box::new(asked)), out);
             }
             desk::Output::CancelCompile => {

@@ -2,7 +2,8 @@
 
 use super::desks::SECOND;
 use super::{DOMAINS_MAX, Here, Named, Storelets, Why};
-use crate::crossing::{Crossing, DomainId};
+use crate::admission::user_of;
+use crate::crossing::{Account, Crossing, DomainId};
 use crate::domain::{self, Domain, Stage};
 use crate::order::{Label, Pick};
 use crate::standing::deed::Plan;
@@ -225,8 +226,10 @@ impl Storelets {
         let named = Named { all, at: self.wall(now) / SECOND, trigger, why };
         let id = DomainId(self.next);
         self.next += 1;
-        let (domain, caller, name) = (Domain::new(now), version.by.caller(), String::new());
-        let here = Here { domain, caller, since: now, runs: None, name, named: Some(named) };
+        let (domain, caller) = (Domain::new(now, self.settings.maxima), version.by.caller());
+        let account = Account { user: user_of(&caller), client: Account::OWN };
+        let (runs, name, named) = (None, String::new(), Some(named));
+        let here = Here { domain, caller, account, since: now, runs, name, named };
         self.here.insert(id, here);
         self.step_domain(now, id, domain::Input::Begin(vec![Stage { called, order }]), out);
         true

@@ -2,6 +2,7 @@
 
 use super::{Output, SAID_MAX, SAID_TIME, give_back};
 use crate::ahead::Ahead;
+use crate::budget::Used;
 use crate::crossing::{Begin, DomainId, ToHome};
 use crate::door::{Got, Stream};
 use crate::guest::{Ended, Guest, Start};
@@ -44,6 +45,8 @@ pub(super) struct Domain {
     pub(super) said_since: Option<Instant>,
     /// How much more it may say.
     room: usize,
+    /// What was done for it before it had a guest, ns.
+    owed_ns: u64,
 }
 
 impl Domain {
@@ -70,6 +73,7 @@ impl Domain {
             said_bytes: 0,
             said_since: None,
             room: SAID_MAX,
+            owed_ns: 0,
         }
     }
 
@@ -87,6 +91,7 @@ impl Domain {
         };
         self.since = now;
         let guest = Guest::new(&self.begin.program.program, &start);
+        guest.charge(0, mem::take(&mut self.owed_ns));
         guest.allow(self.room);
         self.guest = Some(Box::new(guest));
     }
@@ -101,10 +106,11 @@ impl Domain {
         [Some(self.until), self.life.deadline(), said].into_iter().flatten().min()
     }
 
-    /// Charges it with what home did for it.
-    pub(super) fn served(&self, served_ns: u64) {
-        if let Some(guest) = &self.guest {
-            guest.charge(0, served_ns);
+    /// Charges it with what home or its worker did for it, ns.
+    pub(super) fn served(&mut self, served_ns: u64) {
+        match &self.guest {
+            Some(guest) => guest.charge(0, served_ns),
+            None => self.owed_ns += served_ns,
         }
     }
 
@@ -188,7 +194,8 @@ impl Domain {
     /// Reports its end.
     pub(super) fn end(&mut self, id: DomainId, now: Instant, ended: &Ended, out: &mut Vec<Output>) {
         self.say(id, out);
-        let used = self.guest.as_ref().map(|guest| guest.used()).unwrap_or_default();
+        let unmade = Used { served_ns: self.owed_ns, ..Used::default() };
+        let used = self.guest.as_ref().map_or(unmade, |guest| guest.used());
         let report = Report::new(ended, used, now.0 - self.since.0);
         out.push(Output::Tell(ToHome::Ended(id, Box::new(report))));
     }

@@ -13,6 +13,7 @@ fn begin(body: &str, lines: &str) -> Box<Begin> {
             (func $write (param i32 i32 i32 i32) (result i32)))
           (import "wasi_snapshot_preview1" "fd_filestat_get"
             (func $stat (param i32 i32) (result i32)))
+          (import "wasi_snapshot_preview1" "sched_yield" (func $yield (result i32)))
           (memory (export "memory") 1)
           (data (i32.const 0) "\10\00\00\00\05\00\00\00")
           (data (i32.const 16) "hello")
@@ -27,7 +28,8 @@ fn begin(body: &str, lines: &str) -> Box<Begin> {
         cpu_ns: 0,
     };
     let order = Order::parse(format!("module 1\n{lines}").as_bytes()).expect("an order");
-    Box::new(Begin { program, order, caller: Caller::Server, seed: [0; 32] })
+    let account = Account { user: 1, client: 1 };
+    Box::new(Begin { program, order, caller: Caller::Server, account, seed: [0; 32] })
 }
 
 /// A worker beside a home that answers walks alone.
@@ -113,6 +115,79 @@ fn weights_are_met_within_two_percent() {
     for (share, wanted) in shares.iter().zip([0.125, 0.25, 0.625]) {
         assert!((share - wanted).abs() < 0.02 * wanted, "{shares:?}");
     }
+}
+
+/// One that gives way at once, again and again, beside one that counts: what the thread does for
+/// each of them is borne by it, to the nanosecond, and counts when turns are given.
+#[test]
+fn all_that_the_thread_does_is_charged_to_whoever_it_was_for() {
+    let mut rig = Rig::new();
+    let yields = "(loop $on (drop (call $yield)) (br $on))";
+    for (number, body) in [(1, yields), (2, FOREVER)] {
+        let mut begin = begin(body, "cpu 1h\ntime 1h");
+        begin.account.client = number;
+        rig.step(Input::Told(ToWorker::Begin(DomainId(number.into()), begin)));
+    }
+    // To be begun costs, and both bear it.
+    let mut spent = rig.worker.charge(rig.now, 1001);
+    assert_eq!(spent, 1001);
+    let mut of = BTreeMap::new();
+    while rig.now.0 < 1_000_000_000 {
+        if rig.worker.deadline().is_some_and(|at| at <= rig.now) {
+            rig.step(Input::Tick);
+            assert_eq!(rig.worker.charge(rig.now, 0), 0);
+        }
+        let Some(slice) = rig.worker.take_slice(rig.now, &mut rig.out) else {
+            rig.now = rig.now + Duration::from_nanos(100);
+            continue;
+        };
+        let id = slice.id();
+        let (own, around) = if id == DomainId(1) { (4_000, 6_000) } else { (1_000_000, 3_000) };
+        let ran = slice.run();
+        rig.now = rig.now + Duration::from_nanos(own);
+        rig.worker.ran(rig.now, ran, own, &mut rig.out);
+        rig.now = rig.now + Duration::from_nanos(around);
+        assert_eq!(rig.worker.charge(rig.now, around), around);
+        *of.entry(id).or_insert((0, 0)) = {
+            let (mine, its) = of.get(&id).copied().unwrap_or((0, 0));
+            (mine + own, its + around)
+        };
+        spent += own + around;
+    }
+    let used_of = |rig: &Rig, number: u64| {
+        let domain = &rig.worker.domains[&DomainId(number)];
+        domain.guest.as_ref().expect("it runs").used()
+    };
+    let used = |number: u64| used_of(&rig, number);
+    for number in [1, 2] {
+        let (own, around) = of[&DomainId(number)];
+        let begun = if number == 1 { 500 } else { 501 };
+        assert_eq!((used(number).cpu_ns, used(number).served_ns), (own, around + begun));
+    }
+    let all: u64 = [1, 2].iter().map(|it| used(*it).cpu_ns + used(*it).served_ns).sum();
+    assert_eq!(all, spent);
+    let (one, two) = (used(1).cpu_ns + used(1).served_ns, used(2).cpu_ns + used(2).served_ns);
+    let share = one as f64 / (one + two) as f64;
+    assert!((0.48..0.52).contains(&share), "{share}");
+    // What is done for one that has ended is no part of its report, and of no other.
+    rig.step(Input::Told(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
+    let before = used_of(&rig, 2).served_ns;
+    assert_eq!(rig.worker.charge(rig.now, 700), 0);
+    assert_eq!(used_of(&rig, 2).served_ns, before);
+}
+
+/// One connection of a user with many storelets does not take the turns of another one.
+#[test]
+fn a_client_with_many_storelets_has_no_more_turns_than_one_with_one() {
+    let mut rig = Rig::new();
+    for number in 1..=10 {
+        let mut begin = begin(FOREVER, "cpu 1h\ntime 1h");
+        begin.account.client = if number == 10 { 2 } else { 1 };
+        rig.step(Input::Told(ToWorker::Begin(DomainId(number), begin)));
+    }
+    rig.run_until(4_000_000_000);
+    let share = rig.ran[&DomainId(10)] as f64 / 4e9;
+    assert!((0.49..0.51).contains(&share), "{share}");
 }
 
 /// One request in a millisecond is answered; many more are wanted.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use storelet::compile::{Code, Compiled, Module, ToCompiler};
 use storelet::order::MODULE_MAX;
-use storelet::{Crossing, Engines};
+use storelet::{Account, Crossing, Engines};
 
 /// Compile one module from standard input, for the server; or say of each file what would come
 /// of it
@@ -48,7 +48,9 @@ pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
         let mut bytes = Buf::with_room(0, 0);
         bytes.extend(&bounded::read(file, MODULE_MAX).map_err(shown)?);
         let (module, code) = (Module::Sent(vec![bytes]), Code::Plain);
-        post(&mut world, ToCompiler::Compile { ticket, module, code, user: 0 });
+        // Each as if somebody else had sent it.
+        let account = Account { user: 0, client: ticket as u32 };
+        post(&mut world, ToCompiler::Compile { ticket, module, code, account });
     }
     let cancel = asked.cancel_after.map(|ms| world.now() + Duration::from_millis(ms));
     let said = listen(&mut world, asked.files.len(), cancel);

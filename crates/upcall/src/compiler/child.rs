@@ -2,6 +2,10 @@
 //!
 //! It gets the module in a file in memory and leaves its output in another one, so nobody has to
 //! read or write while it runs. It is killed when it is dropped.
+//!
+//! It has no key and no secret of the server: its order says which module that is and what code is
+//! wanted. What it leaves is taken for the code of that module and of no other, and is
+//! authenticated here, by the server, where it is kept.
 
 use super::inside::{self, CPU_MAX_S, MEMORY_MAX, OUTPUT_MAX, Order};
 use base::Instant;
@@ -13,12 +17,16 @@ use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 use storelet::compile::{Code, Hash, Refused};
-use storelet::{Artifact, Key};
+use storelet::{Artifact, Engines, Key};
 
 /// Longest time that a child may take, on a machine that is busy with something else.
 const TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Processor time that a module may take before others.
+const QUICK_MAX: Duration = Duration::from_secs(1);
 
 /// Most that is taken of what a child says, bytes.
 const SAID_MAX: u64 = 1 << 10;
@@ -29,6 +37,8 @@ pub(super) struct Recipe {
     pub(super) program: PathBuf,
     pub(super) args: Vec<String>,
     pub(super) time_max: Duration,
+    /// Processor time after which a module is a slow one.
+    pub(super) quick_max: Duration,
 }
 
 impl Recipe {
@@ -38,6 +48,7 @@ impl Recipe {
             program: PathBuf::from("/proc/self/exe"),
             args: vec!["compile-module".to_string()],
             time_max: TIME_MAX,
+            quick_max: QUICK_MAX,
         }
     }
 }
@@ -55,23 +66,24 @@ pub(super) struct Child {
     pid: Pid,
     output: File,
     said: File,
-    key: Key,
     name: Hash,
-    compatibility: Hash,
-    /// When it is killed.
+    engines: Arc<Engines>,
+    code: Code,
+    /// When it was started, and when it is killed.
+    started: Instant,
     deadline: Instant,
 }
 
 impl Child {
-    /// Starts one for a module of this name, and for engines that run such code and are of this
-    /// compatibility.
+    /// Starts one for a module of this name, and for those of the engines that run such code.
     pub(super) fn start(
         recipe: &Recipe,
-        (name, code, compatibility): (Hash, Code, Hash),
+        engines: &Arc<Engines>,
+        (name, code): (Hash, Code),
         prepared: &[u8],
         now: Instant,
     ) -> Result<Child, String> {
-        let order = Order { key: random()?, name, code };
+        let order = Order { name, code };
         let make = || -> std::io::Result<_> {
             let (mut input, output, said) = (memory_file()?, memory_file()?, memory_file()?);
             input.write_all(&order.bytes())?;
@@ -92,14 +104,24 @@ impl Child {
         let made = make().map_err(|error| format!("no process to compile in: {error}"));
         let (process, output, said) = made?;
         let deadline = now + recipe.time_max;
-        let (pid, key) = (Pid::from_child(&process), Key::new(order.key));
-        Ok(Child { process, pid, output, said, key, name, compatibility, deadline })
+        let (pid, engines) = (Pid::from_child(&process), Arc::clone(engines));
+        Ok(Child { process, pid, output, said, name, engines, code, started: now, deadline })
     }
 
     /// The number of its process.
     #[cfg(test)]
     pub(super) fn pid(&self) -> i32 {
         self.pid.as_raw_pid()
+    }
+
+    /// Processor time that it has taken so far.
+    pub(super) fn spent(&self) -> Duration {
+        Duration::from_nanos(processor_time(self.pid).unwrap_or(0))
+    }
+
+    /// How long it has been running.
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        now.since(self.started)
     }
 
     /// Whether it has ended, and how; one that has had its time is ended here.
@@ -139,12 +161,8 @@ impl Child {
             Ok(bytes)
         };
         let bytes = read().map_err(|error| Refused::Failed(format!("its output: {error}")))?;
-        let artifact = Artifact::open(bytes, &self.key).ok();
-        let wanted = |artifact: &Artifact| {
-            artifact.name() == self.name && artifact.compatibility() == self.compatibility
-        };
-        let broken = || Refused::Failed("the output of its process is broken".to_string());
-        artifact.filter(wanted).ok_or_else(broken)
+        let artifact = Artifact::of_child(self.name, self.engines.of(self.code), &bytes);
+        artifact.map_err(|_| Refused::Failed("the output of its process is broken".to_string()))
     }
 
     /// What it has to say, in one line that can be shown.

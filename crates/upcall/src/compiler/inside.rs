@@ -1,16 +1,16 @@
 //! The child that compiles, from within: `upcall compile-module` without names of files.
 //!
-//! It gets an order and a module on standard input and leaves an artifact, sealed with the key of
-//! the order, on standard output. Before it looks at the module it gives up all that compiling
-//! does not need.
+//! It gets an order and a module on standard input and leaves machine code on standard output.
+//! Before it looks at the module it gives up all that compiling does not need. It never has a key:
+//! the server authenticates what it keeps of that.
 
 use super::filter;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
+use storelet::Engine;
 use storelet::compile::{Code, Hash};
 use storelet::module::KEPT_MAX;
-use storelet::{Engine, Key};
 
 /// Processor time that compiling may take, seconds.
 pub(super) const CPU_MAX_S: u64 = 20;
@@ -28,8 +28,6 @@ const FAILED: u8 = 4;
 /// What stands before the module.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Order {
-    /// What the artifact is to be sealed with.
-    pub(super) key: [u8; Key::LEN],
     /// The name of the module.
     pub(super) name: Hash,
     /// What is to be made of it.
@@ -37,25 +35,25 @@ pub(super) struct Order {
 }
 
 impl Order {
-    const LEN: usize = Key::LEN + 32 + 1;
+    /// Its length, bytes.
+    pub(super) const LEN: usize = 32 + 1;
 
     pub(super) fn bytes(&self) -> Vec<u8> {
         let code = match self.code {
             Code::Plain => 0,
             Code::Metered => 1,
         };
-        [&self.key[..], &self.name.0, &[code]].concat()
+        [&self.name.0[..], &[code]].concat()
     }
 
     fn read(head: &[u8; Order::LEN]) -> Option<Order> {
-        let (key, rest) = head.split_first_chunk()?;
-        let (name, code) = rest.split_first_chunk()?;
+        let (name, code) = head.split_first_chunk()?;
         let code = match code {
             [0] => Code::Plain,
             [1] => Code::Metered,
             _none => return None,
         };
-        Some(Order { key: *key, name: Hash(*name), code })
+        Some(Order { name: Hash(*name), code })
     }
 }
 
@@ -86,9 +84,8 @@ fn compile() -> Result<(), (u8, String)> {
     let read = std::io::stdin().lock().take(KEPT_MAX as u64).read_to_end(&mut prepared);
     read.map_err(failed("standard input"))?;
     let made = engine.precompile(order.name, &prepared);
-    let mut artifact = made.map_err(|error| (MALFORMED, format!("{error:#}")))?;
-    let sealed = artifact.seal(&Key::new(order.key));
-    std::io::stdout().write_all(sealed).map_err(failed("standard output"))
+    let artifact = made.map_err(|error| (MALFORMED, format!("{error:#}")))?;
+    std::io::stdout().write_all(artifact.code()).map_err(failed("standard output"))
 }
 
 /// Gives up what compiling does not need, for good.

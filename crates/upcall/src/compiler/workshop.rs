@@ -1,31 +1,65 @@
 //! What there is to compile, in which order, for whom.
+//!
+//! Compilations are queued fairly by client, the short ones first (virtual finish times; Demers,
+//! Keshav and Shenker, 1989): a module's tag is when its client's last one would be done, plus what
+//! this one costs by its size, and the least tag is next. Real time moves on beneath the tags, so
+//! one that is large is passed by those that come in time, and not for ever.
+//!
+//! Size does not tell all: a module of 25 KB can take half a minute. So there are two lanes, with a
+//! child each. Every module begins in the quick one; one that takes longer than
+//! [`Recipe::quick_max`] goes on in the slow lane, or, if that is taken, is ended and waits for it;
+//! so does one that keeps others waiting for [`PATIENCE`], because the machine is busy otherwise.
+//! So no module waits for a slow one but slow ones.
 
 use super::cache::Cache;
 use super::child::{Child, Recipe};
 use super::keeper::Keeper;
 use super::programs::Programs;
 use base::{Buf, Instant};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
+use storelet::Account;
 use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler};
 use storelet::module::{SENT_MAX, prepare};
 use storelet::standing::{Kept, ToKeeper};
 use storelet::{Artifact, Engines};
 
-/// Most modules that wait, and of one user; and most bytes of all together.
+/// Most modules that wait, of one user, and of one client.
 const JOBS_MAX: usize = 64;
-const JOBS_OF_ONE: usize = 16;
+const JOBS_OF_USER: usize = JOBS_MAX / 4 * 3;
+const JOBS_OF_CLIENT: usize = JOBS_MAX / 8;
+
+/// Most bytes of modules that wait; of one client, if there are several.
 const BYTES_MAX: usize = 128 << 20;
+const BYTES_OF_CLIENT: usize = BYTES_MAX / 4;
+
+/// About how long it takes to compile a byte, ns.
+const BYTE_NS: u64 = 2_000;
 
 /// How many modules are remembered that could not be compiled.
 const REFUSED_MAX: usize = 256;
+
+/// How long one may stay in the quick lane while others wait for it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The lanes.
+const QUICK: usize = 0;
+const SLOW: usize = 1;
+const LANES: [usize; 2] = [QUICK, SLOW];
 
 /// A module that is to be compiled.
 struct Job {
     name: (Hash, Code),
     prepared: Vec<u8>,
-    /// Who asked for it first.
-    user: u32,
+    /// The account of the first that asked for it.
+    account: Account,
+    /// When it would be done if its client had the compiler for itself.
+    tag: Instant,
+    /// It has taken longer than modules may in the quick lane.
+    is_slow: bool,
+    /// Processor time that it took in vain, ns.
+    lost_ns: u64,
     /// Who waits for it: at least one.
     tickets: Vec<u64>,
 }
@@ -37,10 +71,11 @@ pub(super) struct Workshop {
     keeper: Option<Keeper>,
     recipe: Recipe,
     programs: Programs,
-    waiting: VecDeque<Job>,
-    running: Option<(Job, Child)>,
-    /// Whose module was compiled last.
-    last: u32,
+    waiting: Vec<Job>,
+    /// What is compiled, in the quick lane and in the slow one.
+    lanes: [Option<(Job, Child)>; 2],
+    /// The last tag of each client, if it is not over.
+    tags: BTreeMap<Account, Instant>,
     /// What need not be tried again.
     refused: VecDeque<((Hash, Code), Refused)>,
     done: Vec<Compiled>,
@@ -57,9 +92,9 @@ impl Workshop {
             keeper: None,
             recipe,
             programs: Programs::default(),
-            waiting: VecDeque::new(),
-            running: None,
-            last: 0,
+            waiting: Vec::new(),
+            lanes: [None, None],
+            tags: BTreeMap::new(),
             refused: VecDeque::new(),
             done: Vec::new(),
             kept: Vec::new(),
@@ -79,7 +114,7 @@ impl Workshop {
 
     /// Whether a child runs, which has to be looked after.
     pub(super) fn is_busy(&self) -> bool {
-        self.running.is_some()
+        self.lanes.iter().any(Option::is_some)
     }
 
     /// What has come of what was asked since the last call.
@@ -101,10 +136,10 @@ impl Workshop {
     }
 
     /// Takes what it is asked; what is there already is given at once.
-    pub(super) fn take(&mut self, message: ToCompiler) {
+    pub(super) fn take(&mut self, now: Instant, message: ToCompiler) {
         match message {
-            ToCompiler::Compile { ticket, module, code, user } => {
-                match self.ask((ticket, user), module, code) {
+            ToCompiler::Compile { ticket, module, code, account } => {
+                match self.ask(now, (ticket, account), module, code) {
                     Ok(None) => {}
                     Ok(Some(fresh)) => self.answer(ticket, Ok(fresh)),
                     Err(refused) => self.answer(ticket, Err(refused)),
@@ -113,9 +148,10 @@ impl Workshop {
             ToCompiler::Cancel(ticket) => self.cancel(ticket),
             ToCompiler::End => {
                 self.open = false;
-                let running = self.running.take().map(|(job, _killed)| job);
-                let jobs: Vec<Job> = running.into_iter().chain(self.waiting.drain(..)).collect();
-                for ticket in jobs.into_iter().flat_map(|job| job.tickets) {
+                let running = self.lanes.iter_mut().filter_map(Option::take);
+                let jobs: Vec<Job> = running.map(|(job, _killed)| job).collect();
+                let jobs = jobs.into_iter().chain(std::mem::take(&mut self.waiting));
+                for ticket in jobs.flat_map(|job| job.tickets) {
                     self.answer(ticket, Err(Refused::Cancelled));
                 }
             }
@@ -125,7 +161,8 @@ impl Workshop {
     /// Finds a module, or sees to it that it is compiled: then there is nothing to say yet.
     fn ask(
         &mut self,
-        (ticket, user): (u64, u32),
+        now: Instant,
+        (ticket, account): (u64, Account),
         module: Module,
         code: Code,
     ) -> Result<Option<Fresh>, Refused> {
@@ -143,22 +180,49 @@ impl Workshop {
         if let Some((_, refused)) = self.refused.iter().find(|(other, _)| *other == name) {
             return Err(refused.clone());
         }
-        let running = self.running.iter_mut().map(|(job, _)| job);
-        if let Some(job) = running.chain(&mut self.waiting).find(|job| job.name == name) {
+        if let Some(job) = self.jobs().find(|job| job.name == name) {
             job.tickets.push(ticket);
             return Ok(None);
         }
         let kept = || self.keeper.as_ref().and_then(|keeper| keeper.module(hash));
         let prepared = prepare(&sent.or_else(kept).ok_or(Refused::Unknown)?)?;
-        let bytes: usize = self.waiting.iter().map(|job| job.prepared.len()).sum();
-        let own = self.waiting.iter().filter(|job| job.user == user).count();
-        let many = self.waiting.len() == JOBS_MAX || own == JOBS_OF_ONE;
-        if many || bytes + prepared.len() > BYTES_MAX {
+        if !self.has_room(account, prepared.len()) {
             let why = "too many modules wait to be compiled: try again in a minute";
             return Err(Refused::Failed(why.to_string()));
         }
-        self.waiting.push_back(Job { name, prepared, user, tickets: vec![ticket] });
+        let tag = self.tag(now, account, prepared.len() as u64 * BYTE_NS);
+        let (is_slow, lost_ns, tickets) = (false, 0, vec![ticket]);
+        self.waiting.push(Job { name, prepared, account, tag, is_slow, lost_ns, tickets });
         Ok(None)
+    }
+
+    /// All that is under way or waits.
+    fn jobs(&mut self) -> impl Iterator<Item = &mut Job> {
+        let running = self.lanes.iter_mut().flatten().map(|(job, _)| job);
+        running.chain(&mut self.waiting)
+    }
+
+    /// Whether one more module of so many bytes may wait. No client, and no user, has all places.
+    fn has_room(&self, account: Account, len: usize) -> bool {
+        let bytes = |jobs: &[&Job]| jobs.iter().map(|job| job.prepared.len()).sum::<usize>();
+        let all: Vec<&Job> = self.waiting.iter().collect();
+        let user: Vec<&Job> =
+            all.iter().copied().filter(|job| job.account.user == account.user).collect();
+        let client: Vec<&Job> = user.iter().copied().filter(|job| job.account == account).collect();
+        all.len() < JOBS_MAX
+            && user.len() < JOBS_OF_USER
+            && client.len() < JOBS_OF_CLIENT
+            && bytes(&all) + len <= BYTES_MAX
+            && (user.is_empty() || bytes(&user) + len <= BYTES_MAX / 4 * 3)
+            && (client.is_empty() || bytes(&client) + len <= BYTES_OF_CLIENT)
+    }
+
+    /// When something that costs so much would be done, ns, behind what its client has had.
+    fn tag(&mut self, now: Instant, account: Account, cost_ns: u64) -> Instant {
+        self.tags.retain(|_, tag| *tag > now);
+        let tag = self.tags.entry(account).or_insert(now);
+        *tag = *tag + Duration::from_nanos(cost_ns);
+        *tag
     }
 
     /// A program that is in memory or on disk.
@@ -175,51 +239,77 @@ impl Workshop {
 
     /// Takes somebody off the list. What nobody waits for is not compiled, or not any more.
     fn cancel(&mut self, ticket: u64) {
-        let running = self.running.iter_mut().map(|(job, _)| job);
-        let Some(job) = running.chain(&mut self.waiting).find(|job| job.tickets.contains(&ticket))
-        else {
+        let Some(job) = self.jobs().find(|job| job.tickets.contains(&ticket)) else {
             // It was answered meanwhile.
             return;
         };
         job.tickets.retain(|other| *other != ticket);
         self.waiting.retain(|job| !job.tickets.is_empty());
         // Dropping a child kills it.
-        self.running.take_if(|(job, _)| job.tickets.is_empty());
+        for lane in &mut self.lanes {
+            lane.take_if(|(job, _)| job.tickets.is_empty());
+        }
         self.answer(ticket, Err(Refused::Cancelled));
     }
 
-    /// Looks after the child, and begins with the next module if there is none.
+    /// Looks after the children, and begins with the next module where there is none.
     pub(super) fn look(&mut self, now: Instant) {
-        let over = self.running.as_mut().and_then(|(_, child)| child.look(now));
-        if let Some(finished) = over
-            && let Some((job, _)) = self.running.take()
-        {
-            let result = finished.result.and_then(|artifact| self.load(job.name.1, artifact));
-            self.deliver(&job, result, finished.cpu_ns);
+        for lane in LANES {
+            let over = self.lanes[lane].as_mut().and_then(|(_, child)| child.look(now));
+            if let Some(finished) = over
+                && let Some((job, _)) = self.lanes[lane].take()
+            {
+                let result = finished.result.and_then(|artifact| self.load(job.name.1, artifact));
+                let beyond = finished.cpu_ns.saturating_sub(job.prepared.len() as u64 * BYTE_NS);
+                // What it took more than its size says the next ones of its client bear.
+                self.tag(now, job.account, beyond);
+                self.deliver(&job, result, job.lost_ns + finished.cpu_ns);
+            }
         }
-        while self.running.is_none()
-            && let Some(job) = self.next()
-        {
-            match self.start(&job, now) {
-                Ok(child) => self.running = Some((job, child)),
-                Err(why) => self.deliver(&job, Err(Refused::Failed(why)), 0),
+        self.clear_quick(now);
+        for lane in LANES {
+            while self.lanes[lane].is_none()
+                && let Some(job) = self.next(lane)
+            {
+                match self.start(&job, now) {
+                    Ok(child) => self.lanes[lane] = Some((job, child)),
+                    Err(why) => self.deliver(&job, Err(Refused::Failed(why)), job.lost_ns),
+                }
             }
         }
     }
 
-    /// The oldest module of the user whose turn it is: they come round by their numbers.
-    fn next(&mut self) -> Option<Job> {
-        let turn = |(at, job): &(usize, &Job)| (job.user <= self.last, job.user, *at);
-        let (at, _) = self.waiting.iter().enumerate().min_by_key(turn)?;
-        let job = self.waiting.remove(at)?;
-        self.last = job.user;
-        Some(job)
+    /// Takes a module out of the quick lane that has been there for too long.
+    fn clear_quick(&mut self, now: Instant) {
+        let most = self.recipe.quick_max;
+        let others = self.waiting.iter().any(|job| !job.is_slow);
+        let late = |(_, child): &mut (Job, Child)| {
+            child.spent() > most || (others && child.age(now) > PATIENCE)
+        };
+        let Some((mut job, child)) = self.lanes[QUICK].take_if(late) else { return };
+        job.is_slow = true;
+        if self.lanes[SLOW].is_none() {
+            self.lanes[SLOW] = Some((job, child));
+            return;
+        }
+        let lost = child.spent();
+        // Which ends it.
+        drop(child);
+        job.lost_ns += u64::try_from(lost.as_nanos()).unwrap_or(u64::MAX);
+        job.tag = self.tag(now, job.account, job.lost_ns);
+        self.waiting.push(job);
+    }
+
+    /// The module with the least tag that waits for a lane; of several the oldest.
+    fn next(&mut self, lane: usize) -> Option<Job> {
+        let waits = self.waiting.iter().enumerate();
+        let waits = waits.filter(|(_, job)| job.is_slow == (lane == SLOW));
+        let (at, _) = waits.min_by_key(|(_, job)| job.tag)?;
+        Some(self.waiting.remove(at))
     }
 
     fn start(&self, job: &Job, now: Instant) -> Result<Child, String> {
-        let (hash, code) = job.name;
-        let made = (hash, code, self.engines.of(code).compatibility());
-        Child::start(&self.recipe, made, &job.prepared, now)
+        Child::start(&self.recipe, &self.engines, job.name, &job.prepared, now)
     }
 
     /// Makes a program of what a child has compiled, and keeps both.

@@ -88,7 +88,7 @@ pub(super) struct Limits {
     #[arg(long, value_name = "TIME")]
     pub(super) time: Option<String>,
 
-    /// Memory it may have: 64M, 1G [default: 256M]
+    /// Memory it may have: 64M, 1G [default: 250M]
     #[arg(long, value_name = "SIZE")]
     pub(super) memory: Option<String>,
 

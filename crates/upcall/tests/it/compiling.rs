@@ -105,7 +105,7 @@ struct Fate {
 /// Compiles plain or metered code with limits as a shell says them, below the child's own.
 fn child(dir: &Scratch, name: &str, (wasm, code): (&[u8], u8), limits: &str) -> Fate {
     let name = format!("{name}-{code}");
-    let input = file(dir, &name, &[&[7; 64], &[code][..], wasm].concat());
+    let input = file(dir, &name, &[&[7; 32], &[code][..], wasm].concat());
     let outputs = [dir.path().join(format!("{name}.out")), dir.path().join(format!("{name}.said"))];
     let [output, said] = outputs.each_ref().map(|path| File::create(path).unwrap());
     let mut command = Command::new("/bin/sh");

@@ -4,6 +4,7 @@
 
 mod guests;
 mod http;
+mod shares;
 mod standing;
 mod trees;
 mod triggers;
@@ -408,24 +409,6 @@ fn a_server_that_runs_no_programs_says_so() {
         assert!(ran.err.contains("--storelet-threads"), "{ran:?}");
         assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
     }
-}
-
-#[test]
-fn memory_is_given_to_as_many_as_there_is_for() {
-    let lab = Lab::new(&["--storelet-memory", "64"]);
-    let ran = lab.run(&["--memory", "1G"], &guests::EXIT);
-    assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.err.contains("no more memory than this server gives: 58M"), "{ran:?}");
-    let both = [0, 1].map(|_| lab.start(&["--memory", "40M", "--time", "2s"], &guests::SLEEP));
-    lab.await_state("ready", 1);
-    let lines = lab.await_state("running", 1);
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    for begun in both {
-        let ran = begun.end();
-        assert_eq!(ran.code, Some(137), "{ran:?}");
-        assert!(ran.err.contains("its time is over"), "{ran:?}");
-    }
-    lab.await_none();
 }
 
 #[test]

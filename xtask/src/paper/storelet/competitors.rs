@@ -152,7 +152,7 @@ impl<'a> Competitors<'a> {
 
     fn storelet(&self) -> Command {
         let mut command = Command::new(binary());
-        command.args(["run", &format!("127.0.0.1:{}", self.port), "--cpu", "2h", "--time", "2h"]);
+        command.args(["run", &format!("127.0.0.1:{}", self.port), "--cpu", "10m", "--time", "1h"]);
         command.args(["--memory", "4M"]).arg(wasm("compete")).arg("--");
         match self.work {
             Work::Spin => command.arg("spin"),

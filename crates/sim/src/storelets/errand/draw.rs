@@ -20,16 +20,22 @@ const DEFAULT: Budget = Budget {
     output: 1 << 30,
 };
 
+/// More time than a server gives: a hundred hours, ns.
+const BEYOND: u64 = 360_000_000_000_000;
+
 impl Errand {
     /// What a client wants next, of the storelet with this number that it has begun.
     pub(in crate::storelets) fn draw(sky: &mut Sky, open: OpenId, id: u64, index: usize) -> Errand {
+        if sky.params.holds && index == 0 {
+            return Errand::holder(sky, open, id);
+        }
         let kind = Kinds::ALL[sky.rng.usize(..Kinds::ALL.len())];
         let (wrong, garbage) = (sky.one_in(sky.params.wrong), sky.one_in(sky.params.wrong));
         let rng = &mut sky.rng;
         let (frames, known) = (rng.u8(..4) > 0, !garbage && rng.u8(..3) == 0);
         let mut text = format!("arg program-{index}\n");
         let (path, says) = subject(rng, kind, id, &mut text);
-        let budget = budget(rng, &mut text);
+        let (budget, is_modest) = budget(rng, &mut text);
         let writes = rng.u8(..5) > 0;
         let (input, fed) = input(rng, kind, &says);
         for (word, said) in [("frames\n", frames), ("write\n", writes), ("input\n", input)] {
@@ -54,7 +60,44 @@ impl Errand {
         bytes.extend(fed);
         let says = if kind == Kinds::Echo && !input { Vec::new() } else { says };
         let pieces = cut(rng, &bytes);
-        let plan = Plan { kind, budget, frames, wrong, garbage, known, writes, waits, says, path };
+        let plan = Plan {
+            kind,
+            budget,
+            frames,
+            wrong,
+            garbage,
+            known,
+            writes,
+            waits,
+            is_modest,
+            holds: false,
+            says,
+            path,
+        };
+        Errand::of(sky, open, id, plan, pieces)
+    }
+
+    /// The storelet of a client that takes all the memory that it may have, and waits for input
+    /// that never comes, for as long as it may.
+    fn holder(sky: &mut Sky, open: OpenId, id: u64) -> Errand {
+        let (kind, memory) = (Kinds::Echo, sky.params.maxima().memory);
+        let module = &programs::of(kind).module;
+        let text = format!("frames\ninput\nmemory {memory}\ncpu 5ms\nmodule {}\n\n", module.len());
+        let pieces = VecDeque::from([[text.as_bytes(), module].concat()]);
+        let plan = Plan {
+            kind,
+            budget: Budget { memory, cpu: 5_000_000, ..DEFAULT },
+            frames: true,
+            wrong: false,
+            garbage: false,
+            known: false,
+            writes: false,
+            waits: true,
+            is_modest: true,
+            holds: true,
+            says: Vec::new(),
+            path: String::new(),
+        };
         Errand::of(sky, open, id, plan, pieces)
     }
 
@@ -64,7 +107,7 @@ impl Errand {
         let kill_at = sky.one_in(sky.params.kill).then(|| some_time(sky));
         let deaf = leave_at.is_some() && sky.rng.bool();
         let deaf = if deaf { sky.rng.usize(..1000) } else { usize::MAX };
-        if leave_at.is_none() && plan.waits && plan.budget.time == DEFAULT.time {
+        if leave_at.is_none() && plan.waits && plan.budget.time == DEFAULT.time && !plan.holds {
             leave_at = Some(Instant(sky.now.0 + 90_000_000_000));
         }
         Errand {
@@ -73,6 +116,8 @@ impl Errand {
             plan,
             pieces,
             writing: false,
+            begun: sky.now,
+            sent: sky.now,
             reading: None,
             read_max: [1, 3, 77, 5000, 100_000][sky.rng.usize(..5)],
             count: 0,
@@ -127,8 +172,9 @@ fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, V
     (path, says)
 }
 
-/// What it may use; processor time is always said, so that none takes long here.
-fn budget(rng: &mut Rng, text: &mut String) -> Budget {
+/// What it may use; processor time is always said, so that none takes long here. Besides, whether
+/// it wants nothing to be certain.
+fn budget(rng: &mut Rng, text: &mut String) -> (Budget, bool) {
     let mut pick = |word: &str, from: &[u64], default: u64, unit: &str| {
         let value = from[rng.usize(..from.len())];
         if value == u64::MAX {
@@ -149,11 +195,18 @@ fn budget(rng: &mut Rng, text: &mut String) -> Budget {
     };
     pick("weight", &[none, 1, 300, 10_000], 0, "");
     pick("limit", &[none, none, 20, 90], 0, "%");
-    pick("reserve", &[none, none, 10], 0, "%");
-    pick("io-reserve", &[none, none, 20, 1000], 0, "");
+    let certain = pick("reserve", &[none, none, 10], 0, "%");
+    let certain = certain + pick("io-reserve", &[none, none, 20, 1000], 0, "");
     pick("io-limit", &[none, none, 300], 0, "");
     let memory = pick("memory", &[none, none, none, none, none, none, 300 << 20], 0, "");
-    Budget { memory: if memory > 0 { memory } else { budget.memory }, ..budget }
+    // Now and then more than the server gives.
+    let mut beyond = [none; 16];
+    beyond[0] = BEYOND;
+    let time = pick("time", &beyond, budget.time, "ns");
+    let cpu = pick("cpu", &beyond, budget.cpu, "ns");
+    let memory = if memory > 0 { memory } else { budget.memory };
+    let budget = Budget { time, cpu, memory, ..budget };
+    (budget, certain == 0)
 }
 
 /// Whether it has input, and that in frames.

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test of real processes waits in real time")]
 
 use super::*;
+use crate::compiler::inside::Order;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ fn workshop(script: &str) -> Workshop {
         program: PathBuf::from("/bin/sh"),
         args: vec!["-c".to_string(), script.to_string()],
         time_max: Duration::from_secs(60),
+        quick_max: Duration::from_millis(100),
     };
     Workshop::new(Arc::new(engines), None, recipe)
 }
@@ -31,14 +33,16 @@ fn compile(ticket: u64, wasm: &[u8]) -> ToCompiler {
     ask(ticket, Module::Sent(vec![piece]), Code::Plain)
 }
 
-/// The same, for a user.
-fn compile_for(user: u32, ticket: u64, wasm: &[u8]) -> ToCompiler {
+/// The same, for a client of a user.
+fn compile_for(user: u32, client: u32, ticket: u64, wasm: &[u8]) -> ToCompiler {
     let module = Module::Sent(vec![Buf::from(wasm)]);
-    ToCompiler::Compile { ticket, module, code: Code::Plain, user }
+    let account = Account { user, client };
+    ToCompiler::Compile { ticket, module, code: Code::Plain, account }
 }
 
 fn ask(ticket: u64, module: Module, code: Code) -> ToCompiler {
-    ToCompiler::Compile { ticket, module, code, user: 7 }
+    let account = Account { user: 7, client: 1 };
+    ToCompiler::Compile { ticket, module, code, account }
 }
 
 /// Whose results there are, and what they are.
@@ -50,7 +54,7 @@ fn done(workshop: &mut Workshop) -> Vec<(u64, Option<Refused>)> {
 /// What comes of a module whose child does that.
 fn outcome(script: &str) -> Option<Refused> {
     let mut workshop = workshop(script);
-    workshop.take(compile(7, &program(0)));
+    workshop.take(Instant::default(), compile(7, &program(0)));
     loop {
         workshop.look(Instant::default());
         if let Some((ticket, refused)) = done(&mut workshop).pop() {
@@ -85,32 +89,156 @@ fn each_end_of_a_child_has_its_reason() {
     }
 }
 
+/// A directory of a test's own, gone at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let name = format!("upcall-workshop-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).expect("it is ours");
+        Scratch(path)
+    }
+
+    fn cache(&self) -> Cache {
+        Cache::open(&self.0.join("cache")).expect("it opens")
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.0.join(name)).expect("it is there")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// Whether these bytes are anywhere in the memory of a process.
+fn is_in_memory(pid: i32, part: &[u8]) -> bool {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it is ours");
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).expect("it is ours");
+    maps.lines().any(|line| {
+        let mut words = line.split(' ');
+        let (range, mode) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let ends = range.split_once('-').expect("a range");
+        let [from, to] =
+            [ends.0, ends.1].map(|end| u64::from_str_radix(end, 16).expect("a number"));
+        let len = usize::try_from(to - from).expect("it fits");
+        if !mode.starts_with('r') || len > 1 << 28 {
+            return false;
+        }
+        let mut bytes = vec![0; len];
+        // Some of the kernel's pages cannot be read.
+        let read = std::os::unix::fs::FileExt::read_at(&memory, &mut bytes, from).unwrap_or(0);
+        contains(&bytes[..read], part)
+    })
+}
+
+/// The key of the cache is in the server. The child that compiles has its order, which names a
+/// module and says which code is wanted, and the module.
 #[test]
-fn a_child_gets_the_order_and_the_module_and_nothing_else() {
-    let script = "echo $(wc -c) $(pwd) $HOME$CARGO >&2; exit 3";
-    let count = 65 + prepare(&program(0)).expect("it is good").len();
-    assert_eq!(outcome(script), Some(Refused::Malformed(format!("{count} /"))));
+fn a_child_gets_the_order_and_the_module_and_no_key() {
+    let scratch = Scratch::new("key");
+    let dir = scratch.0.display();
+    let script = format!(
+        "cat > {dir}/input; cat /proc/$$/environ > {dir}/environ; cat /proc/$$/cmdline > \
+         {dir}/cmdline; ls -l /proc/$$/fd > {dir}/fd; pwd > {dir}/pwd; : > {dir}/done; sleep 100"
+    );
+    let mut workshop = workshop(&script);
+    workshop.cache = Some(scratch.cache());
+    let key = scratch.read("cache/key");
+    workshop.take(Instant::default(), compile(7, &program(0)));
+    workshop.look(Instant::default());
+    while !scratch.0.join("done").exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let order = Order { name: Hash::of(&program(0)), code: Code::Plain };
+    let prepared = prepare(&program(0)).expect("it is good");
+    assert!(scratch.read("input") == [order.bytes(), prepared].concat(), "it got more");
+    assert_eq!(scratch.read("cmdline"), format!("/bin/sh\0-c\0{script}\0").as_bytes());
+    assert_eq!((scratch.read("environ"), scratch.read("pwd")), (Vec::new(), b"/\n".to_vec()));
+    // Whoever started the tests may have left more descriptors open, but none of the cache.
+    let descriptors = String::from_utf8(scratch.read("fd")).expect("text");
+    assert!(descriptors.contains("upcall-compile") && !descriptors.contains("/cache"));
+    let pid = workshop.lanes[QUICK].as_ref().map(|(_, child)| child.pid()).expect("it runs");
+    assert!(is_in_memory(std::process::id() as i32, &key), "it would be found");
+    assert!(!is_in_memory(pid, &key), "the child has the key");
+}
+
+/// A child that a module has taken over leaves what it likes. That counts for this module only,
+/// whatever else it says, and is kept only if it is code.
+#[test]
+fn what_a_child_leaves_counts_for_its_own_module_only() {
+    let scratch = Scratch::new("taken");
+    let engine = storelet::Engine::compiler(Code::Plain.pace()).expect("an engine");
+    let of_other = engine.precompile(Hash::of(&program(1)), &program(1)).expect("it compiles");
+    std::fs::write(scratch.0.join("code"), of_other.code()).expect("it is ours");
+    // Sealed for the other one, with the key that children were given once.
+    let mut sealed = of_other;
+    let sealed = sealed.seal(&storelet::Key::new([7; 32])).to_vec();
+    std::fs::write(scratch.0.join("sealed"), sealed).expect("it is ours");
+    let result = |file: &str| {
+        let mut workshop = workshop(&format!("cat {}/{file}", scratch.0.display()));
+        workshop.cache = Some(scratch.cache());
+        workshop.take(Instant::default(), compile(7, &program(0)));
+        loop {
+            workshop.look(Instant::default());
+            if let Some(compiled) = workshop.take_done().pop() {
+                return compiled.result.map(|fresh| fresh.hash);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let Err(Refused::Failed(why)) = result("sealed") else { panic!("that is no code") };
+    assert_eq!(why, "the output of its process is broken");
+    let found = |wasm: &[u8]| {
+        let found = scratch.cache().find(Hash::of(wasm), engine.compatibility());
+        found.map(|artifact| artifact.name())
+    };
+    assert_eq!((found(&program(0)), found(&program(1))), (None, None));
+    assert_eq!(result("code"), Ok(Hash::of(&program(0))));
+    assert_eq!((found(&program(0)), found(&program(1))), (Some(Hash::of(&program(0))), None));
+    // On disk it cannot be made that of another one, nor changed.
+    let dir = scratch.0.join("cache");
+    let files = || std::fs::read_dir(&dir).expect("it is ours").filter_map(Result::ok);
+    let name = Hash::of(&program(0)).to_string();
+    let kept = files().find(|it| it.file_name().to_string_lossy().starts_with(&name));
+    let kept = kept.expect("it was kept").path();
+    let other = kept.display().to_string().replace(&name, &Hash::of(&program(1)).to_string());
+    std::fs::copy(&kept, other).expect("it is ours");
+    assert_eq!(found(&program(1)), None);
+    let mut bytes = std::fs::read(&kept).expect("it is ours");
+    *bytes.last_mut().expect("there are some") ^= 1;
+    std::fs::write(&kept, bytes).expect("it is ours");
+    assert_eq!(found(&program(0)), None);
 }
 
 #[test]
 fn what_is_asked_twice_is_compiled_once() {
     let mut workshop = workshop("sleep 100");
-    workshop.take(compile(1, &program(0)));
+    workshop.take(Instant::default(), compile(1, &program(0)));
     workshop.look(Instant::default());
-    workshop.take(compile(2, &program(0)));
-    workshop.take(compile(3, &program(1)));
-    workshop.take(compile(4, &program(1)));
+    workshop.take(Instant::default(), compile(2, &program(0)));
+    workshop.take(Instant::default(), compile(3, &program(1)));
+    workshop.take(Instant::default(), compile(4, &program(1)));
     let known = Module::Known(Hash::of(&program(0)));
-    workshop.take(ask(5, known, Code::Plain));
+    workshop.take(Instant::default(), ask(5, known, Code::Plain));
     let other = Module::Known(Hash::of(&program(9)));
-    workshop.take(ask(6, other, Code::Plain));
+    workshop.take(Instant::default(), ask(6, other, Code::Plain));
     assert_eq!(done(&mut workshop), [(6, Some(Refused::Unknown))]);
     assert_eq!(workshop.waiting.len(), 1);
     // Other code of it is something else.
     let piece = Buf::from(&program(1)[..]);
-    workshop.take(ask(8, Module::Sent(vec![piece]), Code::Metered));
+    workshop.take(Instant::default(), ask(8, Module::Sent(vec![piece]), Code::Metered));
     assert_eq!(workshop.waiting.len(), 2);
-    workshop.take(ToCompiler::End);
+    workshop.take(Instant::default(), ToCompiler::End);
     let all = [1, 2, 5, 3, 4, 8].map(|ticket| (ticket, Some(Refused::Cancelled)));
     assert_eq!(done(&mut workshop), all);
     assert!(!workshop.is_open() && !workshop.is_busy());
@@ -120,19 +248,19 @@ fn what_is_asked_twice_is_compiled_once() {
 fn what_nobody_waits_for_is_not_compiled_any_more() {
     let mut workshop = workshop("sleep 100");
     for ticket in 0..4 {
-        workshop.take(compile(ticket, &program(ticket as u8 / 2)));
+        workshop.take(Instant::default(), compile(ticket, &program(ticket as u8 / 2)));
     }
     workshop.look(Instant::default());
-    let pid = workshop.running.as_ref().map(|(_, child)| child.pid()).expect("it runs");
+    let pid = workshop.lanes[QUICK].as_ref().map(|(_, child)| child.pid()).expect("it runs");
     let alive = || std::path::Path::new(&format!("/proc/{pid}")).exists();
     assert!(alive());
     for ticket in [0, 9, 2] {
-        workshop.take(ToCompiler::Cancel(ticket));
+        workshop.take(Instant::default(), ToCompiler::Cancel(ticket));
     }
     assert!(workshop.is_busy() && alive(), "somebody waits");
-    workshop.take(ToCompiler::Cancel(1));
+    workshop.take(Instant::default(), ToCompiler::Cancel(1));
     assert!(!workshop.is_busy() && !alive());
-    workshop.take(ToCompiler::Cancel(3));
+    workshop.take(Instant::default(), ToCompiler::Cancel(3));
     let all = [0, 2, 1, 3].map(|ticket| (ticket, Some(Refused::Cancelled)));
     assert_eq!(done(&mut workshop), all);
     workshop.look(Instant::default());
@@ -142,7 +270,7 @@ fn what_nobody_waits_for_is_not_compiled_any_more() {
 #[test]
 fn a_child_has_a_minute() {
     let mut workshop = workshop("sleep 100");
-    workshop.take(compile(1, &program(0)));
+    workshop.take(Instant::default(), compile(1, &program(0)));
     workshop.look(Instant::default());
     workshop.look(Instant::default() + Duration::from_secs(59));
     assert!(workshop.is_busy());
@@ -152,28 +280,131 @@ fn a_child_has_a_minute() {
     assert!(why.contains("after 60 s"), "{why}");
 }
 
+/// A small program of which there are many.
+fn numbered(number: u64) -> Vec<u8> {
+    let mut wasm = program(number as u8);
+    wasm.extend([0, 2, 1, number as u8]);
+    wasm
+}
+
 #[test]
-fn users_have_their_turns_and_one_does_not_take_all_places() {
+fn clients_have_their_turns_and_none_takes_all_places() {
     let mut workshop = workshop("echo no module >&2; exit 3");
-    let of = |number: u64| {
-        let mut wasm = program(number as u8);
-        wasm.extend([0, 2, 1, number as u8]);
-        wasm
-    };
-    (0..17).for_each(|number| workshop.take(compile_for(9, number, &of(number))));
-    assert!(matches!(done(&mut workshop)[..], [(16, Some(Refused::Failed(_)))]));
-    workshop.take(compile_for(3, 20, &of(20)));
-    workshop.take(compile_for(12, 21, &of(21)));
+    for number in 0..=8 {
+        workshop.take(Instant::default(), compile_for(9, 1, number, &numbered(number)));
+    }
+    assert!(matches!(done(&mut workshop)[..], [(8, Some(Refused::Failed(_)))]));
+    workshop.take(Instant::default(), compile_for(9, 2, 20, &numbered(20)));
+    workshop.take(Instant::default(), compile_for(12, 1, 21, &numbered(21)));
     let mut ended = Vec::new();
-    while ended.len() < 18 {
+    while ended.len() < 10 {
         workshop.look(Instant::default());
         ended.extend(done(&mut workshop).into_iter().map(|(ticket, _)| ticket));
     }
-    assert_eq!(ended[..4], [20, 0, 21, 1]);
+    assert_eq!(ended[..4], [0, 20, 21, 1], "not all of who asked first");
     // What could not be compiled is not tried again.
-    workshop.take(compile_for(5, 30, &of(21)));
+    workshop.take(Instant::default(), compile_for(5, 1, 30, &numbered(21)));
     assert!(matches!(done(&mut workshop)[..], [(30, Some(Refused::Malformed(_)))]));
     assert!(!workshop.is_busy() && workshop.waiting.is_empty());
+}
+
+/// A program of so many bytes, about.
+fn long(number: u8, bytes: usize) -> Vec<u8> {
+    let mut wasm = b"\0asm\x01\0\0\0".to_vec();
+    wasm.extend(b"\x01\x04\x01\x60\0\0\x03\x02\x01\0\x05\x03\x01\0\x01");
+    wasm.extend(b"\x07\x13\x02\x06_start\0\0\x06memory\x02\0");
+    // One segment of data, whose lengths take three bytes each.
+    let part = |count: usize, at: u32| (count >> (7 * at)) as u8 & 0x7f;
+    let length = |count: usize| [part(count, 0) | 0x80, part(count, 1) | 0x80, part(count, 2)];
+    wasm.extend(b"\x0a\x07\x01\x05\0");
+    wasm.extend([0x41, number & 0x3F, 0x1A, 0x0B, 0x0B]);
+    wasm.extend(length(bytes + 8));
+    wasm.extend([1, 0, 0x41, 0, 0x0B]);
+    wasm.extend(length(bytes));
+    wasm.extend(vec![number; bytes]);
+    wasm
+}
+
+#[test]
+fn the_shortest_is_next_and_the_longest_is_not_passed_for_ever() {
+    let mut workshop = workshop("sleep 100");
+    // One that is there keeps the lane.
+    workshop.take(Instant::default(), compile_for(1, 9, 0, &numbered(0)));
+    workshop.look(Instant::default());
+    let large = long(1, 60_000);
+    workshop.take(Instant::default(), compile_for(1, 1, 1, &large));
+    let tag = workshop.waiting[0].tag;
+    assert!(tag > Instant::default() + Duration::from_millis(120));
+    let mut order = Vec::new();
+    for number in 2..40_u64 {
+        let now = Instant::default() + Duration::from_millis(10 * number);
+        workshop.take(now, compile_for(1, number as u32, number, &numbered(number)));
+        let job = workshop.next(QUICK).expect("it waits");
+        order.push(job.tickets[0]);
+    }
+    let large = order.iter().position(|ticket| *ticket == 1).expect("it has its turn");
+    assert!((5..20).contains(&large), "{order:?}");
+    assert_eq!(order[..3], [2, 3, 4]);
+}
+
+/// Eight modules that take for ever, and one that is done at once.
+#[test]
+fn slow_modules_do_not_delay_a_small_one() {
+    // The module stands behind the order; the slow ones have this byte in it.
+    let script = "if tail -c +34 | grep -aq '?'; then while :; do :; done; fi; \
+                  echo no module >&2; exit 3";
+    let mut workshop = workshop(script);
+    let clock = std::time::Instant::now();
+    let now = || Instant::default() + clock.elapsed();
+    for number in 0..8_u64 {
+        let slow = long(b'?', 100 + number as usize);
+        workshop.take(now(), compile_for(9, 1, number, &slow));
+    }
+    let is_slow = |workshop: &Workshop| workshop.lanes[SLOW].is_some();
+    while !is_slow(&workshop) {
+        assert!(clock.elapsed() < Duration::from_secs(20), "it stays in the quick lane");
+        workshop.look(now());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let asked = clock.elapsed();
+    workshop.take(now(), compile_for(9, 2, 100, &program(1)));
+    let ended = loop {
+        workshop.look(now());
+        if let Some(ended) = done(&mut workshop).pop() {
+            break ended;
+        }
+        let waited = clock.elapsed() - asked;
+        assert!(waited < Duration::from_secs(20), "it waits for slow ones");
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    assert!(matches!(ended, (100, Some(Refused::Malformed(_)))), "{ended:?}");
+    assert!(workshop.lanes.iter().flatten().count() <= 2);
+    assert_eq!(workshop.waiting.len() + workshop.lanes.iter().flatten().count(), 8);
+}
+
+/// On a machine that has no processor time for it: sleeping takes none.
+#[test]
+fn one_that_keeps_others_waiting_leaves_the_quick_lane() {
+    let mut workshop = workshop("sleep 100");
+    let start = Instant::default();
+    let tickets = |workshop: &Workshop| {
+        let of = |lane: &Option<(Job, Child)>| lane.as_ref().map(|(job, _)| job.tickets[0]);
+        [of(&workshop.lanes[QUICK]), of(&workshop.lanes[SLOW])]
+    };
+    workshop.take(start, compile_for(9, 1, 0, &numbered(0)));
+    workshop.look(start);
+    workshop.look(start + PATIENCE * 2);
+    assert_eq!(tickets(&workshop), [Some(0), None], "nobody waits");
+    workshop.take(start + PATIENCE * 2, compile_for(9, 2, 1, &numbered(1)));
+    workshop.take(start + PATIENCE * 2, compile_for(9, 3, 2, &numbered(2)));
+    workshop.look(start + PATIENCE * 2);
+    // The other lane is free: nothing is lost.
+    assert_eq!(tickets(&workshop), [Some(1), Some(0)]);
+    workshop.look(start + PATIENCE * 3);
+    assert_eq!(tickets(&workshop), [Some(1), Some(0)]);
+    workshop.look(start + PATIENCE * 3 + Duration::from_millis(1));
+    assert_eq!(tickets(&workshop), [Some(2), Some(0)]);
+    assert!(workshop.waiting[0].is_slow && workshop.waiting[0].tickets == [1]);
 }
 
 #[test]
@@ -181,9 +412,9 @@ fn no_more_than_so_many_wait() {
     let mut workshop = workshop("sleep 100");
     for number in 0..=JOBS_MAX as u64 {
         // 64 numbers fit into the byte; the last one is another module by its name.
-        let mut wasm = program(number as u8);
-        wasm.extend([0, 2, 1, number as u8]);
-        workshop.take(compile_for(number as u32 % 8, number, &wasm));
+        let client = number as u32 % 16;
+        let compile = compile_for(client % 2, client, number, &numbered(number));
+        workshop.take(Instant::default(), compile);
     }
     let Some((64, Some(Refused::Failed(why)))) = done(&mut workshop).pop() else {
         panic!("the last one is refused")
@@ -191,7 +422,7 @@ fn no_more_than_so_many_wait() {
     assert!(why.contains("try again"), "{why}");
     let mut large = vec![Buf::with_room(0, 0); 2];
     large.iter_mut().for_each(|piece| piece.extend(&vec![0; SENT_MAX]));
-    workshop.take(ask(99, Module::Sent(large), Code::Plain));
+    workshop.take(Instant::default(), ask(99, Module::Sent(large), Code::Plain));
     assert!(matches!(done(&mut workshop)[..], [(99, Some(Refused::TooLarge(_)))]));
 }
 
@@ -199,7 +430,7 @@ fn no_more_than_so_many_wait() {
 fn a_program_that_is_not_there_is_said() {
     let mut workshop = workshop("");
     workshop.recipe.program = PathBuf::from("/no/such/program");
-    workshop.take(compile(1, &program(0)));
+    workshop.take(Instant::default(), compile(1, &program(0)));
     workshop.look(Instant::default());
     let Some((1, Some(Refused::Failed(why)))) = done(&mut workshop).pop() else {
         panic!("it is refused")

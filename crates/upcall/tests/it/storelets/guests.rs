@@ -54,6 +54,7 @@ const PRELUDE: &str = r#"
         (func $path_filestat_get (param i32 i32 i32 i32 i32) (result i32)))
     (import "wasi_snapshot_preview1" "poll_oneoff"
         (func $poll_oneoff (param i32 i32 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "sched_yield" (func $yield (result i32)))
     (import "wasi_snapshot_preview1" "proc_exit" (func $proc_exit (param i32)))
     (func $say (param $to i32) (param $at i32) (param $length i32)
         (i32.store (i32.const 0) (local.get $at))
@@ -98,6 +99,13 @@ pub(super) const EXIT: Guest = Guest::new(
 pub(super) const SPIN: Guest = Guest::new(
     "spin",
     r#"(memory (export "memory") 1) (func (export "_start") (loop $on (br $on)))"#,
+);
+
+/// Gives way all the time.
+pub(super) const YIELD: Guest = Guest::new(
+    "yield",
+    r#"(memory (export "memory") 1)
+    (func (export "_start") (loop $on (drop (call $yield)) (br $on)))"#,
 );
 
 pub(super) const TRAP: Guest =
