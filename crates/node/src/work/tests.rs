@@ -114,6 +114,7 @@ fn worker() -> Node {
         connections_max: 10,
         bytes_max: 1 << 20,
         files_max: 1000,
+        sharers: 1,
         volume_cache: 1 << 20,
         storelets: None,
     };
