@@ -1,14 +1,14 @@
-//! `cargo xtask attack [KIND …] [--attackers N] [--seconds S] [--server uring|threads] [--record]`:
-//! clients that try to take the server away from others, with a healthy client measured beside.
+//! `cargo xtask attack [KIND] [--attackers N] [--seconds S] [--server NAME] [--record]`: clients
+//! that try to take the server away from others, with a healthy client measured beside.
 //!
-//! Each kind of attack has a server of its own with `--memory-max 64`. A healthy client reads a file
-//! by 9P and another one gets it by HTTP, each on a connection that it keeps, and newcomers
+//! Each kind of attack has a server of its own with `--memory-max 64`. A healthy client reads a
+//! file by 9P and another one gets it by HTTP, each on a connection that it keeps, and newcomers
 //! connect; first alone, then beside the attackers. The table shows their response times and the
 //! largest resident memory of the server. Attackers run at the lowest priority: they would be on
 //! machines of their own.
 //!
-//! A row is within the limits if the 99th percentile of the healthy client is below three times that
-//! of the same client alone, no request waited for more than 100 ms, and memory stayed within
+//! A row is within the limits if the 99th percentile of the healthy client is below three times
+//! that of the same client alone, no request waited for more than 100 ms, and memory stayed within
 //! `--memory-max` and what is stated for connections and the process. As a suite of
 //! `conformance` it is shorter, and only memory, right answers and an end of all waiting are
 //! judged: response times of a machine that builds at the same time mean nothing.

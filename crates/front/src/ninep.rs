@@ -28,7 +28,7 @@ mod tests;
 
 use crate::{CallId, Export, Identity, Input, Limits, Output, Room};
 use base::{Automaton, Buf, Caller, Error, Instant};
-use call::{Await, Call, Next};
+use call::{Await, Call, LISTED, Next};
 use fid::Fids;
 use parked::Parked;
 use slab::Slab;
@@ -52,6 +52,9 @@ const NEW_SIZE_MAX: usize = 8192;
 
 /// Most flushes of one call that wait for its answer.
 const FLUSHES_MAX: usize = 16;
+
+/// A listing is not made shorter than this where memory is short, bytes.
+const LIST_SMALL: u32 = 8 << 10;
 
 /// Which protocol is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,12 +237,22 @@ impl Session {
 
     /// Whether there is memory for what a message asks for. What it carries is held already.
     fn has_room(&self, message: &[u8]) -> bool {
-        let need = wire::ninep::wanted(message).min(self.msize) as usize;
+        let mut need = wire::ninep::wanted(message).min(self.msize) as usize;
+        if wire::ninep::lists(message) {
+            // A listing is made shorter instead of waiting.
+            need = need.min(LIST_SMALL as usize) * LISTED;
+        }
         // One request at a time, besides those that wait for locks, needs no memory of others if it
         // is small, or if it is this connection's turn.
         let is_only = self.tags.len() == self.waiting && self.unsent == 0;
         let may = is_only && (need <= crate::SMALL_MAX || self.room.is_first);
         may || self.room.fits(self.bytes(), need)
+    }
+
+    /// How many bytes of a listing are made of so many: fewer if memory is short.
+    fn listed(&self, count: u32) -> u32 {
+        let fits = self.room.fits(self.bytes(), count as usize * LISTED);
+        if fits { count } else { count.min(LIST_SMALL) }
     }
 
     /// Whether the client takes its answers, so that messages may be answered at once.

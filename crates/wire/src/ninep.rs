@@ -192,6 +192,11 @@ pub fn wanted(message: &[u8]) -> u32 {
     }
 }
 
+/// Whether a message is a `Treaddir`.
+pub fn lists(message: &[u8]) -> bool {
+    message.get(4) == Some(&40)
+}
+
 /// The header of a `Twrite`, by which its data can be left where it is: fid, offset and count.
 ///
 /// # Errors

@@ -10,6 +10,10 @@ use base::{Access, Buf, Caller, Kind, Name, SetStat, Stat};
 use tree::{Ask, NodeId, OpenId};
 use wire::ninep::Rmessage;
 
+/// Memory that a listing takes while it is made, for each byte of the reply: an entry is much larger
+/// than its name.
+pub(super) const LISTED: usize = 8;
+
 /// A message under way.
 #[derive(Debug)]
 pub(super) struct Call {
@@ -136,7 +140,9 @@ impl Await {
     /// How many bytes count against the limit while it waits.
     pub(super) fn bytes(&self, ask: &Ask) -> usize {
         let carried = match (self, ask) {
-            (Await::ReadEntries { count, .. } | Await::Readdir { count, .. }, _) => *count as usize,
+            // A third of it is asked for, with attributes.
+            (Await::ReadEntries { count, .. }, _) => *count as usize * LISTED / 2,
+            (Await::Readdir { count, .. }, _) => *count as usize * LISTED,
             // Nothing is held for it until there is something.
             (Await::ReadComing, _) => 0,
             (_, Ask::Read { count, .. }) => *count as usize,

@@ -49,7 +49,7 @@ impl Session {
                 Ok(Next::Ask(Await::Success { code: 27 }, file.caller.clone(), ask))
             }
             Tmessage::Readdir { fid, offset, count } => {
-                let count = count.min(self.msize - IO_HEADER_SIZE);
+                let count = self.listed(count.min(self.msize - IO_HEADER_SIZE));
                 let file = self.fids.get(fid)?;
                 let Openness::Directory { open, device, .. } = file.openness else {
                     return Err(Error::NotDirectory);

@@ -30,6 +30,33 @@ fn a_read_that_waits_counts_for_what_is_held() {
     assert!(counted(&Stat { device: 1, ..coming }) > 5000, "it may be soon");
 }
 
+/// What a listing that waits counts, of a connection with so much memory left.
+fn listing(spare: usize) -> usize {
+    let mut lab = Lab::linux();
+    lab.session = Session::new(
+        Export { limits: Limits { msize: 1 << 20, ..export().limits }, ..export() },
+        Identity::Fixed(Caller::Server),
+    );
+    lab.say(NO_TAG, Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" });
+    lab.attach();
+    lab.say(2, Tmessage::Walk { fid: 1, newfid: 2, names: Names::new(&[b"d"]).unwrap() });
+    lab.answer(0, walked(&[Kind::Directory], 5));
+    lab.say(3, Tmessage::Lopen { fid: 2, flags: 0o200_000 });
+    lab.answer(0, Ok(Reply::Opened(OpenId(9), stat(Kind::Directory))));
+    let before = lab.session.bytes();
+    lab.session.set_room(Room { spare, ..Room::ALL });
+    lab.say(4, Tmessage::Readdir { fid: 2, offset: 0, count: 64_000 });
+    assert!(lab.text.contains("List"), "{}", lab.text);
+    lab.session.bytes() - before
+}
+
+#[test]
+fn a_listing_counts_for_its_entries_and_is_shorter_where_memory_is_short() {
+    assert!((500_000..600_000).contains(&listing(64 << 20)), "{}", listing(64 << 20));
+    assert!((60_000..70_000).contains(&listing(100_000)), "{}", listing(100_000));
+    assert!((60_000..70_000).contains(&listing(1000)), "{}", listing(1000));
+}
+
 #[test]
 fn a_fid_that_is_open_counts_as_two() {
     let mut lab = Lab::linux();
