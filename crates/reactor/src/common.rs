@@ -238,7 +238,7 @@ impl Common {
         self.pool.push(Job { id: Some(id), work: Work::Path { caller, op }, lanes, submitted });
     }
 
-    /// What an operation may hang on as far as is known before it begins.
+    /// Lanes of an operation as far as they are known before it begins.
     fn lanes_of(&self, op: &PathOp) -> Vec<Lane> {
         let files = path::files(op).into_iter().flatten();
         let mut lanes: Vec<Lane> = files.filter_map(|f| self.foreign.get(&f.0)).cloned().collect();

@@ -23,7 +23,7 @@ pub(crate) struct Host {
     pub(crate) own: &'static Own,
     /// `/proc/self/fd`, for opening a handle's file again.
     proc: OwnedFd,
-    /// What is mounted where.
+    /// The mount table.
     pub(crate) mounts: Mounts,
     /// Open directories that are being listed; two jobs on one must not interleave.
     listing: Mutex<BTreeMap<u32, Arc<Mutex<()>>>>,
@@ -66,7 +66,7 @@ impl Host {
         self.proc.as_fd()
     }
 
-    /// What operations on an open file or handle may hang on; `None` for a local file system. Does
+    /// Lane of operations on an open file or handle; `None` for a local file system. Does
     /// not wait for the file system.
     pub(crate) fn lane_of(&self, fd: BorrowedFd<'_>) -> Option<Lane> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
@@ -80,7 +80,7 @@ impl Host {
         }
     }
 
-    /// What the files that an operation hands out may hang on.
+    /// Lanes of the files that an operation hands out.
     pub(crate) fn lanes_of(&self, done: &PathDone) -> Vec<(File, Lane)> {
         let lane = |file: File| Some((file, self.lane_of(descriptor::file(file).ok()?)?));
         path::handed_out(done).into_iter().flatten().filter_map(lane).collect()

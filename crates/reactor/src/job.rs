@@ -91,7 +91,7 @@ pub(crate) struct Finished {
     pub(crate) opened: Vec<(File, Lane)>,
 }
 
-/// What became of a job on a thread.
+/// Result of a job on a thread.
 #[derive(Debug)]
 pub(crate) enum Ran {
     /// It has ended.

@@ -45,6 +45,11 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
+    /// The last name of its mount point. It cannot be renamed while this is mounted.
+    fn name(&self) -> &[u8] {
+        self.point.rsplit(|&b| b == b'/').next().unwrap_or_default()
+    }
+
     /// Whether its calls end without waiting for a server.
     pub(crate) fn is_local(&self) -> bool {
         LOCAL.contains(&self.kind.as_slice())
@@ -77,9 +82,29 @@ impl Table {
         self.0.iter().rev().find(|mount| mount.device == device)
     }
 
-    /// The mount that a path with this mount point leads to: the topmost.
-    pub(crate) fn at(&self, point: &[u8]) -> Option<&Mount> {
-        self.0.iter().rev().find(|mount| mount.point == point)
+    /// The mounts that an entry of this name leads to in some directory of the mount `id`; of those
+    /// stacked on one another the topmost.
+    pub(crate) fn named<'a>(&'a self, id: u64, name: &'a [u8]) -> impl Iterator<Item = &'a Mount> {
+        let here = self.0.iter().filter(move |mount| mount.parent == id && mount.name() == name);
+        here.map(|mount| self.topmost(mount))
+    }
+
+    /// The mount that covers this one, or itself.
+    fn topmost<'a>(&'a self, mount: &'a Mount) -> &'a Mount {
+        let mut top = mount;
+        for _ in 0..self.0.len() {
+            let above = |other: &&Mount| other.parent == top.id && other.point == top.point;
+            match self.0.iter().find(above) {
+                Some(covering) => top = covering,
+                None => break,
+            }
+        }
+        top
+    }
+
+    /// Names of all mount points on the mount `id`.
+    pub(crate) fn names_on(&self, id: u64) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().filter(move |mount| mount.parent == id).map(Mount::name)
     }
 
     /// The mount that `..` leads to from the root of the mount `id`.
@@ -94,19 +119,6 @@ impl Table {
             mount = above;
         }
         None
-    }
-
-    /// Mounts whose mount points are entries of the directory with this absolute path, with the
-    /// names of the entries; of stacked ones the topmost is last.
-    pub(crate) fn in_directory<'a>(
-        &'a self,
-        dir: &'a [u8],
-    ) -> impl Iterator<Item = (&'a [u8], &'a Mount)> {
-        self.0.iter().filter_map(move |mount| {
-            let name = mount.point.strip_prefix(dir)?;
-            let name = if dir == b"/" { name } else { name.strip_prefix(b"/")? };
-            (!name.is_empty() && !name.contains(&b'/')).then_some((name, mount))
-        })
     }
 }
 

@@ -57,6 +57,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) host: &'a Host,
     /// Whether waiting is allowed.
     pub(crate) mode: Mode,
+    /// As whom it takes place.
+    pub(crate) caller: &'a Caller,
     /// File systems that may hang and may be entered.
     pub(crate) admitted: &'a [Lane],
     /// Memory for what is read.
@@ -99,7 +101,7 @@ pub(crate) fn perform(
     if let Err(error) = host.own.assume(caller, group_of(op), Depth::Changing) {
         return Performed::Done(Err(error));
     }
-    let mut ground = Ground { host, mode: Mode::Blocking, admitted, memory, recent: None };
+    let mut ground = Ground { host, mode: Mode::Blocking, caller, admitted, memory, recent: None };
     match dispatch(&mut ground, caller, op) {
         Err(Trouble::Elsewhere(lane)) => Performed::Elsewhere(lane),
         result => Performed::Done(result.map_err(Error::from)),
@@ -126,7 +128,7 @@ pub(crate) fn perform_cached(
         return Attempt::Done(Err(error));
     }
     let recent = Some(recent);
-    let mut ground = Ground { host, mode: Mode::Cached, admitted: &[], memory, recent };
+    let mut ground = Ground { host, mode: Mode::Cached, caller, admitted: &[], memory, recent };
     match dispatch(&mut ground, caller, op) {
         Err(Trouble::NotCached) => Attempt::Later,
         result => Attempt::Done(result.map_err(Error::from)),
@@ -168,7 +170,7 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
     }
 }
 
-/// What an operation may hang on whatever it begins with: a path may lead anywhere, and names are
+/// Lane of an operation whatever it begins with: a path may lead anywhere, and names are
 /// asked of servers.
 pub(crate) fn lane(op: &PathOp) -> Option<Lane> {
     match op {
@@ -341,7 +343,9 @@ fn dispatch(ground: &mut Ground<'_>, caller: &Caller, op: &PathOp) -> Outcome<Pa
         PathOp::RemoveFile { root, file } => {
             rename::remove_file(ground, caller, fd(*root)?, fd(*file)?)
         }
-        PathOp::ListAll { from, paths, bytes_max } => list::list_all(*from, paths, *bytes_max),
+        PathOp::ListAll { from, paths, bytes_max } => {
+            list::list_all(ground, *from, paths, *bytes_max)
+        }
         PathOp::ReadAll { from, paths, size_max, bytes_max } => {
             contents::read_all(ground, *from, paths, *size_max, *bytes_max)
         }

@@ -154,11 +154,12 @@ impl Pool {
         }
     }
 
-    /// The host gives no thread: if there is no other, the node does the work itself.
+    /// The host gives no thread: if none does local work, the node does it itself. What may hang
+    /// waits for a thread.
     fn do_without_thread(&self) {
         let mut state = self.shared.state();
-        while state.counts.threads == 0
-            && let Some((job, ticket)) = state.begin(&self.shared)
+        while state.jobs.only_lanes_run()
+            && let Some((job, ticket)) = state.begin_local()
         {
             drop(state);
             let ran = job.run(&self.shared.host, &self.shared.clock, &mut Memory::default());
@@ -268,13 +269,24 @@ impl State {
         self.counts.queued_max = self.counts.queued_max.max(self.jobs.len());
     }
 
+    /// Takes the next local job.
+    fn begin_local(&mut self) -> Option<(Job, Ticket)> {
+        let begun = self.jobs.begin_local()?;
+        self.note(&begun.0);
+        Some(begun)
+    }
+
+    fn note(&mut self, job: &Job) {
+        self.counts.running += 1;
+        self.counts.started += 1;
+        self.begun.extend(job.id.map(|id| (id, false)));
+    }
+
     /// Takes the next job.
     fn begin(&mut self, shared: &Shared) -> Option<(Job, Ticket)> {
         let now = shared.clock.now();
         let begun = self.jobs.begin(now)?;
-        self.counts.running += 1;
-        self.counts.started += 1;
-        self.begun.extend(begun.0.id.map(|id| (id, false)));
+        self.note(&begun.0);
         Some(begun)
     }
 }

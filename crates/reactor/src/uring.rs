@@ -191,16 +191,24 @@ impl Uring {
             }
             Op::ReadBlocks { id, file, offset, count, size } => {
                 let passage = Passage::read(offset, count as usize, size as usize);
-                self.move_blocks(id, file, passage, Vec::new());
+                self.begin_blocks(id, file, passage);
             }
             Op::WriteBlocks { id, file, offset, blocks, durable } => {
                 let passage = Passage::write(offset, blocks, durable);
-                self.move_blocks(id, file, passage, Vec::new());
+                self.begin_blocks(id, file, passage);
             }
             Op::Path { id, caller, op } => self.common.path(id, caller, op),
             Op::CloseFile { file, last } => self.common.close_file(file, last),
             Op::Cancel { id } => self.cancel(id),
         }
+    }
+
+    /// Moves blocks, on the pool if their file system may hang: the ring's own threads are few.
+    fn begin_blocks(&mut self, id: OpId, file: File, passage: Passage) {
+        if self.common.is_far(file) {
+            return self.common.push(id, file, Work::Blocks { file, passage });
+        }
+        self.move_blocks(id, file, passage, Vec::new());
     }
 
     fn accept(&mut self, id: OpId, listener: Listener) {

@@ -164,6 +164,43 @@ fn local_work_goes_on_beside_a_hung_mount() {
     });
 }
 
+/// A rename above a mount point changes its path; the kernel does not report that as a change of
+/// the mount table.
+#[test]
+fn a_mount_below_a_renamed_directory_is_recognized() {
+    in_name_space("a_mount_below_a_renamed_directory_is_recognized", |rig| {
+        fs::create_dir_all(rig.path("d")).unwrap();
+        fs::create_dir_all(rig.path("local/a")).unwrap();
+        let mount = mounted(rig, "d/a");
+        fs::write(rig.path("d/near"), b"near").unwrap();
+        let root = rig.root;
+        // The table is read before the rename.
+        rig.path_op(fetch(root, "d/a/f")).unwrap();
+        fs::rename(rig.path("d"), rig.path("e")).unwrap();
+        let dir = rig.open(&["e"], Access::READ);
+        mount.hang();
+        let held: Vec<_> = (0..40).map(|_| rig.start(path(fetch(root, "e/a/f")))).collect();
+        mount.wait_until_reached();
+        for _ in 0..20 {
+            let list = PathOp::List { file: dir, cookie: 0, bytes_max: 1 << 16, with_stat: true };
+            match rig.path_op(list) {
+                Ok(PathDone::Entries(entries)) => {
+                    let find = |wanted: &str| entries.iter().find(|e| e.name == name(wanted));
+                    assert!(find("near").unwrap().stat.is_some());
+                    assert_eq!(find("a").unwrap().stat, None);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let local = rig.handle(&["local", "a"]);
+        rig.close(local);
+        mount.go_on();
+        held.into_iter().for_each(|id| drop(rig.finish(id)));
+        rig.close(dir);
+        drop(mount);
+    });
+}
+
 #[test]
 fn mounts_do_not_hold_up_one_another() {
     in_name_space("mounts_do_not_hold_up_one_another", |rig| {

@@ -13,14 +13,17 @@ not a line
 ";
 
 #[test]
-fn a_point_leads_to_its_topmost_mount() {
+fn a_name_leads_to_the_topmost_mount() {
     let table = Table::parse(TEXT);
-    let at = |point: &[u8]| table.at(point).map(|mount| (mount.id, mount.is_local()));
-    assert_eq!(at(b"/srv/photos"), Some((33, true)));
-    assert_eq!(at(b"/srv/with space\\"), Some((31, false)));
-    assert_eq!(at(b"/srv/photos/inner"), Some((32, true)));
-    assert_eq!(at(b"/srv"), None);
-    let nfs = table.at(b"/srv/with space\\").expect("is in the table");
+    let named = |id, name: &'static [u8]| {
+        let mounts = table.named(id, name);
+        mounts.map(|mount| (mount.id, mount.is_local())).collect::<Vec<_>>()
+    };
+    assert_eq!(named(22, b"photos"), [(33, true)]);
+    assert_eq!(named(22, b"with space\\"), [(31, false)]);
+    assert_eq!(named(30, b"inner"), [(32, true)]);
+    assert_eq!(named(22, b"inner"), []);
+    let nfs = table.by_id(31).expect("is in the table");
     assert_eq!(nfs.to_string(), "/srv/with space\\ (nfs4)");
 }
 
@@ -43,17 +46,11 @@ fn mounts_of_one_file_system_share_a_device() {
 }
 
 #[test]
-fn mount_points_are_found_by_their_directory() {
+fn names_of_mount_points_are_known_by_mount() {
     let table = Table::parse(TEXT);
-    let found = |dir| {
-        let mounts = table.in_directory(dir);
-        mounts.map(|(name, mount)| (name.to_vec(), mount.id)).collect::<Vec<_>>()
-    };
-    let expected = [(&b"photos"[..], 30), (b"with space\\", 31), (b"photos", 33), (b"again", 34)];
-    assert_eq!(found(b"/srv"), expected.map(|(name, id)| (name.to_vec(), id)));
-    assert_eq!(found(b"/srv/photos"), [(b"inner".to_vec(), 32)]);
-    assert_eq!(found(b"/"), []);
-    assert_eq!(found(b"/sr"), []);
+    let names: Vec<&[u8]> = table.names_on(22).collect();
+    assert_eq!(names, [&b"photos"[..], b"with space\\", b"again"]);
+    assert_eq!(table.names_on(31).count(), 0);
 }
 
 #[test]
@@ -66,6 +63,6 @@ fn escapes_are_octal() {
 fn the_host_has_a_root() {
     let mounts = Mounts::open().expect("/proc is mounted");
     let table = mounts.table();
-    assert!(table.at(b"/").is_some());
+    assert!(table.0.iter().any(|mount| mount.point == b"/"));
     assert!(std::sync::Arc::ptr_eq(&table, &mounts.table()), "nothing has changed");
 }

@@ -5,7 +5,9 @@
 
 use super::{Ground, Mode, Outcome};
 use crate::errno::Trouble;
+use crate::mounts::Mount;
 use crate::pool::lanes::Lane;
+use base::Caller;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
@@ -13,6 +15,9 @@ use std::collections::BTreeSet;
 
 /// A handle that names a file without opening it.
 pub(super) const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// Names that are looked up for one path at most; more than any path has.
+const STEPS_MAX: usize = 1 << 14;
 
 /// How often a path is resolved again if directories were moved in the meantime.
 const RETRIES: usize = 8;
@@ -63,16 +68,16 @@ pub(super) fn beneath(
         result
     };
     match open(refused(ground)) {
-        // A mount point, or a way out of the root: the second attempt tells.
+        // A mount point, or a way out of the root.
         Err(Errno::XDEV) if ground.mode == Mode::Blocking => {
-            scout(ground, root, path)?;
-            Ok(open(ResolveFlags::empty())?)
+            let follow = !wanted.contains(ResolveFlags::NO_SYMLINKS);
+            resolve(ground, root, path, follow)
         }
         result => ground.settle(result),
     }
 }
 
-/// What the kernel shall refuse in this mode.
+/// Crossings and waits that the kernel shall refuse in this mode.
 fn refused(ground: &Ground<'_>) -> ResolveFlags {
     match ground.mode {
         Mode::Cached => ResolveFlags::CACHED | ResolveFlags::NO_XDEV,
@@ -80,80 +85,99 @@ fn refused(ground: &Ground<'_>) -> ResolveFlags {
     }
 }
 
-/// Goes a path name by name, to find the first mount point on it that leads to where the job may
-/// not go yet. Ends where the path does, or where the kernel will say what is wrong with it.
-fn scout(ground: &Ground<'_>, root: BorrowedFd<'_>, path: &[u8]) -> Outcome<()> {
-    let split = |path: &[u8]| -> Vec<Vec<u8>> {
-        let names = path.split(|&b| b == b'/').filter(|name| !name.is_empty() && *name != b".");
-        names.rev().map(<[u8]>::to_vec).collect()
-    };
-    let (mut names, mut links, mut depth) = (split(path), 0, 0usize);
-    let mut here: Option<OwnedFd> = None;
-    while let Some(name) = names.pop() {
-        let up = name == b"..";
-        if up && depth == 0 {
-            return Ok(());
-        }
-        let dir = here.as_ref().map_or(root, AsFd::as_fd);
-        let next = match entry(ground, dir, &name, HANDLE | OFlags::NOFOLLOW, NO_MODE) {
-            Err(elsewhere @ Trouble::Elsewhere(_)) => return Err(elsewhere),
-            Err(_) => return Ok(()),
-            Ok(next) => next,
-        };
-        match FileType::from_raw_mode(rustix::fs::fstat(&next)?.st_mode) {
-            FileType::Directory => {
-                depth = if up { depth - 1 } else { depth + 1 };
-                here = Some(next);
-            }
-            FileType::Symlink if links < LINKS_MAX => {
-                links += 1;
-                let target = rustix::fs::readlinkat(&next, c"", Vec::new())?.into_bytes();
-                if target.starts_with(b"/") {
-                    return Ok(());
-                }
-                names.extend(split(&target));
-            }
-            FileType::Symlink
-            | FileType::RegularFile
-            | FileType::Fifo
-            | FileType::Socket
-            | FileType::CharacterDevice
-            | FileType::BlockDevice
-            | FileType::Unknown => return Ok(()),
-        }
+/// Resolves a path name by name, to a handle. The kernel would resolve all of it at once and cross
+/// every mount point, also one that was put in its way a moment ago.
+///
+/// A `..` begins again at the root with the names before it, so that a directory that is moved
+/// meanwhile leads nowhere else.
+fn resolve(
+    ground: &Ground<'_>,
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    follow: bool,
+) -> Outcome<OwnedFd> {
+    if path.starts_with(b"/") {
+        return Err(Errno::XDEV.into());
     }
-    Ok(())
+    let (mut names, mut passed, mut links) = (split(path), Vec::new(), 0);
+    let mut here = entry(ground, root, b".", HANDLE, NO_MODE)?;
+    for _ in 0..STEPS_MAX {
+        let Some(name) = names.pop() else { return Ok(here) };
+        if name == b".." {
+            // Out of the root.
+            passed.pop().ok_or(Errno::XDEV)?;
+            names.extend(passed.drain(..).rev());
+            here = entry(ground, root, b".", HANDLE, NO_MODE)?;
+            continue;
+        }
+        let next = entry(ground, here.as_fd(), &name, HANDLE | OFlags::NOFOLLOW, NO_MODE)?;
+        let stat = rustix::fs::fstat(&next)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            links += 1;
+            if !follow || links > LINKS_MAX {
+                return Err(Errno::LOOP.into());
+            }
+            expect_followable(ground, here.as_fd(), stat.st_uid)?;
+            let target = rustix::fs::readlinkat(&next, c"", Vec::new())?.into_bytes();
+            if target.starts_with(b"/") {
+                return Err(Errno::XDEV.into());
+            }
+            names.extend(split(&target));
+            continue;
+        }
+        passed.push(name);
+        here = next;
+    }
+    Err(Errno::LOOP.into())
+}
+
+/// The names of a path, the first on top.
+fn split(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|&b| b == b'/').filter(|name| !name.is_empty() && *name != b".");
+    names.rev().map(<[u8]>::to_vec).collect()
+}
+
+/// Refuses links of others in directories such as `/tmp`, as the kernel does
+/// (`fs.protected_symlinks`, proc(5)).
+fn expect_followable(ground: &Ground<'_>, dir: BorrowedFd<'_>, owner: u32) -> Outcome<()> {
+    const STICKY_AND_WRITABLE: u32 = 0o1002;
+    let dir = rustix::fs::fstat(dir)?;
+    let open = dir.st_mode & STICKY_AND_WRITABLE == STICKY_AND_WRITABLE;
+    let own = match ground.caller {
+        Caller::Server => rustix::process::geteuid().as_raw(),
+        Caller::User(user) => user.uid,
+    };
+    let trusted = owner == dir.st_uid || owner == own;
+    if open && !trusted { Err(Errno::ACCESS.into()) } else { Ok(()) }
 }
 
 /// No permissions, for what is not made.
 pub(super) const NO_MODE: rustix::fs::Mode = rustix::fs::Mode::empty();
 
 /// The file system behind the mount point `name` of `dir`, unless the job may go there.
+///
+/// Mounts are told apart by the mount that they are on and by their names, which nobody can change
+/// while something is mounted there; directories above can be renamed at any time. Where there are
+/// several of one name, the job has to be one of each.
 fn behind(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<Option<Lane>> {
-    let table = ground.host.mounts.table();
-    let point = [&*absolute(ground, dir)?, name].join(&b'/');
-    let mount = if name == b".." {
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        table.above(rustix::fs::statx(dir, c"", flags, StatxFlags::MNT_ID)?.stx_mnt_id)
-    } else {
-        table.at(&point)
+    let (table, id) = (ground.host.mounts.table(), mount_of(dir)?);
+    let found: Vec<&Mount> = match name {
+        b".." => table.above(id).into_iter().collect(),
+        name => table.named(id, name).collect(),
     };
-    let lane = match mount {
-        Some(mount) if mount.is_local() => return Ok(None),
-        Some(mount) => Lane::Device(mount.device),
+    if found.is_empty() {
         // It has been unmounted, or is not seen from here.
-        None => Lane::Path(point.into()),
-    };
-    Ok(Some(lane).filter(|lane| !ground.admitted.contains(lane)))
+        return Ok(Some(Lane::Hidden(id)).filter(|lane| !ground.admitted.contains(lane)));
+    }
+    let lanes = found.into_iter().filter(|mount| !mount.is_local());
+    let lanes = lanes.map(|mount| Lane::Device(mount.device));
+    Ok(lanes.into_iter().find(|lane| !ground.admitted.contains(lane)))
 }
 
-/// The absolute path of a directory, without a slash at its end.
-fn absolute(ground: &Ground<'_>, dir: BorrowedFd<'_>) -> Outcome<Vec<u8>> {
-    let mut path = path_of(ground, dir)?;
-    if path == b"/" {
-        path.clear();
-    }
-    Ok(path)
+/// The number of the mount that a directory is on.
+fn mount_of(dir: BorrowedFd<'_>) -> Outcome<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    Ok(rustix::fs::statx(dir, c"", flags, StatxFlags::MNT_ID)?.stx_mnt_id)
 }
 
 /// The absolute path of an open file or handle, as the kernel knows it at present.
@@ -163,21 +187,10 @@ pub(super) fn path_of(ground: &Ground<'_>, file: BorrowedFd<'_>) -> rustix::io::
     Ok(path.into_bytes())
 }
 
-/// Entries of a directory that must not be looked at: mount points of file systems that the job
-/// may not enter.
-pub(super) fn closed(ground: &Ground<'_>, dir: BorrowedFd<'_>) -> Outcome<BTreeSet<Vec<u8>>> {
-    let table = ground.host.mounts.table();
-    let path = path_of(ground, dir)?;
-    let mut closed = BTreeSet::new();
-    for (name, mount) in table.in_directory(&path) {
-        let may_enter = mount.is_local() || ground.admitted.contains(&Lane::Device(mount.device));
-        if may_enter {
-            closed.remove(name);
-        } else {
-            closed.insert(name.to_vec());
-        }
-    }
-    Ok(closed)
+/// Names of mount points on the mount of a directory: an entry with one of them may be such.
+pub(super) fn mount_points(ground: &Ground<'_>, dir: BorrowedFd<'_>) -> Outcome<BTreeSet<Vec<u8>>> {
+    let (table, id) = (ground.host.mounts.table(), mount_of(dir)?);
+    Ok(table.names_on(id).map(<[u8]>::to_vec).collect())
 }
 
 /// A path relative to the directory `root`; `None`: it is not beneath it.

@@ -1,7 +1,8 @@
 //! Entries of a directory, from a cookie on; and of many directories at once.
 
-use super::{Ground, Outcome, attrs, enter, spent_since};
+use super::{Ground, Outcome, attrs, enter, spent_since, walk};
 use crate::descriptor;
+use crate::errno::Trouble;
 use crate::thread_time;
 use base::op::{Entry, File, Listing, PathDone};
 use base::{Kind, Name};
@@ -27,17 +28,17 @@ pub(super) fn list(
     with_stat: bool,
 ) -> Outcome<PathDone> {
     let dir = descriptor::file(file)?;
-    let closed = enter::closed(ground, dir)?;
+    let points = enter::mount_points(ground, dir)?;
     // The open directory has one position, which two lists at once would pull about.
-    ground.host.listing(file.0, || read(dir, &closed, cookie, bytes_max as usize, with_stat))
+    let part = (cookie, bytes_max as usize, with_stat);
+    ground.host.listing(file.0, || read(ground, dir, &points, part))
 }
 
 fn read(
+    ground: &Ground<'_>,
     dir: BorrowedFd<'_>,
-    closed: &BTreeSet<Vec<u8>>,
-    cookie: u64,
-    bytes_max: usize,
-    with_stat: bool,
+    points: &BTreeSet<Vec<u8>>,
+    (cookie, bytes_max, with_stat): (u64, usize, bool),
 ) -> Outcome<PathDone> {
     rustix::fs::seek(dir, SeekFrom::Start(cookie))?;
     let mut memory = vec![MaybeUninit::uninit(); bytes_max.clamp(KERNEL_BYTES.0, KERNEL_BYTES.1)];
@@ -45,7 +46,7 @@ fn read(
     let mut entries = Vec::new();
     let mut bytes = 0;
     while let Some(entry) = raw.next() {
-        let Some(entry) = convert(dir, closed, &entry?, with_stat)? else { continue };
+        let Some(entry) = convert(ground, (dir, points), &entry?, with_stat)? else { continue };
         bytes += entry.name.as_bytes().len() + OVERHEAD;
         if bytes > bytes_max && !entries.is_empty() {
             break;
@@ -55,23 +56,27 @@ fn read(
     Ok(PathDone::Entries(entries))
 }
 
-/// `None` for `.` and `..`, and for what vanished or was never a name. The attributes of `closed`
-/// entries are left out: their file systems may hang.
+/// `None` for `.` and `..`, and for what vanished or was never a name. The attributes of what
+/// is mounted there are left out if the job may not enter it.
 fn convert(
-    dir: BorrowedFd<'_>,
-    closed: &BTreeSet<Vec<u8>>,
+    ground: &Ground<'_>,
+    (dir, points): (BorrowedFd<'_>, &BTreeSet<Vec<u8>>),
     raw: &RawDirEntry<'_>,
     with_stat: bool,
-) -> rustix::io::Result<Option<Entry>> {
+) -> Outcome<Option<Entry>> {
     let Ok(name) = Name::new(raw.file_name().to_bytes()) else { return Ok(None) };
     if !name.plain() {
         return Ok(None);
     }
     let told = kind(raw.file_type());
-    let stat = if (with_stat || told.is_none()) && !closed.contains(name.as_bytes()) {
-        match attrs::stat_entry(dir, name.as_bytes()) {
+    let stat = if with_stat || told.is_none() {
+        let found = match points.contains(name.as_bytes()) {
+            true => walk::stat(ground, dir, name.as_bytes()),
+            false => attrs::stat_entry(dir, name.as_bytes()).map_err(Trouble::from),
+        };
+        match found {
             Ok(stat) => Some(stat),
-            Err(Errno::NOENT) => return Ok(None),
+            Err(Trouble::Kernel(Errno::NOENT)) => return Ok(None),
             Err(_) => None,
         }
     } else {
@@ -103,10 +108,15 @@ const LISTINGS_MAX: usize = 4096;
 const DEPTH_MAX: usize = 24;
 
 /// Lists whole directories and those beneath them, as many as fit.
-pub(super) fn list_all(from: File, paths: &[Vec<u8>], bytes_max: u32) -> Outcome<PathDone> {
+pub(super) fn list_all(
+    ground: &Ground<'_>,
+    from: File,
+    paths: &[Vec<u8>],
+    bytes_max: u32,
+) -> Outcome<PathDone> {
     let from = descriptor::file(from)?;
     let (begun, memory) = (thread_time(), vec![MaybeUninit::uninit(); KERNEL_BYTES.1]);
-    let mut all = All { left: bytes_max as usize, memory, listings: Vec::new() };
+    let mut all = All { ground, left: bytes_max as usize, memory, listings: Vec::new() };
     for path in paths {
         let name = if path.is_empty() { &b"."[..] } else { path };
         if !all.enter(from, name, path, DEPTH_MAX) {
@@ -117,14 +127,15 @@ pub(super) fn list_all(from: File, paths: &[Vec<u8>], bytes_max: u32) -> Outcome
 }
 
 /// Listing many directories.
-struct All {
+struct All<'a> {
+    ground: &'a Ground<'a>,
     /// Bytes that still fit.
     left: usize,
     memory: Vec<MaybeUninit<u8>>,
     listings: Vec<Listing>,
 }
 
-impl All {
+impl All<'_> {
     /// Lists the directory `name` of `dir`, and those beneath it; whether there is room for more.
     fn enter(&mut self, dir: BorrowedFd<'_>, name: &[u8], path: &[u8], depth: usize) -> bool {
         if self.left < OVERHEAD || self.listings.len() == LISTINGS_MAX {
@@ -159,11 +170,14 @@ impl All {
     }
 
     /// All entries of a directory; `None`: there is no room for them.
-    fn read(&mut self, dir: BorrowedFd<'_>) -> rustix::io::Result<Option<Vec<Entry>>> {
-        let (mut entries, mut bytes, nothing) = (Vec::new(), OVERHEAD, BTreeSet::new());
+    fn read(&mut self, dir: BorrowedFd<'_>) -> Outcome<Option<Vec<Entry>>> {
+        let points = enter::mount_points(self.ground, dir)?;
+        let (mut entries, mut bytes) = (Vec::new(), OVERHEAD);
         let mut raw = RawDir::new(dir, &mut self.memory);
         while let Some(entry) = raw.next() {
-            let Some(entry) = convert(dir, &nothing, &entry?, false)? else { continue };
+            let Some(entry) = convert(self.ground, (dir, &points), &entry?, false)? else {
+                continue;
+            };
             bytes += entry.name.as_bytes().len() + OVERHEAD;
             if bytes > self.left {
                 return Ok(None);

@@ -20,6 +20,8 @@ pub(crate) const LANES_MAX: usize = 8;
 pub(crate) enum Lane {
     /// A mounted file system, by its device number.
     Device(u64),
+    /// Whatever is mounted on the mount of this number where the mount table shows nothing.
+    Hidden(u64),
     /// Whatever an absolute path leads to.
     Path(Arc<[u8]>),
     /// The name service that resolves host names.
@@ -36,6 +38,7 @@ impl Lane {
                 Some(mount) => mount.to_string(),
                 None => format!("an unmounted file system (device {device:#x})"),
             },
+            Lane::Hidden(id) => format!("a hidden mount (on mount {id})"),
             Lane::Path(path) => String::from_utf8_lossy(path).into_owned(),
             Lane::Hosts => "the host name service".into(),
             Lane::Users => "the user database".into(),
@@ -47,7 +50,7 @@ impl Lane {
 pub(crate) trait Queued {
     /// The operation that it completes, to cancel it by.
     fn id(&self) -> Option<OpId>;
-    /// What it may hang on; none for local work.
+    /// Lanes that it needs a place in; none for local work.
     fn lanes(&self) -> &[Lane];
 }
 
@@ -87,7 +90,7 @@ pub(crate) struct Lanes<J> {
     running: BTreeMap<u64, Running>,
     /// The lane that had its turn last.
     last: Option<Lane>,
-    /// Where a cancellable job waits.
+    /// Queue and number of each cancellable job.
     waiting: BTreeMap<OpId, (Option<Lane>, u64)>,
     next: u64,
 }
@@ -182,12 +185,8 @@ impl<J: Queued> Lanes<J> {
     /// Takes the next job for a thread that begins it now: local ones first, which have threads of
     /// their own; then the lanes in turn.
     pub(crate) fn begin(&mut self, now: Instant) -> Option<(J, Ticket)> {
-        if self.local_running < self.limits.local
-            && let Some((_, job)) = self.local.pop_first()
-        {
-            self.forget(&job);
-            self.local_running += 1;
-            return Some((job, Ticket(None)));
+        if let Some(begun) = self.begin_local() {
+            return Some(begun);
         }
         while self.running.len() < self.limits.lanes {
             let lane = self.next_lane()?;
@@ -208,6 +207,22 @@ impl<J: Queued> Lanes<J> {
             return Some((job, Ticket(Some(number))));
         }
         None
+    }
+
+    /// Takes the next job that cannot hang.
+    pub(crate) fn begin_local(&mut self) -> Option<(J, Ticket)> {
+        if self.local_running == self.limits.local {
+            return None;
+        }
+        let (_, job) = self.local.pop_first()?;
+        self.forget(&job);
+        self.local_running += 1;
+        Some((job, Ticket(None)))
+    }
+
+    /// Whether all jobs being done may hang.
+    pub(crate) fn only_lanes_run(&self) -> bool {
+        self.local_running == 0
     }
 
     fn forget(&mut self, job: &J) {
