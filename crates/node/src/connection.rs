@@ -7,7 +7,6 @@
 #![doc = include_str!("connection/states.md")]
 
 use crate::admission::Debt;
-use crate::origins::Origin;
 use crate::stages::Stage;
 use base::op::{Op, OpId, Socket};
 use base::{Automaton, Buf, Error, Instant};
@@ -102,7 +101,6 @@ pub struct Connection {
     finish: Finish,
     id: OpId,
     socket: Socket,
-    origin: Origin,
     session: Session,
     receiving: bool,
     sending: Sending,
@@ -123,13 +121,12 @@ pub struct Connection {
 
 impl Connection {
     /// A connection just accepted; its operations bear `id`.
-    pub(crate) fn new(id: OpId, socket: Socket, origin: Origin, session: Session) -> Connection {
+    pub fn new(id: OpId, socket: Socket, session: Session) -> Connection {
         Connection {
             state: State::Talking,
             finish: Finish::No,
             id,
             socket,
-            origin,
             session,
             receiving: false,
             sending: Sending::No,
@@ -147,11 +144,6 @@ impl Connection {
     /// The reactor's name for it.
     pub fn socket(&self) -> Socket {
         self.socket
-    }
-
-    /// Where its client is.
-    pub(crate) fn origin(&self) -> &Origin {
-        &self.origin
     }
 
     /// Its session.

@@ -24,7 +24,6 @@ pub mod connection;
 mod joins;
 mod letters;
 pub mod listener;
-mod origins;
 mod recorder;
 mod recording;
 mod relay;
@@ -61,7 +60,6 @@ use connection::Connection;
 use letters::Role;
 use listener::Listener;
 use names::{Mount, Names, Source, Wish};
-use origins::Origins;
 use recorder::Recorder;
 use route::Message;
 use slab::Slab;
@@ -142,7 +140,6 @@ pub struct Node {
     bill: Bill,
     /// If it runs storelets.
     worker: Option<Box<Worker>>,
-    origins: Origins,
     /// File systems of the host that do not respond.
     unresponsive: Vec<Unresponsive>,
     /// Number of the node that has the replicas of services, if there are any: of home only.
@@ -218,7 +215,6 @@ impl Node {
             recorder: None,
             bill: Bill::default(),
             worker: None,
-            origins: Origins::default(),
             unresponsive: Vec::new(),
             replicas: None,
             news: VecDeque::new(),
@@ -364,7 +360,6 @@ impl Automaton for Node {
         assert_eq!(bytes, self.admission.bytes());
         let held: usize = self.connections.iter().map(|(_, it)| it.handles()).sum();
         assert_eq!(held, self.admission.handles());
-        assert_eq!(self.connections.len(), self.origins.count());
         self.admission.check();
         let mut listeners = self.listeners.iter().enumerate();
         assert!(listeners.all(|(index, it)| it.is_waiting() == self.waiting.contains(&index)));

@@ -1,6 +1,6 @@
 //! Replicas of services: each is a tree, at `/services/NAME`.
 //!
-//! What clients ask of them can take long (formulas of a sheet, a snapshot), so a node without
+//! Requests to them can take long (formulas of a sheet, a snapshot), so a node without
 //! connections has them, on a thread and a reactor of its own; home has a [stand-in](super::relay)
 //! for each. Their journals and their connections to other replicas are in that node as well. It
 //! ends when home has closed all stand-ins, which home does last.

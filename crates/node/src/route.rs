@@ -9,7 +9,6 @@ use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
 use super::letters::{self, HOME, Letter, Role};
-use super::origins::Origin;
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
@@ -248,17 +247,12 @@ impl Node {
         if self.phase != Phase::Running {
             return ops.push(Op::CloseSocket { socket });
         }
-        let origin = Origin::of(&peer);
-        let left = self.config.connections_max.saturating_sub(self.connections.len());
-        if !self.origins.admit(&origin, left) {
-            return ops.push(Op::CloseSocket { socket });
-        }
         let port = &self.config.ports[index];
         let mut session = self.session(port, peer);
         session.set_number((self.number() as u64) << 56 | self.stages.accepted);
         let slot = self.connections.vacant_key();
         let id = op_id(CONNECTION, slot);
-        self.connections.insert(Connection::new(id, socket, origin, session));
+        self.connections.insert(Connection::new(id, socket, session));
         self.messages.push_back(Message::Connection(slot, connection::Input::Begin));
         self.stages.accepted += 1;
     }
@@ -436,7 +430,6 @@ impl Node {
         self.admission.set_waiting(slot, false, 0);
         self.admission.count(slot, connection.bytes(), 0);
         self.admission.count_handles(connection.handles(), 0);
-        self.origins.leave(connection.origin());
         ops.push(Op::CloseSocket { socket: connection.socket() });
     }
 

@@ -23,16 +23,13 @@ pub(crate) struct Report {
     failures: u64,
     /// Connections ended to give memory or a place to others.
     ended: u64,
-    /// Connections refused because their address had too many.
-    refused: u64,
 }
 
 impl Report {
     /// What is so now.
     pub(crate) fn of(node: &Node) -> Report {
-        let (ended, refused) = (node.admission.ended(), node.origins.refused());
-        let stages = node.stages.clone();
-        let mut report = Report { stages, ended, refused, ..Report::default() };
+        let ended = node.admission.ended();
+        let mut report = Report { stages: node.stages.clone(), ended, ..Report::default() };
         report.count_machines(node);
         report.count_queues(node);
         report
@@ -47,7 +44,6 @@ impl Report {
         self.stages.add(&front.stages);
         self.failures += front.failures;
         self.ended += front.ended;
-        self.refused += front.refused;
     }
 
     fn count(&mut self, kind: &'static str, state: &'static str, n: usize) {
@@ -214,8 +210,6 @@ fn metrics_text(node: &Node, report: &Report, now: Instant) -> String {
     family("upcall_storage_failures_total", "counter", help, &one(report.failures as f64));
     let help = "Connections ended to give memory or a place to others.";
     family("upcall_connections_ended_total", "counter", help, &one(report.ended as f64));
-    let help = "Connections refused because their address had too many.";
-    family("upcall_connections_refused_total", "counter", help, &one(report.refused as f64));
     let help = "Requests kept by each file system or service of the host that does not respond.";
     family("upcall_unresponsive_requests", "gauge", help, &node.unresponsive_rows());
     stage_metrics(&report.stages, &mut text);

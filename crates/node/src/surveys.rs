@@ -1,4 +1,4 @@
-//! What `/.upcall/` shows of several nodes: home asks each of the others for a report, and waits
+//! Status of several nodes in `/.upcall/`: home asks each of the others for a report, and waits
 //! for all.
 
 use super::letters::{Letter, Role, post};

@@ -67,7 +67,7 @@ fn run_slice(
 /// The processor time of a thread, as far as it was charged.
 struct Meter {
     spent: Duration,
-    /// What was spent on a wait, for those that it ended for.
+    /// Time spent on a wait, for those that it ended for.
     carried: Duration,
 }
 

@@ -16,8 +16,7 @@ fn connection() -> Connection {
         services: [].into(),
     };
     let identity = Identity::Fixed(Caller::Server);
-    let session = Session::new(Protocol::NineP, export, identity, true);
-    Connection::new(OpId(1), Socket(4), Origin::Local(0), session)
+    Connection::new(OpId(1), Socket(4), Session::new(Protocol::NineP, export, identity, true))
 }
 
 fn version() -> Buf {

@@ -12,12 +12,12 @@ use storelet::order::Order;
 use storelet::{Account, Begin, Crossing, DomainId, Engine, Pace, Report, ToHome, ToWorker};
 use tree::{Ask, NodeId, Reply};
 
-/// What each look at the clock, each operation and each wait costs, ns.
+/// Cost of each look at the clock, each operation and each wait, ns.
 const COST: u64 = 700;
 
 struct World {
     spent: Cell<u64>,
-    /// What the reactor chose to spend before it slept and nobody bears, ns.
+    /// Time that the reactor chose to spend before it slept and nobody bears, ns.
     looked: u64,
     events: VecDeque<Event>,
     report: Option<Report>,
@@ -140,7 +140,7 @@ fn run(body: &str) -> (Report, u64) {
     (report, world.spent.get() - world.looked)
 }
 
-/// What a storelet costs that gives way all the time is what it is charged, but for the end of the
+/// Cost of a storelet that yields all the time equals its charge, but for the end of the
 /// thread itself; also the most of it, as it does next to nothing in its slices.
 #[test]
 fn one_that_gives_way_all_the_time_bears_what_it_costs() {
