@@ -47,14 +47,14 @@ const SERVICES_KIB: u64 = 256 << 10;
 const RATIO_MAX: f64 = 3.0;
 const STALL_MAX: Duration = Duration::from_millis(100);
 
-/// Where the suite gives up on a healthy client's request.
+/// Longest wait of a healthy client's request before the suite gives up.
 const HANG: Duration = Duration::from_secs(10);
 
 /// Entries of a large directory, and bytes of a large sparse file.
 const ENTRIES: usize = 20_000;
 const LARGE: u64 = 1 << 30;
 
-/// What is attacked.
+/// A server under attack.
 pub(crate) struct Target {
     ninep: u16,
     http: u16,
@@ -62,7 +62,7 @@ pub(crate) struct Target {
     over: AtomicBool,
     /// Attackers that have done what they came for at least once.
     armed: AtomicU64,
-    /// What attackers did.
+    /// Attempts of all attackers.
     rounds: AtomicU64,
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn suite(report: &mut Report, program: Program) -> Result<()> {
     Ok(())
 }
 
-/// What is served.
+/// Served files.
 struct Ground {
     dir: PathBuf,
     program: Program,

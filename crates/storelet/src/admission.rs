@@ -89,7 +89,7 @@ pub(crate) struct Limits {
     pub(crate) client_memory: u64,
 }
 
-/// What was given: to all, to a user, to a client.
+/// Amounts given: to all, to a user, to a client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Given {
     all: Need,
@@ -109,7 +109,7 @@ enum Lack {
 }
 
 impl Limits {
-    /// What a storelet lacks where this was given; `None`: it can begin.
+    /// Resource that a storelet lacks where this was given; `None`: it can begin.
     fn lack(&self, need: Need, given: Given) -> Option<Lack> {
         let Given { all, user, client } = given;
         let free = Need { memory: self.all.memory - all.memory, ..Need::default() };
@@ -163,7 +163,7 @@ struct Held {
     ends: Instant,
 }
 
-/// What a client has and wants.
+/// Holdings and requests of a client.
 #[derive(Debug, Default)]
 struct Client {
     queue: VecDeque<Waiting>,
@@ -173,7 +173,7 @@ struct Client {
     passed: u32,
 }
 
-/// What of a client's queue could begin, and what those before it lack.
+/// Entries of a client's queue that could begin, and the lack of those before them.
 #[derive(Debug)]
 struct Outlook {
     account: Account,
@@ -192,7 +192,7 @@ pub(crate) struct Admission {
     /// All that there is.
     limits: Limits,
     clients: BTreeMap<Account, Client>,
-    /// What was given to each user that holds anything.
+    /// Amount given to each user that holds anything.
     users: BTreeMap<u32, Need>,
     held: BTreeMap<DomainId, Held>,
     given: Need,
@@ -237,7 +237,7 @@ impl Admission {
         self.tidy();
     }
 
-    /// What was given to an account.
+    /// Amount given to an account.
     fn given_to(&self, account: Account) -> Given {
         let user = self.users.get(&account.user).copied().unwrap_or_default();
         let client = self.clients.get(&account).map(|client| client.given).unwrap_or_default();
@@ -303,7 +303,7 @@ impl Admission {
         None
     }
 
-    /// What an account is given once all have ended that end until then.
+    /// Amount that an account has once all have ended that end until then.
     fn given_at(&self, account: Account, at: Instant) -> Given {
         let mut given = self.given_to(account);
         for held in self.held.values().filter(|held| held.ends <= at) {

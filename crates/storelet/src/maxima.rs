@@ -1,6 +1,6 @@
 //! The most that one storelet is given, whatever its order says.
 //!
-//! What an order does not say is the default, or the maximum if that is less. An order that says
+//! Fields missing in an order have the default, or the maximum if that is less. An order that says
 //! more is refused. What is installed was checked then; if the maxima have become smaller since,
 //! it has as much as they are.
 

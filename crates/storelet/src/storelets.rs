@@ -597,7 +597,7 @@ impl Storelets {
     }
 }
 
-/// What storelets may have. Of what is certain to some the others get nothing: no more than half of
+/// Resources of storelets. Of what is certain to some the others get nothing: no more than half of
 /// one processor, and about as many requests as that makes.
 fn limits(settings: &Settings) -> Limits {
     let Settings { memory, client_memory, .. } = *settings;

@@ -127,7 +127,7 @@ pub struct Worker {
     open_from: Instant,
     /// Storelets that this thread has worked for since it was charged last, beside their slices.
     bearers: Vec<(DomainId, Account)>,
-    /// What it has done since for none of them, ns.
+    /// Time spent since for none of them, ns.
     unborne_ns: u64,
     draining: bool,
 }

@@ -23,7 +23,7 @@ const CACHE: &str = "upcall/storelets";
 const TIME_MAX_S: u64 = 3600;
 const CPU_MAX_S: u64 = 600;
 
-/// What storelets may have.
+/// Resources of storelets.
 #[derive(Debug, PartialEq, Eq)]
 struct Limits {
     /// Memory of all, and of those of one client, bytes.
@@ -101,7 +101,7 @@ impl Crew {
         Ok(Some(Crew { compiler, ticker, workers, standing }))
     }
 
-    /// What the node needs to know; the numbers of workers begin here.
+    /// Settings of the node; the numbers of workers begin here.
     pub(crate) fn settings(&self, serve: &Serve, first: usize) -> Result<Settings, String> {
         let limits = Limits::of(serve);
         let mut seed = [0; 32];

@@ -11,7 +11,7 @@ use std::process;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-/// What it is made with.
+/// Settings.
 pub(crate) struct Plan {
     pub(crate) form: Form,
     pub(crate) settings: reactor::Config,
@@ -42,7 +42,7 @@ impl Hosting {
         Ok(Hosting { mailbox, thread })
     }
 
-    /// Where letters to it are left.
+    /// Mailbox for letters to it.
     pub(crate) fn mailbox(&self) -> Mailbox {
         self.mailbox.clone()
     }

@@ -16,6 +16,7 @@ use node::{Config, Join, Joined, Kept, Limits, Node, Port, Protocol, Served};
 use reactor::{Address, World};
 use std::fmt::Display;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -57,10 +58,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let hosting = host(replicas, (form, &settings, &share), &mut node, &mut world)?;
     let recording = record(sheet, &mut node, &world)?;
     node::set_up(&mut node, &mut world);
-    if let Some((number, error)) = node.joined().and_then(|failed| failed.first()) {
-        let (line, said) = &lines[*number];
-        return Err(space::explain(file.as_deref(), *line, said, *error));
-    }
+    check_joined(&node, &lines, file.as_deref())?;
     let plan = Plan {
         form,
         settings,
@@ -94,6 +92,15 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
         std::process::exit(code.into());
     }
     join_all(fronts, hosting, crew).map(|()| ExitCode::from(code))
+}
+
+/// Whether everything in the names file could be joined.
+fn check_joined(node: &Node, lines: &[(usize, String)], file: Option<&Path>) -> Result<(), String> {
+    let Some((number, error)) = node.joined().and_then(|failed| failed.first()) else {
+        return Ok(());
+    };
+    let (line, text) = &lines[*number];
+    Err(space::explain(file, *line, text, *error))
 }
 
 /// Waits for the end of the other threads.

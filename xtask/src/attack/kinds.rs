@@ -18,7 +18,7 @@ pub(super) struct Kind {
     pub(super) services: bool,
     /// Connections, if that is not one for each attacker.
     pub(super) connections: u64,
-    /// What one attacker does once; again and again until the attack is over.
+    /// One attempt of one attacker; repeated until the attack is over.
     pub(super) attack: fn(&Target, usize) -> Result<()>,
 }
 

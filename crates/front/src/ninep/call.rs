@@ -10,8 +10,8 @@ use base::{Access, Buf, Caller, Kind, Name, SetStat, Stat};
 use tree::{Ask, NodeId, OpenId};
 use wire::ninep::Rmessage;
 
-/// Memory that a listing takes while it is made, for each byte of the reply: an entry is much larger
-/// than its name.
+/// Memory that a listing takes while it is made, for each byte of the reply: an entry is much
+/// larger than its name.
 pub(super) const LISTED: usize = 8;
 
 /// A message under way.

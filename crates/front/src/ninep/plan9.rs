@@ -233,6 +233,7 @@ impl Session {
         }
         // An entry with its attributes takes about three times as much as without: what does not
         // fit the answer is kept in the fid.
+        let count = self.listed(count);
         let ask = Ask::List { open, cookie, bytes_max: count / 3, with_stat: true };
         Ok(Next::Ask(Await::ReadEntries { fid, count }, self.caller(fid)?, ask))
     }

@@ -71,7 +71,7 @@ struct Yard {
     running: BTreeMap<u64, u64>,
     /// Processor time of the slices of each that has not ended, ns.
     sliced: BTreeMap<u64, u64>,
-    /// What workers did beside slices, as far as it is in reports; and what reports say, ns.
+    /// Time of workers beside slices, as far as it is in reports; and that of reports, ns.
     around: u64,
     reported: u64,
     totals: Totals,

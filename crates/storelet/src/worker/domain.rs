@@ -45,7 +45,7 @@ pub(super) struct Domain {
     pub(super) said_since: Option<Instant>,
     /// How much more it may say.
     room: usize,
-    /// What was done for it before it had a guest, ns.
+    /// Time spent for it before it had a guest, ns.
     owed_ns: u64,
 }
 

@@ -72,7 +72,7 @@ pub(super) struct Workshop {
     recipe: Recipe,
     programs: Programs,
     waiting: Vec<Job>,
-    /// What is compiled, in the quick lane and in the slow one.
+    /// Modules being compiled, in the quick lane and in the slow one.
     lanes: [Option<(Job, Child)>; 2],
     /// The last tag of each client, if it is not over.
     tags: BTreeMap<Account, Instant>,

@@ -30,7 +30,7 @@ fn a_read_that_waits_counts_for_what_is_held() {
     assert!(counted(&Stat { device: 1, ..coming }) > 5000, "it may be soon");
 }
 
-/// What a listing that waits counts, of a connection with so much memory left.
+/// Bytes counted for a listing that waits, of a connection with so much memory left.
 fn listing(spare: usize) -> usize {
     let mut lab = Lab::linux();
     lab.session = Session::new(

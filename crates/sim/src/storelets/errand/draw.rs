@@ -172,7 +172,7 @@ fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, V
     (path, says)
 }
 
-/// What it may use; processor time is always said, so that none takes long here. Besides, whether
+/// Budget; processor time is always given, so that none takes long here. Besides, whether
 /// it wants nothing to be certain.
 fn budget(rng: &mut Rng, text: &mut String) -> (Budget, bool) {
     let mut pick = |word: &str, from: &[u64], default: u64, unit: &str| {

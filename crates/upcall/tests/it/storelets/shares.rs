@@ -1,4 +1,4 @@
-//! What one client may have, and what it is charged.
+//! Shares of one client, and its charges.
 
 use super::guests::{self, Guest};
 use super::{LONG, Lab};
@@ -88,7 +88,7 @@ fn workers_time(lab: &Lab) -> u64 {
     tasks.map(time).sum()
 }
 
-/// What one costs is what it is charged, with turns and system calls between its slices.
+/// The cost of one equals its charge, with turns and system calls between its slices.
 #[test]
 fn a_program_that_gives_way_all_the_time_is_charged_what_it_costs() {
     let lab = Lab::new(&[]);
