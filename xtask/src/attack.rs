@@ -30,7 +30,7 @@ use kinds::{KINDS, Kind};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Memory for requests and responses of all connections, MiB.
@@ -60,10 +60,8 @@ pub(crate) struct Target {
     http: u16,
     /// Attacks end.
     over: AtomicBool,
-    /// Attackers that have done what they came for at least once.
-    armed: AtomicU64,
-    /// Attempts of all attackers.
-    rounds: AtomicU64,
+    /// An attacker has got as far as an attack.
+    armed: AtomicBool,
 }
 
 /// Size of a run.
@@ -187,8 +185,7 @@ impl Ground {
             ninep: server.ninep,
             http: server.http,
             over: AtomicBool::new(false),
-            armed: AtomicU64::new(0),
-            rounds: AtomicU64::new(0),
+            armed: AtomicBool::new(false),
         };
         let alone = healthy::measure(&target, extent.time, || ())?;
         if let Some(mount) = &mount {
@@ -231,14 +228,10 @@ fn closed(ports: &[u16]) -> Result<()> {
 fn attack(kind: &Kind, target: &Target, number: usize) {
     // Without the right to change it, it attacks at the priority that it has.
     let _ = rustix::process::nice(19);
-    let mut armed = false;
     while !target.over() {
-        let result = (kind.attack)(target, number);
-        if result.is_ok() && !armed {
-            armed = true;
-            target.armed.fetch_add(1, Ordering::Relaxed);
-        }
-        target.rounds.fetch_add(1, Ordering::Relaxed);
+        // Whatever came of it: a server may refuse.
+        let _ = (kind.attack)(target, number);
+        target.arm();
         target.hold(Duration::from_millis(10));
     }
 }
@@ -247,7 +240,7 @@ fn attack(kind: &Kind, target: &Target, number: usize) {
 fn watch(kind: &Kind, target: &Target, server: &Server, extent: Extent) -> Result<(Times, u64)> {
     // The attack has to be in place before its effect is measured.
     let begun = Instant::now();
-    while target.rounds.load(Ordering::Relaxed) == 0 && target.held() == 0 {
+    while !target.has_begun() {
         ensure!(begun.elapsed() < HANG, "{}: no attacker got so far", kind.name);
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -262,8 +255,8 @@ impl Target {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Attackers that hold something at present.
-    fn held(&self) -> u64 {
+    /// Whether an attacker has got as far as an attack.
+    fn has_begun(&self) -> bool {
         self.armed.load(Ordering::Relaxed)
     }
 
@@ -277,7 +270,7 @@ impl Target {
 
     /// An attacker has begun what takes the server a while.
     fn arm(&self) {
-        self.armed.fetch_add(1, Ordering::Relaxed);
+        self.armed.store(true, Ordering::Relaxed);
     }
 
     /// The attacker has what it wants and keeps it until the end, or while `lives`.
