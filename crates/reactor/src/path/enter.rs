@@ -169,9 +169,9 @@ fn behind(ground: &Ground<'_>, dir: BorrowedFd<'_>, name: &[u8]) -> Outcome<Opti
         // It has been unmounted, or is not seen from here.
         return Ok(Some(Lane::Hidden(id)).filter(|lane| !ground.admitted.contains(lane)));
     }
-    let lanes = found.into_iter().filter(|mount| !mount.is_local());
-    let lanes = lanes.map(|mount| Lane::Device(mount.device));
-    Ok(lanes.into_iter().find(|lane| !ground.admitted.contains(lane)))
+    let foreign = found.into_iter().filter(|mount| !mount.is_local());
+    let mut lanes = foreign.map(|mount| Lane::Device(mount.device));
+    Ok(lanes.find(|lane| !ground.admitted.contains(lane)))
 }
 
 /// The number of the mount that a directory is on.
