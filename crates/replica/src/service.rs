@@ -567,7 +567,7 @@ impl<D: DataType> Replica<D> {
 
     /// There is a membership without this replica; so says one that hears nothing more from it.
     fn removed(&mut self, by: ReplicaId) {
-        if self.members.is_lost(by) {
+        if self.members.is_gone(by) {
             return;
         }
         self.members.remove(by);

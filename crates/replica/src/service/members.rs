@@ -276,9 +276,14 @@ impl Members {
     }
 
     /// Whether there is a membership without this replica. One that only replicas have come to
-    /// that are said to be lost does not count: the others go on without it, and need this one.
+    /// that are lost or retired does not count: the others go on without it, and need this one.
     pub(super) fn is_removed(&self) -> bool {
-        self.removers.iter().any(|id| !self.is_lost(*id))
+        self.removers.iter().any(|id| !self.is_gone(*id))
+    }
+
+    /// Whether a replica is said to be lost, or was a member and is none any more.
+    pub(super) fn is_gone(&self, id: ReplicaId) -> bool {
+        self.is_lost(id) || self.membership().retired.contains_key(&id)
     }
 
     /// There is a membership without this replica: so says one that is in it.

@@ -80,3 +80,24 @@ fn a_leaver_goes_on_without_the_lost_that_have_removed_it() {
     step(&mut a, Input::Removed(C));
     assert!(a.is_removed());
 }
+
+/// The same when the others have come to a membership with this replica and without the lost one.
+#[test]
+fn a_member_of_the_next_membership_is_not_removed_by_a_retired_one() {
+    let members = [A, B, C];
+    let (mut a, c) = (replica(A, &members), replica(C, &members));
+    step(&mut a, Input::Connected(C));
+    step(&mut a, Input::Removed(B));
+    assert!(a.is_removed());
+    let wish = Wish { lost: [B].into(), remove: [B].into(), ..Wish::default() };
+    let change = Arc::new(c.plan(&wish).expect("it can"));
+    let next = change.to();
+    let sealed = Message { change: Some(change), ..message(Vector::new(), false) };
+    step(&mut a, Input::Heard(C, sealed));
+    step(&mut a, Input::Persisted(1));
+    step(&mut a, Input::Persisted(2));
+    assert_eq!(a.standing().membership.epoch, next);
+    assert!(!a.is_removed());
+    step(&mut a, Input::Removed(B));
+    assert!(!a.is_removed());
+}
