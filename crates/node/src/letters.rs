@@ -14,7 +14,7 @@ use super::relay;
 use super::status::Report;
 use super::{Node, Phase};
 use crate::route::Message;
-use base::op::{Op, Parcel};
+use base::op::{Op, Parcel, Unresponsive};
 use base::{Error, Instant};
 use front::CallId;
 use std::collections::BTreeSet;
@@ -68,6 +68,8 @@ pub(crate) enum Letter {
     Closed(u16),
     /// News for the operator.
     News(String),
+    /// All file systems of the host that do not respond to a node.
+    Unresponsive(usize, Vec<Unresponsive>),
 }
 
 /// What a node is among those of its process.
@@ -211,6 +213,7 @@ impl Node {
             // What happens to others while this server ends is not news.
             Letter::News(_) if !matches!(self.phase, Phase::Joining | Phase::Running) => return,
             Letter::News(news) => return self.add_news(news),
+            Letter::Unresponsive(node, all) => return self.report_unresponsive(now, node, all),
         };
         self.messages.push_back(Message::Names(input));
     }

@@ -51,7 +51,7 @@ pub use shadow::{Heard, Shadow, duplicate, label};
 pub use work::work;
 
 use admission::Admission;
-use base::op::{Event, Op, Unresponsive};
+use base::op::{Event, Op};
 use base::{Automaton, Error, Instant, Name, Reactor};
 use bill::Bill;
 use branch::Branch;
@@ -64,7 +64,7 @@ use recorder::Recorder;
 use route::Message;
 use slab::Slab;
 use stages::Stages;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 use storelet::Worker;
@@ -141,7 +141,7 @@ pub struct Node {
     /// If it runs storelets.
     worker: Option<Box<Worker>>,
     /// File systems of the host that do not respond.
-    unresponsive: Vec<Unresponsive>,
+    unresponsive: unresponsive::ByNode,
     /// Number of the node that has the replicas of services, if there are any: of home only.
     replicas: Option<usize>,
     /// What the operator may want to know. At most [`NEWS_MAX`].
@@ -215,7 +215,7 @@ impl Node {
             recorder: None,
             bill: Bill::default(),
             worker: None,
-            unresponsive: Vec::new(),
+            unresponsive: BTreeMap::new(),
             replicas: None,
             news: VecDeque::new(),
             scratch: Scratch::default(),

@@ -90,7 +90,7 @@ impl Node {
         match (kind, event.done) {
             (_, Done::Stop) => self.stop(now, ops),
             (_, Done::Parcel(parcel)) => self.receive(now, parcel, ops),
-            (_, Done::Unresponsive(all)) => self.note_unresponsive(now, all),
+            (_, Done::Unresponsive(all)) => self.note_unresponsive(now, all, ops),
             (tree, done) if self.trees.contains(tree) => {
                 self.messages.push_back(Message::Tree(tree, TreeInput::Done(event.id, done)));
             }

@@ -66,7 +66,8 @@ impl Shadow {
             | Letter::CloseTree(_)
             | Letter::Replied(..)
             | Letter::Closed(_)
-            | Letter::News(_) => Heard::Other,
+            | Letter::News(_)
+            | Letter::Unresponsive(..) => Heard::Other,
         }
     }
 }

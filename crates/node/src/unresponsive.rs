@@ -1,16 +1,41 @@
 //! File systems of the host that do not respond: reported by the reactor, told to the operator.
 
-use super::Node;
+use super::letters::{HOME, Letter, post};
+use super::{Node, Phase};
 use base::Instant;
-use base::op::Unresponsive;
-use std::mem;
+use base::op::{Op, Unresponsive};
+use std::collections::BTreeMap;
+
+/// File systems that do not respond to a node of this process, by its number.
+pub(crate) type ByNode = BTreeMap<usize, Vec<Unresponsive>>;
 
 impl Node {
-    /// File systems stopped responding, or respond again: these are all that do not.
-    pub(crate) fn note_unresponsive(&mut self, now: Instant, all: Vec<Unresponsive>) {
-        let before = mem::replace(&mut self.unresponsive, all);
-        for line in changes(now, &before, &self.unresponsive) {
-            self.add_news(line);
+    /// File systems stopped responding to this node, or respond again: these are all that do not.
+    /// Home reports them.
+    pub(crate) fn note_unresponsive(
+        &mut self,
+        now: Instant,
+        all: Vec<Unresponsive>,
+        ops: &mut Vec<Op>,
+    ) {
+        match self.number() {
+            HOME => self.report_unresponsive(now, HOME, all),
+            node => post(HOME, Letter::Unresponsive(node, all), ops),
+        }
+    }
+
+    /// The same for a node of this process. While the server ends, this is not news.
+    pub(crate) fn report_unresponsive(
+        &mut self,
+        now: Instant,
+        node: usize,
+        all: Vec<Unresponsive>,
+    ) {
+        let before = merge(&self.unresponsive);
+        self.unresponsive.insert(node, all);
+        if matches!(self.phase, Phase::Joining | Phase::Running) {
+            let lines = changes(now, &before, &merge(&self.unresponsive));
+            lines.into_iter().for_each(|line| self.add_news(line));
         }
     }
 
@@ -20,8 +45,24 @@ impl Node {
             let name = one.name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
             (format!("{{name=\"{name}\"}}"), (one.running + one.waiting) as f64)
         };
-        self.unresponsive.iter().map(row).collect()
+        merge(&self.unresponsive).iter().map(row).collect()
     }
+}
+
+/// Each file system once, with the requests of all nodes.
+fn merge(by_node: &ByNode) -> Vec<Unresponsive> {
+    let mut merged: Vec<Unresponsive> = Vec::new();
+    for one in by_node.values().flatten() {
+        match merged.iter_mut().find(|it| it.name == one.name) {
+            Some(it) => {
+                it.since = it.since.min(one.since);
+                it.running += one.running;
+                it.waiting += one.waiting;
+            }
+            None => merged.push(one.clone()),
+        }
+    }
+    merged
 }
 
 /// A line for each file system that responds again, and for each that has stopped.

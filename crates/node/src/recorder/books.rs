@@ -120,6 +120,7 @@ impl Books {
             }
             Ask::Stat { .. }
             | Ask::List { .. }
+            | Ask::NextData { .. }
             | Ask::ListAll { .. }
             | Ask::ReadAll { .. }
             | Ask::MakeDir { .. }

@@ -1,6 +1,6 @@
 //! Lines for the operator.
 
-use super::changes;
+use super::{ByNode, changes, merge};
 use base::Instant;
 use base::op::Unresponsive;
 
@@ -19,4 +19,20 @@ fn each_file_system_is_reported_when_it_stops_and_when_it_responds_again() {
     assert!(both.len() == 1 && both[0].starts_with("/b (fuse) has not responded"), "{both:?}");
     assert_eq!(changes(now, &[a.clone(), b.clone()], &[b]), ["/a (nfs4) responds again"]);
     assert_eq!(changes(now, &[a.clone()], &[a]), [""; 0]);
+}
+
+/// The replicas have a node of their own, and their volumes may be on the same file system.
+#[test]
+fn a_file_system_that_two_nodes_wait_for_is_reported_once() {
+    let mut by_node = ByNode::from([(0, vec![unresponsive("/a (nfs4)")])]);
+    let before = merge(&by_node);
+    by_node.insert(3, vec![unresponsive("/a (nfs4)"), unresponsive("/b (fuse)")]);
+    let after = merge(&by_node);
+    let counts = after.iter().map(|one| (&*one.name, one.running, one.waiting));
+    assert!(counts.eq([("/a (nfs4)", 8, 14), ("/b (fuse)", 4, 7)]));
+    let now = Instant(11 << 30);
+    let lines = changes(now, &before, &after);
+    assert!(lines.len() == 1 && lines[0].starts_with("/b (fuse) has not responded"), "{lines:?}");
+    by_node.insert(0, Vec::new());
+    assert_eq!(changes(now, &after, &merge(&by_node)), [""; 0]);
 }
