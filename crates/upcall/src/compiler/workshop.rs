@@ -1,15 +1,19 @@
 //! What there is to compile, in which order, for whom.
 //!
 //! Compilations are queued fairly by client, the short ones first (virtual finish times; Demers,
-//! Keshav and Shenker, 1989): a module's tag is when its client's last one would be done, plus what
-//! this one costs by its size, and the least tag is next. Real time moves on beneath the tags, so
-//! one that is large is passed by those that come in time, and not for ever.
+//! Keshav and Shenker, 1989). Each client has an account of the compiler's time: when all that was
+//! compiled for it would be done if it had the compiler for itself. A module would be done when its
+//! client's account says, but not before it came, plus its own cost; the one that would be done
+//! first is next. Real time moves on beneath the accounts, so one that is large is passed by those
+//! that come in time, and not for ever.
 //!
-//! Size does not tell all: a module of 25 KB can take half a minute. So there are two lanes, with a
-//! child each. Every module begins in the quick one; one that takes longer than
-//! [`Recipe::quick_max`] goes on in the slow lane, or, if that is taken, is ended and waits for it;
-//! so does one that keeps others waiting for [`PATIENCE`], because the machine is busy otherwise.
-//! So no module waits for a slow one but slow ones.
+//! The cost of a module is estimated from its size, which does not tell all: a module of 25 KB can
+//! take half a minute. The time that its child takes beyond the estimate is charged as it runs, so
+//! it counts against all that its client has waiting. And there are two lanes, with a child each.
+//! Every module begins in the quick one; one that takes longer than [`Recipe::quick_max`] goes on
+//! in the slow lane, or, if that is taken and others wait, is ended and waits for it; so does one
+//! that keeps others waiting for [`PATIENCE`], because the machine is busy otherwise. So a module
+//! waits for no slow one but if it is slow itself.
 
 use super::cache::Cache;
 use super::child::{Child, Recipe};
@@ -25,10 +29,13 @@ use storelet::module::{SENT_MAX, prepare};
 use storelet::standing::{Kept, ToKeeper};
 use storelet::{Artifact, Engines};
 
-/// Most modules that wait, of one user, and of one client.
-const JOBS_MAX: usize = 64;
+/// Most modules that wait, and of one user.
+const JOBS_MAX: usize = 1024;
 const JOBS_OF_USER: usize = JOBS_MAX / 4 * 3;
-const JOBS_OF_CLIENT: usize = JOBS_MAX / 8;
+
+/// Most of one client: an eighth of the places that its user has left, but always one, and never
+/// more than this.
+const JOBS_OF_CLIENT: usize = 8;
 
 /// Most bytes of modules that wait; of one client, if there are several.
 const BYTES_MAX: usize = 128 << 20;
@@ -54,12 +61,16 @@ struct Job {
     prepared: Vec<u8>,
     /// The account of the first that asked for it.
     account: Account,
-    /// When it would be done if its client had the compiler for itself.
-    tag: Instant,
+    /// When it was asked for.
+    since: Instant,
+    /// Estimated processor time: what an attempt has taken if there was one.
+    cost: Duration,
+    /// Processor time of the attempt under way that its client has been charged.
+    charged: Duration,
     /// It has taken longer than modules may in the quick lane.
     is_slow: bool,
-    /// Processor time that it took in vain, ns.
-    lost_ns: u64,
+    /// Processor time of attempts that were ended.
+    lost: Duration,
     /// Who waits for it: at least one.
     tickets: Vec<u64>,
 }
@@ -74,8 +85,8 @@ pub(super) struct Workshop {
     waiting: Vec<Job>,
     /// Modules being compiled, in the quick lane and in the slow one.
     lanes: [Option<(Job, Child)>; 2],
-    /// The last tag of each client, if it is not over.
-    tags: BTreeMap<Account, Instant>,
+    /// When what was compiled for a client would be done, if that is not over.
+    accounts: BTreeMap<Account, Instant>,
     /// What need not be tried again.
     refused: VecDeque<((Hash, Code), Refused)>,
     done: Vec<Compiled>,
@@ -94,7 +105,7 @@ impl Workshop {
             programs: Programs::default(),
             waiting: Vec::new(),
             lanes: [None, None],
-            tags: BTreeMap::new(),
+            accounts: BTreeMap::new(),
             refused: VecDeque::new(),
             done: Vec::new(),
             kept: Vec::new(),
@@ -190,9 +201,11 @@ impl Workshop {
             let why = "too many modules wait to be compiled: try again in a minute";
             return Err(Refused::Failed(why.to_string()));
         }
-        let tag = self.tag(now, account, prepared.len() as u64 * BYTE_NS);
-        let (is_slow, lost_ns, tickets) = (false, 0, vec![ticket]);
-        self.waiting.push(Job { name, prepared, account, tag, is_slow, lost_ns, tickets });
+        let cost = Duration::from_nanos(prepared.len() as u64 * BYTE_NS);
+        let (charged, lost, tickets) = (Duration::ZERO, Duration::ZERO, vec![ticket]);
+        let (since, is_slow) = (now, false);
+        let job = Job { name, prepared, account, since, cost, charged, is_slow, lost, tickets };
+        self.waiting.push(job);
         Ok(None)
     }
 
@@ -209,20 +222,28 @@ impl Workshop {
         let user: Vec<&Job> =
             all.iter().copied().filter(|job| job.account.user == account.user).collect();
         let client: Vec<&Job> = user.iter().copied().filter(|job| job.account == account).collect();
+        let share = (JOBS_OF_USER.saturating_sub(user.len()) / 8).clamp(1, JOBS_OF_CLIENT);
         all.len() < JOBS_MAX
             && user.len() < JOBS_OF_USER
-            && client.len() < JOBS_OF_CLIENT
+            && client.len() < share
             && bytes(&all) + len <= BYTES_MAX
             && (user.is_empty() || bytes(&user) + len <= BYTES_MAX / 4 * 3)
             && (client.is_empty() || bytes(&client) + len <= BYTES_OF_CLIENT)
     }
 
-    /// When something that costs so much would be done, ns, behind what its client has had.
-    fn tag(&mut self, now: Instant, account: Account, cost_ns: u64) -> Instant {
-        self.tags.retain(|_, tag| *tag > now);
-        let tag = self.tags.entry(account).or_insert(now);
-        *tag = *tag + Duration::from_nanos(cost_ns);
-        *tag
+    /// When a module that waits would be done if its client had the compiler for itself.
+    fn finish(&self, job: &Job) -> Instant {
+        let account = self.accounts.get(&job.account);
+        account.map_or(job.since, |account| job.since.max(*account)) + job.cost
+    }
+
+    /// Charges clients for the time that their modules have taken by now in a lane.
+    fn charge(&mut self, now: Instant, lane: usize) {
+        let Some((job, child)) = &mut self.lanes[lane] else { return };
+        let beyond = child.spent().saturating_sub(job.charged);
+        job.charged += beyond;
+        let account = self.accounts.entry(job.account).or_insert(now);
+        *account = (*account).max(now) + beyond;
     }
 
     /// A program that is in memory or on disk.
@@ -245,7 +266,7 @@ impl Workshop {
         };
         job.tickets.retain(|other| *other != ticket);
         self.waiting.retain(|job| !job.tickets.is_empty());
-        // Dropping a child kills it.
+        // Dropping a child kills it. Its client is charged for it in each call of `look`.
         for lane in &mut self.lanes {
             lane.take_if(|(job, _)| job.tickets.is_empty());
         }
@@ -254,16 +275,15 @@ impl Workshop {
 
     /// Looks after the children, and begins with the next module where there is none.
     pub(super) fn look(&mut self, now: Instant) {
+        self.accounts.retain(|_, account| *account > now);
         for lane in LANES {
+            self.charge(now, lane);
             let over = self.lanes[lane].as_mut().and_then(|(_, child)| child.look(now));
             if let Some(finished) = over
                 && let Some((job, _)) = self.lanes[lane].take()
             {
                 let result = finished.result.and_then(|artifact| self.load(job.name.1, artifact));
-                let beyond = finished.cpu_ns.saturating_sub(job.prepared.len() as u64 * BYTE_NS);
-                // What it took more than its size says the next ones of its client bear.
-                self.tag(now, job.account, beyond);
-                self.deliver(&job, result, job.lost_ns + finished.cpu_ns);
+                self.deliver(&job, result, job.lost + Duration::from_nanos(finished.cpu_ns));
             }
         }
         self.clear_quick(now);
@@ -273,7 +293,7 @@ impl Workshop {
             {
                 match self.start(&job, now) {
                     Ok(child) => self.lanes[lane] = Some((job, child)),
-                    Err(why) => self.deliver(&job, Err(Refused::Failed(why)), job.lost_ns),
+                    Err(why) => self.deliver(&job, Err(Refused::Failed(why)), job.lost),
                 }
             }
         }
@@ -283,29 +303,36 @@ impl Workshop {
     fn clear_quick(&mut self, now: Instant) {
         let most = self.recipe.quick_max;
         let others = self.waiting.iter().any(|job| !job.is_slow);
+        let free = self.lanes[SLOW].is_none();
         let late = |(_, child): &mut (Job, Child)| {
-            child.spent() > most || (others && child.age(now) > PATIENCE)
+            (child.spent() > most && (free || others)) || (others && child.age(now) > PATIENCE)
         };
         let Some((mut job, child)) = self.lanes[QUICK].take_if(late) else { return };
         job.is_slow = true;
-        if self.lanes[SLOW].is_none() {
+        if free {
             self.lanes[SLOW] = Some((job, child));
             return;
         }
-        let lost = child.spent();
+        let spent = child.spent();
         // Which ends it.
         drop(child);
-        job.lost_ns += u64::try_from(lost.as_nanos()).unwrap_or(u64::MAX);
-        job.tag = self.tag(now, job.account, job.lost_ns);
+        job.lost += spent;
+        job.cost = job.cost.max(spent);
+        job.charged = Duration::ZERO;
         self.waiting.push(job);
     }
 
-    /// The module with the least tag that waits for a lane; of several the oldest.
+    /// The module that would be done first of those that wait for a lane; of several the oldest.
+    /// Its client is charged for the estimate.
     fn next(&mut self, lane: usize) -> Option<Job> {
         let waits = self.waiting.iter().enumerate();
         let waits = waits.filter(|(_, job)| job.is_slow == (lane == SLOW));
-        let (at, _) = waits.min_by_key(|(_, job)| job.tag)?;
-        Some(self.waiting.remove(at))
+        let (at, _) = waits.min_by_key(|(_, job)| self.finish(job))?;
+        let mut job = self.waiting.remove(at);
+        let (account, finish) = (job.account, self.finish(&job));
+        self.accounts.insert(account, finish);
+        job.charged = job.cost;
+        Some(job)
     }
 
     fn start(&self, job: &Job, now: Instant) -> Result<Child, String> {
@@ -324,7 +351,8 @@ impl Workshop {
     }
 
     /// Tells all that wait. The first of them pays.
-    fn deliver(&mut self, job: &Job, result: Result<storelet::Program, Refused>, cpu_ns: u64) {
+    fn deliver(&mut self, job: &Job, result: Result<storelet::Program, Refused>, cpu: Duration) {
+        let cpu_ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
         if let Err(
             refused @ (Refused::Malformed(_) | Refused::TooLarge(_) | Refused::TooExpensive(_)),
         ) = &result

@@ -283,7 +283,7 @@ fn a_child_has_a_minute() {
 /// A small program of which there are many.
 fn numbered(number: u64) -> Vec<u8> {
     let mut wasm = program(number as u8);
-    wasm.extend([0, 2, 1, number as u8]);
+    wasm.extend([0, 4, 1, b'n', number as u8, (number >> 8) as u8]);
     wasm
 }
 
@@ -333,8 +333,8 @@ fn the_shortest_is_next_and_the_longest_is_not_passed_for_ever() {
     workshop.look(Instant::default());
     let large = long(1, 60_000);
     workshop.take(Instant::default(), compile_for(1, 1, 1, &large));
-    let tag = workshop.waiting[0].tag;
-    assert!(tag > Instant::default() + Duration::from_millis(120));
+    let finish = workshop.finish(&workshop.waiting[0]);
+    assert!(finish > Instant::default() + Duration::from_millis(120));
     let mut order = Vec::new();
     for number in 2..40_u64 {
         let now = Instant::default() + Duration::from_millis(10 * number);
@@ -380,6 +380,8 @@ fn slow_modules_do_not_delay_a_small_one() {
     assert!(matches!(ended, (100, Some(Refused::Malformed(_)))), "{ended:?}");
     assert!(workshop.lanes.iter().flatten().count() <= 2);
     assert_eq!(workshop.waiting.len() + workshop.lanes.iter().flatten().count(), 8);
+    // Those that wait are charged for the first ones already: at most one more was begun.
+    assert!(workshop.waiting.iter().filter(|job| job.is_slow).count() <= 1);
 }
 
 /// On a machine that has no processor time for it: sleeping takes none.
@@ -411,12 +413,11 @@ fn one_that_keeps_others_waiting_leaves_the_quick_lane() {
 fn no_more_than_so_many_wait() {
     let mut workshop = workshop("sleep 100");
     for number in 0..=JOBS_MAX as u64 {
-        // 64 numbers fit into the byte; the last one is another module by its name.
-        let client = number as u32 % 16;
+        let client = number as u32;
         let compile = compile_for(client % 2, client, number, &numbered(number));
         workshop.take(Instant::default(), compile);
     }
-    let Some((64, Some(Refused::Failed(why)))) = done(&mut workshop).pop() else {
+    let Some((1024, Some(Refused::Failed(why)))) = done(&mut workshop).pop() else {
         panic!("the last one is refused")
     };
     assert!(why.contains("try again"), "{why}");
@@ -424,6 +425,26 @@ fn no_more_than_so_many_wait() {
     large.iter_mut().for_each(|piece| piece.extend(&vec![0; SENT_MAX]));
     workshop.take(Instant::default(), ask(99, Module::Sent(large), Code::Plain));
     assert!(matches!(done(&mut workshop)[..], [(99, Some(Refused::TooLarge(_)))]));
+}
+
+/// Twenty connections of one user that send all they can leave room for a hundred others.
+#[test]
+fn some_clients_of_a_user_do_not_lock_out_the_others() {
+    let mut workshop = workshop("sleep 100");
+    let mut ticket = 0;
+    let mut send = |workshop: &mut Workshop, client| {
+        ticket += 1;
+        let compile = compile_for(9, client, ticket, &numbered(ticket));
+        workshop.take(Instant::default(), compile);
+        done(workshop).is_empty()
+    };
+    for client in 0..20 {
+        assert!((0..8).all(|_| send(&mut workshop, client)));
+        assert!(!send(&mut workshop, client));
+    }
+    for client in 20..120 {
+        assert!(send(&mut workshop, client), "client {client} is locked out");
+    }
 }
 
 #[test]
