@@ -256,9 +256,15 @@ impl Drop for Pool {
         self.shared.work.notify_all();
         let all = |state: &mut State| state.counts.running > 0;
         // Whether or not the time was enough.
-        let _ = self.shared.rest.wait_timeout_while(state, FAREWELL, all);
-        for job in left {
-            job.cancel();
+        drop(self.shared.rest.wait_timeout_while(state, FAREWELL, all));
+        // Closing a file on a file system that does not respond may hang, too: not here.
+        let (hanging, local): (Vec<Job>, Vec<Job>) =
+            left.into_iter().partition(|job| !job.lanes.is_empty());
+        local.into_iter().for_each(|job| drop(job.cancel()));
+        if !hanging.is_empty() {
+            let close = move || hanging.into_iter().for_each(|job| drop(job.cancel()));
+            // Without a thread they are closed when the closure is dropped.
+            let _ = std::thread::Builder::new().name("upcall-close".into()).spawn(close);
         }
     }
 }
@@ -296,32 +302,29 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Makes sure that there is a thread for each job that can be begun, besides `free` ones that
-    /// are about to look for one; whether there is.
+    /// Wakes or starts a thread for each job that can be begun, as far as there may be threads, but
+    /// for `free` jobs, whose threads are about to look for one; whether all could be started.
     fn staff(self: &Arc<Shared>, mut state: MutexGuard<'_, State>, free: usize) -> bool {
         let wanted = state.jobs.ready().saturating_sub(free);
-        if wanted == 0 {
-            return true;
-        }
-        if state.idle >= wanted || state.counts.threads >= self.threads_max {
-            let anybody = state.idle > 0;
-            drop(state);
-            if anybody {
-                self.work.notify_one();
-            }
-            return true;
-        }
-        state.counts.threads += 1;
+        let woken = wanted.min(state.idle);
+        let missing = (wanted - woken).min(self.threads_max - state.counts.threads);
+        state.counts.threads += missing;
         drop(state);
+        (0..woken).for_each(|_| self.work.notify_one());
+        let started = (0..missing).take_while(|_| self.start()).count();
+        if started < missing {
+            self.state().counts.threads -= missing - started;
+        }
+        started == missing
+    }
+
+    /// Starts a thread; whether it could be started.
+    fn start(self: &Arc<Shared>) -> bool {
         let shared = Arc::clone(self);
         // A thread begins with the identity of the one that starts it.
         let own = self.host.own.be_server();
         let thread = std::thread::Builder::new().name("upcall-pool".into());
-        let started = own.is_ok() && thread.spawn(move || shared.serve()).is_ok();
-        if !started {
-            self.state().counts.threads -= 1;
-        }
-        started
+        own.is_ok() && thread.spawn(move || shared.serve()).is_ok()
     }
 
     /// The life of a thread.
