@@ -260,6 +260,7 @@ impl Remote {
             Reply::Done
             | Reply::Data(_)
             | Reply::Pieces(_)
+            | Reply::DataAt(_)
             | Reply::Written(_)
             | Reply::Entries(_)
             | Reply::Listings(..)

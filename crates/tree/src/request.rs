@@ -242,6 +242,14 @@ pub enum Ask {
         /// How much room to leave in front of the data.
         headroom: u32,
     },
+    /// The first byte that takes space, of those of an open file from one on: SEEK_DATA of
+    /// lseek(2). A tree need not know this (`Unsupported`); what it reads is the same either way.
+    NextData {
+        /// Which.
+        open: OpenId,
+        /// Offset in bytes.
+        from: u64,
+    },
     /// Write to an open file.
     Write {
         /// Which.
@@ -490,6 +498,7 @@ impl Ask {
                 Replacement::Entry(two, _) | Replacement::Unnamed(two) => [node(one), node(two)],
             },
             Ask::Read { open: one, .. }
+            | Ask::NextData { open: one, .. }
             | Ask::Write { open: one, .. }
             | Ask::Sync { open: one, .. }
             | Ask::List { open: one, .. }
@@ -537,6 +546,7 @@ impl Ask {
                 visit(two);
             }
             Ask::Read { .. }
+            | Ask::NextData { .. }
             | Ask::Write { .. }
             | Ask::Sync { .. }
             | Ask::List { .. }
@@ -572,6 +582,7 @@ impl Ask {
             | Ask::SetStat { .. }
             | Ask::Open { .. }
             | Ask::Read { .. }
+            | Ask::NextData { .. }
             | Ask::Write { .. }
             | Ask::Sync { .. }
             | Ask::List { .. }
@@ -617,6 +628,7 @@ impl Ask {
             | Ask::SetStat { .. }
             | Ask::Open { .. }
             | Ask::Read { .. }
+            | Ask::NextData { .. }
             | Ask::Write { .. }
             | Ask::Sync { .. }
             | Ask::List { .. }
@@ -651,6 +663,7 @@ impl Ask {
             | Ask::SetStat { .. }
             | Ask::Replace { .. }
             | Ask::Read { .. }
+            | Ask::NextData { .. }
             | Ask::Write { .. }
             | Ask::Sync { .. }
             | Ask::List { .. }
@@ -696,6 +709,7 @@ impl Ask {
             | Ask::Fetch { .. }
             | Ask::Stat { .. }
             | Ask::Read { .. }
+            | Ask::NextData { .. }
             | Ask::Sync { .. }
             | Ask::List { .. }
             | Ask::ListAll { .. }
@@ -734,6 +748,8 @@ pub enum Reply {
     /// Bytes read, in pieces that are shared with a cache; none: the end of the file. Another
     /// answer to [`Ask::Read`], which leaves no room for a header.
     Pieces(Vec<Buf>),
+    /// Where the next bytes are that take space; `None`: there are none to the end of the file.
+    DataAt(Option<u64>),
     /// So many bytes were written.
     Written(u32),
     /// Entries; none: the end of the directory.

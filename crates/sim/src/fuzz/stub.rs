@@ -115,6 +115,7 @@ impl Stub {
             Ask::StatFs { .. } => Reply::StatFs(StatFs::default()),
             Ask::Lock { wait: false, .. } if rng.bool() => Reply::Blocked,
             Ask::Lock { .. } => Reply::Locked,
+            Ask::NextData { .. } => Reply::DataAt(rng.bool().then(|| number(rng))),
             Ask::GetLock { .. } => Reply::Conflict(rng.bool().then(|| Lock {
                 kind: LockKind::Exclusive,
                 start: 0,

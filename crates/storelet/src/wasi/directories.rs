@@ -424,6 +424,7 @@ pub(crate) fn handed_out(reply: &Reply) -> Vec<Given> {
         | Reply::Stat(_)
         | Reply::Data(_)
         | Reply::Pieces(_)
+        | Reply::DataAt(_)
         | Reply::Written(_)
         | Reply::Entries(_)
         | Reply::Listings(..)

@@ -37,6 +37,7 @@ impl Host {
             ask @ (Ask::Read { .. } | Ask::Write { .. } | Ask::Sync { .. }) => {
                 self.plan_io(id, caller, ask)
             }
+            Ask::NextData { .. } => Plan::Answer(Err(Error::Unsupported)),
             ask @ (Ask::Lock { .. } | Ask::GetLock { .. }) => self.lock(request_id, ask),
             ask => self.plan_path(id, caller, ask),
         }

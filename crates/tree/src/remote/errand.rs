@@ -213,7 +213,7 @@ pub(super) fn refused(ask: &Ask) -> Option<Error> {
         Ask::Replace { name, .. } | Ask::Remove { name, .. } => {
             special(name).then_some(Error::Invalid)
         }
-        Ask::Identify { .. } | Ask::ListAll { .. } | Ask::ReadAll { .. } => {
+        Ask::Identify { .. } | Ask::ListAll { .. } | Ask::ReadAll { .. } | Ask::NextData { .. } => {
             Some(Error::Unsupported)
         }
         Ask::Walk { .. }

@@ -53,6 +53,22 @@ impl Scene<'_> {
         Ok(Plan::Answer(Answer::Read { reply, open, part, size: inode.size }, touched))
     }
 
+    /// Where the next bytes are that are not in a hole. Those that a page holds are not.
+    pub(super) fn next_data(&self, open: OpenId, from: u64) -> Planned {
+        let what = self.volume.open(open).what;
+        let (view, ino) = match (what.spot, what.kind) {
+            (Spot::Snapshots, _) | (_, Kind::Directory) => return Err(Error::IsDirectory.into()),
+            (Spot::File(view, ino), _) => (view, ino),
+        };
+        let sight = self.sight(view)?;
+        let size = sight.inode(ino)?.size;
+        let at = match covered(&sight, ino, from, from.saturating_add(1).min(size))? {
+            0 => sight.reader.reach(DATA, ino, from, 0)?,
+            _some => Some(from),
+        };
+        super::plan::answer(Reply::DataAt(at.filter(|at| *at < size)))
+    }
+
     pub(super) fn write(
         &self,
         open: OpenId,

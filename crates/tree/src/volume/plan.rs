@@ -126,6 +126,7 @@ impl<'a> Scene<'a> {
             Ask::Read { open, offset, count, headroom } => {
                 self.read(*open, *offset, *count, *headroom)
             }
+            Ask::NextData { open, from } => self.next_data(*open, *from),
             Ask::Write { open, offset, data } => self.write(*open, *offset, data, progress),
             Ask::Sync { open, .. } => self.sync(*open),
             Ask::List { open, cookie, bytes_max, with_stat } => {
@@ -187,6 +188,7 @@ impl<'a> Scene<'a> {
             | Ask::Stat { .. }
             | Ask::Open { .. }
             | Ask::Read { .. }
+            | Ask::NextData { .. }
             | Ask::Write { .. }
             | Ask::Sync { .. }
             | Ask::List { .. }

@@ -200,6 +200,35 @@ fn an_interrupted_copy_goes_on_where_it_ended() {
     assert_eq!(volume(&["check", &path]).0, Some(0));
 }
 
+/// Eight tebibytes of holes around a few bytes, in and out: nothing reads them.
+#[test]
+fn a_hole_of_any_length_is_not_read() {
+    let dir = Scratch::new("long-holes");
+    let path = made(&dir, &[]);
+    let from = dir.path().join("from");
+    std::fs::create_dir(&from).unwrap();
+    let file = std::fs::File::create(from.join("sparse")).unwrap();
+    for (at, bytes) in [(0, "start"), (5 << 40, "middle"), ((5 << 40) + (1 << 20), "more")] {
+        std::os::unix::fs::FileExt::write_all_at(&file, bytes.as_bytes(), at).unwrap();
+    }
+    file.set_len(8 << 40).unwrap();
+    let (from, inside) = (from.to_str().unwrap(), format!("{path}:/tree"));
+    copy(from, &inside);
+    let out = dir.path().join("out");
+    copy(&inside, out.to_str().unwrap());
+    let copied = std::fs::File::open(out.join("sparse")).unwrap();
+    let (size, blocks) = (copied.metadata().unwrap().len(), copied.metadata().unwrap().blocks());
+    assert!(size == 8 << 40 && blocks * 512 < 1 << 20, "{size} bytes, {blocks} blocks");
+    let read = |at: u64| {
+        let mut bytes = [9; 8];
+        std::os::unix::fs::FileExt::read_exact_at(&copied, &mut bytes, at).unwrap();
+        bytes
+    };
+    assert_eq!(read(0), *b"start\0\0\0");
+    assert_eq!(read(5 << 40), *b"middle\0\0");
+    assert_eq!(read((5 << 40) + (1 << 20)), *b"more\0\0\0\0");
+}
+
 #[test]
 fn a_full_volume_says_so_and_stays_whole() {
     let dir = Scratch::new("full");

@@ -135,6 +135,18 @@ impl Side for Inside {
         if from >= stat.size {
             return Ok(None);
         }
+        // With fewer blocks than bytes, there are holes. They may be of any length.
+        let sparse = stat.blocks.saturating_mul(512) < stat.size;
+        let from = match sparse {
+            true => match self.ask(Ask::NextData { open: *open, from })? {
+                Reply::DataAt(Some(at)) => at,
+                Reply::DataAt(None) => {
+                    return Ok(Some(Part { at: from, bytes: Vec::new(), next: stat.size }));
+                }
+                _ => return Err(Trouble::of(Error::Io)),
+            },
+            false => from,
+        };
         let ask = Ask::Read { open: *open, offset: from, count: READ_MAX, headroom: 0 };
         let mut bytes = match self.ask(ask)? {
             Reply::Data(data) => vec![data],
@@ -146,8 +158,6 @@ impl Side for Inside {
             return Ok(None);
         }
         let next = from + count as u64;
-        // With fewer blocks than bytes, zeros are a hole.
-        let sparse = stat.blocks.saturating_mul(512) < stat.size;
         let zeros = |piece: &Buf| sparse && piece.iter().all(|byte| *byte == 0);
         let skipped = bytes.iter().take_while(|piece| zeros(piece)).count();
         let at = from + bytes.drain(..skipped).map(|piece| piece.len() as u64).sum::<u64>();
