@@ -748,7 +748,7 @@ pub enum Reply {
     /// Bytes read, in pieces that are shared with a cache; none: the end of the file. Another
     /// answer to [`Ask::Read`], which leaves no room for a header.
     Pieces(Vec<Buf>),
-    /// Where the next bytes are that take space; `None`: there are none to the end of the file.
+    /// Offset of the next byte that takes space; `None`: there is none to the end of the file.
     DataAt(Option<u64>),
     /// So many bytes were written.
     Written(u32),

@@ -53,7 +53,7 @@ impl Scene<'_> {
         Ok(Plan::Answer(Answer::Read { reply, open, part, size: inode.size }, touched))
     }
 
-    /// Where the next bytes are that are not in a hole. Those that a page holds are not.
+    /// Offset of the next byte that is not in a hole. Bytes kept in a page of the index are data.
     pub(super) fn next_data(&self, open: OpenId, from: u64) -> Planned {
         let what = self.volume.open(open).what;
         let (view, ino) = match (what.spot, what.kind) {

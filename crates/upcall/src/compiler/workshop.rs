@@ -61,7 +61,7 @@ struct Job {
     prepared: Vec<u8>,
     /// The account of the first that asked for it.
     account: Account,
-    /// When it was asked for.
+    /// Time of the first request for it.
     since: Instant,
     /// Estimated processor time: what an attempt has taken if there was one.
     cost: Duration,
@@ -85,7 +85,7 @@ pub(super) struct Workshop {
     waiting: Vec<Job>,
     /// Modules being compiled, in the quick lane and in the slow one.
     lanes: [Option<(Job, Child)>; 2],
-    /// When what was compiled for a client would be done, if that is not over.
+    /// Time at which the compilations of a client would be done, if that is not over.
     accounts: BTreeMap<Account, Instant>,
     /// What need not be tried again.
     refused: VecDeque<((Hash, Code), Refused)>,
@@ -231,7 +231,7 @@ impl Workshop {
             && (client.is_empty() || bytes(&client) + len <= BYTES_OF_CLIENT)
     }
 
-    /// When a module that waits would be done if its client had the compiler for itself.
+    /// Time at which a waiting module would be done if its client had the compiler for itself.
     fn finish(&self, job: &Job) -> Instant {
         let account = self.accounts.get(&job.account);
         account.map_or(job.since, |account| job.since.max(*account)) + job.cost
