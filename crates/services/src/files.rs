@@ -293,7 +293,7 @@ impl Hosted {
     }
 
     /// Gives up what an open file holds; whoever has it open is told so.
-    fn give_up(&mut self, now: Instant, open: usize, out: &mut Vec<Output>) {
+    pub(crate) fn give_up(&mut self, now: Instant, open: usize, out: &mut Vec<Output>) {
         let opened = std::mem::replace(&mut self.opens[open], Opened::Dropped);
         self.end(now, open, opened, Error::NoMemory, out);
         self.count(open);

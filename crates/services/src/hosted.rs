@@ -14,7 +14,7 @@ use crate::peer::{self, Peer};
 use crate::proof::{CHALLENGE, Introduction};
 use crate::settings::Settings;
 use crate::strangers::Strangers;
-use crate::talk::{self, Question, Talk};
+use crate::talk::{self, QUESTION, Question, Talk, Wrong};
 use crate::turn::{Job, Limits};
 use crate::{Data, Operator, Value};
 use base::op::{Address, Done, File, OpId};
@@ -402,21 +402,25 @@ impl Hosted {
         if self.replica.is_outside() {
             // Those who are members may be others than it knows, and so whom tokens may name.
             let (why, reason, _) = talk::explain(Refusal::Outside, &BTreeMap::new());
-            return self.complain_to(open, ticket, why, reason);
+            return self.complain_to(now, (open, ticket), (&why, reason, &[]), out);
         }
         match (question, self.journal.failed()) {
-            (Err(wrong), _) => self.complain_to(open, ticket, wrong.text, wrong.reason),
+            (Err(Wrong { reason, text }), _) => {
+                self.complain_to(now, (open, ticket), (&text, reason, &[]), out);
+            }
             (Ok(_), Some(error)) => {
                 let why = format!("not done: this replica cannot keep it, {error}; see its server");
-                self.complain_to(open, ticket, why, "unwritten");
+                self.complain_to(now, (open, ticket), (&why, "unwritten", &[]), out);
             }
             (Ok(Question { operator, once, strict, after, timeout }), None) => {
                 if let Some(why) = once.and_then(|call| self.is_stale(call, &operator)) {
-                    return self.complain_to(open, ticket, why, "stale");
+                    let why = (&why[..], "stale", &[][..]);
+                    return self.complain_to(now, (open, ticket), why, out);
                 }
                 let operator = self.operator(now, once, operator);
                 if self.journal.is_full() && (strict || !self.data.is_read(&operator)) {
-                    return self.complain_to(open, ticket, format!("not done: {FULL}"), "no-room");
+                    let why = (&format!("not done: {FULL}")[..], "no-room", &[][..]);
+                    return self.complain_to(now, (open, ticket), why, out);
                 }
                 self.tickets.insert(ticket, open);
                 let until = now + timeout;
@@ -454,9 +458,18 @@ impl Hosted {
         self.data.operator(state, stamp, once, operator)
     }
 
-    /// What is asked in an open file is not done.
-    fn complain_to(&mut self, open: usize, ticket: Ticket, why: String, reason: &'static str) {
-        self.with_talk(open, |talk| talk.complain(ticket, why, reason, &[]));
+    /// What is asked in an open file is not done: why, for people and for programs, and whose fault
+    /// it is.
+    fn complain_to(
+        &mut self,
+        now: Instant,
+        (open, ticket): (usize, Ticket),
+        (why, reason, ids): (&str, &'static str, &[ReplicaId]),
+        out: &mut Vec<Output>,
+    ) {
+        let line = talk::complaint(why, reason, ids);
+        let has_room = line.len() < QUESTION || self.make_room(now, open, line.len() + 1, out);
+        self.with_talk(open, |talk| talk.complain(ticket, Some(line).filter(|_| has_room)));
     }
 
     /// Does something with an open file in which somebody asks, who may not listen any more; counts
@@ -524,12 +537,10 @@ impl Hosted {
                 let is_lost = matches!(refusal, Refusal::Lost(_));
                 let members = &self.replica.membership().members;
                 let (text, reason, ids) = talk::explain(refusal, members);
-                self.with_talk(open, |talk| {
-                    if is_lost {
-                        talk.forget();
-                    }
-                    talk.complain(ticket, text, reason, &ids);
-                });
+                if is_lost {
+                    self.with_talk(open, Talk::forget);
+                }
+                self.complain_to(now, (open, ticket), (&text, reason, &ids), out);
                 self.answer_reads(open, out);
             }
             service::Output::Final(entry, value) => self.tell_final(&entry, &value),

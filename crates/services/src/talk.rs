@@ -34,6 +34,14 @@ pub(crate) const ASKED_MAX: usize = 1024;
 /// How many bytes of answers of one file may be there; then nothing more is taken.
 pub(crate) const HELD_MAX: usize = 4 << 20;
 
+/// Bytes that a question counts until it is answered, so that there is room to say at least why it
+/// has no answer.
+pub(crate) const QUESTION: usize = 256;
+
+/// What is said when there is no room to say why something was not done.
+const UNEXPLAINED: &str = "not done, and there is no room for the reason: too many answers of this \
+                           replica wait to be read; read them before asking for more";
+
 /// What is said when there is no room for an answer.
 const UNREAD: &str = "done, but there is no room for its answer: too many answers of this replica \
                       wait to be read; read them before asking for more";
@@ -115,7 +123,7 @@ struct Answer<'a> {
 /// One that says why there is none.
 #[derive(Debug, Serialize)]
 struct Complaint<'a> {
-    error: String,
+    error: &'a str,
     reason: &'static str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     replicas: &'a [ReplicaId],
@@ -144,7 +152,7 @@ pub(crate) struct Talk {
     /// Questions in their order, each with its answer if that is there.
     asked: VecDeque<(Ticket, Option<Vec<u8>>)>,
     /// Answers that can be read.
-    said: VecDeque<u8>,
+    said: Pieces,
     /// How many bytes all answers have.
     answers: usize,
 }
@@ -153,7 +161,7 @@ impl Talk {
     /// One about this service.
     pub(crate) fn new(service: u32, origins: Option<Vec<ReplicaId>>) -> Talk {
         let (token, wrong, asked) = (Vector::new(), None, VecDeque::new());
-        let (input, said) = (Buf::default(), VecDeque::new());
+        let (input, said) = (Buf::default(), Pieces::default());
         Talk {
             service,
             origins,
@@ -209,8 +217,8 @@ impl Talk {
     /// Bytes that it holds: lines, questions, answers.
     pub(crate) fn held(&self) -> usize {
         let wrong = self.wrong.as_ref().map_or(0, String::len);
-        let asked = self.asked.len() * size_of::<(Ticket, Option<Vec<u8>>)>();
-        self.input.len() + self.answers + wrong + asked
+        let early = self.answers - self.said.len;
+        self.input.capacity() + wrong + self.asked.len() * QUESTION + early + self.said.capacity()
     }
 
     /// The next line that is whole, if there is room for its answer.
@@ -329,19 +337,12 @@ impl Talk {
 
     /// A question is done, and there is no room for its answer.
     pub(crate) fn answer_none(&mut self, ticket: Ticket) {
-        self.complain(ticket, UNREAD.to_string(), "unread", &[]);
+        self.put(ticket, complaint(UNREAD, "unread", &[]));
     }
 
-    /// A question cannot be answered.
-    pub(crate) fn complain(
-        &mut self,
-        ticket: Ticket,
-        error: String,
-        reason: &'static str,
-        replicas: &[ReplicaId],
-    ) {
-        let line = serde_json::to_vec(&Complaint { error, reason, replicas });
-        self.put(ticket, line.expect("words are JSON"));
+    /// A question cannot be answered, as this line says if there is room for it.
+    pub(crate) fn complain(&mut self, ticket: Ticket, line: Option<Vec<u8>>) {
+        self.put(ticket, line.unwrap_or_else(|| complaint(UNEXPLAINED, "unread", &[])));
     }
 
     fn put(&mut self, ticket: Ticket, mut line: Vec<u8>) {
@@ -349,6 +350,9 @@ impl Talk {
         let asked = self.asked.binary_search_by_key(&ticket, |(asked, _)| *asked);
         let place = asked.expect("nothing is answered twice");
         self.answers += line.len();
+        if place > 0 {
+            line.shrink_to_fit();
+        }
         self.asked[place].1 = Some(line);
         while let Some((_, Some(line))) = self.asked.pop_front_if(|(_, line)| line.is_some()) {
             self.said.extend(&line);
@@ -357,13 +361,10 @@ impl Talk {
 
     /// Answers, at most so many bytes; `None`: wait for one. Nothing is the end: nothing was asked.
     pub(crate) fn read(&mut self, count: usize) -> Option<Vec<u8>> {
-        if self.said.is_empty() && (!self.asked.is_empty() || self.has_lines()) {
+        if self.said.len == 0 && (!self.asked.is_empty() || self.has_lines()) {
             return None;
         }
-        let some: Vec<u8> = self.said.drain(..self.said.len().min(count)).collect();
-        if self.said.capacity() > 2 * (self.said.len() + (64 << 10)) {
-            self.said.shrink_to_fit();
-        }
+        let some = self.said.take(count);
         self.answers -= some.len();
         Some(some)
     }
@@ -371,6 +372,65 @@ impl Talk {
     /// What is not answered.
     pub(crate) fn open(&self) -> impl Iterator<Item = Ticket> {
         self.asked.iter().filter(|(_, answer)| answer.is_none()).map(|(ticket, _)| *ticket)
+    }
+}
+
+/// The line that says why a question has no answer: for people, for programs, and whose fault it
+/// is.
+pub(crate) fn complaint(error: &str, reason: &'static str, replicas: &[ReplicaId]) -> Vec<u8> {
+    serde_json::to_vec(&Complaint { error, reason, replicas }).expect("words are JSON")
+}
+
+/// Bytes in allocations of their own, each freed when it has been read.
+#[derive(Debug, Default)]
+struct Pieces {
+    pieces: VecDeque<Vec<u8>>,
+    /// Bytes of the first one that have been read.
+    passed: usize,
+    /// Bytes that have not been read.
+    len: usize,
+}
+
+impl Pieces {
+    /// Appends bytes.
+    fn extend(&mut self, mut bytes: &[u8]) {
+        self.len += bytes.len();
+        if let Some(last) = self.pieces.back_mut() {
+            let room = last.capacity() - last.len();
+            let (fits, rest) = bytes.split_at(room.min(bytes.len()));
+            last.extend_from_slice(fits);
+            bytes = rest;
+        }
+        if !bytes.is_empty() {
+            let mut piece = Vec::with_capacity(bytes.len().max(QUESTION));
+            piece.extend_from_slice(bytes);
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Removes and returns the first bytes, at most so many.
+    fn take(&mut self, count: usize) -> Vec<u8> {
+        let count = count.min(self.len);
+        let mut some = Vec::with_capacity(count);
+        while let Some(first) = self.pieces.front()
+            && some.len() < count
+        {
+            let end = first.len().min(self.passed + count - some.len());
+            some.extend_from_slice(&first[self.passed..end]);
+            self.passed = end;
+            if end == first.len() {
+                self.pieces.pop_front();
+                self.passed = 0;
+            }
+        }
+        self.len -= count;
+        some
+    }
+
+    /// Bytes of memory. All pieces but the last are full.
+    fn capacity(&self) -> usize {
+        let last = self.pieces.back().map_or(0, |last| last.capacity() - last.len());
+        self.passed + self.len + last
     }
 }
 
@@ -547,7 +607,7 @@ mod tests {
         let token = read_token(0x7f, Some(&MEMBERS), "7f-1:2").expect("a token");
         answer(&mut talk, 2, &Value::Integer(1), &token);
         assert_eq!(talk.read(100), None, "the first is not answered");
-        talk.complain(Ticket(1), "no".to_string(), "busy", &[]);
+        talk.complain(Ticket(1), Some(complaint("no", "busy", &[])));
         let said = talk.read(1000).expect("answers");
         assert_eq!(
             String::from_utf8_lossy(&said),
@@ -577,6 +637,28 @@ mod tests {
         let wrong = talk.question(Kind::Counter, beside).expect_err("it is wrong");
         assert!(wrong.reason == "token" && wrong.text.starts_with("not done: "), "{wrong:?}");
         assert!(!talk.remember(b"afternoon"));
+    }
+
+    #[test]
+    fn pieces_are_freed_as_they_are_read() {
+        let mut pieces = Pieces::default();
+        let all: Vec<u8> = (0..100_000_u32).map(|number| (number % 251) as u8).collect();
+        for part in all.chunks(1000) {
+            pieces.extend(part);
+        }
+        let memory = |pieces: &Pieces| pieces.pieces.iter().map(Vec::capacity).sum::<usize>();
+        assert_eq!((pieces.len, pieces.capacity()), (100_000, memory(&pieces)));
+        let mut read = pieces.take(700);
+        assert_eq!((pieces.len, pieces.capacity()), (99_300, memory(&pieces)));
+        while pieces.len > 0 {
+            read.extend(pieces.take(1777));
+            assert!(memory(&pieces) <= pieces.len + 1000);
+        }
+        assert_eq!(read, all);
+        assert_eq!((pieces.capacity(), memory(&pieces), pieces.take(1)), (0, 0, vec![]));
+        // Short ones share a piece.
+        (0..100).for_each(|_| pieces.extend(b"short"));
+        assert!(memory(&pieces) < 1024, "{}", memory(&pieces));
     }
 
     /// Questions wait when there are too many, and so does who writes more.

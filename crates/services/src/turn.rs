@@ -7,6 +7,7 @@
 use crate::files::Opened;
 use crate::hosted::Hosted;
 use crate::letter::{BEGIN, CHUNK_MAX};
+use crate::talk::QUESTION;
 use base::{Automaton as _, Buf, Error, Instant};
 use replica::data::Kind;
 use replica::data::sheet::FORMULAS_MAX;
@@ -211,11 +212,14 @@ impl Hosted {
     fn take_lines_of(&mut self, now: Instant, open: usize, out: &mut Vec<Output>) {
         while self.meter.has_left() && !self.replica.is_behind() {
             let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return };
-            let Some(line) =
-                Some(talk).filter(|talk| talk.credit > 0).and_then(|it| it.next_line())
-            else {
+            if talk.credit <= 0 || !talk.can_go_on() {
                 return;
-            };
+            }
+            if !self.make_room(now, open, QUESTION, out) {
+                return self.give_up(now, open, out);
+            }
+            let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) else { return };
+            let Some(line) = talk.next_line() else { return };
             let before = self.meter.spent();
             self.meter.spend(self.work_of(&line));
             self.request(now, open, &line, out);

@@ -344,6 +344,35 @@ fn what_open_files_hold_has_an_end() {
     assert!(lab.hosted.held() < 1 << 20, "the text is left: {}", lab.hosted.held());
 }
 
+/// Neither do answers that nobody reads, of whatever kind: values, or why a line is none.
+#[test]
+fn unread_answers_have_an_end() {
+    for line in ["x\n", "size\n", "{\"op\": \"size\", \"after\": \"x\"}\n"] {
+        let mut lab = Lab::new();
+        lab.hosted.limits.held = 1 << 20;
+        let opens: Vec<OpenId> = (0..20).map(|_| lab.open("ops")).collect();
+        for round in 0..20 {
+            for open in &opens {
+                // While lines wait, or when the file has been given up, it takes no more.
+                let _ = lab.write(*open, 0, line.repeat(200).as_bytes());
+                let held = lab.hosted.held();
+                assert!(held <= 1 << 20, "{held} bytes in round {round} of {line:?}");
+            }
+        }
+        let is_given_up = |open: &&OpenId| lab.hosted.opens[open.local()].held() == 0;
+        let given_up = opens.iter().filter(is_given_up).count();
+        assert!(given_up > 0, "{line:?}: {} bytes", lab.hosted.held());
+        // There is room for others, and what is left can be read.
+        let other = lab.open("ops");
+        lab.write(other, 0, b"size\n").expect("taken");
+        assert!(lab.text(other).starts_with("{\"value\":0,"));
+        for open in opens {
+            lab.turn(Input::Close(open));
+        }
+        assert_eq!(lab.hosted.held(), 0);
+    }
+}
+
 /// A listener that does not read costs nothing more than its place.
 #[test]
 fn listeners_share_what_they_listen_to() {
