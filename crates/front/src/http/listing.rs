@@ -10,7 +10,7 @@ use crate::Output;
 use base::op::Entry;
 use base::{Buf, Error, Instant, Kind, Time};
 use std::collections::VecDeque;
-use std::fmt::Write as _;
+use std::io::Write as _;
 use tree::{Ask, OpenId, Reply};
 use wire::http::{Method, Request, date, encode_component};
 
@@ -22,7 +22,7 @@ const PAGE: u32 = 16 << 10;
 const AHEAD: usize = 64 << 10;
 /// About how many bytes of rows are made in one step: many listings at once keep others waiting for
 /// one step each.
-const ROWS: usize = 16 << 10;
+const ROWS: usize = 8 << 10;
 
 /// A listing on its way.
 #[derive(Debug)]
@@ -93,40 +93,44 @@ impl Listing {
         entries.sort_unstable_by(|a, b| (place(a), &a.name).cmp(&(place(b), &b.name)));
     }
 
-    fn frame(&self, text: &str) -> Vec<u8> {
-        if !self.chunked || text.is_empty() {
-            return text.as_bytes().to_vec();
+    /// Appends a part of the body.
+    fn frame(&self, part: &[u8], out: &mut Vec<u8>) {
+        let is_chunk = self.chunked && !part.is_empty();
+        if is_chunk {
+            write!(out, "{:x}\r\n", part.len()).expect("memory");
         }
-        format!("{:x}\r\n{text}\r\n", text.len()).into_bytes()
+        out.extend_from_slice(part);
+        out.extend_from_slice(if is_chunk { b"\r\n" } else { b"" });
     }
 
-    /// The next entries gathered, as text.
-    fn take_rows(&mut self) -> String {
-        let mut text = String::new();
-        while text.len() < ROWS
+    /// Appends rows of the next entries gathered.
+    fn take_rows(&mut self, text: &mut Vec<u8>) {
+        let end = text.len() + ROWS;
+        while text.len() < end
             && let Some(entry) = self.entries.pop_front()
         {
             self.gathered -= weight(&entry);
             let first = self.said == Some(0);
             self.said = self.said.map(|count| count + 1);
             match self.json {
-                true => json_row(&entry, first, &mut text),
-                false => html_row(&entry, &mut text),
+                true => json_row(&entry, first, text),
+                false => html_row(&entry, text),
             }
         }
         if self.entries.is_empty() {
             self.entries.shrink_to_fit();
         }
-        text
     }
 
-    fn opening(&self) -> String {
+    fn opening(&self) -> Vec<u8> {
         if self.json {
-            return "[".to_string();
+            return b"[".to_vec();
         }
-        let title = escape(&self.title);
-        let parent = if self.is_root { "" } else { "<a href=\"../\">..</a>" };
-        format!("{PAGE_TOP}<title>{title}</title></head><body><h1>{title}</h1><main>{parent}\n")
+        let mut title = Vec::new();
+        escape(&self.title, &mut title);
+        let parent: &[u8] = if self.is_root { b"" } else { b"<a href=\"../\">..</a>" };
+        let top = [PAGE_TOP.as_bytes(), b"<title>", &title, b"</title></head><body><h1>", &title];
+        [&top.concat()[..], b"</h1><main>", parent, b"\n"].concat()
     }
 
     fn closing(&self) -> &'static str {
@@ -147,23 +151,27 @@ a{display:grid;grid-template-columns:1fr auto;gap:0 1rem;padding:.5rem .25rem;\
 border-top:1px solid #8884;text-decoration:none;overflow-wrap:anywhere}\
 a:hover,a:focus{background:#8882}small{opacity:.7;white-space:nowrap}</style>";
 
-fn html_row(entry: &Entry, text: &mut String) {
+fn html_row(entry: &Entry, text: &mut Vec<u8>) {
     let directory = entry.kind == Kind::Directory;
-    let link = escape(&href(entry.name.as_bytes(), directory));
-    let name = escape(&entry.name.to_string());
     let slash = if directory { "/" } else { "" };
-    let detail = match (&entry.stat, entry.kind) {
-        (Some(stat), Kind::File) => format!("{} · {}", size(stat.size), minute(stat.modified)),
-        (Some(stat), _) => minute(stat.modified),
-        (None, _) => String::new(),
-    };
-    writeln!(text, "<a href=\"{link}\">{name}{slash}<small>{detail}</small></a>")
-        .expect("a string");
+    text.extend_from_slice(b"<a href=\"");
+    href(entry.name.as_bytes(), slash, text);
+    text.extend_from_slice(b"\">");
+    escape(&String::from_utf8_lossy(entry.name.as_bytes()), text);
+    write!(text, "{slash}<small>").expect("memory");
+    if let Some(stat) = &entry.stat {
+        if entry.kind == Kind::File {
+            size(stat.size, text);
+            text.extend_from_slice(" · ".as_bytes());
+        }
+        let mut minute = iso(stat.modified);
+        minute[10] = b' ';
+        text.extend_from_slice(&minute[..16]);
+    }
+    text.extend_from_slice(b"</small></a>\n");
 }
 
-fn json_row(entry: &Entry, first: bool, text: &mut String) {
-    let comma = if first { "\n" } else { ",\n" };
-    let name = serde_json::Value::from(entry.name.to_string());
+fn json_row(entry: &Entry, first: bool, text: &mut Vec<u8>) {
     let kind = match entry.kind {
         Kind::File => "file",
         Kind::Directory => "directory",
@@ -173,22 +181,22 @@ fn json_row(entry: &Entry, first: bool, text: &mut String) {
         Kind::CharDevice => "char-device",
         Kind::BlockDevice => "block-device",
     };
-    let link = href(entry.name.as_bytes(), entry.kind == Kind::Directory);
-    write!(text, "{comma}{{\"name\":{name},\"href\":\"{link}\",\"type\":\"{kind}\"")
-        .expect("a string");
+    text.extend_from_slice(if first { b"\n{\"name\":" } else { b",\n{\"name\":" });
+    let name = String::from_utf8_lossy(entry.name.as_bytes());
+    serde_json::to_writer(&mut *text, &name).expect("a string is JSON");
+    text.extend_from_slice(b",\"href\":\"");
+    href(entry.name.as_bytes(), if entry.kind == Kind::Directory { "/" } else { "" }, text);
+    write!(text, "\",\"type\":\"{kind}\"").expect("memory");
     if let Some(stat) = &entry.stat {
-        let date = iso(stat.modified);
-        write!(text, ",\"size\":{},\"modified\":\"{date}\"", stat.size).expect("a string");
+        write!(text, ",\"size\":{},\"modified\":\"", stat.size).expect("memory");
+        text.extend_from_slice(&iso(stat.modified));
+        text.push(b'"');
     }
-    text.push('}');
-}
-
-fn minute(time: Time) -> String {
-    iso(time)[..16].replace('T', " ")
+    text.push(b'}');
 }
 
 /// A size as people read it.
-fn size(bytes: u64) -> String {
+fn size(bytes: u64, text: &mut Vec<u8>) {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
     let mut unit = 0;
@@ -197,39 +205,42 @@ fn size(bytes: u64) -> String {
         unit += 1;
     }
     let digits = usize::from(unit > 0 && value < 10.0);
-    format!("{value:.digits$} {}", units[unit])
+    write!(text, "{value:.digits$} {}", units[unit]).expect("memory");
 }
 
-/// A name as it stands in a link.
-fn href(name: &[u8], directory: bool) -> String {
-    let slash = if directory { "/" } else { "" };
-    format!("{}{slash}", encode_component(name))
+/// A name as it stands in a link: only characters that mean nothing in HTML and JSON.
+fn href(name: &[u8], slash: &str, text: &mut Vec<u8>) {
+    encode_component(name).for_each(|part| text.extend_from_slice(part.as_bytes()));
+    text.extend_from_slice(slash.as_bytes());
 }
 
-/// A date as people sort it.
-fn iso(time: Time) -> String {
-    let text = date(time).to_string();
+/// A date as people sort it, like `2001-09-09T01:46:40Z`.
+fn iso(time: Time) -> [u8; 20] {
     // "Sun, 09 Sep 2001 01:46:40 GMT": fixed places (RFC 9110 §5.6.7).
-    let months =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let month = months.iter().position(|month| *month == &text[8..11]).unwrap_or(0) + 1;
-    format!("{}-{month:02}-{}T{}Z", &text[12..16], &text[5..7], &text[17..25])
+    let mut date_of_http = [0; 29];
+    write!(&mut date_of_http[..], "{}", date(time)).expect("dates have one length");
+    const MONTHS: &[u8] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+    let month = MONTHS.chunks(3).position(|month| month == &date_of_http[8..11]).unwrap_or(0) + 1;
+    let mut text = *b"0000-00-00T00:00:00Z";
+    text[..4].copy_from_slice(&date_of_http[12..16]);
+    text[5..7].copy_from_slice(&[b'0' + (month / 10) as u8, b'0' + (month % 10) as u8]);
+    text[8..10].copy_from_slice(&date_of_http[5..7]);
+    text[11..19].copy_from_slice(&date_of_http[17..25]);
+    text
 }
 
 /// Text as it stands in HTML.
-fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            plain => safe.push(plain),
+fn escape(plain: &str, text: &mut Vec<u8>) {
+    for byte in plain.bytes() {
+        match byte {
+            b'&' => text.extend_from_slice(b"&amp;"),
+            b'<' => text.extend_from_slice(b"&lt;"),
+            b'>' => text.extend_from_slice(b"&gt;"),
+            b'"' => text.extend_from_slice(b"&quot;"),
+            b'\'' => text.extend_from_slice(b"&#39;"),
+            plain => text.push(plain),
         }
     }
-    safe
 }
 
 impl Session {
@@ -269,7 +280,8 @@ impl Session {
         if listing.said.is_none() {
             self.say_entries(now, &mut listing, out);
         }
-        let mut end = listing.frame(listing.closing());
+        let mut end = Vec::new();
+        listing.frame(listing.closing().as_bytes(), &mut end);
         end.extend_from_slice(if listing.chunked { b"0\r\n\r\n" } else { b"" });
         self.say(Buf::from(end), out);
         listing.forget(out);
@@ -306,14 +318,13 @@ impl Session {
 
     /// Says some rows; the head and the opening in front of the first.
     fn say_entries(&mut self, now: Instant, listing: &mut Listing, out: &mut Vec<Output>) {
-        let mut text = String::new();
-        let mut bytes = Vec::new();
+        let (mut bytes, mut text) = (Vec::new(), Vec::new());
         if listing.said.is_none() {
             bytes = self.listing_head(now, listing);
             text = listing.opening();
         }
-        text += &listing.take_rows();
-        bytes.extend(listing.frame(&text));
+        listing.take_rows(&mut text);
+        listing.frame(&text, &mut bytes);
         self.say(Buf::from(bytes), out);
     }
 
