@@ -109,6 +109,13 @@ impl Queued for Job {
     fn lanes(&self) -> &[Lane] {
         &self.lanes
     }
+
+    fn is_long(&self) -> bool {
+        matches!(
+            &self.work,
+            Work::Path { op: PathOp::List { with_stat: true, .. } | PathOp::ListAll { .. }, .. }
+        )
+    }
 }
 
 impl Job {

@@ -4,6 +4,10 @@
 //! *lane*: a queue with a few threads at most. Jobs on local file systems have no lane and have
 //! threads that nobody else gets. A job that touches several file systems needs a place in the
 //! lane of each; it waits in one of them at a time.
+//!
+//! Of local jobs, those that compute for long (directories with the attributes of all entries) have
+//! a queue of their own and a quarter of the threads: more would only take the processors from the
+//! node that waits for them, and places from jobs that are done in microseconds.
 
 use crate::mounts::Table;
 use base::Instant;
@@ -52,6 +56,8 @@ pub(crate) trait Queued {
     fn id(&self) -> Option<OpId>;
     /// Lanes that it needs a place in; none for local work.
     fn lanes(&self) -> &[Lane];
+    /// Whether it computes for long.
+    fn is_long(&self) -> bool;
 }
 
 /// How many threads may do what.
@@ -59,7 +65,7 @@ pub(crate) trait Queued {
 pub(crate) struct Limits {
     /// Local jobs at once.
     pub(crate) local: usize,
-    /// Jobs of one lane at once.
+    /// Jobs of one lane at once, and long local ones.
     pub(crate) lane: usize,
     /// Jobs of all lanes at once.
     pub(crate) lanes: usize,
@@ -83,22 +89,40 @@ impl Limits {
 #[derive(Debug)]
 pub(crate) struct Lanes<J> {
     limits: Limits,
-    local: BTreeMap<u64, J>,
-    local_running: usize,
+    /// Local jobs: short and long ones.
+    local: [Queue<J>; 2],
     lanes: BTreeMap<Lane, Queue<J>>,
     /// Jobs of lanes being done.
     running: BTreeMap<u64, Running>,
     /// The lane that had its turn last.
     last: Option<Lane>,
     /// Queue and number of each cancellable job.
-    waiting: BTreeMap<OpId, (Option<Lane>, u64)>,
+    waiting: BTreeMap<OpId, (Place, u64)>,
     next: u64,
+}
+
+/// The queue that a job waits in.
+#[derive(Clone, Debug)]
+enum Place {
+    Local { is_long: bool },
+    Lane(Lane),
 }
 
 #[derive(Debug)]
 struct Queue<J> {
     waiting: BTreeMap<u64, J>,
     running: usize,
+}
+
+impl<J> Queue<J> {
+    fn new() -> Queue<J> {
+        Queue { waiting: BTreeMap::new(), running: 0 }
+    }
+
+    /// Jobs that could be begun if so many may run at once.
+    fn ready(&self, limit: usize) -> usize {
+        self.waiting.len().min(limit - self.running)
+    }
 }
 
 #[derive(Debug)]
@@ -109,7 +133,12 @@ struct Running {
 
 /// A job that has been begun, to say that it has ended.
 #[derive(Debug)]
-pub(crate) struct Ticket(Option<u64>);
+pub(crate) enum Ticket {
+    /// A local job, and whether it was a long one.
+    Local { is_long: bool },
+    /// A job of lanes, by its number.
+    Lanes(u64),
+}
 
 /// A lane whose jobs do not end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,8 +158,7 @@ impl<J: Queued> Lanes<J> {
     pub(crate) fn new(limits: Limits) -> Lanes<J> {
         Lanes {
             limits,
-            local: BTreeMap::new(),
-            local_running: 0,
+            local: [Queue::new(), Queue::new()],
             lanes: BTreeMap::new(),
             running: BTreeMap::new(),
             last: None,
@@ -141,45 +169,54 @@ impl<J: Queued> Lanes<J> {
 
     /// Jobs that wait.
     pub(crate) fn len(&self) -> usize {
-        self.local.len() + self.lanes.values().map(|queue| queue.waiting.len()).sum::<usize>()
+        self.local.iter().chain(self.lanes.values()).map(|queue| queue.waiting.len()).sum()
     }
 
     /// Jobs that could be begun at once if there were threads.
     pub(crate) fn ready(&self) -> usize {
-        let local = self.local.len().min(self.limits.local - self.local_running);
+        let [short, long] = &self.local;
+        let local = short.ready(self.limits.local) + long.ready(self.limits.lane);
+        let local = local.min(self.limits.local - self.local_running());
         if self.lanes.is_empty() {
             return local;
         }
-        let free = |queue: &Queue<J>| queue.waiting.len().min(self.limits.lane - queue.running);
-        let lanes: usize = self.lanes.values().map(free).sum();
+        let lanes: usize = self.lanes.values().map(|queue| queue.ready(self.limits.lane)).sum();
         local + lanes.min(self.limits.lanes - self.running.len())
+    }
+
+    fn local_running(&self) -> usize {
+        self.local.iter().map(|queue| queue.running).sum()
     }
 
     /// Adds a job behind the others.
     pub(crate) fn push(&mut self, job: J) {
         let full = job.lanes().iter().find(|lane| !self.has_place(lane));
-        let lane = full.or(job.lanes().first()).cloned();
-        self.queue(lane, job);
+        let place = match full.or(job.lanes().first()) {
+            Some(lane) => Place::Lane(lane.clone()),
+            None => Place::Local { is_long: job.is_long() },
+        };
+        self.queue(place, job);
     }
 
     fn has_place(&self, lane: &Lane) -> bool {
         self.lanes.get(lane).is_none_or(|queue| queue.running < self.limits.lane)
     }
 
-    fn queue(&mut self, lane: Option<Lane>, job: J) {
+    fn queue(&mut self, place: Place, job: J) {
         let number = self.next;
         self.next += 1;
         if let Some(id) = job.id() {
-            self.waiting.insert(id, (lane.clone(), number));
+            self.waiting.insert(id, (place.clone(), number));
         }
-        match lane {
-            None => self.local.insert(number, job),
-            Some(lane) => self.lane(lane).waiting.insert(number, job),
+        let queue = match place {
+            Place::Local { is_long } => &mut self.local[usize::from(is_long)],
+            Place::Lane(lane) => self.lane(lane),
         };
+        queue.waiting.insert(number, job);
     }
 
     fn lane(&mut self, lane: Lane) -> &mut Queue<J> {
-        self.lanes.entry(lane).or_insert(Queue { waiting: BTreeMap::new(), running: 0 })
+        self.lanes.entry(lane).or_insert_with(Queue::new)
     }
 
     /// Takes the next job for a thread that begins it now: local ones first, which have threads of
@@ -194,8 +231,8 @@ impl<J: Queued> Lanes<J> {
             let (_, job) = self.lane(lane).waiting.pop_first().expect("chosen for its jobs");
             self.forget(&job);
             let full = job.lanes().iter().find(|lane| !self.has_place(lane)).cloned();
-            if full.is_some() {
-                self.queue(full, job);
+            if let Some(lane) = full {
+                self.queue(Place::Lane(lane), job);
                 continue;
             }
             let number = self.next;
@@ -204,25 +241,35 @@ impl<J: Queued> Lanes<J> {
             lanes.iter().for_each(|lane| self.lane(lane.clone()).running += 1);
             let lanes = lanes.into_iter().collect();
             self.running.insert(number, Running { lanes, since: now });
-            return Some((job, Ticket(Some(number))));
+            return Some((job, Ticket::Lanes(number)));
         }
         None
     }
 
-    /// Takes the next job that cannot hang.
+    /// Takes the next job that cannot hang: the oldest for which there is a place.
     pub(crate) fn begin_local(&mut self) -> Option<(J, Ticket)> {
-        if self.local_running == self.limits.local {
+        if self.local_running() == self.limits.local {
             return None;
         }
-        let (_, job) = self.local.pop_first()?;
+        let [short, long] = &self.local;
+        let has_place = long.running < self.limits.lane;
+        let long = long.waiting.first_key_value().filter(|_| has_place).map(|(number, _)| number);
+        let short = short.waiting.first_key_value().map(|(number, _)| number);
+        let is_long = match (short, long) {
+            (Some(short), Some(long)) => long < short,
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        let queue = &mut self.local[usize::from(is_long)];
+        let (_, job) = queue.waiting.pop_first()?;
+        queue.running += 1;
         self.forget(&job);
-        self.local_running += 1;
-        Some((job, Ticket(None)))
+        Some((job, Ticket::Local { is_long }))
     }
 
     /// Whether all jobs being done may hang.
     pub(crate) fn only_lanes_run(&self) -> bool {
-        self.local_running == 0
+        self.local_running() == 0
     }
 
     fn forget(&mut self, job: &J) {
@@ -241,11 +288,14 @@ impl<J: Queued> Lanes<J> {
 
     /// A job has ended.
     pub(crate) fn end(&mut self, ticket: &Ticket) {
-        let Some(number) = ticket.0 else {
-            self.local_running -= 1;
-            return;
+        let number = match ticket {
+            Ticket::Local { is_long } => {
+                self.local[usize::from(*is_long)].running -= 1;
+                return;
+            }
+            Ticket::Lanes(number) => number,
         };
-        let ended = self.running.remove(&number).expect("a job ends once");
+        let ended = self.running.remove(number).expect("a job ends once");
         for lane in ended.lanes {
             let queue = self.lane(lane.clone());
             queue.running -= 1;
@@ -257,8 +307,13 @@ impl<J: Queued> Lanes<J> {
 
     /// Takes a job out that was not begun.
     pub(crate) fn remove(&mut self, id: OpId) -> Option<J> {
-        let (lane, number) = self.waiting.remove(&id)?;
-        let Some(lane) = lane else { return self.local.remove(&number) };
+        let (place, number) = self.waiting.remove(&id)?;
+        let lane = match place {
+            Place::Local { is_long } => {
+                return self.local[usize::from(is_long)].waiting.remove(&number);
+            }
+            Place::Lane(lane) => lane,
+        };
         let queue = self.lane(lane.clone());
         let job = queue.waiting.remove(&number);
         if queue.running == 0 && queue.waiting.is_empty() {
@@ -270,9 +325,8 @@ impl<J: Queued> Lanes<J> {
     /// Takes out all jobs that were not begun.
     pub(crate) fn drain(&mut self) -> Vec<J> {
         self.waiting.clear();
-        let local = std::mem::take(&mut self.local).into_values();
-        let lanes = self.lanes.values_mut().map(|queue| std::mem::take(&mut queue.waiting));
-        local.chain(lanes.flat_map(BTreeMap::into_values)).collect()
+        let queues = self.local.iter_mut().chain(self.lanes.values_mut());
+        queues.flat_map(|queue| std::mem::take(&mut queue.waiting).into_values()).collect()
     }
 
     /// When the oldest job of a lane that still runs was begun.

@@ -21,7 +21,14 @@ impl Queued for Job {
     fn lanes(&self) -> &[Lane] {
         &self.lanes
     }
+
+    fn is_long(&self) -> bool {
+        self.id >= LONG
+    }
 }
+
+/// Jobs with numbers from here on compute for long.
+const LONG: u64 = 1000;
 
 const A: Lane = Lane::Device(1);
 const B: Lane = Lane::Device(2);
@@ -53,6 +60,23 @@ fn a_lane_takes_a_few_threads_and_leaves_the_others_alone() {
     }
     assert_eq!(begun(&mut lanes), [10, 11, 12, 13, 14, 15, 16, 17, 20, 21]);
     assert_eq!((lanes.len(), lanes.ready()), (18, 0));
+}
+
+#[test]
+fn long_jobs_leave_threads_to_short_ones() {
+    let mut lanes = lanes();
+    (LONG..LONG + 10).for_each(|id| lanes.push(job(id, &[])));
+    assert_eq!(lanes.ready(), 2);
+    let tickets: Vec<_> = std::iter::from_fn(|| lanes.begin(Instant(0))).map(|(_, t)| t).collect();
+    assert_eq!((tickets.len(), lanes.ready()), (2, 0));
+    (0..10).for_each(|id| lanes.push(job(id, &[])));
+    assert_eq!(lanes.ready(), 6);
+    assert_eq!(begun(&mut lanes), [0, 1, 2, 3, 4, 5]);
+    // The oldest job is next, if there is a place for it.
+    lanes.end(&tickets[0]);
+    assert_eq!((lanes.ready(), begun(&mut lanes)), (1, vec![LONG + 2]));
+    assert!(lanes.remove(OpId(LONG + 3)).is_some() && lanes.remove(OpId(LONG + 3)).is_none());
+    assert_eq!((lanes.len(), lanes.drain().len(), lanes.len()), (10, 10, 0));
 }
 
 #[test]
