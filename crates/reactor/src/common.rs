@@ -24,8 +24,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Most events of one call of `wait`.
-pub(crate) const EVENTS_MAX: usize = 256;
+/// Most events of one call of `wait`: what the first one leads to waits for all of them.
+pub(crate) const EVENTS_MAX: usize = 64;
 
 /// So many connections leave memory behind that is worth giving back.
 const CROWD: usize = 1000;
@@ -43,6 +43,10 @@ const TURNS_WITHOUT_KERNEL: u32 = 2;
 /// meanwhile have nothing to do.
 const BULKY_AT_ONCE: usize = 8;
 
+/// Most letters of other nodes that one call of `wait` gives out. A node that has worked for a
+/// while sends many at once, and clients of this one are not to wait for all of them.
+const LETTERS_AT_ONCE: usize = 16;
+
 /// The part of a reactor that does not depend on its form.
 pub(crate) struct Common {
     pub(crate) clock: Clock,
@@ -55,6 +59,8 @@ pub(crate) struct Common {
     ready: VecDeque<Event>,
     /// The same with a lot of work behind them: see [`BULKY_AT_ONCE`].
     bulky: VecDeque<Event>,
+    /// Letters of other nodes: see [`LETTERS_AT_ONCE`].
+    letters: VecDeque<Event>,
     /// How long operations took, until the node asks. Bounded by [`SPANS_MAX`].
     spans: Vec<Span>,
     /// Connections closed since memory was last given back.
@@ -93,6 +99,7 @@ impl Common {
             spin: Spin::new(config.spin),
             ready: VecDeque::new(),
             bulky: VecDeque::new(),
+            letters: VecDeque::new(),
             spans: Vec::new(),
             closed: 0,
             recent: Recent::default(),
@@ -116,7 +123,13 @@ impl Common {
 
     /// A completion has come.
     pub(crate) fn ready(&mut self, id: OpId, done: Done) {
-        let queue = if is_bulky(&done) { &mut self.bulky } else { &mut self.ready };
+        let queue = if matches!(done, Done::Parcel(_)) {
+            &mut self.letters
+        } else if is_bulky(&done) {
+            &mut self.bulky
+        } else {
+            &mut self.ready
+        };
         queue.push_back(Event { id, done });
     }
 
@@ -140,7 +153,7 @@ impl Common {
     /// Whether the kernel should be left alone in this turn, because there is enough to do.
     pub(crate) fn enough(&mut self) -> bool {
         self.collect();
-        let few = self.ready.is_empty() || !self.bulky.is_empty();
+        let few = self.ready.is_empty() || !self.bulky.is_empty() || !self.letters.is_empty();
         let enough = self.ready.len() >= EVENTS_MAX || (!few && self.turns < TURNS_WITHOUT_KERNEL);
         self.turns = if enough { self.turns + 1 } else { 0 };
         enough
@@ -187,7 +200,7 @@ impl Common {
 
     /// Whether anything is ready.
     pub(crate) fn any_ready(&self) -> bool {
-        !self.ready.is_empty() || !self.bulky.is_empty()
+        !self.ready.is_empty() || !self.bulky.is_empty() || !self.letters.is_empty()
     }
 
     /// Fetches what the pool has finished.
@@ -209,9 +222,11 @@ impl Common {
     pub(crate) fn give_out(&mut self, events: &mut Vec<Event>) {
         let count = self.ready.len().min(EVENTS_MAX);
         let bulky = self.bulky.len().min(BULKY_AT_ONCE);
-        self.spin.note(count + bulky);
+        let letters = self.letters.len().min(LETTERS_AT_ONCE);
+        self.spin.note(count + bulky + letters);
         events.extend(self.ready.drain(..count));
         events.extend(self.bulky.drain(..bulky));
+        events.extend(self.letters.drain(..letters));
     }
 
     // Files.
