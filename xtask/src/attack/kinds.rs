@@ -32,7 +32,7 @@ const PLAIN: Kind = Kind {
 };
 
 /// Connections of an attacker that only holds them, and of all of these.
-const IDLE_EACH: usize = 100;
+const IDLE_EACH: usize = 95;
 const IDLE_ALL: u64 = 20_000;
 
 /// Ranges that each attacker locks, and requests for what is locked that it leaves waiting.
@@ -95,7 +95,7 @@ pub(super) const KINDS: &[Kind] = &[
     },
     Kind {
         name: "idle",
-        does: "clients open 200 idle connections each",
+        does: "clients open 190 idle connections each",
         connections: IDLE_ALL,
         attack: idle,
         ..PLAIN
