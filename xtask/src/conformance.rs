@@ -49,11 +49,13 @@ mod story;
 mod tree;
 mod volume_tree;
 
+use crate::lanes::{self, Part};
 use crate::report::Report;
 use crate::server::{self, Kind};
 use crate::{apt, sh};
 use anyhow::{Context, Result, bail};
 use ground::On;
+use std::process::Command;
 
 /// A suite: its name, the packages it needs, and the function that runs it.
 struct Suite {
@@ -61,78 +63,60 @@ struct Suite {
     packages: &'static [&'static [apt::Package]],
     /// Whether the server must be root, because it acts as several users.
     root: bool,
-    run: fn(&mut Report, Kind) -> Result<()>,
+    /// Whether it measures, so that nothing else may run beside it.
+    alone: bool,
+    run: Run,
 }
 
+type Run = fn(&mut Report, Kind) -> Result<()>;
+
+const fn suite(name: &'static str, packages: &'static [&[apt::Package]], run: Run) -> Suite {
+    Suite { name, packages, root: false, alone: false, run }
+}
+
+impl Suite {
+    const fn privileged(self) -> Suite {
+        Suite { root: true, ..self }
+    }
+
+    const fn alone(self) -> Suite {
+        Suite { alone: true, ..self }
+    }
+}
+
+/// All suites, the longest first, so that those that run beside each other end together.
 const SUITES: &[Suite] = &[
-    Suite {
-        name: "http",
-        packages: &[apt::CURL],
-        root: false,
-        run: |report, kind| http::run(report, kind, On::Directory),
-    },
-    Suite { name: "races", packages: &[], root: false, run: races::run },
-    Suite {
-        name: "9p2000",
-        packages: &[apt::GO],
-        root: false,
-        run: |report, kind| plan9::run(report, kind, On::Directory),
-    },
-    Suite { name: "diod", packages: &[apt::DIOD], root: false, run: diod::run },
-    Suite {
-        name: "interop",
-        packages: &[apt::VM, apt::DIOD, apt::GO, apt::PYTHON],
-        root: false,
-        run: interop::run,
-    },
-    Suite { name: "client", packages: &[apt::DIOD], root: false, run: client::run },
-    Suite {
-        name: "kernel",
-        packages: &[apt::VM],
-        root: true,
-        run: |report, kind| kernel::run(report, kind, On::Directory),
-    },
-    Suite {
-        name: "pjdfstest",
-        packages: &[apt::VM, apt::PJDFSTEST],
-        root: true,
-        run: |report, kind| pjdfstest::run(report, kind, On::Directory),
-    },
-    Suite { name: "cancel", packages: &[apt::VM, apt::CANCEL], root: true, run: cancel::run },
-    Suite { name: "names", packages: &[apt::VM, apt::DIOD], root: true, run: names::run },
-    Suite { name: "oldest", packages: &[apt::VM], root: false, run: oldest::run },
-    Suite { name: "tree", packages: &[apt::VM, apt::CURL], root: true, run: tree::run },
-    Suite { name: "hostile", packages: &[apt::CURL], root: false, run: crate::hostile::suite },
-    Suite { name: "attack", packages: &[], root: false, run: crate::attack::suite },
-    Suite { name: "crowd", packages: &[], root: false, run: crowd::run },
-    Suite { name: "replicas", packages: &[], root: false, run: replicas::run },
-    Suite {
-        name: "volume-http",
-        packages: &[apt::CURL],
-        root: false,
-        run: |report, kind| over_volume(report, kind, http::run),
-    },
-    Suite {
-        name: "volume-9p2000",
-        packages: &[apt::GO],
-        root: false,
-        run: |report, kind| over_volume(report, kind, plan9::run),
-    },
-    Suite {
-        name: "volume-kernel",
-        packages: &[apt::VM],
-        root: true,
-        run: |report, kind| over_volume(report, kind, kernel::run),
-    },
-    Suite {
-        name: "volume-pjdfstest",
-        packages: &[apt::VM, apt::PJDFSTEST],
-        root: true,
-        run: |report, kind| over_volume(report, kind, pjdfstest::run),
-    },
-    Suite { name: "volume-tree", packages: &[apt::VM], root: true, run: volume_tree::run },
-    Suite { name: "volume-kill", packages: &[], root: false, run: kill::run },
-    Suite { name: "volume-power", packages: &[apt::VM], root: false, run: power::run },
+    suite("kernel", &[apt::VM], |report, kind| kernel::run(report, kind, On::Directory))
+        .privileged(),
+    suite("volume-kernel", &[apt::VM], |report, kind| over_volume(report, kind, kernel::run))
+        .privileged(),
+    suite("tree", &[apt::VM, apt::CURL], tree::run).privileged(),
+    suite("volume-tree", &[apt::VM], volume_tree::run).privileged(),
+    suite("pjdfstest", &[apt::VM, apt::PJDFSTEST], |report, kind| {
+        pjdfstest::run(report, kind, On::Directory)
+    })
+    .privileged(),
+    suite("volume-pjdfstest", &[apt::VM, apt::PJDFSTEST], |report, kind| {
+        over_volume(report, kind, pjdfstest::run)
+    })
+    .privileged(),
+    suite("interop", &[apt::VM, apt::DIOD, apt::GO, apt::PYTHON], interop::run),
+    suite("volume-power", &[apt::VM], power::run),
+    suite("client", &[apt::DIOD], client::run),
+    suite("names", &[apt::VM, apt::DIOD], names::run).privileged(),
+    suite("volume-kill", &[], kill::run),
+    suite("races", &[], races::run),
+    suite("oldest", &[apt::VM], oldest::run),
+    suite("cancel", &[apt::VM, apt::CANCEL], cancel::run).privileged(),
+    suite("9p2000", &[apt::GO], |report, kind| plan9::run(report, kind, On::Directory)),
+    suite("volume-9p2000", &[apt::GO], |report, kind| over_volume(report, kind, plan9::run)),
+    suite("http", &[apt::CURL], |report, kind| http::run(report, kind, On::Directory)),
+    suite("volume-http", &[apt::CURL], |report, kind| over_volume(report, kind, http::run)),
+    suite("diod", &[apt::DIOD], diod::run),
+    suite("hostile", &[apt::CURL], crate::hostile::suite).alone(),
+    suite("attack", &[], crate::attack::suite).alone(),
+    suite("crowd", &[], crowd::run).alone(),
+    suite("replicas", &[], replicas::run).alone(),
 ];
 
 pub(crate) use interop::mount9p;
@@ -185,43 +169,59 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
     Ok(report.finish())
 }
 
-/// Runs the named suites, or all, and enters each case. The server must have been built.
-pub(crate) fn run(report: &mut Report, names: &[&str], kind: Kind) -> Result<()> {
+/// Runs the named suites and enters each case: one suite in this process, several beside each
+/// other. The server must have been built.
+fn run(report: &mut Report, names: &[&str], kind: Kind) -> Result<()> {
+    let mut parts = parts(report, names, kind)?;
+    let root = rustix::process::geteuid().is_root();
+    let chosen: Vec<_> = SUITES.iter().filter(|suite| names.contains(&suite.name)).collect();
+    if let &[suite] = &chosen[..]
+        && (root || !suite.root)
+    {
+        let title = parts.remove(0).title;
+        report.stage(&title, |report| (suite.run)(report, kind));
+    } else {
+        lanes::run(report, parts);
+    }
+    Ok(())
+}
+
+/// The named suites, or all, each as a process of its own. Packages that they need are installed.
+pub(crate) fn parts(report: &Report, names: &[&str], kind: Kind) -> Result<Vec<Part>> {
     let chosen = || SUITES.iter().filter(|s| names.is_empty() || names.contains(&s.name));
     let packages: Vec<_> = chosen().flat_map(|suite| suite.packages.iter().copied()).collect();
     apt::need(&packages)?;
-    let root = rustix::process::geteuid().is_root();
-    let (here, elsewhere): (Vec<_>, Vec<_>) = chosen().partition(|suite| root || !suite.root);
-    for suite in here {
-        let title = format!("conformance {} (server: {})", suite.name, kind.name());
-        report.stage(&title, |report| (suite.run)(report, kind));
-    }
-    let names: Vec<_> = elsewhere.iter().map(|suite| suite.name).collect();
-    if names.is_empty() { Ok(()) } else { as_root(report, &names, kind) }
+    let part = |suite: &Suite| {
+        Ok(Part {
+            title: format!("conformance {} (server: {})", suite.name, kind.name()),
+            command: command(report, suite, kind)?,
+            alone: suite.alone,
+            sum: summed,
+        })
+    };
+    chosen().map(part).collect()
 }
 
-/// Runs suites as root, in a process of their own, and adds their sum to ours.
-fn as_root(report: &mut Report, names: &[&str], kind: Kind) -> Result<()> {
+/// The command that runs a suite, as root if it must.
+fn command(report: &Report, suite: &Suite, kind: Kind) -> Result<Command> {
     let this = sh::own_path()?.display().to_string();
-    let mut words = vec!["-n".to_owned(), "env".into()];
+    let mut words = vec![this, "conformance".to_owned(), suite.name.to_owned()];
+    words.extend(["--built", "--server", kind.name()].map(str::to_owned));
+    words.extend(report.long.then(|| "--long".to_owned()));
+    words.extend(report.record.then(|| "--record".to_owned()));
+    if !suite.root || rustix::process::geteuid().is_root() {
+        return Ok(sh::cmd(&words[0], &words[1..]));
+    }
+    let sudo = sh::read(&mut sh::cmd("sudo", &["-n", "true"]));
+    sudo.context("these suites need root, and `sudo -n` does not work: run this command as root")?;
+    let mut as_root = vec!["-n".to_owned(), "env".into()];
     for variable in ["PATH", "HOME", "CARGO", "CARGO_HOME", "RUSTUP_HOME", "CARGO_TARGET_DIR"] {
         if let Ok(value) = std::env::var(variable) {
-            words.push(format!("{variable}={value}"));
+            as_root.push(format!("{variable}={value}"));
         }
     }
-    words.extend([this, "conformance".into(), "--built".into()]);
-    words.extend(["--server".to_owned(), kind.name().to_owned()]);
-    words.extend(report.long.then(|| "--long".to_owned()));
-    words.extend(names.iter().map(|name| (*name).to_owned()));
-    let mut sum = None;
-    sh::stream(&mut sh::cmd("sudo", &words), |line| match summed(line) {
-        Some(found) => sum = Some(found),
-        None => println!("{line}"),
-    })?;
-    let why = "these suites need root, and `sudo -n` does not work: run this command as root";
-    let (passed, failed) = sum.context(why)?;
-    report.counted("conformance as root", passed, failed);
-    Ok(())
+    as_root.extend(words);
+    Ok(sh::cmd("sudo", &as_root))
 }
 
 /// The figures of a last line.

@@ -30,6 +30,7 @@ mod files;
 mod guests;
 mod hostile;
 mod instrument;
+mod lanes;
 mod licences;
 mod paper;
 mod report;

@@ -66,6 +66,17 @@ impl Report {
         }
     }
 
+    /// Whether a case of this name has failed.
+    pub(crate) fn has_failed(&self, name: &str) -> bool {
+        self.failed.iter().any(|failed| failed == name)
+    }
+
+    /// How many passed and failed until now.
+    #[cfg(test)]
+    pub(crate) fn sum(&self) -> (usize, usize) {
+        (self.passed as usize, self.failed.len())
+    }
+
     /// Writes what failed and the sum; true if nothing failed.
     pub(crate) fn finish(self) -> bool {
         if !self.skipped.is_empty() {

@@ -5,7 +5,6 @@
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -33,6 +32,15 @@ pub(crate) fn empty(name: &str) -> Result<PathBuf> {
         std::fs::remove_dir_all(&dir).with_context(|| format!("empty {}", dir.display()))?;
     }
     scratch(name)
+}
+
+/// Makes something that several processes of a test run need; one process at a time.
+pub(crate) fn exclusive<T>(make: impl FnOnce() -> Result<T>) -> Result<T> {
+    // Closing the directory unlocks it.
+    let target = std::fs::File::open(target()).context("open the directory of builds")?;
+    rustix::fs::flock(&target, rustix::fs::FlockOperation::LockExclusive)
+        .context("wait for other test processes")?;
+    make()
 }
 
 /// A command in the workspace's root.
@@ -112,17 +120,4 @@ fn line(command: &Command) -> String {
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     words.join(" ").chars().take(200).collect()
-}
-
-/// Runs to the end and hands over each line as it comes; standard error goes to the terminal.
-pub(crate) fn stream(
-    command: &mut Command,
-    mut each: impl FnMut(&str),
-) -> Result<std::process::ExitStatus> {
-    let mut child = command.stdout(Stdio::piped()).spawn().with_context(|| line(command))?;
-    let stdout = child.stdout.take().context("the output is a pipe")?;
-    for line in BufReader::new(stdout).split(b'\n') {
-        each(&String::from_utf8_lossy(&line?));
-    }
-    Ok(child.wait()?)
 }

@@ -1,33 +1,60 @@
 //! `cargo xtask test`: everything, from a clean clone on a fresh Debian machine.
 //!
-//! Missing packages are installed first (apt-get says which and why). Then the programs that
-//! storelets are tested with, which takes minutes only once; the unit tests of the workspace, a
-//! short simulation, every fuzzer for a moment, and all conformance suites. The last line is the
-//! sum: `N passed, N failed`.
+//! Missing packages are installed first (apt-get says which and why). Then the workspace and the
+//! programs that storelets are tested with are built, which takes minutes only once. The unit
+//! tests, a short simulation, every fuzzer for a moment, and all conformance suites run as
+//! processes beside each other. The last line is the sum: `N passed, N failed`.
 
+use crate::lanes::{self, Part};
 use crate::report::Report;
 use crate::server::Kind;
-use crate::{conformance, guests, sh};
-use anyhow::{Context as _, Result, bail};
+use crate::{conformance, sh};
+use anyhow::{Context as _, Result};
 use std::process::Command;
+
+/// The suites that the reactor with threads passes too.
+const BY_THREADS: &[&str] = &["http", "9p2000", "diod", "pjdfstest", "cancel"];
 
 /// The command. True if everything passed.
 pub(crate) fn main() -> Result<bool> {
     let mut report = Report::default();
-    report.stage("guests", |report| {
-        report.case("guests", programs);
+    // In one go: a program that is built by itself has dependencies with fewer features, and they
+    // would be built once more.
+    let build = sh::cargo(&["build", "--workspace", "--bins", "--tests"]);
+    let guests = sh::cmd(&sh::own_path()?.display().to_string(), &["guests"]);
+    lanes::run(&mut report, vec![part("build", build), part("guests", guests)]);
+    if report.has_failed("build") {
+        return Ok(report.finish());
+    }
+    report.stage("everything on io_uring", |report| {
+        let mut parts = vec![unit()?];
+        parts.extend(conformance::parts(report, &[], Kind::Uring)?);
+        lanes::run(report, parts);
         Ok(())
     });
-    report.stage("cargo test --workspace", unit);
-    report.stage("models", |report| smoke(report, "model", &["smoke"]));
-    report.stage("simulation", |report| smoke(report, "sim", &["smoke"]));
-    report.stage("fuzzers", |report| smoke(report, "sim", &["fuzz", "smoke"]));
-    report.stage("conformance", |report| conformance::run(report, &[], Kind::Uring));
-    report.stage("conformance of the other reactor", |report| {
-        let names = ["http", "9p2000", "diod", "pjdfstest", "cancel"];
-        conformance::run(report, &names, Kind::Threads)
+    report.stage("the other reactor, models and simulation", |report| {
+        let mut parts = conformance::parts(report, BY_THREADS, Kind::Threads)?;
+        parts.push(part("models", built("model", &["smoke"])));
+        parts.push(part("simulation", built("sim", &["smoke"])));
+        parts.push(part("fuzzers", built("sim", &["fuzz", "smoke"])));
+        lanes::run(report, parts);
+        Ok(())
     });
     Ok(report.finish())
+}
+
+/// A part that is one case.
+fn part(title: &str, command: Command) -> Part {
+    Part { title: title.to_owned(), command, alone: false, sum: |_| None }
+}
+
+/// The unit tests.
+fn unit() -> Result<Part> {
+    let mut cargo = sh::cargo(&["test", "--workspace", "--no-fail-fast"]);
+    // Tests run in the directories of their crates.
+    let guests = sh::scratch("guests")?.canonicalize().context("the directory of guests")?;
+    cargo.env("UPCALL_GUESTS", guests);
+    Ok(Part { sum: result, ..part("cargo test", cargo) })
 }
 
 /// `cargo xtask sim [SEED] …`, or one of the simulator's other words.
@@ -53,42 +80,9 @@ fn program(package: &str) -> Command {
 }
 
 /// A program of the workspace, as it was built with the unit tests.
-fn smoke(report: &mut Report, program: &str, words: &[&str]) -> Result<()> {
-    let mut command = Command::new(sh::target().join("debug").join(program));
-    let name = format!("{program}/{}", words.join("/"));
-    report.case(&name, || sh::run(command.args(words)).map(|()| String::new()));
-    Ok(())
-}
-
-/// What storelets are tested with.
-fn programs() -> Result<String> {
-    let failed = guests::make(&[])?;
-    if !failed.is_empty() {
-        bail!("not made: {}", failed.join(", "));
-    }
-    Ok(String::new())
-}
-
-fn unit(report: &mut Report) -> Result<()> {
-    // In one go: a program that is built by itself has dependencies with fewer features, and they
-    // would be built once more.
-    sh::run(&mut sh::cargo(&["build", "--workspace", "--bins", "--tests"]))?;
-    let (mut passed, mut failed) = (0, 0);
-    let mut cargo = sh::cargo(&["test", "--workspace", "--no-fail-fast"]);
-    // Tests run in the directories of their crates.
-    let made = sh::scratch("guests")?.canonicalize().context("the directory of guests")?;
-    let status = sh::stream(cargo.env("UPCALL_GUESTS", made), |line| {
-        println!("{line}");
-        if let Some((good, bad)) = result(line) {
-            passed += good;
-            failed += bad;
-        }
-    })?;
-    report.counted("cargo test", passed, failed);
-    if !status.success() && failed == 0 {
-        bail!("cargo test ended with {status}");
-    }
-    Ok(())
+fn built(program: &str, words: &[&str]) -> Command {
+    let program = sh::target().join("debug").join(program);
+    sh::cmd(&program.display().to_string(), words)
 }
 
 /// The figures of a `test result:` line.

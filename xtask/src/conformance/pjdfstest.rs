@@ -27,7 +27,7 @@ const CONFIG: &str = "[features]\nposix_fallocate = {}\nrename_ctime = {}\n\
 
 /// The suite.
 pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
-    let program = installed()?;
+    let program = sh::exclusive(installed)?;
     let ground = Ground::new("pjdfstest", on)?;
     ground.fill()?;
     let server = ground.serve(kind, TRUST)?;

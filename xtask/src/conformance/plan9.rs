@@ -40,7 +40,9 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
         report.skip("9p2000", "diod speaks 9P2000.L only");
         return Ok(());
     }
-    let client = built()?;
+
+    let suite = on.suite("9p2000");
+    let client = built(&suite)?;
     println!("  client: 9fans.net/go v0.0.7");
     let ground = Ground::new("9p2000", on)?;
     std::fs::write(ground.dir.join("from-host"), "hello\n")?;
@@ -50,7 +52,6 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     let address = format!("127.0.0.1:{}", server.ninep);
     let output = sh::cmd("timeout", &["60"]).arg(client).arg(address).output()?;
     let text = [output.stdout, output.stderr].concat();
-    let suite = on.suite("9p2000");
     vm::enter(report, &suite, &String::from_utf8_lossy(&text), CASES);
     report.case(&format!("{suite}/seen_on_host"), || {
         ensure!(server.alive(), "the server died");
@@ -63,8 +64,8 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     Ok(())
 }
 
-fn built() -> Result<PathBuf> {
-    let dir = sh::scratch("plan9")?;
+fn built(suite: &str) -> Result<PathBuf> {
+    let dir = sh::scratch(&format!("plan9/{suite}"))?;
     std::fs::write(dir.join("main.go"), CLIENT)?;
     std::fs::write(dir.join("go.mod"), MODULE)?;
     let go = sh::which("go").context("no go toolchain")?;

@@ -62,6 +62,10 @@ pub(super) fn parts(report: &Report) -> &'static str {
 
 /// The unpacked Linux source, downloaded at the first call.
 pub(crate) fn linux() -> Result<PathBuf> {
+    sh::exclusive(unpacked)
+}
+
+fn unpacked() -> Result<PathBuf> {
     let dir = sh::target().join("linux-source");
     if !dir.exists() {
         let package = apt::behind("linux-source", "linux-source-")?;

@@ -21,6 +21,10 @@ const INIT: &str = include_str!("init.sh");
 
 /// The image of the current Debian kernel, built at the first call.
 pub(crate) fn image() -> Result<Image> {
+    sh::exclusive(made)
+}
+
+fn made() -> Result<Image> {
     let package = match unpacked()? {
         Some(package) => package,
         None => unpack()?,
@@ -29,7 +33,13 @@ pub(crate) fn image() -> Result<Image> {
     let release = package.trim_start_matches("linux-image-");
     let kernel = tree.join("boot").join(format!("vmlinuz-{release}"));
     let initrd = sh::target().join("vm/initrd");
-    std::fs::write(&initrd, archive(&tree.join("lib/modules").join(release))?)?;
+    let archive = archive(&tree.join("lib/modules").join(release))?;
+    // Another guest may be booting from it.
+    if std::fs::read(&initrd).ok().as_ref() != Some(&archive) {
+        let partial = initrd.with_extension("partial");
+        std::fs::write(&partial, archive)?;
+        std::fs::rename(&partial, &initrd)?;
+    }
     Ok(Image { kernel, initrd })
 }
 

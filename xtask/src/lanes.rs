@@ -1,0 +1,151 @@
+//! Parts of a test run as processes of their own, several at a time.
+//!
+//! Most suites keep one processor busy: an emulated kernel has one, and the server that it talks
+//! to sleeps meanwhile. What a part prints is collected and printed when it ends, so that outputs
+//! do not mix. Parts that measure their own surroundings run afterwards, one by one.
+
+use crate::report::Report;
+use anyhow::{Context as _, Result};
+use std::io::Read as _;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
+
+/// A part of a run.
+pub(crate) struct Part {
+    pub(crate) title: String,
+    pub(crate) command: Command,
+    /// Whether nothing else may run meanwhile.
+    pub(crate) alone: bool,
+    /// Recognizes a line that counts cases: passed and failed. A part without such a line is one
+    /// case, which its exit status decides.
+    pub(crate) sum: fn(&str) -> Option<(u32, u32)>,
+}
+
+/// A part that has ended.
+struct Done {
+    title: String,
+    text: String,
+    seconds: f64,
+    sum: fn(&str) -> Option<(u32, u32)>,
+    /// Whether it ended with success; an error if it did not even begin.
+    success: Result<bool>,
+}
+
+/// Runs all parts and enters their results, each as soon as it is there.
+pub(crate) fn run(report: &mut Report, parts: Vec<Part>) {
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from);
+    let (alone, together): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.alone);
+    several(report, together, lanes);
+    several(report, alone, 1);
+}
+
+/// Runs parts, `lanes` at a time, in their order.
+fn several(report: &mut Report, parts: Vec<Part>, lanes: usize) {
+    let queue = Mutex::new(parts.into_iter());
+    let (results, each) = channel();
+    std::thread::scope(|scope| {
+        for _ in 0..lanes {
+            let (queue, results) = (&queue, results.clone());
+            scope.spawn(move || lane(queue, &results));
+        }
+        drop(results);
+        for done in each {
+            enter(report, done);
+        }
+    });
+}
+
+/// Runs one part after the other until none is left.
+fn lane(queue: &Mutex<std::vec::IntoIter<Part>>, results: &Sender<Done>) {
+    let next = || queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+    while let Some(Part { title, mut command, alone: _, sum }) = next() {
+        println!("-- {title}: started");
+        let start = Instant::now();
+        let mut text = String::new();
+        let success = output(&mut command, &mut text).with_context(|| title.clone());
+        let seconds = start.elapsed().as_secs_f64();
+        if results.send(Done { title, text, seconds, sum, success }).is_err() {
+            return;
+        }
+    }
+}
+
+/// Runs a command to its end and appends what it wrote, to standard error as well. The result
+/// says whether it succeeded.
+fn output(command: &mut Command, text: &mut String) -> Result<bool> {
+    let (mut reader, writer) = std::io::pipe()?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn()?;
+    // The command holds the other end of the pipe, which would never be at its end.
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes)?;
+    text.push_str(&String::from_utf8_lossy(&bytes));
+    Ok(child.wait()?.success())
+}
+
+/// Prints what a part wrote and counts its cases.
+fn enter(report: &mut Report, done: Done) {
+    println!("\n== {} ({:.0} s)", done.title, done.seconds);
+    let (mut passed, mut failed, mut counted) = (0, 0, false);
+    for line in done.text.lines() {
+        if let Some((good, bad)) = (done.sum)(line) {
+            (passed, failed, counted) = (passed + good, failed + bad, true);
+        }
+        println!("{line}");
+    }
+    report.counted(&done.title, passed, failed);
+    match done.success {
+        Ok(true) if counted => {}
+        Ok(false) if failed > 0 => {}
+        Ok(true) => drop(report.line(&done.title, Ok(String::new()), done.seconds)),
+        Ok(false) => drop(report.line(&done.title, Err("it failed".into()), done.seconds)),
+        Err(error) => drop(report.line(&done.title, Err(format!("{error:#}")), done.seconds)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Part, run};
+    use crate::report::Report;
+    use crate::sh;
+
+    fn part(script: &str) -> Part {
+        let sum = |line: &str| line.strip_prefix("sum ").map(|_| (2, 1));
+        let command = sh::cmd("sh", &["-c", script]);
+        Part { title: script.to_owned(), command, alone: false, sum }
+    }
+
+    #[test]
+    fn parts_are_counted_by_their_sums_or_their_exit_status() {
+        let mut report = Report::default();
+        let missing = Part { command: sh::cmd("/no/such/program", &[""; 0]), ..part("missing") };
+        let parts = vec![
+            part("true"),
+            part("false"),
+            part("echo sum >&2; exit 1"),
+            part("echo sum 1"),
+            missing,
+        ];
+        run(&mut report, parts);
+        // Success; failure; failure without a sum; 2 and 1 by a sum; not started.
+        assert_eq!(report.sum(), (3, 4));
+    }
+
+    #[test]
+    fn one_that_is_to_run_alone_runs_after_the_others() {
+        let dir = std::env::temp_dir().join(format!("lanes-{}", std::process::id()));
+        std::fs::create_dir(&dir).expect("a new directory");
+        let place = dir.display();
+        let first =
+            Part { alone: true, ..part(&format!("test -e {place}/1 && test -e {place}/2")) };
+        let parts =
+            vec![first, part(&format!("touch {place}/1")), part(&format!("touch {place}/2"))];
+        let mut report = Report::default();
+        run(&mut report, parts);
+        std::fs::remove_dir_all(&dir).expect("it is there");
+        assert_eq!(report.sum(), (3, 0));
+    }
+}
