@@ -45,7 +45,7 @@ const BULKY_AT_ONCE: usize = 8;
 
 /// Most letters of other nodes that one call of `wait` gives out. A node that has worked for a
 /// while sends many at once, and clients of this one are not to wait for all of them.
-const LETTERS_AT_ONCE: usize = 16;
+const LETTERS_AT_ONCE: usize = 8;
 
 /// The part of a reactor that does not depend on its form.
 pub(crate) struct Common {
