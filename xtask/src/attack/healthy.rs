@@ -7,9 +7,7 @@ use super::{HANG, Target};
 use crate::bench::{Client, Message};
 use crate::conformance::Raw;
 use anyhow::{Context, Result, ensure};
-use std::net::TcpStream;
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 /// Size of the file `small`, bytes.
@@ -22,39 +20,55 @@ const NEWCOMERS: Duration = Duration::from_millis(100);
 const TREAD: u8 = 116;
 const FILE: u32 = 1;
 
-/// Response times of all three.
-pub(super) struct Times(Vec<Duration>);
+/// Response times, in order.
+pub(super) struct Times {
+    /// Those of reads and gets on connections that are kept.
+    kept: Vec<Duration>,
+    /// Those of newcomers, from the beginning of their connection on.
+    new: Vec<Duration>,
+}
 
 impl Times {
-    /// The time that this share of all requests was not above.
+    /// The time that this share of requests on kept connections was not above.
     pub(super) fn quantile(&self, share: f64) -> Duration {
-        let last = self.0.len() - 1;
-        self.0[(last as f64 * share) as usize]
+        quantile(&self.kept, share)
     }
+
+    /// The same of newcomers.
+    pub(super) fn new_quantile(&self, share: f64) -> Duration {
+        quantile(&self.new, share)
+    }
+}
+
+fn quantile(times: &[Duration], share: f64) -> Duration {
+    times[((times.len() - 1) as f64 * share) as usize]
 }
 
 /// Measures for so long; `look` is called now and then.
 pub(super) fn measure(target: &Target, time: Duration, mut look: impl FnMut()) -> Result<Times> {
-    let all = Mutex::new(Vec::new());
     let end = Instant::now() + time;
-    let add = |times: Vec<Duration>| all.lock().expect("no client panics").extend(times);
-    std::thread::scope(|scope| {
-        let nine = scope.spawn(|| paced(end, PACE, reader(target)?).map(add));
-        let http = scope.spawn(|| paced(end, PACE, getter(target)?).map(add));
-        let new = scope.spawn(|| paced(end, NEWCOMERS, || newcomer(target)).map(add));
+    let [mut kept, more, mut new] = std::thread::scope(|scope| {
+        let nine = scope.spawn(|| paced(end, PACE, reader(target)?));
+        let http = scope.spawn(|| paced(end, PACE, getter(target)?));
+        let new = scope.spawn(|| paced(end, NEWCOMERS, || getter(target)?()));
         while Instant::now() < end {
             look();
             std::thread::sleep(Duration::from_millis(20));
         }
-        for (client, name) in [(nine, "9P reader"), (http, "HTTP client"), (new, "newcomer")] {
-            client.join().expect("no client panics").with_context(|| format!("the {name}"))?;
-        }
-        anyhow::Ok(())
+        let ended = |client: ScopedJoinHandle<'_, Result<Vec<Duration>>>, name| {
+            client.join().expect("no client panics").with_context(|| format!("the {name}"))
+        };
+        anyhow::Ok([
+            ended(nine, "9P reader")?,
+            ended(http, "HTTP client")?,
+            ended(new, "newcomer")?,
+        ])
     })?;
-    let mut times = all.into_inner().expect("no client panics");
-    ensure!(!times.is_empty(), "nothing was measured");
-    times.sort_unstable();
-    Ok(Times(times))
+    kept.extend(more);
+    ensure!(!kept.is_empty() && !new.is_empty(), "nothing was measured");
+    kept.sort_unstable();
+    new.sort_unstable();
+    Ok(Times { kept, new })
 }
 
 /// Response times of requests until the end, one after the other.
@@ -63,7 +77,7 @@ fn paced(
     pause: Duration,
     mut request: impl FnMut() -> Result<()>,
 ) -> Result<Vec<Duration>> {
-    run_first();
+    super::set_class("--fifo", 1);
     let mut times = Vec::new();
     while Instant::now() < end {
         let begun = Instant::now();
@@ -73,16 +87,6 @@ fn paced(
         std::thread::sleep(pause);
     }
     Ok(times)
-}
-
-/// Lets the calling thread run before all that are not urgent, if the process may ask for that: a
-/// client that waits for a processor beside 100 attackers would count that against the server.
-fn run_first() {
-    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-    let mut change = Command::new("chrt");
-    change.args(["--fifo", "--pid", "1", &thread]).stdout(Stdio::null()).stderr(Stdio::null());
-    // Where it may not, the client measures the wait for a processor as well.
-    drop(change.status());
 }
 
 fn reader(target: &Target) -> Result<impl FnMut() -> Result<()> + use<>> {
@@ -105,11 +109,4 @@ fn getter(target: &Target) -> Result<impl FnMut() -> Result<()> + use<>> {
         ensure!(answer.status == 200 && answer.body.len() == SIZE, "{}", answer.head);
         Ok(())
     })
-}
-
-/// Connects, and gets the file.
-fn newcomer(target: &Target) -> Result<()> {
-    let stream = TcpStream::connect(("127.0.0.1", target.http))?;
-    drop(stream);
-    getter(target)?()
 }
