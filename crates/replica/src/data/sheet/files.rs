@@ -6,7 +6,10 @@ use super::cell::{Cell, Region};
 use super::formula;
 use super::scalar::Scalar;
 use super::{Operator, TEXT_MAX};
-use calamine::{Data, Reader, Xlsx};
+use calamine::{
+    DataRef, Reader, Xlsx, XlsxCellFormulaMetadataRecord, XlsxFormulaMetadata,
+    expand_shared_formula,
+};
 use rust_xlsxwriter::{Formula, Workbook, XlsxError};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -132,39 +135,76 @@ pub fn read_xlsx(bytes: &[u8], name: Option<&str>) -> Result<Import, Unusable> {
     let Some(wanted) = wanted.cloned() else {
         return Err(Unusable(format!("there is no such sheet; there are {}", names.join(", "))));
     };
-    let values = book.worksheet_range(&wanted).map_err(unusable)?;
-    let formulas = book.worksheet_formula(&wanted).map_err(unusable)?;
-    let mut import = Import::default();
-    let start = values.start().unwrap_or((0, 0));
-    for (row, column, data) in values.used_cells() {
-        let cell = cell(start.0 as usize + row, start.1 as usize + column)?;
-        let shown = shown(data);
-        import.cells.extend(shown.clone().map(|shown| (cell, shown)));
-    }
-    let start = formulas.start().unwrap_or((0, 0));
-    for (row, column, formula) in formulas.used_cells().filter(|(.., formula)| !formula.is_empty())
+    // One cell after the other: a range would hold every cell between the first and the last one.
+    let mut cells = book.worksheet_cells_reader(&wanted).map_err(unusable)?;
+    let (mut import, mut shared) = (Import::default(), Shared::default());
+    while let Some(XlsxCellFormulaMetadataRecord { pos, value, formula }) =
+        cells.next_cell_with_formula_metadata().map_err(unusable)?
     {
-        let cell = cell(start.0 as usize + row, start.1 as usize + column)?;
-        let shown = import.cells.remove(&cell);
-        // Before the names of younger functions, in files only.
-        let formula = formula.replace("_xlfn.", "");
-        import.take(cell, format!("={formula}"), shown);
+        let shown = shown(&value);
+        let formula = match formula {
+            Some(formula) => shared.formula(pos, formula).map_err(unusable)?,
+            None => None,
+        };
+        if shown.is_none() && formula.is_none() {
+            continue;
+        }
+        let cell = cell(pos.0 as usize, pos.1 as usize)?;
+        match formula {
+            // Before the names of younger functions, in files only.
+            Some(formula) => {
+                import.take(cell, format!("={}", formula.replace("_xlfn.", "")), shown);
+            }
+            None => import.cells.extend(shown.map(|shown| (cell, shown))),
+        }
     }
     Ok(import)
 }
 
+/// Formulas that several cells of a file have, by their numbers: where each stands, and its text.
+/// (The reader has a table as long as the largest number, which a file chooses.)
+#[derive(Debug, Default)]
+struct Shared(BTreeMap<usize, ((u32, u32), String)>);
+
+impl Shared {
+    /// The text of the formula of the cell at this place, if there is any.
+    fn formula(
+        &mut self,
+        pos: (u32, u32),
+        formula: XlsxFormulaMetadata,
+    ) -> Result<Option<String>, calamine::XlsxError> {
+        let text = match formula {
+            XlsxFormulaMetadata::Normal { formula } => Some(formula),
+            XlsxFormulaMetadata::Shared { shared_index, range, formula } => {
+                let start = range.map_or(pos, |range| range.start);
+                self.0.insert(shared_index, (start, formula.clone()));
+                Some(formula)
+            }
+            XlsxFormulaMetadata::SharedDerived { shared_index } => {
+                let known = self.0.get(&shared_index);
+                let moved = |(start, text): &(_, String)| expand_shared_formula(text, *start, pos);
+                known.map(moved).transpose()?
+            }
+            // Of later versions of the reader: what the cell shows is typed.
+            _later => None,
+        };
+        Ok(text.filter(|text| !text.is_empty()))
+    }
+}
+
 /// What one types to see what a cell of a file shows. Dates are the numbers that they are.
-fn shown(data: &Data) -> Option<String> {
+fn shown(data: &DataRef<'_>) -> Option<String> {
     match data {
-        Data::Empty => None,
-        Data::Int(n) => Some(n.to_string()),
-        Data::Float(x) => Some(x.to_string()),
-        Data::Bool(is) => Some(Scalar::Bool(*is).input()),
-        Data::DateTime(date) => Some(date.as_f64().to_string()),
-        Data::String(text) | Data::DateTimeIso(text) | Data::DurationIso(text) => {
+        DataRef::Empty => None,
+        DataRef::Int(n) => Some(n.to_string()),
+        DataRef::Float(x) => Some(x.to_string()),
+        DataRef::Bool(is) => Some(Scalar::Bool(*is).input()),
+        DataRef::DateTime(date) => Some(date.as_f64().to_string()),
+        DataRef::String(text) | DataRef::DateTimeIso(text) | DataRef::DurationIso(text) => {
             Some(Scalar::from(text.as_str()).input())
         }
-        Data::Error(error) => Some(Scalar::from(error.to_string().as_str()).input()),
+        DataRef::SharedString(text) => Some(Scalar::from(*text).input()),
+        DataRef::Error(error) => Some(Scalar::from(error.to_string().as_str()).input()),
     }
 }
 
