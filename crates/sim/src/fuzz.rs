@@ -1,15 +1,19 @@
 //! Fuzzers: one line each in a table, one function each.
 //!
-//! A fuzzer's function makes one case from a seeded generator, mostly something valid with a few
-//! things wrong, and panics if what it feeds does not hold its promises. The last one must fail:
-//! it shows that failures are noticed.
+//! A fuzzer's function makes one case from a generator, mostly something valid with a few things
+//! wrong, and panics if what it feeds does not hold its promises. The last ones must fail: they
+//! show that failures are noticed. The generator draws from a seed, or from bytes that libFuzzer
+//! chose (`bin/guided.rs`).
 
 mod images;
+mod letters;
+mod operations;
 mod scripts;
 mod sessions;
 mod streams;
 mod stub;
 mod wires;
+mod xlsx;
 
 use base::rng::Rng;
 use std::panic::catch_unwind;
@@ -24,7 +28,18 @@ pub struct Fuzzer {
     /// Makes and judges one case.
     pub case: fn(&mut Rng),
     /// Whether it must fail.
-    pub must_fail: bool,
+    pub fails: Fails,
+}
+
+/// Which fuzzers must find a mistake in what is fed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fails {
+    /// None of them: there is none that is known.
+    Never,
+    /// A guided one (`guided.rs`): seeds find it once in 2^40 cases.
+    Guided,
+    /// All of them.
+    Always,
 }
 
 /// All fuzzers.
@@ -33,79 +48,121 @@ pub const FUZZERS: &[Fuzzer] = &[
         name: "ninep_decode",
         about: "9P messages of both directions, with bytes changed, to the decoders",
         case: wires::ninep_decode,
-        must_fail: false,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "ninep_entries",
         about: "the data of directories, with bytes changed, to their decoders",
         case: wires::ninep_entries,
-        must_fail: false,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "http_head",
         about: "request heads with ranges, conditions and targets, with bytes changed",
         case: wires::http_head,
-        must_fail: false,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "http_chunks",
         about: "chunked bodies, torn and with bytes changed",
         case: wires::http_chunks,
-        must_fail: false,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "http_ranges",
         about: "ranges against files of every length",
         case: wires::http_ranges,
-        must_fail: false,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "ninep_session",
         about: "streams of 9P messages to a whole session, in front of a tree that says anything",
         case: sessions::ninep,
-        must_fail: false,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "http_session",
         about: "streams of requests to a whole session, in front of a tree that says anything",
         case: sessions::http,
-        must_fail: false,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "remote",
         about: "servers that are away, break off or lie, to a remote tree",
         case: crate::remote::chaos::case,
-        must_fail: false,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "names",
         about: "lines of names files, with bytes changed, to what understands them",
         case: scripts::script,
-        must_fail: false,
+        fails: Fails::Never,
+    },
+    Fuzzer {
+        name: "run_order",
+        about: "orders of storelets, with bytes changed, to what understands them",
+        case: scripts::run_order,
+        fails: Fails::Never,
+    },
+    Fuzzer {
+        name: "operations",
+        about: "operations in words and JSON, with bytes changed, to data of all types",
+        case: operations::operations,
+        fails: Fails::Never,
+    },
+    Fuzzer {
+        name: "formulas",
+        about: "formulas that refer to each other, with bytes changed, to a sheet",
+        case: operations::formulas,
+        fails: Fails::Never,
+    },
+    Fuzzer {
+        name: "xlsx",
+        about: "XLSX files with bytes of their parts changed, to the import of sheets",
+        case: xlsx::xlsx,
+        fails: Fails::Never,
+    },
+    Fuzzer {
+        name: "gossip",
+        about: "messages of a replica, with bytes changed, to another one",
+        case: letters::gossip,
+        fails: Fails::Never,
+    },
+    Fuzzer {
+        name: "seals",
+        about: "authenticated messages of replicas, torn and with bytes changed, to their reader",
+        case: letters::seals,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "volume",
         about: "volumes with bytes of their pages changed, and checksums that fit, to the store",
         case: images::volume,
-        must_fail: false,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "volume_head",
         about: "superblocks, maps and journals with bytes changed, to recovery and the check",
         case: images::head,
-        must_fail: false,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "volume_journal",
         about: "journals with bytes of their records changed, and checksums that fit, to recovery",
         case: images::journal,
-        must_fail: false,
+        fails: Fails::Never,
     },
     Fuzzer {
         name: "canary",
         about: "a decoder that believes a length; it must be caught",
         case: wires::canary,
-        must_fail: true,
+        fails: Fails::Always,
+    },
+    Fuzzer {
+        name: "guided_canary",
+        about: "a decoder that fails behind five bytes; coverage must lead to it",
+        case: wires::guided_canary,
+        fails: Fails::Guided,
     },
 ];
 

@@ -1,9 +1,11 @@
-//! A fuzzer of names files.
+//! Fuzzers of texts: names files, and the orders that begin storelets.
 
 use super::streams;
 use base::rng::Rng;
 use names::Order;
 use names::script::{Line, parse, path_text, quoted};
+use storelet::Maxima;
+use storelet::order::{Order as RunOrder, Wanted};
 
 /// Letters of words, among them all that mean something.
 const LETTERS: [char; 16] =
@@ -90,5 +92,56 @@ fn said(line: &Line) -> String {
             let what = what.as_ref().map(|what| quoted(what) + " ").unwrap_or_default();
             format!("unmount {what}{}", path_text(at))
         }
+    }
+}
+
+/// An order gives no more than a server has, whatever it says; what is right is understood.
+pub(super) fn run_order(rng: &mut Rng) {
+    let module = match rng.u8(..4) {
+        0 => format!("module {}", rng.u32(1..1 << 24)),
+        1 => "standing wc@2".to_owned(),
+        _ => format!("module sha256:{:064x}", rng.u128(..)),
+    };
+    let mut lines = vec![module];
+    let is_fixed = lines[0].starts_with("standing");
+    lines.extend((0..rng.usize(..10)).map(|_| order_line(rng, is_fixed)));
+    let mut bytes = lines.join("\n").into_bytes();
+    let is_spoilt = rng.bool();
+    if is_spoilt {
+        streams::spoil(rng, &mut bytes);
+    }
+    let maxima = Maxima { time_ns: 60_000_000_000, cpu_ns: 10_000_000_000, memory: 64 << 20 };
+    let all = RunOrder::parse(&bytes);
+    match RunOrder::parse_within(&bytes, &maxima) {
+        Ok(order) => {
+            let stages = std::iter::once(&order).chain(&order.then);
+            for stage in stages.filter(|stage| !matches!(stage.module, Wanted::Standing(_))) {
+                let given = stage.budget;
+                let shown = String::from_utf8_lossy(&bytes);
+                assert!(given.time_ns <= maxima.time_ns, "{shown:?}");
+                assert!(given.cpu_ns <= maxima.cpu_ns, "{shown:?}");
+                assert!(given.memory <= maxima.memory);
+                assert!(stage.terms.reservation <= stage.terms.limit);
+            }
+            assert!(all.is_ok(), "what is understood within maxima is understood without");
+            assert!(!order.args.is_empty() || is_fixed || is_spoilt, "it has a name");
+        }
+        Err(why) => assert!(!why.is_empty() && why.len() < bytes.len() + 500, "{why}"),
+    }
+    assert!(all.is_ok() || is_spoilt, "{:?}: {all:?}", String::from_utf8_lossy(&bytes));
+}
+
+fn order_line(rng: &mut Rng, is_fixed: bool) -> String {
+    let number = rng.u32(1..9);
+    match rng.u8(..10) {
+        0 if !is_fixed => format!("env A={}", word(rng).replace(['%', '\n'], "x")),
+        1 if !is_fixed => format!("root /a/b{number}"),
+        2 => format!("cpu {number}s"),
+        3 => format!("memory {number}M"),
+        4 => format!("time {number}ms"),
+        5 => format!("io {number}"),
+        6 => "frames".to_owned(),
+        7 => format!("output {number}K"),
+        _ => format!("arg {}", word(rng)),
     }
 }

@@ -166,6 +166,9 @@ pub(super) fn http_request(rng: &mut Rng) -> Vec<u8> {
         "Expect: 100-continue",
         "X-Y: z",
     ];
+    if rng.u8(..6) == 0 {
+        return http_post(rng);
+    }
     let method = methods[rng.usize(..methods.len())];
     let version = if rng.u8(..8) == 0 { "1.0" } else { "1.1" };
     let mut text = format!("{method} {} HTTP/{version}\r\n", paths[rng.usize(..paths.len())]);
@@ -185,6 +188,48 @@ pub(super) fn http_request(rng: &mut Rng) -> Vec<u8> {
         bytes.extend(b"Transfer-Encoding: chunked\r\n\r\n");
         bytes.extend(chunked(rng, &vec![b'c'; length]));
     }
+    bytes
+}
+
+/// A valid request to do something: operations of a service, or a storelet.
+fn http_post(rng: &mut Rng) -> Vec<u8> {
+    let bodies: [&[u8]; 8] = [
+        b"add 5\n",
+        b"{\"op\": \"read\", \"strict\": true}\nadd 1\n",
+        b"read",
+        b"after 7-1:2\nread\n",
+        b"\n\n\n",
+        b"\xff\xfe\n",
+        b"\0asm\x01\0\0\0",
+        b"",
+    ];
+    let paths = [
+        "/services/hits/ops",
+        "/services/hits/ops?strict=1",
+        "/services/nobody/ops",
+        "/.upcall/storelets?arg=a&arg=b&root=/a&cpu=1s",
+        "/.upcall/storelets?storelet=wc",
+        "/.upcall/storelets/install?name=wc&arg=a",
+        "/.upcall/storelets?cpu=x&%zz",
+        "/a",
+    ];
+    let mut body = bodies[rng.usize(..bodies.len())].repeat(rng.usize(1..4));
+    if rng.u8(..20) == 0 {
+        body = body.repeat(3000);
+    }
+    let mut text = format!("POST {} HTTP/1.1\r\n", paths[rng.usize(..paths.len())]);
+    text += "Host: localhost\r\n";
+    let cookies = ["7-1:2", "\"7-1:2\"", "", "7-1:99999999999999999999"];
+    if rng.u8(..3) == 0 {
+        text += &format!("Cookie: upcall-hits={}; other=1\r\n", cookies[rng.usize(..4)]);
+    }
+    let is_chunked = rng.bool();
+    match is_chunked {
+        true => text += "Transfer-Encoding: chunked\r\n\r\n",
+        false => text += &format!("Content-Length: {}\r\n\r\n", body.len()),
+    }
+    let mut bytes = text.into_bytes();
+    bytes.extend(if is_chunked { chunked(rng, &body) } else { body });
     bytes
 }
 

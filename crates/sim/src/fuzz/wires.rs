@@ -139,3 +139,15 @@ pub(super) fn canary(rng: &mut Rng) {
         let _believed = &bytes[8..8 + usize::from(length)];
     }
 }
+
+/// A decoder with a mistake that a fuzzer finds if something tells it how far it came.
+pub(super) fn guided_canary(rng: &mut Rng) {
+    let mut known = 0;
+    for expected in *b"clunk" {
+        if rng.u8(..) != expected {
+            return;
+        }
+        known += 1;
+    }
+    assert!(known < 5, "it knows the word");
+}
