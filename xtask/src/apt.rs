@@ -94,6 +94,9 @@ pub(crate) const BENCH_STORE: &[Package] = &[
     package("gcc", "cc", "builds SQLite, and what slows flushes"),
 ];
 
+/// What fuzzers that are guided by coverage take.
+pub(crate) const GUIDED: &[Package] = &[package("g++", "c++", "compiles libFuzzer")];
+
 /// A peer of the replicas; the other one is built by Go.
 pub(crate) const BENCH_REPLICA: &[Package] =
     &[package("redis-server", "redis-server", "a peer of the replicas")];

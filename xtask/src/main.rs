@@ -9,6 +9,7 @@
 //! | `model run [SEED] [--runs N]` | random runs of larger ones |
 //! | `sim [SEED] …` | the simulated twin; prints its seed first |
 //! | `fuzz NAME [SEED]`, `fuzz smoke` | one fuzzer, or all for a moment |
+//! | `fuzz --guided [NAME] [--seconds N]` | the same, guided by coverage |
 //! | `conformance [SUITE …]` | clients that nobody here wrote, against a running server |
 //! | `attack [KIND …] [--record]` | clients that try to take the server away from others |
 //! | `hostile [--runs N]` | programs that want to do harm, against a running server |
@@ -28,6 +29,7 @@ mod check;
 mod conformance;
 mod files;
 mod guests;
+mod guided;
 mod hostile;
 mod instrument;
 mod lanes;
@@ -67,7 +69,10 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         }
         "model" => test::model(rest).map(|()| true),
         "sim" => test::sim(rest).map(|()| true),
-        "fuzz" => test::fuzz(rest).map(|()| true),
+        "fuzz" => match rest.split_first() {
+            Some((word, rest)) if word == "--guided" => guided::main(rest),
+            _ => test::fuzz(rest).map(|()| true),
+        },
         "conformance" => conformance::main(rest),
         "attack" => attack::main(rest),
         "hostile" => hostile::main(rest),

@@ -69,7 +69,7 @@ pub(crate) fn model(args: &[String]) -> Result<()> {
     sh::run(program("model").args(args))
 }
 
-/// `cargo xtask fuzz …`.
+/// `cargo xtask fuzz …`, with seeds.
 pub(crate) fn fuzz(args: &[String]) -> Result<()> {
     sh::run(program("sim").arg("fuzz").args(args))
 }
