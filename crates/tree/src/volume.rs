@@ -108,6 +108,8 @@ pub struct Volume {
     /// Slots of the requests under way.
     slots: BTreeMap<RequestId, usize>,
     appends: Appends,
+    /// Which inodes' old contents must go before which errands go on.
+    trimming: BTreeSet<(u64, usize)>,
     locks: Table<OpenId, RequestId>,
     reaper: Reaper,
     /// Inodes to be told to the reaper.
@@ -163,6 +165,7 @@ impl Volume {
             errands: Slab::new(),
             slots: BTreeMap::new(),
             appends: Appends::default(),
+            trimming: BTreeSet::new(),
             locks: Table::default(),
             reaper: Reaper::new(read_only),
             due: Vec::new(),
@@ -321,6 +324,18 @@ impl Automaton for Volume {
             errand.pins().for_each(|pin| assert!(self.users(pin) > 0));
             assert_eq!(self.slots.get(&errand.request), Some(&slot));
         }
+        let trimming = self.errands.iter().filter_map(|(slot, errand)| match errand.awaits {
+            Awaits::Trim(ino) => Some((ino, slot)),
+            Awaits::Plan
+            | Awaits::Blocks
+            | Awaits::Place(_)
+            | Awaits::Append(..)
+            | Awaits::Durable(_)
+            | Awaits::Snapshot
+            | Awaits::User => None,
+        });
+        assert_eq!(self.trimming, trimming.collect(), "who waits for a trim is indexed");
+        self.reaper.check();
         self.appends.check();
         for (ino, slot) in self.appends.holders() {
             assert_eq!(self.appended(slot), Some(ino), "the end is held by a write");

@@ -122,6 +122,7 @@ impl Volume {
             Err(Stop::Missing(missing)) => self.fetch(now, slot, missing, out),
             Err(Stop::Trimming(ino)) => {
                 self.errands[slot].awaits = Awaits::Trim(ino);
+                self.trimming.insert((ino, slot));
                 self.tell_reaper(now, reaper::Input::Urgent(ino), out);
             }
             Err(Stop::Appending(ino)) => {
@@ -366,10 +367,9 @@ impl Volume {
         result: Result<(), Error>,
         out: &mut Vec<Output>,
     ) {
-        let waits = |errand: &Errand| matches!(errand.awaits, Awaits::Trim(of) if of == ino);
-        let waiting: Vec<usize> =
-            self.errands.iter().filter(|(_, errand)| waits(errand)).map(|(slot, _)| slot).collect();
-        for slot in waiting {
+        let waiting = self.trimming.range((ino, 0)..=(ino, usize::MAX));
+        for key @ (_, slot) in waiting.copied().collect::<Vec<_>>() {
+            self.trimming.remove(&key);
             match result {
                 Ok(()) => self.go(now, slot, out),
                 Err(error) => self.finish(slot, Err(error), out),
@@ -407,7 +407,10 @@ impl Volume {
         self.errands[slot].cancelled = true;
         match self.errands[slot].awaits {
             // Nothing comes back for this one.
-            Awaits::Trim(_) => self.finish(slot, Err(Error::Cancelled), out),
+            Awaits::Trim(ino) => {
+                self.trimming.remove(&(ino, slot));
+                self.finish(slot, Err(Error::Cancelled), out);
+            }
             Awaits::Append(ino, number) => {
                 self.appends.leave(ino, number);
                 self.finish(slot, Err(Error::Cancelled), out);

@@ -284,6 +284,11 @@ impl Automaton for Reaper {
             State::Idle | State::Waiting(_) | State::Over(_) => None,
         }
     }
+
+    fn check(&self) {
+        let is_idle = self.state == State::Idle;
+        assert!(!is_idle || self.queue.is_empty(), "nobody waits while nothing is done");
+    }
 }
 
 /// A part of the work on an inode.

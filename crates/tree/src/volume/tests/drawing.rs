@@ -34,6 +34,9 @@ fn waiting(awaits: Awaits, ask: Ask, cancelled: bool) -> Lab {
         // Another request appends.
         lab.volume.appends.hold(2, 77);
     }
+    if let Awaits::Trim(ino) = lab.volume.errands[0].awaits {
+        lab.volume.trimming.insert((ino, 0));
+    }
     if let Awaits::Append(ino, number) = lab.volume.errands[0].awaits {
         assert_eq!(lab.volume.appends.wait(ino, 0), number);
     }
