@@ -329,6 +329,26 @@ impl Automaton for Session {
         }
     }
 
+    fn check(&self) {
+        assert!(!self.goes_on, "all requests that came whole are begun");
+        match &self.state {
+            State::Head { .. } | State::Discarding { .. } | State::Closing { asked: 0 } => {
+                assert_eq!(self.asked, 0, "nothing is asked for: {:?}", self.state);
+            }
+            State::Closing { asked } => assert!(*asked <= 3, "as many as there are calls"),
+            State::Fetching { .. }
+            | State::Sending(_)
+            | State::Listing(_)
+            | State::Putting(_)
+            | State::Deleting(_)
+            | State::Running(_)
+            | State::Operating(_)
+            | State::Listening(_) => {}
+        }
+        let is_closing = matches!(self.state, State::Closing { .. });
+        assert!(!is_closing || self.kept.is_none(), "what was kept is given back");
+    }
+
     fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Head { until } if until.0 < u64::MAX => Some(*until),

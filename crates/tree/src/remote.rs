@@ -436,6 +436,7 @@ impl Automaton for Remote {
 
     fn check(&self) {
         assert!(self.errands.len() + self.opens.len() + self.places.len() <= 2 * HANDLES_MAX + 64);
+        self.link.check();
         self.calls.check();
         self.places.check();
         self.errands.check();

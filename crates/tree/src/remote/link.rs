@@ -335,4 +335,8 @@ impl Automaton for Link {
             | State::Over => None,
         }
     }
+
+    fn check(&self) {
+        assert!(!self.is_up() || (self.met && self.failures == 0), "who is up has met: {self:?}");
+    }
 }

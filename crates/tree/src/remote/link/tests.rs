@@ -29,7 +29,9 @@ fn samples() -> Vec<Link> {
         State::Leaving { socket: SOCKET },
         State::Over,
     ];
-    states.into_iter().map(|state| Link { state, ..link() }).collect()
+    // Who attaches has agreed on a dialect.
+    let met = |state: &State| matches!(state, State::Attaching { .. } | State::Up { .. });
+    states.into_iter().map(|state| Link { met: met(&state), state, ..link() }).collect()
 }
 
 #[test]
