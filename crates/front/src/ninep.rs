@@ -168,6 +168,12 @@ impl Session {
         self.fids.len() == 0 && self.calls.is_empty() && self.bytes() == 0
     }
 
+    /// Whether the client has no file open and has begun nothing.
+    pub fn is_resting(&self) -> bool {
+        let opens = self.fids.handles() - self.fids.len();
+        opens == 0 && self.calls.is_empty() && self.bytes() == 0
+    }
+
     /// Whether the first message that waits could be taken if there were memory.
     pub fn lacks_room(&self) -> bool {
         let whole = frame_size(&self.input).is_some_and(|size| size <= self.input.len());

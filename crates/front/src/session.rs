@@ -100,6 +100,15 @@ impl Session {
         either!(self, session => session.is_idle())
     }
 
+    /// Whether no request has been begun, and no file is open: a client that attaches again has
+    /// everything back.
+    pub fn is_resting(&self) -> bool {
+        match self {
+            Session::NineP(session) => session.is_resting(),
+            Session::Http(session) => session.is_idle(),
+        }
+    }
+
     /// Bytes held: received, asked for, gathered, and said but not yet sent.
     pub fn bytes(&self) -> usize {
         either!(self, session => session.bytes())

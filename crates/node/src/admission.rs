@@ -12,8 +12,9 @@
 //! whatever others hold.
 //!
 //! *Connections.* When there are as many as there may be, those that lose nothing by it end, the
-//! ones that have been idle for longest first. Some places are kept for local
-//! clients, so that the operator always gets in.
+//! ones that have been idle for longest first. If there is none, and one address or user has more
+//! than half of all, those of its connections end that have no file open. Some places are kept for
+//! local clients, so that the operator always gets in.
 
 use base::Instant;
 use front::{Room, SMALL_MAX};

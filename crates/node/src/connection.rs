@@ -8,7 +8,7 @@
 
 use crate::admission::Debt;
 use crate::stages::Stage;
-use base::op::{Op, OpId, Socket};
+use base::op::{Op, OpId, Peer, Socket};
 use base::{Automaton, Buf, Error, Instant};
 use front::{CallId, Input as SessionInput, Output as SessionOutput, Room, Session};
 use std::mem;
@@ -94,6 +94,25 @@ enum Finish {
     Done,
 }
 
+/// Whom a connection counts for: an address of the network, or a user of this host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    Network(String),
+    User(u32),
+}
+
+impl Origin {
+    pub(crate) fn of(peer: &Peer) -> Origin {
+        match peer {
+            Peer::Network(address) => {
+                let host = address.rsplit_once(':').map_or(&address[..], |(host, _)| host);
+                Origin::Network(host.to_owned())
+            }
+            Peer::Local(user) => Origin::User(user.uid),
+        }
+    }
+}
+
 /// The connection automaton.
 #[derive(Debug)]
 pub struct Connection {
@@ -101,6 +120,7 @@ pub struct Connection {
     finish: Finish,
     id: OpId,
     socket: Socket,
+    origin: Origin,
     session: Session,
     receiving: bool,
     sending: Sending,
@@ -121,12 +141,13 @@ pub struct Connection {
 
 impl Connection {
     /// A connection just accepted; its operations bear `id`.
-    pub fn new(id: OpId, socket: Socket, session: Session) -> Connection {
+    pub(crate) fn new(id: OpId, socket: Socket, origin: Origin, session: Session) -> Connection {
         Connection {
             state: State::Talking,
             finish: Finish::No,
             id,
             socket,
+            origin,
             session,
             receiving: false,
             sending: Sending::No,
@@ -173,9 +194,21 @@ impl Connection {
 
     /// When something came last, if nothing is lost for the client when the connection ends.
     pub(crate) fn idle_since(&self) -> Option<Instant> {
-        let quiet = self.sending == Sending::No && self.unsent.is_empty();
-        let idle = self.state == State::Talking && quiet && self.session.is_idle();
-        idle.then_some(self.received)
+        (self.is_quiet() && self.session.is_idle()).then_some(self.received)
+    }
+
+    /// When something came last, if the client has no file open and has begun nothing.
+    pub(crate) fn resting_since(&self) -> Option<Instant> {
+        (self.is_quiet() && self.session.is_resting()).then_some(self.received)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.state == State::Talking && self.sending == Sending::No && self.unsent.is_empty()
+    }
+
+    /// Whom it counts for.
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// Whether the socket can be closed and the connection forgotten.

@@ -7,12 +7,13 @@
 use super::admission;
 use super::branch::Branch;
 use super::changes;
-use super::connection::{self, Connection};
+use super::connection::{self, Connection, Origin};
 use super::letters::{self, HOME, Letter, Role};
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
 use front::{CallId, Identity, Session};
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 use storelet::worker;
@@ -248,11 +249,12 @@ impl Node {
             return ops.push(Op::CloseSocket { socket });
         }
         let port = &self.config.ports[index];
+        let origin = Origin::of(&peer);
         let mut session = self.session(port, peer);
         session.set_number((self.number() as u64) << 56 | self.stages.accepted);
         let slot = self.connections.vacant_key();
         let id = op_id(CONNECTION, slot);
-        self.connections.insert(Connection::new(id, socket, session));
+        self.connections.insert(Connection::new(id, socket, origin, session));
         self.messages.push_back(Message::Connection(slot, connection::Input::Begin));
         self.stages.accepted += 1;
     }
@@ -376,22 +378,41 @@ impl Node {
         self.route(now, ops);
     }
 
-    /// Ends the connections that have been idle for longest, if there are no more places.
+    /// Ends the connections that have been idle for longest, if there are no more places. If none
+    /// is idle, and one client has most of the places, those of its connections that are at rest.
     fn make_places(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let full = self.connections.len() >= self.config.connections_max;
         if !full || self.phase != Phase::Running || !self.admission.is_time_for_places(now) {
             return;
         }
-        let mut idle: Vec<(Instant, usize)> = self
-            .connections
-            .iter()
-            .filter_map(|(slot, connection)| Some((connection.idle_since()?, slot)))
-            .filter(|(since, _)| *since + admission::IDLE_TIME <= now)
-            .collect();
+        let since =
+            |(slot, connection): (usize, &Connection)| Some((connection.idle_since()?, slot));
+        let long_ago = |(since, _): &(Instant, usize)| *since + admission::IDLE_TIME <= now;
+        let all = self.connections.iter();
+        let mut idle: Vec<_> = all.filter_map(since).filter(long_ago).collect();
+        if idle.is_empty() {
+            let crowd = self.crowd();
+            let rests = self.connections.iter().filter_map(|(slot, connection)| {
+                let since = connection.resting_since()?;
+                (Some(connection.origin()) == crowd.as_ref()).then_some((since, slot))
+            });
+            idle = rests.filter(long_ago).collect();
+        }
         idle.sort_unstable();
         idle.truncate(self.config.connections_max.div_ceil(admission::MAKE_ROOM));
         self.admission.note_ended(idle.len());
         self.cut(now, idle.into_iter().map(|(_, slot)| slot).collect(), ops);
+    }
+
+    /// The client that has more than half of all places, if there is one.
+    fn crowd(&self) -> Option<Origin> {
+        let mut counts = BTreeMap::new();
+        for (_, connection) in &self.connections {
+            *counts.entry(connection.origin()).or_insert(0) += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let half = self.config.connections_max / 2;
+        most.filter(|(_, count)| *count > half).map(|(origin, _)| origin.clone())
     }
 
     /// Lets every connection that has changed ask what it needs of the reactor.

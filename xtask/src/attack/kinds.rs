@@ -101,6 +101,13 @@ pub(super) const KINDS: &[Kind] = &[
         ..PLAIN
     },
     Kind {
+        name: "attached",
+        does: "clients open 190 connections each, attach, and do nothing",
+        connections: IDLE_ALL,
+        attack: attached,
+        ..PLAIN
+    },
+    Kind {
         name: "churn",
         does: "clients connect, send half a request and leave, over and over",
         attack: churn,
@@ -274,6 +281,18 @@ fn idle(target: &Target, number: usize) -> Result<()> {
         held.push(Mute::connect(port)?);
     }
     target.keep(|| held.iter().any(Mute::lives));
+    Ok(())
+}
+
+fn attached(target: &Target, _number: usize) -> Result<()> {
+    let mut held = Vec::new();
+    for _ in 0..IDLE_EACH * 2 {
+        held.push(Client::attach(target.ninep, "")?);
+        if target.over() {
+            break;
+        }
+    }
+    target.keep(|| true);
     Ok(())
 }
 

@@ -16,7 +16,8 @@ fn connection() -> Connection {
         services: [].into(),
     };
     let identity = Identity::Fixed(Caller::Server);
-    Connection::new(OpId(1), Socket(4), Session::new(Protocol::NineP, export, identity, true))
+    let session = Session::new(Protocol::NineP, export, identity, true);
+    Connection::new(OpId(1), Socket(4), Origin::User(0), session)
 }
 
 fn version() -> Buf {

@@ -115,3 +115,19 @@ fn idle_connections_give_way_to_newcomers() {
     drop(idle);
     assert_eq!(server.end(), Some(0));
 }
+
+/// Of a client that has most places, connections at rest give way; one that has a file open stays.
+#[test]
+fn a_client_with_most_places_does_not_keep_others_out() {
+    let dir = Scratch::new("crowd");
+    std::fs::write(dir.path().join("small"), "well\n").unwrap();
+    let server = Server::start(dir.path(), &["--connections-max", "64"]);
+    let mut works = Client::connect(server.ninep());
+    assert_eq!(works.read("/small").unwrap(), b"well\n");
+    let crowd: Vec<Client> = (1..64).map(|_| Client::connect(server.ninep())).collect();
+    let answer = get(server.http(), "/small");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
+    assert_eq!(works.read("/small").unwrap(), b"well\n", "its file is open");
+    drop(crowd);
+    assert_eq!(server.end(), Some(0));
+}
