@@ -15,7 +15,10 @@ use std::time::{Duration, Instant};
 
 const IDLE: u64 = 10_000;
 const DROPPED_PER_SECOND: u32 = 1_000;
-const SECONDS: u32 = 60;
+
+/// How long, seconds; with `--long` a minute.
+const SECONDS: u32 = 15;
+const SECONDS_LONG: u32 = 60;
 
 /// How much memory may stay after a crowd has gone, beyond what was there before it came.
 const KEPT_KIB_MAX: u64 = 16 << 10;
@@ -50,7 +53,8 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
             })
         });
     }
-    report.case("crowd/opened_and_dropped", || dropped(&server));
+    let seconds = if report.long { SECONDS_LONG } else { SECONDS };
+    report.case("crowd/opened_and_dropped", || dropped(&server, seconds));
     report.case("crowd/gone_in_the_middle", || gone(&server));
     report.case("crowd/malformed_9p", || malformed(&server));
     report.case("crowd/silent_9p_sizes", || sizes(&server));
@@ -111,11 +115,11 @@ fn returned(server: &Server, before: u64) -> Result<u64> {
 }
 
 /// Connections opened and dropped at a steady rate, both protocols, some with a reset.
-fn dropped(server: &Server) -> Result<String> {
+fn dropped(server: &Server, seconds: u32) -> Result<String> {
     let before = server.rss_kib();
     let begin = Instant::now();
     let mut worst = Duration::ZERO;
-    for number in 0..DROPPED_PER_SECOND * SECONDS {
+    for number in 0..DROPPED_PER_SECOND * seconds {
         let due = begin + Duration::from_secs(1) * number / DROPPED_PER_SECOND;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let port = if number % 2 == 0 || server.http == 0 { server.ninep } else { server.http };
@@ -131,7 +135,7 @@ fn dropped(server: &Server) -> Result<String> {
     let took = begin.elapsed().as_secs_f64();
     let kept = returned(server, before)?;
     ensure!(worst < Duration::from_secs(1), "others waited {worst:?}");
-    Ok(format!("{SECONDS}000 in {took:.1} s, others waited {worst:?} at most, {kept} KiB kept"))
+    Ok(format!("{seconds}000 in {took:.1} s, others waited {worst:?} at most, {kept} KiB kept"))
 }
 
 /// Clients that ask for a lot and go away before the answers come.
