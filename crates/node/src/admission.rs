@@ -13,8 +13,13 @@
 //!
 //! *Connections.* When there are as many as there may be, those that lose nothing by it end, the
 //! ones that have been idle for longest first. If there is none, and one address or user has more
-//! than half of all, those of its connections end that have no file open. Some places are kept for
-//! local clients, so that the operator always gets in.
+//! than half of all, those of its connections end that have no file open, and at last any that
+//! nothing came on for a second. Some places are kept for local clients, so that the operator
+//! always gets in.
+//!
+//! *Nodes and open files.* A connection may hold a multiple of what nobody holds, and a few
+//! whatever is left, so that many connections can use up all. Then those of an address or user
+//! that has more than half end in the same way.
 
 use base::Instant;
 use front::{Room, SMALL_MAX};
@@ -69,8 +74,9 @@ pub(crate) struct Admission {
     fed_at: usize,
     /// When to look for connections that keep memory from others.
     look_at: Option<Instant>,
-    /// When to look for idle connections again.
+    /// When to look for idle connections again, for places and for handles.
     places_at: Instant,
+    handles_at: Instant,
     /// Connections ended for others since the start.
     ended: u64,
 }
@@ -91,6 +97,7 @@ impl Admission {
             fed_at: 0,
             look_at: None,
             places_at: Instant(0),
+            handles_at: Instant(0),
             ended: 0,
         }
     }
@@ -108,6 +115,11 @@ impl Admission {
     /// Nodes and open files that clients hold.
     pub(crate) fn handles(&self) -> usize {
         self.handles
+    }
+
+    /// Whether only those nodes and open files are left that are kept for requests in progress.
+    pub(crate) fn lacks_handles(&self) -> bool {
+        self.handles >= self.handles_max
     }
 
     /// A connection holds so many nodes and open files now.
@@ -204,9 +216,23 @@ impl Admission {
         if fed { Some(Instant(0)) } else { self.look_at.into_iter().chain(turn).min() }
     }
 
-    /// When to look for idle connections again.
+    /// When to look for idle connections again, for places.
     pub(crate) fn places_at(&self) -> Instant {
         self.places_at
+    }
+
+    /// When to look for connections that hold handles again.
+    pub(crate) fn handles_at(&self) -> Option<Instant> {
+        self.lacks_handles().then_some(self.handles_at)
+    }
+
+    /// Whether it is time to look for connections that hold handles, when none are left.
+    pub(crate) fn is_time_for_handles(&mut self, now: Instant) -> bool {
+        let due = self.handles_at <= now;
+        if due {
+            self.handles_at = now + LOOK_TIME;
+        }
+        due
     }
 
     /// Whether it is time to look for idle connections, when there are no places left.

@@ -202,6 +202,11 @@ impl Connection {
         (self.is_quiet() && self.session.is_resting()).then_some(self.received)
     }
 
+    /// When something came last, if nothing is being sent; requests may be pending.
+    pub(crate) fn quiet_since(&self) -> Option<Instant> {
+        self.is_quiet().then_some(self.received)
+    }
+
     fn is_quiet(&self) -> bool {
         self.state == State::Talking && self.sending == Sending::No && self.unsent.is_empty()
     }

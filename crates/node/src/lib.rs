@@ -338,7 +338,8 @@ impl Automaton for Node {
         let worker = self.worker.as_ref().and_then(|worker| worker.deadline());
         let full = self.connections.len() >= self.config.connections_max && self.is_running();
         let places = full.then_some(self.admission.places_at());
-        let hungry = self.admission.deadline().into_iter().chain(places).min();
+        let handles = self.admission.handles_at().filter(|_| self.is_running());
+        let hungry = self.admission.deadline().into_iter().chain(places).chain(handles).min();
         let others = [
             alarm,
             drain,

@@ -49,6 +49,7 @@ impl Node {
         self.change(now, ops);
         self.settle(now, ops);
         self.make_places(now, ops);
+        self.make_handles(now, ops);
         self.leave(now, ops);
         self.admission.end_turn(now);
         self.listen_all(now, ops);
@@ -378,41 +379,71 @@ impl Node {
         self.route(now, ops);
     }
 
-    /// Ends the connections that have been idle for longest, if there are no more places. If none
-    /// is idle, and one client has most of the places, those of its connections that are at rest.
+    /// Ends connections for newcomers if there are no more places: of those that have begun nothing
+    /// the longest idle ones. If there is none, and one client has most of the places, connections
+    /// of that client: those without open files, and at last any that nothing came on for a while.
     fn make_places(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let full = self.connections.len() >= self.config.connections_max;
-        if !full || self.phase != Phase::Running || !self.admission.is_time_for_places(now) {
+        if !full || !self.is_running() || !self.admission.is_time_for_places(now) {
             return;
         }
-        let since =
-            |(slot, connection): (usize, &Connection)| Some((connection.idle_since()?, slot));
-        let long_ago = |(since, _): &(Instant, usize)| *since + admission::IDLE_TIME <= now;
-        let all = self.connections.iter();
-        let mut idle: Vec<_> = all.filter_map(since).filter(long_ago).collect();
-        if idle.is_empty() {
-            let crowd = self.crowd();
-            let rests = self.connections.iter().filter_map(|(slot, connection)| {
-                let since = connection.resting_since()?;
-                (Some(connection.origin()) == crowd.as_ref()).then_some((since, slot))
-            });
-            idle = rests.filter(long_ago).collect();
+        let crowd = self.crowd(self.config.connections_max, |_| 1);
+        let is_of_crowd = |it: &Connection| Some(it.origin()) == crowd.as_ref();
+        let mut chosen = self.quiet(now, |it| it.idle_since());
+        if chosen.is_empty() {
+            chosen = self.quiet(now, |it| it.resting_since().filter(|_| is_of_crowd(it)));
         }
-        idle.sort_unstable();
-        idle.truncate(self.config.connections_max.div_ceil(admission::MAKE_ROOM));
-        self.admission.note_ended(idle.len());
-        self.cut(now, idle.into_iter().map(|(_, slot)| slot).collect(), ops);
+        if chosen.is_empty() {
+            chosen = self.quiet(now, |it| it.quiet_since().filter(|_| is_of_crowd(it)));
+        }
+        chosen.truncate(self.config.connections_max.div_ceil(admission::MAKE_ROOM));
+        self.give_way(now, chosen, ops);
     }
 
-    /// The client that has more than half of all places, if there is one.
-    fn crowd(&self) -> Option<Origin> {
-        let mut counts = BTreeMap::new();
-        for (_, connection) in &self.connections {
-            *counts.entry(connection.origin()).or_insert(0) += 1;
+    /// Ends connections of a client that has most of the nodes and open files, if only those are
+    /// left that are kept for requests in progress, until an eighth is free.
+    fn make_handles(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        let full = self.admission.lacks_handles();
+        if !full || !self.is_running() || !self.admission.is_time_for_handles(now) {
+            return;
         }
-        let most = counts.into_iter().max_by_key(|(_, count)| *count);
-        let half = self.config.connections_max / 2;
-        most.filter(|(_, count)| *count > half).map(|(origin, _)| origin.clone())
+        let crowd = self.crowd(self.handles_share(), Connection::handles);
+        let is_of_crowd = |it: &Connection| Some(it.origin()) == crowd.as_ref() && it.handles() > 0;
+        let mut chosen = self.quiet(now, |it| it.quiet_since().filter(|_| is_of_crowd(it)));
+        let mut missing = self.handles_share() / 8;
+        chosen.retain(|slot| {
+            let is_needed = missing > 0;
+            missing = missing.saturating_sub(self.connections[*slot].handles());
+            is_needed
+        });
+        self.give_way(now, chosen, ops);
+    }
+
+    /// Connections for which `since` gives a time of at least [`admission::IDLE_TIME`] ago, the
+    /// earliest first.
+    fn quiet(&self, now: Instant, since: impl Fn(&Connection) -> Option<Instant>) -> Vec<usize> {
+        let all = self.connections.iter();
+        let all = all.filter_map(|(slot, connection)| Some((since(connection)?, slot)));
+        let mut quiet: Vec<(Instant, usize)> =
+            all.filter(|(since, _)| *since + admission::IDLE_TIME <= now).collect();
+        quiet.sort_unstable();
+        quiet.into_iter().map(|(_, slot)| slot).collect()
+    }
+
+    /// The client whose connections hold more than half of `all`, if there is one.
+    fn crowd(&self, all: usize, held: impl Fn(&Connection) -> usize) -> Option<Origin> {
+        let mut sums = BTreeMap::new();
+        for (_, connection) in &self.connections {
+            *sums.entry(connection.origin()).or_insert(0) += held(connection);
+        }
+        let most = sums.into_iter().max_by_key(|(_, sum)| *sum);
+        most.filter(|(_, sum)| *sum > all / 2).map(|(origin, _)| origin.clone())
+    }
+
+    /// Ends connections for newcomers.
+    fn give_way(&mut self, now: Instant, slots: Vec<usize>, ops: &mut Vec<Op>) {
+        self.admission.note_ended(slots.len());
+        self.cut(now, slots, ops);
     }
 
     /// Lets every connection that has changed ask what it needs of the reactor.

@@ -5,6 +5,7 @@ mod clock;
 mod compiler;
 mod config;
 mod crew;
+mod files;
 mod fronts;
 mod greeting;
 mod hosting;

@@ -2,6 +2,7 @@
 
 use crate::config::{Form, Serve};
 use crate::crew::Crew;
+use crate::files;
 use crate::fronts::{Fronts, Plan};
 use crate::greeting::Greeting;
 use crate::hosting::{self, Hosting};
@@ -34,6 +35,8 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let replicas = replicas(serve)?;
     reactor::hold_signals();
     let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
+    let (connections_max, warning) = files::connections(serve.connections_max, files_max)?;
+    warning.into_iter().for_each(|it| eprintln!("upcall: {it}"));
     let rule = rule::choose(serve, space.strictest(), &addresses)?;
     let settings = settings(serve);
     let mut world = World::new(form, &settings)
@@ -49,7 +52,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
     let crew = Crew::start(serve, file.as_deref().unwrap_or(&path))?;
     let first = first_front(!replicas.is_empty(), threads, crew.as_ref())?;
-    let mut share = share(serve, threads, ports, &world, (limits, files_max));
+    let mut share = share(serve, threads, ports, &world, (limits, files_max, connections_max));
     share.storelets =
         crew.as_ref().map(|it| it.settings(serve, first + threads - 1)).transpose()?;
     let mut node = Node::new(share.clone(), served, joins);
@@ -201,7 +204,7 @@ fn share(
     threads: usize,
     ports: Vec<Port>,
     world: &World,
-    (limits, files_max): (Limits, usize),
+    (limits, files_max, connections_max): (Limits, usize, usize),
 ) -> Config {
     Config {
         read_only: serve.read_only,
@@ -211,7 +214,7 @@ fn share(
         ports,
         wall: wall_at_zero(world),
         limits,
-        connections_max: serve.connections_max.unwrap_or(16_384).div_ceil(threads),
+        connections_max: connections_max.div_ceil(threads),
         bytes_max: (serve.memory_max.unwrap_or(512) << 20) / threads,
         files_max,
         sharers: threads,

@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
 use crate::ninep::Client;
-use crate::server::{Scratch, Server, get};
+use crate::server::{BINARY, Scratch, Server, get};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 
 /// Memory for all connections, MiB.
 const MEMORY_MAX: u64 = 64;
@@ -128,6 +129,51 @@ fn a_client_with_most_places_does_not_keep_others_out() {
     let answer = get(server.http(), "/small");
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
     assert_eq!(works.read("/small").unwrap(), b"well\n", "its file is open");
+    drop(crowd);
+    assert_eq!(server.end(), Some(0));
+}
+
+/// The same, also if all of its connections have a file open.
+#[test]
+fn a_client_with_open_files_on_most_connections_does_not_keep_others_out() {
+    let dir = Scratch::new("openers");
+    std::fs::write(dir.path().join("small"), "well\n").unwrap();
+    let server = Server::start(dir.path(), &["--connections-max", "64"]);
+    let mut crowd: Vec<Client> = (0..64).map(|_| Client::connect(server.ninep())).collect();
+    for client in &mut crowd {
+        assert_eq!(client.read("/small").unwrap(), b"well\n");
+    }
+    // Each listener may accept one more when there is one place left.
+    let newcomers = [(); 3].map(|()| Client::connect(server.ninep()).read("/small"));
+    assert!(newcomers.iter().all(|it| it.as_deref() == Ok(b"well\n")));
+    let answer = get(server.http(), "/small");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
+    drop(crowd);
+    assert_eq!(server.end(), Some(0));
+}
+
+/// Each connection may always hold 64 nodes and open files. Many of them could hold all.
+#[test]
+fn handles_of_many_connections_give_way_to_newcomers() {
+    let dir = Scratch::new("handles");
+    std::fs::write(dir.path().join("small"), "well\n").unwrap();
+    let mut command = Command::new("sh");
+    // Root could raise the limit again.
+    let limited = "ulimit -n 2000 && if [ $(id -u) = 0 ]; \
+                   then exec setpriv --bounding-set=-sys_resource --inh-caps=-sys_resource \"$@\"; \
+                   else exec \"$@\"; fi";
+    let ports = ["--9p", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    command.args(["-c", limited, "sh", BINARY, "serve"]).arg(dir.path()).args(ports);
+    let server = Server::run(&mut command);
+    let mut crowd: Vec<Client> = (0..60).map(|_| Client::connect(server.ninep())).collect();
+    let opened: usize = crowd.iter_mut().map(|it| it.hold("/small", 40)).sum();
+    assert!(opened > 400, "{opened} files were opened: they do not use up anything");
+    // Whoever has opened files a moment ago keeps them for a second.
+    let newcomer = || Client::try_connect(server.ninep())?.read("/small");
+    let read = std::iter::repeat_with(newcomer).find_map(Result::ok);
+    assert_eq!(read.unwrap(), b"well\n");
+    let answer = get(server.http(), "/small");
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
     drop(crowd);
     assert_eq!(server.end(), Some(0));
 }

@@ -30,15 +30,34 @@ impl Client {
         Client::attach(Box::new(UnixStream::connect(socket).unwrap()), "", aname)
     }
 
+    /// The same, or the reason why the server refuses it.
+    pub(crate) fn try_connect(address: &str) -> Result<Client, Refused> {
+        Client::try_attach(Box::new(TcpStream::connect(address).unwrap()), "test", "")
+    }
+
     fn attach(stream: Box<dyn Stream>, uname: &str, aname: &str) -> Client {
+        Client::try_attach(stream, uname, aname).unwrap()
+    }
+
+    fn try_attach(stream: Box<dyn Stream>, uname: &str, aname: &str) -> Result<Client, Refused> {
         let mut client = Client { stream, next: 1 };
         client.call(100, &[&(1u32 << 16).to_le_bytes(), &text(b"9P2000.L")]).unwrap();
         let no = u32::MAX.to_le_bytes();
         let root = 0u32.to_le_bytes();
-        client
-            .call(104, &[&root, &no, &text(uname.as_bytes()), &text(aname.as_bytes()), &no])
-            .unwrap();
-        client
+        client.call(104, &[&root, &no, &text(uname.as_bytes()), &text(aname.as_bytes()), &no])?;
+        Ok(client)
+    }
+
+    /// Opens a file so many times, or until the server refuses it; how often it was opened.
+    pub(crate) fn hold(&mut self, path: &str, times: usize) -> usize {
+        let mut open = || self.call_open(path);
+        (0..times).take_while(|_| open().is_ok()).count()
+    }
+
+    fn call_open(&mut self, path: &str) -> Result<[u8; 4], Refused> {
+        let fid = self.walk(path)?;
+        self.call(12, &[&fid, &[0; 4]])?;
+        Ok(fid)
     }
 
     /// One message and its answer without the header.
@@ -92,8 +111,7 @@ impl Client {
 
     /// The first bytes of a file.
     pub(crate) fn read(&mut self, path: &str) -> Result<Vec<u8>, Refused> {
-        let fid = self.walk(path)?;
-        self.call(12, &[&fid, &[0; 4]])?;
+        let fid = self.call_open(path)?;
         let answer = self.call(116, &[&fid, &[0; 8], &4096u32.to_le_bytes()])?;
         Ok(answer[4..].to_vec())
     }
