@@ -185,6 +185,10 @@ pub enum Op {
         id: OpId,
         /// As whom.
         caller: Caller,
+        /// Directory that the operation may not leave: names are looked up, made and removed only
+        /// in directories that are it or beneath it at that moment (`Stale` otherwise), whatever
+        /// they were when their handles were made.
+        within: Option<File>,
         /// What.
         op: PathOp,
     },

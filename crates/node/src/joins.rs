@@ -55,7 +55,12 @@ impl Node {
         for output in out {
             let message = match output {
                 Output::Open(number, op) => {
-                    ops.push(Op::Path { id: opening(number), caller: Caller::Server, op });
+                    ops.push(Op::Path {
+                        id: opening(number),
+                        caller: Caller::Server,
+                        within: None,
+                        op,
+                    });
                     continue;
                 }
                 Output::CancelOpen(number) => {

@@ -188,7 +188,7 @@ fn names(path: &str) -> Vec<Name> {
 }
 
 fn ask(world: &mut World, caller: Caller, op: PathOp) -> PathDone {
-    world.submit(Op::Path { id: OpId(7), caller, op });
+    world.submit(Op::Path { id: OpId(7), caller, within: None, op });
     let mut events = Vec::new();
     world.wait(None, &mut events);
     match events.pop() {

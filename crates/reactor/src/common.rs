@@ -5,7 +5,7 @@ use crate::host::Host;
 use crate::job::{Job, Work};
 use crate::memory::{self, Memory};
 use crate::path::recent::Recent;
-use crate::path::{self, Attempt};
+use crate::path::{self, Attempt, Task};
 use crate::pool::lanes::Lane;
 use crate::pool::{Mailbox, Pool};
 use crate::signals::Signals;
@@ -15,7 +15,7 @@ use crate::{Config, Statistics, descriptor};
 use base::op::{
     Done, Event, File, Listener, OpId, Parcel, PathDone, PathOp, Peer, Socket, Span, Unresponsive,
 };
-use base::{Buf, Caller, Error, Instant};
+use base::{Buf, Error, Instant};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::SocketFlags;
@@ -232,13 +232,13 @@ impl Common {
     // Files.
 
     /// Performs a path operation: at once if that takes no waiting, else on the pool.
-    pub(crate) fn path(&mut self, id: OpId, caller: Caller, op: PathOp) {
+    pub(crate) fn path(&mut self, id: OpId, task: Task) {
         let submitted = self.clock.now();
-        let lanes = self.lanes_of(&op);
-        let attempt = if lanes.is_empty() && path::cacheable(&op) {
+        let lanes = self.lanes_of(&task.op);
+        let attempt = if lanes.is_empty() && path::cacheable(&task.op) {
             let recent = (&mut self.recent, submitted);
-            path::perform_cached(&self.host, &mut self.memory, recent, &caller, &op)
-        } else if path::joins_files(&op) && self.are_apart(&op) {
+            path::perform_cached(&self.host, &mut self.memory, recent, &task)
+        } else if path::joins_files(&task.op) && self.are_apart(&task.op) {
             Attempt::Done(Err(Error::CrossDevice))
         } else {
             Attempt::Later
@@ -250,7 +250,7 @@ impl Common {
         }
         // What is not looked up changes something, now or when it is done.
         self.recent.forget();
-        self.pool.push(Job { id: Some(id), work: Work::Path { caller, op }, lanes, submitted });
+        self.pool.push(Job { id: Some(id), work: Work::Path(task), lanes, submitted });
     }
 
     /// Lanes of an operation as far as they are known before it begins.

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::host::Host;
 use crate::identity::Depth;
 use crate::memory::Memory;
-use crate::path::Performed;
+use crate::path::{Performed, Task};
 use crate::pool::lanes::{Lane, Queued};
 use crate::{descriptor, errno, path};
 use base::op::{Done, File, OpId, PathOp, Span};
@@ -16,12 +16,7 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Several system calls on paths.
-    Path {
-        /// As whom.
-        caller: Caller,
-        /// What.
-        op: PathOp,
-    },
+    Path(Task),
     /// Read into `buf` until `count` bytes are there, or the file ends.
     Read {
         /// From an open file.
@@ -113,7 +108,10 @@ impl Queued for Job {
     fn is_long(&self) -> bool {
         matches!(
             &self.work,
-            Work::Path { op: PathOp::List { with_stat: true, .. } | PathOp::ListAll { .. }, .. }
+            Work::Path(Task {
+                op: PathOp::List { with_stat: true, .. } | PathOp::ListAll { .. },
+                ..
+            })
         )
     }
 }
@@ -124,11 +122,11 @@ impl Job {
         let Job { id, work, mut lanes, submitted } = self;
         let started = clock.now();
         let (done, used) = match work {
-            Work::Path { caller, op } => match path::perform(host, memory, &lanes, &caller, &op) {
+            Work::Path(task) => match path::perform(host, memory, &lanes, &task) {
                 Performed::Done(result) => (Some(Done::Path(result)), None),
                 Performed::Elsewhere(lane) => {
                     lanes.push(lane);
-                    let work = Work::Path { caller, op };
+                    let work = Work::Path(task);
                     return Ran::Elsewhere(Job { id, work, lanes, submitted });
                 }
             },
@@ -155,7 +153,7 @@ impl Job {
     /// Ends the work before it changed anything.
     pub(crate) fn fail(self, error: Error) -> Finished {
         let (done, used) = match self.work {
-            Work::Path { .. } => (Done::Path(Err(error)), None),
+            Work::Path(_) => (Done::Path(Err(error)), None),
             Work::Read { buf, .. } => (Done::Read(Err(error)), Some(buf)),
             Work::Write { data, .. } => (Done::Written(Err(error)), Some(data)),
             Work::Blocks { passage, .. } => (passage.end(Err(error)), None),
@@ -176,7 +174,7 @@ impl Work {
     /// Does everything but path operations.
     fn run(self, host: &Host) -> (Option<Done>, Option<Buf>) {
         match self {
-            Work::Path { .. } => unreachable!("performed by the job, which knows its lanes"),
+            Work::Path(_) => unreachable!("performed by the job, which knows its lanes"),
             Work::Read { file, offset, count, mut buf } => {
                 let result = host.own.be_server();
                 match result.and_then(|()| read(file, offset, count, &mut buf)) {

@@ -51,6 +51,17 @@ pub(crate) enum Mode {
     Blocking,
 }
 
+/// An operation, and for whom and where it is performed.
+#[derive(Debug)]
+pub(crate) struct Task {
+    /// As whom.
+    pub(crate) caller: Caller,
+    /// Directory that it may not leave.
+    pub(crate) within: Option<File>,
+    /// The operation.
+    pub(crate) op: PathOp,
+}
+
 /// Where an operation takes place.
 pub(crate) struct Ground<'a> {
     /// The host.
@@ -89,20 +100,20 @@ pub(crate) enum Performed {
     Elsewhere(Lane),
 }
 
-/// Performs an operation as `caller`, on a thread that may wait, for local file systems and those
-/// that it is `admitted` to.
+/// Performs an operation on a thread that may wait, for local file systems and those that it is
+/// `admitted` to.
 pub(crate) fn perform(
     host: &Host,
     memory: &mut Memory,
     admitted: &[Lane],
-    caller: &Caller,
-    op: &PathOp,
+    task: &Task,
 ) -> Performed {
+    let Task { caller, op, .. } = task;
     if let Err(error) = host.own.assume(caller, group_of(op), Depth::Changing) {
         return Performed::Done(Err(error));
     }
     let mut ground = Ground { host, mode: Mode::Blocking, caller, admitted, memory, recent: None };
-    match dispatch(&mut ground, caller, op) {
+    match dispatch(&mut ground, task) {
         Err(Trouble::Elsewhere(lane)) => Performed::Elsewhere(lane),
         result => Performed::Done(result.map_err(Error::from)),
     }
@@ -116,20 +127,20 @@ pub(crate) enum Attempt {
     Later,
 }
 
-/// Performs an operation as `caller` if that takes no waiting.
+/// Performs an operation if that takes no waiting.
 pub(crate) fn perform_cached(
     host: &Host,
     memory: &mut Memory,
     recent: (&mut Recent, Instant),
-    caller: &Caller,
-    op: &PathOp,
+    task: &Task,
 ) -> Attempt {
+    let caller = &task.caller;
     if let Err(error) = host.own.assume(caller, None, Depth::Looking) {
         return Attempt::Done(Err(error));
     }
     let recent = Some(recent);
     let mut ground = Ground { host, mode: Mode::Cached, caller, admitted: &[], memory, recent };
-    match dispatch(&mut ground, caller, op) {
+    match dispatch(&mut ground, task) {
         Err(Trouble::NotCached) => Attempt::Later,
         result => Attempt::Done(result.map_err(Error::from)),
     }
@@ -302,8 +313,52 @@ fn group_of(op: &PathOp) -> Option<u32> {
     }
 }
 
-fn dispatch(ground: &mut Ground<'_>, caller: &Caller, op: &PathOp) -> Outcome<PathDone> {
+/// Directories in which an operation looks names up, makes or removes them, or lists them.
+fn directories(op: &PathOp) -> [Option<File>; 2] {
+    match op {
+        PathOp::Walk { from: dir, .. }
+        | PathOp::Fetch { root: dir, .. }
+        | PathOp::Create { dir, .. }
+        | PathOp::CreateUnnamed { dir, .. }
+        | PathOp::MakeDir { dir, .. }
+        | PathOp::Symlink { dir, .. }
+        | PathOp::MakeNode { dir, .. }
+        | PathOp::Link { dir, .. }
+        | PathOp::Remove { dir, .. }
+        | PathOp::List { file: dir, .. }
+        | PathOp::ListAll { from: dir, .. }
+        | PathOp::ReadAll { from: dir, .. } => [Some(*dir), None],
+        PathOp::Replace { dir, by, .. } => match by {
+            Replacement::Entry(other, _) => [Some(*dir), Some(*other)],
+            Replacement::Nothing | Replacement::Unnamed(_) => [Some(*dir), None],
+        },
+        PathOp::Rename { from, to, .. } => [Some(*from), Some(*to)],
+        PathOp::RenameFile { to, .. } => [*to, None],
+        PathOp::Stat { .. }
+        | PathOp::SetStat { .. }
+        | PathOp::Open { .. }
+        | PathOp::ReadLink { .. }
+        | PathOp::RemoveFile { .. }
+        | PathOp::StatFs { .. }
+        | PathOp::GetAttr { .. }
+        | PathOp::SetAttr { .. }
+        | PathOp::ListAttrs { .. }
+        | PathOp::RemoveAttr { .. }
+        | PathOp::Identify { .. }
+        | PathOp::OpenRoot { .. }
+        | PathOp::OpenVolume { .. }
+        | PathOp::Resolve { .. } => [None, None],
+    }
+}
+
+fn dispatch(ground: &mut Ground<'_>, task: &Task) -> Outcome<PathDone> {
     let fd = descriptor::file;
+    let Task { caller, within, op } = task;
+    if let Some(root) = within {
+        for dir in directories(op).into_iter().flatten().filter(|dir| dir != root) {
+            enter::expect_within(ground, fd(*root)?, fd(dir)?)?;
+        }
+    }
     match op {
         PathOp::Walk { root, from, names } => walk::walk(ground, fd(*root)?, fd(*from)?, names),
         PathOp::Fetch { root, path, read_max, headroom } => {

@@ -10,6 +10,7 @@ mod connection;
 use crate::blocks::Passage;
 use crate::common::{Common, EVENTS_MAX};
 use crate::job::Work;
+use crate::path::Task;
 use crate::sending::Sending;
 use crate::{Config, descriptor, errno, sockets};
 use base::op::{Address, Done, Event, File, Listener, Op, OpId, Socket};
@@ -114,7 +115,9 @@ impl Threads {
                 let passage = Passage::write(offset, blocks, durable);
                 self.common.push(id, file, Work::Blocks { file, passage });
             }
-            Op::Path { id, caller, op } => self.common.path(id, caller, op),
+            Op::Path { id, caller, within, op } => {
+                self.common.path(id, Task { caller, within, op });
+            }
             Op::CloseFile { file, last } => self.common.close_file(file, last),
             Op::Cancel { id } => self.cancel(id),
         }

@@ -14,6 +14,7 @@ mod shelf;
 use crate::blocks::Passage;
 use crate::common::{Common, EVENTS_MAX};
 use crate::job::Work;
+use crate::path::Task;
 use crate::sending::Sending;
 use crate::{Config, errno, sockets};
 use base::op::{Address, Done, Event, File, Listener, Op, OpId, Socket, Span};
@@ -197,7 +198,9 @@ impl Uring {
                 let passage = Passage::write(offset, blocks, durable);
                 self.begin_blocks(id, file, passage);
             }
-            Op::Path { id, caller, op } => self.common.path(id, caller, op),
+            Op::Path { id, caller, within, op } => {
+                self.common.path(id, Task { caller, within, op });
+            }
             Op::CloseFile { file, last } => self.common.close_file(file, last),
             Op::Cancel { id } => self.cancel(id),
         }

@@ -576,7 +576,12 @@ fn queued_work_is_cancelled_and_everything_completes_once() {
         let file = rig.create("f", READ_WRITE, true).unwrap();
         let ids: Vec<_> = (0..200)
             .map(|_| {
-                rig.start(|id| Op::Path { id, caller: Caller::Server, op: PathOp::StatFs { file } })
+                rig.start(|id| Op::Path {
+                    id,
+                    caller: Caller::Server,
+                    within: None,
+                    op: PathOp::StatFs { file },
+                })
             })
             .collect();
         let (mut ok, mut cancelled) = (0, 0);
@@ -633,7 +638,7 @@ fn users_take_turns_on_the_nodes_thread() {
         let fetch_as = |rig: &mut rig::Rig, caller: &Caller, name_: String| {
             let path = name_.into_bytes();
             let op = PathOp::Fetch { root, path, read_max: 9, headroom: 0 };
-            let done = rig.ask(|id| Op::Path { id, caller: caller.clone(), op });
+            let done = rig.ask(|id| Op::Path { id, caller: caller.clone(), within: None, op });
             matches!(done, Done::Path(Ok(_)))
         };
         let users: Vec<Caller> = (0..5).map(|i| user(8000 + 10 * i)).collect();
@@ -653,7 +658,8 @@ fn users_take_turns_on_the_nodes_thread() {
                 // In between, changes on the pool as the same user, and work as the server.
                 let dir = root;
                 let make = PathOp::MakeDir { dir, name: name("x"), mode: 0o700, gid: None };
-                let id = rig.start(|id| Op::Path { id, caller: caller.clone(), op: make });
+                let id =
+                    rig.start(|id| Op::Path { id, caller: caller.clone(), within: None, op: make });
                 assert!(matches!(rig.finish(id), Done::Path(Err(Error::Denied))));
                 assert!(fetch_as(rig, &Caller::Server, "f1".into()));
             }

@@ -417,6 +417,9 @@ impl Scene {
     /// Every operation needs a file of the right kind.
     fn expect_fit(&self, op: &Op) {
         volume::expect_well_formed(op);
+        if let Op::Path { within: None, op, .. } = op {
+            assert!(disk::files(op).is_empty(), "may leave the served directory: {op:?}");
+        }
         let fit = match op {
             Op::Read { file, .. } | Op::Write { file, .. } => self.disk.is_more_than_handle(*file),
             Op::Sync { file, .. } => {

@@ -194,7 +194,7 @@ impl Service {
     fn identify(&mut self, id: RequestId, caller: Caller, who: Who, out: &mut Vec<Output>) {
         let slot = self.identifying.insert(id);
         let (id, op) = (OpId(NodeId::new(self.index, slot).0), PathOp::Identify { who });
-        out.push(Output::Do(Op::Path { id, caller, op }));
+        out.push(Output::Do(Op::Path { id, caller, within: None, op }));
     }
 
     fn identified(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {

@@ -7,7 +7,7 @@ use super::{Ground, Mode, Outcome};
 use crate::errno::Trouble;
 use crate::mounts::Mount;
 use crate::pool::lanes::Lane;
-use base::Caller;
+use base::{Caller, Error};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
@@ -185,6 +185,28 @@ pub(super) fn path_of(ground: &Ground<'_>, file: BorrowedFd<'_>) -> rustix::io::
     let number = super::open::by_number(file);
     let path = rustix::fs::readlinkat(ground.host.proc(), number.as_c_str(), Vec::new())?;
     Ok(path.into_bytes())
+}
+
+/// Refuses a directory that is not beneath `root` at present. A client may hold one that was, and
+/// that somebody on this host has moved away since; no name may be reached through it.
+pub(super) fn expect_within(
+    ground: &Ground<'_>,
+    root: BorrowedFd<'_>,
+    dir: BorrowedFd<'_>,
+) -> Outcome<()> {
+    let mut top = path_of(ground, root)?;
+    for _ in 0..RETRIES {
+        let path = path_of(ground, dir)?;
+        if path == top || relative(&top, &path).is_some() {
+            return Ok(());
+        }
+        // The root itself, or what is above it, may have been renamed between the two.
+        let before = std::mem::replace(&mut top, path_of(ground, root)?);
+        if before == top {
+            return Err(Error::Stale.into());
+        }
+    }
+    Err(Error::Busy.into())
 }
 
 /// Names of mount points on the mount of a directory: an entry with one of them may be such.

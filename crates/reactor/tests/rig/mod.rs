@@ -124,7 +124,17 @@ impl Rig {
     }
 
     pub(crate) fn path_as(&mut self, caller: Caller, op: PathOp) -> Result<PathDone, Error> {
-        let done = self.ask(|id| Op::Path { id, caller, op });
+        self.path_within(None, caller, op)
+    }
+
+    /// Performs a path operation that may not leave a directory.
+    pub(crate) fn path_within(
+        &mut self,
+        within: Option<File>,
+        caller: Caller,
+        op: PathOp,
+    ) -> Result<PathDone, Error> {
+        let done = self.ask(|id| Op::Path { id, caller, within, op });
         self.world.be_server().unwrap();
         match done {
             Done::Path(result) => result,

@@ -130,7 +130,8 @@ impl Host {
         if let Some(error) = refused {
             return Plan::Answer(Err(error));
         }
-        let op = Op::Path { id, caller, op: self.path_op(ask) };
+        let within = Some(self.root_file());
+        let op = Op::Path { id, caller, within, op: self.path_op(ask) };
         Plan::Run { pins, awaits, op }
     }
 

@@ -381,7 +381,7 @@ impl Volume {
     pub(super) fn identify(&mut self, slot: usize, who: Who, out: &mut Vec<Output>) {
         self.errands[slot].awaits = Awaits::User;
         let (caller, op) = (self.errands[slot].caller.clone(), PathOp::Identify { who });
-        out.push(Output::Do(Op::Path { id: self.user_op(slot), caller, op }));
+        out.push(Output::Do(Op::Path { id: self.user_op(slot), caller, within: None, op }));
     }
 
     /// What the host knows.
