@@ -1,6 +1,6 @@
 //! `cargo xtask bench [9p] [http] [store] [files] [cold] [open] [replica] [replica-memory]
 //! [--servers diod,nginx,uring,threads] [--rounds N] [--seconds S] [--operations N] [--built]
-//! [--record]`:
+//! [--before PROGRAM] [--record]`:
 //! we beside a peer, on this machine, in this run.
 //!
 //! *9p* measures against diod with a pipelined client of our own (one connection, bound to
@@ -18,6 +18,8 @@
 //!
 //! *replica* measures three replicas against etcd and Redis, *replica-memory* how much memory they
 //! have over ten million operations (or `--operations`), and fails if that grows.
+//!
+//! `--before` measures *9p* and *http* beside another build of the server instead of a peer.
 //!
 //! `--record` puts the tables into `docs/performance.md`. Losing rows are kept.
 
@@ -158,6 +160,11 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
             "--rounds" => rounds = Some(value()?.parse()?),
             "--seconds" => plan.time = Duration::from_secs_f64(value()?.parse()?),
             "--operations" => plan.operations = Some(value()?.parse()?),
+            "--before" => {
+                let path = Path::new(value()?);
+                server::set_before(path.canonicalize().context("--before: no such program")?);
+                plan.servers = vec![Kind::Before, Kind::Uring];
+            }
             "--servers" => {
                 let list =
                     value()?.split(',').map(|name| Kind::named(name).context("no such server"));
@@ -190,8 +197,9 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// A table of rates and costs beside one peer.
+/// A table of rates and costs beside one peer, or beside another build of ours.
 fn rows(plan: &Plan, peer: Kind, run: fn(&Plan) -> Result<Vec<Row>>) -> Result<String> {
+    let peer = if plan.servers.contains(&Kind::Before) { Kind::Before } else { peer };
     let rows = run(plan)?;
     Ok(format!("{}\n{}", record::circumstances(plan), table::markdown(&rows, peer)))
 }

@@ -195,6 +195,7 @@ pub(crate) fn parts(report: &Report, names: &[&str], kind: Kind) -> Result<Vec<P
         Ok(Part {
             title: format!("conformance {} (server: {})", suite.name, kind.name()),
             command: command(report, suite, kind)?,
+            uses: suite.name.to_owned(),
             alone: suite.alone,
             sum: summed,
         })

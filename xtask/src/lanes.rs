@@ -6,16 +6,19 @@
 
 use crate::report::Report;
 use anyhow::{Context as _, Result};
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::process::Command;
-use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// A part of a run.
 pub(crate) struct Part {
     pub(crate) title: String,
     pub(crate) command: Command,
+    /// Name of the directories and machines that it uses; parts with the same do not run together.
+    pub(crate) uses: String,
     /// Whether nothing else may run meanwhile.
     pub(crate) alone: bool,
     /// Recognizes a line that counts cases: passed and failed. A part without such a line is one
@@ -41,9 +44,42 @@ pub(crate) fn run(report: &mut Report, parts: Vec<Part>) {
     several(report, alone, 1);
 }
 
-/// Runs parts, `lanes` at a time, in their order.
+/// Parts that have not begun, and what those that run use.
+struct Queue {
+    state: Mutex<(Vec<Part>, BTreeSet<String>)>,
+    ended: Condvar,
+}
+
+impl Queue {
+    /// The first part that uses nothing that another one uses now.
+    fn next(&self) -> Option<Part> {
+        let mut state = self.lock();
+        loop {
+            let (parts, used) = &mut *state;
+            if let Some(at) = parts.iter().position(|part| !used.contains(&part.uses)) {
+                used.insert(parts[at].uses.clone());
+                return Some(parts.remove(at));
+            }
+            if parts.is_empty() {
+                return None;
+            }
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn end(&self, uses: &str) {
+        self.lock().1.remove(uses);
+        self.ended.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Vec<Part>, BTreeSet<String>)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs parts, `lanes` at a time, in their order as far as they do not use the same.
 fn several(report: &mut Report, parts: Vec<Part>, lanes: usize) {
-    let queue = Mutex::new(parts.into_iter());
+    let queue = Queue { state: Mutex::new((parts, BTreeSet::new())), ended: Condvar::new() };
     let (results, each) = channel();
     std::thread::scope(|scope| {
         for _ in 0..lanes {
@@ -58,14 +94,14 @@ fn several(report: &mut Report, parts: Vec<Part>, lanes: usize) {
 }
 
 /// Runs one part after the other until none is left.
-fn lane(queue: &Mutex<std::vec::IntoIter<Part>>, results: &Sender<Done>) {
-    let next = || queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
-    while let Some(Part { title, mut command, alone: _, sum }) = next() {
+fn lane(queue: &Queue, results: &Sender<Done>) {
+    while let Some(Part { title, mut command, uses, alone: _, sum }) = queue.next() {
         println!("-- {title}: started");
         let start = Instant::now();
         let mut text = String::new();
         let success = output(&mut command, &mut text).with_context(|| title.clone());
         let seconds = start.elapsed().as_secs_f64();
+        queue.end(&uses);
         if results.send(Done { title, text, seconds, sum, success }).is_err() {
             return;
         }
@@ -115,7 +151,8 @@ mod tests {
     fn part(script: &str) -> Part {
         let sum = |line: &str| line.strip_prefix("sum ").map(|_| (2, 1));
         let command = sh::cmd("sh", &["-c", script]);
-        Part { title: script.to_owned(), command, alone: false, sum }
+        let uses = script.to_owned();
+        Part { title: script.to_owned(), command, uses, alone: false, sum }
     }
 
     #[test]
@@ -132,6 +169,18 @@ mod tests {
         run(&mut report, parts);
         // Success; failure; failure without a sum; 2 and 1 by a sum; not started.
         assert_eq!(report.sum(), (3, 4));
+    }
+
+    #[test]
+    fn parts_that_use_the_same_do_not_run_together() {
+        let dir = std::env::temp_dir().join(format!("lanes-same-{}", std::process::id()));
+        std::fs::create_dir(&dir).expect("a new directory");
+        let script = format!("cd {} && mkdir used && sleep 0.1 && rmdir used", dir.display());
+        let parts = (0..4).map(|_| Part { uses: "used".to_owned(), ..part(&script) });
+        let mut report = Report::default();
+        run(&mut report, parts.collect());
+        assert_eq!(report.sum(), (4, 0));
+        std::fs::remove_dir(&dir).expect("it is empty");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,16 @@ pub(crate) enum Kind {
     Diod,
     /// nginx with one worker.
     Nginx,
+    /// Another build of ours, on `io_uring`: the program of [`set_before`].
+    Before,
+}
+
+/// The program that is measured as [`Kind::Before`].
+static BEFORE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Sets the program that is measured as [`Kind::Before`]; the first time only.
+pub(crate) fn set_before(program: PathBuf) {
+    BEFORE.get_or_init(|| program);
 }
 
 impl Kind {
@@ -31,6 +42,7 @@ impl Kind {
             Kind::Threads => "threads",
             Kind::Diod => "diod",
             Kind::Nginx => "nginx",
+            Kind::Before => "before",
         }
     }
 
@@ -90,9 +102,17 @@ impl Server {
     ) -> Result<Server> {
         let dir = dir.canonicalize().with_context(|| format!("serve {}", dir.display()))?;
         let (mut command, ninep, http) = match kind {
-            Kind::Uring | Kind::Threads => (ours(kind, &dir, ninep, http, extra), ninep, http),
+            Kind::Uring | Kind::Threads => {
+                let command = Command::new(binary());
+                (ours(command, kind, &dir, (ninep, http), extra), ninep, http)
+            }
             Kind::Diod => (diod(&dir, ninep, extra)?, ninep, 0),
             Kind::Nginx => (nginx(&dir, http)?, 0, http),
+            Kind::Before => {
+                let program = BEFORE.get().context("no program to compare with")?;
+                let command = Command::new(program);
+                (ours(command, Kind::Uring, &dir, (ninep, http), extra), ninep, http)
+            }
         };
         if let Some(core) = core {
             let mut pinned = Command::new("taskset");
@@ -270,8 +290,13 @@ pub(crate) fn binary() -> PathBuf {
     sh::target().join(if IS_MEASURED { "release/upcall" } else { "debug/upcall" })
 }
 
-fn ours(kind: Kind, dir: &Path, ninep: u16, http: u16, extra: &[&str]) -> Command {
-    let mut command = Command::new(binary());
+fn ours(
+    mut command: Command,
+    kind: Kind,
+    dir: &Path,
+    (ninep, http): (u16, u16),
+    extra: &[&str],
+) -> Command {
     command.arg("serve").arg(dir);
     command.args(["--9p", &format!("127.0.0.1:{ninep}")]);
     command.args(["--http", &format!("127.0.0.1:{http}")]);

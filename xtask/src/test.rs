@@ -26,14 +26,11 @@ pub(crate) fn main() -> Result<bool> {
     if report.has_failed("build") {
         return Ok(report.finish());
     }
-    report.stage("everything on io_uring", |report| {
+    // In one go: at the end of a stage a processor waits for the last part.
+    report.stage("all tests", |report| {
         let mut parts = vec![unit()?];
         parts.extend(conformance::parts(report, &[], Kind::Uring)?);
-        lanes::run(report, parts);
-        Ok(())
-    });
-    report.stage("the other reactor, models and simulation", |report| {
-        let mut parts = conformance::parts(report, BY_THREADS, Kind::Threads)?;
+        parts.extend(conformance::parts(report, BY_THREADS, Kind::Threads)?);
         parts.push(part("models", built("model", &["smoke"])));
         parts.push(part("simulation", built("sim", &["smoke"])));
         parts.push(part("fuzzers", built("sim", &["fuzz", "smoke"])));
@@ -45,7 +42,7 @@ pub(crate) fn main() -> Result<bool> {
 
 /// A part that is one case.
 fn part(title: &str, command: Command) -> Part {
-    Part { title: title.to_owned(), command, alone: false, sum: |_| None }
+    Part { title: title.to_owned(), command, uses: title.to_owned(), alone: false, sum: |_| None }
 }
 
 /// The unit tests.
