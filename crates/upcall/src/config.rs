@@ -98,7 +98,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) no_status: bool,
 
-    /// Most connections at once [default: 16384, or three quarters of RLIMIT_NOFILE if that is less]
+    /// Most connections at once; at most three quarters of RLIMIT_NOFILE [default: 16384, or that]
     #[arg(long, value_name = "N")]
     pub(crate) connections_max: Option<usize>,
 
