@@ -60,7 +60,7 @@ impl Bench {
                 let set = SetStat { size: Some(*size), ..SetStat::default() };
                 Ask::SetStat { node, open: None, set }
             }
-            Edit::Read(_) => unreachable!("reads are not drawn"),
+            Edit::Read(_) | Edit::ReadAt(..) => unreachable!("reads are not drawn"),
         };
         let id = self.lab.begin(ask);
         self.begun.push(Begun { id, edit, at });
@@ -125,13 +125,7 @@ impl Bench {
         self.lab.release(node);
         let (after, calls) = (self.lab.read("/f").unwrap(), mem::take(&mut self.calls));
         if serial::explain(&before, &calls, &after).is_none() {
-            let spans = calls.iter().map(|Call { edit, fate, span }| match edit {
-                Edit::Append(data) => format!("append {} {fate:?} {span:?}", data.len()),
-                Edit::Write(at, data) => format!("write {at}+{} {fate:?} {span:?}", data.len()),
-                Edit::Resize(size) => format!("resize {size} {fate:?} {span:?}"),
-                Edit::Read(_) => String::new(),
-            });
-            let spans: Vec<String> = spans.collect();
+            let spans: Vec<String> = calls.iter().map(Call::to_string).collect();
             panic!("no order of {spans:#?} leads from {} to {} bytes", before.len(), after.len());
         }
         after

@@ -1,0 +1,185 @@
+//! The edits of one file that overlap in time, by all its editors, and the judge of them.
+
+use super::{Call, Edit, Instant, Io, serial};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Most edits in one group: the oracle tries all orders.
+const EDITS_MAX: usize = 7;
+/// Most edits that one editor pipelines.
+const BURST_MAX: usize = 3;
+/// Above this size a group begins with the file being emptied, bytes; in messages.
+const SIZE_MAX: usize = 6;
+
+/// What an editor is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// To pipeline so many edits.
+    Edit(usize),
+    /// To read the file back.
+    Read,
+    /// To wait until it is woken.
+    Wait,
+    /// To leave: there are no more groups.
+    Over,
+}
+
+/// One group after the other.
+#[derive(Debug)]
+pub struct Group {
+    /// The contents when the group began.
+    before: Vec<u8>,
+    calls: Vec<Call>,
+    /// Edits without a reply.
+    outstanding: usize,
+    /// Edits that the group may still begin.
+    to_begin: usize,
+    /// Groups to come, this one included.
+    left: u32,
+    /// The editor that reads the file back.
+    reader: Option<usize>,
+    /// Editors, by their numbers as clients.
+    members: Vec<usize>,
+    /// Decides the bytes of the next write: neighbouring writes differ.
+    salt: u8,
+    /// Every error is excused: storage of other machines may fail.
+    excused: bool,
+}
+
+impl Group {
+    /// So many groups of edits of an empty file.
+    pub fn new(left: u32) -> Group {
+        Group {
+            before: Vec::new(),
+            calls: Vec::new(),
+            outstanding: 0,
+            to_begin: 2,
+            left,
+            reader: None,
+            members: Vec::new(),
+            salt: 0,
+            excused: false,
+        }
+    }
+
+    /// The same for a file whose server may be in trouble: any error is accepted, and says nothing
+    /// about the effect.
+    pub fn on_unreliable_server(left: u32) -> Group {
+        Group { excused: true, ..Group::new(left) }
+    }
+
+    /// Whether an error is accepted for a request that was made at `since`.
+    pub fn is_excused(&self, io: &Io<'_>, since: Instant) -> bool {
+        self.excused || io.was_injected(since, None)
+    }
+
+    /// Whether all groups are over.
+    pub fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    /// An editor that is woken when there is something to do.
+    pub fn join(&mut self, member: usize) {
+        if !self.members.contains(&member) {
+            self.members.push(member);
+        }
+    }
+
+    /// Gives an editor that has nothing outstanding its turn.
+    pub fn take_turn(&mut self, io: &mut Io<'_>) -> Turn {
+        if self.left == 0 {
+            return Turn::Over;
+        }
+        if self.to_begin > 0 {
+            let count = io.rng().usize(1..=self.to_begin.min(BURST_MAX));
+            self.to_begin -= count;
+            self.outstanding += count;
+            return Turn::Edit(count);
+        }
+        if self.outstanding > 0 || self.reader.is_some() {
+            return Turn::Wait;
+        }
+        self.reader = Some(io.index);
+        Turn::Read
+    }
+
+    /// Draws an edit with at most so many bytes of data.
+    pub fn draw(&mut self, io: &mut Io<'_>, payload_max: usize) -> Edit {
+        if self.before.len() > SIZE_MAX * payload_max && self.calls.is_empty() {
+            return Edit::Resize(0);
+        }
+        let span = (self.before.len() + payload_max / 2) as u64;
+        match io.rng().u8(..12) {
+            0..5 => Edit::Append(self.data(io, payload_max)),
+            5..8 => Edit::Write(io.rng().u64(..=span), self.data(io, payload_max)),
+            8 => Edit::Resize(io.rng().u64(..=span)),
+            9 => Edit::Resize(0),
+            _ => {
+                let count = io.rng().usize(..=payload_max);
+                Edit::ReadAt(io.rng().u64(..=span), count, Vec::new())
+            }
+        }
+    }
+
+    fn data(&mut self, io: &mut Io<'_>, payload_max: usize) -> Vec<u8> {
+        let most = [16, 600, 5_000, 60_000, 110_000][io.rng().usize(..5)];
+        let count = io.rng().usize(1..=most.min(payload_max));
+        self.salt = self.salt.wrapping_add(1);
+        (0..count).map(|at| self.salt ^ (at >> 4) as u8).collect()
+    }
+
+    /// An edit has ended; `None`: it is of no interest, a read that has returned nothing.
+    pub fn end(&mut self, io: &mut Io<'_>, call: Option<Call>) {
+        self.outstanding -= 1;
+        self.calls.extend(call);
+        if self.outstanding == 0 && self.to_begin == 0 {
+            self.wake_all(io);
+        }
+    }
+
+    /// The editor that read the file back has lost its connection.
+    pub fn stop_reading(&mut self, io: &mut Io<'_>) {
+        self.reader = None;
+        self.wake_all(io);
+    }
+
+    /// Compares what was read back with every order of the group, and begins the next one.
+    ///
+    /// # Panics
+    /// If there is no order.
+    pub fn judge(&mut self, io: &mut Io<'_>, after: Vec<u8>) {
+        self.judge_last(&after);
+        (self.before, self.reader) = (after, None);
+        self.left -= 1;
+        self.to_begin = io.rng().usize(2..=EDITS_MAX);
+        self.wake_all(io);
+    }
+
+    /// Compares contents with every order of what was done since the last group.
+    ///
+    /// # Panics
+    /// If there is no order.
+    pub fn judge_last(&mut self, after: &[u8]) {
+        let calls = std::mem::take(&mut self.calls);
+        let found = serial::explain(&self.before, &calls, after);
+        assert!(found.is_some(), "{}", complaint(&self.before, &calls, after));
+        self.before = after.to_vec();
+    }
+
+    fn wake_all(&self, io: &mut Io<'_>) {
+        for member in &self.members {
+            let pause = Duration::from_nanos(io.rng().u64(..200_000));
+            io.scene.wake_in(*member, pause);
+        }
+    }
+}
+
+/// What is wrong with a group.
+fn complaint(before: &[u8], calls: &[Call], after: &[u8]) -> String {
+    let (from, to) = (before.len(), after.len());
+    let mut text = format!("no serial order of edits leads from {from} to {to} bytes:");
+    for call in calls {
+        let _ = write!(text, " {call};");
+    }
+    text
+}
