@@ -272,7 +272,10 @@ impl Editor {
             (edit, reply) => panic!("{} got {reply:?}", describe(edit)),
         }
         let span = (out.begun.0, io.now().0);
-        self.setup.group.borrow_mut().end(io, Some(Call { edit: out.edit, fate: Fate::Done, span }));
+        self.setup
+            .group
+            .borrow_mut()
+            .end(io, Some(Call { edit: out.edit, fate: Fate::Done, span }));
     }
 
     /// Nobody knows what became of an edit.
@@ -369,6 +372,9 @@ impl Client for Editor {
         match self.phase {
             Phase::Away if self.setup.group.borrow().is_over() || io.is_stopped() => {
                 self.phase = Phase::Done;
+            }
+            Phase::Away if !self.setup.group.borrow().is_open() => {
+                io.wake_in(Duration::from_millis(500));
             }
             Phase::Away => {
                 self.input.clear();

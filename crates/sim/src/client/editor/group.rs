@@ -1,7 +1,7 @@
 //! The edits of one file that overlap in time, by all its editors, and the judge of them.
 
-use super::{Call, Edit, Instant, Io, serial};
-use std::fmt::Write as _;
+use super::{Call, Edit, Fate, Instant, Io, serial};
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 /// Most edits in one group: the oracle tries all orders.
@@ -10,6 +10,8 @@ const EDITS_MAX: usize = 7;
 const BURST_MAX: usize = 3;
 /// Above this size a group begins with the file being emptied, bytes; in messages.
 const SIZE_MAX: usize = 6;
+/// How long to wait for a server in trouble.
+const SETTLING: Duration = Duration::from_secs(3);
 
 /// What an editor is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +44,16 @@ pub struct Group {
     members: Vec<usize>,
     /// Decides the bytes of the next write: neighbouring writes differ.
     salt: u8,
-    /// Every error is excused: storage of other machines may fail.
-    excused: bool,
+    /// The state of the server that has the file, if that is another one than the clients'.
+    server: Option<Box<dyn Server>>,
+}
+
+/// The server that has the file, when the clients speak to another one.
+pub trait Server: fmt::Debug {
+    /// Whether clients may connect.
+    fn is_open(&self) -> bool;
+    /// Whether requests made since may have failed, or may still take effect.
+    fn is_troubled(&self, since: Instant) -> bool;
 }
 
 impl Group {
@@ -58,19 +68,30 @@ impl Group {
             reader: None,
             members: Vec::new(),
             salt: 0,
-            excused: false,
+            server: None,
         }
     }
 
-    /// The same for a file whose server may be in trouble: any error is accepted, and says nothing
-    /// about the effect.
-    pub fn on_unreliable_server(left: u32) -> Group {
-        Group { excused: true, ..Group::new(left) }
+    /// The same for a file of a server that may be in trouble.
+    pub fn on_server(left: u32, server: Box<dyn Server>) -> Group {
+        Group { server: Some(server), ..Group::new(left) }
+    }
+
+    /// Whether clients may connect.
+    pub fn is_open(&self) -> bool {
+        self.server.as_ref().is_none_or(|server| server.is_open())
     }
 
     /// Whether an error is accepted for a request that was made at `since`.
     pub fn is_excused(&self, io: &Io<'_>, since: Instant) -> bool {
-        self.excused || io.was_injected(since, None)
+        let troubled = self.server.as_ref().is_some_and(|server| server.is_troubled(since));
+        troubled || io.was_injected(since, None)
+    }
+
+    /// Whether requests of unknown fate may take effect later.
+    fn is_unsettled(&self, now: Instant) -> bool {
+        let unknown = self.calls.iter().any(|call| call.fate != Fate::Done);
+        unknown && self.server.as_ref().is_some_and(|server| server.is_troubled(now))
     }
 
     /// Whether all groups are over.
@@ -97,6 +118,10 @@ impl Group {
             return Turn::Edit(count);
         }
         if self.outstanding > 0 || self.reader.is_some() {
+            return Turn::Wait;
+        }
+        if self.is_unsettled(io.now()) {
+            io.wake_in(SETTLING);
             return Turn::Wait;
         }
         self.reader = Some(io.index);
