@@ -146,10 +146,10 @@ impl Params {
             volume: rng.u8(0..3) == 0,
         };
         if params.volume {
-            // Nobody but the server can look into a volume, so every answer has to be known, but for
-            // those to editors.
+            // Nobody but the server can look into a volume, so every answer has to be known, but
+            // for those to editors.
             if params.editors > 1 && edits.bool() {
-                (params.linux, params.plan9, params.http, params.racers) = (0, 0, 0, 0);
+                params.leave_to_editors();
             }
             let Faults { reset, stall, hang, .. } = params.faults;
             params.faults = match params.linux {
@@ -162,6 +162,14 @@ impl Params {
             params.have_enough();
         }
         params
+    }
+
+    /// Nobody is there but editors, whose writes may be larger than what goes into the journal.
+    fn leave_to_editors(&mut self) {
+        (self.linux, self.plan9, self.http, self.racers) = (0, 0, 0, 0);
+        (self.msize, self.bytes.0, self.edit_max) = (1 << 20, MEMORY_ENOUGH, 120_000);
+        (self.piece_max, self.window) = (1 << 20, 1 << 18);
+        (self.calls, self.requests) = (self.calls.max(8), self.requests.min(200));
     }
 
     /// Memory and places are enough for all clients.

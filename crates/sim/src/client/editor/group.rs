@@ -10,6 +10,9 @@ const EDITS_MAX: usize = 7;
 const BURST_MAX: usize = 3;
 /// Above this size a group begins with the file being emptied, bytes; in messages.
 const SIZE_MAX: usize = 6;
+/// Sizes of data, bytes: from what fits the end of a block to what a volume does not write to its
+/// journal (64 KiB).
+const SIZES: [(usize, usize); 5] = [(1, 16), (1, 600), (1, 5_000), (1, 60_000), (66_000, 110_000)];
 /// How long to wait for a server in trouble.
 const SETTLING: Duration = Duration::from_secs(3);
 
@@ -147,8 +150,8 @@ impl Group {
     }
 
     fn data(&mut self, io: &mut Io<'_>, payload_max: usize) -> Vec<u8> {
-        let most = [16, 600, 5_000, 60_000, 110_000][io.rng().usize(..5)];
-        let count = io.rng().usize(1..=most.min(payload_max));
+        let (least, most) = SIZES[io.rng().usize(..SIZES.len())];
+        let count = io.rng().usize(least..=most).min(payload_max);
         self.salt = self.salt.wrapping_add(1);
         (0..count).map(|at| self.salt ^ (at >> 4) as u8).collect()
     }
