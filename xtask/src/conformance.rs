@@ -14,6 +14,7 @@
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `interop` | eight clients and ten servers, each with each | qemu, diod, go, python3 |
 //! | `http` | curl, and raw bytes for what curl will not send | curl |
+//! | `appends` | our own: appends, writes and truncations that meet in one file | |
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
 //! | `hostile` | programs that want to do harm, once each, beside clients that only read | curl |
 //! | `names` | the same kernel, in two diods, a volume and directories as one | qemu, root, diod |
@@ -28,6 +29,7 @@
 //! Missing packages are installed. `--server diod` calibrates the 9P suites against a server that
 //! is known; `expected/pjdfstest.txt` lists what cannot pass by any server of this protocol.
 
+mod appends;
 mod cancel;
 mod client;
 mod crowd;
@@ -106,6 +108,7 @@ const SUITES: &[Suite] = &[
     suite("names", &[apt::VM, apt::DIOD], names::run).privileged(),
     suite("volume-kill", &[], kill::run),
     suite("races", &[], races::run),
+    suite("appends", &[], appends::run),
     suite("oldest", &[apt::VM], oldest::run),
     suite("cancel", &[apt::VM, apt::CANCEL], cancel::run).privileged(),
     suite("9p2000", &[apt::GO], |report, kind| plan9::run(report, kind, On::Directory)),

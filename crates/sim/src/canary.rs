@@ -22,6 +22,8 @@ pub enum Mistake {
     DropByte,
     /// A write is acknowledged and not done.
     LoseWrite,
+    /// Of two writes at once to one file, the later one writes zeros in its second half.
+    TearWrite,
     /// A file is never closed.
     LeakFile,
     /// A file is closed twice.
@@ -32,10 +34,11 @@ pub enum Mistake {
 
 impl Mistake {
     /// Every mistake.
-    pub const ALL: [Mistake; 6] = [
+    pub const ALL: [Mistake; 7] = [
         Mistake::MixReads,
         Mistake::DropByte,
         Mistake::LoseWrite,
+        Mistake::TearWrite,
         Mistake::LeakFile,
         Mistake::CloseTwice,
         Mistake::SayTwice,
@@ -53,6 +56,8 @@ struct Saboteur {
     occasions: u32,
     /// Writes that were emptied, and what they should have written.
     emptied: BTreeMap<OpId, u32>,
+    /// Files that are being written to, by the write.
+    writing: BTreeMap<OpId, u64>,
     /// What the last read gave.
     last: Buf,
 }
@@ -91,6 +96,16 @@ impl Reactor for Saboteur {
                 self.emptied.insert(id, u32::try_from(data.len()).expect("one message"));
                 self.world.submit(Op::Write { id, caller, file, offset, data: Buf::default() });
             }
+            Op::Write { id, caller, file, offset, data } => {
+                let inode = self.world.scene.disk.inode_of(file);
+                let meets = self.writing.values().any(|other| *other == inode) && data.len() > 1;
+                self.writing.insert(id, inode);
+                let data = match meets && self.occasion(Mistake::TearWrite) {
+                    true => zero_half(&data),
+                    false => data,
+                };
+                self.world.submit(Op::Write { id, caller, file, offset, data });
+            }
             Op::CloseFile { .. } if self.occasion(Mistake::LeakFile) => {}
             Op::CloseFile { file, last } if self.occasion(Mistake::CloseTwice) => {
                 self.world.submit(Op::CloseFile { file, last });
@@ -107,6 +122,7 @@ impl Reactor for Saboteur {
     fn wait(&mut self, deadline: Option<Instant>, events: &mut Vec<Event>) {
         self.world.wait(deadline, events);
         for event in events {
+            self.writing.remove(&event.id);
             match &mut event.done {
                 Done::Written(Ok(count)) => {
                     *count = self.emptied.remove(&event.id).unwrap_or(*count);
@@ -127,12 +143,20 @@ impl Reactor for Saboteur {
     }
 }
 
+/// The same data with zeros in its second half.
+fn zero_half(data: &Buf) -> Buf {
+    let mut bytes = data.to_vec();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0);
+    Buf::from(bytes)
+}
+
 /// Looks for a mistake; gives the number of seeds it took and what was found.
 pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
     for seed in 1..=seeds {
         let params = Params::calm(seed);
-        let (occasions, emptied, last) = (0, BTreeMap::new(), Buf::default());
-        let wrap = |world| Saboteur { world, mistake, occasions, emptied, last };
+        let (emptied, writing, last) = (BTreeMap::new(), BTreeMap::new(), Buf::default());
+        let wrap = |world| Saboteur { world, mistake, occasions: 0, emptied, writing, last };
         if let Err(found) = attempt(|| run_with(params, Show::Hash, wrap)) {
             return Some((seed, found));
         }

@@ -1,5 +1,6 @@
 //! Simulated clients: they make requests and judge the answers.
 
+pub mod editor;
 pub mod http;
 pub mod lister;
 pub mod ninep;

@@ -63,6 +63,12 @@ pub struct Params {
     pub racers: usize,
     /// Clients that list a directory while it changes.
     pub listers: usize,
+    /// Clients that edit one file together.
+    pub editors: usize,
+    /// Most bytes of one of their writes.
+    pub edit_max: usize,
+    /// One in so many of their bursts is followed by a disconnect; zero: never.
+    pub edit_breaks: u32,
     /// How many requests each client makes.
     pub requests: u32,
     /// How many it may have outstanding.
@@ -105,6 +111,7 @@ impl Params {
             true => 4096,
             false => pick(&mut rng, &[8192, 65_536, 1 << 20]) as u32,
         };
+        let mut edits = base::rng::seeded(seed ^ 0xed17);
         let disk = pick(&mut rng, &[0, 20, 200, 5000]);
         let limit =
             |rng: &mut Rng, tight: usize| if small { tight } else { rng.usize(8..40) << 20 };
@@ -122,6 +129,9 @@ impl Params {
             http: rng.usize(0..4),
             racers: base::rng::seeded(seed ^ 0x7ace).usize(0..5),
             listers: rng.usize(0..3),
+            editors: edits.usize(0..4),
+            edit_max: pick(&mut edits, &[700, 120_000]) as usize,
+            edit_breaks: pick(&mut edits, &[0, 10]) as u32,
             requests: rng.u32(40..400),
             outstanding: pick(&mut rng, &[1, 3, 10, 40]) as usize,
             disconnect: pick(&mut rng, &[0, 0, 50, 400]) as u32,
@@ -136,14 +146,30 @@ impl Params {
             volume: rng.u8(0..3) == 0,
         };
         if params.volume {
-            // Nobody but the server can look into a volume, so every answer has to be known.
-            params.faults = Faults::default();
+            // Nobody but the server can look into a volume, so every answer has to be known, but
+            // for those to editors.
+            if params.editors > 1 && edits.bool() {
+                params.leave_to_editors();
+            }
+            let Faults { reset, stall, hang, .. } = params.faults;
+            params.faults = match params.linux {
+                0 => Faults { reset, stall, hang, ..Faults::default() },
+                _ => Faults::default(),
+            };
             (params.listers, params.disconnect, params.malformed) = (0, 0, 0);
             params.stop_after = None;
             // Nor may a client be cut for others.
             params.have_enough();
         }
         params
+    }
+
+    /// Nobody is there but editors, whose writes may be larger than what goes into the journal.
+    fn leave_to_editors(&mut self) {
+        (self.linux, self.plan9, self.http, self.racers) = (0, 0, 0, 0);
+        (self.msize, self.bytes.0, self.edit_max) = (1 << 20, MEMORY_ENOUGH, 120_000);
+        (self.piece_max, self.window) = (1 << 20, 1 << 18);
+        (self.calls, self.requests) = (self.calls.max(8), self.requests.min(200));
     }
 
     /// Memory and places are enough for all clients.
@@ -155,6 +181,11 @@ impl Params {
     /// Whether clients that are slow or idle may be cut for others.
     pub fn may_cut(&self) -> bool {
         self.bytes.1 < MEMORY_ENOUGH || self.connections < PLACES_ENOUGH
+    }
+
+    /// Most bytes of one write of an editor: what passes the network in reasonable time.
+    pub fn payload_max(&self) -> usize {
+        self.edit_max.min(self.piece_max.max(20) * 300).min(self.window * 20)
     }
 
     /// A light run for tests: fewer requests.
@@ -170,6 +201,7 @@ impl Params {
         let mut params = Params::light(seed);
         params.faults = Faults::default();
         (params.disconnect, params.malformed, params.stop_after) = (0, 0, None);
+        params.edit_breaks = 0;
         params.have_enough();
         params
     }

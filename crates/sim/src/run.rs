@@ -1,5 +1,6 @@
 //! One run: a world, a node, clients; until all have done what they wanted.
 
+use crate::client::editor::{self, Editor, group::Group};
 use crate::client::http::racer::{Ledger, Racer};
 use crate::client::http::{self, Http};
 use crate::client::lister::Lister;
@@ -217,6 +218,19 @@ fn populate(world: &mut World, ports: Ports) {
     for _ in 0..params.racers {
         let racer = Racer::new(ports.http, Rc::clone(&ledger), params.requests / 4);
         world.add(Box::new(racer));
+    }
+    let edits = world.scene.disk.plant(WALL, ROOT, b"edits", Kind::Directory, b"");
+    let inode = world.scene.disk.plant(WALL, edits, b"f", Kind::File, b"");
+    let group = Rc::new(RefCell::new(Group::new(params.requests / 8)));
+    for _ in 0..params.editors {
+        world.add(Box::new(Editor::new(editor::Setup {
+            listener: ports.ninep,
+            names: ["edits", "f"].map(str::to_string).to_vec(),
+            inode: Some(inode),
+            group: Rc::clone(&group),
+            msize: 1 << 20,
+            breaks: params.edit_breaks,
+        })));
     }
     let busy = world.scene.disk.plant(WALL, ROOT, b"busy", Kind::Directory, b"");
     for number in 0..params.entries {

@@ -117,6 +117,8 @@ pub struct Scene {
     letters: BTreeMap<(Host, Host), Instant>,
     /// Errors that were injected, with their times.
     injected: Vec<(Instant, Error)>,
+    /// How much of each write that failed in part was done, with the times.
+    torn: Vec<(Instant, usize)>,
     churn: Option<Churn>,
     is_stopped: bool,
     /// How often in a row the node was called for a deadline that had passed before.
@@ -157,6 +159,7 @@ impl World {
             volumes: volume::Volumes::default(),
             letters: BTreeMap::new(),
             injected: Vec::new(),
+            torn: Vec::new(),
             churn: None,
             is_stopped: false,
             spins: 0,
@@ -328,6 +331,12 @@ impl Scene {
     pub fn was_injected(&self, since: Instant, error: Option<Error>) -> bool {
         let first = self.injected.partition_point(|(at, _)| *at < since);
         self.injected[first..].iter().any(|(_, injected)| error.is_none_or(|e| e == *injected))
+    }
+
+    /// How much was done of each write that has failed in part since some time, bytes.
+    pub fn torn_since(&self, since: Instant) -> Vec<usize> {
+        let first = self.torn.partition_point(|(at, _)| *at < since);
+        self.torn[first..].iter().map(|(_, part)| *part).collect()
     }
 
     /// Whether the node was asked to end.

@@ -97,12 +97,17 @@ pub(crate) struct Client {
 impl Client {
     /// Connects and attaches as this process's user.
     pub(crate) fn attach(port: u16, aname: &str) -> Result<Client> {
+        Client::attach_with(port, aname, 65536)
+    }
+
+    /// The same with messages of at most `msize` bytes, a MiB or less.
+    pub(crate) fn attach_with(port: u16, aname: &str, msize: u32) -> Result<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         let mut client = Client { stream, input: Vec::new() };
         let version = |out: &mut Vec<u8>| {
-            Message::new(out, 100, NOTAG).u32(65536).text("9P2000.L");
+            Message::new(out, 100, NOTAG).u32(msize).text("9P2000.L");
         };
         client.call(version)?;
         let user = rustix::process::getuid().as_raw();
@@ -152,7 +157,19 @@ impl Client {
         Ok(())
     }
 
-    /// Sends requests whose replies nobody reads.
+    /// The next reply: its type, its tag, and the rest.
+    pub(crate) fn reply(&mut self) -> Result<(u8, u16, Vec<u8>)> {
+        loop {
+            if let Some(length) = whole(&self.input)? {
+                let message: Vec<_> = self.input.drain(..length).collect();
+                let tag = u16::from_le_bytes([message[5], message[6]]);
+                return Ok((message[4], tag, message[7..].to_vec()));
+            }
+            self.more()?;
+        }
+    }
+
+    /// Sends requests whose replies nobody reads, or [`Client::reply`] takes.
     pub(crate) fn send(&mut self, build: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let mut out = Vec::new();
         build(&mut out);

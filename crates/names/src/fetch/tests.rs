@@ -67,3 +67,62 @@ fn states_md_is_fresh() {
     }
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/fetch/states.md"));
 }
+
+/// A fetch that has opened its file, which claims to have this size.
+fn opened(size: u64) -> (Fetch, OpenId) {
+    let (table, hidden) = (Table::default(), Hidden::default());
+    let map = || Map { table: &table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
+    let root = Place::plain(NodeId::new(0, 0));
+    let path = vec![Name::new(b"a").unwrap()];
+    let (mut fetch, mut gone) = (Fetch::new(Caller::Server, root, path, 100, 0), Gone::default());
+    fetch.begin(map(), &mut gone);
+    let (node, open) = (NodeId::new(0, 3), OpenId::new(0, 4));
+    fetch.arrive(Ok(Reply::Walked(vec![stat(Kind::File)], Some(node))), map(), &mut gone);
+    let stat = Stat { size, ..stat(Kind::File) };
+    fetch.arrive(Ok(Reply::Opened(open, stat)), map(), &mut gone);
+    (fetch, open)
+}
+
+#[test]
+fn a_file_that_claims_to_be_empty_stays_open_until_a_read_finds_nothing() {
+    let (table, hidden) = (Table::default(), Hidden::default());
+    let map = || Map { table: &table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
+    for (size, count, all) in [(10, 10, true), (20, 10, false), (0, 10, false), (0, 0, true)] {
+        let (mut fetch, open) = opened(size);
+        let mut gone = Gone::default();
+        let data = Ok(Reply::Data(Buf::from(vec![1; count])));
+        let Step::End(Ok(Reply::Fetched(_, _, rest))) = fetch.arrive(data, map(), &mut gone) else {
+            panic!("the first bytes answer it");
+        };
+        let (kept, closed) = if all { (None, Some(open)) } else { (Some(open), None) };
+        assert_eq!((rest, gone.open), (kept, closed), "{count} bytes of {size}");
+    }
+}
+
+#[test]
+fn a_fetch_that_has_ended_has_nothing_left_to_give_back() {
+    let (table, hidden) = (Table::default(), Hidden::default());
+    let map = || Map { table: &table, hidden: &hidden, top: NodeId::new(9, 0), root: None };
+    let path = vec![Name::new(b"a").unwrap()];
+    let root = Place::plain(NodeId::new(0, 0));
+    let mut fetch = Fetch::new(Caller::Server, root, path, 100, 0);
+    fetch.begin(map(), &mut Gone::default());
+    let (mut fresh, mut ended) = (vec![(fetch, 0)], 0);
+    while let Some((fetch, depth)) = fresh.pop() {
+        for (label, reply) in replies().into_iter().filter(|(label, _)| fits(&fetch, label)) {
+            let mut next = fetch.clone();
+            match next.arrive(reply, map(), &mut Gone::default()) {
+                Step::Ask(..) if depth < 5 => fresh.push((next, depth + 1)),
+                Step::Ask(..) => {}
+                Step::OpenUnion(_) | Step::End(_) => {
+                    let mut again = Gone::default();
+                    next.abandon(&mut again);
+                    let none = again.nodes.is_empty() && again.open.is_none();
+                    assert!(none, "{label} in {}: {again:?}", fetch.name());
+                    ended += 1;
+                }
+            }
+        }
+    }
+    assert!(ended > 5, "{ended} ends were reached");
+}

@@ -2,7 +2,7 @@
 
 use super::canary::Mistake;
 use super::params::Params;
-use super::space::{At, File as Place, Look, Member, Order, Source, Space, Tree};
+use super::space::{At, EDITED, File as Place, Look, Member, Order, Source, Space, Tree};
 use crate::disk::{DEVICE, ROOT};
 use crate::world::{WALL, World};
 use base::op::{Address, File, Listener, PathDone, PathOp};
@@ -140,6 +140,10 @@ impl Builder<'_> {
                 self.world.scene.disk.plant(WALL, dir, name.as_bytes(), Kind::File, b"");
             }
         }
+        if let Some(server) = self.params.edited() {
+            let root = self.stage.servers[server].inode;
+            self.world.scene.disk.plant(WALL, root, EDITED.as_bytes(), Kind::File, b"");
+        }
         let mux = self.stage.mux.inode;
         for number in 0..self.stage.servers.len() {
             self.dir(mux, &format!("p{number}"));
@@ -217,7 +221,8 @@ impl Builder<'_> {
         for server in 0..self.stage.servers.len() {
             let aname = ["", "", "/", "/a"][self.rng.usize(..4)];
             // The first has all that is bound below.
-            let aname = if server == 0 { "" } else { aname };
+            let whole = server == 0 || self.params.edited() == Some(server);
+            let aname = if whole { "" } else { aname };
             let create = self.rng.bool();
             self.mount_server(server, aname, &format!("/p{server}"), Order::Replace, create);
         }

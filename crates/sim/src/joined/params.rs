@@ -117,6 +117,12 @@ impl Params {
         self.plain >> server & 1 == 1
     }
 
+    /// The server with a file that several clients edit together: one that can append, if all tell
+    /// the truth.
+    pub fn edited(&self) -> Option<usize> {
+        (0..self.servers).find(|server| self.trouble.lie == 0 && !self.is_plain(*server))
+    }
+
     /// How long a request may take that touches no server in trouble: some round trips to servers
     /// and as many operations of their disks, one after the other.
     pub fn prompt(&self) -> Duration {

@@ -9,6 +9,10 @@ use base::{Error, Kind, Name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+/// A file that several clients edit, in the root of a server. Like every name that begins so it is
+/// nobody else's.
+pub(super) const EDITED: &str = "wedited";
+
 /// The upper bits of the device numbers that the node gives to other servers' trees.
 const REMOTE_DEVICES: u64 = 0xfffe << 48;
 /// The number of the root of what a server serves.

@@ -5,8 +5,10 @@ use super::canary::{Mistake, spoil};
 use super::chart::Chart;
 use super::liar::lie;
 use super::params::Params;
-use super::space::Space;
+use super::space::{EDITED, Space};
 use super::visitor::{Setup, Visitor};
+use crate::client::editor::group::{self, Group};
+use crate::client::editor::{self, Editor};
 use crate::host::Host;
 use crate::run::Outcome;
 use crate::trace::{Show, Trace};
@@ -23,6 +25,9 @@ use tree::remote::news::QUIET;
 
 /// How long after the last trouble nothing is excused any more.
 const REST: Duration = Duration::from_secs(60);
+
+/// Clients that edit one file together.
+const EDITORS: usize = 2;
 
 /// No trouble begins after that.
 const TROUBLES_END: Duration = Duration::from_secs(3600);
@@ -57,6 +62,20 @@ struct Place {
     plain: bool,
     /// Files that others have taken the place of: new and old numbers.
     swapped: Vec<(u64, u64)>,
+}
+
+/// The server with the file that is edited by several.
+#[derive(Debug)]
+struct EditedServer(Rc<RefCell<Chart>>, usize);
+
+impl group::Server for EditedServer {
+    fn is_open(&self) -> bool {
+        self.0.borrow().is_open
+    }
+
+    fn is_troubled(&self, since: Instant) -> bool {
+        self.0.borrow().away(since).contains(&self.1)
+    }
 }
 
 #[derive(Debug)]
@@ -178,6 +197,28 @@ impl Town {
             let params = self.params.clone();
             let setup = Setup { listener, number, space, chart, params };
             self.world.add(Box::new(Visitor::new(setup)));
+        }
+        if let Some(server) = self.params.edited() {
+            self.invite_editors(listener, server);
+        }
+    }
+
+    /// Clients that edit one file of a server together.
+    fn invite_editors(&mut self, listener: Listener, server: usize) {
+        let edited = EditedServer(Rc::clone(&self.chart), server);
+        let group = Group::on_server(self.params.requests / 10, Box::new(edited));
+        let group = Rc::new(RefCell::new(group));
+        let root = self.servers[server].root.inode;
+        for _ in 0..EDITORS {
+            let setup = editor::Setup {
+                listener,
+                names: vec![format!("p{server}"), EDITED.to_string()],
+                inode: self.world.scene.disk.lookup(root, EDITED.as_bytes()),
+                group: Rc::clone(&group),
+                msize: self.params.world.msize,
+                breaks: self.params.disconnect / 8,
+            };
+            self.world.add(Box::new(Editor::new(setup)));
         }
     }
 

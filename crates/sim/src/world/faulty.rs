@@ -55,15 +55,18 @@ impl Scene {
     fn write_fault(&mut self, length: usize) -> (usize, Option<Error>) {
         let part = self.rng.usize(..=length);
         if self.chance(self.params.faults.write_error) {
+            self.torn.push((self.now, part));
             return (part, Some(self.inject(Error::Io)));
         }
         if self.chance(self.params.faults.no_space) {
             let error = self.inject(Error::NoSpace);
+            self.torn.push((self.now, part));
             // A disk that fills up takes what fits, and says so; then it takes nothing.
             return if part > 0 { (part, None) } else { (0, Some(error)) };
         }
         if part > 0 && self.chance(self.params.faults.short_write) {
             self.inject(Error::NoSpace);
+            self.torn.push((self.now, part));
             return (part, None);
         }
         (length, None)

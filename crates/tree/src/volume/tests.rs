@@ -548,8 +548,8 @@ impl Lab {
 struct World {
     disk: Memory,
     config: Config,
-    /// Every write fails.
-    failing: bool,
+    /// The error that every write fails with, if they fail.
+    failing: Option<Error>,
     /// Every read fails.
     unreadable: bool,
 }
@@ -566,7 +566,7 @@ impl World {
         let interval = Duration::from_secs(5);
         let (read_only, accept_loss) = (false, false);
         let config = Config { cache: 300, dirty: 200, interval, read_only, accept_loss };
-        World { disk, config, failing: false, unreadable: false }
+        World { disk, config, failing: None, unreadable: false }
     }
 
     /// Opens the store, and runs what it needs for that.
@@ -625,8 +625,12 @@ impl World {
             Op::ReadBlocks { id, offset, count, size, .. } => {
                 (id, Done::Blocks(self.disk.read(offset / u64::from(size), count)))
             }
-            Op::WriteBlocks { id, .. } if self.failing => (id, Done::Stored(Err(Error::Io))),
-            Op::Sync { id, .. } if self.failing => (id, Done::Synced(Err(Error::Io))),
+            Op::WriteBlocks { id, .. } if self.failing.is_some() => {
+                (id, Done::Stored(self.failing.map_or(Ok(()), Err)))
+            }
+            Op::Sync { id, .. } if self.failing.is_some() => {
+                (id, Done::Synced(self.failing.map_or(Ok(()), Err)))
+            }
             Op::WriteBlocks { id, offset, blocks, durable, .. } => {
                 let at = offset / blocks[0].len() as u64;
                 (id, Done::Stored(self.disk.write(at, &blocks, durable)))

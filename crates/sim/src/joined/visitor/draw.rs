@@ -3,7 +3,7 @@
 use super::lane::{Held, Request, State, Waiting};
 use super::{ROOT, Visitor};
 use crate::client::Io;
-use crate::joined::space::{At, Look};
+use crate::joined::space::{At, EDITED, Look};
 use base::{Kind, Name};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -205,7 +205,8 @@ impl Visitor {
         let mut ahead = VecDeque::from([(Vec::new(), self.setup.space.root())]);
         let (mut seen, mut paths) = (BTreeSet::new(), Vec::new());
         while let Some((path, at)) = ahead.pop_front() {
-            for name in look.entries(&at).into_keys() {
+            let surveyed = |name: &Name| name.as_bytes() != EDITED.as_bytes();
+            for name in look.entries(&at).into_keys().filter(surveyed) {
                 let path: Vec<Name> = path.iter().chain([&name]).cloned().collect();
                 let next = look.step(&at, &name).remove(0).expect("what is listed is there");
                 if seen.insert(self.setup.space.number(&next.file)) && next.file.depth() < 2 {

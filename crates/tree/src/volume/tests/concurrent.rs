@@ -38,10 +38,11 @@ impl Bench {
     }
 
     fn edit(&mut self) -> Edit {
-        match self.rng.u8(..8) {
+        match self.rng.u8(..9) {
             0..4 => Edit::Append(self.data()),
             4 | 5 => Edit::Write(self.rng.u64(..150_000), self.data()),
             6 => Edit::Resize(self.rng.u64(..150_000)),
+            7 => Edit::ReadAt(self.rng.u64(..150_000), self.rng.usize(..100_000), Vec::new()),
             _ => Edit::Resize(0),
         }
     }
@@ -60,7 +61,11 @@ impl Bench {
                 let set = SetStat { size: Some(*size), ..SetStat::default() };
                 Ask::SetStat { node, open: None, set }
             }
-            Edit::Read(_) => unreachable!("reads are not drawn"),
+            Edit::ReadAt(offset, count, _) => {
+                let count = u32::try_from(*count).unwrap();
+                Ask::Read { open: write, offset: *offset, count, headroom: 0 }
+            }
+            Edit::Read(_) => unreachable!("reads of all are not drawn"),
         };
         let id = self.lab.begin(ask);
         self.begun.push(Begun { id, edit, at });
@@ -81,6 +86,15 @@ impl Bench {
                     Fate::Done
                 }
                 (Ok(Reply::Done), Edit::Resize(_)) => Fate::Done,
+                (Ok(Reply::Data(data)), Edit::ReadAt(.., seen)) => {
+                    *seen = data.to_vec();
+                    Fate::Done
+                }
+                (Ok(Reply::Pieces(pieces)), Edit::ReadAt(.., seen)) => {
+                    *seen = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+                    Fate::Done
+                }
+                (Err(Error::Cancelled), Edit::ReadAt(..)) => continue,
                 (Err(Error::Cancelled), _) => Fate::Unknown,
                 (other, edit) => panic!("{edit:?}: {other:?}"),
             };
@@ -125,13 +139,7 @@ impl Bench {
         self.lab.release(node);
         let (after, calls) = (self.lab.read("/f").unwrap(), mem::take(&mut self.calls));
         if serial::explain(&before, &calls, &after).is_none() {
-            let spans = calls.iter().map(|Call { edit, fate, span }| match edit {
-                Edit::Append(data) => format!("append {} {fate:?} {span:?}", data.len()),
-                Edit::Write(at, data) => format!("write {at}+{} {fate:?} {span:?}", data.len()),
-                Edit::Resize(size) => format!("resize {size} {fate:?} {span:?}"),
-                Edit::Read(_) => String::new(),
-            });
-            let spans: Vec<String> = spans.collect();
+            let spans: Vec<String> = calls.iter().map(Call::to_string).collect();
             panic!("no order of {spans:#?} leads from {} to {} bytes", before.len(), after.len());
         }
         after

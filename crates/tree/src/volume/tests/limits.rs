@@ -100,12 +100,29 @@ fn errors_of_the_store_are_named_by_what_can_be_done() {
 }
 
 #[test]
+fn a_full_disk_below_the_volume_is_reported_as_that() {
+    for (error, next) in [(Error::NoSpace, "free space"), (Error::Io, "check the disk")] {
+        let mut lab = Lab::new();
+        lab.create("/f", 0o644).unwrap();
+        let open = lab.open("/f", WRITE).unwrap();
+        lab.write_open(open, 0, b"hello").unwrap();
+        assert_eq!((lab.volume.next_report(), lab.volume.failure()), (None, None));
+        lab.world.failing = Some(error);
+        assert_eq!(lab.done(Ask::Sync { open, data_only: true }), Err(error));
+        assert_eq!(lab.write_open(open, 0, b"x"), Err(error));
+        let report = lab.volume.next_report().expect("a failure is reported");
+        assert!(report.contains("cannot ") && report.contains(next), "{report}");
+        assert!(lab.volume.failure().is_some(), "the server ends with an error");
+    }
+}
+
+#[test]
 fn after_the_disk_has_failed_nothing_changes_and_reading_goes_on() {
     let mut lab = Lab::new();
     lab.create("/f", 0o644).unwrap();
     lab.write("/f", 0, b"here").unwrap();
     let open = lab.open("/f", WRITE).unwrap();
-    lab.world.failing = true;
+    lab.world.failing = Some(Error::Io);
     lab.write_open(open, 0, b"lost").unwrap();
     assert_eq!(lab.done(Ask::Sync { open, data_only: true }), Err(Error::Io));
     assert_eq!(lab.write_open(open, 0, b"x"), Err(Error::Io));
@@ -114,7 +131,7 @@ fn after_the_disk_has_failed_nothing_changes_and_reading_goes_on() {
     assert_eq!(lab.read_open(open, 0, 10).unwrap(), b"lost");
     lab.close(open);
     lab.verify();
-    lab.world.failing = false;
+    lab.world.failing = None;
     let mut lab = lab.crash();
     lab.verify();
 }
