@@ -79,6 +79,7 @@ impl Passage {
 
     /// The parts of blocks that the next call writes.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &[u8]> {
+        assert!(!self.is_read(), "what is read is not written");
         let mut skip = self.done % self.size;
         let rest = self.blocks[self.done / self.size..].iter().take(BLOCKS_MAX);
         rest.map(move |block| &block[std::mem::take(&mut skip)..])
@@ -86,6 +87,7 @@ impl Passage {
 
     /// The parts of blocks that the next call fills.
     pub(crate) fn targets(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        assert!(self.is_read(), "what is written is not filled");
         let mut skip = self.done % self.size;
         let rest = self.blocks[self.done / self.size..].iter_mut().take(BLOCKS_MAX);
         rest.map(move |block| &mut block.bytes_mut()[std::mem::take(&mut skip)..])
@@ -114,6 +116,7 @@ impl Passage {
         let unit = self.size.min(UNIT);
         let before = self.done;
         self.done = (before + n) / unit * unit;
+        assert!(self.done.is_multiple_of(unit), "a call begins where direct I/O may begin");
         match self.done {
             done if done >= self.blocks.len() * self.size => Progress::All,
             done if done > before => Progress::Some,
@@ -156,6 +159,7 @@ impl Passage {
 
     /// The completion that it ends with.
     pub(crate) fn end(self, result: Result<(), Error>) -> Done {
+        assert!(result.is_err() || self.done >= self.blocks.len() * self.size, "all was moved");
         match self.phase {
             Phase::Read => Done::Blocks(result.map(|()| self.blocks)),
             Phase::Write | Phase::WriteDurable | Phase::WriteThenSync | Phase::Sync => {

@@ -223,6 +223,10 @@ impl Common {
         let count = self.ready.len().min(EVENTS_MAX);
         let bulky = self.bulky.len().min(BULKY_AT_ONCE);
         let letters = self.letters.len().min(LETTERS_AT_ONCE);
+        assert!(
+            letters <= LETTERS_AT_ONCE && bulky <= BULKY_AT_ONCE,
+            "others have their turn, too"
+        );
         self.spin.note(count + bulky + letters);
         events.extend(self.ready.drain(..count));
         events.extend(self.bulky.drain(..bulky));
@@ -292,6 +296,7 @@ impl Common {
     pub(crate) fn adopt(&mut self, fd: OwnedFd) -> File {
         let lane = self.host.lane_of(fd.as_fd());
         let file = File(descriptor::release(fd));
+        assert!(!self.foreign.contains_key(&file.0), "the descriptor was closed before");
         self.foreign.extend(lane.map(|lane| (file.0, lane)));
         file
     }
@@ -361,14 +366,16 @@ impl Common {
     pub(crate) fn accepted(&mut self, fd: OwnedFd) -> Result<(Socket, Peer), Error> {
         let peer = sockets::peer(fd.as_fd())?;
         let number = descriptor::release(fd);
-        self.sockets.insert(number);
+        let new = self.sockets.insert(number);
+        assert!(new, "a descriptor is one connection");
         Ok((Socket(number), peer))
     }
 
     /// There is a socket of our own making.
     pub(crate) fn connected(&mut self, fd: OwnedFd) -> Socket {
         let number = descriptor::release(fd);
-        self.sockets.insert(number);
+        let new = self.sockets.insert(number);
+        assert!(new, "a descriptor is one connection");
         Socket(number)
     }
 
@@ -397,7 +404,8 @@ impl Common {
     /// Closes a connection.
     pub(crate) fn close_socket(&mut self, socket: Socket) {
         self.hung_up.remove(&socket.0);
-        self.sockets.remove(&socket.0);
+        let known = self.sockets.remove(&socket.0);
+        assert!(known, "a connection is closed once: its number may be another's by now");
         descriptor::close(socket.0);
         self.closed += 1;
     }

@@ -205,6 +205,7 @@ impl Work {
 }
 
 fn read(file: File, offset: u64, count: usize, buf: &mut Buf) -> Result<(), Error> {
+    assert!(buf.len() <= count, "no more was read than was asked for");
     let fd = descriptor::file(file)?;
     while buf.len() < count {
         let at = offset.saturating_add(buf.len() as u64);

@@ -146,6 +146,7 @@ impl Pool {
 
     /// Queues a job.
     pub(crate) fn push(&mut self, job: Job) {
+        assert_ne!(job.id, Some(OpId::UNASKED), "that name is for what nobody asked for");
         self.outstanding += 1;
         let mut state = self.shared.state();
         state.push(job);
@@ -191,6 +192,7 @@ impl Pool {
         let finished = self.collected.pop_front()?;
         // What other threads leave here was no job.
         let is_job = finished.event.as_ref().is_none_or(|(id, _)| *id != OpId::UNASKED);
+        assert!(self.outstanding > 0 || !is_job, "a job ends once");
         self.outstanding -= usize::from(is_job);
         Some(finished)
     }
@@ -285,7 +287,8 @@ impl State {
     fn note(&mut self, job: &Job) {
         self.counts.running += 1;
         self.counts.started += 1;
-        self.begun.extend(job.id.map(|id| (id, false)));
+        let before = job.id.and_then(|id| self.begun.insert(id, false));
+        assert!(before.is_none(), "an operation is done once at a time");
     }
 
     /// Takes the next job.
@@ -308,7 +311,9 @@ impl Shared {
         let wanted = state.jobs.ready().saturating_sub(free);
         let woken = wanted.min(state.idle);
         let missing = (wanted - woken).min(self.threads_max - state.counts.threads);
+        assert!(woken <= state.idle, "only who rests is woken");
         state.counts.threads += missing;
+        assert!(state.counts.threads <= self.threads_max, "threads are limited");
         drop(state);
         (0..woken).for_each(|_| self.work.notify_one());
         let started = (0..missing).take_while(|_| self.start()).count();
@@ -324,7 +329,10 @@ impl Shared {
         // A thread begins with the identity of the one that starts it.
         let own = self.host.own.be_server();
         let thread = std::thread::Builder::new().name("upcall-pool".into());
-        own.is_ok() && thread.spawn(move || shared.serve()).is_ok()
+        // A mistake of this program: an operation that never completes would hide it.
+        let serve = AssertUnwindSafe(move || shared.serve());
+        let serve = || catch_unwind(serve).unwrap_or_else(|_| std::process::abort());
+        own.is_ok() && thread.spawn(serve).is_ok()
     }
 
     /// The life of a thread.
@@ -334,9 +342,7 @@ impl Shared {
         loop {
             if let Some((job, ticket)) = state.begin(self) {
                 drop(state);
-                let work = AssertUnwindSafe(|| job.run(&self.host, &self.clock, &mut memory));
-                // A mistake of this program: an operation that never completes would hide it.
-                let ran = catch_unwind(work).unwrap_or_else(|_| std::process::abort());
+                let ran = job.run(&self.host, &self.clock, &mut memory);
                 self.end(ran, &ticket);
                 state = self.state();
                 continue;
@@ -350,6 +356,7 @@ impl Shared {
             let (guard, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
+            assert!(state.idle < state.counts.threads, "who looks for work does not rest");
             if waited.timed_out() && state.jobs.ready() == 0 {
                 break;
             }
@@ -361,6 +368,7 @@ impl Shared {
     fn end(self: &Arc<Shared>, ran: Ran, ticket: &Ticket) {
         let mut state = self.state();
         state.jobs.end(ticket);
+        assert!(state.counts.running > 0, "a job ends once");
         state.counts.running -= 1;
         let finished = match ran {
             Ran::Ended(finished) => {

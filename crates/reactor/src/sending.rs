@@ -31,6 +31,7 @@ impl Sending {
 
     /// Begins to send `data`.
     pub(crate) fn begin(&mut self, id: OpId, data: Vec<Buf>) {
+        assert!(self.data.is_empty(), "one send at a time");
         self.id = id;
         self.data = data;
         self.next = 0;
@@ -48,6 +49,7 @@ impl Sending {
             self.sent -= buf.len();
             self.next += 1;
         }
+        assert_eq!(self.sent, 0, "no more is sent than there was");
     }
 
     /// Whether all is sent.
@@ -63,6 +65,7 @@ impl Sending {
 
     /// What to send next, as the kernel wants it. Valid until the next call of any method.
     pub(crate) fn message(&mut self) -> *const libc::msghdr {
+        assert!(!self.is_done(), "there is something to send");
         self.slices.clear();
         let mut skip = self.sent;
         for buf in self.data[self.next..].iter().take(GATHER_MAX) {

@@ -58,6 +58,7 @@ impl Spin {
             return false;
         }
         let start = Instant::now();
+        assert!(!self.limit.is_zero(), "nobody spins who may not");
         let mut now = start;
         while now - start < self.limit {
             if look() {

@@ -153,6 +153,7 @@ impl Threads {
         if self.common.listening(listener).is_none() || index >= self.accepting.len() {
             return self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
         }
+        assert!(!self.accepting[index].waiting.contains(&id), "an operation is asked for once");
         self.accepting[index].waiting.push_back(id);
         self.try_accept(listener);
     }
@@ -189,6 +190,7 @@ impl Threads {
         if self.connections.len() <= index {
             self.connections.resize_with(index + 1, || None);
         }
+        assert!(self.connections[index].is_none(), "a descriptor is one connection");
         self.connections[index] = Some(Box::new(connection));
         let edges = epoll::EventFlags::IN
             | epoll::EventFlags::OUT
@@ -258,6 +260,7 @@ impl Threads {
         let full = into.as_ref().is_some_and(|buf| buf.tailroom() == 0);
         match self.connection(socket) {
             Some(connection) if !full => {
+                assert!(connection.receiving.is_none(), "one receive at a time");
                 connection.receiving = Some(Receiving { id, into });
                 self.try_receive(socket);
             }
@@ -275,6 +278,7 @@ impl Threads {
         let mut buf = into.unwrap_or_else(|| self.spare_buffer());
         let room = buf.spare();
         let asked = room.len().min(if own { RECEIVE } else { usize::MAX });
+        assert!(asked > 0, "who receives has room");
         let result = connection::receive(socket, &mut room[..asked]);
         let connection = self.connection(socket).expect("it was there above");
         let received = match result {
@@ -306,11 +310,13 @@ impl Threads {
     /// Nothing has come: the buffer goes back to where it was.
     fn keep_waiting(&mut self, socket: Socket, buf: Buf, own: bool) {
         if own {
+            assert!(self.spare.is_none(), "one buffer is enough");
             self.spare = Some(buf);
             return;
         }
         let connection = self.connection(socket).expect("the caller has just looked at it");
         let receiving = connection.receiving.as_mut().expect("the caller has just set it");
+        assert!(receiving.into.is_none(), "it was taken for the call");
         receiving.into = Some(buf);
     }
 
@@ -320,6 +326,7 @@ impl Threads {
             return grown(buf, n);
         }
         let copy = Buf::from(&buf.spare()[..n]);
+        assert!(self.spare.is_none(), "it was taken for the call");
         self.spare = Some(buf);
         copy
     }
@@ -327,6 +334,7 @@ impl Threads {
     fn send(&mut self, socket: Socket, sending: Box<Sending>) {
         match self.connection(socket) {
             Some(connection) => {
+                assert!(connection.sending.is_none(), "one send at a time");
                 connection.sending = Some(sending);
                 self.try_send(socket);
             }
@@ -401,6 +409,7 @@ impl Threads {
     /// A new listener is to be watched.
     pub(crate) fn watch_listener(&mut self, listener: Listener) -> io::Result<()> {
         let index = listener.0 as usize;
+        assert!(index >= self.accepting.len(), "listeners are numbered in order");
         self.accepting.resize_with(index + 1, Accepting::default);
         let fd = self.common.listening(listener).ok_or(Errno::BADF)?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -427,6 +436,7 @@ impl Threads {
     /// Takes the edges that came; sleeps for them if there is nothing else to do.
     fn poll(&mut self, timeout: Option<Duration>) {
         let mut edges = std::mem::take(&mut self.edges);
+        assert!(edges.is_empty(), "all were looked at");
         let may_sleep = !self.common.any_ready() && timeout != Some(Duration::ZERO);
         self.common.statistics.kernel_entries += 1;
         if may_sleep && !self.look(timeout, &mut edges) && self.common.pool.fall_asleep() {
@@ -511,6 +521,7 @@ fn grown(mut buf: Buf, n: usize) -> Buf {
 /// Reads without waiting. `true`: all that there is, up to `count`; `false`: the rest takes
 /// waiting.
 fn read_cached(file: File, offset: u64, count: usize, buf: &mut Buf) -> Result<bool, Error> {
+    assert!(buf.is_empty() && buf.tailroom() >= count, "a read has room for what it wants");
     let fd = descriptor::file(file)?;
     while buf.len() < count {
         let at = offset.saturating_add(buf.len() as u64);

@@ -145,7 +145,8 @@ impl Uring {
         self.sequence = self.sequence.wrapping_add(1) & 0x7fff_ffff;
         let (sequence, read) = (self.sequence, slot.read());
         let key = self.slots.insert(Entry { sequence, submitted: self.turn, slot });
-        self.reads.extend(read.map(|id| (id, key)));
+        let before = read.and_then(|id| self.reads.insert(id, key));
+        assert!(before.is_none(), "an operation is under way once");
         self.ring.push(&entry.user_data(name(key, sequence)));
     }
 
@@ -297,6 +298,7 @@ impl Uring {
     }
 
     fn read(&mut self, id: OpId, file: File, offset: u64, count: usize, mut buf: Buf) {
+        assert!(buf.is_empty() && buf.tailroom() >= count, "a read has room for what it wants");
         let spare = &mut buf.spare()[..count];
         let length = u32::try_from(count).expect("it was 32 bits");
         let entry =
@@ -433,6 +435,7 @@ impl Uring {
 
     fn harvest(&mut self) {
         let mut completions = std::mem::take(&mut self.completions);
+        assert!(completions.is_empty(), "all were looked at");
         self.ring.take(&mut completions, EVENTS_MAX);
         self.turn = self.common.clock.now();
         for completion in completions.drain(..) {
@@ -445,8 +448,11 @@ impl Uring {
     fn complete(&mut self, completion: &cqueue::Entry) {
         let Some(key) = key(completion.user_data()) else { return };
         let Some(entry) = self.slots.try_remove(key) else { return };
+        let sequence = (completion.user_data() >> 32) as u32;
+        assert_eq!(entry.sequence, sequence, "a completion is of who has the slot");
         if let Some(id) = entry.slot.read() {
-            self.reads.remove(&id);
+            let known = self.reads.remove(&id);
+            assert_eq!(known, Some(key), "a read is found by its operation");
         }
         let result = completion.result();
         if entry.slot.is_file_work() {
@@ -649,6 +655,8 @@ impl Drop for Uring {
 
 /// The name of a slot's operation in the ring.
 fn name(key: usize, sequence: u32) -> u64 {
+    assert!(key < 1 << 32, "half of a name is for the slot");
+    assert!(sequence < 1 << 31, "no name is that of what is ignored");
     (u64::from(sequence) << 32) | key as u64
 }
 

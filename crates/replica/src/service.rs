@@ -545,11 +545,41 @@ impl<D: DataType> Replica<D> {
         standing: Option<Standing>,
         out: &mut Outputs<D>,
     ) {
+        let news = !entries.is_empty() || standing.is_some();
+        assert!(news, "a record has something to keep");
         self.written += 1;
         let urgent = standing.is_some() || entries.iter().any(|entry| entry.strict);
         let (number, done) = (self.written, self.origins.done().clone());
         self.unwritten.push_back(Unwritten { number, done, standing: standing.clone(), urgent });
         out.push(Output::Persist(number, Record { entries, standing }));
+    }
+
+    /// Asserts that what the journal does not have yet follows what it has.
+    fn check_journal(&self) {
+        let (mut number, mut has) = (self.written - self.unwritten.len() as u64, &self.has);
+        for record in &self.unwritten {
+            number += 1;
+            assert_eq!(record.number, number, "records are numbered without gaps");
+            assert!(record.done.covers(has), "what is done stays done");
+            has = &record.done;
+        }
+        assert!(self.origins.done().covers(has), "what is written was done");
+        let news = self.unwritten.iter().rev().find_map(|record| record.standing.as_ref());
+        let last = news.unwrap_or(self.members.said());
+        assert_eq!(last, self.members.standing(), "how it stands is said, or will be");
+    }
+
+    /// Asserts that the order has what is done and not final, and agrees with the members.
+    fn check_order(&self) {
+        for entry in self.order.suffix() {
+            assert!(self.clock >= entry.label.counter, "later labels are greater");
+            let done = self.origins.done().get(entry.label.origin);
+            assert!(entry.number <= done, "what is placed is done");
+        }
+        assert!(self.clock >= self.order.frontier().map_or(0, |label| label.counter));
+        let peers = self.peers.iter().map(|(id, _)| id);
+        assert!(peers.eq(self.members.peers()), "the peers are the other members");
+        assert!(self.members.origins().all(|id| self.origins.knows(id)), "origins are admitted");
     }
 
     /// Seals a change: nobody hears this replica say anything but that any more, once that is in
@@ -583,6 +613,8 @@ impl<D: DataType> Replica<D> {
     /// Goes on to the next epoch, if all that takes is here.
     fn become_member(&mut self, out: &mut Outputs<D>) {
         let Some(membership) = self.members.next(self.origins.done()) else { return };
+        let epoch = self.members.membership().epoch.number;
+        assert!(membership.epoch.number > epoch, "epochs follow each other");
         self.members.install(membership);
         self.changes = true;
         self.origins.admit(self.members.origins());
@@ -658,8 +690,10 @@ impl<D: DataType> Replica<D> {
     }
 
     fn persisted(&mut self, now: Instant, record: u64, out: &mut Outputs<D>) {
+        assert!(record <= self.written, "the journal has only what it was given");
         let mut urgent = false;
         while let Some(first) = self.unwritten.pop_front_if(|first| first.number <= record) {
+            assert!(first.done.covers(&self.has), "what is in the journal stays there");
             self.has = first.done;
             urgent |= first.urgent;
             if let Some(membership) = first.standing.and_then(|it| self.members.persisted(it)) {
@@ -764,6 +798,11 @@ impl<D: DataType> Automaton for Replica<D> {
         assert!(self.origins.done().covers(&self.has), "I10: the journal has what was not done");
         self.order.check();
         self.waiting.check();
+        self.origins.check();
+        self.peers.check();
+        self.members.check();
+        self.check_journal();
+        self.check_order();
         let spent = self.meter.spent();
         let most = self.meter.allowance().saturating_add(work::PIECE_MAX);
         assert!(spent <= most, "{spent} units of work in one step: {most} are allowed");

@@ -9,7 +9,7 @@
 //! full after random insertions. Neighbours that are not cached are left alone: a change never
 //! waits.
 
-use crate::cache::Cache;
+use crate::cache::{Cache, State};
 use crate::page::{self, Ptr};
 use base::Block;
 
@@ -169,6 +169,7 @@ impl Tree {
         self.freed.push(Freed { at: self.root.at, count: 1, birth: self.root.birth });
         let frame = cache.make_dirty(frame);
         self.root = Ptr::dirty(frame);
+        assert_eq!(cache.state(frame), State::DirtyPage, "a changed page has left its block");
         frame
     }
 
@@ -182,6 +183,7 @@ impl Tree {
         self.freed.push(Freed { at: ptr.at, count: 1, birth: ptr.birth });
         let frame = cache.make_dirty(frame);
         page::set_child(cache.change(parent), child, Ptr::dirty(frame));
+        assert_eq!(cache.state(frame), State::DirtyPage, "a changed page has left its block");
         Some(frame)
     }
 
@@ -219,6 +221,7 @@ impl Tree {
     /// Lays the cells of the page at `depth` out anew: with a neighbour's, if there is one in the
     /// cache, on as few pages as leave some room.
     fn spread(&mut self, cache: &mut Cache, path: &Path, depth: usize, mut cells: Cells) {
+        assert!(!cells.is_empty(), "an empty page is given up, not laid out");
         let capacity = page::capacity(cache.block_size());
         let mut first = depth.checked_sub(1).map_or(0, |up| path.inner[up].child);
         let mut group = 1;
@@ -279,6 +282,7 @@ impl Tree {
         old: (usize, usize),
         parts: Vec<Cells>,
     ) {
+        assert!(!parts.is_empty(), "cells are laid out on at least one page");
         let (first, group) = old;
         let level = page::level(cache.block(frame_at(path, depth)));
         let mut frames: Vec<u32> = match depth.checked_sub(1) {
@@ -319,6 +323,7 @@ impl Tree {
         mut cells: Cells,
     ) {
         let parent = cache.change(path.inner[up].frame);
+        assert!(first + group <= page::count(parent), "the children replaced are there");
         let kept = page::key(parent, first).to_vec();
         cells[0] = page::rekeyed(&cells[0], &kept);
         let mut all = cells_of(parent);
@@ -374,6 +379,7 @@ impl Tree {
             page::remove(parent, 0);
             assert!(page::insert(parent, 0, &first), "a shorter key fits");
         }
+        assert_eq!(page::count(cache.block(gone)), 0, "only an empty page is given up");
         cache.drop_page(gone);
         self.thin_out(cache, path, up);
     }
@@ -426,6 +432,7 @@ fn size(cells: &[Vec<u8>]) -> usize {
 
 /// Divides cells into pages that are about equally full.
 fn divide(cells: Cells, pages: usize, capacity: usize) -> Vec<Cells> {
+    let count = cells.len();
     let share = size(&cells).div_ceil(pages);
     let mut parts: Vec<Cells> = vec![Vec::new()];
     let mut filled = 0;
@@ -439,6 +446,8 @@ fn divide(cells: Cells, pages: usize, capacity: usize) -> Vec<Cells> {
         filled += bytes;
         parts.last_mut().expect("there is one").push(cell);
     }
+    let laid: usize = parts.iter().map(Vec::len).sum();
+    assert_eq!(laid, count, "every cell has a page");
     parts
 }
 
@@ -452,6 +461,7 @@ fn key_of(cell: &[u8], level: u8) -> &[u8] {
 /// first key moves up. The first part keeps what it has.
 fn separate(level: u8, before: Option<&[u8]>, part: &mut Cells) -> Vec<u8> {
     let Some(before) = before else { return Vec::new() };
+    assert!(!part.is_empty(), "every page gets cells");
     let first = key_of(&part[0], level).to_vec();
     if level > 0 {
         part[0] = page::rekeyed(&part[0], b"");

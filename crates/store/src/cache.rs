@@ -72,6 +72,7 @@ pub(crate) struct Cache {
 impl Cache {
     /// Room for `capacity` blocks of `block` bytes, more if they are changed or pinned.
     pub(crate) fn new(capacity: usize, block: usize) -> Cache {
+        assert!(block.is_power_of_two(), "blocks have a size that disks know");
         Cache {
             frames: Vec::new(),
             free: Vec::new(),
@@ -192,6 +193,7 @@ impl Cache {
 
     /// Changed data whose block has been chosen.
     pub(crate) fn add_data(&mut self, at: u64, block: Block) {
+        assert_ne!(at, 0, "block zero has a superblock");
         self.forget(at);
         self.dirty_data += 1;
         let frame = self.add(at, block, State::DirtyData, false);
@@ -203,13 +205,15 @@ impl Cache {
     pub(crate) fn make_dirty(&mut self, index: u32) -> u32 {
         let frame = &mut self.frames[index as usize];
         let at = frame.at;
+        assert!(frame.page, "data is never changed into a page");
         match frame.state {
             State::DirtyPage => index,
             State::Clean => {
                 frame.state = State::DirtyPage;
                 frame.at = 0;
                 frame.stamp += 1;
-                self.by_block.remove(&at);
+                let known = self.by_block.remove(&at);
+                assert_eq!(known, Some(index), "a clean frame is found by its block");
                 self.dirty_pages += 1;
                 index
             }
@@ -230,6 +234,7 @@ impl Cache {
 
     /// A changed page gets its block and is on its way there.
     pub(crate) fn start_page(&mut self, index: u32, at: u64) -> Block {
+        assert_ne!(at, 0, "block zero has a superblock");
         self.forget(at);
         let frame = &mut self.frames[index as usize];
         assert_eq!(frame.state, State::DirtyPage);
@@ -248,6 +253,7 @@ impl Cache {
             frame.state = State::Writing;
             found.push((frame.at, frame.block.clone()));
         }
+        assert_eq!(found.len(), self.dirty_data, "all changed data is on its way");
         self.writing += self.dirty_data;
         self.dirty_data = 0;
         found.sort_unstable_by_key(|(at, _)| *at);
@@ -270,6 +276,9 @@ impl Cache {
     /// The block is free, or is going to hold something else.
     pub(crate) fn forget(&mut self, at: u64) {
         let Some(index) = self.by_block.remove(&at) else { return };
+        let state = self.frames[index as usize].state;
+        assert_ne!(state, State::DirtyPage, "a changed page has no block");
+        assert_eq!(self.frames[index as usize].at, at, "a block leads to the frame that has it");
         match self.frames[index as usize].state {
             State::DirtyData => self.dirty_data -= 1,
             State::Writing => self.writing -= 1,
@@ -291,8 +300,10 @@ impl Cache {
     }
 
     fn add(&mut self, at: u64, block: Block, state: State, page: bool) -> u32 {
+        assert_eq!(block.len(), self.block, "a frame holds one whole block");
         if let Some(index) = self.free.pop() {
             let stamp = self.frames[index as usize].stamp;
+            assert_eq!(self.frames[index as usize].state, State::Free, "a frame has one user");
             self.frames[index as usize] =
                 Frame { block, at, state, page, touched: Cell::new(0), pins: 0, stamp };
             return index;
@@ -304,6 +315,7 @@ impl Cache {
 
     fn release(&mut self, index: u32) {
         let frame = &mut self.frames[index as usize];
+        assert_ne!(frame.state, State::Free, "a frame is given up once");
         frame.state = State::Free;
         frame.stamp = frame.stamp.wrapping_add(1);
         frame.block = Block::zeroed(0);
@@ -313,6 +325,7 @@ impl Cache {
     /// Puts a clean frame into the queue where it belongs.
     fn enqueue(&mut self, index: u32) {
         let frame = &self.frames[index as usize];
+        assert_eq!(frame.state, State::Clean, "what the disk lacks is in no queue");
         let entry = (index, frame.stamp);
         if self.ghost_set.remove(&frame.at) || frame.touched.get() > 0 {
             self.main.push_back(entry);
@@ -353,7 +366,8 @@ impl Cache {
 
     fn push_out(&mut self, index: u32, newcomer: bool) {
         let at = self.frames[index as usize].at;
-        self.by_block.remove(&at);
+        let known = self.by_block.remove(&at);
+        assert_eq!(known, Some(index), "a clean frame is found by its block");
         self.release(index);
         if newcomer && self.ghost_set.insert(at) {
             self.ghosts.push_back(at);
@@ -373,6 +387,21 @@ impl Cache {
         assert_eq!(self.by_block.len() + self.dirty_pages, self.len());
         for (at, index) in &self.by_block {
             assert_eq!(self.frames[*index as usize].at, *at);
+            let state = self.frames[*index as usize].state;
+            assert!(
+                !matches!(state, State::Free | State::DirtyPage),
+                "{at} is in a frame {state:?}"
+            );
+        }
+        assert_eq!(self.free.len(), counted(State::Free), "free frames are listed once");
+        assert!(self.free.iter().all(|index| self.state(*index) == State::Free));
+        assert!(self.ghosts.len() <= self.capacity.max(1), "few are remembered");
+        assert!(self.ghost_set.iter().all(|at| self.ghosts.contains(at)));
+        let queued: HashSet<_, FixedState> = self.small.iter().chain(&self.main).collect();
+        for (index, frame) in
+            (0..).zip(&self.frames).filter(|(_, frame)| frame.state == State::Clean)
+        {
+            assert!(queued.contains(&(index, frame.stamp)), "a clean frame can be given up");
         }
     }
 }

@@ -86,6 +86,24 @@ impl Checkpoint {
         self.state == State::Idle
     }
 
+    /// Closed segments and other writes that it waits for.
+    pub(crate) fn writes(&self) -> usize {
+        match self.state {
+            State::Writing(writes) => writes as usize,
+            State::Idle
+            | State::Preparing
+            | State::Freezing
+            | State::Flushing
+            | State::Sealing
+            | State::Broken => 0,
+        }
+    }
+
+    /// Whether it waits for the flush, and for the superblock.
+    pub(crate) fn waits(&self) -> (bool, bool) {
+        (self.state == State::Flushing, self.state == State::Sealing)
+    }
+
     /// The state, for people.
     pub(crate) fn state_name(&self) -> &'static str {
         match self.state {

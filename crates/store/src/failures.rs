@@ -90,6 +90,13 @@ impl Failures {
         }
     }
 
+    /// Asserts what always holds.
+    pub(crate) fn check(&self) {
+        assert!(self.reports.len() <= REPORTS_MAX, "few reports wait");
+        assert!(self.kinds.len() <= KINDS_MAX, "few kinds are told apart");
+        assert!(self.kinds.values().sum::<u64>() <= self.count, "each kind is counted");
+    }
+
     /// The next failure that was not reported, and how often it has happened: the first, second,
     /// fourth, eighth … time.
     pub(crate) fn next(&mut self) -> Option<(Failure, u64)> {

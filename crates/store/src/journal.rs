@@ -128,6 +128,7 @@ impl Journal {
     /// A journal that goes on at `head`; from `tail` to there the ring is in use.
     pub(crate) fn new(layout: &Layout, volume: u64, epoch: u64, tail: u64, head: Place) -> Journal {
         let ring = layout.journal;
+        assert!(tail < ring && head.block < ring, "the journal begins and ends in its ring");
         let used = (head.block + ring - tail) % ring;
         Journal {
             state: State::Idle,
@@ -156,12 +157,23 @@ impl Journal {
 
     /// A checkpoint is durable: what was written before it is not needed any more.
     pub(crate) fn release(&mut self, written: u64) {
+        assert!(self.released <= written, "checkpoints follow each other");
+        assert!(written <= self.written, "a checkpoint knows what was written");
         self.released = written;
     }
 
     /// After a replay: the epoch of what comes.
     pub(crate) fn set_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
+    }
+
+    /// Flushes and writes under way, unless the disk has failed.
+    pub(crate) fn under_way(&self) -> (usize, usize) {
+        match &self.state {
+            State::Flushing(_) => (1, 0),
+            State::Writing(left, _) => (0, *left as usize),
+            State::Idle | State::Broken => (0, 0),
+        }
     }
 
     /// Whether nothing is under way or waiting.
@@ -286,11 +298,27 @@ impl Automaton for Journal {
     }
 
     fn check(&self) {
+        assert!(self.released <= self.written, "only what was written is released");
         assert!(self.written - self.released <= self.ring);
         assert!(self.head.block < self.ring);
         if let State::Broken = self.state {
             assert!(self.is_empty() && self.gathering.waiters.is_empty());
         }
+        let Gathering { payload, records, waiters, .. } = &self.gathering;
+        assert_eq!(*records == 0, payload.is_empty(), "records are counted");
+        assert!(*records > 0 || waiters.is_empty(), "who waits waits for a record");
+        match &self.state {
+            State::Flushing(batch) => assert!(batch.flush, "nobody needs that flush"),
+            State::Writing(left, _) => assert_ne!(*left, 0, "a batch has a write"),
+            State::Idle | State::Broken => {}
+        }
+        let mut end = None;
+        for batch in &self.sealed {
+            let fits = end.is_none_or(|end| batch.at == end || batch.at == 0);
+            assert!(fits, "batches follow each other, or begin at the ring's beginning");
+            end = Some((batch.at + batch.blocks.len() as u64) % self.ring);
+        }
+        assert!(end.is_none_or(|end| end == self.head.block), "the head is behind the last batch");
     }
 }
 
@@ -309,6 +337,7 @@ impl Journal {
     }
 
     fn gather(&mut self, now: Instant, record: Vec<u8>, waiter: Option<Ticket>, flush: bool) {
+        assert!(!record.is_empty(), "a transaction has a record");
         if self.gathering.records == 0 {
             self.gathering.since = now;
             self.gathering.payload = record;
@@ -321,6 +350,7 @@ impl Journal {
     }
 
     fn wait_for_last(&mut self, ticket: Ticket) {
+        assert!(!self.is_empty(), "the last batch is still to be written");
         if self.gathering.records > 0 {
             self.gathering.waiters.push(ticket);
         } else if let Some(last) = self.sealed.back_mut() {
@@ -345,7 +375,10 @@ impl Journal {
             records,
         };
         let (blocks, chain) = batch::encode(&head, &payload, self.block);
+        assert_eq!(blocks.len() as u64, count, "a batch takes what was counted for it");
+        assert!(at + count <= self.ring, "a batch stands in one piece");
         self.written += skip + count;
+        assert!(self.written - self.released <= self.ring, "the head does not overtake the tail");
         self.head =
             Place { block: (at + count) % self.ring, sequence: self.head.sequence + 1, chain };
         self.sealed.push_back(Batch { at, blocks, waiters, flush });
@@ -376,6 +409,7 @@ impl Journal {
 
 /// Asks for the writes of a batch.
 fn write(batch: Batch, out: &mut Vec<Output>) -> State {
+    assert!(!batch.blocks.is_empty(), "a batch has its header");
     let mut at = batch.at;
     let before = out.len();
     for blocks in batch.blocks.chunks(base::op::BLOCKS_MAX) {

@@ -105,6 +105,7 @@ impl Layout {
 
     /// First block of the index of map 0 or 1; its segments' blocks follow the index.
     pub(crate) fn map(&self, which: u64) -> u64 {
+        assert!(which < 2, "there are two maps");
         let segments = (self.blocks - self.map_at).div_ceil(self.segment);
         self.map_at + which * (self.index + segments)
     }

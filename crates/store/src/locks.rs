@@ -199,6 +199,16 @@ impl Locks {
         (self.held, self.line.len())
     }
 
+    /// Whether an owner waits for a lock.
+    pub(crate) fn is_waiting(&self, owner: Owner) -> bool {
+        self.owners.get(&owner).is_some_and(|owned| owned.waits.is_some())
+    }
+
+    /// The owners that hold something or wait.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = Owner> {
+        self.owners.keys().copied()
+    }
+
     /// Whether somebody who holds nothing would get this lock at once.
     pub(crate) fn is_free(&self, span: &Span, mode: Mode) -> bool {
         // No transaction has this number.
@@ -215,6 +225,7 @@ impl Locks {
         span: Span,
         mode: Mode,
     ) -> Result<Outcome, Refused> {
+        assert_ne!(owner.0, u64::MAX, "that number stands for nobody");
         if span.is_empty() || self.holds(owner, &span, mode) {
             return Ok(Outcome::Granted);
         }
@@ -245,6 +256,8 @@ impl Locks {
     pub(crate) fn release(&mut self, owner: Owner) -> Vec<Owner> {
         let Some(owned) = self.owners.remove(&owner) else { return Vec::new() };
         let mut candidates = BTreeSet::new();
+        let gone = owned.points.len() + owned.ranges;
+        assert!(gone <= self.held, "every lock is counted");
         self.held -= owned.points.len() + owned.ranges;
         for key in owned.points {
             let point = self.points.get_mut(&key).expect("its holder says so");
@@ -382,6 +395,7 @@ impl Locks {
 
     fn wait(&mut self, waiting: Waiting) {
         let place = self.next;
+        assert!(!waiting.span.is_empty(), "nobody waits for nothing");
         self.next += 1;
         match &waiting.span {
             Span::Key(key) => self.point(key).1.line.push(place),
@@ -452,7 +466,9 @@ impl Locks {
             joined += 1;
             false
         });
+        assert!(new.from < new.to, "an empty range locks nothing");
         let owned = self.owners.entry(new.owner).or_default();
+        assert!(joined <= owned.ranges, "an owner knows its ranges");
         owned.ranges = owned.ranges + 1 - joined;
         self.held = self.held + 1 - joined;
         self.ranges.push(new);
@@ -495,6 +511,46 @@ impl Locks {
             let in_way =
                 |other: &Range| other.owner != range.owner && conflicts(other.mode, range.mode);
             assert!(!others.any(in_way));
+        }
+        self.check_owners();
+        self.check_line();
+    }
+
+    /// Asserts that what owners have agrees with the locks.
+    fn check_owners(&self) {
+        for (owner, Owned { points, ranges, waits }) in &self.owners {
+            let has = !points.is_empty() || *ranges > 0 || waits.is_some();
+            assert!(has, "who has nothing is not known");
+            let own = self.ranges.iter().filter(|range| range.owner == *owner).count();
+            assert_eq!(*ranges, own, "an owner's ranges are counted");
+            for key in points {
+                let held = |point: &Point| point.holders.iter().any(|(holder, _)| holder == owner);
+                assert!(self.points.get(key).is_some_and(held), "an owner holds what it has");
+            }
+            let waiting = waits.map(|place| self.line[&place].owner);
+            assert!(waiting.is_none_or(|waiting| waiting == *owner), "each waits for itself");
+        }
+        let listed: usize = self.owners.values().map(|owned| owned.points.len()).sum();
+        assert_eq!(self.held, listed + self.ranges.len(), "every lock is on its owner's list");
+        assert!(self.ranges.iter().all(|range| range.from < range.to), "no range is empty");
+    }
+
+    /// Asserts that the indices of the line agree with it.
+    fn check_line(&self) {
+        assert!(self.line.len() <= WAITING_MAX, "{} requests wait", self.line.len());
+        assert!(self.line.keys().all(|place| *place < self.next), "places are given in order");
+        for (place, waiting) in &self.line {
+            let listed = match &waiting.span {
+                Span::Key(key) => self.points[&key[..]].line.contains(place),
+                Span::Range(..) => self.line_ranges.contains(place),
+            };
+            assert!(listed, "who waits is found by what it waits for");
+        }
+        let by_key: usize = self.points.values().map(|point| point.line.len()).sum();
+        assert_eq!(by_key + self.line_ranges.len(), self.line.len(), "nobody is listed twice");
+        for point in self.points.values() {
+            assert!(point.line.is_sorted(), "who came first is first");
+            assert!(!point.holders.is_empty() || !point.line.is_empty(), "a key has a use");
         }
     }
 }

@@ -221,6 +221,7 @@ pub(crate) fn child(page: &[u8], index: usize) -> Ptr {
 }
 
 pub(crate) fn set_child(page: &mut [u8], index: usize, ptr: Ptr) {
+    assert!(page[0] > 0, "a leaf has no children");
     let at = offset(page, index) + 2;
     page[at..at + PTR].copy_from_slice(&ptr.encode());
 }
@@ -305,6 +306,7 @@ pub(crate) fn child_of(page: &[u8], wanted: &[u8]) -> usize {
 
 /// The cell of a leaf.
 pub(crate) fn leaf_cell(key: &[u8], value: &[u8], extent: bool) -> Vec<u8> {
+    assert!(value.len() < usize::from(EXTENT), "the bit for extents is free");
     let mut cell = Vec::with_capacity(4 + key.len() + value.len());
     let word = value.len() | if extent { usize::from(EXTENT) } else { 0 };
     cell.extend(u16::try_from(key.len()).expect("keys are short").to_le_bytes());
@@ -354,6 +356,7 @@ pub(crate) fn insert_entry(
     index: usize,
     (key, value, extent): (&[u8], &[u8], bool),
 ) -> bool {
+    assert!(value.len() < usize::from(EXTENT), "the bit for extents is free");
     insert_with(page, index, 4 + key.len() + value.len(), |place| {
         set_u16(place, 0, key.len());
         set_u16(place, 2, value.len() | if extent { usize::from(EXTENT) } else { 0 });
@@ -373,10 +376,12 @@ fn insert_with(
         return false;
     }
     let slots = count(page);
+    assert!(index <= slots, "cells have no gaps between them");
     if heap(page) - HEADER - SLOT * slots < length + SLOT {
         compact(page);
     }
     let at = heap(page) - length;
+    assert!(at >= HEADER + SLOT * (slots + 1), "cells and slots do not meet");
     write(&mut page[at..at + length]);
     set_u16(page, 4, at);
     let (from, to) = (HEADER + SLOT * index, HEADER + SLOT * slots);
@@ -404,6 +409,7 @@ fn shorten_prefix(page: &mut [u8], index: usize) {
 
 /// Takes a cell out.
 pub(crate) fn remove(page: &mut [u8], index: usize) {
+    assert!(index < count(page), "the cell is there");
     let at = offset(page, index);
     let length = cell_len(page, at);
     if at == heap(page) {
@@ -433,6 +439,7 @@ fn compact(page: &mut [u8]) {
         page[at..at + cell.len()].copy_from_slice(cell);
         set_u16(page, HEADER + SLOT * index, at);
     }
+    assert!(at >= HEADER + SLOT * count(&old), "cells fit when they are moved together");
     set_u16(page, 4, at);
     set_u16(page, 6, 0);
 }

@@ -179,6 +179,8 @@ impl Present {
     pub(crate) fn apply(&mut self, changes: &[Change], grants: &mut Grants) -> Result<(), Error> {
         let result = changes.iter().try_for_each(|change| self.apply_change(change, grants));
         self.tree.tidy(&mut self.cache);
+        let used = grants.replay || grants.given.is_empty();
+        assert!(result.is_err() || used, "every run given in advance is used");
         result
     }
 
@@ -242,6 +244,7 @@ impl Present {
         want: u32,
         exact: bool,
     ) -> Result<Run, Error> {
+        assert!(want > 0, "nobody wants no blocks");
         let run = if exact || grants.replay {
             grants.given.pop_front().ok_or(Error::Damaged)?
         } else if let Some(at) = hint.filter(|at| self.space.allocate_at(*at)) {
@@ -263,6 +266,7 @@ impl Present {
 
     /// Puts changed data into the cache; the next checkpoint writes it.
     fn add_data(&mut self, run: Run, blocks: Vec<Block>) -> Extent {
+        assert_eq!(blocks.len(), run.count as usize, "every block of a run gets its contents");
         let sums = blocks.iter().map(|block| sum(block)).collect();
         for (at, block) in (run.at..).zip(blocks) {
             self.cache.add_data(at, block);
@@ -286,6 +290,7 @@ impl Present {
             }
         }
         let count = u32::try_from(count).expect("extents are small");
+        assert!(count > 0, "an extent has blocks");
         self.tree.freed.push(Freed { at, count, birth });
     }
 
@@ -296,6 +301,7 @@ impl Present {
     /// What a change of a raw object costs if it gives a range (bytes) new blocks; at worst each is
     /// an extent of its own.
     fn filled(&self, cost: Cost, from: u64, to: u64) -> Cost {
+        assert!(from <= to, "a range does not end before it begins");
         let size = self.layout.block as u64;
         let blocks = to.div_ceil(size) - from / size;
         Cost { pages: cost.pages + blocks / 2, data: blocks, ..cost }

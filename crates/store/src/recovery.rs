@@ -191,6 +191,31 @@ impl Automaton for Recovery {
             ) => unreachable!("{input:?} in {}", name(&state)),
         };
     }
+
+    fn check(&self) {
+        let layout = &self.superblock.layout;
+        let is_part = |bytes: &[u8], blocks: u64| {
+            let part = (bytes.len() / layout.block) as u64;
+            bytes.len().is_multiple_of(layout.block) && part < blocks
+        };
+        match &self.state {
+            State::Index(bytes) => assert!(is_part(bytes, layout.index), "more is to come"),
+            State::Bits(_, index, segment) => {
+                assert!(*segment < layout.segments(), "more is to come");
+                assert_eq!(index.len(), layout.index as usize * layout.block, "all is there");
+            }
+            State::Ring(_, bytes) => assert!(is_part(bytes, layout.journal), "more is to come"),
+            State::End(_, walked) => {
+                let ends = &walked.ends;
+                assert!(ends.iter().all(|at| *at < layout.journal), "an end is in the ring");
+            }
+            State::Erasing(_, left) => {
+                assert_ne!(*left, 0, "something is left to be erased");
+                assert!(self.accept_loss && !self.read_only, "only what may be lost is erased");
+            }
+            State::New | State::Replaying | State::Loading | State::Over => {}
+        }
+    }
 }
 
 fn name(state: &State) -> String {
@@ -217,6 +242,7 @@ impl Recovery {
     /// there.
     fn read_more(&self, first: u64, count: u64, bytes: usize, out: &mut Vec<Output>) -> bool {
         let done = (bytes / self.superblock.layout.block) as u64;
+        assert!(done <= count, "no more is read than was asked for");
         if done == count {
             return false;
         }
@@ -243,6 +269,7 @@ impl Recovery {
         out: &mut Vec<Output>,
     ) -> State {
         let layout = &self.superblock.layout;
+        assert!(segment <= layout.segments(), "no more is read than was asked for");
         let first = layout.map(self.superblock.map) + layout.index;
         let left = layout.segments() - segment;
         if left > 0 {

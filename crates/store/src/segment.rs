@@ -79,6 +79,14 @@ impl Segment {
         }
     }
 
+    /// Writes under way, unless the disk has failed.
+    pub(crate) fn writes(&self) -> usize {
+        match self.state {
+            State::Flushing(writes) | State::FlushingDirty(writes) => writes as usize,
+            State::Closed | State::Open | State::Dirty | State::Broken => 0,
+        }
+    }
+
     /// Whether no writes are under way.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state, State::Closed | State::Open | State::Dirty)

@@ -48,6 +48,11 @@ impl Snapshots {
         self.coming.or_else(|| self.all.last().map(|snapshot| snapshot.id))
     }
 
+    /// The one that is being made.
+    pub(crate) fn coming(&self) -> Option<SnapshotId> {
+        self.coming
+    }
+
     /// The one before an epoch.
     pub(crate) fn before(&self, epoch: u64) -> Option<SnapshotId> {
         let older = self.all.iter().rev().find(|snapshot| snapshot.id.0 < epoch);
@@ -72,6 +77,7 @@ impl Snapshots {
 
     /// From now on nothing of this epoch is freed.
     pub(crate) fn expect(&mut self, id: SnapshotId) {
+        assert!(self.coming.is_none(), "snapshots are made one after the other");
         self.coming = Some(id);
     }
 

@@ -10,7 +10,7 @@ use crate::segment::{self, Segment};
 use crate::sum::sum;
 use crate::{Error, Layout};
 use base::{Automaton, Block, Instant};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[cfg(test)]
 mod tests;
@@ -116,6 +116,7 @@ impl Space {
 
     /// Gives out up to `want` blocks in one run.
     pub(crate) fn allocate(&mut self, purpose: Purpose, want: u32) -> Option<Run> {
+        assert!(want > 0, "nobody wants no blocks");
         let cursor = self.cursors[purpose as usize];
         let start = self.next_free(cursor).or_else(|| self.next_free(0))?;
         let segment_end = (start / self.layout.segment + 1) * self.layout.segment;
@@ -127,6 +128,7 @@ impl Space {
             self.set_busy(start + u64::from(count));
             count += 1;
         }
+        assert!(count > 0, "the first block was free");
         self.cursors[purpose as usize] = start + u64::from(count);
         self.tell(start, segment::Input::Open);
         Some(Run { at: start + self.layout.data_at, count })
@@ -134,6 +136,7 @@ impl Space {
 
     /// Gives out exactly so many blocks in one run.
     pub(crate) fn allocate_exactly(&mut self, count: u32) -> Option<Run> {
+        assert!(count > 0, "nobody wants no blocks");
         let cursor = self.cursors[Purpose::Data as usize];
         let start = self.find_run(cursor, count).or_else(|| self.find_run(0, count))?;
         (start..start + u64::from(count)).for_each(|bit| self.set_busy(bit));
@@ -225,6 +228,7 @@ impl Space {
         for run in &runs {
             for at in run.at..run.at + u64::from(run.count) {
                 let bit = self.bit(at).expect("it was retired");
+                assert!(!self.is_live(bit), "a freed block has no readers");
                 self.clear_busy(bit);
             }
         }
@@ -250,6 +254,7 @@ impl Space {
                 _ => writes.push((at, vec![bits])),
             }
         }
+        assert!(self.changed[which].is_empty(), "the map says everything that is known");
         let index = self.index();
         let index_sum = sum(&index);
         for (chunk, bytes) in index.chunks(self.layout.block * base::op::BLOCKS_MAX).enumerate() {
@@ -262,8 +267,11 @@ impl Space {
 
     /// The bytes of the index: the checksum of every segment's bits, in whole blocks.
     fn index(&self) -> Vec<u8> {
+        assert_eq!(self.sums.len(), self.segments.len(), "each segment has a checksum");
         let mut bytes: Vec<u8> = self.sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
-        bytes.resize(self.layout.index as usize * self.layout.block, 0);
+        let whole = self.layout.index as usize * self.layout.block;
+        assert!(bytes.len() <= whole, "the index has room");
+        bytes.resize(whole, 0);
         bytes
     }
 
@@ -285,6 +293,8 @@ impl Space {
 
     /// Which segment a block belongs to.
     pub(crate) fn segment_of(&self, at: u64) -> usize {
+        assert!(at >= self.layout.data_at, "superblocks, journal and maps are in no segment");
+        assert!(at < self.layout.blocks, "a block is within the volume");
         ((at - self.layout.data_at) / self.layout.segment) as usize
     }
 
@@ -314,6 +324,12 @@ impl Space {
     /// Segments that a checkpoint has to close.
     pub(crate) fn open_segments(&self) -> Vec<usize> {
         self.open.iter().copied().collect()
+    }
+
+    /// Writes under way of each segment that has some.
+    pub(crate) fn writing(&self) -> BTreeMap<usize, usize> {
+        let writes = self.open.iter().map(|index| (*index, self.segments[*index].writes()));
+        writes.filter(|(_, writes)| *writes > 0).collect()
     }
 
     /// Segments by state, those that are not closed.
@@ -351,12 +367,14 @@ impl Space {
     }
 
     fn set_busy(&mut self, bit: u64) {
+        assert!(!self.is_busy(bit), "a block is given out once");
         self.busy[(bit / 64) as usize] |= 1 << (bit % 64);
         self.free[(bit / self.layout.segment) as usize] -= 1;
         self.free_total -= 1;
     }
 
     fn clear_busy(&mut self, bit: u64) {
+        assert!(self.is_busy(bit), "only a block in use is given back");
         self.busy[(bit / 64) as usize] &= !(1 << (bit % 64));
         self.free[(bit / self.layout.segment) as usize] += 1;
         self.free_total += 1;
@@ -406,5 +424,19 @@ impl Space {
         assert_eq!(zeros, self.free_total);
         assert!(self.live.iter().zip(&self.busy).all(|(live, busy)| live & !busy == 0));
         self.segments.iter().for_each(Automaton::check);
+        let words = self.layout.segment as usize / 64;
+        for (index, busy) in self.busy.chunks(words).enumerate() {
+            let zeros: u32 = busy.iter().map(|word| word.count_zeros()).sum();
+            assert_eq!(zeros, self.free[index], "blocks of segment {index} are counted");
+            let open = self.segments[index].is_open();
+            assert_eq!(self.open.contains(&index), open, "segment {index} is listed if it is open");
+        }
+        for run in &self.releasing {
+            let mut bits = (run.at..run.at + u64::from(run.count)).filter_map(|at| self.bit(at));
+            let waits = |bit| self.is_busy(bit) && !self.is_live(bit);
+            assert!(bits.all(waits), "a retired block is neither in a tree nor free");
+        }
+        let known = self.segments.len();
+        assert!(self.changed.iter().flatten().all(|segment| *segment < known));
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 use base::{Automaton, Instant, Time};
 use slab::Slab;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 mod checkpointing;
@@ -454,6 +454,49 @@ impl Store {
         self.end_closing(out);
     }
 
+    /// Asserts that the fields agree with the phase.
+    fn check_phase(&self) {
+        match &self.phase {
+            Phase::Recovering(recovery) => {
+                recovery.check();
+                assert!(self.checkpoint.is_idle(), "nothing is written before all is read");
+            }
+            Phase::Open | Phase::Closing(_) => {
+                assert!(self.replay.is_empty(), "all was applied again");
+                assert!(self.farewell.is_none(), "the store has not ended");
+            }
+            Phase::Over(_) => {
+                let told = self.farewell.is_none() || !self.jobs.is_empty();
+                assert!(told, "who closes the store is told when nothing is under way");
+            }
+        }
+        assert!(!self.config.read_only || self.checkpoint.is_idle(), "nothing may be written");
+        assert!(self.present.epoch > self.superblock.epoch, "what is changed is not durable");
+    }
+
+    /// Asserts that each machine waits for the operations that are under way for it.
+    fn check_operations(&self) {
+        let count = |is: fn(&Job) -> bool| self.jobs.iter().filter(|(_, job)| is(job)).count();
+        let flushes = count(|job| matches!(job, Job::JournalFlush));
+        let writes = count(|job| matches!(job, Job::JournalWrite));
+        assert_eq!(self.journal.under_way(), (flushes, writes), "of the journal");
+        let flush = count(|job| matches!(job, Job::CheckpointFlush));
+        let seal = count(|job| matches!(job, Job::Superblock));
+        let (flushing, sealing) = self.checkpoint.waits();
+        assert_eq!((usize::from(flushing), usize::from(sealing)), (flush, seal), "of checkpoints");
+        let mut segments = BTreeMap::new();
+        for (_, job) in &self.jobs {
+            if let Job::Segment(segment, ..) = job {
+                *segments.entry(*segment).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(self.present.space.writing(), segments, "of segments");
+        let others = count(|job| matches!(job, Job::Map));
+        assert_eq!(self.checkpoint.writes(), segments.len() + others, "before the flush");
+        let fixed = flushing || sealing || self.checkpoint.writes() > 0;
+        assert_eq!(self.sealing.is_some(), fixed, "a superblock waits for what it leads to");
+    }
+
     fn submit(&mut self, job: Job, io: impl FnOnce(IoId) -> Io, out: &mut Vec<Output>) {
         let id = u32::try_from(self.jobs.insert(job)).expect("few operations are under way");
         out.push(Output::Io(io(IoId(id))));
@@ -485,6 +528,14 @@ impl Automaton for Store {
         self.present.space.check();
         self.journal.check();
         self.checkpoint.check();
+        self.failures.check();
+        self.check_phase();
+        self.check_fetching();
+        self.check_placing();
+        if !self.is_broken() {
+            self.check_operations();
+            self.check_snapshotting();
+        }
         if !self.is_broken() && matches!(self.phase, Phase::Open) {
             self.check_room();
         }

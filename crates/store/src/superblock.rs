@@ -49,6 +49,9 @@ impl Superblock {
 
     /// Its bytes, as a block.
     pub(crate) fn encode(&self) -> Block {
+        assert!(self.map < 2, "there are two maps");
+        assert!(self.tail.block < self.layout.journal, "the journal begins in its ring");
+        assert!(self.root.frame().is_none(), "a superblock leads to pages on the disk");
         let mut block = Block::zeroed(self.layout.block);
         let bytes = &mut block.bytes_mut()[..BYTES];
         bytes[..8].copy_from_slice(MAGIC);

@@ -493,7 +493,9 @@ impl Engine {
     }
 
     fn answered(&mut self, id: TransactionId) {
-        self.transactions.get_mut(&id).expect("its errand would be nobody's").outstanding = false;
+        let transaction = self.transactions.get_mut(&id).expect("its errand would be nobody's");
+        assert!(transaction.outstanding, "the store answers once");
+        transaction.outstanding = false;
     }
 }
 
@@ -522,6 +524,21 @@ impl Automaton for Engine {
             assert!(!transaction.course.is_over());
             assert_eq!(transaction.idle, transaction.course.idle_since());
             assert!(transaction.idle.is_none_or(|since| self.idle.contains(&(since, *id))));
+            transaction.writes.check();
+            let waits = self.locks.is_waiting(Owner(id.0));
+            assert_eq!(transaction.course.is_waiting(), waits, "who waits stands in line");
+            let errand = transaction.errand.map(|key| &self.errands[key]);
+            let own = errand.is_none_or(|it| matches!(it, Errand::Transaction(of) if of == id));
+            assert!(own, "the store's answer finds its transaction");
+            assert!(!transaction.outstanding || errand.is_some(), "an answer has an address");
         }
+        let idle = self.transactions.values().filter(|one| one.idle.is_some()).count();
+        assert_eq!(self.idle.len(), idle, "each is listed once while it is idle");
+        let mut owners = self.locks.owners();
+        let known = |owner: Owner| self.transactions.contains_key(&TransactionId(owner.0));
+        assert!(owners.all(known), "who is over holds no locks");
+        assert!(self.transactions.len() <= TRANSACTIONS_MAX, "transactions are limited");
+        assert!(self.granted.is_empty() && self.said.is_empty(), "all was looked at");
+        assert!((1..=sweeping::PIECE_MAX).contains(&self.piece), "a piece has entries");
     }
 }

@@ -1,6 +1,6 @@
 //! A store's disk, which is a file of the reactor's.
 
-use base::op::{Done, File, Op, OpId};
+use base::op::{BLOCKS_MAX, Done, File, Op, OpId};
 use store::{Io, IoDone, IoId};
 
 /// What a store asks of its disk as an operation of the reactor.
@@ -8,10 +8,12 @@ pub fn op(id: OpId, file: File, block: usize, io: Io) -> Op {
     let offset = |at: u64| at * block as u64;
     match io {
         Io::Read { id: _, at, count } => {
+            assert!((1..=BLOCKS_MAX as u32).contains(&count), "{count} blocks at once");
             let size = u32::try_from(block).expect("blocks are small");
             Op::ReadBlocks { id, file, offset: offset(at), count, size }
         }
         Io::Write { id: _, at, blocks, durable } => {
+            assert!((1..=BLOCKS_MAX).contains(&blocks.len()), "{} blocks at once", blocks.len());
             Op::WriteBlocks { id, file, offset: offset(at), blocks, durable }
         }
         Io::Flush { id: _ } => Op::Sync { id, file, data_only: true },

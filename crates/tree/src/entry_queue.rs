@@ -46,6 +46,7 @@ impl<T> EntryQueue<T> {
 
     /// Keeps what waits for its turn.
     pub(crate) fn wait(&mut self, ticket: Ticket, waiting: T) {
+        assert!(!self.is_first(ticket), "who is first runs");
         self.waiting.insert(ticket, waiting);
     }
 
@@ -75,6 +76,11 @@ impl<T> EntryQueue<T> {
         keys.all(|key| self.queues[key].first() == Some(&ticket))
     }
 
+    /// What waits.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.waiting.values()
+    }
+
     /// How many changes wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
@@ -88,6 +94,15 @@ impl<T> EntryQueue<T> {
                 self.is_first(*ticket) || self.waiting.contains_key(ticket),
                 "only the first of all its queues runs"
             );
+        }
+        for (ticket, keys) in &self.keys {
+            let stands = |key: &EntryKey| self.queues[key].contains(ticket);
+            assert!(keys.iter().flatten().all(stands), "a change stands in its queues");
+            assert!(ticket.0 < self.next, "tickets are given in order");
+        }
+        for (key, queue) in &self.queues {
+            let knows = |ticket: &Ticket| self.keys[ticket].contains(&Some(key.clone()));
+            assert!(queue.iter().all(knows), "who stands in a queue changes that entry");
         }
     }
 }

@@ -56,6 +56,7 @@ pub fn stat(files: &[File], number: usize, alike: &Alike) -> Stat {
 
 /// The entries behind a cookie.
 pub fn list(files: &[File], cookie: u64, with_stat: bool, alike: &Alike) -> Reply {
+    assert!(files.is_sorted_by_key(|(_, number, _)| number), "numbers are cookies");
     let entry = |(name, number, _): &File| Entry {
         cookie: *number as u64,
         inode: *number as u64,

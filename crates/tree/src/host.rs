@@ -187,6 +187,18 @@ impl Automaton for Host {
             assert_eq!(self.slots.get(&errand.request), Some(&slot));
             errand.pins().for_each(|pin| assert!(self.handle(pin).users > 0));
         }
+        let waiting = self.changes.iter().flat_map(|waiting| waiting.pins);
+        let errands = self.errands.iter().flat_map(|(_, errand)| errand.pins);
+        let pins: Vec<Id> = waiting.chain(errands).flatten().collect();
+        for (slot, handle) in &self.opens {
+            let id = Id::Open(OpenId::new(self.index, slot));
+            let held = pins.iter().filter(|pin| **pin == id).count();
+            let client = usize::from(!handle.closed);
+            assert_eq!(handle.users as usize, held + client, "each use is somebody's");
+        }
+        for (_, handle) in self.nodes.iter().chain(&self.opens) {
+            assert!(handle.removals <= self.removals, "removals are counted");
+        }
     }
 }
 
@@ -303,6 +315,7 @@ impl Host {
 
     fn close(&mut self, open: OpenId, out: &mut Vec<Output>) {
         let file = self.handle(Id::Open(open)).key;
+        assert!(!self.handle(Id::Open(open)).closed, "a file is given back once");
         let dropped = self.locks.close(file, open).into_iter();
         out.extend(dropped.map(|id| Output::Reply(id, Err(Error::Cancelled))));
         self.handle_mut(Id::Open(open)).closed = true;
@@ -312,7 +325,8 @@ impl Host {
 
     fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {
         let errand = self.errands.remove(NodeId(op.0).local());
-        self.slots.remove(&errand.request);
+        let slot = self.slots.remove(&errand.request);
+        assert_eq!(slot, Some(NodeId(op.0).local()), "a request is answered once");
         if errand.awaits == Awaits::Remove {
             self.removals += 1;
         }
@@ -326,6 +340,7 @@ impl Host {
     fn unpin(&mut self, id: Id, out: &mut Vec<Output>) {
         let removals = self.removals;
         let handle = self.handle_mut(id);
+        assert!(handle.users > 0, "a use is given back once");
         handle.users -= 1;
         if handle.users == 0 {
             let last = handle.removals != removals && handle.size >= LARGE;

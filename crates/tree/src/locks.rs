@@ -244,8 +244,11 @@ impl<T: Copy + Ord, R> Locked<T, R> {
     }
 
     fn add(&mut self, range: Range, held: Held<T>) {
+        assert!(range.start <= range.last, "a range does not end before it begins");
+        assert_eq!(range.last, held.last, "both say where it ends");
         let key = (range.owner, range.start);
-        self.held.insert(key, held);
+        let before = self.held.insert(key, held);
+        assert!(before.is_none(), "one owner's ranges do not overlap");
         self.tree(held.is_exclusive).insert(range);
         self.opens.entry(held.through).or_default().insert(key);
     }
@@ -255,7 +258,8 @@ impl<T: Copy + Ord, R> Locked<T, R> {
         let held = self.held.remove(&key).expect("it is held");
         self.tree(held.is_exclusive).remove(key.1, key.0);
         let of_open = self.opens.get_mut(&held.through).expect("it was taken through this");
-        of_open.remove(&key);
+        let known = of_open.remove(&key);
+        assert!(known, "a range is found by the open file that it was taken through");
         if of_open.is_empty() {
             self.opens.remove(&held.through);
         }
@@ -398,6 +402,59 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         assert!(self.files.len() <= self.held_count + self.waiting.len());
         assert!(self.held_count <= 2 * RANGES_MAX + 2 * WAITING_MAX);
         assert!(self.waiting.len() <= WAITING_MAX);
+        self.check_files();
+        self.check_owners();
+    }
+
+    /// Asserts that what is known of files agrees with what is held and who waits.
+    fn check_files(&self) {
+        let (mut held, mut waiting) = (0, 0);
+        for (file, locked) in &self.files {
+            assert!(!locked.is_empty(), "files without locks are not kept");
+            let listed: usize = locked.opens.values().map(BTreeSet::len).sum();
+            assert_eq!(listed, locked.held.len(), "each range was taken through an open file");
+            for (through, keys) in &locked.opens {
+                let own = |key| locked.held.get(key).is_some_and(|held| held.through == *through);
+                assert!(!keys.is_empty() && keys.iter().all(own), "an open file has its ranges");
+            }
+            for (through, arrival) in &locked.waiting {
+                let one = &self.waiting[arrival];
+                assert!(one.file == *file && one.want.through == *through, "it waits here");
+            }
+            for (owner, start, arrival) in locked.watches.keys() {
+                let watches = self.waiting[arrival].watches;
+                assert_eq!(watches, Some((*owner, *start)), "who watches a range is known");
+            }
+            held += locked.held.len();
+            waiting += locked.waiting.len();
+        }
+        assert_eq!(self.held_count, held, "ranges are counted");
+        assert_eq!(self.waiting.len(), waiting, "who waits, waits for one file");
+    }
+
+    /// Asserts that owners are known for as long as they hold or wait for something.
+    fn check_owners(&self) {
+        let mut uses: BTreeMap<OwnerId, usize> = BTreeMap::new();
+        for (owner, _) in self.files.values().flat_map(|locked| locked.held.keys()) {
+            *uses.entry(*owner).or_default() += 1;
+        }
+        for (arrival, waiting) in &self.waiting {
+            *uses.entry(waiting.want.range.owner).or_default() += 1;
+            assert!(*arrival < self.next_arrival, "arrivals are counted");
+            assert_eq!(self.arrivals.get(&waiting.request), Some(arrival), "a request is found");
+            let locked = &self.files[&waiting.file];
+            let watched = waiting.watches.is_some_and(|range| locked.held.contains_key(&range));
+            assert!(watched || self.due.contains(arrival), "who waits is woken some time");
+        }
+        let known = self.owners.iter().map(|(owner, known)| (*owner, known.uses));
+        assert!(known.eq(uses), "uses of owners are counted");
+        for (id, known) in &self.owners {
+            assert_eq!(self.ids.get(&known.owner), Some(id), "an owner has one number");
+            let waits = !known.waits.is_empty();
+            assert_eq!(self.waiters.contains(id), waits, "owners that wait are listed");
+            let own = |arrival| self.waiting[arrival].want.range.owner == *id;
+            assert!(known.waits.iter().all(own), "an owner waits for itself");
+        }
     }
 
     fn unlock(&mut self, file: FileKey, lock: &Lock) -> Result<Outcome, Error> {
@@ -481,6 +538,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
 
     fn forget_use(&mut self, owner: OwnerId) {
         let known = self.owners.get_mut(&owner).expect("a known owner");
+        assert!(known.uses > 0, "uses are counted");
         known.uses -= 1;
         if known.uses == 0 {
             assert!(known.waits.is_empty(), "a waiting request is a use");
@@ -498,7 +556,8 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         known.uses += 1;
         known.waits.insert(arrival);
         self.waiters.insert(owner);
-        self.arrivals.insert(request, arrival);
+        let before = self.arrivals.insert(request, arrival);
+        assert!(before.is_none(), "a request waits once");
         let locked = self.files.get_mut(&file).expect("somebody is in the way");
         locked.waiting.insert((want.through, arrival));
         self.waiting.insert(arrival, Waiting { request, file, want, watches: None });
@@ -507,6 +566,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
 
     fn watch(&mut self, arrival: u64, in_way: Range) {
         let waiting = self.waiting.get_mut(&arrival).expect("it waits");
+        assert!(waiting.watches.is_none(), "a request watches one range");
         waiting.watches = Some((in_way.owner, in_way.start));
         let locked = self.files.get_mut(&waiting.file).expect("somebody is in the way");
         locked.watches.insert((in_way.owner, in_way.start, arrival), waiting.request);
@@ -525,7 +585,8 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         self.unwatch(arrival);
         self.due.remove(&arrival);
         let waiting = self.waiting.remove(&arrival).expect("it waits");
-        self.arrivals.remove(&waiting.request);
+        let known = self.arrivals.remove(&waiting.request);
+        assert_eq!(known, Some(arrival), "a request waits once");
         let locked = self.files.get_mut(&waiting.file).expect("it is waited for");
         locked.waiting.remove(&(waiting.want.through, arrival));
         let owner = waiting.want.range.owner;

@@ -454,10 +454,36 @@ impl Automaton for Remote {
         for (_, open) in &self.opens {
             assert!(open.users > 0 && self.places.users(open.place) > 0);
         }
+        self.check_connection();
+        self.check_seeks();
     }
 }
 
 impl Remote {
+    /// Asserts that what is known of the connection agrees with the link.
+    fn check_connection(&self) {
+        self.fids.check();
+        let used = !matches!(
+            self.link.state(),
+            link::State::Down { .. }
+                | link::State::Connecting { .. }
+                | link::State::Abandoning
+                | link::State::Ending
+                | link::State::Over
+        );
+        assert_eq!(self.socket.is_some(), used, "a connection has a socket");
+        assert!(used || !self.is_receiving && !self.is_sending, "who has left hears nothing");
+        assert!(used || self.outbox.is_empty(), "nobody is there to be told");
+        assert!(self.msize >= MSIZE_MIN, "no less is agreed");
+        let (_, waiting) = self.calls.counts();
+        assert!(self.link.is_up() || waiting == 0 || used, "who stands in line has a server");
+        for (_, errand) in self.errands.iter() {
+            if let Step::Seeking(target) = errand.step {
+                assert!(self.seeks.contains_key(&target), "somebody seeks it");
+            }
+        }
+    }
+
     fn ask(&mut self, id: RequestId, request: Request, out: &mut Vec<Output>) {
         let busy = self.errands.len() + self.waiting.len();
         let held = self.places.len() + self.opens.len() + busy;

@@ -146,6 +146,31 @@ impl Automaton for Service {
 
     fn check(&self) {
         assert!(self.opens.len() + self.renderings.len() <= OPENS_MAX);
+        for (number, opened) in &self.opens {
+            let commands =
+                self.commands.iter().filter(|(_, command)| command.open == number).count();
+            match opened {
+                Opened::Control(control) => {
+                    assert_eq!(control.commands, commands, "commands under way are counted");
+                    assert!(
+                        !control.closed || commands > 0,
+                        "what was given back waits for commands"
+                    );
+                    control.check();
+                }
+                Opened::Directory | Opened::File(_) => {
+                    assert_eq!(commands, 0, "it takes no commands")
+                }
+            }
+        }
+        let known = |command: &Command| self.opens.contains(command.open);
+        assert!(
+            self.commands.iter().all(|(_, command)| known(command)),
+            "a command came by a file"
+        );
+        for (_, rendering) in &self.renderings {
+            assert!((1..=FILES.len()).contains(&rendering.file), "only files have contents");
+        }
     }
 }
 
@@ -267,6 +292,7 @@ impl Service {
 
     fn commanded(&mut self, ticket: u64, result: Result<(), Refusal>, out: &mut Vec<Output>) {
         let Command { open, waits, offset, given_up } = self.commands.remove(ticket as usize);
+        assert!(self.control(open).commands > 0, "each command of a file is counted");
         if let Err(refusal) = result.as_ref()
             && !given_up
         {
@@ -312,6 +338,7 @@ impl Service {
     }
 
     fn render(&mut self, id: RequestId, file: usize, fetch: Option<u32>, out: &mut Vec<Output>) {
+        assert!((1..=FILES.len()).contains(&file), "only files have contents");
         if self.opens.len() + self.renderings.len() >= OPENS_MAX {
             return out.push(Output::Reply(id, Err(Error::TooManyOpen)));
         }

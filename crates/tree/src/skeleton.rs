@@ -181,5 +181,14 @@ impl Automaton for Skeleton {
     fn check(&self) {
         assert!(self.opens.len() <= OPENS_MAX);
         assert!(self.directories.iter().all(|one| one.parent < self.directories.len()));
+        for (number, directory) in self.directories.iter().enumerate() {
+            for child in directory.children.values() {
+                assert_eq!(
+                    self.directories[*child].parent, number,
+                    "a directory knows where it is"
+                );
+            }
+        }
+        assert!(self.opens.iter().all(|(_, at)| *at < self.directories.len()), "it is there");
     }
 }

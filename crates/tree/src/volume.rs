@@ -433,6 +433,7 @@ impl Volume {
     fn hear(&mut self, now: Instant, output: store::Output, out: &mut Vec<Output>) {
         match output {
             store::Output::Io(io) => {
+                assert!((io.id().0 as usize) < USERS, "the store's operations have lesser numbers");
                 let id = OpId(NodeId::new(self.index, io.id().0 as usize).0);
                 out.push(Output::Do(disk::op(id, self.file, self.store.layout().block, io)));
             }

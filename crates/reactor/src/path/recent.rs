@@ -56,11 +56,13 @@ impl Recent {
         if self.entries.len() < FILES_MAX {
             self.entries.insert(hash, entry);
         }
+        assert!(self.entries.len() <= FILES_MAX, "few files are held");
     }
 
     /// Puts a file back that was taken out.
     pub(crate) fn put_back(&mut self, hash: u64, entry: Entry) {
-        self.entries.insert(hash, entry);
+        let before = self.entries.insert(hash, entry);
+        assert!(before.is_none(), "its place was kept");
     }
 
     /// Something is changed: nothing is believed any more.

@@ -121,6 +121,7 @@ impl<J> Queue<J> {
 
     /// Jobs that could be begun if so many may run at once.
     fn ready(&self, limit: usize) -> usize {
+        assert!(self.running <= limit, "no more run than may");
         self.waiting.len().min(limit - self.running)
     }
 }
@@ -206,7 +207,8 @@ impl<J: Queued> Lanes<J> {
         let number = self.next;
         self.next += 1;
         if let Some(id) = job.id() {
-            self.waiting.insert(id, (place.clone(), number));
+            let before = self.waiting.insert(id, (place.clone(), number));
+            assert!(before.is_none(), "an operation waits once");
         }
         let queue = match place {
             Place::Local { is_long } => &mut self.local[usize::from(is_long)],
@@ -238,6 +240,7 @@ impl<J: Queued> Lanes<J> {
             let number = self.next;
             self.next += 1;
             let lanes: BTreeSet<Lane> = job.lanes().iter().cloned().collect();
+            assert!(!lanes.is_empty(), "local jobs are in no lane");
             lanes.iter().for_each(|lane| self.lane(lane.clone()).running += 1);
             let lanes = lanes.into_iter().collect();
             self.running.insert(number, Running { lanes, since: now });
@@ -263,6 +266,7 @@ impl<J: Queued> Lanes<J> {
         let queue = &mut self.local[usize::from(is_long)];
         let (_, job) = queue.waiting.pop_first()?;
         queue.running += 1;
+        assert!(queue.running <= self.limits.local, "no more run than may");
         self.forget(&job);
         Some((job, Ticket::Local { is_long }))
     }
@@ -274,7 +278,8 @@ impl<J: Queued> Lanes<J> {
 
     fn forget(&mut self, job: &J) {
         if let Some(id) = job.id() {
-            self.waiting.remove(&id);
+            let known = self.waiting.remove(&id);
+            assert!(known.is_some(), "what can be cancelled is found by its operation");
         }
     }
 
@@ -290,6 +295,7 @@ impl<J: Queued> Lanes<J> {
     pub(crate) fn end(&mut self, ticket: &Ticket) {
         let number = match ticket {
             Ticket::Local { is_long } => {
+                assert!(self.local[usize::from(*is_long)].running > 0, "a job ends once");
                 self.local[usize::from(*is_long)].running -= 1;
                 return;
             }
@@ -298,6 +304,7 @@ impl<J: Queued> Lanes<J> {
         let ended = self.running.remove(number).expect("a job ends once");
         for lane in ended.lanes {
             let queue = self.lane(lane.clone());
+            assert!(queue.running > 0, "a job ends once in each of its lanes");
             queue.running -= 1;
             if queue.running == 0 && queue.waiting.is_empty() {
                 self.lanes.remove(&lane);
@@ -316,6 +323,7 @@ impl<J: Queued> Lanes<J> {
         };
         let queue = self.lane(lane.clone());
         let job = queue.waiting.remove(&number);
+        assert!(job.is_some(), "a job is where its place says");
         if queue.running == 0 && queue.waiting.is_empty() {
             self.lanes.remove(&lane);
         }
@@ -327,6 +335,36 @@ impl<J: Queued> Lanes<J> {
         self.waiting.clear();
         let queues = self.local.iter_mut().chain(self.lanes.values_mut());
         queues.flat_map(|queue| std::mem::take(&mut queue.waiting).into_values()).collect()
+    }
+
+    /// Asserts that queues, what runs, and the index of what waits agree.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let mut running: BTreeMap<&Lane, usize> = BTreeMap::new();
+        for lane in self.running.values().flat_map(|running| &running.lanes) {
+            *running.entry(lane).or_default() += 1;
+        }
+        for (lane, queue) in &self.lanes {
+            let count = running.remove(lane).unwrap_or(0);
+            assert_eq!(queue.running, count, "what runs in a lane is counted");
+            assert!(queue.running > 0 || !queue.waiting.is_empty(), "a lane has a use");
+            assert!(queue.running <= self.limits.lane, "no more of a lane run than may");
+        }
+        assert!(running.is_empty(), "what runs is in a lane that is known");
+        assert!(self.running.len() <= self.limits.lanes, "no more run than may");
+        assert!(self.local_running() <= self.limits.local, "no more local jobs run than may");
+        for (id, (place, number)) in &self.waiting {
+            let queue = match place {
+                Place::Local { is_long } => &self.local[usize::from(*is_long)],
+                Place::Lane(lane) => &self.lanes[lane],
+            };
+            let job = queue.waiting.get(number);
+            assert_eq!(job.and_then(Queued::id), Some(*id), "a job is where its place says");
+        }
+        let named = self.local.iter().chain(self.lanes.values());
+        let named = named.flat_map(|queue| queue.waiting.values());
+        let named = named.filter(|job| job.id().is_some()).count();
+        assert_eq!(self.waiting.len(), named, "what can be cancelled is found");
     }
 
     /// When the oldest job of a lane that still runs was begun.

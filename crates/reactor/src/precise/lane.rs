@@ -183,6 +183,7 @@ impl Lane {
 
     /// Queues sending all of this; it may be sent in part.
     pub fn send(&mut self, name: u64, socket: BorrowedFd<'_>, buffer: Vec<u8>) {
+        assert!(u32::try_from(buffer.len()).is_ok(), "one call sends no more than that");
         let (memory, len) = (buffer.as_ptr(), buffer.len() as u32);
         let send = opcode::Send::new(types::Fd(socket.as_raw_fd()), memory, len);
         self.own(send.flags(libc::MSG_NOSIGNAL).build(), Owned { name, buffer, receives: false });
@@ -202,6 +203,7 @@ impl Lane {
     }
 
     fn start(&mut self, name: u64, entry: squeue::Entry, aside: bool) {
+        assert!(name != WAKE && name != crate::uring::ring::IGNORED, "that name is taken");
         let entry = if aside { entry.flags(squeue::Flags::ASYNC) } else { entry };
         self.in_flight += 1;
         self.ring.push(&entry.user_data(name));
@@ -247,6 +249,7 @@ impl Lane {
             if name == crate::uring::ring::IGNORED {
                 continue;
             }
+            assert!(self.in_flight > 0, "an operation ends once");
             self.in_flight -= 1;
             into.push(self.finish(name, result));
         }
@@ -365,6 +368,7 @@ impl Region {
     fn piece(&mut self, len: u32, written: bool) -> *mut u8 {
         assert!(len as usize <= self.piece, "an I/O of {len} bytes was not announced");
         let place = self.next;
+        assert!(place + self.piece <= self.half, "pieces are within their half");
         self.next += self.piece;
         if self.next == self.half {
             self.next = 0;

@@ -88,6 +88,7 @@ impl Ticks {
 }
 
 fn scale(from: Pair, to: Pair) -> u64 {
+    assert!(from.ns <= to.ns, "the kernel's clock does not go back");
     let (ticks, ns) = (to.ticks - from.ticks, to.ns - from.ns);
     u64::try_from((u128::from(ns) << 32) / u128::from(ticks.max(1))).unwrap_or(0)
 }

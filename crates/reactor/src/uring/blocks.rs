@@ -4,7 +4,7 @@ use super::{Slot, Uring, fd};
 use crate::blocks::{Passage, Phase};
 use crate::errno;
 use crate::job::Work;
-use base::op::{File, OpId};
+use base::op::{BLOCKS_MAX, File, OpId};
 use io_uring::{opcode, types};
 use rustix::io::Errno;
 
@@ -29,6 +29,7 @@ impl Uring {
             Phase::Sync => {}
         }
         let (at, fd) = (passage.position(), fd(file.0));
+        assert!(slices.len() <= BLOCKS_MAX, "one call moves no more");
         let (vector, count) = (slices.as_ptr(), u32::try_from(slices.len()).expect("BLOCKS_MAX"));
         let entry = match phase {
             Phase::Read => opcode::Readv::new(fd, vector, count).offset(at).build(),

@@ -57,6 +57,7 @@ impl Personalities {
         host.own.assume(&Caller::User(Arc::clone(user)), None, Depth::Changing)?;
         let number = ring.submitter().register_personality();
         let number = number.map_err(|_| Error::NotPermitted)?;
+        assert!(self.known.len() < USERS_MAX, "few are remembered");
         self.known.push_back((Arc::clone(user), number));
         Ok(number)
     }

@@ -53,6 +53,11 @@ impl Shelf {
 
     /// Lets the kernel use buffer `index` again, after the next `publish`.
     fn put(&mut self, index: u16) {
+        assert!(index < COUNT, "there is such a buffer");
+        assert!(
+            self.buffers[usize::from(index)].tailroom() >= SIZE,
+            "the kernel may fill all of it"
+        );
         let buf = self.buffers[usize::from(index)].spare();
         let place = usize::from(self.tail & (COUNT - 1));
         // SAFETY: `place` is below COUNT, and the kernel does not read beyond the published tail.
@@ -77,6 +82,7 @@ impl Shelf {
     pub(super) fn take(&mut self, index: u16, length: usize, memory: &mut Memory) -> Buf {
         let other = memory.take(0, SIZE);
         let mut buf = std::mem::replace(&mut self.buffers[usize::from(index)], other);
+        assert!(length <= SIZE, "the kernel was told how large it is");
         buf.grow(length);
         self.put(index);
         buf

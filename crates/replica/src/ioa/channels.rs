@@ -109,6 +109,7 @@ impl<P: Part> Channelled<P> {
     }
 
     fn deliver(&mut self, from: usize, to: usize, message: P::Message) {
+        assert!(from < self.parts.len(), "a part has said it");
         self.parts[to].input(Heard::From(from, message));
     }
 }

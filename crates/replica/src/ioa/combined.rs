@@ -65,4 +65,5 @@ pub(super) fn enabled_of<P: Part>(
         }
         task -= part.tasks();
     }
+    unreachable!("there are {task} tasks less");
 }

@@ -296,6 +296,7 @@ impl Reservation {
 
     /// Gives back what is held, and rests.
     fn retreat(&mut self, held: &[usize], out: &mut Vec<Output>) -> State {
+        assert!(self.refusals <= DOUBLINGS_MAX, "a rest is doubled so often at most");
         release(held, out);
         out.push(Output::Rest(self.refusals));
         self.refusals = (self.refusals + 1).min(DOUBLINGS_MAX);
@@ -336,6 +337,7 @@ impl Reservation {
 
 /// `granted` of them have given their reservation; asks the next, or has them all.
 fn ask_next(others: Vec<usize>, granted: usize, out: &mut Vec<Output>) -> State {
+    assert!(granted <= others.len(), "each gives its reservation once");
     match others.get(granted) {
         Some(next) => {
             out.push(Output::Ask(*next));
@@ -350,6 +352,7 @@ fn ask_next(others: Vec<usize>, granted: usize, out: &mut Vec<Output>) -> State 
 
 /// These are still missing; if none is, all who wait are told.
 fn done(dismiss: Vec<usize>, missing: Vec<usize>, out: &mut Vec<Output>) -> State {
+    assert!(missing.iter().all(|one| dismiss.is_empty() || dismiss.contains(one)), "all are told");
     if !missing.is_empty() {
         return State::Engaged { dismiss, missing };
     }

@@ -121,6 +121,7 @@ impl<P: Part> Reserved<P> {
         {
             self.part.input(Heard::Outside(request));
         }
+        assert!(self.deferred.is_empty() || !self.status.may_act(), "who may act hears everybody");
     }
 
     /// The enabled actions of the part, of one of its tasks.

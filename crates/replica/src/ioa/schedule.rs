@@ -84,6 +84,7 @@ impl<A: IoAutomaton, S: Scheduler<A>> Process<A, S> {
 
     /// The same with so many transitions at most in one step: for who looks at each.
     pub fn with_transitions_max(self, transitions_max: usize) -> Process<A, S> {
+        assert!(transitions_max > 0, "a process does something in its turn");
         Process { transitions_max, ..self }
     }
 

@@ -167,6 +167,7 @@ impl Change {
 
     /// Both this one and another of the same membership.
     fn join(&self, other: &Change, old: &Membership) -> Change {
+        assert_eq!(self.from, other.from, "changes of one membership are joined");
         let mut members = self.members.clone();
         for (id, place) in &other.members {
             let ours = members.entry(*id).or_default();
@@ -455,8 +456,25 @@ impl Members {
 
     /// This is the membership from now on.
     pub(super) fn install(&mut self, membership: Arc<Membership>) {
+        assert!(
+            membership.epoch.number > self.membership().epoch.number,
+            "epochs follow each other"
+        );
         self.standing = Standing { membership, change: None };
         (self.seals, self.reached, self.clash) = (BTreeMap::new(), None, None);
+    }
+
+    /// Asserts that what is known of a change belongs to the one that is sealed.
+    pub(super) fn check(&self) {
+        let (now, change) = (self.membership(), self.standing.change.as_ref());
+        assert!(change.is_none_or(|change| change.from == now.epoch), "it is one of this epoch");
+        assert!(change.is_some() || self.seals.is_empty(), "only a change is sealed");
+        assert!(change.is_some() || self.reached.is_none(), "only a change is reached");
+        let said = self.said.membership.epoch.number;
+        assert!(said <= now.epoch.number, "nothing is said before it is so");
+        assert!(!self.seals.contains_key(&self.me), "it knows of itself");
+        assert!((1..=MEMBERS_MAX).contains(&now.members.len()), "members are limited");
+        assert!(now.members.keys().all(|id| !now.retired.contains_key(id)), "nobody comes again");
     }
 
     /// Of these, the retired ones of which fewer operations count.

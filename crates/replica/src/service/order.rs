@@ -76,6 +76,7 @@ impl<S: Clone> Ahead<S> {
 
     /// Everything up to here is applied to it.
     fn pass(&mut self, label: Label, kept: &mut BTreeMap<Label, S>) {
+        assert!(self.applied < Some(label), "operations are applied in their order");
         self.applied = Some(label);
         self.since += 1;
         if self.since == STRIDE {
@@ -271,5 +272,15 @@ impl<D: DataType> Order<D> {
         assert!(applied >= self.frontier);
         assert!(self.kept.keys().all(|label| Some(*label) > self.frontier));
         assert!(self.kept.keys().all(|label| Some(*label) <= applied));
+        for (label, entry) in &self.suffix {
+            assert_eq!(*label, entry.label, "an operation is where its label says");
+        }
+        let first = self.suffix.first_key_value().map(|(label, _)| *label);
+        assert!(
+            first.is_none_or(|first| Some(first) > self.frontier),
+            "I8: what is final is not here"
+        );
+        assert!(self.lag <= self.suffix.len(), "only what is placed lags");
+        assert!(self.ahead.as_ref().is_none_or(|ahead| ahead.since < STRIDE), "states are kept");
     }
 }

@@ -33,6 +33,7 @@ impl<O> Origin<O> {
     }
 
     fn push(&mut self, entry: Arc<Entry<O>>, bytes: usize) {
+        assert_eq!(entry.number, self.received() + 1, "operations of one origin come in order");
         let bytes = self.received_bytes() + bytes as u64;
         self.entries.push_back((entry, bytes));
     }
@@ -95,6 +96,7 @@ impl<O> Origins<O> {
     pub(super) fn drop_early(&mut self, id: ReplicaId) {
         let Some(origin) = self.of.get_mut(&id) else { return };
         let placed = usize::try_from(origin.done - origin.forgotten).expect("they are kept");
+        assert!(placed <= origin.entries.len(), "what is placed was received");
         self.kept.operations -= origin.entries.len() - placed;
         self.kept.bytes -= count(origin.received_bytes() - origin.bytes(origin.done));
         origin.entries.truncate(placed);
@@ -170,6 +172,8 @@ impl<O> Origins<O> {
     /// This one of an origin counts as done from now on.
     pub(super) fn place(&mut self, id: ReplicaId, number: u64) {
         let origin = self.of.get_mut(&id).expect("it was ready");
+        assert_eq!(number, origin.done + 1, "operations of one origin are placed in order");
+        assert!(number <= origin.received(), "what is placed was received");
         origin.done = number;
         self.done.raise(id, number);
     }
@@ -261,6 +265,7 @@ impl<O> Origins<O> {
                     return false;
                 }
                 meter.spend(1);
+                assert!(origin.forgotten < origin.done, "what is forgotten is done");
                 origin.forgotten += 1;
                 self.kept.operations -= 1;
                 self.kept.bytes -= count(bytes - origin.forgotten_bytes);
@@ -281,12 +286,36 @@ impl<O> Origins<O> {
     }
 
     pub(super) fn unpin(&mut self) {
+        assert!(self.pins > 0, "a pin is taken out once");
         self.pins -= 1;
     }
 
     /// What is done everywhere, as far as this replica knew at any time.
     pub(super) fn forgotten(&self) -> Vector {
         self.of.iter().map(|(id, origin)| (*id, origin.forgotten)).collect()
+    }
+
+    /// Asserts that each origin's operations follow each other, and that what is kept is counted.
+    pub(super) fn check(&self) {
+        let mut kept = Amount::default();
+        for (id, origin) in &self.of {
+            assert!(origin.forgotten <= origin.done, "what is forgotten is done");
+            assert!(origin.done <= origin.received(), "what is done was received");
+            assert_eq!(self.done.get(*id), origin.done, "what is done is known of each");
+            let (mut number, mut bytes, mut label) =
+                (origin.forgotten, origin.forgotten_bytes, None);
+            for (entry, upto) in &origin.entries {
+                number += 1;
+                assert_eq!((entry.label.origin, entry.number), (*id, number), "it is the next");
+                assert!(label < Some(entry.label), "later operations have greater labels");
+                assert!(bytes <= *upto, "bytes are added up");
+                (bytes, label) = (*upto, Some(entry.label));
+            }
+            kept.operations += origin.entries.len();
+            kept.bytes += count(bytes - origin.forgotten_bytes);
+        }
+        assert_eq!(self.kept.operations, kept.operations, "what is kept is counted");
+        assert_eq!(self.kept.bytes, kept.bytes, "its bytes are counted");
     }
 
     /// How much is kept.

@@ -238,6 +238,17 @@ impl Peer {
         }
         self.asks = true;
         self.patience = (self.patience * 2).min(PATIENCE_MAX);
+        assert!(self.patience >= PATIENCE, "patience grows");
+    }
+
+    fn check(&self) {
+        assert!(self.sent.covers(&self.acked), "it has been sent what it has");
+        assert!(self.sent.covers(&self.said), "what is on its way was sent");
+        assert!(self.acked.covers(&self.knows), "what it knows it has told");
+        if let Some(unbelieved) = &self.unbelieved {
+            assert!(self.acked.covers(unbelieved), "what it said it has told");
+        }
+        assert!((PATIENCE..=PATIENCE_MAX).contains(&self.patience), "{:?}", self.patience);
     }
 
     pub(super) fn connect(&mut self) {
@@ -296,6 +307,11 @@ impl Peers {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (ReplicaId, &mut Peer)> {
         self.0.iter_mut().map(|(id, peer)| (*id, peer))
+    }
+
+    /// Asserts what holds of each.
+    pub(super) fn check(&self) {
+        self.0.values().for_each(Peer::check);
     }
 
     /// What everybody has.

@@ -112,7 +112,8 @@ impl<D: DataType> Waiting<D> {
 
     fn leave(&mut self, ticket: Ticket) -> Option<Place> {
         let (place, until) = self.places.remove(&ticket)?;
-        self.by_time.remove(&(until, ticket));
+        let timed = self.by_time.remove(&(until, ticket));
+        assert!(timed, "who waits gives up some time");
         Some(place)
     }
 
@@ -140,6 +141,8 @@ impl<D: DataType> Waiting<D> {
     }
 
     fn release(&mut self, request: &Blocked<D::Operator>) {
+        assert!(self.held.operations > 0, "what waits is counted");
+        assert!(self.held.bytes >= request.size(), "its bytes are counted");
         self.held = self.held.without(Amount { operations: 1, bytes: request.size() });
     }
 
@@ -207,7 +210,8 @@ impl<D: DataType> Waiting<D> {
 
     /// A strict operation waits to be final.
     pub(super) fn expect_final(&mut self, number: u64, ticket: Ticket, until: Instant) {
-        self.strict.insert(number, ticket);
+        let before = self.strict.insert(number, ticket);
+        assert!(before.is_none(), "one waits for each operation");
         self.expect(ticket, Place::Strict(number), until);
     }
 
@@ -307,6 +311,27 @@ impl<D: DataType> Waiting<D> {
         let waiting = [self.blocked.len(), self.ready.len(), self.unsaid.len(), self.strict.len()];
         assert_eq!(self.places.len(), waiting.iter().sum::<usize>());
         assert_eq!(self.held.operations, self.blocked.len() + self.ready.len());
+        for (ticket, (place, until)) in &self.places {
+            assert!(self.by_time.contains(&(*until, *ticket)), "who waits gives up some time");
+            let found = match place {
+                Place::Blocked(of, number, arrival) => {
+                    self.blocked.get(&(*of, *number, *arrival)).map(|request| request.ticket)
+                }
+                Place::Ready(arrival) => self.ready.get(arrival).map(|request| request.ticket),
+                Place::Unsaid(record, arrival) => {
+                    self.unsaid.get(&(*record, *arrival)).map(|unsaid| unsaid.ticket)
+                }
+                Place::Strict(number) => self.strict.get(number).copied(),
+            };
+            assert_eq!(found, Some(*ticket), "a ticket is where its place says");
+        }
+        let held = self.blocked.values().chain(self.ready.values());
+        assert_eq!(self.held.bytes, held.map(Blocked::size).sum::<usize>(), "bytes are counted");
+        let unsaid = self.unsaid.values().map(Unsaid::size).sum::<usize>();
+        assert_eq!(self.unsaid_bytes, unsaid, "bytes of answers are counted");
+        let blocked = self.blocked.keys().map(|(_, _, arrival)| arrival);
+        let mut arrivals = blocked.chain(self.ready.keys());
+        assert!(arrivals.all(|arrival| *arrival <= self.arrivals), "arrivals are counted");
     }
 }
 

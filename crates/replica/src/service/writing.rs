@@ -94,6 +94,7 @@ where
                         upto.raise(entry.label.origin, entry.number);
                     }
                     if some.is_empty() {
+                        assert!(upto.covers(&writing.has), "all that was promised is written");
                         out.extend(binary::write(&writing.standing));
                         return true;
                     }

@@ -1,7 +1,7 @@
 //! Fixes what a checkpoint writes.
 
 use crate::btree::Freed;
-use crate::cache::Cache;
+use crate::cache::{Cache, State};
 use crate::page::{self, Ptr};
 use crate::present::Present;
 use crate::snapshots::{self, Snapshots};
@@ -51,6 +51,8 @@ pub(crate) fn freeze(
         }
         None => present.tree.root,
     };
+    assert!(root.frame().is_none(), "the root has its block");
+    assert_eq!(present.cache.dirty(), 0, "everything changed is on its way");
     present.tree.root = root;
     writes.sort_unstable_by_key(|(at, _)| *at);
     let segments = by_segment(&present.space, writes);
@@ -62,6 +64,7 @@ pub(crate) fn freeze(
 /// What changes left behind is free after this checkpoint; or belongs to the newest snapshot, and
 /// that is written down in the tree.
 fn retire(present: &mut Present, snapshots: &Snapshots) -> Result<(), Error> {
+    assert!(present.epoch > 0, "the first epoch is that of the format");
     let newest = snapshots.newest().map_or(0, |id| id.0);
     let mut number = 0;
     let mut dead: Vec<Freed> = Vec::new();
@@ -95,6 +98,7 @@ fn freeze_page(
     frame: u32,
     writes: &mut Vec<(u64, Block)>,
 ) -> Result<Ptr, Error> {
+    assert_eq!(cache.state(frame), State::DirtyPage, "only a changed page gets another block");
     if page::level(cache.block(frame)) > 0 {
         for index in 0..page::count(cache.block(frame)) {
             if let Some(child) = page::child(cache.block(frame), index).frame() {

@@ -32,6 +32,7 @@ pub(crate) struct Head {
 
 /// The blocks of a batch, and its header's checksum.
 pub(crate) fn encode(head: &Head, payload: &[u8], block: usize) -> (Vec<Block>, u64) {
+    assert!(block > HEAD, "a header fits a block");
     let mut header = [0; HEAD];
     header[..8].copy_from_slice(MAGIC);
     header[8..16].copy_from_slice(&head.volume.to_le_bytes());

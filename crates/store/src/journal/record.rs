@@ -48,6 +48,7 @@ pub(crate) fn encode(runs: &[Run], changes: &[Change]) -> Vec<u8> {
     for change in changes {
         encode_change(change, &mut bytes);
     }
+    assert_eq!(bytes.len(), size(changes) + 12 * runs.len(), "a record is as long as planned");
     let length = u32::try_from(bytes.len() - 4).expect("transactions are small");
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     bytes

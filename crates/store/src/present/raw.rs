@@ -56,6 +56,7 @@ impl Raw<'_> {
 
     /// Takes blocks in that are on the disk already.
     pub(super) fn attach(&mut self, offset: u64, extent: &Extent) -> Result<(), Error> {
+        assert!(offset.is_multiple_of(self.block()), "whole blocks are attached");
         let first = offset / self.block();
         let count = extent.sums.len();
         self.carve(first, first.saturating_add(count as u64))?;
@@ -176,6 +177,7 @@ impl Raw<'_> {
         let sum = sum(block);
         let key = raw_key(self.table, self.object, cell.first);
         let place = (index - cell.first) as usize;
+        assert!(place < cell.extent.sums.len(), "the cell has the block");
         self.present.tree.set_sum(&mut self.present.cache, &key, place, sum);
     }
 
@@ -229,11 +231,13 @@ impl Raw<'_> {
             }
             index += u64::from(run.count);
         }
+        assert!(blocks.next().is_none(), "every block found a place");
         Ok(())
     }
 
     /// Blocks of the object become a hole.
     fn carve(&mut self, first: u64, stop: u64) -> Result<(), Error> {
+        assert!(first <= stop, "a range does not end before it begins");
         if first == 0 {
             self.put_inline(&[])?;
         }
@@ -289,6 +293,7 @@ impl Raw<'_> {
     }
 
     fn put(&mut self, first: u64, extent: &Extent) {
+        assert!(!extent.sums.is_empty(), "an extent has blocks");
         let key = raw_key(self.table, self.object, first);
         let cell = extent::encode(extent, extent.sums.len() * self.present.layout.block);
         self.present.tree.put(&mut self.present.cache, &key, &cell, true);

@@ -87,6 +87,7 @@ impl Store {
 
     /// Fixes what is to be written, and writes it.
     fn freeze(&mut self, now: Instant, out: &mut Vec<Output>) {
+        assert!(self.sealing.is_none(), "checkpoints follow each other");
         self.step_journal(now, journal::Input::Seal(self.present.epoch + 1), out);
         let (tail, written) = (self.journal.head(), self.journal.written());
         let map = 1 - self.superblock.map;
@@ -151,6 +152,8 @@ impl Store {
 
     fn seal(&mut self, out: &mut Vec<Output>) {
         let superblock = &self.sealing.as_ref().expect("it was frozen").superblock;
+        assert!(superblock.epoch > self.superblock.epoch, "a checkpoint is newer than the last");
+        assert_ne!(superblock.map, self.superblock.map, "the map on the disk is not touched");
         let (at, blocks) = (superblock.at(), vec![superblock.encode()]);
         self.submit(Job::Superblock, |id| Io::Write { id, at, blocks, durable: true }, out);
     }
@@ -158,6 +161,7 @@ impl Store {
     /// The checkpoint is durable.
     fn release(&mut self, now: Instant, out: &mut Vec<Output>) {
         let Sealing { superblock, journal } = self.sealing.take().expect("it was frozen");
+        assert!(self.checkpoint.is_idle(), "the superblock is durable");
         self.superblock = superblock;
         self.journal.release(journal);
         for run in self.present.space.release() {

@@ -105,6 +105,7 @@ impl Store {
         blocks: Vec<Block>,
         out: &mut Vec<Output>,
     ) -> Result<(), Refusal> {
+        assert!(!blocks.is_empty(), "somebody waits for the last block");
         self.expect_writable().map_err(Refusal::Failed)?;
         let layout = self.present.layout;
         let pages = self.present.cache.dirty_pages() as u64;
@@ -137,6 +138,7 @@ impl Store {
     ) {
         let failed = result.is_err().then(|| self.failures.last());
         let placing = &mut self.placing[place];
+        assert!(placing.left > 0, "each of its writes ends once");
         placing.left -= 1;
         placing.failed = placing.failed.or(failed);
         if placing.left > 0 {
@@ -156,6 +158,29 @@ impl Store {
         }
         self.present.cache.evict();
         out.push(Output::Placed(ticket, Ok(extents)));
+    }
+
+    /// Asserts that what is being placed waits for its writes.
+    pub(super) fn check_placing(&self) {
+        let places = self.jobs.iter().filter_map(|(_, job)| match job {
+            Job::Place(place) => Some(*place),
+            Job::Fetch(_)
+            | Job::Recovery
+            | Job::JournalFlush
+            | Job::JournalWrite
+            | Job::Segment(..)
+            | Job::Map
+            | Job::CheckpointFlush
+            | Job::Superblock => None,
+        });
+        let places: Vec<usize> = places.collect();
+        assert!(places.iter().all(|place| self.placing.contains(*place)), "a write is for nothing");
+        for (place, placing) in &self.placing {
+            let writes = places.iter().filter(|other| **other == place).count();
+            assert_eq!(placing.left, writes, "it waits for its writes");
+            let blocks: usize = placing.extents.iter().map(|extent| extent.sums.len()).sum();
+            assert_eq!(placing.blocks.len(), blocks, "each block has its place");
+        }
     }
 
     /// Gives blocks back that were placed and will not be attached.

@@ -70,6 +70,8 @@ impl Store {
         missing: Missing,
         out: &mut Vec<Output>,
     ) {
+        let waits = self.fetching.waiters.contains_key(&ticket);
+        assert!(!waits, "a plan is made again when all is there");
         if let Phase::Over(error) = self.phase {
             return self.answer(ticket, Err(error), out);
         }
@@ -153,6 +155,7 @@ impl Store {
     }
 
     fn read_run(&mut self, reading: Reading, out: &mut Vec<Output>) {
+        assert!(!reading.wants.is_empty(), "a read is for something");
         let (at, count) = (reading.at, reading.wants.len() as u32);
         if at + u64::from(count) > self.present.layout.blocks {
             // A pointer that leads out of the volume: only a damaged page has one.
@@ -172,6 +175,8 @@ impl Store {
         blocks: Option<Vec<Block>>,
         out: &mut Vec<Output>,
     ) {
+        let whole = blocks.as_ref().is_none_or(|blocks| blocks.len() == reading.wants.len());
+        assert!(whole, "a read that succeeds gives every block");
         let mut blocks = blocks.into_iter().flatten();
         for (at, want) in (reading.at..).zip(reading.wants) {
             let block = blocks.next();
@@ -220,6 +225,7 @@ impl Store {
         out: &mut Vec<Output>,
     ) {
         let waiter = self.fetching.waiters.get_mut(&ticket).expect("it waits");
+        assert!(waiter.left > 0, "it waits for something");
         waiter.left -= 1;
         waiter.error = waiter.error.or(result.err());
         if waiter.left == 0 {
@@ -262,6 +268,30 @@ impl Store {
             for at in self.fetching.pinned.remove(&ticket).unwrap_or_default() {
                 self.present.cache.unpin(at);
             }
+        }
+    }
+
+    /// Asserts that those who wait, what they wait for, and what is being read agree.
+    pub(super) fn check_fetching(&self) {
+        let Fetching { waiters, reading, room, pinned, answered } = &self.fetching;
+        let mut left: BTreeMap<Ticket, usize> = BTreeMap::new();
+        for ticket in reading.values().flatten().chain(room) {
+            *left.entry(*ticket).or_default() += 1;
+        }
+        let waits = waiters.iter().map(|(ticket, waiter)| (*ticket, waiter.left));
+        assert!(waits.eq(left), "who waits is listed where it waits");
+        let mut read = Vec::new();
+        for (_, job) in &self.jobs {
+            let Job::Fetch(fetch) = job else { continue };
+            assert!(!fetch.again || fetch.wants.len() == 1, "a block is read again by itself");
+            let blocks = fetch.at..fetch.at + fetch.wants.len() as u64;
+            read.extend(blocks.filter(|at| !fetch.void.contains(at)));
+        }
+        assert_eq!(read.len(), reading.len(), "a block is read once at a time");
+        assert!(read.iter().all(|at| reading.contains_key(at)), "a read is for something");
+        for ticket in pinned.keys() {
+            let known = waiters.contains_key(ticket) || answered.contains(ticket);
+            assert!(known, "pages are kept for those who fetch");
         }
     }
 

@@ -65,6 +65,7 @@ impl Snapshotting {
     /// A checkpoint was fixed: it becomes the snapshot that was asked for first.
     pub(super) fn frozen(&mut self, id: SnapshotId, snapshots: &mut Snapshots) {
         if let Some(wanted) = self.asked.pop_front() {
+            assert!(self.coming.is_none(), "snapshots are made one after the other");
             self.coming = Some((wanted, id));
             snapshots.expect(id);
         }
@@ -258,6 +259,7 @@ impl Store {
     }
 
     fn wait(&mut self, now: Instant, step: Step, missing: Missing, out: &mut Vec<Output>) {
+        assert!(self.snapshotting.waiting.is_none(), "one step waits at a time");
         self.snapshotting.waiting = Some(step);
         self.fetch(now, STEP, missing, out);
         self.run_own(now, out);
@@ -305,6 +307,22 @@ impl Store {
             // The disk failed, and everybody has been told.
             None => {}
         }
+    }
+
+    /// Asserts that what waits agrees with what there is, while the disk works.
+    pub(super) fn check_snapshotting(&self) {
+        let state = &self.snapshotting;
+        let coming = state.coming.as_ref().map(|(_, id)| *id);
+        assert_eq!(self.snapshots.coming(), coming, "what it will need is kept");
+        match state.waiting {
+            Some(Step::Make) => assert!(self.is_durable(), "it is named when it is durable"),
+            Some(Step::Drop) => assert!(!state.drops.is_empty(), "one is to be dropped"),
+            Some(Step::Reap) => assert!(!state.dropping.is_empty(), "one was dropped"),
+            None => {}
+        }
+        assert!(state.fetched.is_empty(), "what was fetched is looked at in the same step");
+        let wanted = state.asked.len() + usize::from(coming.is_some());
+        assert!(wanted <= SNAPSHOTS_MAX, "{wanted} snapshots are wanted");
     }
 
     /// Nobody's wish can be fulfilled any more.

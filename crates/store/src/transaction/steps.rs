@@ -90,6 +90,7 @@ impl Engine {
         let bytes = transaction.writes.bytes();
         transaction.writes = Default::default();
         transaction.changes = Vec::new();
+        assert!(bytes <= self.written, "what each has written is counted");
         self.written -= bytes;
         self.granted.extend(self.locks.release(Owner(id.0)));
     }
@@ -235,6 +236,7 @@ impl Engine {
 
     /// Makes a call that was done by itself a transaction, which waits for its locks.
     fn stand_in_line(&mut self, now: Instant, once: Once, out: &mut Vec<Output>) {
+        assert_eq!(once.view, View::Present, "nothing in a snapshot is locked");
         let Once { ticket, view, durability, call } = once;
         match self.begin(now, view, true, Some(durability)) {
             Ok(id) => self.drive(now, id, Event::Asked(ticket, Wish::Call(call)), out),

@@ -56,6 +56,7 @@ impl Stretch {
 
     /// Adds cells of a leaf, none of which is an extent.
     pub(crate) fn push_cells(&mut self, leaf: &Block, cells: Range<usize>) {
+        assert!(cells.end <= page::count(leaf), "the cells are there");
         self.len += cells.len();
         if !cells.is_empty() {
             self.parts.push(Part { stand: Stand::Leaf(leaf.clone()), cells });
@@ -86,6 +87,7 @@ impl Stretch {
         }
         self.len -= 1;
         let part = &mut self.parts[self.at];
+        assert!(!part.cells.is_empty(), "what was taken was skipped");
         next(&mut part.cells, self.reverse).map(|index| part.entry(index))
     }
 

@@ -74,6 +74,16 @@ impl Writes {
         later.keys.into_iter().for_each(|(key, value)| self.put(key, value));
     }
 
+    /// Asserts that its bytes are counted.
+    pub(crate) fn check(&self) {
+        let keys = self.keys.iter().map(|(key, value)| {
+            assert!(key.len() >= 4, "a key has its table's number in front");
+            key.len() + OVERHEAD + value.as_ref().map_or(0, Vec::len)
+        });
+        let raw = self.raw.iter().map(|change| raw_bytes(change) + OVERHEAD);
+        assert_eq!(self.bytes, keys.chain(raw).sum::<usize>(), "all bytes are counted");
+    }
+
     /// All of it, as one list; nothing stays.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         let writes = mem::take(self);

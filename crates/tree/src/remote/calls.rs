@@ -217,5 +217,13 @@ impl Calls {
         assert_eq!(count(&flushes), count(&given_up), "each flush is of one call");
         assert_eq!(self.sent, self.tags.len() - count(&flushes));
         assert!(self.sent <= self.sent_max && (self.waiting.is_empty() || self.sent > 0));
+        for (_, state) in &self.tags {
+            if let State::Flush(flushed) = state {
+                assert!(
+                    self.tags.get(*flushed).is_some_and(given_up),
+                    "a flush is of what is given up"
+                );
+            }
+        }
     }
 }

@@ -332,6 +332,8 @@ impl Remote {
     /// A number for a fid of the errand's own.
     pub(super) fn new_fid(&mut self, errand: usize) -> u32 {
         let fid = self.fids.take();
+        let known = self.errands[errand].fids.iter().any(|(known, _)| *known == fid);
+        assert!(!known, "a number in use is not taken again");
         self.errands[errand].fids.push((fid, false));
         fid
     }
@@ -391,6 +393,7 @@ impl Remote {
         out: &mut Vec<Output>,
     ) {
         let it = &mut self.errands[errand];
+        assert!(it.outstanding > 0, "an answer is to something that was sent");
         it.outstanding -= 1;
         match it.removing.take() {
             // It may have been nothing to the server, and the fid is still there.
@@ -440,6 +443,7 @@ impl Remote {
     /// The server will not answer a message that was flushed.
     pub(super) fn never(&mut self, errand: usize, out: &mut Vec<Output>) {
         let it = &mut self.errands[errand];
+        assert!(it.outstanding > 0, "a flush is of something that was sent");
         it.outstanding -= 1;
         if it.outstanding == 0 {
             self.end(errand, Err(Error::Cancelled), out);
@@ -486,6 +490,7 @@ impl Remote {
     }
 
     fn say(&mut self, errand: usize, messages: Vec<(u32, Message)>) {
+        assert!(!self.errands[errand].cancelled, "nothing is begun for who is gone");
         for (part, message) in messages {
             let it = &mut self.errands[errand];
             let truncates = matches!(&it.ask, Ask::Open { access, .. } if access.truncate);
@@ -533,7 +538,9 @@ impl Remote {
         if !self.errands[errand].cancelled {
             self.errands[errand].cancelled = true;
             let unsent = self.calls.flush(errand, &mut self.outbox);
-            self.errands[errand].outstanding -= unsent;
+            let it = &mut self.errands[errand];
+            assert!(unsent <= it.outstanding, "what stands in line is not answered yet");
+            it.outstanding -= unsent;
         }
         if self.errands[errand].outstanding == 0 {
             self.end(errand, Err(Error::Cancelled), out);

@@ -50,7 +50,8 @@ impl Errands {
     pub(super) fn insert(&mut self, errand: Errand) -> usize {
         let request = errand.request;
         let number = self.slab.insert(errand);
-        self.of.insert(request, number);
+        let before = self.of.insert(request, number);
+        assert!(before.is_none(), "{request:?} is under way already");
         self.enter(number);
         number
     }
@@ -58,7 +59,8 @@ impl Errands {
     pub(super) fn remove(&mut self, errand: usize) -> Errand {
         self.leave(errand);
         let it = self.slab.remove(errand);
-        self.of.remove(&it.request);
+        let known = self.of.remove(&it.request);
+        assert_eq!(known, Some(errand), "a request is answered once");
         it
     }
 

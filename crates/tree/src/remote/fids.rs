@@ -1,5 +1,6 @@
 //! Numbers of fids. One is used again only when the server has said that it is free.
 
+use std::collections::BTreeSet;
 use wire::ninep::NO_FID;
 
 /// The numbers of one connection.
@@ -21,7 +22,15 @@ impl Fids {
 
     /// The number means nothing to the server any more.
     pub(super) fn give(&mut self, fid: u32) {
+        assert!(fid < self.next, "only what was taken is given back");
         self.free.push(fid);
+    }
+
+    /// Asserts what always holds.
+    pub(super) fn check(&self) {
+        let free: BTreeSet<u32> = self.free.iter().copied().collect();
+        assert_eq!(free.len(), self.free.len(), "a number is given back once");
+        assert!(free.last().is_none_or(|fid| *fid < self.next), "free numbers were taken before");
     }
 
     /// How many mean something.

@@ -154,12 +154,14 @@ impl Link {
     /// The time of the next attempt.
     fn next_attempt(&mut self, now: Instant) -> Instant {
         let pause = PAUSE_MIN.saturating_mul(1 << self.failures.min(10)).min(PAUSE_MAX);
+        assert!(pause <= PAUSE_MAX, "nobody waits longer");
         self.failures = self.failures.saturating_add(1);
         let nanos = u64::try_from(pause.as_nanos()).expect("a few seconds");
         now + Duration::from_nanos(self.rng.u64(nanos / 2..=nanos))
     }
 
     fn down(&mut self, now: Instant) -> State {
+        assert!(!matches!(self.state, State::Up { .. }), "a connection is parted with first");
         State::Down { until: self.next_attempt(now) }
     }
 
@@ -338,5 +340,7 @@ impl Automaton for Link {
 
     fn check(&self) {
         assert!(!self.is_up() || (self.met && self.failures == 0), "who is up has met: {self:?}");
+        let offers = matches!(self.state, State::Version { .. });
+        assert!(offers || !matches!(self.state, State::Attaching { .. }) || self.met, "{self:?}");
     }
 }

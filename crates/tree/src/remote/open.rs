@@ -65,6 +65,7 @@ impl Open {
 
     /// It is open on another connection; what the server had kept is gone.
     pub(super) fn reopened(&mut self, fid: u32, epoch: u32) {
+        assert_ne!(self.epoch, epoch, "it is opened once on each connection");
         self.locks_lost |= std::mem::take(&mut self.locked);
         self.cursor = Cursor::default();
         (self.fid, self.epoch) = (fid, epoch);
@@ -96,6 +97,7 @@ impl Remote {
 
     pub(super) fn unpin_open(&mut self, open: usize) {
         let it = &mut self.opens[open];
+        assert!(it.users > 0, "a use is given back once");
         it.users -= 1;
         if it.users > 0 {
             return;

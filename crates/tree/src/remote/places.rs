@@ -114,6 +114,7 @@ impl Places {
     /// One use less; gives the fids that nobody needs any more.
     pub(super) fn unpin(&mut self, place: usize, epoch: u32) -> Vec<u32> {
         let it = &mut self.slab[place];
+        assert!(it.users > 0, "a use is given back once");
         it.users -= 1;
         if it.users > 0 {
             return Vec::new();
@@ -126,6 +127,7 @@ impl Places {
     fn drop_unused(&mut self, mut place: usize) {
         while self.slab[place].users == 0 && self.slab[place].children == 0 {
             let (parent, name) = self.slab.remove(place).at.expect("the root is always used");
+            assert!(self.slab[parent].children > 0, "a place is below its directory");
             let key = (parent, name);
             if self.index.get(&key) == Some(&place) {
                 self.index.remove(&key);
@@ -214,6 +216,7 @@ impl Places {
     /// One thing less is under way for a user.
     pub(super) fn done(&mut self, user: u32) {
         let busy = self.busy.get_mut(&user).expect("it was begun");
+        assert!(*busy > 0, "what is under way for a user is counted");
         *busy -= 1;
         if *busy == 0 {
             self.busy.remove(&user);
@@ -244,6 +247,7 @@ impl Places {
         let ties = &mut self.slab[place].ties;
         ties.retain(|_, tie| tie.epoch == epoch);
         ties.insert(user, Tie { epoch, fid, used: self.clock });
+        assert!(ties.values().all(|tie| tie.epoch == epoch), "others mean nothing any more");
         let mut unneeded = Vec::new();
         while ties.len() > TIES_MAX {
             let idle = ties.iter().filter(|(user, _)| !self.busy.contains_key(user));
@@ -251,6 +255,11 @@ impl Places {
             unneeded.extend(ties.remove(&oldest).map(|tie| tie.fid));
         }
         unneeded
+    }
+
+    /// How much is under way for all users.
+    pub(super) fn busy(&self) -> usize {
+        self.busy.values().map(|busy| *busy as usize).sum()
     }
 
     /// From where a user can find a place, by which place and fid, and along which names; `None`:
@@ -283,5 +292,20 @@ impl Places {
         }
         let children: u32 = self.slab.iter().map(|(_, place)| place.children).sum();
         assert_eq!(children as usize, self.len());
+        let mut children = BTreeMap::new();
+        for (_, place) in &self.slab {
+            if let Some((parent, _)) = &place.at {
+                *children.entry(*parent).or_insert(0) += 1;
+            }
+            assert!(place.ties.values().all(|tie| tie.used <= self.clock), "uses are counted");
+        }
+        for (number, place) in &self.slab {
+            let below = children.get(&number).copied().unwrap_or(0);
+            assert_eq!(place.children, below, "what is below {number} is counted");
+        }
+        for (key, place) in &self.index {
+            assert_eq!(self.slab[*place].at.as_ref(), Some(key), "a place is where it is found");
+        }
+        assert!(self.busy.values().all(|busy| *busy > 0), "who is idle is not listed");
     }
 }

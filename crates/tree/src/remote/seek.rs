@@ -7,7 +7,7 @@
 
 use super::calls::{Message, Owner};
 use super::places::ROOT;
-use super::{Remote, words};
+use super::{Remote, link, words};
 use crate::request::Output;
 use base::op::OpId;
 use base::{Access, Error, Name};
@@ -121,6 +121,7 @@ impl Remote {
     }
 
     fn seek_on(&mut self, target: Target, base: u32, fid: Option<u32>, mut names: Vec<Name>) {
+        assert!(!names.is_empty(), "who is there need not walk");
         let (bound, fid) = (fid.is_some(), fid.unwrap_or_else(|| self.fids.take()));
         let rest = names.split_off(names.len().min(WALK_MAX));
         let hike = Hike { fid, sent: names.len(), bound, rest };
@@ -245,6 +246,29 @@ impl Remote {
         }
     }
 
+    /// Asserts that seeks, those who wait for them, and what they hold agree.
+    pub(super) fn check_seeks(&self) {
+        let connected =
+            matches!(self.link.state(), link::State::Attaching { .. } | link::State::Up { .. });
+        assert!(connected || self.seeks.is_empty(), "nothing is sought without a connection");
+        for (target, seek) in &self.seeks {
+            let place = match target {
+                Target::Tie(place, _) => *place,
+                Target::Open(open) => self.opens[*open].place,
+            };
+            assert!(self.places.users(place) > 0, "what is sought is pinned");
+            assert!(seek.base.is_none_or(|base| self.places.users(base) > 0), "so is its base");
+            for waiter in &seek.waiters {
+                if let Waiter::Seek(other) = waiter {
+                    let waits = self.seeks.get(other).map(|seek| &seek.step);
+                    assert!(matches!(waits, Some(Step::Base)), "{other:?} waits for {target:?}");
+                }
+            }
+        }
+        let busy = self.errands.len() + self.seeks.len();
+        assert_eq!(self.places.busy(), busy, "what is under way for users is counted");
+    }
+
     /// Nothing is sought any more: the connection is lost.
     pub(super) fn forget_seeks(&mut self) {
         for (target, seek) in std::mem::take(&mut self.seeks) {
@@ -279,6 +303,7 @@ impl Remote {
 
 /// A walk along at most sixteen names.
 pub(super) fn walk<'a>(fid: u32, newfid: u32, names: &'a [Name]) -> Tmessage<'a> {
+    assert!(names.len() <= WALK_MAX, "longer walks are taken apart");
     let names: Vec<&[u8]> = names.iter().map(Name::as_bytes).collect();
     let names = Names::new(&names).expect("no more than sixteen");
     Tmessage::Walk { fid, newfid, names }

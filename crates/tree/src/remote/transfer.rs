@@ -22,6 +22,7 @@ pub(super) struct Gather {
 impl Gather {
     /// All pieces, up to the first that is short; none if one failed, or was flushed.
     fn join(self) -> Result<Buf, Error> {
+        assert_eq!(self.asked.len(), self.got.len(), "each piece has its place");
         let mut whole = Buf::with_room(self.headroom as usize, 0);
         for (index, (asked, got)) in self.asked.into_iter().zip(self.got).enumerate() {
             let piece = got.ok_or(Error::Cancelled)??;
@@ -42,6 +43,7 @@ impl Gather {
 impl Remote {
     /// The most data that a message may have.
     pub(super) fn piece_max(&self, iounit: u32) -> u32 {
+        assert!(self.msize > IO_HEADER_SIZE, "less is not agreed");
         let fits = self.msize - IO_HEADER_SIZE;
         if iounit < PIECE_MIN { fits } else { fits.min(iounit) }
     }
@@ -140,6 +142,7 @@ impl Remote {
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
         let part = part as usize;
+        assert!(gather.got[part].is_none(), "a piece is answered once");
         let piece = match answer {
             Ok(Rmessage::Read { data }) if data.0.len() > gather.asked[part] as usize => {
                 self.blame("more data than were asked for");
@@ -175,6 +178,7 @@ impl Remote {
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
         let part = part as usize;
+        assert!(parts[part].1.is_none(), "a piece is answered once");
         match answer {
             Ok(Rmessage::Write { count }) if *count > parts[part].0 => {
                 self.blame("more was written than was sent");

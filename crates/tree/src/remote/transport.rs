@@ -41,6 +41,8 @@ impl Remote {
             }
             link::Output::Cancel => out.push(Output::Do(Op::Cancel { id })),
             link::Output::Offer(socket, dialect) => {
+                let other = self.socket.is_some_and(|known| known != socket);
+                assert!(!other, "one connection at a time");
                 self.socket = Some(socket);
                 self.offer(dialect);
                 self.receive(out);
@@ -61,6 +63,7 @@ impl Remote {
             link::Output::Lost(why) => self.lost(why, out),
             link::Output::Hangup(socket) => out.push(Output::Do(Op::Hangup { socket })),
             link::Output::Release(socket) => {
+                assert_eq!(self.socket, Some(socket), "the connection is given back");
                 self.socket = None;
                 out.push(Output::Do(Op::CloseSocket { socket }));
             }
@@ -123,10 +126,12 @@ impl Remote {
         };
         self.is_sending = true;
         let (id, data) = (self.op_id(SEND), mem::take(&mut self.outbox));
+        assert!(!data.is_empty(), "there is something to say");
         out.push(Output::Do(Op::Send { id, socket, data }));
     }
 
     pub(super) fn sent(&mut self, sent: Result<(), Error>, out: &mut Vec<Output>) {
+        assert!(self.is_sending, "a send ends once");
         self.is_sending = false;
         if sent.is_err() {
             self.tell_link(link::Input::Broken("the connection broke"), out);
@@ -148,6 +153,7 @@ impl Remote {
     }
 
     pub(super) fn received(&mut self, received: Result<Buf, Error>, out: &mut Vec<Output>) {
+        assert!(self.is_receiving, "a receive ends once");
         self.is_receiving = false;
         if !self.is_listening() {
             return self.rest(out);

@@ -65,6 +65,7 @@ impl Remote {
     }
 
     fn set_out(&mut self, errand: usize) {
+        assert!(self.errands[errand].hike.is_none(), "a walk sets out once");
         let (at, rest) = match &self.errands[errand].ask {
             Ask::Walk { from, names } => (from.local(), names.iter().cloned().collect()),
             Ask::Fetch { root, path, .. } => {
@@ -164,6 +165,7 @@ impl Remote {
 
     /// A path leads to a link: reads it, once there is a fid of it.
     fn meet_link(&mut self, errand: usize, fid: u32, names: &[Name], whole: bool) -> Outcome {
+        assert!(!names.is_empty(), "a link has a name");
         if whole {
             let hike = self.errands[errand].hike.as_mut().expect("it has set out");
             // The names in front of the link are walked again, together with what it says.

@@ -41,7 +41,8 @@ impl Writes {
         self.connect(epoch);
         let number = self.next;
         self.next += 1;
-        self.pending.insert(number);
+        let new = self.pending.insert(number);
+        assert!(new, "each write has a number of its own");
         number
     }
 

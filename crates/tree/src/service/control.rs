@@ -91,6 +91,12 @@ impl Control {
         }
     }
 
+    /// Asserts what always holds.
+    pub(super) fn check(&self) {
+        assert!(self.tail.len() <= LINE_MAX, "a line is limited");
+        assert!(!self.tail.contains(&b'\n'), "what is whole was taken");
+    }
+
     /// What was wrong with what was written last; empty if nothing was.
     pub(super) fn complaint(&self) -> &[u8] {
         self.complaint.as_bytes()

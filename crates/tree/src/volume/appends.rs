@@ -49,6 +49,7 @@ impl Appends {
 
     /// Removes a pending request from those that wait.
     pub(super) fn leave(&mut self, ino: u64, number: u64) {
+        assert!(number < self.next, "numbers of arrival are given in order");
         let slot = self.waiting.remove(&(ino, number));
         assert!(slot.is_some(), "request {number} waits for {ino}");
     }
@@ -75,6 +76,7 @@ impl Appends {
         for (ino, _) in self.waiting.keys() {
             assert!(self.placing.contains_key(ino), "nothing is appended to {ino}");
         }
+        assert!(self.waiting.keys().all(|(_, number)| *number < self.next), "all have arrived");
     }
 
     /// Files whose end is held, with the slot of the pending append.

@@ -104,6 +104,8 @@ impl Scene<'_> {
         match (cuts.middle(offset), progress) {
             (Some(middle), Progress::Placed(at, extents)) => {
                 assert_eq!(*at, offset, "blocks are attached where their data belongs");
+                let placed: usize = extents.iter().map(|extent| extent.sums.len()).sum();
+                assert_eq!(placed * layout.block, cuts.tail - cuts.head, "all was placed");
                 effects.attached = true;
                 attach(&mut draft, ino, middle, extents);
             }
@@ -124,6 +126,7 @@ impl Scene<'_> {
 
     /// Notes what a write of `count` bytes does to the inode.
     fn grow(&self, draft: &mut Draft<'_>, ino: u64, offset: u64, count: usize) -> Result<(), Stop> {
+        assert!(count > 0, "a write of nothing changes nothing");
         let (block, end) = (draft.sight.block, offset + count as u64);
         let all = end.div_ceil(block) - offset / block;
         let there = covered(&draft.sight, ino, offset, end)?;
@@ -194,6 +197,7 @@ impl Cuts {
         }
         let most = (layout.transaction_max() / 2).saturating_sub(WRITE_OVERHEAD).max(layout.block);
         let end = count.min(most);
+        assert!(end > 0, "something is written");
         Cuts { head: end, tail: end, end }
     }
 
@@ -216,6 +220,7 @@ impl Cuts {
 
 /// Makes blocks that were placed part of a file.
 fn attach(draft: &mut Draft<'_>, object: u64, mut offset: u64, extents: &[Extent]) {
+    assert!(offset.is_multiple_of(draft.sight.block), "whole blocks are attached");
     let block = draft.sight.block;
     for extent in extents {
         draft.push(Change::Attach { table: DATA, object, offset, extent: extent.clone() });
@@ -225,6 +230,7 @@ fn attach(draft: &mut Draft<'_>, object: u64, mut offset: u64, extents: &[Extent
 
 fn shorten(draft: &mut Draft<'_>, ino: u64, size: u64, effects: &mut Effects) -> Result<(), Stop> {
     let (inode, block) = (draft.look(ino)?, draft.sight.block);
+    assert!(size < inode.size, "the file gets shorter");
     let few = inode.blocks <= CUT_MAX || (inode.size - size) / block <= CUT_MAX;
     if inode.trimming || !few {
         // One without a name is noted already, and goes as a whole some day.

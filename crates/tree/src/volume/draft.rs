@@ -207,6 +207,10 @@ impl<'a> Draft<'a> {
             })?;
         }
         let all = cookies.len() <= attrs_max;
+        assert!(
+            cookies.len() <= attrs_max + 1,
+            "no more is looked at than says that there is more"
+        );
         cookies.truncate(attrs_max);
         for cookie in &cookies {
             self.delete(ATTRS, pair(ino, *cookie).to_vec());

@@ -90,6 +90,7 @@ impl Volume {
     pub(super) fn go(&mut self, now: Instant, slot: usize, out: &mut Vec<Output>) {
         self.learn_settings();
         let errand = &self.errands[slot];
+        assert!(errand.plans <= PLANS_MAX, "a request is not planned for ever");
         let (who, date) = (Person(&errand.caller), self.date(now));
         let scene = Scene { volume: self, slot, who, now: date };
         match scene.plan(&errand.ask, &errand.progress) {
@@ -150,6 +151,8 @@ impl Volume {
     ) {
         let Commit { changes, durable, answer, effects } = commit;
         let durability = if durable { Durability::Durable } else { Durability::Soon };
+        let plain = matches!(answer, Answer::Reply(_));
+        assert!(plain || !durable, "what hands something out is not kept waiting");
         if changes.is_empty() && durable {
             // What it stands on may not be durable yet.
             self.store.sync(now, ticket(slot), &mut self.heard);
@@ -247,7 +250,8 @@ impl Volume {
         self.forget_placed(slot);
         self.release_end(slot);
         let errand = self.errands.remove(slot);
-        self.slots.remove(&errand.request);
+        let known = self.slots.remove(&errand.request);
+        assert_eq!(known, Some(slot), "a request is answered once");
         out.push(Output::Reply(errand.request, reply));
         errand.pins().for_each(|pin| self.unpin(pin));
     }
@@ -273,6 +277,11 @@ impl Volume {
         // Whoever goes on may hold the end of a file in its turn, and fail at once.
         while let Some(ino) = self.appends.pop_released() {
             while let Some(slot) = self.appends.pop(ino) {
+                let awaits = &self.errands[slot].awaits;
+                assert!(
+                    matches!(awaits, Awaits::Append(of, _) if *of == ino),
+                    "resumed, in {awaits:?}"
+                );
                 self.go(now, slot, out);
             }
         }
@@ -296,6 +305,7 @@ impl Volume {
         out: &mut Vec<Output>,
     ) {
         let errand = &self.errands[slot];
+        assert!(matches!(errand.awaits, Awaits::Blocks), "fetched, in {:?}", errand.awaits);
         match result {
             _ if errand.cancelled => self.finish(slot, Err(Error::Cancelled), out),
             Ok(()) => self.go(now, slot, out),
@@ -370,6 +380,8 @@ impl Volume {
         let waiting = self.trimming.range((ino, 0)..=(ino, usize::MAX));
         for key @ (_, slot) in waiting.copied().collect::<Vec<_>>() {
             self.trimming.remove(&key);
+            let awaits = &self.errands[slot].awaits;
+            assert!(matches!(awaits, Awaits::Trim(of) if *of == ino), "trimmed, in {awaits:?}");
             match result {
                 Ok(()) => self.go(now, slot, out),
                 Err(error) => self.finish(slot, Err(error), out),
@@ -379,6 +391,7 @@ impl Volume {
 
     /// Asks the host about a user.
     pub(super) fn identify(&mut self, slot: usize, who: Who, out: &mut Vec<Output>) {
+        assert!(matches!(self.errands[slot].awaits, Awaits::Plan), "a request begins once");
         self.errands[slot].awaits = Awaits::User;
         let (caller, op) = (self.errands[slot].caller.clone(), PathOp::Identify { who });
         out.push(Output::Do(Op::Path { id: self.user_op(slot), caller, within: None, op }));
@@ -391,6 +404,10 @@ impl Volume {
         result: Result<PathDone, Error>,
         out: &mut Vec<Output>,
     ) {
+        assert!(
+            matches!(self.errands[slot].awaits, Awaits::User),
+            "the host was asked about a user"
+        );
         let reply = match result {
             Ok(PathDone::User(user)) => Ok(Reply::User(user)),
             Ok(other) => unreachable!("{other:?} is no user"),
@@ -408,7 +425,8 @@ impl Volume {
         match self.errands[slot].awaits {
             // Nothing comes back for this one.
             Awaits::Trim(ino) => {
-                self.trimming.remove(&(ino, slot));
+                let waited = self.trimming.remove(&(ino, slot));
+                assert!(waited, "who waits for a trim is indexed");
                 self.finish(slot, Err(Error::Cancelled), out);
             }
             Awaits::Append(ino, number) => {

@@ -73,6 +73,7 @@ struct Ahead {
 impl Ahead {
     /// Takes note of a read; gives what should be read ahead.
     fn note(&mut self, part: Range<u64>, size: u64) -> Option<Range<u64>> {
+        assert!(part.start <= part.end, "a read does not end before it begins");
         let goes_on = part.start == self.next;
         self.next = part.end;
         if !goes_on {
@@ -184,6 +185,7 @@ impl Volume {
             Id::Node(node) => &mut self.nodes[node.local()].users,
             Id::Open(open) => &mut self.opens[open.local()].users,
         };
+        assert!(*users > 0, "a use is given back once");
         *users -= 1;
         if *users > 0 {
             return;
@@ -192,11 +194,16 @@ impl Volume {
             Id::Node(node) => {
                 let spot = self.nodes.remove(node.local()).spot;
                 if let Spot::File(View::Present, ino) = spot {
-                    self.nodes_of.remove(&(ino, node.local()));
+                    let known = self.nodes_of.remove(&(ino, node.local()));
+                    assert!(known, "a node is found by its inode");
                 }
                 spot
             }
             Id::Open(open) => {
+                assert!(
+                    self.opens[open.local()].closed,
+                    "its client's use is the last but for errands"
+                );
                 let spot = self.opens.remove(open.local()).what.spot;
                 if let Spot::File(View::Present, ino) = spot {
                     give_back(&mut self.opens_of, ino);
@@ -227,6 +234,7 @@ impl Volume {
 
     /// A file that had no name has this one: so have its nodes.
     pub(super) fn set_place(&mut self, ino: u64, place: &Place) {
+        assert!(!self.nameless.contains(&ino), "the file has a name");
         for (_, slot) in self.nodes_of.range((ino, 0)..=(ino, usize::MAX)) {
             self.nodes[*slot].place = Some(place.clone());
         }
@@ -249,6 +257,7 @@ impl Volume {
         let behind = size.min(next.end + AHEAD.1);
         let (missing, reached) = reader.foresee(DATA, ino, next, behind);
         open.ahead.reaches(reached);
+        assert!(reached <= behind, "nobody reads ahead of the end");
         self.store.prefetch(missing, &mut self.heard);
     }
 
@@ -260,6 +269,32 @@ impl Volume {
         let visiting = self.visits.values().sum::<usize>();
         let opens = self.opens_of.values().sum::<usize>();
         assert!(self.nodes_of.len() + opens + visiting <= self.nodes.len() + self.opens.len());
+        let mut opens_of: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut visits: BTreeMap<u64, usize> = BTreeMap::new();
+        let opens = self.opens.iter().map(|(_, open)| open.what.spot);
+        let nodes = self.nodes.iter().map(|(_, node)| node.spot);
+        for (spot, is_open) in opens.map(|spot| (spot, true)).chain(nodes.map(|spot| (spot, false)))
+        {
+            match spot {
+                Spot::File(View::Present, ino) if is_open => *opens_of.entry(ino).or_default() += 1,
+                Spot::File(View::Snapshot(id), _) => *visits.entry(id.0).or_default() += 1,
+                Spot::File(View::Present, _) | Spot::Snapshots => {}
+            }
+        }
+        assert_eq!(self.opens_of, opens_of, "open files of each inode are counted");
+        assert_eq!(self.visits, visits, "what is held in each snapshot is counted");
+        let present = self.nodes.iter().filter_map(|(slot, node)| match node.spot {
+            Spot::File(View::Present, ino) if slot != ROOT_SLOT => Some((ino, slot)),
+            Spot::File(..) | Spot::Snapshots => None,
+        });
+        assert_eq!(self.nodes_of, present.collect(), "nodes are found by their inodes");
+        for (slot, open) in &self.opens {
+            let id = Id::Open(OpenId::new(self.index, slot));
+            let pins = self.errands.iter().flat_map(|(_, errand)| errand.pins());
+            let pins = pins.filter(|pin| *pin == id).count();
+            let client = usize::from(!open.closed);
+            assert_eq!(open.users as usize, pins + client, "each use is somebody's");
+        }
     }
 }
 

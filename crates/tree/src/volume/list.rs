@@ -120,6 +120,7 @@ pub(super) fn scan(sight: &Sight<'_>, dir: u64, from: u64, bytes_max: usize) -> 
 
 /// Looks at every entry's inode; what is not in memory is fetched all at once.
 fn add_stats(sight: &Sight<'_>, entries: &mut [Entry]) -> Result<(), Stop> {
+    assert!(entries.iter().all(|entry| entry.stat.is_none()), "nothing was looked at yet");
     let mut missing: Option<Missing> = None;
     for entry in entries {
         match sight.reader.get(INODES, &key(entry.inode)) {

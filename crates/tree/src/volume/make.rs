@@ -205,6 +205,7 @@ impl Scene<'_> {
 
     /// Adds an inode as it is for something new in a directory.
     fn add(&self, draft: &mut Draft<'_>, dir: u64, new: &New<'_>) -> Result<u64, Stop> {
+        assert!(new.target.len() <= TARGET_MAX, "longer targets are refused");
         let directory = draft.look(dir)?;
         let is_directory = new.kind == Kind::Directory;
         if is_directory && directory.links >= LINKS_MAX {

@@ -155,6 +155,7 @@ impl Reaper {
                 Task::Cut(ino, 0)
             }
         };
+
         if !self.queue.contains(&again) {
             self.queue.push_back(again);
         }
@@ -288,6 +289,10 @@ impl Automaton for Reaper {
     fn check(&self) {
         let is_idle = self.state == State::Idle;
         assert!(!is_idle || self.queue.is_empty(), "nobody waits while nothing is done");
+        let is_over = matches!(self.state, State::Over(_));
+        assert!(!is_over || self.queue.is_empty(), "nobody waits in vain");
+        let looks = self.queue.iter().filter(|task| matches!(task, Task::Look(_))).count();
+        assert!(looks <= 1, "orphans of an earlier life are looked for once");
     }
 }
 

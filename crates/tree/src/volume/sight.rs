@@ -131,6 +131,7 @@ impl<'a> Sight<'a> {
     /// `NoSpace` if too many names hash alike.
     pub(super) fn vacant(&self, table: Table, ino: u64, name: &[u8]) -> Result<u64, Stop> {
         let first = names::first_cookie(self.settings.seed, name);
+        assert!(first.is_multiple_of(ALIKE_MAX), "places of one hash are not those of another");
         let mut vacant = first;
         self.alike(table, ino, name, &mut |cookie, _value| {
             if cookie != vacant {

@@ -43,7 +43,9 @@ fn job(id: u64, lanes: &[Lane]) -> Job {
 
 /// Begins all that can be begun; the numbers of the jobs, in order.
 fn begun(lanes: &mut Lanes<Job>) -> Vec<u64> {
-    std::iter::from_fn(|| lanes.begin(Instant(0))).map(|(job, _)| job.id).collect()
+    let begun = std::iter::from_fn(|| lanes.begin(Instant(0))).map(|(job, _)| job.id).collect();
+    lanes.check();
+    begun
 }
 
 #[test]

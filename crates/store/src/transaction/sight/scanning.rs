@@ -53,6 +53,7 @@ impl Found {
             self.bytes += key.len() - 4 + value.len();
         }
         let added = if self.reverse { rest.end..cells.end } else { cells.start..rest.start };
+        assert!(added.len() + rest.len() == cells.len(), "each cell is added, or left");
         self.stretch.push_cells(leaf, added);
         rest
     }
