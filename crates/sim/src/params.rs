@@ -89,6 +89,8 @@ pub struct Params {
     pub entries: usize,
     /// Files have holes beyond 4 GiB.
     pub huge: bool,
+    /// The host's file system has no files without names.
+    pub needs_names: bool,
     /// What is served is a volume, and not a directory of the host.
     pub volume: bool,
     /// The node is asked to end in this turn, while the clients are still busy.
@@ -143,8 +145,12 @@ impl Params {
             entries: pick(&mut rng, &[0, 3, 60, 60, 2500]) as usize,
             huge: rng.bool(),
             stop_after: (rng.u8(..) < 40).then(|| rng.u64(5..2000)),
+            needs_names: edits.bool(),
             volume: rng.u8(0..3) == 0,
         };
+        // A temporary file whose removal fails, or whose creation is said to have failed, stays.
+        let Faults { path_error, late_error, too_many_open, .. } = params.faults;
+        params.needs_names &= path_error + late_error + too_many_open == 0;
         if params.volume {
             // Nobody but the server can look into a volume, so every answer has to be known, but
             // for those to editors.

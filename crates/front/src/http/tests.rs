@@ -579,6 +579,13 @@ fn pages_of_others_and_other_names_of_this_host_are_refused() {
         lab.say(&format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n"));
         assert!(lab.text.contains("403 Forbidden"), "{}", lab.text);
     }
+    for host in ["localhost:evil", "localhost:80:evil", "[::1].evil", "[::1]evil", "127.0.0.1.evil"]
+    {
+        let mut lab = Lab::new();
+        lab.say(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let refused = ["400 Bad Request", "403 Forbidden"].iter().any(|it| lab.text.contains(it));
+        assert!(refused && !lab.text.contains("ask"), "{host}: {}", lab.text);
+    }
     let mut lab = Lab::new();
     lab.say("GET / HTTP/1.1\r\nHost: [::1]:8080\r\nOrigin: http://[::1]:8080\r\n\r\n");
     assert!(lab.text.contains("ask 0 Fetch"), "{}", lab.text);

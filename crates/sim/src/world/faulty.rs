@@ -75,6 +75,9 @@ impl Scene {
     /// `found`: what a conditional change found when it began.
     fn path(&mut self, op: &PathOp, found: Option<Option<Stat>>) -> Result<PathDone, Error> {
         let changes = disk::changes(op);
+        if self.params.needs_names && matches!(op, PathOp::CreateUnnamed { .. }) {
+            return Err(Error::Unsupported);
+        }
         if self.chance(self.params.faults.path_error) {
             let error = if changes && self.rng.bool() { Error::NoSpace } else { Error::Io };
             let error = self.inject(error);

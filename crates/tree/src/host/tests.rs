@@ -97,6 +97,32 @@ fn a_file_is_closed_when_the_last_read_of_it_has_come_back() {
 }
 
 #[test]
+fn a_full_tree_serves_the_files_that_are_open() {
+    let mut lab = Lab::new();
+    lab.ask(1, walk(ROOT));
+    lab.done(0, Done::Path(Ok(PathDone::Walked(vec![stat(5)], Ok(File(7))))));
+    let node = NodeId::new(0, 1);
+    lab.ask(2, Ask::Open { node, access: Access::READ });
+    lab.done(0, Done::Path(Ok(PathDone::Opened(File(8), stat(5)))));
+    lab.host.set_handles_max(0);
+    lab.text.clear();
+    let open = OpenId::new(0, 0);
+    lab.ask(3, walk(ROOT));
+    lab.ask(4, read(open));
+    lab.done(0, Done::Read(Ok(Buf::default())));
+    lab.ask(5, Ask::Stat { node });
+    lab.done(0, Done::Path(Ok(PathDone::Stat(stat(5)))));
+    expect![[r#"
+        3 Walk: reply 3 TooManyOpen
+        4 Read: do Read
+        op 0 Read: reply 4 Data
+        5 Stat: op 0 Stat
+        op 0 Path: reply 5 Stat
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
 fn the_root_is_always_the_same_node_and_is_never_closed() {
     let mut lab = Lab::new();
     lab.ask(1, Ask::Walk { from: ROOT, names: vec![name(".")] });

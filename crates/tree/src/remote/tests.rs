@@ -313,6 +313,21 @@ fn a_short_read_does_not_end_a_fetch() {
     }
 }
 
+#[test]
+fn a_full_tree_serves_the_files_that_are_open() {
+    let mut lab = Lab::up(b"9P2000.L");
+    let (node, open) = lab.open();
+    lab.remote.config.handles_max = 0;
+    lab.ask(3, Ask::Walk { from: lab.remote.root(), names: vec![name("g")] });
+    assert!(lab.text.contains("reply 3 TooManyOpen"), "{}", lab.text);
+    lab.ask(4, Ask::Read { open, offset: 0, count: 3, headroom: 0 });
+    lab.say(&Rmessage::Read { data: Data(b"abc") });
+    lab.ask(5, Ask::Stat { node });
+    lab.say(&getattr());
+    let served = ["reply 4 Data", "reply 5 Stat"].iter().all(|reply| lab.text.contains(reply));
+    assert!(served, "{}", lab.text);
+}
+
 /// The server answers some of the pieces before it hears of the flush, one of them at last.
 #[test]
 fn a_transfer_of_which_a_piece_was_flushed_is_cancelled() {

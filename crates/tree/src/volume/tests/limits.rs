@@ -55,6 +55,8 @@ fn there_are_only_so_many_handles() {
     assert_eq!(lab.walk("/f"), Err(Error::TooManyOpen));
     // Those who have their files go on with them.
     assert_eq!(lab.write_open(open, 0, b"abc"), Ok(3));
+    assert_eq!(lab.read_open(open, 0, 9), Ok(b"abc".to_vec()));
+    assert_eq!(lab.done(Ask::Sync { open, data_only: false }), Ok(()));
     assert!(matches!(lab.ask(Ask::Stat { node: one }), Ok(Reply::Stat(stat)) if stat.size == 3));
     lab.close(open);
     lab.release(one);
