@@ -325,7 +325,7 @@ impl Session {
 
     /// Gives the file its name, if the name is as it was when it was judged.
     fn put_name(&mut self, put: Put, file: File, open: OpenId, out: &mut Vec<Output>) -> State {
-        assert!(!file.temporary.as_ref().is_some_and(|name| *name == put.name()), "it is another");
+        assert!(file.temporary.as_ref().is_none_or(|name| *name != put.name()), "it is another");
         let (dir, name) = (file.place.dir, put.name());
         let by = match &file.temporary {
             Some(temporary) => Replacement::Entry(dir, temporary.clone()),
