@@ -5,7 +5,10 @@
 //!   `crates/reactor`, in the memory of blocks, where compiled modules are loaded, and in
 //!   `benches`, where other people's C is called; each `lib.rs` and `main.rs` begins with what it
 //!   is.
+//! - The server: an assertion for every other function, at least (see [`assertions`]).
 //! - Markdown: one title, no dead links to files.
+
+mod assertions;
 
 use crate::sh;
 use anyhow::Result;
@@ -36,15 +39,17 @@ const FUNCTION_LINES_MAX: usize = 70;
 pub(crate) fn complaints() -> Result<Vec<String>> {
     let list =
         sh::read(&mut sh::cmd("git", &["ls-files", "--cached", "--others", "--exclude-standard"]))?;
-    let mut complaints = Vec::new();
+    let (mut complaints, mut count) = (Vec::new(), assertions::Count::default());
     for name in list.lines() {
         let Ok(text) = std::fs::read_to_string(sh::root().join(name)) else { continue };
         if name.ends_with(".rs") {
             rust(name, &text, &mut complaints);
+            count.add(name, &text);
         } else if name.ends_with(".md") {
             markdown(&sh::root(), name, &text, &mut complaints);
         }
     }
+    complaints.extend(count.complaint());
     Ok(complaints)
 }
 
@@ -94,8 +99,7 @@ fn functions(name: &str, text: &str, complaints: &mut Vec<String>) {
         if !begins_function(line) {
             continue;
         }
-        let indent = line.len() - line.trim_start().len();
-        let close = format!("{}}}", " ".repeat(indent));
+        let close = close_of(line);
         let body = lines[at..].iter().take_while(|line| **line != close);
         let code = body.filter(|line| {
             let line = line.trim();
@@ -107,6 +111,12 @@ fn functions(name: &str, text: &str, complaints: &mut Vec<String>) {
             complaints.push(format!("{name}:{}: a function of {length} lines", at + 1));
         }
     }
+}
+
+/// The line that closes the function that begins in this one.
+fn close_of(line: &str) -> String {
+    let indent = line.len() - line.trim_start().len();
+    format!("{}}}", " ".repeat(indent))
 }
 
 fn begins_function(line: &str) -> bool {

@@ -82,6 +82,7 @@ impl Line {
         deadline: Duration,
     ) -> Result<Line, Error> {
         reader.size_max = msize as usize;
+        assert!(msize as usize > READ_HEADER_SIZE, "a message holds data");
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let unreachable = |errno: rustix::io::Errno| Error::Unreachable {
             address: socket.address.clone(),
@@ -165,6 +166,7 @@ impl Line {
         let tag = self.claim(message.code(), makes)?;
         let mut bytes = Vec::new();
         message.encode(tag, &mut bytes);
+        assert_eq!(bytes.get(4), Some(&message.code()), "a message says what it is");
         if bytes.len() > self.msize as usize {
             lock(&self.state).slots.release(tag);
             return Err(Error::bad_path("a name is too long for the messages of this server"));
@@ -185,6 +187,7 @@ impl Line {
         offset: u64,
         data: &[u8],
     ) -> Result<Pending, Error> {
+        assert!(data.len() + 23 <= self.msize as usize, "a message is no larger than was agreed");
         let tag = self.claim(TWRITE, None)?;
         let pending = Pending { line: self.clone(), tag };
         let length = u32::try_from(data.len()).expect("data is below the message size");
@@ -318,6 +321,7 @@ impl Line {
     /// Gives the reader back, and wakes somebody who needs it.
     fn hand_over(&self, mut state: MutexGuard<'_, State>, reader: Option<Box<Reader>>) {
         if let Some(reader) = reader {
+            assert!(state.reader.is_none(), "one thread receives at a time");
             state.reader = Some(reader);
         }
         if state.reader.is_some() {

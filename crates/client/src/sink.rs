@@ -76,6 +76,7 @@ impl<'a> Sink<'a> {
     }
 
     fn push(&mut self, data: Vec<u8>) -> Result<(), Error> {
+        assert!(data.len() <= self.file.piece as usize, "a write fits into a message");
         if data.is_empty() {
             return Ok(());
         }
@@ -96,6 +97,7 @@ impl<'a> Sink<'a> {
         };
         let done = pending.wait().and_then(|reply| self.file.written(&reply, data.len()));
         let count = done.map_err(|error| error.of("write", &self.file.path))?;
+        assert!(count <= data.len(), "no more is written than was sent");
         data.drain(..count);
         if data.is_empty() {
             self.spare.push(data);
@@ -120,6 +122,7 @@ impl Write for Sink<'_> {
         if self.gathered.capacity() == 0 {
             self.gathered = self.buffer();
         }
+        assert!(self.gathered.len() < piece, "what is full is sent");
         let count = data.len().min(piece - self.gathered.len());
         self.gathered.extend_from_slice(&data[..count]);
         if self.gathered.len() == piece {

@@ -114,9 +114,11 @@ impl<'a> Stream<'a> {
     }
 
     fn ask_next(&mut self, end: u64) -> Result<(), Error> {
+        assert!(self.next < end, "nothing is read behind the end");
         let count =
             u32::try_from(end - self.next).unwrap_or(u32::MAX).min(self.file.piece).min(PIECE_MAX);
         let asked = self.request(self.next, count)?;
+        assert!(count > 0 && self.asked.len() < WINDOW, "so many reads are under way at most");
         self.asked.push_back(asked);
         self.next += u64::from(count);
         Ok(())
@@ -148,6 +150,7 @@ impl Read for Stream<'_> {
             None => self.next_piece()?.map(|piece| (piece, 0)),
         };
         let Some((piece, taken)) = begun else { return Ok(0) };
+        assert!(taken < piece.len(), "what is begun has more");
         let count = buf.len().min(piece.len() - taken);
         buf[..count].copy_from_slice(&piece[taken..taken + count]);
         if taken + count < piece.len() {

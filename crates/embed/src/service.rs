@@ -198,6 +198,7 @@ impl Turns {
             let alone = arrived.messages.len() <= 1;
             let now = self.clock.now();
             for (id, done) in arrived.done {
+                assert!(self.under_way > 0, "what is done was begun");
                 self.under_way -= 1;
                 self.engine.done(now, id, done, &mut self.said);
             }
@@ -211,6 +212,7 @@ impl Turns {
                 && !self.answers.queue.has_arrived()
             {
                 let io = self.to_do.pop_front().expect("there is one");
+                assert!(self.to_do.is_empty(), "it is the only one");
                 self.perform(&io);
                 drop(io);
                 self.end_turn();
@@ -233,6 +235,7 @@ impl Turns {
         if matches!(request, Request::Close) {
             self.closing.get_or_insert(own);
         }
+        assert!(self.closed.is_none(), "a volume that is closed is asked nothing");
         self.answers.waiting.insert(own, (port, ticket));
         self.engine.request(self.clock.now(), own, request, &mut self.said);
     }

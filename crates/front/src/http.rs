@@ -199,6 +199,7 @@ impl Session {
 
     /// A buffer to receive into, if a large body is under way.
     pub fn receive_into(&mut self) -> Option<Buf> {
+        assert_eq!(self.lent, 0, "one receive at a time");
         match &self.state {
             State::Putting(put) => {
                 let into = put.receive_into();
@@ -244,6 +245,11 @@ impl Session {
             | State::Closing { .. } => 0,
         };
         self.asked + gathered + self.lent + self.unsent
+    }
+
+    /// Bytes said and not yet sent.
+    pub fn unsent(&self) -> usize {
+        self.unsent
     }
 
     /// Bytes of memory that the session holds for its client, whatever it waits for: with what is
@@ -306,6 +312,7 @@ impl Automaton for Session {
             }
             Input::Answered(call, reply) => self.answered(now, call, state, reply, out),
             Input::Sent(bytes) => {
+                assert!(bytes <= self.unsent, "no more is sent than was said");
                 self.unsent -= bytes;
                 self.sent(now, state, out)
             }
@@ -347,6 +354,24 @@ impl Automaton for Session {
         }
         let is_closing = matches!(self.state, State::Closing { .. });
         assert!(!is_closing || self.kept.is_none(), "what was kept is given back");
+        match &self.state {
+            State::Putting(put) => {
+                assert_eq!(self.asked, put.writing(), "what is written is counted")
+            }
+            State::Running(run) => assert_eq!(self.asked, run.reading(), "what is read is counted"),
+            State::Discarding { left, .. } => {
+                assert!(*left <= DISCARD_MAX && self.last, "no request follows");
+            }
+            State::Head { .. } => assert!(!self.last, "another request may come"),
+            State::Fetching { .. }
+            | State::Sending(_)
+            | State::Listing(_)
+            | State::Deleting(_)
+            | State::Operating(_)
+            | State::Listening(_)
+            | State::Closing { .. } => {}
+        }
+        assert!(!is_closing || self.input.is_empty(), "nobody looks at what came");
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -426,6 +451,7 @@ impl Session {
             State::Putting(put) => self.put_answered(now, put, reply, out),
             State::Deleting(delete) => self.delete_answered(now, delete, reply, out),
             State::Closing { asked } => {
+                assert!(asked > 0, "only what was asked for is answered");
                 let more = self.tidy(reply, out);
                 State::Closing { asked: asked - 1 + more }
             }
@@ -532,6 +558,7 @@ impl Session {
     }
 
     fn begin(&mut self, now: Instant, request: Request, out: &mut Vec<Output>) -> State {
+        assert!(!self.last, "no request is begun behind the last");
         self.last |= !request.keep_alive;
         self.manner.is_1_1 = request.is_1_1;
         if let Err(refusal) = guard::check(&request, self.local) {
@@ -641,6 +668,7 @@ impl Session {
             State::Head { .. } | State::Discarding { .. } => 0,
         };
         self.asked = 0;
+        assert!(asked <= 3, "as many as there are calls");
         if cancels && asked > 0 {
             out.push(Output::Cancel(CALL));
         }
@@ -674,6 +702,7 @@ impl Session {
     }
 
     fn say(&mut self, bytes: Buf, out: &mut Vec<Output>) {
+        assert!(!bytes.is_empty(), "who says something has words");
         self.unsent += bytes.len();
         out.push(Output::Send(bytes));
     }

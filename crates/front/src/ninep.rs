@@ -119,6 +119,8 @@ impl Session {
 
     /// A connection just accepted.
     pub fn new(export: Export, identity: Identity) -> Session {
+        let msize = export.limits.msize;
+        assert!(msize >= MSIZE_MIN, "messages of {msize} bytes hold nothing");
         let fids = Fids::new(export.limits.fids);
         Session {
             state: State::New,
@@ -158,6 +160,11 @@ impl Session {
         self.asked + self.given_up + self.unsent + self.parked.bytes() + received
     }
 
+    /// Bytes said and not yet sent.
+    pub fn unsent(&self) -> usize {
+        self.unsent
+    }
+
     /// Whether the client has begun a message and owes the rest.
     pub fn owes_bytes(&self) -> bool {
         self.lent > 0 || frame_size(&self.input).is_some_and(|size| size > self.input.len())
@@ -186,6 +193,7 @@ impl Session {
     /// A buffer to receive into, if a large message is under way. It grows with what has come of
     /// the message: a size that is only claimed costs next to nothing.
     pub fn receive_into(&mut self) -> Option<Buf> {
+        assert_eq!(self.lent, 0, "one receive at a time");
         let missing = frame_size(&self.input)?.saturating_sub(self.input.len());
         if missing < RECEIVE_INTO_MIN {
             return None;
@@ -286,6 +294,7 @@ impl Automaton for Session {
                 self.take_messages(out)
             }
             (State::New | State::Ready(_), Input::Sent(bytes)) => {
+                assert!(bytes <= self.unsent, "no more is sent than was said");
                 self.unsent -= bytes;
                 self.take_messages(out)
             }
@@ -304,6 +313,7 @@ impl Automaton for Session {
                 State::Closing
             }
             (state @ (State::Parting(_) | State::Closing), Input::Sent(bytes)) => {
+                assert!(bytes <= self.unsent, "no more is sent than was said");
                 self.unsent -= bytes;
                 state
             }
@@ -336,6 +346,16 @@ impl Automaton for Session {
             }
             State::Parting(_) | State::Closing => assert!(self.parked.is_empty()),
         }
+        let locks = |call: &&Call| call.tag.is_some() && matches!(call.awaits, Await::Lock);
+        let locks = self.calls.iter().filter(|(_, call)| locks(call)).count();
+        assert_eq!(self.waiting, locks, "who waits for a lock is counted");
+        for (_, call) in &self.calls {
+            assert!(call.flushes.len() <= FLUSHES_MAX, "few flushes wait for one answer");
+            let is_given_up = matches!(call.awaits, Await::GivenUp);
+            assert!(call.tag.is_none() || !is_given_up, "a tag waits for something");
+        }
+        assert!(self.lent == 0 || self.input.is_empty(), "what is lent out is not here");
+        assert!(self.msize <= self.export.limits.msize, "no more is agreed than is allowed");
     }
 }
 
@@ -415,6 +435,7 @@ impl Session {
         size: usize,
         out: &mut Vec<Output>,
     ) -> Result<(), &'static str> {
+        assert!(size <= input.len(), "the message is whole");
         self.state = if input.len() == size && is_large_write(input) {
             self.take_write(mem::take(input), out)?
         } else {
@@ -426,6 +447,7 @@ impl Session {
     }
 
     fn park(&mut self, input: &mut Buf, size: usize) -> Result<(), &'static str> {
+        assert!(size <= input.len(), "the message is whole");
         if self.is_used(tag_of(input)) {
             return Err("a tag was used twice");
         }
@@ -541,7 +563,8 @@ impl Session {
         }
         if call.awaits.only_looks() {
             call.tag = None;
-            self.tags.remove(&oldtag);
+            let known = self.tags.remove(&oldtag);
+            assert_eq!(known, Some(id), "a tag has one call");
             self.asked -= call.bytes;
             self.given_up += call.bytes;
             mem::replace(&mut call.awaits, Await::GivenUp).end(&mut self.fids, out);
@@ -575,7 +598,8 @@ impl Session {
         };
         self.asked -= call.bytes;
         self.waiting -= usize::from(matches!(call.awaits, Await::Lock));
-        self.tags.remove(&tag);
+        let known = self.tags.remove(&tag);
+        assert_eq!(known, Some(id), "a tag has one call");
         let flushed = !call.flushes.is_empty();
         if flushed && reply.as_ref().is_err_and(|error| *error == Error::Cancelled) {
             self.answer_flushes(&call.flushes, out);
@@ -602,7 +626,8 @@ impl Session {
                 self.waiting += usize::from(matches!(awaits, Await::Lock));
                 let id = self.calls.insert(Call { tag: Some(tag), awaits, flushes, bytes });
                 let id = CallId(u32::try_from(id).expect("calls are limited"));
-                self.tags.insert(tag, id);
+                let before = self.tags.insert(tag, id);
+                assert!(before.is_none(), "a tag has one call");
                 out.push(Output::Ask(id, Request { caller, ask }));
             }
             Ok(Next::Say(message)) => self.finish(call, [message], out),
@@ -650,6 +675,7 @@ impl Session {
     }
 
     fn say(&mut self, message: Buf, out: &mut Vec<Output>) {
+        assert!(!message.is_empty(), "who says something has words");
         self.unsent += message.len();
         out.push(Output::Send(message));
     }
@@ -681,6 +707,7 @@ impl Session {
         self.given_up += mem::take(&mut self.asked);
         self.waiting = 0;
         self.fids.forget_all(out);
+        assert_eq!(self.fids.len(), 0, "nothing is held for who is gone");
     }
 
     fn caller(&self, fid: u32) -> Result<Caller, Error> {
@@ -690,6 +717,7 @@ impl Session {
 
 /// The tag of a whole message.
 fn tag_of(message: &[u8]) -> u16 {
+    assert!(message.len() >= HEADER_SIZE, "a whole message has a tag");
     u16::from_le_bytes([message[5], message[6]])
 }
 

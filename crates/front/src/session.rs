@@ -114,6 +114,11 @@ impl Session {
         either!(self, session => session.bytes())
     }
 
+    /// Bytes said and not yet sent.
+    pub fn unsent(&self) -> usize {
+        either!(self, session => session.unsent())
+    }
+
     /// Nodes and open files held for the client; over HTTP only while a request takes.
     pub fn handles(&self) -> usize {
         match self {

@@ -236,6 +236,29 @@ impl Automaton for Names {
         }
         let entries = self.unions.iter().map(|(_, open)| open.union.entries()).sum::<usize>();
         assert_eq!(self.entries, entries, "entries remembered");
+        assert!(
+            self.queued.values().all(|(_, number)| *number < self.arrivals),
+            "they are counted"
+        );
+        let mut held: BTreeMap<NodeId, u32> = BTreeMap::new();
+        for task in self.tasks.values() {
+            match task {
+                Task::Entry(entry) => {
+                    entry.nodes.iter().for_each(|node| *held.entry(*node).or_default() += 1);
+                }
+                Task::List(slot) => {
+                    assert!(!self.unions[*slot].union.is_idle(), "a union is listed")
+                }
+                Task::Walk(_)
+                | Task::Create(_)
+                | Task::Fetch(_)
+                | Task::Open(..)
+                | Task::Change(_)
+                | Task::GivenUp => {}
+            }
+        }
+        let needed = self.held.iter().map(|(node, (tasks, _))| (*node, *tasks));
+        assert!(needed.eq(held), "nodes are held for those that need them");
     }
 }
 
@@ -321,6 +344,7 @@ impl Names {
     fn let_go_of(&mut self, nodes: &[NodeId], out: &mut Vec<Output>) {
         for node in nodes {
             let held = self.held.get_mut(node).expect("it was held");
+            assert!(held.0 > 0, "it is held for each that needs it");
             held.0 -= 1;
             if held.0 == 0 {
                 let (_, given_back) = self.held.remove(node).expect("it is there");
@@ -508,7 +532,8 @@ impl Names {
 
     fn tell(&mut self, tree: u16, id: RequestId, caller: Caller, ask: Ask, out: &mut Vec<Output>) {
         if tree != self.root.tree() {
-            self.elsewhere.insert(id, tree);
+            let before = self.elsewhere.insert(id, tree);
+            assert!(before.is_none(), "a request is with one tree at a time");
         }
         out.push(Output::Tell(tree, TreeInput::Ask(id, Request { caller, ask })));
     }

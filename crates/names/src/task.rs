@@ -285,7 +285,8 @@ impl Names {
         let slot = open.local();
         let number = self.arrivals;
         self.arrivals += 1;
-        self.queued.insert(waiting.id, (slot, number));
+        let before = self.queued.insert(waiting.id, (slot, number));
+        assert!(before.is_none(), "a request waits once");
         let OpenUnion { union, waiting: queue } = &mut self.unions[slot];
         queue.insert(number, waiting);
         if union.is_idle() {
@@ -296,7 +297,8 @@ impl Names {
     /// Begins the first list of those that wait that can be begun.
     fn next_list(&mut self, slot: usize, out: &mut Vec<Output>) {
         while let Some((_, next)) = self.unions[slot].waiting.pop_first() {
-            self.queued.remove(&next.id);
+            let known = self.queued.remove(&next.id);
+            assert!(known.is_some(), "who waits is found by its request");
             let begun = match self.entries {
                 entries if entries >= ENTRIES_MAX => Err(Error::NoMemory),
                 _room => self.begin_list(slot, next),
@@ -315,6 +317,7 @@ impl Names {
         let union = &mut self.unions[slot].union;
         let before = union.entries();
         let begun = union.list(next.cookie, next.bytes_max, next.with_stat);
+        assert!(union.entries() <= before, "a list begins with no more than was remembered");
         self.entries -= before - union.entries();
         begun
     }
@@ -329,6 +332,7 @@ impl Names {
         let union = &mut self.unions[slot].union;
         let before = union.entries();
         let answer = union.arrive(reply.expect("it was asked for"));
+        assert!(before <= union.entries(), "an answer brings entries");
         self.entries += union.entries() - before;
         match answer {
             Some(answer) => self.end_list(id, slot, answer, out),

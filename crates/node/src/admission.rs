@@ -124,6 +124,7 @@ impl Admission {
 
     /// A connection holds so many nodes and open files now.
     pub(crate) fn count_handles(&mut self, before: usize, after: usize) {
+        assert!(before <= self.handles, "what a connection holds is counted");
         self.handles = self.handles - before + after;
     }
 
@@ -150,6 +151,7 @@ impl Admission {
 
     /// A connection holds so many bytes now.
     pub(crate) fn count(&mut self, slot: usize, before: usize, after: usize) {
+        assert!(before <= self.bytes, "what a connection holds is counted");
         self.bytes = self.bytes - before + after;
         if after <= SMALL_MAX && self.turn == Some(slot) {
             self.end_of_turn();
@@ -170,7 +172,8 @@ impl Admission {
             }
             (Some(number), false) => {
                 self.numbers.remove(&slot);
-                self.waiting.remove(&number);
+                let known = self.waiting.remove(&number);
+                assert_eq!(known, Some(slot), "who waits stands in line once");
                 if bytes > SMALL_MAX {
                     self.turn.get_or_insert(slot);
                 }
@@ -280,6 +283,11 @@ impl Admission {
         for (number, slot) in &self.waiting {
             assert_eq!(self.numbers.get(slot), Some(number));
         }
+        assert!(
+            self.waiting.keys().all(|number| *number < self.next),
+            "numbers are given in order"
+        );
+        assert!(self.turn.is_some() || self.turn_until.is_none(), "only a turn has an end");
     }
 }
 

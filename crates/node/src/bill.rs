@@ -32,7 +32,8 @@ impl Bill {
     /// A storelet asks.
     pub(crate) fn asked(&mut self, node: usize, id: RequestId) {
         self.bearers.push((node, id));
-        self.under_way.insert((node, id), false);
+        let before = self.under_way.insert((node, id), false);
+        assert!(before.is_none(), "a request has a number of its own");
     }
 
     /// A storelet ends that has a request under way.
@@ -64,6 +65,7 @@ impl Bill {
         for bearer in self.bearers.drain(..) {
             *self.owed.entry(bearer).or_insert(0) += part;
         }
+        assert!(self.bearers.is_empty(), "each has got its part");
     }
 
     /// A storelet has ended: nobody bears what was spent last.

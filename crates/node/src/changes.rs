@@ -247,6 +247,7 @@ impl Changes {
             return;
         }
         let Some((cause, change)) = self.waiting.pop_front() else { return };
+        assert!(!self.draining, "nothing is begun when the node ends");
         self.number = self.number.wrapping_add(1);
         let begun = match change {
             Change::Ready(wish) => {
@@ -311,6 +312,7 @@ impl Changes {
     }
 
     fn go_on(&mut self, cause: Cause, until: Instant, done: Done, out: &mut Vec<Output>) {
+        assert!(self.current.is_none(), "one change after the other");
         match done {
             Ok(Some(step)) => self.current = Some(Current { cause, step, until }),
             Ok(None) => self.end(cause, Ok(()), out),
@@ -390,7 +392,8 @@ impl Changes {
         match step {
             Step::Opening(mount) => {
                 out.push(Output::CancelOpen(self.number));
-                self.late.insert(self.number);
+                let new = self.late.insert(self.number);
+                assert!(new, "a change is given up once");
                 let late = "it was not opened in time; look whether what has it hangs";
                 let advice = if error == Error::TimedOut { late } else { advice(error) };
                 Err(refusal(&mount.source, error, advice))
@@ -440,6 +443,7 @@ impl Changes {
     }
 
     fn end(&mut self, cause: Cause, result: Result<(), Refusal>, out: &mut Vec<Output>) {
+        assert!(self.current.is_none(), "one change after the other");
         match (cause, result) {
             // Who was told to end has not failed.
             (Cause::Start(_), Err(_)) if self.draining => {}
@@ -458,6 +462,16 @@ impl Changes {
                 }
             }
         }
+    }
+
+    /// Asserts what always holds.
+    pub(crate) fn check(&self) {
+        assert!(self.late.len() <= LATE_MAX + 1, "few openings that nobody waits for");
+        let planting = matches!(self.step_now(), Some(Step::Planting(..)));
+        assert!(!planting, "a tree is planted before anything else is heard");
+        assert!(!self.draining || self.waiting.is_empty(), "nothing waits when the node ends");
+        let opening = matches!(self.step_now(), Some(Step::Opening(_)));
+        assert!(!opening || !self.late.contains(&self.number), "somebody waits for it");
     }
 
     fn command(&mut self, ticket: u64, line: usize, text: &[u8], out: &mut Vec<Output>) {

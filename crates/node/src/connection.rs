@@ -244,6 +244,7 @@ impl Connection {
             let count = self.unsent.iter().take(SEND_MAX).take_while(fits).count();
             let data: Vec<Buf> = self.unsent.drain(..count).collect();
             let bytes = data.iter().map(|buf| buf.len()).sum();
+            assert!(bytes > 0, "a send sends something");
             self.sending = Sending::Yes { bytes, since: now };
             ops.push(Op::Send { id: self.id, socket: self.socket, data });
         }
@@ -321,6 +322,7 @@ impl Automaton for Connection {
                 self.received = now;
             }
             Input::Received(result) => {
+                assert!(self.receiving, "a receive ends once");
                 self.receiving = false;
                 self.silent_until = None;
                 match (self.state, result) {
@@ -373,5 +375,15 @@ impl Automaton for Connection {
             assert!(self.unsent.is_empty());
         }
         self.session.check();
+        assert!(self.from_session.is_empty(), "what the session said was looked at");
+        let gathered: usize = self.unsent.iter().map(|buf| buf.len()).sum();
+        let sending = match self.sending {
+            Sending::Yes { bytes, .. } => bytes,
+            Sending::No => 0,
+        };
+        let said = self.session.unsent();
+        assert!(gathered + sending <= said, "what is sent was said");
+        let is_lost = self.state == State::Ending;
+        assert!(is_lost || gathered + sending == said, "what was said is sent");
     }
 }

@@ -89,6 +89,7 @@ pub(crate) fn post(to: usize, letter: Letter, ops: &mut Vec<Op>) {
 
 /// The id by which home knows a request of a front.
 fn at_home(front: usize, id: RequestId) -> RequestId {
+    assert!(id.0 >> NODE_BITS == 0, "the upper bits say which node asks");
     RequestId((front as u64) << NODE_BITS | id.0)
 }
 

@@ -295,6 +295,36 @@ impl Node {
         self.trees[MAIN].volume()
     }
 
+    /// Asserts that nothing of a turn is left.
+    fn check_turn(&self) {
+        let Scratch { connections, names, trees } = &self.scratch;
+        assert!(connections.is_empty() && names.is_empty() && trees.is_empty(), "all was heard");
+        assert!(self.busy.is_empty(), "each connection has asked for what it needs");
+        assert!(self.news.len() <= NEWS_MAX, "few news wait");
+        for (_, survey) in &self.surveys {
+            assert!(!survey.awaited().is_empty(), "a survey waits for somebody");
+        }
+        let closed = self.listeners.iter().all(Listener::is_closed);
+        let ends = matches!(self.phase, Phase::Closing(_) | Phase::Cutting(_));
+        assert!(
+            !ends || closed || !self.listeners.iter().any(Listener::is_waiting),
+            "no more come"
+        );
+    }
+
+    /// Asserts that each connection is looked at when it wants to be.
+    fn check_alarms(&self) {
+        let alarms = self.connections.iter().filter_map(|(slot, it)| Some((it.alarm?, slot)));
+        assert_eq!(self.alarms, alarms.collect(), "alarms are those of connections");
+        for (slot, connection) in &self.connections {
+            assert!(!connection.is_marked, "marks are for the end of a turn");
+            assert!(!connection.is_over(), "what is over is forgotten: connection {slot}");
+            let wanted = connection.deadline();
+            let early = wanted.is_none_or(|at| connection.alarm.is_some_and(|alarm| alarm <= at));
+            assert!(early, "connection {slot} is looked at too late");
+        }
+    }
+
     /// Adds news for the operator.
     pub(crate) fn add_news(&mut self, news: String) {
         if self.news.len() == NEWS_MAX {
@@ -373,6 +403,9 @@ impl Automaton for Node {
         }
         self.worker.iter().for_each(|worker| worker.check());
         self.listeners.iter().for_each(Automaton::check);
+        self.changes.check();
+        self.check_turn();
+        self.check_alarms();
         self.connections.iter().for_each(|(_, connection)| connection.check());
     }
 }

@@ -179,16 +179,19 @@ impl Automaton for Relay {
                 State::Closing(pending)
             }
             (state @ (State::Open(_) | State::Closing(_)), Input::Close(open)) => {
+                assert!(self.opens > 0, "an open file is given back once");
                 self.opens -= 1;
                 out.push(Output::Forward(TreeInput::Close(open)));
                 state
             }
             (state @ (State::Open(_) | State::Closing(_)), Input::Abandon(open)) => {
+                assert!(self.opens > 0, "an open file is given back once");
                 self.opens -= 1;
                 out.push(Output::Forward(TreeInput::Abandon(open)));
                 state
             }
             (State::Closed, Input::Close(_) | Input::Abandon(_)) => {
+                assert!(self.opens > 0, "an open file is given back once");
                 self.opens -= 1;
                 State::Closed
             }

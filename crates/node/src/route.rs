@@ -323,7 +323,8 @@ impl Node {
     fn tick(&mut self, now: Instant, ops: &mut Vec<Op>) {
         while let Some(&(at, slot)) = self.alarms.first().filter(|(at, _)| *at <= now) {
             self.alarms.remove(&(at, slot));
-            self.connections[slot].alarm = None;
+            let alarm = self.connections[slot].alarm.take();
+            assert_eq!(alarm, Some(at), "a connection knows its alarm");
             self.messages.push_back(Message::Connection(slot, connection::Input::Tick));
         }
         self.phase = match self.phase {
@@ -468,7 +469,8 @@ impl Node {
         let Some(at) = connection.deadline() else { return };
         if connection.alarm.is_none_or(|alarm| at < alarm) {
             if let Some(old) = connection.alarm.replace(at) {
-                self.alarms.remove(&(old, slot));
+                let known = self.alarms.remove(&(old, slot));
+                assert!(known, "a connection has one alarm");
             }
             self.alarms.insert((at, slot));
         }
@@ -532,6 +534,7 @@ impl Node {
 
 /// The id of an operation of the `index`th automaton of a kind.
 fn op_id(kind: u16, index: usize) -> OpId {
+    assert!(index < 1 << 48, "the upper bits say what it is");
     OpId(u64::from(kind) << 48 | index as u64)
 }
 

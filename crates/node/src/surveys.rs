@@ -22,6 +22,13 @@ pub(crate) struct Survey {
     report: Report,
 }
 
+impl Survey {
+    /// Nodes that have not reported yet.
+    pub(crate) fn awaited(&self) -> &BTreeSet<usize> {
+        &self.awaited
+    }
+}
+
 /// All of them. Bounded: the tree of service files has so many.
 pub(crate) type Surveys = Slab<Survey>;
 
@@ -48,7 +55,8 @@ impl Node {
     /// Takes a front's report.
     pub(crate) fn reported(&mut self, now: Instant, front: usize, key: usize, report: Report) {
         let survey = &mut self.surveys[key];
-        survey.awaited.remove(&front);
+        let awaited = survey.awaited.remove(&front);
+        assert!(awaited, "a node reports once, and was asked to");
         survey.report.add(report);
         self.finish_survey(now, key);
     }

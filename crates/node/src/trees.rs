@@ -98,6 +98,8 @@ impl Trees {
         }
         self.busy.remove(&number);
         if slot.branch.is_host() {
+            assert!(self.hosts > 0, "directories of the host are counted");
+            assert!(!self.free.contains(&number), "a number is free once");
             self.hosts -= 1;
             self.held -= slot.branch.handles();
         }
@@ -183,6 +185,7 @@ impl Trees {
             branch.set_handles_max(before + spare);
             branch.step(now, input, out);
             let after = branch.handles();
+            assert!(before <= self.held, "what each has is counted");
             self.held = self.held - before + after;
         } else {
             branch.step(now, input, out);
@@ -207,6 +210,20 @@ impl Trees {
         let hosts = || self.iter().filter(|branch| branch.is_host());
         let held: usize = hosts().map(Branch::handles).sum();
         assert_eq!((self.hosts, self.held), (hosts().count(), held));
+        for (number, slot) in (0_u16..).zip(&self.slots) {
+            let alarm = slot.as_ref().and_then(|slot| slot.alarm);
+            let alarms = self.alarms.iter().filter(|(_, of)| *of == number);
+            assert!(alarms.map(|(at, _)| *at).eq(alarm), "a tree is looked at when it wants to be");
+        }
+        let known = |number: &u16| self.contains(*number);
+        assert!(
+            self.busy.iter().all(known) && self.leaving.iter().all(known),
+            "trees that are there"
+        );
+        assert!(self.closing.iter().all(known), "only who is there is closed");
+        assert!(!self.free.iter().any(known), "a number is of one tree");
+        let free: BTreeSet<&u16> = self.free.iter().collect();
+        assert_eq!(free.len(), self.free.len(), "a number is free once");
     }
 
     fn slot(&mut self, number: u16) -> &mut Slot {

@@ -82,6 +82,7 @@ impl IoAutomaton for Member {
                 Some(Said::To(vec![self.next], identifier))
             }
             Action::Lead => {
+                assert_eq!(self.status, Status::Chosen, "it was enabled");
                 self.status = Status::Reported;
                 Some(Said::Outside(self.identifier))
             }

@@ -26,6 +26,7 @@
 //!
 //! Who the replicas are may change: `members.rs` says how.
 
+mod checks;
 mod hearing;
 mod kept;
 mod limits;
@@ -552,34 +553,6 @@ impl<D: DataType> Replica<D> {
         let (number, done) = (self.written, self.origins.done().clone());
         self.unwritten.push_back(Unwritten { number, done, standing: standing.clone(), urgent });
         out.push(Output::Persist(number, Record { entries, standing }));
-    }
-
-    /// Asserts that what the journal does not have yet follows what it has.
-    fn check_journal(&self) {
-        let (mut number, mut has) = (self.written - self.unwritten.len() as u64, &self.has);
-        for record in &self.unwritten {
-            number += 1;
-            assert_eq!(record.number, number, "records are numbered without gaps");
-            assert!(record.done.covers(has), "what is done stays done");
-            has = &record.done;
-        }
-        assert!(self.origins.done().covers(has), "what is written was done");
-        let news = self.unwritten.iter().rev().find_map(|record| record.standing.as_ref());
-        let last = news.unwrap_or(self.members.said());
-        assert_eq!(last, self.members.standing(), "how it stands is said, or will be");
-    }
-
-    /// Asserts that the order has what is done and not final, and agrees with the members.
-    fn check_order(&self) {
-        for entry in self.order.suffix() {
-            assert!(self.clock >= entry.label.counter, "later labels are greater");
-            let done = self.origins.done().get(entry.label.origin);
-            assert!(entry.number <= done, "what is placed is done");
-        }
-        assert!(self.clock >= self.order.frontier().map_or(0, |label| label.counter));
-        let peers = self.peers.iter().map(|(id, _)| id);
-        assert!(peers.eq(self.members.peers()), "the peers are the other members");
-        assert!(self.members.origins().all(|id| self.origins.knows(id)), "origins are admitted");
     }
 
     /// Seals a change: nobody hears this replica say anything but that any more, once that is in

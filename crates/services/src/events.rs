@@ -85,6 +85,8 @@ impl Events {
 
     /// Events for a listener, at most so many bytes; `None`: wait. Nothing is the end.
     pub(crate) fn read(&self, listener: &mut Listener, count: usize) -> Option<Vec<u8>> {
+        let end = self.first + self.lines.len() as u64;
+        assert!(listener.next <= end, "what was read was there");
         if listener.next < self.first {
             if listener.offset > 0 {
                 return Some(Vec::new());

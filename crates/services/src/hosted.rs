@@ -378,6 +378,21 @@ impl Automaton for Hosted {
             |open: &usize| matches!(&self.opens[*open], Opened::Door(door) if door.is_writing());
         assert!(self.writers.values().all(writes), "what waits for its turn is wanted");
         self.check_work();
+        self.ways.values().for_each(|way| way.remote.check());
+        for (open, opened) in self.opens.iter() {
+            if let Opened::Ops(talk, _) = opened {
+                talk.check();
+                let waits = |turn| self.turns.get(&turn) == Some(&open);
+                assert!(talk.turn.is_none_or(waits), "who has a turn is called");
+            }
+        }
+        let has_door = |open: &usize| matches!(self.opens.get(*open), Some(Opened::Door(_)));
+        assert!(self.doors.values().all(has_door), "another replica's door is open");
+        let hears = |open: &usize| matches!(self.opens.get(*open), Some(Opened::Events(..)));
+        assert!(self.listening.iter().all(hears), "who waits for events has them open");
+        assert!(self.news.len() <= NEWS_MAX, "few news wait");
+        assert!(self.tickets.keys().all(|ticket| ticket.0 < self.next), "tickets are counted");
+        assert!(self.turns.keys().all(|turn| *turn <= self.next_turn), "turns are counted");
     }
 }
 

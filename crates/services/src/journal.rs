@@ -277,6 +277,7 @@ impl Journal {
     /// Keeps a record; [`Output::Persisted`] tells by this number, which is greater than that of
     /// those before, when it is durable.
     pub(crate) fn append(&mut self, number: u64, record: &Record<Operator>) {
+        assert!(!record.is_empty(), "a record has something to keep");
         let bytes = binary::write(record);
         self.grown += bytes.len();
         let (most, mut rest) = (self.part_max(), &bytes[..]);
@@ -425,6 +426,13 @@ impl Journal {
     pub(crate) fn check(&self) {
         self.store.check();
         assert!(self.heard.is_empty());
+        assert!(self.chores_under_way <= CHORES, "few chores are under way");
+        let writes = self.chores.iter().filter(|chore| matches!(chore, Chore::Write(_)));
+        assert!(writes.count() <= 1, "one snapshot at a time");
+        let numbers = self.records.iter().filter_map(|batch| batch.persisted);
+        assert!(numbers.is_sorted_by(|one, next| one < next), "records are kept in order");
+        assert!(self.records.iter().all(|batch| !batch.changes.is_empty()), "a record is kept");
+        assert!(self.head.first <= self.next, "records are numbered in order");
     }
 
     /// Makes everything durable and takes no more. What is left of a snapshot is of no use.
@@ -537,6 +545,8 @@ impl Journal {
             Chore::Write(it) if it.parts.is_empty() => {
                 let head = Head { parts: it.part, ..it.head };
                 let old = std::mem::replace(&mut self.head, head);
+                assert!(old.first <= self.head.first, "a snapshot replaces what is before it");
+                assert!(it.replaces <= self.grown, "what it replaces was counted");
                 self.size = it.bytes;
                 self.grown -= it.replaces;
                 self.chores.pop_front();
@@ -585,10 +595,12 @@ impl Journal {
                 out.push(Output::Do(disk::op(id, self.file, block, io)));
             }
             store::Output::Fetched(_, result) => {
+                assert!(self.fetches, "pages were asked for");
                 self.fetches = false;
                 self.failed = self.failed.or(result.err());
             }
             store::Output::Committed(CHORE, Ok(())) => {
+                assert!(self.chores_under_way > 0, "a chore ends once");
                 self.chores_under_way -= 1;
                 // One that found no room was given up.
                 let is_written = self.head.generation > 0 && !self.is_writing();

@@ -198,6 +198,7 @@ impl Peer {
         }
         let rest = self.waiting.split_off(self.waiting.len().min(WRITE_MAX));
         let data = std::mem::replace(&mut self.waiting, rest);
+        assert!((1..=WRITE_MAX).contains(&data.len()), "{} bytes at once", data.len());
         let at = self.offset;
         self.offset += data.len() as u64;
         out.push(Output::Write(open, at, data));
@@ -384,5 +385,8 @@ impl Automaton for Peer {
     fn check(&self) {
         assert!(self.is_up() || self.waiting.is_empty());
         assert!(self.waiting.len() <= WAITING_MAX);
+        assert!((PAUSE_MIN..=PAUSE_MAX).contains(&self.pause), "{:?}", self.pause);
+        let has_keys = self.seals.is_some() || self.reader.is_some();
+        assert!(!self.is_down() || !has_keys, "keys are of one attempt");
     }
 }

@@ -317,6 +317,7 @@ impl Talk {
 
     /// A question was asked.
     pub(crate) fn ask(&mut self, ticket: Ticket) {
+        assert!(self.asked.back().is_none_or(|(last, _)| *last < ticket), "tickets grow");
         self.asked.push_back((ticket, None));
     }
 
@@ -349,6 +350,7 @@ impl Talk {
         line.push(b'\n');
         let asked = self.asked.binary_search_by_key(&ticket, |(asked, _)| *asked);
         let place = asked.expect("nothing is answered twice");
+        assert!(self.asked[place].1.is_none(), "a question has one answer");
         self.answers += line.len();
         if place > 0 {
             line.shrink_to_fit();
@@ -367,6 +369,16 @@ impl Talk {
         let some = self.said.take(count);
         self.answers -= some.len();
         Some(some)
+    }
+
+    pub(crate) fn check(&self) {
+        let early = self.asked.iter().filter_map(|(_, line)| line.as_ref()).map(Vec::len);
+        assert_eq!(self.answers, self.said.len + early.sum::<usize>());
+        assert!(self.asked.iter().is_sorted_by(|a, b| a.0 < b.0), "questions are in their order");
+        let first = self.asked.front();
+        assert!(first.is_none_or(|(_, line)| line.is_none()), "what can be read is said");
+        assert!(self.scanned <= self.input.len());
+        assert!(self.end.is_none_or(|end| end == self.scanned), "nobody looks behind a line");
     }
 
     /// What is not answered.

@@ -210,6 +210,11 @@ impl Admission {
         self.given.memory
     }
 
+    /// Whether this one was admitted and has not been released.
+    pub(crate) fn holds(&self, id: DomainId) -> bool {
+        self.held.contains_key(&id)
+    }
+
     /// Whether nobody was given anything.
     pub(crate) fn is_idle(&self) -> bool {
         self.held.is_empty()

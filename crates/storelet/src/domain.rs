@@ -268,6 +268,7 @@ impl Domain {
             }
             State::Filling(order, mut module, left) => {
                 let count = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
+                assert!(left > 0, "something of the module is still to come");
                 module.extend_from_slice(&data[..count]);
                 let rest = Buf::from(&data[count..]);
                 let left = left - count as u64;
@@ -318,6 +319,7 @@ impl Domain {
 
     /// Compiles the next module of a chain; when all are there, waits for memory.
     fn go_on(&mut self, chain: Chain, out: &mut Vec<Output>) -> State {
+        assert!(chain.fresh.len() <= chain.stages.len(), "each module is compiled once");
         match chain.stages.get(chain.fresh.len()) {
             Some(Stage { order, .. }) => {
                 let Wanted::Known(hash) = order.module else {
@@ -395,6 +397,7 @@ impl Domain {
     }
 
     fn begin(&mut self, now: Instant, chain: Chain, out: &mut Vec<Output>) -> State {
+        assert_eq!(chain.fresh.len(), chain.stages.len(), "all modules are compiled");
         self.waited_ns = now.0 - self.since.0;
         self.talk.tell_state("running", out);
         let Chain { stages, fresh } = chain;
@@ -415,6 +418,7 @@ impl Domain {
         out: &mut Vec<Output>,
     ) {
         if stream == Stream::Error {
+            assert!(self.complaint.len() <= COMPLAINT_MAX, "a complaint is limited");
             let room = COMPLAINT_MAX - self.complaint.len();
             self.complaint.extend_from_slice(&bytes[..room.min(bytes.len())]);
         }
@@ -570,5 +574,18 @@ impl Automaton for Domain {
 
     fn check(&self) {
         self.talk.check();
+        assert!(self.complaint.len() <= COMPLAINT_MAX, "a complaint is limited");
+        match &self.state {
+            State::Received(text) => assert!(text.len() <= ORDER_MAX, "an order is limited"),
+            State::Filling(_, _, left) => assert!(*left > 0, "something is still to come"),
+            State::Compiling(chain, _) => {
+                assert!(chain.fresh.len() < chain.stages.len(), "a module is being compiled");
+            }
+            State::Ready(chain) => {
+                assert_eq!(chain.fresh.len(), chain.stages.len(), "all modules are compiled");
+            }
+            State::Ended | State::Over => assert_eq!(self.sent, 0, "what was sent is not kept"),
+            State::Naming | State::Running(_) | State::Dropping | State::Leaving(_) => {}
+        }
     }
 }

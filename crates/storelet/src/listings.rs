@@ -209,6 +209,7 @@ impl Listings {
     ) {
         let dirs = sequence.behind(from).filter(|entry| entry.kind == Kind::Directory);
         let below = dirs.map(|entry| joined(dir, entry.name.as_bytes()));
+        assert!(paths.len() <= ASKED_MAX, "so many are asked for at most");
         let room = ASKED_MAX - paths.len();
         paths.extend(below.filter(|path| self.get(path, now).is_none()).take(room));
     }
@@ -294,6 +295,7 @@ impl Listings {
 
     fn forget(&mut self, old: Option<Listed>) {
         if let Some(old) = old {
+            assert!(self.bytes >= old.bytes, "what is forgotten was counted");
             self.bytes -= old.bytes;
             self.unvisited -= usize::from(!old.is_visited);
         }

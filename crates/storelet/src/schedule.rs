@@ -150,11 +150,13 @@ impl Schedule {
         self.set_ready(key, false, 0);
         let Place { account, .. } = self.places.remove(key.0);
         let client = self.clients.get_mut(&account).expect(KNOWN);
+        assert!(client.all > 0, "storelets of a client are counted");
         client.all -= 1;
         if client.all == 0 {
             self.clients.remove(&account);
         }
         let user = self.users.get_mut(&account.user).expect(KNOWN);
+        assert!(user.all > 0, "storelets of a user are counted");
         user.all -= 1;
         if user.all == 0 {
             self.users.remove(&account.user);
@@ -174,6 +176,7 @@ impl Schedule {
         let user = self.users.get_mut(&place.account.user).expect(KNOWN);
         let client = self.clients.get_mut(&place.account).expect(KNOWN);
         if !ready {
+            assert!(user.ready > 0 && client.ready > 0, "who is ready is counted");
             user.ready -= 1;
             client.ready -= 1;
             return;
@@ -220,6 +223,27 @@ impl Schedule {
             _reserved => place.allowed_at.min(place.reserved_at),
         };
         ready.map(|(_, place)| when(place)).min()
+    }
+
+    /// Asserts that storelets are counted for their users and clients.
+    pub fn check(&self) {
+        let mut clients: BTreeMap<Account, (usize, usize)> = BTreeMap::new();
+        let mut users: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
+        for (_, place) in &self.places {
+            let counts = [
+                clients.entry(place.account).or_default(),
+                users.entry(place.account.user).or_default(),
+            ];
+            for (all, ready) in counts {
+                *all += 1;
+                *ready += usize::from(place.ready);
+            }
+        }
+        let counted = |group: &Group| (group.all, group.ready);
+        let known = self.clients.iter().map(|(account, group)| (*account, counted(group)));
+        assert!(known.eq(clients), "storelets of clients are counted");
+        let known = self.users.iter().map(|(user, group)| (*user, counted(group)));
+        assert!(known.eq(users), "storelets of users are counted");
     }
 
     /// Charges a storelet with what it has used in its turn, ns, or what others did for it.

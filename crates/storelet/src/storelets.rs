@@ -320,6 +320,19 @@ impl Automaton for Storelets {
         self.shelf.check();
         self.desks.values().for_each(|at| at.desk.check());
         self.watches.values().for_each(|it| it.watch.check());
+        let running = self.here.iter().filter(|(_, here)| here.runs.is_some());
+        let mut places = 0;
+        for (id, here) in running {
+            assert!(self.admission.holds(*id), "who runs was admitted");
+            assert!(!here.domain.has_ended(), "who has ended gives its memory back");
+            places += here.runs.as_ref().map_or(0, |(workers, _)| workers.len());
+        }
+        assert!(places <= RUNNING_MAX, "{places} storelets run");
+        assert!(self.here.keys().all(|id| id.0 < self.next), "numbers are given in order");
+        assert!(self.programs.len() <= PROGRAMS_MAX, "few programs are kept");
+        assert!(self.memory().0 <= self.settings.memory, "no more memory is given than there is");
+        let ended = self.here.values().all(|here| here.domain.has_ended());
+        assert!(!self.is_over || ended, "who compiles ends last");
     }
 }
 
@@ -343,7 +356,8 @@ impl Storelets {
         let (domain, name) = (Domain::new(now, self.settings.maxima), String::new());
         let (runs, named) = (None, None);
         let here = Here { domain, caller, account, since: now, runs, name, named };
-        self.here.insert(id, here);
+        let before = self.here.insert(id, here);
+        assert!(before.is_none(), "numbers are not given twice");
         Ok(Reply::Opened(open, self.stat(files::NEW)))
     }
 
@@ -408,6 +422,7 @@ impl Storelets {
     fn begin_chain(&mut self, id: DomainId, chain: Vec<(Order, Fresh)>, out: &mut Vec<Output>) {
         let here = self.here.get_mut(&id).expect("it is stepped");
         let (workers, _) = here.runs.clone().expect("it was admitted");
+        assert_eq!(workers.len(), chain.len(), "each storelet of a chain has a worker");
         let names: Vec<String> = chain.iter().map(|(it, _)| listing::name(&it.args)).collect();
         here.name = names.join(" | ");
         let (caller, account) = (here.caller.clone(), here.account);
@@ -468,6 +483,7 @@ impl Storelets {
             }
             self.programs.push_back(fresh.clone());
         }
+        assert!(self.programs.len() <= PROGRAMS_MAX, "few programs are kept");
     }
 
     /// Tells the worker of a storelet of a chain that has one.

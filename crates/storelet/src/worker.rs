@@ -296,6 +296,7 @@ impl Worker {
     }
 
     fn ask(&mut self, id: AskId, ask: Ask, out: &mut Vec<Output>) {
+        assert!(self.asked < ASKED_MAX, "few requests are under way");
         self.asked += 1;
         let caller = self.domains[&id.domain].begin.caller.clone();
         out.push(Output::Ask(id, Request { caller, ask }));
@@ -393,9 +394,10 @@ impl Worker {
             limit: order.io_limit,
         };
         let io = self.io.add(account, USER_WEIGHT, io_terms);
-        self.by_cpu.insert(cpu, id);
-        self.by_io.insert(io, id);
-        self.domains.insert(id, Domain::new(begin, cpu, io, now));
+        let before = (self.by_cpu.insert(cpu, id), self.by_io.insert(io, id));
+        assert_eq!(before, (None, None), "a place in a schedule is one storelet's");
+        let before = self.domains.insert(id, Domain::new(begin, cpu, io, now));
+        assert!(before.is_none(), "a storelet begins once");
         self.live(now, id, life::Input::Begin(self.root), out);
         if self.draining {
             self.live(now, id, life::Input::Kill(Reason::Shutdown), out);
@@ -435,6 +437,7 @@ impl Worker {
             self.alarms.remove(&(at, id));
             self.bear(id);
             let domain = self.domains.get_mut(&id).expect("who is gone has no alarm");
+            assert_eq!(domain.alarm, Some(at), "a storelet knows its alarm");
             domain.alarm = None;
             if domain.said_since.is_some_and(|since| since + SAID_TIME <= now) {
                 domain.say(id, out);
@@ -456,6 +459,7 @@ impl Automaton for Worker {
         match input {
             Input::Told(told) => self.told(now, told, out),
             Input::Answered(AskId { domain: id, ahead }, reply, served_ns) => {
+                assert!(self.asked > 0, "a request is answered once");
                 self.asked -= 1;
                 self.bear(id);
                 let domain = self.domains.get_mut(&id).expect("it asked");
@@ -494,6 +498,20 @@ impl Automaton for Worker {
         assert!(self.alarms.len() <= self.domains.len());
         let alarmed = self.domains.values().filter(|domain| domain.alarm.is_some());
         assert_eq!(alarmed.count(), self.alarms.len());
+        assert!(self.asked <= ASKED_MAX, "few requests are under way");
+        for (id, domain) in &self.domains {
+            assert_eq!(
+                self.by_cpu.get(&domain.cpu),
+                Some(id),
+                "its place for the processor is its own"
+            );
+            assert_eq!(self.by_io.get(&domain.io), Some(id), "its place for files is its own");
+            let listed = domain.alarm.is_none_or(|at| self.alarms.contains(&(at, *id)));
+            assert!(listed, "a storelet is looked at when it wants to be");
+        }
+        assert!((1..=SECOND).contains(&self.ceiling), "a part of each second may be used");
+        self.cpu.check();
+        self.io.check();
     }
 }
 

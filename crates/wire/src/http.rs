@@ -98,6 +98,7 @@ pub struct Refusal {
 
 /// A refusal with this status and reason.
 pub const fn refusal(status: u16, reason: &'static str) -> Refusal {
+    assert!(status >= 200 && status < 600, "an answer has a final status");
     Refusal { status, reason }
 }
 

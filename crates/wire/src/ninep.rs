@@ -241,10 +241,12 @@ fn data_header(code: u8, tag: u16, count: usize) -> [u8; READ_HEADER_SIZE] {
 
 /// Appends one entry of an `Rreaddir`: qid, cookie of the next, type, name.
 pub fn put_dirent(qid: Qid, cookie: u64, kind: u8, name: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
     qid.put(out);
     cookie.put(out);
     kind.put(out);
     name.put(out);
+    assert_eq!(out.len() - start, dirent_size(name), "a name is as short as names are");
 }
 
 /// Size of such an entry, bytes.

@@ -61,12 +61,15 @@ impl Slots {
     }
 
     pub(super) fn free_fid(&mut self, fid: u32) {
+        assert!(fid < self.fids, "a fid is given back that was given out");
         self.free_fids.push(fid);
     }
 
     /// A tag for this.
     pub(super) fn claim(&mut self, slot: Slot) -> Option<u16> {
+        assert!(!matches!(slot, Slot::Free), "a tag is claimed for something");
         if let Some(tag) = self.free.pop() {
+            assert!(matches!(self.slots[usize::from(tag)], Slot::Free), "what is free is free");
             self.slots[usize::from(tag)] = slot;
             return Some(tag);
         }
@@ -77,6 +80,7 @@ impl Slots {
     }
 
     pub(super) fn release(&mut self, tag: u16) -> Slot {
+        assert!(!matches!(self.slots[usize::from(tag)], Slot::Free), "a tag is released once");
         self.free.push(tag);
         std::mem::replace(&mut self.slots[usize::from(tag)], Slot::Free)
     }
@@ -84,6 +88,7 @@ impl Slots {
     /// The calling thread is going to sleep until the reply is there, or it is woken.
     pub(super) fn sleep(&mut self, tag: u16, thread: Thread) {
         if let Slot::Waiting { sleeper, .. } = &mut self.slots[usize::from(tag)] {
+            assert!(sleeper.is_none(), "one thread waits for a reply");
             *sleeper = Some(thread);
         }
     }

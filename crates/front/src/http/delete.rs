@@ -8,7 +8,7 @@ use crate::Output;
 use base::op::Replacement;
 use base::{Buf, Error, Expected, Instant, Kind, Name, Stat};
 use tree::{Ask, NodeId, Reply};
-use wire::http::{Request, Verdict, refusal};
+use wire::http::{Method, Request, Verdict, refusal};
 
 /// A removal.
 #[derive(Debug)]
@@ -54,6 +54,7 @@ impl Delete {
 
 impl Session {
     pub(super) fn delete(&mut self, request: Request, out: &mut Vec<Output>) -> State {
+        assert_eq!(request.method, Method::Delete, "no other method removes a file");
         let mut names = request.target.path.clone();
         names.pop();
         self.ask(Ask::Walk { from: self.export.root, names }, out);

@@ -147,6 +147,7 @@ impl Session {
         open: Option<OpenId>,
         out: &mut Vec<Output>,
     ) -> State {
+        assert!(data.len() as u64 <= stat.size, "what was read is of the file");
         let ranges = request.ranges.as_ref().filter(|_| {
             request.method == Method::Get
                 && request.conditions.range_applies(&etag(stat), stat.modified)
@@ -211,6 +212,7 @@ pub(super) fn safe(head: Head) -> Head {
 }
 
 fn content_range(span: &Span<u64>, size: u64) -> String {
+    assert!(span.start < span.end && span.end <= size, "a range is some of the file");
     format!("bytes {}-{}/{size}", span.start, span.end - 1)
 }
 
@@ -239,6 +241,7 @@ fn single(stat: &Stat, name: &str, span: &Span<u64>, data: &Buf) -> (Head, Vec<P
 
 /// Several ranges: `multipart/byteranges` (RFC 9110 §14.6).
 fn several(stat: &Stat, name: &str, spans: &[Span<u64>], data: &Buf) -> (Head, Vec<Part>) {
+    assert!(spans.len() > 1, "a single range is sent as it is");
     let mut parts = Vec::new();
     for span in spans {
         let range = content_range(span, stat.size);

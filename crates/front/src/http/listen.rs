@@ -127,6 +127,7 @@ impl Session {
         let Some(end) = memchr::memrchr(b'\n', &it.said) else { return };
         let rest = it.said.split_off(end + 1);
         let lines = std::mem::replace(&mut it.said, rest);
+        assert!(lines.ends_with(b"\n"), "what is told is whole lines");
         let mut events = Vec::with_capacity(lines.len() + lines.len() / 4);
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             events.extend_from_slice(b"data: ");

@@ -109,6 +109,7 @@ impl Listing {
         while text.len() < end
             && let Some(entry) = self.entries.pop_front()
         {
+            assert!(weight(&entry) <= self.gathered, "what is gathered is counted");
             self.gathered -= weight(&entry);
             let first = self.said == Some(0);
             self.said = self.said.map(|count| count + 1);
@@ -295,6 +296,7 @@ impl Session {
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) -> State {
+        assert!(listing.asking, "entries were asked for");
         listing.asking = false;
         match reply {
             Ok(Reply::Entries(entries)) => {

@@ -213,6 +213,7 @@ impl Session {
                 Err(refusal) => return self.refuse(now, refusal, out),
             };
             it.left = left;
+            assert!(self.input.len() <= before, "what is taken is gone");
             it.body.extend_from_slice(&data);
             if it.body.len() > BODY_MAX {
                 return self.refuse(now, refusal(413, "post less at once: at most 8 MiB"), out);
@@ -255,6 +256,7 @@ impl Session {
         if asked == 0 {
             return self.fail(now, refusal(400, "post an operation behind the token"), out);
         }
+        assert!(it.asked == 0 && it.heard == 0, "it is asked once");
         (it.body, it.asked) = (body, asked);
         self.asked = it.body.len();
         match self.kept.take() {
@@ -286,6 +288,7 @@ impl Session {
         open: OpenId,
         out: &mut Vec<Output>,
     ) -> State {
+        assert!(!it.body.is_empty() && it.asked > 0, "something is asked");
         let data = Buf::from(std::mem::take(&mut it.body));
         self.ask(Ask::Write { open, offset: 0, data }, out);
         it.step = Step::Writing(open);
@@ -359,6 +362,8 @@ impl Session {
         data: &[u8],
         out: &mut Vec<Output>,
     ) -> State {
+        assert!(!data.is_empty(), "no bytes are the end");
+        assert!(matches!(it.step, Step::Reading(_, false)), "the read has ended");
         it.heard += memchr::memchr_iter(b'\n', data).count();
         it.scan.feed(data);
         self.see(&it);
@@ -420,6 +425,8 @@ impl Session {
 
     /// Says the answers. What is wrong with a single operation stands in the status, too.
     fn operate_say(&mut self, now: Instant, it: &Operate, out: &mut Vec<Output>) {
+        assert!(!it.streams, "a head is said once");
+        assert!(it.heard >= it.asked, "all answers have come");
         let failed = it.said.starts_with(b"{\"error\"") && it.asked == 1;
         let code = match failed {
             false => 200,

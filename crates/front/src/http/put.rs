@@ -113,6 +113,11 @@ impl Put {
         ready && wanted && buffered < PIECE
     }
 
+    /// Bytes being written.
+    pub(super) fn writing(&self) -> usize {
+        if let Step::Writing(_, count) = self.step { count } else { 0 }
+    }
+
     pub(super) fn receive_into(&self) -> Option<Buf> {
         match self.left {
             Left::Length(left) if left > (PIECE / 8) as u64 => {
@@ -306,6 +311,7 @@ impl Session {
     }
 
     fn put_create(&mut self, put: Put, place: Place, attempt: u32, out: &mut Vec<Output>) -> State {
+        assert!(attempt <= ATTEMPTS_MAX, "it is not tried for ever");
         self.temporaries += 1;
         let start = self.export.wall;
         let (session, count) = (self.number, self.temporaries);
@@ -319,6 +325,7 @@ impl Session {
 
     /// Gives the file its name, if the name is as it was when it was judged.
     fn put_name(&mut self, put: Put, file: File, open: OpenId, out: &mut Vec<Output>) -> State {
+        assert!(file.temporary.as_ref().is_none_or(|name| *name != put.name()), "it is another");
         let (dir, name) = (file.place.dir, put.name());
         let by = match &file.temporary {
             Some(temporary) => Replacement::Entry(dir, temporary.clone()),
@@ -353,6 +360,7 @@ impl Session {
         let put = Put { left, ..put };
         if !data.is_empty() {
             let count = data.len();
+            assert!(offset.checked_add(count as u64).is_some(), "no body is that long");
             self.asked = count;
             self.ask(Ask::Write { open, offset, data }, out);
             return put.at(Step::Writing(file, count));

@@ -87,6 +87,11 @@ impl Run {
         matches!(self.step, Step::Talking { .. }) && buffered < BODY_MAX
     }
 
+    /// Bytes being read.
+    pub(super) fn reading(&self) -> usize {
+        if let Step::Talking { reads: true, .. } = self.step { PIECE as usize } else { 0 }
+    }
+
     /// How many bytes it has gathered.
     pub(super) fn gathered(&self) -> usize {
         self.order.capacity() + self.said.capacity() + self.complaint.capacity()
@@ -213,6 +218,10 @@ impl Session {
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) -> State {
+        if let Step::Talking { reads, writes, .. } = run.step {
+            let waits = if call == FEED { writes } else { reads };
+            assert!(waits, "only what was asked for is answered");
+        }
         match (mem::replace(&mut run.step, Step::Looking), reply) {
             (Step::Looking, reply) => self.run_looked(now, run, reply, out),
             (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {

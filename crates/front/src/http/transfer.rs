@@ -143,6 +143,7 @@ impl Session {
         let count = u32::try_from(part.length()).unwrap_or(PIECE).min(self.piece_max());
         let headroom = transfer.head.as_ref().map_or(0, |_| super::HEADROOM);
         transfer.reading = true;
+        assert!(count > 0, "what is empty is not read");
         self.asked = count as usize;
         self.ask(Ask::Read { open, offset, count, headroom }, out);
     }
@@ -179,6 +180,7 @@ impl Session {
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) -> State {
+        assert!(transfer.reading, "a piece was asked for");
         transfer.reading = false;
         let pieces = match reply {
             Ok(Reply::Data(data)) => vec![data],
@@ -189,6 +191,7 @@ impl Session {
         let length = length(&pieces);
         match transfer.parts.pop_front() {
             Some(Part::File(span)) if length > 0 => {
+                assert!(length <= span.end - span.start, "no more comes than was asked for");
                 let rest = span.start + length..span.end;
                 if !rest.is_empty() {
                     transfer.parts.push_front(Part::File(rest));

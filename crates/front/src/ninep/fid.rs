@@ -3,7 +3,7 @@
 use crate::Output;
 use base::op::Entry;
 use base::{Access, Caller, Error, Kind};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tree::{NodeId, OpenId};
 
 /// Most bytes of names and values of extended attributes that the fids of a connection hold.
@@ -192,6 +192,7 @@ impl Fids {
         file.openness = Openness::Opening { serial };
         self.handles += 1;
         self.claims = serial;
+        assert!(self.handles <= self.limit, "handles are limited");
         Ok(Claim { fid, serial })
     }
 
@@ -206,6 +207,7 @@ impl Fids {
     pub(super) fn unclaim(&mut self, claim: Claim) {
         if let Some(file) = self.claimed(claim) {
             file.openness = Openness::Closed;
+            assert!(self.handles > 0, "what was claimed is counted");
             self.handles -= 1;
         }
     }
@@ -243,7 +245,8 @@ impl Fids {
     fn insert(&mut self, fid: u32, file: Fid) {
         self.attr_bytes += file.attr_bytes();
         self.handles += file.handles();
-        self.fids.insert(fid, file);
+        let before = self.fids.insert(fid, file);
+        assert!(before.is_none(), "a number stands for one file");
     }
 
     fn expect_room(&self, file: &Fid) -> Result<(), Error> {
@@ -255,6 +258,26 @@ impl Fids {
         assert_eq!(self.attr_bytes, self.fids.values().map(Fid::attr_bytes).sum::<usize>());
         assert_eq!(self.handles, self.fids.values().map(Fid::handles).sum::<usize>());
         assert!(self.attr_bytes <= ATTRS_MAX);
+        let mut serials = BTreeSet::new();
+        for file in self.fids.values() {
+            match &file.openness {
+                Openness::Opening { serial } => {
+                    assert!(
+                        *serial <= self.claims && serials.insert(serial),
+                        "one call opens a file"
+                    );
+                }
+                Openness::AttrWrite { value, size, .. } => {
+                    assert!(value.len() <= *size, "it has room")
+                }
+                Openness::Closed
+                | Openness::File { .. }
+                | Openness::Directory { .. }
+                | Openness::AttrRead { .. } => {}
+            }
+        }
+        assert!(self.most <= self.limit, "no more may be held than is allowed");
+        assert!(!self.fids.contains_key(&wire::ninep::NO_FID), "that number stands for no file");
     }
 
     pub(super) fn forget_all(&mut self, out: &mut Vec<Output>) {

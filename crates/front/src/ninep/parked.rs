@@ -52,7 +52,8 @@ impl Parked {
 
     pub(super) fn pop(&mut self) -> Option<Buf> {
         let (_, message) = self.messages.pop_first()?;
-        self.tags.remove(&super::tag_of(&message));
+        let known = self.tags.remove(&super::tag_of(&message));
+        assert!(known.is_some(), "one message of each tag");
         self.bytes -= message.capacity();
         Some(message)
     }
@@ -76,5 +77,6 @@ impl Parked {
         for (tag, number) in &self.tags {
             assert_eq!(super::tag_of(&self.messages[number]), *tag);
         }
+        assert!(self.messages.keys().all(|number| *number < self.next), "arrivals are counted");
     }
 }

@@ -315,6 +315,7 @@ impl Session {
 
     /// The largest transfer that one message holds.
     pub(super) fn iounit(&self) -> u32 {
+        assert!(self.msize > IO_HEADER_SIZE, "a message holds data");
         self.msize - IO_HEADER_SIZE
     }
 }

@@ -399,7 +399,7 @@ fn a_message_is_given_room_as_it_comes_and_the_room_counts() {
     assert!(bytes_max > 100_000, "{bytes_max}");
     assert!(session.bytes() < 100, "it was refused: {}", session.bytes());
     let mut new = Lab::new(Identity::Claimed(None));
-    new.session.msize = 1 << 20;
+    (new.session.msize, new.session.export.limits.msize) = (1 << 20, 1 << 20);
     new.step("8193".to_string(), Input::Received(Buf::from(&8193u32.to_le_bytes()[..])));
     assert!(new.text.contains("hang up"), "{}", new.text);
 }

@@ -79,6 +79,9 @@ impl Pieces for AnyState {
             // The number of the variant, and of the elements.
             append(&(self.kind() as u32, length), meter, out);
         }
+        if let Place::Index(index) = &place {
+            assert!(*index <= length, "a state that is written stays as it was");
+        }
         let (index, from) = match &place {
             Place::Index(index) => (*index, Bound::Unbounded),
             Place::Key(key) => (0, Bound::Excluded(key)),

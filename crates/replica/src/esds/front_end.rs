@@ -97,6 +97,7 @@ impl<D: DataType> IoAutomaton for FrontEnd<D> {
         match action {
             Action::Send(id, to) => {
                 let wait = self.waits.get_mut(&id).expect("it was enabled");
+                assert_eq!(wait.to_send.last(), Some(&to), "it was enabled");
                 if !self.rules.slips(Slip::ResentForEver) {
                     wait.to_send.pop();
                 }

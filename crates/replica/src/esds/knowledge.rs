@@ -12,6 +12,7 @@ pub(super) struct Replicas(u32);
 impl Replicas {
     /// The first of them.
     pub(super) fn first(replicas: usize) -> Replicas {
+        assert!((1..=REPLICAS_MAX).contains(&replicas), "a set has a bit for each replica");
         Replicas(u32::MAX >> (REPLICAS_MAX - replicas))
     }
 
@@ -20,6 +21,7 @@ impl Replicas {
     }
 
     pub(super) fn add(&mut self, replica: usize) {
+        assert!(replica < REPLICAS_MAX, "a set has a bit for each replica");
         self.0 |= 1 << replica;
     }
 
@@ -110,6 +112,7 @@ impl<O> Knowledge<O> {
 
     /// `do_it`: gives an operation a place behind everything that is done here.
     pub(super) fn perform(&mut self, id: Id) {
+        assert!(self.waiting.contains(&id), "what is done was received, and once");
         self.clock += 1;
         let replica = if self.rules.slips(Slip::LabelsShared) { 0 } else { self.me };
         self.place(id, Label { counter: self.clock, replica });
@@ -121,6 +124,7 @@ impl<O> Knowledge<O> {
     /// Takes up what another replica tells of an operation. Whether this replica has news to tell
     /// now: something of its own has changed.
     pub(super) fn merge(&mut self, from: usize, news: &News<O>) -> bool {
+        assert!(from < self.replicas && from != self.me, "another replica tells it");
         let id = news.descriptor.id;
         let mut changed = self.receive(&news.descriptor);
         let (was_done, was_solid) = (self.is_done(id), self.is_solid(id));

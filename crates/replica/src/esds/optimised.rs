@@ -44,10 +44,13 @@ impl Log {
 
     /// What a peer has not been told yet, each operation once.
     fn take(&mut self, peer: usize, me: usize) -> BTreeSet<Id> {
+        assert!(peer != me, "nobody tells itself");
+        assert!(self.told[peer] <= self.changes.len(), "what it was told has happened");
         let news = self.changes.range(self.told[peer]..).copied().collect();
         self.told[peer] = self.changes.len();
         let others = || (0..self.told.len()).filter(|other| *other != me);
         let everybody = others().map(|other| self.told[other]).min().unwrap_or(self.changes.len());
+        assert!(everybody <= self.changes.len(), "what all were told has happened");
         self.changes.drain(..everybody);
         self.told.iter_mut().for_each(|told| *told = told.saturating_sub(everybody));
         news
@@ -82,6 +85,7 @@ impl<D: DataType> Method<D> for Changes<D> {
 
     /// Moves the frontier behind this operation, and applies what it passes.
     fn settle(&mut self, data: &D, knowledge: &Knowledge<D::Operator>, id: Id) {
+        assert!(knowledge.is_solid(id), "what is settled is solid");
         let label = knowledge.get(id).and_then(|known| known.label).expect("what is solid is done");
         if Some(label) <= self.frontier {
             return;

@@ -141,11 +141,12 @@ impl<D: DataType, M: Method<D>> IoAutomaton for Site<D, M> {
                 None
             }
             Action::Respond(id, to) => {
-                self.pending.remove(&id);
+                assert!(self.pending.remove(&id), "what is pending is answered once");
                 let value = self.method.value(&self.data, &self.knowledge, id);
                 Some(Said::To(vec![to], Message::Response(id, value)))
             }
             Action::Gossip(to) => {
+                assert!(self.due.has(to), "it is told when it is time");
                 self.due.remove(to);
                 let news = self.method.tell(&self.knowledge, to);
                 Some(Said::To(vec![to], Message::Gossip(news)))

@@ -57,6 +57,7 @@ pub struct Channelled<P: Part> {
 impl<P: Part> Channelled<P> {
     /// Parts in their initial states; their indices are their names.
     pub fn new(parts: Vec<P>, discipline: Discipline) -> Channelled<P> {
+        assert!(!parts.is_empty(), "a composition has parts");
         let channels = (0..parts.len() * parts.len()).map(|_| VecDeque::new()).collect();
         Channelled { parts, channels, discipline }
     }
@@ -87,6 +88,7 @@ impl<P: Part> Channelled<P> {
 
     /// A part stops and begins anew as `part`. What it said and what was said to it is lost.
     pub fn replace(&mut self, at: usize, part: P) {
+        assert!(at < self.parts.len(), "a part is replaced that is there");
         self.parts[at] = part;
         for other in (0..self.parts.len()).filter(|other| *other != at) {
             self.channel_mut(at, other).clear();
@@ -139,6 +141,7 @@ impl<P: Part> IoAutomaton for Channelled<P> {
                 Said::Outside(answer) => return Some((at, answer)),
                 Said::To(others, message) => {
                     for to in others {
+                        assert!(to != at, "no part is told by itself");
                         self.channel_mut(at, to).push_back(message.clone());
                     }
                 }
@@ -151,7 +154,10 @@ impl<P: Part> IoAutomaton for Channelled<P> {
                 let message = self.channel(from, to)[0].clone();
                 self.deliver(from, to, message);
             }
-            Move::Lose { from, to } => drop(self.channel_mut(from, to).pop_front()),
+            Move::Lose { from, to } => {
+                let lost = self.channel_mut(from, to).pop_front();
+                assert!(lost.is_some(), "it was enabled");
+            }
         }
         None
     }

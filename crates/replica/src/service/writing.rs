@@ -91,6 +91,8 @@ where
                         let bytes = binary::write(entry);
                         meter.spend(1 + work::of_bytes(bytes.len()));
                         out.extend(bytes);
+                        let follows = upto.get(entry.label.origin) + 1;
+                        assert_eq!(entry.number, follows, "numbers follow each other");
                         upto.raise(entry.label.origin, entry.number);
                     }
                     if some.is_empty() {

@@ -75,8 +75,9 @@ fn states_md_is_fresh() {
         for (label, input) in inputs {
             let wishes = matches!(at, State::Asking(_) | State::Fetching(_));
             let wish = wishes.then(|| Wish { letter: b"wish".to_vec(), room: u64::MAX });
-            let seals = Some(introduction().seals);
-            let reader = Some((Reader::new(theirs()), 0));
+            let is_down = matches!(at, State::Down(_));
+            let seals = (!is_down).then(|| introduction().seals);
+            let reader = (!is_down).then(|| (Reader::new(theirs()), 0));
             let peer = Peer { state: at, seals, reader, ..Peer::new(wish) };
             drawing.sample_as(label, peer, input, state);
         }

@@ -98,6 +98,7 @@ impl Talk {
         while self.input && !bytes.is_empty() {
             self.gap = match self.gap {
                 Gap::Head(mut head, had) => {
+                    assert!(had < 4, "the head is not whole yet");
                     let now = bytes.len().min(4 - had);
                     head[had..had + now].copy_from_slice(&bytes[..now]);
                     bytes = &bytes[now..];
@@ -158,6 +159,7 @@ impl Talk {
 
     /// The storelet has taken so much.
     pub(crate) fn eaten(&mut self, count: usize, out: &mut Vec<Output>) {
+        assert!(count <= self.uneaten, "no more is taken than was given");
         self.uneaten -= count;
         self.let_write(out);
     }
@@ -278,6 +280,8 @@ impl Talk {
     pub(crate) fn check(&self) {
         assert!(self.reads.is_empty() || (self.said.is_empty() && !self.closed));
         assert!(self.writes.is_empty() || self.uneaten > INPUT_MAX);
+        assert!(self.said.iter().all(|said| said.read < said.bytes.len()), "what was read is gone");
+        assert!(self.said.iter().all(|said| said.stage < STAGES_MAX), "a chain is limited");
     }
 }
 

@@ -101,6 +101,7 @@ impl Book {
 
     /// Adds a run.
     pub(crate) fn add(&mut self, run: Run) {
+        assert!(self.runs.len() <= RUNS_MAX, "the oldest has gone");
         if self.runs.len() == RUNS_MAX {
             self.runs.pop_front();
         }

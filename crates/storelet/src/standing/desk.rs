@@ -279,6 +279,11 @@ impl Automaton for Desk {
     }
 
     fn check(&self) {
+        match &self.state {
+            State::Received(text) => assert!(text.len() <= ORDER_MAX, "more is refused"),
+            State::Filling(_, _, left) => assert!(*left > 0, "some of the module is to come"),
+            State::Compiling(..) | State::Filing | State::Told | State::Leaving | State::Over => {}
+        }
         self.talk.check();
     }
 }

@@ -484,6 +484,16 @@ impl Automaton for Shelf {
     }
 
     fn check(&self) {
+        let issued = self.saving.keys().all(|ticket| *ticket <= self.next_ticket);
+        assert!(issued, "what is being kept has a ticket of ours");
+        if let State::Keeping(ticket, _, kind) = &self.state {
+            assert!(*ticket <= self.next_ticket, "a change has a ticket of ours");
+            assert!(!self.saving.contains_key(ticket), "a ticket is for one thing");
+            let stays = |hash: &Hash| kind.entry.iter().all(|it| it.modules().all(|m| m != *hash));
+            assert!(kind.goes.iter().all(stays), "what is needed does not go");
+        }
+        let desks: BTreeSet<DomainId> = self.queue.iter().map(|filing| filing.desk).collect();
+        assert_eq!(desks.len(), self.queue.len(), "a desk says one thing");
         assert!(self.entries.len() <= NAMES_MAX);
         assert!(self.queue.is_empty() || matches!(self.state, State::Keeping(..)));
         let kept = |entry: &Entry| entry.modules().all(|hash| self.has(hash));

@@ -392,6 +392,11 @@ impl Automaton for Watch {
     }
 
     fn check(&self) {
+        if let State::Opening(look, dir) | State::Listing(look, dir, _) = &self.state {
+            assert!(dir.starts_with(&self.dir), "a look is beneath the directory");
+            assert!(look.found.len() <= FILES_MAX, "a look ends that finds too much");
+            assert!(look.dirs > 0 && look.dirs + look.todo.len() <= DIRS_MAX);
+        }
         self.files.check();
     }
 }

@@ -73,6 +73,7 @@ impl Chunks {
             },
             Chunks::Data(_) if bytes.is_empty() => (Piece::Incomplete, self),
             Chunks::Data(left) => {
+                assert!(left > 0, "an empty chunk is the last");
                 let length = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                 let left = left - length as u64;
                 (Piece::Data(length), if left == 0 { Chunks::DataEnd } else { Chunks::Data(left) })

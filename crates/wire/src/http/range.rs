@@ -40,6 +40,7 @@ impl Ranges {
 
     /// What they mean for a file of this length.
     pub fn resolve(&self, length: u64) -> Resolved {
+        assert!(self.0.len() <= RANGES_MAX, "more are no ranges");
         let parts: Vec<Span<u64>> =
             self.0.iter().filter_map(|range| span(*range, length)).collect();
         let total = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.end - part.start));
@@ -76,5 +77,6 @@ fn span(range: Range, length: u64) -> Option<Span<u64>> {
         }
         Range::Last(count) => length.saturating_sub(count)..length,
     };
+    assert!(span.end <= length, "a range is of the file");
     (span.start < span.end).then_some(span)
 }

@@ -41,14 +41,19 @@ fn entries(all: Vec<Entry>) -> Input {
     Input::Answered(Ok(Reply::Entries(all)))
 }
 
+/// A look at its first directory.
+fn look() -> Look {
+    Look { dirs: 1, ..Look::default() }
+}
+
 #[test]
 fn states_md_is_fresh() {
     let mut drawing = Drawing::default();
     let states: [&dyn Fn() -> State; 6] = [
         &|| State::Waiting(Instant(0)),
         &|| State::Waiting(Instant(5)),
-        &|| State::Opening(Look::default(), path("in")),
-        &|| State::Listing(Look::default(), path("in"), open()),
+        &|| State::Opening(look(), path("in")),
+        &|| State::Listing(look(), path("in"), open()),
         &|| State::Leaving(Some(open())),
         &|| State::Over,
     ];
