@@ -43,6 +43,8 @@ pub(crate) struct Listener {
     next: u64,
     /// Bytes of it that were read.
     offset: usize,
+    /// Lines that were missed, and bytes read of the line that tells of them.
+    missed: Option<(u64, usize)>,
 }
 
 impl Events {
@@ -80,20 +82,25 @@ impl Events {
 
     /// One who listens from now on.
     pub(crate) fn listener(&self) -> Listener {
-        Listener { next: self.first + self.lines.len() as u64, offset: 0 }
+        Listener { next: self.first + self.lines.len() as u64, offset: 0, missed: None }
     }
 
     /// Events for a listener, at most so many bytes; `None`: wait. Nothing is the end.
     pub(crate) fn read(&self, listener: &mut Listener, count: usize) -> Option<Vec<u8>> {
         let end = self.first + self.lines.len() as u64;
         assert!(listener.next <= end, "what was read was there");
-        if listener.next < self.first {
+        if listener.missed.is_none() && listener.next < self.first {
             if listener.offset > 0 {
                 return Some(Vec::new());
             }
-            let missed = self.first - listener.next;
+            listener.missed = Some((self.first - listener.next, 0));
             listener.next = self.first;
-            return Some(format!("{{\"missed\":{missed}}}\n").into_bytes());
+        }
+        if let Some((missed, offset)) = listener.missed {
+            let line = format!("{{\"missed\":{missed}}}\n").into_bytes();
+            let end = line.len().min(offset.saturating_add(count));
+            listener.missed = Some((missed, end)).filter(|_| end < line.len());
+            return Some(line[offset..end].to_vec());
         }
         let mut said = Vec::new();
         let behind = usize::try_from(listener.next - self.first).unwrap_or(usize::MAX);
@@ -128,7 +135,8 @@ mod tests {
         events.push(vec![b'x'; KEPT_MAX]);
         events.push(b"later\n".to_vec());
         assert_eq!(events.bytes(), 6, "the last ones are kept");
-        assert_eq!(events.read(&mut slow, 100), Some(b"{\"missed\":2}\n".to_vec()));
+        assert_eq!(events.read(&mut slow, 5), Some(b"{\"mis".to_vec()));
+        assert_eq!(events.read(&mut slow, 100), Some(b"sed\":2}\n".to_vec()));
         assert_eq!(events.read(&mut slow, 100), Some(b"later\n".to_vec()));
         assert_eq!(events.read(&mut slow, 100), None);
         assert_eq!(events.read(&mut stuck, 100), Some(Vec::new()), "the end");
