@@ -100,7 +100,8 @@ impl Reactor for Saboteur {
                 let inode = self.world.scene.disk.inode_of(file);
                 let meets = self.writing.values().any(|other| *other == inode) && data.len() > 1;
                 self.writing.insert(id, inode);
-                let data = match meets && self.occasion(Mistake::TearWrite) {
+                // Few writes meet, so all of them are spoilt.
+                let data = match meets && self.mistake == Mistake::TearWrite {
                     true => zero_half(&data),
                     false => data,
                 };

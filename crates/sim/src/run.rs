@@ -221,7 +221,7 @@ fn populate(world: &mut World, ports: Ports) {
     }
     let edits = world.scene.disk.plant(WALL, ROOT, b"edits", Kind::Directory, b"");
     let inode = world.scene.disk.plant(WALL, edits, b"f", Kind::File, b"");
-    let group = Rc::new(RefCell::new(Group::new(params.requests / 8)));
+    let group = Rc::new(RefCell::new(Group::new(params.requests / 5)));
     for _ in 0..params.editors {
         world.add(Box::new(Editor::new(editor::Setup {
             listener: ports.ninep,
