@@ -417,6 +417,7 @@ impl Node {
             missing = missing.saturating_sub(self.connections[*slot].handles());
             is_needed
         });
+        assert!(chosen.iter().all(|slot| self.connections[*slot].handles() > 0), "it frees some");
         self.give_way(now, chosen, ops);
     }
 
@@ -443,6 +444,7 @@ impl Node {
 
     /// Ends connections for newcomers.
     fn give_way(&mut self, now: Instant, slots: Vec<usize>, ops: &mut Vec<Op>) {
+        assert!(slots.iter().all(|slot| self.connections.contains(*slot)), "they are there");
         self.admission.note_ended(slots.len());
         self.cut(now, slots, ops);
     }

@@ -11,8 +11,8 @@ const CONNECTIONS: usize = 16_384;
 /// Of all open files, one such part is not for connections.
 const PART: usize = 4;
 
-/// The limit of connections for a process that may have `files` open files, and a warning if it is
-/// less than usual.
+/// The limit of connections for a process that may have `files` open files, and a line for the
+/// operator if it is less than usual.
 ///
 /// # Errors
 /// Too few open files for the connections that were asked for, or to serve at all.
@@ -51,9 +51,9 @@ mod tests {
     fn connections_leave_files_for_what_they_open() {
         assert_eq!(connections(None, 1 << 20), Ok((16_384, None)));
         assert_eq!(connections(Some(10_000), 20_000), Ok((10_000, None)));
-        let (most, warning) = connections(None, 1024).expect("enough");
+        let (most, line) = connections(None, 1024).expect("enough");
         assert_eq!(most, 512);
-        assert!(warning.is_some_and(|it| it.starts_with("at most 512 connections with 1024 open")));
+        assert!(line.is_some_and(|it| it.starts_with("at most 512 connections with 1024 open")));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(crate) struct Greeting<'a> {
     pub(crate) replicas: &'a [String],
     pub(crate) form: &'a str,
     pub(crate) rule: &'a str,
+    /// Why there may be fewer connections than usual.
+    pub(crate) limit: Option<&'a str>,
     pub(crate) bound: &'a [Bound],
 }
 
@@ -43,6 +45,9 @@ impl fmt::Display for Greeting<'_> {
             writeln!(f, "record   every I/O of files into {}", record.display())?;
         }
         writeln!(f, "users    {}", self.rule)?;
+        if let Some(limit) = self.limit {
+            writeln!(f, "limit    {limit}")?;
+        }
         for (protocol, address) in self.bound {
             match (protocol, address) {
                 (Protocol::NineP, Address::Tcp(address)) => self.ninep(f, address)?,

@@ -35,8 +35,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let replicas = replicas(serve)?;
     reactor::hold_signals();
     let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
-    let (connections_max, warning) = files::connections(serve.connections_max, files_max)?;
-    warning.into_iter().for_each(|it| eprintln!("upcall: {it}"));
+    let (connections_max, limit) = files::connections(serve.connections_max, files_max)?;
     let rule = rule::choose(serve, space.strictest(), &addresses)?;
     let settings = settings(serve);
     let mut world = World::new(form, &settings)
@@ -81,6 +80,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
         replicas: &told,
         form: &form_reason,
         rule: &rule.text,
+        limit: limit.as_deref(),
         bound: &bound,
     });
     let keep = |batch| recording.as_ref().map_or(Kept::Ended, |it| it.keep(batch));

@@ -33,6 +33,7 @@ pub(super) fn entry(
     flags: OFlags,
     mode: rustix::fs::Mode,
 ) -> Outcome<OwnedFd> {
+    assert!(!name.contains(&b'/'), "one name, which is looked up in this directory");
     let open = |resolve| rustix::fs::openat2(dir, name, flags, mode, resolve);
     match open(refused(ground)) {
         Err(Errno::XDEV) if ground.mode == Mode::Blocking => {

@@ -102,7 +102,8 @@ fn connections_are_spread_over_threads_and_all_see_the_same() {
     let scratch = Scratch::new("threads");
     files(scratch.path(), &[("file", "text")]);
     for form in ["uring", "threads"] {
-        let args = ["--threads", "4", "--reactor", form, "--http-write"];
+        let args =
+            ["--threads", "4", "--reactor", form, "--http-write", "--connections-max", "4000"];
         let server = Server::start(scratch.path(), &args);
         let many: Vec<_> = (0..200).map(|_| body(&server, "/file")).collect();
         assert!(many.iter().all(|text| text == "text"));
@@ -112,7 +113,7 @@ fn connections_are_spread_over_threads_and_all_see_the_same() {
         let queues = body(&server, "/.upcall/queues");
         let line = queues.lines().find(|line| line.starts_with("connections ")).expect("a line");
         let numbers: Vec<&str> = line.split_whitespace().collect();
-        assert_eq!((numbers[0], numbers[2]), ("connections", "16384"));
+        assert_eq!((numbers[0], numbers[2]), ("connections", "4000"));
         assert_eq!(server.end(), Some(0));
     }
 }
