@@ -1,6 +1,7 @@
 //! The other nodes of the process: fronts, threads with connections of their own, and workers,
 //! threads that run storelets. Both send what is asked of them to the node that has the name space.
 
+use crate::hosting::Fuse;
 use crate::ticker::Beat;
 use node::{Config, Export, HOME, Kept, Node, Port};
 use reactor::{Form, Mailbox, World};
@@ -120,6 +121,7 @@ fn front(
     drop(told);
     let Ok(all) = mailboxes.recv() else { return Ok(()) };
     world.set_mailboxes(all);
+    let _fuse = Fuse;
     let mut node = Node::front(number, plan.config, plan.export);
     // A front has no servers to tell of, and what its clients ask is recorded at home.
     node::run(&mut node, &mut world, &mut |_| {}, &mut |_| Kept::Ended);
@@ -140,6 +142,7 @@ fn worker(
     drop(told);
     let Ok(all) = mailboxes.recv() else { return Ok(()) };
     world.set_mailboxes(all);
+    let _fuse = Fuse;
     let mut node = Node::worker(number, plan.config, plan.export);
     let beat = plan.beat.expect("where there are workers somebody ticks");
     node::work(&mut node, &mut world, &mut || beat.beat());

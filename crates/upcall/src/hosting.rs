@@ -53,8 +53,8 @@ impl Hosting {
     }
 }
 
-/// Ends the process if its thread panics: home would wait for answers for ever.
-struct Fuse;
+/// Ends the process if its thread panics: others would wait for its answers for ever.
+pub(crate) struct Fuse;
 
 impl Drop for Fuse {
     fn drop(&mut self) {

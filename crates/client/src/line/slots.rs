@@ -88,8 +88,11 @@ impl Slots {
     /// The calling thread is going to sleep until the reply is there, or it is woken.
     pub(super) fn sleep(&mut self, tag: u16, thread: Thread) {
         if let Slot::Waiting { sleeper, .. } = &mut self.slots[usize::from(tag)] {
-            assert!(sleeper.is_none(), "one thread waits for a reply");
-            *sleeper = Some(thread);
+            // It sleeps again if it was woken for something else.
+            let before = sleeper.replace(thread);
+            let same =
+                before.is_none_or(|it| sleeper.as_ref().is_some_and(|now| now.id() == it.id()));
+            assert!(same, "one thread waits for a reply");
         }
     }
 

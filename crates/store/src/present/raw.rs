@@ -56,7 +56,9 @@ impl Raw<'_> {
 
     /// Takes blocks in that are on the disk already.
     pub(super) fn attach(&mut self, offset: u64, extent: &Extent) -> Result<(), Error> {
-        assert!(offset.is_multiple_of(self.block()), "whole blocks are attached");
+        if !offset.is_multiple_of(self.block()) {
+            return Err(Error::Damaged);
+        }
         let first = offset / self.block();
         let count = extent.sums.len();
         self.carve(first, first.saturating_add(count as u64))?;

@@ -300,3 +300,17 @@ fn nothing_reaches_one_that_has_ended_and_waits_for_what_it_asked_ahead() {
         assert!(rig.worker.is_idle());
     }
 }
+
+/// A storelet begins with a request, however many others wait for theirs.
+#[test]
+fn more_storelets_may_begin_than_requests_are_made_at_once() {
+    let mut rig = Rig::new();
+    for number in 1..=40 {
+        let told = ToWorker::Begin(DomainId(number), begin(FOREVER, "time 1s"));
+        // Nobody answers.
+        rig.worker.step(rig.now, Input::Told(told), &mut rig.out);
+        rig.worker.check();
+    }
+    let asked = rig.out.iter().filter(|it| matches!(it, Output::Ask(..))).count();
+    assert_eq!(asked, 40);
+}
