@@ -597,6 +597,18 @@ fn all_addresses_of_a_server_are_tried_in_turn() {
     assert_eq!(tried, [b"/a", b"/b", b"/a", b"/b"]);
 }
 
+/// A connection that comes although it was cancelled is closed.
+#[test]
+fn a_connection_that_nobody_wants_any_more_is_closed() {
+    let mut lab = Lab::new(Config::default());
+    let mut out = Vec::new();
+    lab.remote.close(lab.remote.now, &mut out);
+    lab.text.clear();
+    lab.connect();
+    assert!(lab.remote.is_closed());
+    assert_eq!(lab.text, "  CloseSocket\n");
+}
+
 /// What stands in line behind requests that are never answered is not waited for for ever.
 #[test]
 fn a_line_that_does_not_move_is_cleared() {
