@@ -229,6 +229,23 @@ impl Session {
         self.allowance = bytes.max(1);
     }
 
+    /// Nodes and open files that a request holds at most, and those of the service asked last.
+    pub fn handles(&self) -> usize {
+        let of_request = match &self.state {
+            State::Head { .. } | State::Discarding { .. } | State::Closing { .. } => 0,
+            State::Fetching { .. }
+            | State::Sending(_)
+            | State::Listing(_)
+            | State::Deleting(_)
+            | State::Running(_)
+            | State::Operating(_)
+            | State::Listening(_) => 2,
+            // The file with its handle, its directory, and that opened.
+            State::Putting(_) => 4,
+        };
+        of_request + if self.kept.is_some() { 2 } else { 0 }
+    }
+
     /// Bytes held: asked for, gathered, received of a body, lent to be received into, or unsent.
     pub fn bytes(&self) -> usize {
         let gathered = match &self.state {

@@ -151,13 +151,15 @@ impl Session {
     /// Sets the memory that the node has left.
     pub fn set_room(&mut self, room: Room) {
         self.fids.set_most(room.handles_max());
+        self.fids.set_spare(room.spare);
         self.room = room;
     }
 
-    /// Bytes held: asked for, unsent, parked, or received of a large message.
+    /// Bytes held: asked for, unsent, parked, received of a large message, or of attributes.
     pub fn bytes(&self) -> usize {
         let received = (self.input.capacity() + self.lent).saturating_sub(RECEIVE_FREE);
-        self.asked + self.given_up + self.unsent + self.parked.bytes() + received
+        let begun = self.asked + self.given_up + self.parked.bytes() + self.fids.attr_bytes();
+        begun + self.unsent + received
     }
 
     /// Bytes said and not yet sent.
@@ -165,9 +167,10 @@ impl Session {
         self.unsent
     }
 
-    /// Whether the client has begun a message and owes the rest.
+    /// Whether the client has begun a message, or an extended attribute, and owes the rest.
     pub fn owes_bytes(&self) -> bool {
-        self.lent > 0 || frame_size(&self.input).is_some_and(|size| size > self.input.len())
+        let has_begun = self.lent > 0 || self.fids.attr_bytes() > 0;
+        has_begun || frame_size(&self.input).is_some_and(|size| size > self.input.len())
     }
 
     /// Whether the client holds no fid and has begun nothing.

@@ -123,7 +123,7 @@ impl Session {
     pub fn handles(&self) -> usize {
         match self {
             Session::NineP(session) => session.handles(),
-            Session::Http(_) => 0,
+            Session::Http(session) => session.handles(),
         }
     }
 

@@ -134,8 +134,11 @@ impl Session {
             events.extend_from_slice(line);
             events.extend_from_slice(b"\n\n");
         }
-        let events = frame(Buf::from(events), self.manner.is_1_1);
-        self.say(events, out);
+        // An empty chunk would be the end.
+        if !events.is_empty() {
+            let events = frame(Buf::from(events), self.manner.is_1_1);
+            self.say(events, out);
+        }
     }
 
     /// The client has left, or the server ends.

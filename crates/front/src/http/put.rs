@@ -312,15 +312,23 @@ impl Session {
 
     fn put_create(&mut self, put: Put, place: Place, attempt: u32, out: &mut Vec<Output>) -> State {
         assert!(attempt <= ATTEMPTS_MAX, "it is not tried for ever");
-        self.temporaries += 1;
-        let start = self.export.wall;
-        let (session, count) = (self.number, self.temporaries);
-        let text = format!(".upcall-put-{:x}-{:x}-{session:x}-{count:x}", start.secs, start.nanos);
-        let temporary = Name::new(text.as_bytes()).expect("a short name without slashes");
+        let mut temporary = self.next_temporary();
+        if temporary == put.name() {
+            temporary = self.next_temporary();
+        }
         let (dir, name, mode) = (place.dir, temporary.clone(), place.mode());
         let access = Access { write: true, ..Access::default() };
         self.ask(Ask::Create { dir, name, access, exclusive: true, mode, gid: None }, out);
         put.at(Step::Creating { place, temporary, attempt })
+    }
+
+    /// A name that no other request of any server has, unless a client has chosen it.
+    fn next_temporary(&mut self) -> Name {
+        self.temporaries += 1;
+        let start = self.export.wall;
+        let (session, count) = (self.number, self.temporaries);
+        let text = format!(".upcall-put-{:x}-{:x}-{session:x}-{count:x}", start.secs, start.nanos);
+        Name::new(text.as_bytes()).expect("a short name without slashes")
     }
 
     /// Gives the file its name, if the name is as it was when it was judged.

@@ -332,6 +332,7 @@ impl Session {
                     let excess = run.complaint.len().saturating_sub(COMPLAINT_MAX);
                     run.complaint.drain(..excess);
                 }
+                Frame::Output | Frame::Error if body.is_empty() => {}
                 Frame::Output | Frame::Error => {
                     let chunk = frame(Buf::from(body), self.manner.is_1_1);
                     self.say(chunk, out);

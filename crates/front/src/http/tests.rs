@@ -511,10 +511,10 @@ fn links_are_neither_followed_nor_replaced() {
 
 #[test]
 fn what_cannot_be_without_a_name_has_one_that_nobody_else_has() {
-    let name = |number: u64| {
+    let name_for = |number: u64, put: &str| {
         let mut lab = Lab::new();
         lab.session.set_number(number);
-        lab.say(&format!("{PUT}\r\n"));
+        lab.say(&format!("{put}\r\n"));
         lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
         lab.answer(Err(Error::NotFound));
         let mut out = Vec::new();
@@ -526,7 +526,12 @@ fn what_cannot_be_without_a_name_has_one_that_nobody_else_has() {
         });
         name.expect("it is made with a name").clone()
     };
+    let name = |number| name_for(number, PUT);
     assert_ne!(name(1), name(2), "in the same turn");
+    // A client may have seen the names, and choose the next one.
+    let next = String::from_utf8(name(1).as_bytes().to_vec()).unwrap();
+    let put = PUT.replace("/d/f", &format!("/d/{next}"));
+    assert_ne!(name_for(1, &put).as_bytes(), next.as_bytes());
 }
 
 #[test]

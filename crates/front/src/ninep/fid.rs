@@ -124,6 +124,9 @@ impl Fid {
     }
 }
 
+/// Bytes of attributes that the fids of a connection may hold, whatever others hold.
+const ATTRS_MIN: usize = 4096;
+
 /// All fids of a connection.
 #[derive(Debug)]
 pub(super) struct Fids {
@@ -135,13 +138,16 @@ pub(super) struct Fids {
     most: usize,
     /// Bytes of attributes that they hold. At most [`ATTRS_MAX`].
     attr_bytes: usize,
+    /// How many these may be at present, for what others hold. More stay, if they are there.
+    attrs_most: usize,
     /// Claims handed out so far.
     claims: u64,
 }
 
 impl Fids {
     pub(super) fn new(limit: usize) -> Fids {
-        Fids { fids: BTreeMap::new(), handles: 0, limit, most: limit, attr_bytes: 0, claims: 0 }
+        let (fids, attrs_most) = (BTreeMap::new(), ATTRS_MAX);
+        Fids { fids, handles: 0, limit, most: limit, attr_bytes: 0, attrs_most, claims: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -156,6 +162,16 @@ impl Fids {
     /// Sets how many these may be while others hold what they do. More stay, if they are there.
     pub(super) fn set_most(&mut self, most: usize) {
         self.most = most.min(self.limit);
+    }
+
+    /// Sets how many bytes nobody holds: attributes may take as many.
+    pub(super) fn set_spare(&mut self, spare: usize) {
+        self.attrs_most = spare.clamp(ATTRS_MIN, ATTRS_MAX);
+    }
+
+    /// Bytes of attributes that clients have begun to read or to write.
+    pub(super) fn attr_bytes(&self) -> usize {
+        self.attr_bytes
     }
 
     /// `Invalid` stands for an unknown fid, as `EBADF` would for a file descriptor.
@@ -251,7 +267,10 @@ impl Fids {
 
     fn expect_room(&self, file: &Fid) -> Result<(), Error> {
         let bytes = self.attr_bytes + file.attr_bytes();
-        if bytes > ATTRS_MAX { Err(Error::NoMemory) } else { Ok(()) }
+        if file.attr_bytes() > 0 && bytes > self.attrs_most {
+            return Err(Error::NoMemory);
+        }
+        Ok(())
     }
 
     pub(super) fn check(&self) {
