@@ -12,14 +12,14 @@
 //! whatever others hold.
 //!
 //! *Connections.* When there are as many as there may be, those that lose nothing by it end, the
-//! ones that have been idle for longest first. If there is none, and one address or user has more
-//! than half of all, those of its connections end that have no file open, and at last any that
-//! nothing came on for a second. Some places are kept for local clients, so that the operator
-//! always gets in.
+//! ones that have been idle for longest first. If there is none, and one client (an address, a
+//! network of IPv6, this host, or a user of it) has at least a 16th of all, those of its
+//! connections end that have no file open, and at last any that nothing came on for a second. Some
+//! places are kept for local clients, so that the operator always gets in.
 //!
 //! *Nodes and open files.* A connection may hold a multiple of what nobody holds, and a few
-//! whatever is left, so that many connections can use up all. Then those of an address or user
-//! that has more than half end in the same way.
+//! whatever is left, so that many connections can use up all. Then those of the client that has
+//! most end, the largest first.
 
 use base::Instant;
 use front::{Room, SMALL_MAX};
@@ -45,6 +45,9 @@ const FED_MAX: usize = 64;
 
 /// A connection that something came on more recently does not end for another one.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(1);
+
+/// A connection that holds no more nodes and open files does not end for others.
+pub(crate) const HANDLES_FEW: usize = 8;
 
 /// Places beyond the limit that are kept for clients on unix sockets.
 pub(crate) const LOCAL_PLACES: usize = 16;
@@ -236,6 +239,16 @@ impl Admission {
             self.handles_at = now + LOOK_TIME;
         }
         due
+    }
+
+    /// There is nothing to end for places: the next look is later.
+    pub(crate) fn put_off_places(&mut self, now: Instant) {
+        self.places_at = now + IDLE_TIME;
+    }
+
+    /// The same for handles.
+    pub(crate) fn put_off_handles(&mut self, now: Instant) {
+        self.handles_at = now + IDLE_TIME;
     }
 
     /// Whether it is time to look for idle connections, when there are no places left.

@@ -12,6 +12,7 @@ use base::op::{Op, OpId, Peer, Socket};
 use base::{Automaton, Buf, Error, Instant};
 use front::{CallId, Input as SessionInput, Output as SessionOutput, Room, Session};
 use std::mem;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tree::{NodeId, OpenId, Reply, Request};
 
@@ -94,21 +95,33 @@ enum Finish {
     Done,
 }
 
-/// Whom a connection counts for: an address of the network, or a user of this host.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The client that a connection counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
-    Network(String),
+    /// An address of the network; of IPv6 the network of 64 bits, which one host may have whole.
+    Network(IpAddr),
+    /// This host, by its loopback addresses.
+    Loopback,
+    /// An address that is none of IP.
+    Unknown,
+    /// A user of this host, by a unix socket.
     User(u32),
 }
 
 impl Origin {
     pub(crate) fn of(peer: &Peer) -> Origin {
-        match peer {
-            Peer::Network(address) => {
-                let host = address.rsplit_once(':').map_or(&address[..], |(host, _)| host);
-                Origin::Network(host.to_owned())
+        let address = match peer {
+            Peer::Network(address) => address.parse::<SocketAddr>().map(|it| it.ip()),
+            Peer::Local(user) => return Origin::User(user.uid),
+        };
+        match address.map(|it| it.to_canonical()) {
+            Ok(it) if it.is_loopback() => Origin::Loopback,
+            Ok(IpAddr::V6(it)) => {
+                let network = u128::from(it) & !u128::from(u64::MAX);
+                Origin::Network(IpAddr::V6(network.into()))
             }
-            Peer::Local(user) => Origin::User(user.uid),
+            Ok(it) => Origin::Network(it),
+            Err(_) => Origin::Unknown,
         }
     }
 }
@@ -211,7 +224,7 @@ impl Connection {
         self.state == State::Talking && self.sending == Sending::No && self.unsent.is_empty()
     }
 
-    /// Whom it counts for.
+    /// The client that it counts for.
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
     }

@@ -13,6 +13,7 @@ use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listen
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
 use front::{CallId, Identity, Session};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
@@ -381,7 +382,7 @@ impl Node {
     }
 
     /// Ends connections for newcomers if there are no more places: of those that have begun nothing
-    /// the longest idle ones. If there is none, and one client has most of the places, connections
+    /// the longest idle ones. If there is none, and one client has many of the places, connections
     /// of that client: those without open files, and at last any that nothing came on for a while.
     fn make_places(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let full = self.connections.len() >= self.config.connections_max;
@@ -398,26 +399,40 @@ impl Node {
             chosen = self.quiet(now, |it| it.quiet_since().filter(|_| is_of_crowd(it)));
         }
         chosen.truncate(self.config.connections_max.div_ceil(admission::MAKE_ROOM));
+        if chosen.is_empty() {
+            self.admission.put_off_places(now);
+        }
         self.give_way(now, chosen, ops);
     }
 
-    /// Ends connections of a client that has most of the nodes and open files, if only those are
-    /// left that are kept for requests in progress, until an eighth is free.
+    /// Ends connections of a client that has many of the nodes and open files, if only those are
+    /// left that are kept for requests in progress, until an eighth is free: the largest first, of
+    /// those that nothing came on for a while, then of the others. Those that hold few stay.
     fn make_handles(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let full = self.admission.lacks_handles();
         if !full || !self.is_running() || !self.admission.is_time_for_handles(now) {
             return;
         }
         let crowd = self.crowd(self.handles_share(), Connection::handles);
-        let is_of_crowd = |it: &Connection| Some(it.origin()) == crowd.as_ref() && it.handles() > 0;
-        let mut chosen = self.quiet(now, |it| it.quiet_since().filter(|_| is_of_crowd(it)));
+        let of_crowd =
+            self.connections.iter().filter(|(_, it)| Some(it.origin()) == crowd.as_ref());
+        let large = of_crowd.filter(|(_, it)| it.handles() > admission::HANDLES_FEW);
+        let is_busy = |it: &Connection| {
+            it.quiet_since().is_none_or(|since| since + admission::IDLE_TIME > now)
+        };
+        let mut chosen: Vec<(bool, Reverse<usize>, usize)> =
+            large.map(|(slot, it)| (is_busy(it), Reverse(it.handles()), slot)).collect();
+        chosen.sort_unstable();
         let mut missing = self.handles_share() / 8;
-        chosen.retain(|slot| {
+        let needed = chosen.into_iter().take_while(|(_, held, _)| {
             let is_needed = missing > 0;
-            missing = missing.saturating_sub(self.connections[*slot].handles());
+            missing = missing.saturating_sub(held.0);
             is_needed
         });
-        assert!(chosen.iter().all(|slot| self.connections[*slot].handles() > 0), "it frees some");
+        let chosen: Vec<usize> = needed.map(|(.., slot)| slot).collect();
+        if chosen.is_empty() {
+            self.admission.put_off_handles(now);
+        }
         self.give_way(now, chosen, ops);
     }
 
@@ -432,14 +447,14 @@ impl Node {
         quiet.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// The client whose connections hold more than half of `all`, if there is one.
+    /// The client whose connections hold most, if that is at least a 16th of `all`.
     fn crowd(&self, all: usize, held: impl Fn(&Connection) -> usize) -> Option<Origin> {
         let mut sums = BTreeMap::new();
         for (_, connection) in &self.connections {
             *sums.entry(connection.origin()).or_insert(0) += held(connection);
         }
         let most = sums.into_iter().max_by_key(|(_, sum)| *sum);
-        most.filter(|(_, sum)| *sum > all / 2).map(|(origin, _)| origin.clone())
+        most.filter(|(_, sum)| *sum >= all.div_ceil(16)).map(|(origin, _)| *origin)
     }
 
     /// Ends connections for newcomers.

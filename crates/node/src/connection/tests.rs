@@ -112,3 +112,14 @@ fn draw(drawing: &mut Drawing, label: &str, mut c: Connection, now: Instant, inp
     let asks: Vec<String> = out.iter().map(variant).filter(|ask| ask != "Staged").collect();
     drawing.row(&before, label, &variant(&c.state), &asks.join(", "));
 }
+
+#[test]
+fn addresses_that_one_host_may_have_are_one_client() {
+    let of = |address: &str| Origin::of(&Peer::Network(address.to_owned()));
+    assert_eq!(of("127.0.0.1:1"), of("127.9.0.2:7"));
+    assert_eq!(of("[::1]:1"), of("[::ffff:127.0.0.1]:9"));
+    assert_eq!(of("[2001:db8:1:2:3::4]:1"), of("[2001:db8:1:2::9]:2"));
+    assert_ne!(of("[2001:db8:1:2::9]:2"), of("[2001:db8:1:3::9]:2"));
+    assert_ne!(of("10.0.0.1:1"), of("10.0.0.2:1"));
+    assert_eq!(of("10.0.0.1:1"), of("10.0.0.1:2"));
+}
