@@ -104,3 +104,32 @@ fn nothing_is_reached_through_a_directory_that_was_moved_out() {
         }
     });
 }
+
+/// The kernel tells no path of 4,096 bytes or more.
+#[test]
+fn a_directory_whose_path_is_longer_than_the_kernel_tells_is_within() {
+    on_both(|rig| {
+        let (root, long) = (rig.root, "d".repeat(200));
+        let mut dirs = vec![root];
+        for _ in 0..25 {
+            let dir = *dirs.last().unwrap();
+            let make = PathOp::MakeDir { dir, name: name(&long), mode: 0o700, gid: None };
+            assert!(matches!(within(rig, root, make), Ok(PathDone::Stat(_))));
+            let walk = PathOp::Walk { root, from: dir, names: vec![name(&long)] };
+            match within(rig, root, walk) {
+                Ok(PathDone::Walked(_, Ok(file))) => dirs.push(file),
+                other => panic!("{other:?}"),
+            }
+        }
+        let deep = dirs[23];
+        fs::rename(rig.path(&long), rig.dir.with_extension("moved")).unwrap();
+        let walk = PathOp::Walk { root, from: deep, names: vec![name(&long)] };
+        let found = within(rig, root, walk);
+        fs::rename(rig.dir.with_extension("moved"), rig.path(&long)).unwrap();
+        assert!(matches!(found, Err(Error::Stale)), "{found:?}");
+        for dir in dirs.iter().rev().skip(1) {
+            let remove = PathOp::Remove { dir: *dir, name: name(&long), directory: Some(true) };
+            within(rig, root, remove).unwrap();
+        }
+    });
+}

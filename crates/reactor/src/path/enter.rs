@@ -3,7 +3,7 @@
 //! The kernel refuses to cross (`RESOLVE_NO_XDEV`); the mount table says where the mount point
 //! leads; and only if that is local, or the job was admitted to it, the kernel is asked again.
 
-use super::{Ground, Mode, Outcome};
+use super::{Ground, Mode, Outcome, attrs, walk};
 use crate::errno::Trouble;
 use crate::mounts::Mount;
 use crate::pool::lanes::Lane;
@@ -197,7 +197,11 @@ pub(super) fn expect_within(
 ) -> Outcome<()> {
     let mut top = path_of(ground, root)?;
     for _ in 0..RETRIES {
-        let path = path_of(ground, dir)?;
+        let path = match path_of(ground, dir) {
+            // A path that is longer than the kernel tells.
+            Err(Errno::NAMETOOLONG) => return expect_above(ground, root, dir),
+            path => path?,
+        };
         if path == top || relative(&top, &path).is_some() {
             return Ok(());
         }
@@ -208,6 +212,15 @@ pub(super) fn expect_within(
         }
     }
     Err(Error::Busy.into())
+}
+
+/// The same, by climbing from the directory.
+fn expect_above(ground: &Ground<'_>, root: BorrowedFd<'_>, dir: BorrowedFd<'_>) -> Outcome<()> {
+    let (top, stat) = (attrs::stat(root)?, attrs::stat(dir)?);
+    match walk::is_beneath(ground, &top, dir, &stat)? {
+        true => Ok(()),
+        false => Err(Error::Stale.into()),
+    }
 }
 
 /// Names of mount points on the mount of a directory: an entry with one of them may be such.
