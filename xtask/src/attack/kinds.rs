@@ -43,6 +43,7 @@ const LOCK_WAITS: u16 = 40;
 const OPENS: u32 = 5_000;
 
 const TLOPEN: u8 = 12;
+const TXATTRCREATE: u8 = 32;
 const TREADDIR: u8 = 40;
 const TLOCK: u8 = 52;
 const TVERSION: u8 = 100;
@@ -117,6 +118,13 @@ pub(super) const KINDS: &[Kind] = &[
         name: "open-files",
         does: "clients open 5,000 files each and keep them",
         attack: open_files,
+        ..PLAIN
+    },
+    Kind {
+        name: "attributes",
+        does: "clients leave 16 extended attributes of 60 KiB unfinished on 10 connections each",
+        connections: 1000,
+        attack: attributes,
         ..PLAIN
     },
     Kind {
@@ -322,6 +330,33 @@ fn open_files(target: &Target, _number: usize) -> Result<()> {
         }
     }
     target.keep(|| client.lives());
+    Ok(())
+}
+
+fn attributes(target: &Target, _number: usize) -> Result<()> {
+    let (mut held, value) = (Vec::new(), vec![b'x'; 60 << 10]);
+    for _ in 0..10 {
+        let mut client = Client::attach(target.ninep, "")?;
+        for fid in 1..=16 {
+            let length = u32::try_from(value.len()).expect("some KiB");
+            client.call(|out| {
+                Message::new(out, TWALK, 0).u32(0).u32(fid).u16(1).text("small");
+            })?;
+            let begun = client.ask(|out| {
+                let message = Message::new(out, TXATTRCREATE, 0).u32(fid).text("user.x");
+                message.u64(1 << 16).u32(0);
+            })?;
+            // Memory is short: less is taken.
+            if begun.is_err() || target.over() {
+                break;
+            }
+            client.call(|out| {
+                Message::new(out, TWRITE, 0).u32(fid).u64(0).u32(length).bytes(&value);
+            })?;
+        }
+        held.push(client);
+    }
+    target.keep(|| held.iter().any(Client::lives));
     Ok(())
 }
 
