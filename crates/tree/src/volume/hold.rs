@@ -305,3 +305,22 @@ fn give_back(counts: &mut BTreeMap<u64, usize>, of: u64) {
         btree_map::Entry::Vacant(_) => unreachable!("what is given back was taken"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{AHEAD, Ahead};
+
+    #[test]
+    fn what_is_read_piece_after_piece_is_read_ahead_in_growing_steps() {
+        let (size, mut ahead) = (64 << 20, Ahead::default());
+        let first = ahead.note(0..4096, size);
+        assert_eq!(first, Some(4096..4096 + AHEAD.0));
+        ahead.reaches(4096 + AHEAD.0);
+        assert_eq!(ahead.note(4096..8192, size), None, "more than half is there");
+        let at = AHEAD.0;
+        let more = ahead.note(8192..at, size);
+        assert_eq!(more, Some(4096 + AHEAD.0..at + 2 * AHEAD.0));
+        assert_eq!(ahead.note(9 << 20..10 << 20, size), None, "somewhere else");
+        assert_eq!(ahead.note(0..4096, size), None);
+    }
+}
