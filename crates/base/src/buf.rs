@@ -144,11 +144,12 @@ impl Buf {
         }
     }
 
-    /// Keeps only the first `n` bytes of the contents.
+    /// Keeps only the first `n` bytes of the contents, or all if there are fewer.
     pub fn truncate(&mut self, n: usize) {
+        let n = n.min(self.len());
         match &mut self.0 {
-            Inner::Own(own) => own.end = own.end.min(own.start + n),
-            Inner::Shared(_, range) => range.end = range.end.min(range.start + n),
+            Inner::Own(own) => own.end = own.start + n,
+            Inner::Shared(_, range) => range.end = range.start + n,
         }
     }
 
@@ -266,6 +267,7 @@ mod tests {
         assert!(buf.is_shared() && buf.as_ptr() == block.as_ptr());
         assert_eq!((buf.headroom(), buf.tailroom(), buf.capacity()), (0, 0, 0));
         buf.consume(3);
+        buf.truncate(usize::MAX);
         buf.truncate(4);
         assert!(!block.is_unshared() && buf == Buf::from(&b"tent"[..]));
         assert!(Buf::shared(block.clone(), 0..8).into_memory().is_empty());

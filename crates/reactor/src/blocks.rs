@@ -101,7 +101,9 @@ impl Passage {
             (_, Err(errno)) => return Some(Err(errno)),
             (Phase::Sync, Ok(_)) => return Some(Ok(())),
             (phase, Ok(n)) => match (self.advance(n), phase) {
-                (Progress::None, _) => return Some(Err(Errno::IO)),
+                (Progress::None, Phase::Read) => return Some(Err(Errno::IO)),
+                // Less than can be written at once: that was all the space.
+                (Progress::None, _) => return Some(Err(Errno::NOSPC)),
                 (Progress::Some, phase) => phase,
                 (Progress::All, Phase::WriteThenSync) => Phase::Sync,
                 (Progress::All, _) => return Some(Ok(())),
@@ -202,6 +204,7 @@ mod tests {
         let mut passage = Passage::read(4096, 2, 4096);
         assert_eq!(passage.step(Ok(4096 + 100)), None);
         assert_eq!(passage.step(Ok(100)), Some(Err(Errno::IO)));
+        assert_eq!(three_blocks(false).step(Ok(100)), Some(Err(Errno::NOSPC)));
     }
 
     #[test]

@@ -251,7 +251,7 @@ fn several(stat: &Stat, name: &str, spans: &[Span<u64>], data: &Buf) -> (Head, V
         parts.push(part(span, data));
     }
     parts.push(Part::Bytes(Buf::from(format!("\r\n--{BOUNDARY}--\r\n").into_bytes())));
-    let length: u64 = parts.iter().map(Part::length).sum();
+    let length = parts.iter().map(Part::length).fold(0, u64::saturating_add);
     let head = Head::new(206)
         .field("Content-Type", format_args!("multipart/byteranges; boundary={BOUNDARY}"))
         .validators(stat)

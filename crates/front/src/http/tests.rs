@@ -745,3 +745,19 @@ fn states_md_is_fresh() {
     }
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/states.md"));
 }
+
+/// What a server mounted here tells of its files is not to be trusted.
+#[test]
+fn a_file_of_any_size_can_be_asked_for() {
+    for size in [u64::MAX, u64::MAX - 600, u64::MAX / 2] {
+        for range in ["", "Range: bytes=1-,3-3,5-\r\n", "Range: bytes=-1\r\n"] {
+            let mut lab = Lab::new();
+            lab.say(&format!("GET /d/f HTTP/1.1\r\nHost: localhost\r\n{range}\r\n"));
+            let mut data = Buf::with_room(500, 100);
+            data.extend(&[7; 100]);
+            lab.answer(Ok(Reply::Fetched(file(size), data, Some(OpenId(7)))));
+            let goes_on = lab.text.contains("say \"20") || lab.text.contains("ask 0 Read");
+            assert!(goes_on, "{size} {range}: {}", lab.text);
+        }
+    }
+}

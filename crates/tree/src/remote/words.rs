@@ -153,6 +153,9 @@ fn time(secs: u64, nanos: u64) -> Time {
     Time { secs: secs.cast_signed(), nanos }
 }
 
+/// Largest file that Linux knows, bytes. A server that tells of a larger one is not believed.
+const SIZE_MAX: u64 = i64::MAX as u64;
+
 fn small(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
@@ -174,7 +177,7 @@ pub(super) fn stat_of_getattr(message: &Rmessage<'_>, device: u64) -> Option<(Qi
         links: small(nlink),
         uid,
         gid,
-        size,
+        size: size.min(SIZE_MAX),
         blocks,
         block_size: small(blksize),
         device,
@@ -198,7 +201,7 @@ pub(super) fn stat_of_wire(wire: &WireStat<'_>, device: u64) -> Stat {
         links: 1,
         uid: number(wire.uid).unwrap_or(NOBODY),
         gid: number(wire.gid).unwrap_or(NOBODY),
-        size: wire.length,
+        size: wire.length.min(SIZE_MAX),
         blocks: wire.length.div_ceil(512),
         block_size: 4096,
         device,
