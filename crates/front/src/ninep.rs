@@ -109,6 +109,10 @@ pub struct Session {
     unsent: usize,
     /// Memory that the node has left.
     room: Room,
+    /// Messages that may still be begun in this step.
+    quota: usize,
+    /// Messages are left for the next turn.
+    goes_on: bool,
 }
 
 impl Session {
@@ -126,6 +130,8 @@ impl Session {
             state: State::New,
             msize: export.limits.msize,
             room: Room::ALL,
+            quota: 0,
+            goes_on: false,
             export,
             identity,
             may_command: false,
@@ -328,6 +334,11 @@ impl Automaton for Session {
         };
     }
 
+    fn deadline(&self) -> Option<Instant> {
+        let talks = matches!(self.state, State::New | State::Ready(_));
+        (self.goes_on && talks).then_some(Instant(0))
+    }
+
     fn check(&self) {
         assert!(self.waiting <= self.tags.len());
         for (tag, id) in &self.tags {
@@ -345,7 +356,8 @@ impl Automaton for Session {
             State::New => assert!(self.fids.len() == 0 && self.parked.is_empty()),
             State::Ready(_) => {
                 let first = self.parked.first();
-                assert!(first.is_none_or(|first| !self.is_within_limits(first)));
+                let waits = first.is_none_or(|first| !self.is_within_limits(first));
+                assert!(waits || self.goes_on, "messages wait for a reason");
             }
             State::Parting(_) | State::Closing => assert!(self.parked.is_empty()),
         }
@@ -373,6 +385,7 @@ impl Session {
 
     /// Takes what is parked and then whole messages off the input.
     fn take_messages(&mut self, out: &mut Vec<Output>) -> State {
+        (self.quota, self.goes_on) = (self.room.messages.max(1), false);
         let mut input = mem::take(&mut self.input);
         if let Err(reason) = self.take_input(&mut input, out) {
             return self.give_up(reason, out);
@@ -392,6 +405,10 @@ impl Session {
                 return Err("a message of a size that was not agreed");
             }
             if input.len() < size {
+                break;
+            }
+            if self.quota == 0 {
+                self.goes_on = true;
                 break;
             }
             if self.is_due(input) {
@@ -415,9 +432,12 @@ impl Session {
 
     /// Takes parked messages while within the limits.
     fn unpark(&mut self, out: &mut Vec<Output>) -> Result<(), &'static str> {
-        while self.parked.first().is_some_and(|first| self.is_within_limits(first))
-            && let Some(mut message) = self.parked.pop()
-        {
+        while self.parked.first().is_some_and(|first| self.is_within_limits(first)) {
+            if self.quota == 0 {
+                self.goes_on = true;
+                break;
+            }
+            let Some(mut message) = self.parked.pop() else { break };
             let size = message.len();
             self.take_first(&mut message, size, out)?;
         }
@@ -439,6 +459,8 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> Result<(), &'static str> {
         assert!(size <= input.len(), "the message is whole");
+        assert!(self.quota > 0, "others have their turn");
+        self.quota -= 1;
         self.state = if input.len() == size && is_large_write(input) {
             self.take_write(mem::take(input), out)?
         } else {

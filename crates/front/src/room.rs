@@ -24,12 +24,19 @@ pub struct Room {
     pub is_first: bool,
     /// Nodes and open files that nobody holds.
     pub handles: usize,
+    /// Messages that may be begun in one step: few while many connections have some.
+    pub messages: usize,
 }
 
 impl Room {
     /// As much as there can be.
-    pub const ALL: Room =
-        Room { spare: usize::MAX, reserve: 0, is_first: true, handles: usize::MAX };
+    pub const ALL: Room = Room {
+        spare: usize::MAX,
+        reserve: 0,
+        is_first: true,
+        handles: usize::MAX,
+        messages: usize::MAX,
+    };
 
     /// Most nodes and open files that a connection may hold.
     pub fn handles_max(self) -> usize {
@@ -57,7 +64,7 @@ mod tests {
         let (max, mut held) = (64 << 20, [0; 100]);
         for step in 0..100_000 {
             let spare = max - held.iter().sum::<usize>();
-            let room = Room { spare, reserve: max / 8, is_first: false, handles: 0 };
+            let room = Room { spare, reserve: max / 8, is_first: false, handles: 0, messages: 1 };
             let held = &mut held[step % 100];
             if room.fits(*held, 4096) {
                 *held += 4096;
@@ -65,7 +72,7 @@ mod tests {
         }
         let spare = max - held.iter().sum::<usize>();
         assert!(spare >= max / 101 - 4096, "{spare}");
-        assert!(Room { spare, reserve: 0, is_first: false, handles: 0 }.fits(0, 4096));
+        assert!(Room { spare, reserve: 0, is_first: false, handles: 0, messages: 1 }.fits(0, 4096));
     }
 
     #[test]
@@ -86,7 +93,8 @@ mod tests {
 
     #[test]
     fn large_requests_leave_the_reserve_to_small_ones() {
-        let room = Room { spare: 1 << 20, reserve: 1 << 19, is_first: false, handles: 0 };
+        let room =
+            Room { spare: 1 << 20, reserve: 1 << 19, is_first: false, handles: 0, messages: 1 };
         assert!(!room.fits(0, 1 << 20) && room.fits(0, SMALL_MAX) && room.fits(0, 1 << 19));
     }
 }

@@ -49,6 +49,10 @@ pub(crate) const IDLE_TIME: Duration = Duration::from_secs(1);
 /// A connection that holds no more nodes and open files does not end for others.
 pub(crate) const HANDLES_FEW: usize = 8;
 
+/// Messages of clients that are begun in a turn, and of each client at least.
+const MESSAGES_MAX: usize = 128;
+const MESSAGES_MIN: usize = 2;
+
 /// Places beyond the limit that are kept for clients on unix sockets.
 pub(crate) const LOCAL_PLACES: usize = 16;
 
@@ -82,6 +86,8 @@ pub(crate) struct Admission {
     handles_at: Instant,
     /// Connections ended for others since the start.
     ended: u64,
+    /// Messages that a connection may begin in a step of this turn.
+    messages: usize,
 }
 
 impl Admission {
@@ -102,6 +108,7 @@ impl Admission {
             places_at: Instant(0),
             handles_at: Instant(0),
             ended: 0,
+            messages: MESSAGES_MAX,
         }
     }
 
@@ -141,6 +148,12 @@ impl Admission {
         self.ended
     }
 
+    /// A turn begins, in which so many events may be messages. One connection may fill a turn if it
+    /// is alone; many have a few messages each, so that a newcomer waits for few.
+    pub(crate) fn begin_turn(&mut self, events: usize) {
+        self.messages = (MESSAGES_MAX / events.max(1)).max(MESSAGES_MIN);
+    }
+
     /// Memory left for a connection.
     pub(crate) fn room(&self, slot: usize) -> Room {
         let first = self.waiting.first_key_value().map(|(_, first)| *first);
@@ -149,6 +162,7 @@ impl Admission {
             reserve: self.bytes_max / 8,
             is_first: self.bytes == 0 || self.turn.or(first) == Some(slot),
             handles: self.handles_max.saturating_sub(self.handles),
+            messages: self.messages,
         }
     }
 

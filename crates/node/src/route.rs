@@ -22,6 +22,9 @@ use tree::{Input as TreeInput, Output as TreeOutput, RequestId};
 
 /// The upper bits of the ids of a listener's operations.
 const LISTENER: u16 = 0xfff0;
+/// Most connections that are looked at to know how many have messages.
+const EVENTS_MAX: usize = 64;
+
 /// The upper bits of the ids of a connection's operations.
 const CONNECTION: u16 = 0xfff1;
 
@@ -41,6 +44,8 @@ impl Node {
     /// Takes the events of one turn; leaves `events` empty.
     pub fn turn(&mut self, now: Instant, events: &mut Vec<Event>, ops: &mut Vec<Op>) {
         let before = self.phase;
+        let goes_on = self.alarms.iter().take_while(|(at, _)| *at <= now).take(EVENTS_MAX).count();
+        self.admission.begin_turn(events.len() + goes_on);
         for event in events.drain(..) {
             self.event(now, event, ops);
             self.route(now, ops);

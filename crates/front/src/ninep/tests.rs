@@ -491,6 +491,27 @@ fn attributes_that_are_not_whole_count_and_are_few_when_memory_is_short() {
 }
 
 #[test]
+fn messages_of_one_receive_are_begun_in_several_turns_while_others_have_some() {
+    let mut lab = Lab::linux();
+    lab.attach();
+    lab.session.set_room(crate::Room { messages: 2, ..crate::Room::ALL });
+    lab.text.clear();
+    let all: Vec<u8> =
+        (2..7).flat_map(|tag| message(tag, Tmessage::Clunk { fid: tag.into() }).to_vec()).collect();
+    lab.step("all".to_string(), Input::Received(Buf::from(all)));
+    assert!(!lab.session.is_hungry() && lab.session.deadline() == Some(Instant(0)));
+    lab.step("tick".to_string(), Input::Tick);
+    lab.step("tick".to_string(), Input::Tick);
+    assert!(lab.session.is_hungry() && lab.session.deadline().is_none());
+    expect![[r#"
+        all: Rlerror 2 (22), Rlerror 3 (22)
+        tick: Rlerror 4 (22), Rlerror 5 (22)
+        tick: Rlerror 6 (22)
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
 fn a_walk_that_ends_early_binds_nothing() {
     let mut lab = Lab::linux();
     lab.attach();
