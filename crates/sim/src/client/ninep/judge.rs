@@ -154,9 +154,17 @@ impl Ninep {
         }
         match (expected, error) {
             (Err(expected), Some(error)) => {
-                // A volume looks first whether there is a directory at all, as Linux does.
+                // A volume looks first whether there is a directory at all, and at what a link is
+                // to say, as Linux does.
                 let first = io.disk().is_none() && expected == Error::Exists;
-                if !(first && error == Error::NotDirectory) {
+                let of_target = match request {
+                    Request::Symlink { target, .. } if target.is_empty() => Some(Error::NotFound),
+                    Request::Symlink { target, .. } => {
+                        target.contains(&0).then_some(Error::Invalid)
+                    }
+                    _ => None,
+                };
+                if !(first && (error == Error::NotDirectory || of_target == Some(error))) {
                     assert_eq!(error, expected, "{request:?} failed with another error");
                 }
                 self.end_fid(request);
