@@ -462,56 +462,6 @@ fn the_attributes_that_fids_hold_are_bounded() {
 }
 
 #[test]
-fn attributes_that_are_not_whole_count_and_are_few_when_memory_is_short() {
-    let mut lab = Lab::linux();
-    lab.attach();
-    // The client takes all that is said to it.
-    let take = |lab: &mut Lab| {
-        while lab.session.unsent() > 0 {
-            let input = Input::Sent(lab.session.unsent());
-            lab.step("taken".to_string(), input);
-        }
-    };
-    let begin = |lab: &mut Lab, fid| {
-        take(lab);
-        lab.say(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
-        lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(fid.into())))));
-        take(lab);
-        lab.text.clear();
-        lab.say(3, Tmessage::Xattrcreate { fid, name: b"n", size: 2000, flags: 0 });
-        take(lab);
-        lab.text.contains("Rlerror 3 (12)")
-    };
-    assert!(!lab.session.owes_bytes());
-    assert!(!begin(&mut lab, 2), "there is memory");
-    assert!(lab.session.bytes() > 2000);
-    assert!(lab.session.owes_bytes(), "the value, or that the fid is clunked");
-    lab.session.set_room(crate::Room { spare: 0, is_first: false, ..crate::Room::ALL });
-    assert!(!begin(&mut lab, 3) && begin(&mut lab, 4), "4 KiB are always there");
-}
-
-#[test]
-fn messages_of_one_receive_are_begun_in_several_turns_while_others_have_some() {
-    let mut lab = Lab::linux();
-    lab.attach();
-    lab.session.set_room(crate::Room { messages: 2, ..crate::Room::ALL });
-    lab.text.clear();
-    let all: Vec<u8> =
-        (2..7).flat_map(|tag| message(tag, Tmessage::Clunk { fid: tag.into() }).to_vec()).collect();
-    lab.step("all".to_string(), Input::Received(Buf::from(all)));
-    assert!(!lab.session.is_hungry() && lab.session.deadline() == Some(Instant(0)));
-    lab.step("tick".to_string(), Input::Tick);
-    lab.step("tick".to_string(), Input::Tick);
-    assert!(lab.session.is_hungry() && lab.session.deadline().is_none());
-    expect![[r#"
-        all: Rlerror 2 (22), Rlerror 3 (22)
-        tick: Rlerror 4 (22), Rlerror 5 (22)
-        tick: Rlerror 6 (22)
-    "#]]
-    .assert_eq(&lab.text);
-}
-
-#[test]
 fn a_walk_that_ends_early_binds_nothing() {
     let mut lab = Lab::linux();
     lab.attach();
