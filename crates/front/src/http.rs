@@ -670,8 +670,21 @@ impl Session {
     /// The client is gone: gives back what the request under way holds.
     fn lose(&mut self, state: State, out: &mut Vec<Output>) -> State {
         self.input = Buf::default();
-        // A program has two calls, and cancels those that are under way.
-        let cancels = !matches!(state, State::Running(_));
+        // A program has two calls, and cancels those that are under way. A temporary file that is
+        // being removed is removed.
+        let cancels = match &state {
+            State::Running(_) => false,
+            State::Putting(put) => !put.is_removing(),
+            State::Head { .. }
+            | State::Fetching { .. }
+            | State::Sending(_)
+            | State::Listing(_)
+            | State::Deleting(_)
+            | State::Operating(_)
+            | State::Listening(_)
+            | State::Discarding { .. }
+            | State::Closing { .. } => true,
+        };
         let asked = match state {
             State::Fetching { .. } => 1,
             State::Sending(transfer) => usize::from(transfer.forget(out)),

@@ -146,6 +146,11 @@ impl Put {
         }
     }
 
+    /// Whether its temporary file is being removed.
+    pub(super) fn is_removing(&self) -> bool {
+        matches!(self.step, Step::Removing(..))
+    }
+
     /// Gives back what it holds and removes the temporary file; how many answers are to come.
     pub(super) fn forget(self, caller: &Caller, out: &mut Vec<Output>) -> usize {
         let (file, asked) = match self.step {

@@ -761,3 +761,20 @@ fn a_file_of_any_size_can_be_asked_for() {
         }
     }
 }
+
+#[test]
+fn a_temporary_file_is_removed_also_if_the_client_leaves_meanwhile() {
+    let mut lab = Lab::new();
+    lab.say(&format!("{PUT}Content-Length: 3\r\n\r\n"));
+    lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
+    lab.answer(Err(Error::NotFound));
+    lab.answer(Err(Error::Unsupported));
+    lab.answer(Ok(Reply::Created(NodeId(6), OpenId(7), Stat { links: 1, ..file(0) })));
+    lab.say("abc");
+    lab.text.clear();
+    lab.answer(Err(Error::NoSpace));
+    assert!(lab.text.contains("ask 0 Remove"), "{}", lab.text);
+    let mut out = Vec::new();
+    lab.session.step(Instant(0), Input::Lost, &mut out);
+    assert!(!out.iter().any(|it| matches!(it, Output::Cancel(_))), "{out:?}");
+}
