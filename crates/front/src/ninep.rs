@@ -164,7 +164,7 @@ impl Session {
     /// Bytes held: asked for, unsent, parked, received of a large message, or of attributes.
     pub fn bytes(&self) -> usize {
         let received = (self.input.capacity() + self.lent).saturating_sub(RECEIVE_FREE);
-        let begun = self.asked + self.given_up + self.parked.bytes() + self.fids.attr_bytes();
+        let begun = self.asked + self.given_up + self.parked.bytes() + self.fids.attr_excess();
         begun + self.unsent + received
     }
 
@@ -175,7 +175,7 @@ impl Session {
 
     /// Whether the client has begun a message, or an extended attribute, and owes the rest.
     pub fn owes_bytes(&self) -> bool {
-        let has_begun = self.lent > 0 || self.fids.attr_bytes() > 0;
+        let has_begun = self.lent > 0 || self.fids.attr_excess() > 0;
         has_begun || frame_size(&self.input).is_some_and(|size| size > self.input.len())
     }
 

@@ -49,6 +49,9 @@ pub(crate) const IDLE_TIME: Duration = Duration::from_secs(1);
 /// A connection that holds no more nodes and open files does not end for others.
 pub(crate) const HANDLES_FEW: usize = 8;
 
+/// The same for one that something came on of late: each may always hold as many.
+pub(crate) const HANDLES_SURE: usize = 64;
+
 /// Messages of clients that are begun in a turn, and of each client at least.
 const MESSAGES_MAX: usize = 128;
 const MESSAGES_MIN: usize = 2;

@@ -412,7 +412,8 @@ impl Node {
 
     /// Ends connections of a client that has many of the nodes and open files, if only those are
     /// left that are kept for requests in progress, until an eighth is free: the largest first, of
-    /// those that nothing came on for a while, then of the others. Those that hold few stay.
+    /// those that nothing came on for a while, then of the others. Those that hold few stay, and of
+    /// the others those that hold no more than each may always have.
     fn make_handles(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let full = self.admission.lacks_handles();
         if !full || !self.is_running() || !self.admission.is_time_for_handles(now) {
@@ -421,12 +422,16 @@ impl Node {
         let crowd = self.crowd(self.handles_share(), Connection::handles);
         let of_crowd =
             self.connections.iter().filter(|(_, it)| Some(it.origin()) == crowd.as_ref());
-        let large = of_crowd.filter(|(_, it)| it.handles() > admission::HANDLES_FEW);
         let is_busy = |it: &Connection| {
             it.quiet_since().is_none_or(|since| since + admission::IDLE_TIME > now)
         };
-        let mut chosen: Vec<(bool, Reverse<usize>, usize)> =
-            large.map(|(slot, it)| (is_busy(it), Reverse(it.handles()), slot)).collect();
+        let sized = of_crowd.map(|(slot, it)| (is_busy(it), Reverse(it.handles()), slot));
+        let mut chosen: Vec<(bool, Reverse<usize>, usize)> = sized
+            .filter(|(is_busy, held, _)| {
+                let few = if *is_busy { admission::HANDLES_SURE } else { admission::HANDLES_FEW };
+                held.0 > few
+            })
+            .collect();
         chosen.sort_unstable();
         let mut missing = self.handles_share() / 8;
         let needed = chosen.into_iter().take_while(|(_, held, _)| {

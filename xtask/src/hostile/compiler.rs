@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 const MEMORY_KIB_MAX: u64 = 1 << 20;
 const TICKS_MAX: u64 = 2000;
 
+/// How long a module may take, with its turns, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Those that are refused, with their reasons, and one that is let through and takes its time.
 pub(super) fn expensive(server: &Server, ground: &Ground) -> Result<String> {
     let mut peak = Peak::default();
@@ -70,7 +73,7 @@ fn run(
     let (mut child, begun) = (command.spawn()?, Instant::now());
     while child.try_wait()?.is_none() {
         peak.look(server).with_context(|| name.to_owned())?;
-        ensure!(begun.elapsed() < Duration::from_secs(60), "{name}: no end within a minute");
+        ensure!(begun.elapsed() < PATIENCE, "{name}: no end within {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
     let said = std::fs::read_to_string(said)?;

@@ -124,8 +124,9 @@ impl Fid {
     }
 }
 
-/// Bytes of attributes that the fids of a connection may hold, whatever others hold.
-const ATTRS_MIN: usize = 4096;
+/// Bytes of attributes that the fids of a connection may hold, whatever others hold. They are part
+/// of what each connection takes, and not counted.
+const ATTRS_FREE: usize = 32 << 10;
 
 /// All fids of a connection.
 #[derive(Debug)]
@@ -166,12 +167,13 @@ impl Fids {
 
     /// Sets how many bytes nobody holds: attributes may take as many.
     pub(super) fn set_spare(&mut self, spare: usize) {
-        self.attrs_most = spare.clamp(ATTRS_MIN, ATTRS_MAX);
+        self.attrs_most = spare.clamp(ATTRS_FREE, ATTRS_MAX);
     }
 
-    /// Bytes of attributes that clients have begun to read or to write.
-    pub(super) fn attr_bytes(&self) -> usize {
-        self.attr_bytes
+    /// Bytes of attributes that the client has begun to read or to write, beyond those that it may
+    /// always have.
+    pub(super) fn attr_excess(&self) -> usize {
+        self.attr_bytes.saturating_sub(ATTRS_FREE)
     }
 
     /// `Invalid` stands for an unknown fid, as `EBADF` would for a file descriptor.

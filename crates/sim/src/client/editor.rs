@@ -90,6 +90,8 @@ pub struct Editor {
     next_tag: u16,
     /// When something was received or sent last.
     since: Instant,
+    /// When what the editor waits for alone was asked: a step of opening, or a piece of the file.
+    asked: Instant,
     /// When it looks again whether a reply is late.
     next_look: Instant,
 }
@@ -107,6 +109,7 @@ impl Editor {
             msize: 0,
             next_tag: EDITS,
             since: Instant(0),
+            asked: Instant(0),
             next_look: Instant(0),
         }
     }
@@ -114,7 +117,7 @@ impl Editor {
     fn say(&mut self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
         let mut bytes = Vec::new();
         message.encode(tag, &mut bytes);
-        self.since = io.now();
+        (self.since, self.asked) = (io.now(), io.now());
         io.send(&bytes);
     }
 
@@ -222,8 +225,8 @@ impl Editor {
 
     fn message(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
         let (tag, reply) = Rmessage::decode(bytes).expect("answers can be decoded");
-        let since = std::mem::replace(&mut self.since, io.now());
-        let excused = self.setup.group.borrow().is_excused(io, since);
+        self.since = io.now();
+        let excused = self.setup.group.borrow().is_excused(io, self.asked);
         match (self.phase, reply) {
             (Phase::Opening(step), reply) => self.opened(io, step, &reply, excused),
             (Phase::Reading, reply) if tag == SINGLE => self.piece(io, &reply, excused),
@@ -292,6 +295,7 @@ impl Editor {
 
     fn read_on(&mut self, io: &mut Io<'_>) {
         let (offset, count) = (self.seen.len() as u64, self.msize - 24);
+        self.asked = io.now();
         self.say(io, SINGLE, &Tmessage::Read { fid: WRITE, offset, count });
     }
 

@@ -68,7 +68,7 @@ fn trees_of_every_kind_are_looked_through() {
         assert!(requests <= most, "{root}: {requests} requests");
     };
     let host = Server::start(&forest_dir, &cache);
-    look(&host, "/", 200);
+    look(&host, "/", 400);
 
     // A volume, from the disk and from memory.
     let path = dir.join("tree.volume");
@@ -78,8 +78,8 @@ fn trees_of_every_kind_are_looked_through() {
     let copied = volume(&["copy", forest_dir.to_str().unwrap(), &format!("{path}:/")]);
     assert_eq!(copied.0, Some(0), "{copied:?}");
     let own = Server::start(Path::new(path), &cache);
-    look(&own, "/", 250);
-    look(&own, "/", 250);
+    look(&own, "/", 500);
+    look(&own, "/", 500);
     assert_eq!(own.end(), Some(0));
 
     // Its links do not lead out of a program's root.
@@ -120,8 +120,8 @@ fn trees_of_every_kind_are_looked_through() {
     std::fs::write(&names, lines).unwrap();
     let args = ["--names", names.to_str().unwrap()];
     let joined = Server::with(&[&args[..], &PORTS, &cache].concat());
-    look(&joined, "/host", 200);
-    look(&joined, "/vol", 250);
+    look(&joined, "/host", 400);
+    look(&joined, "/vol", 500);
     look(&joined, "/far", 2000);
     look(&joined, "/again", 2000);
     let (all, _) = tour(&joined, programs.path(), "/");
