@@ -15,10 +15,10 @@ fn each_file_system_is_reported_when_it_stops_and_when_it_responds_again() {
     let text = "/a (nfs4) has not responded for 11 s: 4 requests in progress, 7 waiting; check its \
                 server, or unmount it with umount -f -l";
     assert_eq!(stopped, [text]);
-    let both = changes(now, &[a.clone()], &[a.clone(), b.clone()]);
+    let both = changes(now, std::slice::from_ref(&a), &[a.clone(), b.clone()]);
     assert!(both.len() == 1 && both[0].starts_with("/b (fuse) has not responded"), "{both:?}");
     assert_eq!(changes(now, &[a.clone(), b.clone()], &[b]), ["/a (nfs4) responds again"]);
-    assert_eq!(changes(now, &[a.clone()], &[a]), [""; 0]);
+    assert_eq!(changes(now, std::slice::from_ref(&a), std::slice::from_ref(&a)), [""; 0]);
 }
 
 /// The replicas have a node of their own, and their volumes may be on the same file system.
