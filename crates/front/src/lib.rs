@@ -13,7 +13,7 @@ pub mod ninep;
 mod room;
 mod session;
 
-pub use room::{Room, SMALL_MAX};
+pub use room::{HANDLES_MIN, Room, SMALL_MAX};
 pub use session::{Protocol, Session};
 
 use base::{Buf, Caller, Error};

@@ -437,7 +437,7 @@ impl Session {
                 self.goes_on = true;
                 break;
             }
-            let Some(mut message) = self.parked.pop() else { break };
+            let mut message = self.parked.pop().expect("it was looked at");
             let size = message.len();
             self.take_first(&mut message, size, out)?;
         }

@@ -4,7 +4,7 @@
 pub const SMALL_MAX: usize = 64 << 10;
 
 /// A client may hold so many nodes and open files whatever others hold.
-const HANDLES_MIN: usize = 64;
+pub const HANDLES_MIN: usize = 64;
 
 /// A client may hold so many times as many as nobody holds: one alone has four fifths, as a kernel
 /// that caches every file it has seen needs.

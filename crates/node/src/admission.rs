@@ -49,9 +49,6 @@ pub(crate) const IDLE_TIME: Duration = Duration::from_secs(1);
 /// A connection that holds no more nodes and open files does not end for others.
 pub(crate) const HANDLES_FEW: usize = 8;
 
-/// The same for one that something came on of late: each may always hold as many.
-pub(crate) const HANDLES_SURE: usize = 64;
-
 /// Messages of clients that are begun in a turn, and of each client at least.
 const MESSAGES_MAX: usize = 128;
 const MESSAGES_MIN: usize = 2;
@@ -84,9 +81,9 @@ pub(crate) struct Admission {
     fed_at: usize,
     /// When to look for connections that keep memory from others.
     look_at: Option<Instant>,
-    /// When to look for idle connections again, for places and for handles.
-    places_at: Instant,
-    handles_at: Instant,
+    /// Searches for connections that end for others.
+    pub(crate) for_places: Search,
+    pub(crate) for_handles: Search,
     /// Connections ended for others since the start.
     ended: u64,
     /// Messages that a connection may begin in a step of this turn.
@@ -108,8 +105,8 @@ impl Admission {
             turn_until: None,
             fed_at: 0,
             look_at: None,
-            places_at: Instant(0),
-            handles_at: Instant(0),
+            for_places: Search::default(),
+            for_handles: Search::default(),
             ended: 0,
             messages: MESSAGES_MAX,
         }
@@ -151,10 +148,10 @@ impl Admission {
         self.ended
     }
 
-    /// A turn begins, in which so many events may be messages. One connection may fill a turn if it
-    /// is alone; many have a few messages each, so that a newcomer waits for few.
-    pub(crate) fn begin_turn(&mut self, events: usize) {
-        self.messages = (MESSAGES_MAX / events.max(1)).max(MESSAGES_MIN);
+    /// Begins a turn in which so many connections have messages. One may fill a turn if it is
+    /// alone; many have a few messages each, so that a newcomer waits for few.
+    pub(crate) fn begin_turn(&mut self, connections: usize) {
+        self.messages = (MESSAGES_MAX / connections.max(1)).max(MESSAGES_MIN);
     }
 
     /// Memory left for a connection.
@@ -239,42 +236,9 @@ impl Admission {
         if fed { Some(Instant(0)) } else { self.look_at.into_iter().chain(turn).min() }
     }
 
-    /// When to look for idle connections again, for places.
-    pub(crate) fn places_at(&self) -> Instant {
-        self.places_at
-    }
-
-    /// When to look for connections that hold handles again.
+    /// When to look for connections that hold handles, if none are left.
     pub(crate) fn handles_at(&self) -> Option<Instant> {
-        self.lacks_handles().then_some(self.handles_at)
-    }
-
-    /// Whether it is time to look for connections that hold handles, when none are left.
-    pub(crate) fn is_time_for_handles(&mut self, now: Instant) -> bool {
-        let due = self.handles_at <= now;
-        if due {
-            self.handles_at = now + LOOK_TIME;
-        }
-        due
-    }
-
-    /// There is nothing to end for places: the next look is later.
-    pub(crate) fn put_off_places(&mut self, now: Instant) {
-        self.places_at = now + IDLE_TIME;
-    }
-
-    /// The same for handles.
-    pub(crate) fn put_off_handles(&mut self, now: Instant) {
-        self.handles_at = now + IDLE_TIME;
-    }
-
-    /// Whether it is time to look for idle connections, when there are no places left.
-    pub(crate) fn is_time_for_places(&mut self, now: Instant) -> bool {
-        let due = self.places_at <= now;
-        if due {
-            self.places_at = now + LOOK_TIME;
-        }
-        due
+        self.lacks_handles().then_some(self.for_handles.at)
     }
 
     /// Whether it is time to look for them.
@@ -318,6 +282,30 @@ impl Admission {
             "numbers are given in order"
         );
         assert!(self.turn.is_some() || self.turn_until.is_none(), "only a turn has an end");
+    }
+}
+
+/// A search for connections that end for others. It looks through all of them, so it is made from
+/// time to time.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    /// Time of the next one.
+    pub(crate) at: Instant,
+}
+
+impl Search {
+    /// Whether it is time for the next one, which then is made.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        let due = self.at <= now;
+        if due {
+            self.at = now + LOOK_TIME;
+        }
+        due
+    }
+
+    /// Nothing was found: the next one is later.
+    pub(crate) fn put_off(&mut self, now: Instant) {
+        self.at = now + IDLE_TIME;
     }
 }
 

@@ -367,7 +367,7 @@ impl Automaton for Node {
         let recorder = self.recorder.as_ref().and_then(|recorder| recorder.deadline());
         let worker = self.worker.as_ref().and_then(|worker| worker.deadline());
         let full = self.connections.len() >= self.config.connections_max && self.is_running();
-        let places = full.then_some(self.admission.places_at());
+        let places = full.then_some(self.admission.for_places.at);
         let handles = self.admission.handles_at().filter(|_| self.is_running());
         let hungry = self.admission.deadline().into_iter().chain(places).chain(handles).min();
         let others = [

@@ -12,7 +12,7 @@ use super::letters::{self, HOME, Letter, Role};
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
-use front::{CallId, Identity, Session};
+use front::{CallId, HANDLES_MIN, Identity, Session};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::mem;
@@ -22,14 +22,14 @@ use tree::{Input as TreeInput, Output as TreeOutput, RequestId};
 
 /// The upper bits of the ids of a listener's operations.
 const LISTENER: u16 = 0xfff0;
-/// Most connections that are looked at to know how many have messages.
-const EVENTS_MAX: usize = 64;
-
 /// The upper bits of the ids of a connection's operations.
 const CONNECTION: u16 = 0xfff1;
 
 /// The upper bits of the ids of operations that open what is to be mounted.
 pub(crate) const OPENING: u16 = 0xfff2;
+
+/// Connections with messages left from the turn before that are counted; more change nothing.
+const LEFT_MAX: usize = 64;
 
 /// Something on its way from one automaton to another.
 #[derive(Debug)]
@@ -44,8 +44,9 @@ impl Node {
     /// Takes the events of one turn; leaves `events` empty.
     pub fn turn(&mut self, now: Instant, events: &mut Vec<Event>, ops: &mut Vec<Op>) {
         let before = self.phase;
-        let goes_on = self.alarms.iter().take_while(|(at, _)| *at <= now).take(EVENTS_MAX).count();
-        self.admission.begin_turn(events.len() + goes_on);
+        let received = events.iter().filter(|event| matches!(event.done, Done::Received(_)));
+        let left = self.alarms.iter().take_while(|(at, _)| *at <= now).take(LEFT_MAX);
+        self.admission.begin_turn(received.count() + left.count());
         for event in events.drain(..) {
             self.event(now, event, ops);
             self.route(now, ops);
@@ -391,21 +392,21 @@ impl Node {
     /// of that client: those without open files, and at last any that nothing came on for a while.
     fn make_places(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let full = self.connections.len() >= self.config.connections_max;
-        if !full || !self.is_running() || !self.admission.is_time_for_places(now) {
+        if !full || !self.is_running() || !self.admission.for_places.is_due(now) {
             return;
         }
-        let crowd = self.crowd(self.config.connections_max, |_| 1);
-        let is_of_crowd = |it: &Connection| Some(it.origin()) == crowd.as_ref();
         let mut chosen = self.quiet(now, |it| it.idle_since());
         if chosen.is_empty() {
+            let crowd = self.crowd(self.config.connections_max, |_| 1);
+            let is_of_crowd = |it: &Connection| Some(it.origin()) == crowd.as_ref();
             chosen = self.quiet(now, |it| it.resting_since().filter(|_| is_of_crowd(it)));
-        }
-        if chosen.is_empty() {
-            chosen = self.quiet(now, |it| it.quiet_since().filter(|_| is_of_crowd(it)));
+            if chosen.is_empty() {
+                chosen = self.quiet(now, |it| it.quiet_since().filter(|_| is_of_crowd(it)));
+            }
         }
         chosen.truncate(self.config.connections_max.div_ceil(admission::MAKE_ROOM));
         if chosen.is_empty() {
-            self.admission.put_off_places(now);
+            self.admission.for_places.put_off(now);
         }
         self.give_way(now, chosen, ops);
     }
@@ -416,10 +417,11 @@ impl Node {
     /// the others those that hold no more than each may always have.
     fn make_handles(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let full = self.admission.lacks_handles();
-        if !full || !self.is_running() || !self.admission.is_time_for_handles(now) {
+        if !full || !self.is_running() || !self.admission.for_handles.is_due(now) {
             return;
         }
-        let crowd = self.crowd(self.handles_share(), Connection::handles);
+        let share = self.handles_share();
+        let crowd = self.crowd(share, Connection::handles);
         let of_crowd =
             self.connections.iter().filter(|(_, it)| Some(it.origin()) == crowd.as_ref());
         let is_busy = |it: &Connection| {
@@ -428,12 +430,12 @@ impl Node {
         let sized = of_crowd.map(|(slot, it)| (is_busy(it), Reverse(it.handles()), slot));
         let mut chosen: Vec<(bool, Reverse<usize>, usize)> = sized
             .filter(|(is_busy, held, _)| {
-                let few = if *is_busy { admission::HANDLES_SURE } else { admission::HANDLES_FEW };
+                let few = if *is_busy { HANDLES_MIN } else { admission::HANDLES_FEW };
                 held.0 > few
             })
             .collect();
         chosen.sort_unstable();
-        let mut missing = self.handles_share() / 8;
+        let mut missing = share / 8;
         let needed = chosen.into_iter().take_while(|(_, held, _)| {
             let is_needed = missing > 0;
             missing = missing.saturating_sub(held.0);
@@ -441,7 +443,7 @@ impl Node {
         });
         let chosen: Vec<usize> = needed.map(|(.., slot)| slot).collect();
         if chosen.is_empty() {
-            self.admission.put_off_handles(now);
+            self.admission.for_handles.put_off(now);
         }
         self.give_way(now, chosen, ops);
     }
