@@ -672,19 +672,8 @@ impl Session {
         self.input = Buf::default();
         // A program has two calls, and cancels those that are under way. A temporary file that is
         // being removed is removed.
-        let cancels = match &state {
-            State::Running(_) => false,
-            State::Putting(put) => !put.is_removing(),
-            State::Head { .. }
-            | State::Fetching { .. }
-            | State::Sending(_)
-            | State::Listing(_)
-            | State::Deleting(_)
-            | State::Operating(_)
-            | State::Listening(_)
-            | State::Discarding { .. }
-            | State::Closing { .. } => true,
-        };
+        let is_removing = matches!(&state, State::Putting(put) if put.is_removing());
+        let cancels = !is_removing && !matches!(state, State::Running(_));
         let asked = match state {
             State::Fetching { .. } => 1,
             State::Sending(transfer) => usize::from(transfer.forget(out)),

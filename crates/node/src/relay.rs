@@ -120,6 +120,12 @@ impl Relay {
         self.state == State::Closed
     }
 
+    /// Counts an open file that its client has given back.
+    fn give_back(&mut self) {
+        assert!(self.opens > 0, "an open file is given back once");
+        self.opens -= 1;
+    }
+
     fn forward(pending: &mut Pending, id: RequestId, request: Request, out: &mut Vec<Output>) {
         assert!(pending.insert(id, false).is_none(), "{id:?} is outstanding already");
         out.push(Output::Forward(TreeInput::Ask(id, request)));
@@ -179,20 +185,17 @@ impl Automaton for Relay {
                 State::Closing(pending)
             }
             (state @ (State::Open(_) | State::Closing(_)), Input::Close(open)) => {
-                assert!(self.opens > 0, "an open file is given back once");
-                self.opens -= 1;
+                self.give_back();
                 out.push(Output::Forward(TreeInput::Close(open)));
                 state
             }
             (state @ (State::Open(_) | State::Closing(_)), Input::Abandon(open)) => {
-                assert!(self.opens > 0, "an open file is given back once");
-                self.opens -= 1;
+                self.give_back();
                 out.push(Output::Forward(TreeInput::Abandon(open)));
                 state
             }
             (State::Closed, Input::Close(_) | Input::Abandon(_)) => {
-                assert!(self.opens > 0, "an open file is given back once");
-                self.opens -= 1;
+                self.give_back();
                 State::Closed
             }
             (State::Open(mut pending), Input::Replied(id, reply)) => {

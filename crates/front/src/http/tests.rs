@@ -746,7 +746,7 @@ fn states_md_is_fresh() {
     drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/states.md"));
 }
 
-/// What a server mounted here tells of its files is not to be trusted.
+/// Sizes told by a mounted server are not trusted.
 #[test]
 fn a_file_of_any_size_can_be_asked_for() {
     for size in [u64::MAX, u64::MAX - 600, u64::MAX / 2] {
