@@ -223,10 +223,6 @@ impl Common {
         let count = self.ready.len().min(EVENTS_MAX);
         let bulky = self.bulky.len().min(BULKY_AT_ONCE);
         let letters = self.letters.len().min(LETTERS_AT_ONCE);
-        assert!(
-            letters <= LETTERS_AT_ONCE && bulky <= BULKY_AT_ONCE,
-            "others have their turn, too"
-        );
         self.spin.note(count + bulky + letters);
         events.extend(self.ready.drain(..count));
         events.extend(self.bulky.drain(..bulky));

@@ -351,14 +351,18 @@ fn directories(op: &PathOp) -> [Option<File>; 2] {
     }
 }
 
-fn dispatch(ground: &mut Ground<'_>, task: &Task) -> Outcome<PathDone> {
-    let fd = descriptor::file;
-    let Task { caller, within, op } = task;
-    if let Some(root) = within {
-        for dir in directories(op).into_iter().flatten().filter(|dir| dir != root) {
-            enter::expect_within(ground, fd(*root)?, fd(dir)?)?;
-        }
+/// Refuses an operation that begins in a directory which is not where it may be.
+fn expect_within(ground: &Ground<'_>, Task { within, op, .. }: &Task) -> Outcome<()> {
+    let Some(root) = within else { return Ok(()) };
+    for dir in directories(op).into_iter().flatten().filter(|dir| dir != root) {
+        enter::expect_within(ground, descriptor::file(*root)?, descriptor::file(dir)?)?;
     }
+    Ok(())
+}
+
+fn dispatch(ground: &mut Ground<'_>, task: &Task) -> Outcome<PathDone> {
+    expect_within(ground, task)?;
+    let (fd, Task { caller, op, .. }) = (descriptor::file, task);
     match op {
         PathOp::Walk { root, from, names } => walk::walk(ground, fd(*root)?, fd(*from)?, names),
         PathOp::Fetch { root, path, read_max, headroom } => {

@@ -76,7 +76,7 @@ impl<T> EntryQueue<T> {
         keys.all(|key| self.queues[key].first() == Some(&ticket))
     }
 
-    /// What waits.
+    /// Requests that wait.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.values()
     }

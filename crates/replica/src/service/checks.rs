@@ -1,4 +1,4 @@
-//! What is always true of the parts of a replica together.
+//! Invariants across the parts of a replica.
 
 use super::Replica;
 use crate::data::DataType;

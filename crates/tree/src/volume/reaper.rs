@@ -155,7 +155,6 @@ impl Reaper {
                 Task::Cut(ino, 0)
             }
         };
-
         if !self.queue.contains(&again) {
             self.queue.push_back(again);
         }
