@@ -44,17 +44,22 @@ pub struct Call {
     pub span: (u64, u64),
 }
 
+impl fmt::Display for Edit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Edit::Append(data) => write!(f, "append of {} bytes", data.len()),
+            Edit::Write(offset, data) => write!(f, "write of {} bytes at {offset}", data.len()),
+            Edit::Resize(size) => write!(f, "resize to {size}"),
+            Edit::Read(seen) => write!(f, "read of all {} bytes", seen.len()),
+            Edit::ReadAt(offset, _, seen) => write!(f, "read of {} bytes at {offset}", seen.len()),
+        }
+    }
+}
+
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (begun, ended) = self.span;
-        match &self.edit {
-            Edit::Append(data) => write!(f, "append of {} bytes", data.len())?,
-            Edit::Write(offset, data) => write!(f, "write of {} bytes at {offset}", data.len())?,
-            Edit::Resize(size) => write!(f, "resize to {size}")?,
-            Edit::Read(seen) => write!(f, "read of all {} bytes", seen.len())?,
-            Edit::ReadAt(offset, _, seen) => write!(f, "read of {} bytes at {offset}", seen.len())?,
-        }
-        write!(f, " ({:?}, {begun} to {ended})", self.fate)
+        write!(f, "{} ({:?}, {begun} to {ended})", self.edit, self.fate)
     }
 }
 

@@ -84,7 +84,7 @@ pub struct Editor {
     /// Tags of flushes, with the tags that they cancel.
     flushes: BTreeMap<u16, u16>,
     input: Vec<u8>,
-    /// What has been read back.
+    /// Contents read back so far.
     seen: Vec<u8>,
     msize: u32,
     next_tag: u16,
@@ -117,13 +117,17 @@ impl Editor {
     fn say(&mut self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
         let mut bytes = Vec::new();
         message.encode(tag, &mut bytes);
-        (self.since, self.asked) = (io.now(), io.now());
+        self.since = io.now();
+        if matches!(tag, NO_TAG | SINGLE) {
+            self.asked = io.now();
+        }
         io.send(&bytes);
     }
 
     /// Sends one of the messages that open the file.
     fn open(&mut self, io: &mut Io<'_>, step: usize) {
-        let names: Vec<&[u8]> = self.setup.names.iter().map(|name| name.as_bytes()).collect();
+        let names = self.setup.names.clone();
+        let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let (uname, aname): (&[u8], &[u8]) = (b"", b"/");
         let fid = if step < 4 { APPEND } else { WRITE };
         let message = match step {
@@ -140,10 +144,7 @@ impl Editor {
             }
         };
         self.phase = Phase::Opening(step);
-        let mut bytes = Vec::new();
-        message.encode(if step == 0 { NO_TAG } else { SINGLE }, &mut bytes);
-        self.since = io.now();
-        io.send(&bytes);
+        self.say(io, if step == 0 { NO_TAG } else { SINGLE }, &message);
     }
 
     fn opened(&mut self, io: &mut Io<'_>, step: usize, reply: &Rmessage<'_>, excused: bool) {
@@ -189,7 +190,7 @@ impl Editor {
             self.next_tag = if self.next_tag < FLUSHES - 1 { self.next_tag + 1 } else { EDITS };
             let tag = self.next_tag;
             let begun = io.now();
-            io.trace(format_args!("{tag} {}", describe(&edit)));
+            io.trace(format_args!("{tag} {}", edit));
             self.send_edit(io, tag, &edit);
             self.outstanding.insert(tag, Outstanding { edit, begun, flushed: false });
         }
@@ -269,10 +270,10 @@ impl Editor {
             (Edit::Resize(_), Rmessage::Setattr {}) => {}
             (Edit::ReadAt(.., seen), Rmessage::Read { data }) => *seen = data.0.to_vec(),
             (edit, Rmessage::Lerror { .. }) if excused || out.flushed => {
-                io.trace(format_args!("{} failed", describe(edit)));
+                io.trace(format_args!("{} failed", edit));
                 return self.lose(io, out);
             }
-            (edit, reply) => panic!("{} got {reply:?}", describe(edit)),
+            (edit, reply) => panic!("{} got {reply:?}", edit),
         }
         let span = (out.begun.0, io.now().0);
         self.setup
@@ -295,7 +296,6 @@ impl Editor {
 
     fn read_on(&mut self, io: &mut Io<'_>) {
         let (offset, count) = (self.seen.len() as u64, self.msize - 24);
-        self.asked = io.now();
         self.say(io, SINGLE, &Tmessage::Read { fid: WRITE, offset, count });
     }
 
@@ -362,13 +362,6 @@ fn resize<'a>(size: u64) -> Tmessage<'a> {
         mtime_sec: 0,
         mtime_nsec: 0,
     }
-}
-
-/// An edit in a few words.
-fn describe(edit: &Edit) -> String {
-    let call = Call { edit: edit.clone(), fate: Fate::Unknown, span: (0, 0) };
-    let text = call.to_string();
-    text.split(" (").next().unwrap_or_default().to_string()
 }
 
 impl Client for Editor {

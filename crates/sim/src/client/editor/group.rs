@@ -16,7 +16,7 @@ const SIZES: [(usize, usize); 5] = [(1, 16), (1, 600), (1, 5_000), (1, 60_000), 
 /// How long to wait for a server in trouble.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// What an editor is to do.
+/// Next step of an editor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// To pipeline so many edits.
@@ -202,7 +202,7 @@ impl Group {
     }
 }
 
-/// What is wrong with a group.
+/// Failure message of a group.
 fn complaint(before: &[u8], calls: &[Call], after: &[u8]) -> String {
     let (from, to) = (before.len(), after.len());
     let mut text = format!("no serial order of edits leads from {from} to {to} bytes:");

@@ -154,17 +154,7 @@ impl Ninep {
         }
         match (expected, error) {
             (Err(expected), Some(error)) => {
-                // A volume looks first whether there is a directory at all, and at what a link is
-                // to say, as Linux does.
-                let first = io.disk().is_none() && expected == Error::Exists;
-                let of_target = match request {
-                    Request::Symlink { target, .. } if target.is_empty() => Some(Error::NotFound),
-                    Request::Symlink { target, .. } => {
-                        target.contains(&0).then_some(Error::Invalid)
-                    }
-                    _ => None,
-                };
-                if !(first && (error == Error::NotDirectory || of_target == Some(error))) {
+                if !(io.disk().is_none() && comes_first(request, expected, error)) {
                     assert_eq!(error, expected, "{request:?} failed with another error");
                 }
                 self.end_fid(request);
@@ -541,4 +531,15 @@ impl Ninep {
             }
         }
     }
+}
+
+/// Whether a volume finds this error before the expected one. It looks first whether there is a
+/// directory at all, and at the target of a link, as Linux does.
+fn comes_first(request: &Request, expected: Error, error: Error) -> bool {
+    let of_target = match request {
+        Request::Symlink { target, .. } if target.is_empty() => Some(Error::NotFound),
+        Request::Symlink { target, .. } if target.contains(&0) => Some(Error::Invalid),
+        _ => None,
+    };
+    expected == Error::Exists && (error == Error::NotDirectory || of_target == Some(error))
 }
