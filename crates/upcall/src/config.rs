@@ -98,7 +98,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) no_status: bool,
 
-    /// Most connections at once; at most three quarters of RLIMIT_NOFILE [default: 16384, or that]
+    /// Most connections at once, up to three quarters of RLIMIT_NOFILE [default: 16384 or less]
     #[arg(long, value_name = "N")]
     pub(crate) connections_max: Option<usize>,
 

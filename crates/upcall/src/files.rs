@@ -11,15 +11,27 @@ const CONNECTIONS: usize = 16_384;
 /// Of all open files, one such part is not for connections.
 const PART: usize = 4;
 
-/// The limit of connections for a process that may have `files` open files, and a line for the
-/// operator if it is less than usual.
+/// The open files of the process, and the connections that are part of them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// Most open files.
+    pub(crate) files: usize,
+    /// Most connections.
+    pub(crate) connections: usize,
+    /// A line for the operator, if connections are fewer than usual.
+    pub(crate) limit: Option<String>,
+}
+
+/// Raises the limit of open files as far as the host allows, and divides them.
 ///
 /// # Errors
 /// Too few open files for the connections that were asked for, or to serve at all.
-pub(crate) fn connections(
-    asked: Option<usize>,
-    files: usize,
-) -> Result<(usize, Option<String>), String> {
+pub(crate) fn budget(connections: Option<usize>) -> Result<Budget, String> {
+    let files = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
+    divide(connections, files)
+}
+
+fn divide(asked: Option<usize>, files: usize) -> Result<Budget, String> {
     const RAISE: &str = "raise the limit (ulimit -n, LimitNOFILE= of systemd)";
     if files < FILES_MIN {
         return Err(format!(
@@ -27,40 +39,37 @@ pub(crate) fn connections(
         ));
     }
     let most = files - (files / PART).max(FILES_MIN / 2);
-    match asked {
-        Some(asked) if asked > most => Err(format!(
+    if let Some(asked) = asked.filter(|asked| *asked > most) {
+        return Err(format!(
             "cannot serve {asked} connections with {files} open files (RLIMIT_NOFILE); {RAISE}, or \
              set --connections-max to at most {most}"
-        )),
-        Some(asked) => Ok((asked, None)),
-        None if most < CONNECTIONS => {
-            let text = format!(
-                "at most {most} connections with {files} open files (RLIMIT_NOFILE); {RAISE}"
-            );
-            Ok((most, Some(text)))
-        }
-        None => Ok((CONNECTIONS, None)),
+        ));
     }
+    let limit = (asked.is_none() && most < CONNECTIONS).then(|| {
+        format!("at most {most} connections with {files} open files (RLIMIT_NOFILE); {RAISE}")
+    });
+    Ok(Budget { files, connections: asked.unwrap_or(CONNECTIONS.min(most)), limit })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::connections;
+    use super::divide;
 
     #[test]
     fn connections_leave_files_for_what_they_open() {
-        assert_eq!(connections(None, 1 << 20), Ok((16_384, None)));
-        assert_eq!(connections(Some(10_000), 20_000), Ok((10_000, None)));
-        let (most, line) = connections(None, 1024).expect("enough");
+        let of = |asked, files| divide(asked, files).map(|it| (it.connections, it.limit));
+        assert_eq!(of(None, 1 << 20), Ok((16_384, None)));
+        assert_eq!(of(Some(10_000), 20_000), Ok((10_000, None)));
+        let (most, line) = of(None, 1024).expect("enough");
         assert_eq!(most, 512);
         assert!(line.is_some_and(|it| it.starts_with("at most 512 connections with 1024 open")));
     }
 
     #[test]
     fn too_few_files_are_an_error_that_names_the_limit() {
-        let error = connections(Some(16_384), 4096).expect_err("too few");
+        let error = divide(Some(16_384), 4096).expect_err("too few");
         assert!(error.contains("RLIMIT_NOFILE") && error.ends_with("to at most 3072"), "{error}");
-        let error = connections(None, 256).expect_err("too few");
+        let error = divide(None, 256).expect_err("too few");
         assert!(error.starts_with("cannot serve with 256 open files"), "{error}");
     }
 }

@@ -34,8 +34,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let space = space::find(serve, &|text| say(&text))?;
     let replicas = replicas(serve)?;
     reactor::hold_signals();
-    let files_max = usize::try_from(reactor::raise_open_files()).unwrap_or(usize::MAX);
-    let (connections_max, limit) = files::connections(serve.connections_max, files_max)?;
+    let files = files::budget(serve.connections_max)?;
     let rule = rule::choose(serve, space.strictest(), &addresses)?;
     let settings = settings(serve);
     let mut world = World::new(form, &settings)
@@ -51,7 +50,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
     let crew = Crew::start(serve, file.as_deref().unwrap_or(&path))?;
     let first = first_front(!replicas.is_empty(), threads, crew.as_ref())?;
-    let mut share = share(serve, threads, ports, &world, (limits, files_max, connections_max));
+    let mut share = share(serve, threads, ports, &world, (limits, &files));
     share.storelets =
         crew.as_ref().map(|it| it.settings(serve, first + threads - 1)).transpose()?;
     let mut node = Node::new(share.clone(), served, joins);
@@ -80,7 +79,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
         replicas: &told,
         form: &form_reason,
         rule: &rule.text,
-        limit: limit.as_deref(),
+        limit: files.limit.as_deref(),
         bound: &bound,
     });
     let keep = |batch| recording.as_ref().map_or(Kept::Ended, |it| it.keep(batch));
@@ -204,7 +203,7 @@ fn share(
     threads: usize,
     ports: Vec<Port>,
     world: &World,
-    (limits, files_max, connections_max): (Limits, usize, usize),
+    (limits, files): (Limits, &files::Budget),
 ) -> Config {
     Config {
         read_only: serve.read_only,
@@ -214,9 +213,9 @@ fn share(
         ports,
         wall: wall_at_zero(world),
         limits,
-        connections_max: connections_max.div_ceil(threads),
+        connections_max: files.connections.div_ceil(threads),
         bytes_max: (serve.memory_max.unwrap_or(512) << 20) / threads,
-        files_max,
+        files_max: files.files,
         sharers: threads,
         volume_cache: serve.cache.unwrap_or(CACHE_MIB).saturating_mul(1 << 20),
         storelets: None,

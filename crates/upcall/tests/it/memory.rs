@@ -32,10 +32,15 @@ fn start(dir: &Scratch) -> Server {
     Server::start(dir.path(), &["--memory-max", &memory])
 }
 
-/// Whether the server has kept within its memory and serves others.
-fn judge(server: &Server) {
+/// Asserts that a newcomer gets the file.
+fn expect_served(server: &Server) {
     let answer = get(server.http(), "/small");
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
+}
+
+/// Whether the server has kept within its memory and serves others.
+fn judge(server: &Server) {
+    expect_served(server);
     assert_eq!(Client::connect(server.ninep()).read("small").unwrap(), b"well\n");
     let most = (MEMORY_MAX << 10) + BESIDES + ATTACKERS * EACH;
     let has = resident(server);
@@ -111,8 +116,7 @@ fn idle_connections_give_way_to_newcomers() {
         .map(|n| TcpStream::connect(if n % 2 == 0 { server.http() } else { server.ninep() }))
         .map(Result::unwrap)
         .collect();
-    let answer = get(server.http(), "/small");
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
+    expect_served(&server);
     drop(idle);
     assert_eq!(server.end(), Some(0));
 }
@@ -126,8 +130,7 @@ fn a_client_with_most_places_does_not_keep_others_out() {
     let mut works = Client::connect(server.ninep());
     assert_eq!(works.read("/small").unwrap(), b"well\n");
     let crowd: Vec<Client> = (1..64).map(|_| Client::connect(server.ninep())).collect();
-    let answer = get(server.http(), "/small");
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
+    expect_served(&server);
     assert_eq!(works.read("/small").unwrap(), b"well\n", "its file is open");
     drop(crowd);
     assert_eq!(server.end(), Some(0));
@@ -146,8 +149,7 @@ fn a_client_with_open_files_on_most_connections_does_not_keep_others_out() {
     // Each listener may accept one more when there is one place left.
     let newcomers = [(); 3].map(|()| Client::connect(server.ninep()).read("/small"));
     assert!(newcomers.iter().all(|it| it.as_deref() == Ok(b"well\n")));
-    let answer = get(server.http(), "/small");
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
+    expect_served(&server);
     drop(crowd);
     assert_eq!(server.end(), Some(0));
 }
@@ -172,8 +174,7 @@ fn handles_of_many_connections_give_way_to_newcomers() {
     let newcomer = || Client::try_connect(server.ninep())?.read("/small");
     let read = std::iter::repeat_with(newcomer).find_map(Result::ok);
     assert_eq!(read.unwrap(), b"well\n");
-    let answer = get(server.http(), "/small");
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("well\n"), "{answer}");
+    expect_served(&server);
     drop(crowd);
     assert_eq!(server.end(), Some(0));
 }
