@@ -132,16 +132,11 @@ impl Client {
         let mut out = Vec::new();
         build(&mut out);
         self.stream.write_all(&out)?;
-        loop {
-            if let Some(length) = whole(&self.input)? {
-                let message: Vec<_> = self.input.drain(..length).collect();
-                return Ok(match message[4] {
-                    RLERROR => Err(errno(&message)),
-                    _ => Ok(message[7..].to_vec()),
-                });
-            }
-            self.more()?;
-        }
+        let message = self.whole_message()?;
+        Ok(match message[4] {
+            RLERROR => Err(errno(&message)),
+            _ => Ok(message[7..].to_vec()),
+        })
     }
 
     /// Walks from the root to a file and opens it, with the flags of Linux's `open(2)`.
@@ -159,11 +154,15 @@ impl Client {
 
     /// The next reply: its type, its tag, and the rest.
     pub(crate) fn reply(&mut self) -> Result<(u8, u16, Vec<u8>)> {
+        let message = self.whole_message()?;
+        let tag = u16::from_le_bytes([message[5], message[6]]);
+        Ok((message[4], tag, message[7..].to_vec()))
+    }
+
+    fn whole_message(&mut self) -> Result<Vec<u8>> {
         loop {
             if let Some(length) = whole(&self.input)? {
-                let message: Vec<_> = self.input.drain(..length).collect();
-                let tag = u16::from_le_bytes([message[5], message[6]]);
-                return Ok((message[4], tag, message[7..].to_vec()));
+                return Ok(self.input.drain(..length).collect());
             }
             self.more()?;
         }

@@ -44,7 +44,7 @@ const RLERROR: u8 = 7;
 /// The fids of the file: open to append, and to read and write.
 const APPEND: u32 = 1;
 const WRITE: u32 = 2;
-/// What is added to a tag for that of its flush.
+/// Offset from a tag to that of its flush.
 const FLUSHES: u16 = 100;
 
 /// The suite.

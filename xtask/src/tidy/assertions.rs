@@ -18,7 +18,7 @@ const PER_HUNDRED_MIN: usize = 48;
 /// The longest body that is not counted, lines.
 const SHORT: usize = 3;
 
-/// What counts as an assertion, split so that this file has none.
+/// Calls counted as assertions, split so that this file has none.
 const ASSERTIONS: &[&str] = &[
     concat!("assert", "!("),
     concat!("assert", "_eq!("),
@@ -28,7 +28,7 @@ const ASSERTIONS: &[&str] = &[
     concat!(".exp", "ect(\""),
 ];
 
-/// What was counted.
+/// Totals of the files counted so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Count {
     functions: usize,
@@ -52,7 +52,7 @@ impl Count {
         }
     }
 
-    /// What is wrong with it.
+    /// A complaint if there are too few assertions.
     pub(super) fn complaint(&self) -> Option<String> {
         let Count { functions, assertions } = self;
         let too_few = assertions * 100 < functions * PER_HUNDRED_MIN;
