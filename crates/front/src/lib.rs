@@ -100,6 +100,8 @@ pub struct Limits {
     pub msize: u32,
     /// Most fids; one that is open counts as two, because it holds two handles of its tree.
     pub fids: usize,
+    /// Most nodes and open files of all connections together.
+    pub handles: usize,
     /// Most calls under way.
     pub calls: usize,
     /// Most bytes asked for, or answered and not yet sent.
@@ -108,7 +110,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { msize: 1 << 20, fids: 1 << 20, calls: 1024, bytes: 32 << 20 }
+        Limits { msize: 1 << 20, fids: 1 << 20, handles: 1 << 20, calls: 1024, bytes: 32 << 20 }
     }
 }
 

@@ -181,13 +181,18 @@ impl Session {
 
     /// Whether the client holds no fid and has begun nothing.
     pub fn is_idle(&self) -> bool {
-        self.fids.len() == 0 && self.calls.is_empty() && self.bytes() == 0
+        self.fids.len() == 0 && !self.has_begun()
     }
 
     /// Whether the client has no file open and has begun nothing.
     pub fn is_resting(&self) -> bool {
         let opens = self.fids.handles() - self.fids.len();
-        opens == 0 && self.calls.is_empty() && self.bytes() == 0
+        opens == 0 && !self.has_begun()
+    }
+
+    /// Whether something that the client has begun has not ended.
+    pub fn has_begun(&self) -> bool {
+        !self.calls.is_empty() || self.bytes() > 0
     }
 
     /// Whether the first message that waits could be taken if there were memory.

@@ -109,6 +109,14 @@ impl Session {
         }
     }
 
+    /// Whether something that the client has begun has not ended.
+    pub fn has_begun(&self) -> bool {
+        match self {
+            Session::NineP(session) => session.has_begun(),
+            Session::Http(session) => !session.is_idle(),
+        }
+    }
+
     /// Bytes held: received, asked for, gathered, and said but not yet sent.
     pub fn bytes(&self) -> usize {
         either!(self, session => session.bytes())

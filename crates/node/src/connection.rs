@@ -215,9 +215,9 @@ impl Connection {
         (self.is_quiet() && self.session.is_resting()).then_some(self.received)
     }
 
-    /// When something came last, if nothing is being sent; requests may be pending.
+    /// When something came last, if nothing that the client has begun is pending.
     pub(crate) fn quiet_since(&self) -> Option<Instant> {
-        self.is_quiet().then_some(self.received)
+        (self.is_quiet() && !self.session.has_begun()).then_some(self.received)
     }
 
     fn is_quiet(&self) -> bool {

@@ -344,8 +344,7 @@ impl Node {
     /// Nodes and open files that clients of this node may hold together: its part of what the
     /// smallest tree can have, a sixteenth being kept for requests in progress.
     fn handles_share(&self) -> usize {
-        let of_trees = self.export.limits.fids / 5 * 8;
-        of_trees.min(self.files_shared()) / 16 * 15 / self.config.sharers.max(1)
+        self.export.limits.handles.min(self.files_shared()) / 16 * 15 / self.config.sharers.max(1)
     }
 }
 
@@ -412,8 +411,9 @@ impl Automaton for Node {
 
 /// Limits of each connection: one client leaves some of each tree to the others.
 fn limits(config: &Config, trees: &Trees) -> Limits {
-    let share = trees.least_handles_max(config.files_max) / 8 * 5;
-    Limits { fids: config.limits.fids.min(share), ..config.limits }
+    let most = trees.least_handles_max(config.files_max);
+    let (fids, handles) = (config.limits.fids.min(most / 8 * 5), config.limits.handles.min(most));
+    Limits { fids, handles, ..config.limits }
 }
 
 /// The name that the program itself writes.

@@ -140,6 +140,7 @@ fn config(params: &Params, ports: Ports) -> Config {
         limits: Limits {
             msize: params.msize,
             fids: 64,
+            handles: 100_000,
             calls: params.calls,
             bytes: params.bytes.0,
         },

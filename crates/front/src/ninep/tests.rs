@@ -18,7 +18,7 @@ fn export() -> Export {
         device: 1,
         path: b"/srv".to_vec(),
         wall: base::Time::from_secs(0),
-        limits: Limits { msize: 8192, fids: 8, calls: 8, bytes: 1 << 20 },
+        limits: Limits { msize: 8192, fids: 8, handles: 100, calls: 8, bytes: 1 << 20 },
         http_write: false,
         services: [].into(),
     }

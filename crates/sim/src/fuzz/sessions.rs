@@ -62,7 +62,7 @@ pub(super) fn http(rng: &mut Rng) {
 fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
     let small = rng.bool();
     let limits = match small {
-        true => Limits { msize: 4096, fids: 4, calls: 2, bytes: 5000 },
+        true => Limits { msize: 4096, fids: 4, handles: 100, calls: 2, bytes: 5000 },
         false => Limits { msize: 65_536, ..Limits::default() },
     };
     let export = Export {

@@ -208,7 +208,7 @@ impl Site {
             http_write: false,
             ports: self.listeners().into_iter().map(port).collect(),
             wall: WALL,
-            limits: node::Limits { msize, fids: 64, calls, bytes },
+            limits: node::Limits { msize, fids: 64, handles: 100_000, calls, bytes },
             connections_max: world.connections,
             bytes_max: world.bytes.1,
             files_max: 100_000,
