@@ -136,6 +136,26 @@ fn the_root_is_always_the_same_node_and_is_never_closed() {
     .assert_eq(&lab.text);
 }
 
+/// Looking through all of them for each would take minutes.
+#[test]
+fn many_requests_under_way_are_cancelled_one_by_one() {
+    const MANY: u64 = 200_000;
+    let (mut host, mut out) = (host(false), Vec::new());
+    for id in 0..MANY {
+        let request = Request { caller: Caller::Server, ask: Ask::Stat { node: ROOT } };
+        host.step(Instant(0), Input::Ask(RequestId(id), request), &mut out);
+    }
+    let id = |output| if let Output::Do(Op::Path { id, .. }) = output { Some(id) } else { None };
+    let asked: Vec<OpId> = out.drain(..).filter_map(id).collect();
+    for (id, op) in asked.iter().enumerate().rev() {
+        host.step(Instant(0), Input::Cancel(RequestId(id as u64)), &mut out);
+        let cancelled = out.pop().expect("it is under way");
+        assert!(matches!(cancelled, Output::Do(Op::Cancel { id }) if id == *op), "{cancelled:?}");
+    }
+    assert!(out.is_empty() && asked.len() == MANY as usize);
+    host.check();
+}
+
 #[test]
 fn after_a_removal_closing_a_large_file_may_free_storage() {
     let mut lab = Lab::new();
