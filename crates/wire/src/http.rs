@@ -204,13 +204,14 @@ pub fn host_name(authority: &str) -> Option<Host<'_>> {
             (Host::V6(address.parse().ok()?), rest)
         }
         None => {
-            let end = authority.find(':').unwrap_or(authority.len());
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
-            let name = &authority[..end];
-            if name.is_empty() || !name.bytes().all(plain) {
+            let plain = |byte: u8| {
+                byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'%')
+            };
+            let end = authority.bytes().position(|byte| !plain(byte)).unwrap_or(authority.len());
+            if end == 0 {
                 return None;
             }
-            (Host::Name(name), &authority[end..])
+            (Host::Name(&authority[..end]), &authority[end..])
         }
     };
     let port = match rest.strip_prefix(':') {
