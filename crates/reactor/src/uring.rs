@@ -26,7 +26,7 @@ use rustix::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use rustix::net::{SocketAddrAny, SocketFlags};
 use shelf::Shelf;
 use slab::Slab;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
@@ -102,6 +102,8 @@ pub(crate) struct Uring {
     slots: Slab<Entry>,
     /// Slots of reads by their operations: what clients cancel, however many others there are.
     reads: BTreeMap<OpId, usize>,
+    /// Receives that found no buffer on the shelf, in the order in which they are tried again.
+    hungry: VecDeque<(OpId, Socket)>,
     sequence: u32,
     personalities: Personalities,
     /// Used ones, to be used again.
@@ -126,6 +128,7 @@ impl Uring {
             shelf,
             slots: Slab::new(),
             reads: BTreeMap::new(),
+            hungry: VecDeque::new(),
             sequence: 0,
             personalities,
             sendings: Vec::new(),
@@ -345,12 +348,17 @@ impl Uring {
         if self.common.pool.cancel(id) {
             return;
         }
-        let read = self.reads.get(&id).map(|key| (*key, &self.slots[*key]));
+        if let Some(key) = self.reads.get(&id) {
+            return self.cancel_by_name(name(*key, self.slots[*key].sequence));
+        }
         // The others are cancelled by the server alone, and rarely.
-        let found =
-            read.or_else(|| self.slots.iter().find(|(_, entry)| entry.slot.can_be_cancelled(id)));
-        if let Some(name) = found.map(|(key, entry)| name(key, entry.sequence)) {
-            self.cancel_by_name(name);
+        if let Some(at) = self.hungry.iter().position(|(hungry, _)| *hungry == id) {
+            self.hungry.remove(at);
+            self.common.ready(id, Done::Received(Err(Error::Cancelled)));
+        } else if let Some((key, entry)) =
+            self.slots.iter().find(|(_, entry)| entry.slot.can_be_cancelled(id))
+        {
+            self.cancel_by_name(name(key, entry.sequence));
         }
     }
 
@@ -442,7 +450,17 @@ impl Uring {
             self.complete(&completion);
         }
         self.completions = completions;
-        self.shelf.publish();
+        let returned = self.shelf.publish();
+        self.feed(returned);
+    }
+
+    /// Tries receives again for as many buffers as there are again: if all were tried, most would
+    /// find none, again and again. One is always tried, because nobody else might return a buffer.
+    fn feed(&mut self, buffers: usize) {
+        for _ in 0..buffers.max(1) {
+            let Some((id, socket)) = self.hungry.pop_front() else { return };
+            self.receive(id, socket, None);
+        }
     }
 
     fn complete(&mut self, completion: &cqueue::Entry) {
@@ -521,8 +539,7 @@ impl Uring {
             }
         });
         if result == -libc::ENOBUFS {
-            // The shelf is full again as soon as this turn's completions are taken.
-            return self.receive(id, socket, None);
+            return self.hungry.push_back((id, socket));
         }
         let received = match (result, buf) {
             (1.., Some(buf)) => Ok(buf),

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::ring::Ring;
+use crate::common::EVENTS_MAX;
 use crate::memory::Memory;
 use base::Buf;
 use io_uring::types::BufRingEntry;
@@ -16,8 +17,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// The ring's only group of buffers.
 pub(super) const GROUP: u16 = 0;
 
-/// How many buffers there are; a power of two.
-const COUNT: u16 = 256;
+/// How many buffers there are; a power of two. With as many as a turn takes completions, requests
+/// are worked at while what they touch is in the processor's cache; more would only begin more.
+const COUNT: u16 = EVENTS_MAX as u16;
 
 /// Size of each, bytes.
 const SIZE: usize = 16 << 10;
@@ -28,6 +30,8 @@ pub(super) struct Shelf {
     /// The memory of buffer `i`.
     buffers: Vec<Buf>,
     tail: u16,
+    /// What the kernel has been shown of it.
+    published: u16,
 }
 
 impl Shelf {
@@ -40,7 +44,7 @@ impl Shelf {
             unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), length, access, flags)? };
         let entries = entries.cast::<BufRingEntry>();
         let buffers = (0..COUNT).map(|_| memory.take(0, SIZE)).collect();
-        let mut shelf = Shelf { entries, buffers, tail: 0 };
+        let mut shelf = Shelf { entries, buffers, tail: 0, published: 0 };
         // SAFETY: the memory is page-aligned and holds COUNT entries; it is unmapped only when
         // the shelf is dropped, which is after the ring was closed.
         unsafe { ring.submitter().register_buf_ring_with_flags(entries as u64, COUNT, GROUP, 0)? };
@@ -68,14 +72,17 @@ impl Shelf {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Shows the kernel what was put back.
-    pub(super) fn publish(&self) {
+    /// Shows the kernel what was put back; how many buffers.
+    pub(super) fn publish(&mut self) -> usize {
         // SAFETY: the tail lies in the mapped memory, is aligned, and is shared with the kernel,
         // which reads it atomically.
         unsafe {
             let tail = BufRingEntry::tail(self.entries).cast_mut();
             AtomicU16::from_ptr(tail).store(self.tail, Ordering::Release);
         }
+        let more = self.tail.wrapping_sub(std::mem::replace(&mut self.published, self.tail));
+        assert!(more <= COUNT, "no buffer is put back twice");
+        usize::from(more)
     }
 
     /// The data with its memory; other memory takes its place.
