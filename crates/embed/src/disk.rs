@@ -3,8 +3,7 @@
 use crate::Error;
 use crate::clock;
 use base::Block;
-use reactor::VolumeFile;
-use std::io;
+use reactor::{VolumeFile, error_of};
 use std::path::Path;
 use std::sync::Arc;
 use store::drive::{self, Disk};
@@ -73,23 +72,18 @@ impl FileDisk {
 impl Disk for FileDisk {
     fn head(&mut self) -> Result<Vec<u8>, base::Error> {
         let blocks = self.file.read_blocks(0, HEAD_BYTES / HEAD_UNIT, HEAD_UNIT);
-        Ok(blocks.map_err(failed)?.iter().flat_map(|block| block.iter().copied()).collect())
+        Ok(blocks.map_err(error_of)?.iter().flat_map(|block| block.iter().copied()).collect())
     }
 
     fn read(&mut self, at: u64, count: u32) -> Result<Vec<Block>, base::Error> {
-        self.file.read_blocks(self.offset(at), count as usize, self.block).map_err(failed)
+        self.file.read_blocks(self.offset(at), count as usize, self.block).map_err(error_of)
     }
 
     fn write(&mut self, at: u64, blocks: &[Block], durable: bool) -> Result<(), base::Error> {
-        self.file.write_blocks(self.offset(at), blocks, durable).map_err(failed)
+        self.file.write_blocks(self.offset(at), blocks, durable).map_err(error_of)
     }
 
     fn flush(&mut self) -> Result<(), base::Error> {
-        self.file.sync().map_err(failed)
+        self.file.sync().map_err(error_of)
     }
-}
-
-/// To a store all failures are one: the disk's.
-fn failed(_cause: io::Error) -> base::Error {
-    base::Error::Io
 }

@@ -165,7 +165,7 @@ impl Turns {
         workers: Workers,
     ) -> Result<Turns, store::Error> {
         use drive::Disk;
-        let head = disk.head().map_err(|_| store::Error::DiskFailed)?;
+        let head = disk.head().map_err(store::Error::of_disk)?;
         let (clock, mut said) = (Clock::start(), Vec::new());
         let engine = Engine::open(&head, config, clock.now(), &mut said)?;
         let mut turns = Turns {

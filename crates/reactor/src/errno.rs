@@ -3,6 +3,7 @@
 use crate::pool::lanes::Lane;
 use base::Error;
 use rustix::io::Errno;
+use std::io;
 
 /// Why a step of straight-line work did not succeed.
 #[derive(Debug)]
@@ -43,6 +44,11 @@ impl From<Trouble> for Error {
 /// What a negative result of the kernel means.
 pub(crate) fn from_raw(result: i32) -> Error {
     translate(Errno::from_raw_os_error(-result))
+}
+
+/// What an error of straight-line work means.
+pub fn error_of(error: io::Error) -> Error {
+    Errno::from_io_error(&error).map_or(Error::Io, translate)
 }
 
 /// The whole translation. What is not listed is a failure of the disk or its driver: `Io`.

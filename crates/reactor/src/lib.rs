@@ -52,6 +52,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+pub use errno::error_of;
 pub use pool::{Mailbox, PoolStatistics};
 pub use privileges::{
     become_user, clear_umask, fill_random, find_user, is_root, own_user, stand_back,

@@ -52,7 +52,7 @@ pub fn perform(disk: &mut impl Disk, io: &Io) -> (IoId, IoDone) {
 /// Makes an empty volume on a disk.
 ///
 /// # Errors
-/// `TooLarge` if the geometry makes no sense, `DiskFailed`.
+/// `TooLarge` if the geometry makes no sense, `DiskFailed`, `DiskFull`.
 pub fn create(
     disk: &mut impl Disk,
     geometry: &Geometry,
@@ -60,9 +60,9 @@ pub fn create(
     created: Time,
 ) -> Result<(), Error> {
     for (at, blocks) in format(geometry, volume, created)? {
-        disk.write(at, &blocks, false).map_err(|_| Error::DiskFailed)?;
+        disk.write(at, &blocks, false).map_err(Error::of_disk)?;
     }
-    disk.flush().map_err(|_| Error::DiskFailed)
+    disk.flush().map_err(Error::of_disk)
 }
 
 /// An engine with its disk.

@@ -37,7 +37,7 @@ impl fmt::Display for Failure {
                 write!(f, "cannot {name}: {}", error.text())?;
                 match (stops, error) {
                     (false, _) => Ok(()),
-                    (true, Error::NoSpace) => f.write_str(
+                    (true, Error::NoSpace | Error::QuotaExceeded) => f.write_str(
                         "; the volume cannot be changed until it is opened again; free space on \
                          the disk that holds it",
                     ),
@@ -110,9 +110,6 @@ impl Failures {
 
     /// The error of a request whose operation failed last.
     pub(crate) fn last(&self) -> crate::Error {
-        match self.last {
-            Some(Error::NoSpace) => crate::Error::DiskFull,
-            Some(_) | None => crate::Error::DiskFailed,
-        }
+        self.last.map_or(crate::Error::DiskFailed, crate::Error::of_disk)
     }
 }

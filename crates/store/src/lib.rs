@@ -106,6 +106,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// What a failed operation of the disk means to the store.
+    pub fn of_disk(error: base::Error) -> Error {
+        let full = matches!(error, base::Error::NoSpace | base::Error::QuotaExceeded);
+        if full { Error::DiskFull } else { Error::DiskFailed }
+    }
+
     /// The sentence a person reads.
     pub fn text(self) -> &'static str {
         match self {

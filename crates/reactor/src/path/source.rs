@@ -2,13 +2,12 @@
 
 use super::{Ground, Outcome, attrs};
 use crate::descriptor;
-use crate::errno::translate;
+use crate::errno::error_of;
 use crate::volume::VolumeFile;
 use base::Error;
 use base::op::{File, PathDone};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
 use std::net::ToSocketAddrs;
@@ -32,10 +31,10 @@ pub(super) fn open_volume(path: &[u8], writable: bool, head: usize) -> Outcome<P
     let path = Path::new(OsStr::from_bytes(path));
     let volume =
         VolumeFile::open_patiently(path, writable).map_err(|error| refusal(path, error))?;
-    let size = volume.size().map_err(failure)?;
+    let size = volume.size().map_err(error_of)?;
     let mut bytes = Vec::new();
     if size >= head as u64 {
-        let blocks = volume.read_blocks(0, head / UNIT, UNIT).map_err(failure)?;
+        let blocks = volume.read_blocks(0, head / UNIT, UNIT).map_err(error_of)?;
         blocks.iter().for_each(|block| bytes.extend_from_slice(block));
     }
     let file = File(descriptor::release(volume.into_fd()));
@@ -50,12 +49,8 @@ fn refusal(path: &Path, error: io::Error) -> Error {
         // Neither a file nor a block device.
         if path.is_dir() { Error::IsDirectory } else { Error::Unsupported }
     } else {
-        failure(error)
+        error_of(error)
     }
-}
-
-fn failure(error: io::Error) -> Error {
-    Errno::from_io_error(&error).map_or(Error::Io, translate)
 }
 
 /// The first address of a server.

@@ -144,7 +144,7 @@ enum Recovered {
 /// Applies the journal, if there is something in it.
 fn recover(disk: &mut FileDisk, superblock: &Superblock, how: &How<'_>) -> Recovered {
     let config = Config::for_memory(how.memory, &superblock.layout);
-    let opened = disk.head().map_err(|_| Error::DiskFailed);
+    let opened = disk.head().map_err(Error::of_disk);
     let opened = opened.and_then(|head| file::open_store(disk, &head, config));
     let recovered = opened.and_then(|mut store| match store.recovered() as u64 {
         0 => Ok(0),

@@ -221,10 +221,10 @@ impl Create {
         let mut disk = FileDisk::new(file, geometry.block);
         let (mut progress, all) = (Progress::start(), writes.len());
         for (index, (at, blocks)) in writes.iter().enumerate() {
-            disk.write(*at, blocks, false).map_err(|_| refuse(store::Error::DiskFailed))?;
+            disk.write(*at, blocks, false).map_err(|error| refuse(store::Error::of_disk(error)))?;
             progress.show(|_| format!("formatting: {} %", index * 100 / all));
         }
-        disk.flush().map_err(|_| refuse(store::Error::DiskFailed))?;
+        disk.flush().map_err(|error| refuse(store::Error::of_disk(error)))?;
         let contents = match &self.replica {
             Some(settings) => services::format(settings),
             None => self.files(date, number()?),

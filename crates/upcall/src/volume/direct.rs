@@ -4,7 +4,7 @@ use super::file::{FileDisk, Opened};
 use crate::clock::{self, Clock};
 use base::op::{Done, File, Op, OpId};
 use base::{Automaton, Caller, Error, Name, Stat, StatFs};
-use reactor::VolumeFile;
+use reactor::{VolumeFile, error_of};
 use std::collections::VecDeque;
 use std::path::Path;
 use store::Store;
@@ -224,17 +224,16 @@ impl Direct {
 
 /// Does one operation of a volume.
 fn perform(file: &VolumeFile, op: Op) -> (OpId, Done) {
-    let failed = |_cause| Error::Io;
     match op {
         Op::ReadBlocks { id, file: _, offset, count, size } => {
             let blocks = file.read_blocks(offset, count as usize, size as usize);
-            (id, Done::Blocks(blocks.map_err(failed)))
+            (id, Done::Blocks(blocks.map_err(error_of)))
         }
         Op::WriteBlocks { id, file: _, offset, blocks, durable } => {
             let stored = file.write_blocks(offset, &blocks, durable);
-            (id, Done::Stored(stored.map_err(failed)))
+            (id, Done::Stored(stored.map_err(error_of)))
         }
-        Op::Sync { id, .. } => (id, Done::Synced(file.sync().map_err(failed))),
+        Op::Sync { id, .. } => (id, Done::Synced(file.sync().map_err(error_of))),
         other @ (Op::Accept { .. }
         | Op::CloseListener { .. }
         | Op::Connect { .. }

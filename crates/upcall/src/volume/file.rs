@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::progress::{self, Progress};
 use crate::size;
 use base::Block;
-use reactor::VolumeFile;
+use reactor::{VolumeFile, error_of};
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
@@ -35,27 +35,22 @@ impl FileDisk {
 
 impl Disk for FileDisk {
     fn head(&mut self) -> Result<Vec<u8>, base::Error> {
-        head(&self.file).map_err(failed)
+        head(&self.file).map_err(error_of)
     }
 
     fn read(&mut self, at: u64, count: u32) -> Result<Vec<Block>, base::Error> {
         self.read += u64::from(count) * self.block as u64;
         let offset = at * self.block as u64;
-        self.file.read_blocks(offset, count as usize, self.block).map_err(failed)
+        self.file.read_blocks(offset, count as usize, self.block).map_err(error_of)
     }
 
     fn write(&mut self, at: u64, blocks: &[Block], durable: bool) -> Result<(), base::Error> {
-        self.file.write_blocks(at * self.block as u64, blocks, durable).map_err(failed)
+        self.file.write_blocks(at * self.block as u64, blocks, durable).map_err(error_of)
     }
 
     fn flush(&mut self) -> Result<(), base::Error> {
-        self.file.sync().map_err(failed)
+        self.file.sync().map_err(error_of)
     }
-}
-
-/// To a store all failures are one: the disk's.
-fn failed(_cause: io::Error) -> base::Error {
-    base::Error::Io
 }
 
 /// The beginning of a volume.
@@ -192,7 +187,7 @@ pub(crate) fn open_store(disk: &mut FileDisk, head: &[u8], config: Config) -> Re
 /// Closes a store, and does what that takes.
 ///
 /// # Errors
-/// `DiskFailed`: nobody knows what is on the disk.
+/// `DiskFailed` or `DiskFull`: nobody knows what is on the disk.
 pub(crate) fn close_store(store: &mut Store, disk: &mut FileDisk) -> Result<(), Error> {
     let (clock, mut said, mut more) = (Clock::start(), VecDeque::new(), Vec::new());
     store.close(clock.now(), Ticket(0), &mut more);

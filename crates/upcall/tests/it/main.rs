@@ -4,6 +4,7 @@
 mod bombs;
 mod compiling;
 mod copying;
+mod full;
 mod instrument;
 mod library;
 mod memory;

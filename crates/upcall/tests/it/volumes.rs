@@ -22,7 +22,7 @@ pub(crate) fn made(dir: &Scratch, args: &[&str]) -> String {
     path
 }
 
-fn serve(path: &str, args: &[&str]) -> Server {
+pub(crate) fn serve(path: &str, args: &[&str]) -> Server {
     let own = String::from_utf8(Command::new("id").arg("-u").output().unwrap().stdout).unwrap();
     let who = ["--as", own.trim(), "--http-write"];
     Server::with(&[&[path][..], &PORTS, &who, args].concat())
@@ -32,7 +32,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn check(path: &str) {
+pub(crate) fn check(path: &str) {
     let (code, text, errors) = volume(&["check", path]);
     assert_eq!(code, Some(0), "{text}{errors}");
     assert!(text.ends_with("nothing is wrong\n"), "{text}");
