@@ -28,10 +28,11 @@ use crate::sh;
 use anyhow::{Context, Result, bail, ensure};
 use healthy::Times;
 use kinds::{KINDS, Kind};
+use std::cell::Cell;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Memory for requests and responses of all connections, MiB.
@@ -62,7 +63,7 @@ pub(crate) struct Target {
     /// Attacks end.
     over: AtomicBool,
     /// An attacker has got as far as an attack.
-    armed: AtomicBool,
+    armed: AtomicUsize,
 }
 
 /// Size of a run.
@@ -186,7 +187,7 @@ impl Ground {
             ninep: server.ninep,
             http: server.http,
             over: AtomicBool::new(false),
-            armed: AtomicBool::new(false),
+            armed: AtomicUsize::new(0),
         };
         let alone = healthy::measure(&target, extent.time, || ())?;
         if let Some(mount) = &mount {
@@ -248,10 +249,16 @@ fn attack(kind: &Kind, target: &Target, number: usize) {
 
 /// The healthy client beside the attack, and the most memory that the server had meanwhile, KiB.
 fn watch(kind: &Kind, target: &Target, server: &Server, extent: Extent) -> Result<(Times, u64)> {
-    // The attack has to be in place before its effect is measured.
+    // The attack has to be in place before its effect is measured: all of it, unless some attackers
+    // wait for the server for ever.
     let begun = Instant::now();
-    while !target.has_begun() {
-        ensure!(begun.elapsed() < HANG, "{}: no attacker got so far", kind.name);
+    while target.armed() == 0 || target.armed() < extent.attackers && begun.elapsed() < extent.time
+    {
+        ensure!(
+            begun.elapsed() < HANG || target.armed() > 0,
+            "{}: no attacker got so far",
+            kind.name
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
     std::thread::sleep(extent.time / 4);
@@ -265,8 +272,8 @@ impl Target {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Whether an attacker has got as far as an attack.
-    fn has_begun(&self) -> bool {
+    /// How many attackers have got as far as an attack.
+    fn armed(&self) -> usize {
         self.armed.load(Ordering::Relaxed)
     }
 
@@ -278,9 +285,12 @@ impl Target {
         }
     }
 
-    /// An attacker has begun what takes the server a while.
+    /// The attacker of this thread has begun what takes the server a while.
     fn arm(&self) {
-        self.armed.store(true, Ordering::Relaxed);
+        thread_local!(static ARMED: Cell<bool> = const { Cell::new(false) });
+        if !ARMED.replace(true) {
+            self.armed.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The attacker has what it wants and keeps it until the end, or while `lives`.

@@ -11,11 +11,11 @@
 //! *Files.* Nodes and open files are shared out in the same way; each client may hold a few
 //! whatever others hold.
 //!
-//! *Connections.* When there are as many as there may be, those that lose nothing by it end, the
-//! ones that have been idle for longest first. If there is none, and one client (an address, a
-//! network of IPv6, this host, or a user of it) has at least a 16th of all, those of its
-//! connections end that have no file open, and at last any that nothing came on for a second. Some
-//! places are kept for local clients, so that the operator always gets in.
+//! *Connections.* When there are as many as there may be, some of those end that lose nothing by it
+//! and that nothing came on for a second. If there is none, and one client (an address, a network
+//! of IPv6, this host, or a user of it) has at least a 16th of all, those of its connections end
+//! that have no file open, and at last any that nothing came on for a second. Some places are kept
+//! for local clients, so that the operator always gets in.
 //!
 //! *Nodes and open files.* A connection may hold a multiple of what nobody holds, and a few
 //! whatever is left, so that many connections can use up all. Then those of the client that has
@@ -56,9 +56,6 @@ const MESSAGES_MIN: usize = 2;
 /// Places beyond the limit that are kept for clients on unix sockets.
 pub(crate) const LOCAL_PLACES: usize = 16;
 
-/// Of all connections, one such part ends at once when none is left.
-pub(crate) const MAKE_ROOM: usize = 64;
-
 /// The books.
 #[derive(Debug)]
 pub(crate) struct Admission {
@@ -81,8 +78,7 @@ pub(crate) struct Admission {
     fed_at: usize,
     /// When to look for connections that keep memory from others.
     look_at: Option<Instant>,
-    /// Searches for connections that end for others.
-    pub(crate) for_places: Search,
+    /// Search for connections that end for others.
     pub(crate) for_handles: Search,
     /// Connections ended for others since the start.
     ended: u64,
@@ -105,7 +101,6 @@ impl Admission {
             turn_until: None,
             fed_at: 0,
             look_at: None,
-            for_places: Search::default(),
             for_handles: Search::default(),
             ended: 0,
             messages: MESSAGES_MAX,

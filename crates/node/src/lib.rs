@@ -24,6 +24,7 @@ pub mod connection;
 mod joins;
 mod letters;
 pub mod listener;
+mod places;
 mod recorder;
 mod recording;
 mod relay;
@@ -60,6 +61,7 @@ use connection::Connection;
 use letters::Role;
 use listener::Listener;
 use names::{Mount, Names, Source, Wish};
+use places::Places;
 use recorder::Recorder;
 use route::Message;
 use slab::Slab;
@@ -121,6 +123,7 @@ pub struct Node {
     /// Those that wait for room, or for a better time.
     waiting: BTreeSet<usize>,
     connections: Slab<Connection>,
+    places: Places,
     names: Names,
     trees: Trees,
     /// Messages on their way from one automaton to another. Empty between turns.
@@ -203,6 +206,7 @@ impl Node {
             waiting: (0..listeners.len()).collect(),
             listeners,
             connections: Slab::new(),
+            places: Places::default(),
             names,
             trees,
             messages: VecDeque::new(),
@@ -366,7 +370,7 @@ impl Automaton for Node {
         let recorder = self.recorder.as_ref().and_then(|recorder| recorder.deadline());
         let worker = self.worker.as_ref().and_then(|worker| worker.deadline());
         let full = self.connections.len() >= self.config.connections_max && self.is_running();
-        let places = full.then_some(self.admission.for_places.at);
+        let places = full.then_some(self.places.at());
         let handles = self.admission.handles_at().filter(|_| self.is_running());
         let hungry = self.admission.deadline().into_iter().chain(places).chain(handles).min();
         let others = [
@@ -390,6 +394,7 @@ impl Automaton for Node {
         assert_eq!(bytes, self.admission.bytes());
         let held: usize = self.connections.iter().map(|(_, it)| it.handles()).sum();
         assert_eq!(held, self.admission.handles());
+        assert_eq!(self.places.count(), self.connections.len(), "each is counted for its client");
         self.admission.check();
         let mut listeners = self.listeners.iter().enumerate();
         assert!(listeners.all(|(index, it)| it.is_waiting() == self.waiting.contains(&index)));

@@ -262,6 +262,7 @@ impl Node {
         session.set_number((self.number() as u64) << 56 | self.stages.accepted);
         let slot = self.connections.vacant_key();
         let id = op_id(CONNECTION, slot);
+        self.places.come(&origin);
         self.connections.insert(Connection::new(id, socket, origin, session));
         self.messages.push_back(Message::Connection(slot, connection::Input::Begin));
         self.stages.accepted += 1;
@@ -387,30 +388,6 @@ impl Node {
         self.route(now, ops);
     }
 
-    /// Ends connections for newcomers if there are no more places: of those that have begun nothing
-    /// the longest idle ones. If there is none, and one client has many of the places, connections
-    /// of that client: those without open files, and at last any that nothing came on for a while.
-    fn make_places(&mut self, now: Instant, ops: &mut Vec<Op>) {
-        let full = self.connections.len() >= self.config.connections_max;
-        if !full || !self.is_running() || !self.admission.for_places.is_due(now) {
-            return;
-        }
-        let mut chosen = self.quiet(now, |it| it.idle_since());
-        if chosen.is_empty() {
-            let crowd = self.crowd(self.config.connections_max, |_| 1);
-            let is_of_crowd = |it: &Connection| Some(it.origin()) == crowd.as_ref();
-            chosen = self.quiet(now, |it| it.resting_since().filter(|_| is_of_crowd(it)));
-            if chosen.is_empty() {
-                chosen = self.quiet(now, |it| it.quiet_since().filter(|_| is_of_crowd(it)));
-            }
-        }
-        chosen.truncate(self.config.connections_max.div_ceil(admission::MAKE_ROOM));
-        if chosen.is_empty() {
-            self.admission.for_places.put_off(now);
-        }
-        self.give_way(now, chosen, ops);
-    }
-
     /// Ends connections of a client that has many of the nodes and open files, if only those are
     /// left that are kept for requests in progress, until an eighth is free: the largest first, of
     /// those that nothing came on for a while, then of the others. Those that hold few stay, and of
@@ -448,17 +425,6 @@ impl Node {
         self.give_way(now, chosen, ops);
     }
 
-    /// Connections for which `since` gives a time of at least [`admission::IDLE_TIME`] ago, the
-    /// earliest first.
-    fn quiet(&self, now: Instant, since: impl Fn(&Connection) -> Option<Instant>) -> Vec<usize> {
-        let all = self.connections.iter();
-        let all = all.filter_map(|(slot, connection)| Some((since(connection)?, slot)));
-        let mut quiet: Vec<(Instant, usize)> =
-            all.filter(|(since, _)| *since + admission::IDLE_TIME <= now).collect();
-        quiet.sort_unstable();
-        quiet.into_iter().map(|(_, slot)| slot).collect()
-    }
-
     /// The client whose connections hold most, if that is at least a 16th of `all`.
     fn crowd(&self, all: usize, held: impl Fn(&Connection) -> usize) -> Option<Origin> {
         let mut sums = BTreeMap::new();
@@ -470,7 +436,7 @@ impl Node {
     }
 
     /// Ends connections for newcomers.
-    fn give_way(&mut self, now: Instant, slots: Vec<usize>, ops: &mut Vec<Op>) {
+    pub(crate) fn give_way(&mut self, now: Instant, slots: Vec<usize>, ops: &mut Vec<Op>) {
         assert!(slots.iter().all(|slot| self.connections.contains(*slot)), "they are there");
         self.admission.note_ended(slots.len());
         self.cut(now, slots, ops);
@@ -510,6 +476,7 @@ impl Node {
         if let Some(at) = connection.alarm {
             self.alarms.remove(&(at, slot));
         }
+        self.places.gone(connection.origin());
         self.admission.set_waiting(slot, false, 0);
         self.admission.count(slot, connection.bytes(), 0);
         self.admission.count_handles(connection.handles(), 0);
