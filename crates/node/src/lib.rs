@@ -369,10 +369,9 @@ impl Automaton for Node {
         let listeners = self.waiting.iter().filter_map(|index| self.listeners[*index].deadline());
         let recorder = self.recorder.as_ref().and_then(|recorder| recorder.deadline());
         let worker = self.worker.as_ref().and_then(|worker| worker.deadline());
-        let full = self.connections.len() >= self.config.connections_max && self.is_running();
-        let places = full.then_some(self.places.at());
         let handles = self.admission.handles_at().filter(|_| self.is_running());
-        let hungry = self.admission.deadline().into_iter().chain(places).chain(handles).min();
+        let hungry =
+            self.admission.deadline().into_iter().chain(self.places_at()).chain(handles).min();
         let others = [
             alarm,
             drain,

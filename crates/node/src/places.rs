@@ -1,8 +1,8 @@
 //! Places for new connections: if all are taken, some of the idle ones end.
 //!
 //! A hand goes round the connections, some at each turn, as far as it takes to find a few that may
-//! end: looking through all of them would take milliseconds in which nobody is served. In a round
-//! that finds none of those that lose nothing, the next one takes others.
+//! end: looking through all of them would take milliseconds in which nobody is served. After a
+//! round that found none of those that lose nothing, the next one takes others.
 
 use crate::Node;
 use crate::admission::IDLE_TIME;
@@ -10,10 +10,14 @@ use crate::connection::{Connection, Origin};
 use base::Instant;
 use base::op::Op;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Most connections that are looked at, and that end, in one turn.
 const LOOKED_AT_MAX: usize = 256;
 const ENDED_MAX: usize = 16;
+
+/// Pause after connections were ended: they go when what is pending for them has come back.
+const ENDED_PAUSE: Duration = Duration::from_millis(1);
 
 /// Which connections may end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,9 +37,13 @@ pub(crate) struct Places {
     /// The connection at which it goes on.
     hand: usize,
     class: Class,
-    /// Connections left in this round, and whether it has found none so far.
+    /// Connections left in this round, and whether none that may end was found in it.
     left: usize,
-    is_barren: bool,
+    found_none: bool,
+    /// Begin of the last round of [`Class::Idle`].
+    begun: Instant,
+    /// The client whose connections end in this round, unless all may.
+    crowd: Option<Origin>,
     /// Time of the next look.
     at: Instant,
     /// Connections of each client.
@@ -43,23 +51,18 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// A connection of this client has come.
-    pub(crate) fn come(&mut self, origin: &Origin) {
+    /// Counts a connection.
+    pub(crate) fn add(&mut self, origin: &Origin) {
         *self.held.entry(*origin).or_default() += 1;
     }
 
-    /// One has gone.
-    pub(crate) fn gone(&mut self, origin: &Origin) {
-        let held = self.held.get_mut(origin).expect("it came");
+    /// Counts one less.
+    pub(crate) fn remove(&mut self, origin: &Origin) {
+        let held = self.held.get_mut(origin).expect("it was added");
         *held -= 1;
         if *held == 0 {
             self.held.remove(origin);
         }
-    }
-
-    /// When to look, if there is no place left.
-    pub(crate) fn at(&self) -> Instant {
-        self.at
     }
 
     /// Connections that are counted.
@@ -67,62 +70,122 @@ impl Places {
         self.held.values().sum()
     }
 
-    /// The client that has most connections, if those are at least a 16th of `all` places.
-    fn crowd(&self, all: usize) -> Option<Origin> {
-        let most = self.held.iter().max_by_key(|(_, held)| **held);
-        most.filter(|(_, held)| **held >= all.div_ceil(16)).map(|(origin, _)| *origin)
-    }
-
-    /// The round is over; the next one begins, later if nothing may end.
-    fn end_round(&mut self, now: Instant, slots: usize) {
+    /// Begins a round through so many slots where one has to begin. What one second ago was not
+    /// idle may be now: then the classes begin anew.
+    fn begin_round(&mut self, now: Instant, slots: usize, all: usize) {
+        let is_old = self.begun + IDLE_TIME <= now;
+        if self.left > 0 && !is_old {
+            return;
+        }
         self.class = match self.class {
-            _any if !self.is_barren => Class::Idle,
+            _any if is_old || !self.found_none => Class::Idle,
             Class::Idle => Class::Resting,
             Class::Resting => Class::Quiet,
             Class::Quiet => {
-                self.at = now + IDLE_TIME;
-                Class::Idle
+                self.at = self.begun + IDLE_TIME;
+                return;
             }
         };
-        (self.left, self.is_barren) = (slots, true);
+        match self.class {
+            Class::Idle => self.begun = now,
+            Class::Resting | Class::Quiet => {
+                let most = self.held.iter().max_by_key(|(_, held)| **held);
+                let crowd = most.filter(|(_, held)| **held >= all.div_ceil(16));
+                self.crowd = crowd.map(|(origin, _)| *origin);
+            }
+        }
+        (self.left, self.found_none) = (slots, true);
+    }
+
+    /// Whether a connection may end in this round.
+    fn may_end(&self, now: Instant, connection: &Connection) -> bool {
+        let of_crowd = || self.crowd.as_ref() == Some(connection.origin());
+        let since = match self.class {
+            Class::Idle => connection.idle_since(),
+            Class::Resting => connection.resting_since().filter(|_| of_crowd()),
+            Class::Quiet => connection.quiet_since().filter(|_| of_crowd()),
+        };
+        since.is_some_and(|since| since + IDLE_TIME <= now)
     }
 }
 
 impl Node {
+    /// When to look for connections that may end, if there are no more places.
+    pub(crate) fn places_at(&self) -> Option<Instant> {
+        let full = self.connections.len() >= self.config.connections_max;
+        (full && self.is_running()).then_some(self.places.at)
+    }
+
     /// Ends connections for newcomers, if there are no more places.
     pub(crate) fn make_places(&mut self, now: Instant, ops: &mut Vec<Op>) {
-        let all = self.config.connections_max;
-        let full = self.connections.len() >= all;
-        if !full || !self.is_running() || self.places.at > now {
+        if self.places_at().is_none_or(|at| at > now) {
             return;
         }
         let slots = self.connections.capacity();
-        if self.places.left == 0 {
-            self.places.end_round(now, slots);
-        }
-        let crowd = self.places.crowd(all);
-        let class = self.places.class;
-        let may_end = |it: &Connection| {
-            let is_of_crowd = Some(it.origin()) == crowd.as_ref();
-            let since = match class {
-                Class::Idle => it.idle_since(),
-                Class::Resting => it.resting_since().filter(|_| is_of_crowd),
-                Class::Quiet => it.quiet_since().filter(|_| is_of_crowd),
-            };
-            since.is_some_and(|since| since + IDLE_TIME <= now)
-        };
+        self.places.begin_round(now, slots, self.config.connections_max);
         let mut chosen = Vec::new();
         for _ in 0..self.places.left.min(LOOKED_AT_MAX) {
             self.places.left -= 1;
             self.places.hand = (self.places.hand + 1) % slots;
-            if self.connections.get(self.places.hand).is_some_and(may_end) {
+            let connection = self.connections.get(self.places.hand);
+            if connection.is_some_and(|it| self.places.may_end(now, it)) {
                 chosen.push(self.places.hand);
                 if chosen.len() == ENDED_MAX {
                     break;
                 }
             }
         }
-        self.places.is_barren &= chosen.is_empty();
+        if !chosen.is_empty() {
+            self.places.found_none = false;
+            self.places.at = now + ENDED_PAUSE;
+        }
         self.give_way(now, chosen, ops);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant(ms * 1_000_000)
+    }
+
+    fn class(places: &mut Places, ms: u64) -> Class {
+        places.begin_round(at(ms), 10, 100);
+        places.class
+    }
+
+    #[test]
+    fn connections_that_lose_something_end_only_after_a_round_that_found_none() {
+        let mut places = Places::default();
+        let origin = Origin::User(1);
+        (0..7).for_each(|_| places.add(&origin));
+        assert_eq!(class(&mut places, 2000), Class::Idle);
+        places.left = 0;
+        assert_eq!(class(&mut places, 2001), Class::Resting);
+        assert_eq!(places.crowd, Some(origin), "7 of 100 are a 16th");
+        places.left = 0;
+        places.remove(&origin);
+        assert_eq!(class(&mut places, 2002), Class::Quiet);
+        assert_eq!(places.crowd, None, "6 are not");
+        places.left = 0;
+        assert_eq!(class(&mut places, 2003), Class::Quiet);
+        assert_eq!((places.left, places.at), (0, at(3000)), "nothing may end: later");
+        assert_eq!(class(&mut places, 3000), Class::Idle);
+    }
+
+    #[test]
+    fn a_round_is_not_continued_when_others_may_have_become_idle() {
+        let mut places = Places::default();
+        assert_eq!(class(&mut places, 2000), Class::Idle);
+        places.left = 3;
+        assert_eq!(class(&mut places, 9000), Class::Idle);
+        assert_eq!(places.left, 10, "from the beginning");
+        places.left = 0;
+        assert_eq!(class(&mut places, 9001), Class::Resting);
+        places.found_none = false;
+        assert_eq!(class(&mut places, 9900), Class::Resting, "until it is over");
+        assert_eq!(class(&mut places, 10_000), Class::Idle, "or a second has passed");
     }
 }

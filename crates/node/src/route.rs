@@ -262,7 +262,7 @@ impl Node {
         session.set_number((self.number() as u64) << 56 | self.stages.accepted);
         let slot = self.connections.vacant_key();
         let id = op_id(CONNECTION, slot);
-        self.places.come(&origin);
+        self.places.add(&origin);
         self.connections.insert(Connection::new(id, socket, origin, session));
         self.messages.push_back(Message::Connection(slot, connection::Input::Begin));
         self.stages.accepted += 1;
@@ -476,7 +476,7 @@ impl Node {
         if let Some(at) = connection.alarm {
             self.alarms.remove(&(at, slot));
         }
-        self.places.gone(connection.origin());
+        self.places.remove(connection.origin());
         self.admission.set_waiting(slot, false, 0);
         self.admission.count(slot, connection.bytes(), 0);
         self.admission.count_handles(connection.handles(), 0);

@@ -103,7 +103,7 @@ pub(crate) struct Uring {
     /// Slots of reads by their operations: what clients cancel, however many others there are.
     reads: BTreeMap<OpId, usize>,
     /// Receives that found no buffer on the shelf, in the order in which they are tried again.
-    hungry: VecDeque<(OpId, Socket)>,
+    unbuffered: VecDeque<(OpId, Socket)>,
     sequence: u32,
     personalities: Personalities,
     /// Used ones, to be used again.
@@ -128,7 +128,7 @@ impl Uring {
             shelf,
             slots: Slab::new(),
             reads: BTreeMap::new(),
-            hungry: VecDeque::new(),
+            unbuffered: VecDeque::new(),
             sequence: 0,
             personalities,
             sendings: Vec::new(),
@@ -352,8 +352,8 @@ impl Uring {
             return self.cancel_by_name(name(*key, self.slots[*key].sequence));
         }
         // The others are cancelled by the server alone, and rarely.
-        if let Some(at) = self.hungry.iter().position(|(hungry, _)| *hungry == id) {
-            self.hungry.remove(at);
+        if let Some(at) = self.unbuffered.iter().position(|(waiting, _)| *waiting == id) {
+            self.unbuffered.remove(at);
             self.common.ready(id, Done::Received(Err(Error::Cancelled)));
         } else if let Some((key, entry)) =
             self.slots.iter().find(|(_, entry)| entry.slot.can_be_cancelled(id))
@@ -404,7 +404,9 @@ impl Uring {
         loop {
             if !self.common.enough() {
                 let timeout = self.common.patience(deadline);
-                let may_sleep = !self.common.any_ready() && !self.ring.any_completion();
+                let may_sleep = !self.common.any_ready()
+                    && !self.ring.any_completion()
+                    && self.unbuffered.is_empty();
                 let sleep = may_sleep && timeout != Some(Duration::ZERO);
                 if sleep || !self.ring.any_completion() || self.ring.any_queued() {
                     self.enter(sleep, timeout);
@@ -451,14 +453,16 @@ impl Uring {
         }
         self.completions = completions;
         let returned = self.shelf.publish();
-        self.feed(returned);
+        // Without completions that hold one, all buffers are there.
+        let buffers = if self.ring.any_completion() { returned } else { EVENTS_MAX };
+        self.retry_receives(buffers);
     }
 
-    /// Tries receives again for as many buffers as there are again: if all were tried, most would
-    /// find none, again and again. One is always tried, because nobody else might return a buffer.
-    fn feed(&mut self, buffers: usize) {
+    /// Submits receives again that found no buffer, as many as there may be buffers for: if all
+    /// were, most would find none again.
+    fn retry_receives(&mut self, buffers: usize) {
         for _ in 0..buffers.max(1) {
-            let Some((id, socket)) = self.hungry.pop_front() else { return };
+            let Some((id, socket)) = self.unbuffered.pop_front() else { return };
             self.receive(id, socket, None);
         }
     }
@@ -529,6 +533,11 @@ impl Uring {
 
     fn complete_shelf_receive(&mut self, id: OpId, socket: Socket, completion: &cqueue::Entry) {
         let result = completion.result();
+        if result == -libc::ENOBUFS {
+            // It is tried before receives that come later, without waiting for the socket first.
+            self.note_drained(socket, false);
+            return self.unbuffered.push_back((id, socket));
+        }
         self.note_drained(socket, !cqueue::sock_nonempty(completion.flags()));
         let length = usize::try_from(result).unwrap_or(0);
         let buf = cqueue::buffer_select(completion.flags()).map(|index| {
@@ -538,9 +547,6 @@ impl Uring {
                 self.shelf.copy(index, length)
             }
         });
-        if result == -libc::ENOBUFS {
-            return self.hungry.push_back((id, socket));
-        }
         let received = match (result, buf) {
             (1.., Some(buf)) => Ok(buf),
             (0, _) => self.common.end_of_stream(socket, true),

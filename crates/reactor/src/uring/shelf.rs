@@ -20,6 +20,7 @@ pub(super) const GROUP: u16 = 0;
 /// How many buffers there are; a power of two. With as many as a turn takes completions, requests
 /// are worked at while what they touch is in the processor's cache; more would only begin more.
 const COUNT: u16 = EVENTS_MAX as u16;
+const _: () = assert!(EVENTS_MAX.is_power_of_two() && EVENTS_MAX <= 1 << 15);
 
 /// Size of each, bytes.
 const SIZE: usize = 16 << 10;

@@ -7,16 +7,15 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Set in the process that has a mount name space of its own.
-const INSIDE: &str = "UPCALL_TEST_IN_NAMESPACE";
+/// The file system of the process that has a mount name space of its own.
+const INSIDE: &str = "UPCALL_TEST_FULL_DISK";
 
 /// Writes until there is no storage left.
 fn fill(path: &Path) {
     let mut file = std::fs::File::create(path).unwrap();
     let error = loop {
-        match file.write(&[1; 4096]) {
-            Ok(_) => {}
-            Err(error) => break error,
+        if let Err(error) = file.write_all(&[1; 4096]) {
+            break error;
         }
     };
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
@@ -24,7 +23,8 @@ fn fill(path: &Path) {
 
 #[test]
 fn a_volume_on_a_full_disk_says_so_and_goes_on_when_there_is_room() {
-    if std::env::var_os(INSIDE).is_none() {
+    let Some(mounted) = std::env::var_os(INSIDE) else {
+        let dir = Scratch::new("full");
         let mut command = Command::new("unshare");
         command.arg("--mount");
         if !rustix::process::geteuid().is_root() {
@@ -32,15 +32,21 @@ fn a_volume_on_a_full_disk_says_so_and_goes_on_when_there_is_room() {
         }
         let this = "full::a_volume_on_a_full_disk_says_so_and_goes_on_when_there_is_room";
         command.arg(std::env::current_exe().unwrap()).args(["--exact", this, "--nocapture"]);
-        assert!(command.env(INSIDE, "1").status().expect("unshare of util-linux").success());
+        command.env(INSIDE, dir.path());
+        assert!(command.status().expect("unshare of util-linux").success());
         return;
-    }
-    let dir = Scratch::new("full");
+    };
+    let mounted = Path::new(&mounted);
     let mut mount = Command::new("mount");
-    let mount = mount.args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(dir.path());
+    let mount = mount.args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(mounted);
     assert!(mount.status().unwrap().success());
+    let dir = Scratch::in_dir(mounted, "volume");
+    // Only root may listen at a unix socket: without one it would become a user that the user
+    // name space does not know.
+    let socket = format!("unix:{}/socket", dir.path().display());
+    let serve = |path: &str| serve(path, &["--9p", &socket]);
     let path = made(&dir, &[]);
-    let server = serve(&path, &[]);
+    let server = serve(&path);
     let body = vec![7; 300_000];
     put(server.http(), "/kept", &body).unwrap();
     server.kill();
@@ -51,7 +57,7 @@ fn a_volume_on_a_full_disk_says_so_and_goes_on_when_there_is_room() {
     assert!(text.contains("the disk that holds the volume is full"), "{text}{errors}");
 
     std::fs::remove_file(&filler).unwrap();
-    let server = serve(&path, &[]);
+    let server = serve(&path);
     assert!(server.greeting().contains("recovered"), "{}", server.greeting());
     fill(&filler);
     let mut answer = String::new();
@@ -67,7 +73,7 @@ fn a_volume_on_a_full_disk_says_so_and_goes_on_when_there_is_room() {
 
     std::fs::remove_file(&filler).unwrap();
     check(&path);
-    let server = serve(&path, &[]);
+    let server = serve(&path);
     let answer = put(server.http(), "/late", &body).unwrap();
     assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
     assert_eq!(server.end(), Some(0));

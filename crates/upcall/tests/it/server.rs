@@ -14,10 +14,14 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Scratch {
+        Scratch::in_dir(&std::env::temp_dir(), name)
+    }
+
+    pub(crate) fn in_dir(dir: &Path, name: &str) -> Scratch {
         use std::os::unix::fs::PermissionsExt;
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let (pid, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(format!("upcall-it-{pid}-{count}-{name}"));
+        let path = dir.join(format!("upcall-it-{pid}-{count}-{name}"));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
