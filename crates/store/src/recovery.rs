@@ -93,8 +93,8 @@ struct Walked {
     records: VecDeque<(u64, Record)>,
     /// Where it ends.
     head: Place,
-    /// Where in the ring the next batch would begin, and was not found.
-    ends: Vec<u64>,
+    /// Where in the ring the next batch would begin, and was not found, and what is there.
+    ends: Vec<(u64, Vec<u8>)>,
     /// Where batches behind the end begin.
     beyond: Vec<u64>,
 }
@@ -207,7 +207,7 @@ impl Automaton for Recovery {
             State::Ring(_, bytes) => assert!(is_part(bytes, layout.journal), "more is to come"),
             State::End(_, walked) => {
                 let ends = &walked.ends;
-                assert!(ends.iter().all(|at| *at < layout.journal), "an end is in the ring");
+                assert!(ends.iter().all(|(at, _)| *at < layout.journal), "an end is in the ring");
             }
             State::Erasing(_, left) => {
                 assert_ne!(*left, 0, "something is left to be erased");
@@ -311,27 +311,23 @@ impl Recovery {
     }
 
     /// Looks once more at where the journal seems to end.
-    fn look_again(
-        &self,
-        space: Box<Space>,
-        mut walked: Box<Walked>,
-        out: &mut Vec<Output>,
-    ) -> State {
-        let Some(at) = walked.ends.pop() else { return self.end(*space, *walked, out) };
+    fn look_again(&self, space: Box<Space>, walked: Box<Walked>, out: &mut Vec<Output>) -> State {
+        let Some((at, _)) = walked.ends.last() else { return self.end(*space, *walked, out) };
         out.push(Output::Read(self.superblock.layout.journal_at + at, 1));
         State::End(space, walked)
     }
 
-    /// An end of the journal has been read again: if there is a batch now, nothing of what was read
-    /// is believed.
+    /// An end of the journal has been read again: if something else is there now, nothing of what
+    /// was read is believed. Both reads may have come from elsewhere, but hardly from one place.
     fn looked_again(
         &self,
         space: Box<Space>,
-        walked: Box<Walked>,
+        mut walked: Box<Walked>,
         blocks: &[Block],
         out: &mut Vec<Output>,
     ) -> State {
-        if blocks.first().is_some_and(|block| batch::begins(block, walked.head)) {
+        let (_, before) = walked.ends.pop().expect("it was read again");
+        if blocks.first().is_none_or(|block| **block != *before) {
             return self.read_ring(space, Vec::new(), out);
         }
         self.look_again(space, walked, out)
@@ -372,12 +368,16 @@ fn walk(superblock: &Superblock, ring: &[u8]) -> Option<Walked> {
     }
     // One that does not fit before the end of the ring begins at its beginning. A torn one begins
     // where it should, so there is no need to look again.
-    let begins = |at: &u64| batch::begins(&ring[*at as usize * layout.block..], head);
     let mut ends = vec![0, head.block];
     ends.dedup();
-    if ends.iter().any(begins) {
+    let block = |at: u64| &ring[at as usize * layout.block..][..layout.block];
+    let mut ends: Vec<(u64, Vec<u8>)> =
+        ends.into_iter().map(|at| (at, block(at).to_vec())).collect();
+    if ends.iter().any(|(_, block)| batch::begins(block, head)) {
         ends.clear();
     }
+    // Twice: an end that is empty looks like most places of a disk.
+    ends.extend_from_within(..);
     // What users wrote may look like anything.
     let beyond = batch::beyond(superblock, ring, head.sequence);
     let beyond = beyond.filter(|at| !followed.contains(at)).collect();

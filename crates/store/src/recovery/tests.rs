@@ -52,8 +52,8 @@ fn the_drawing_is_fresh() {
         }
         recovery
     };
-    let states = [(None, 0), (Some(0), 0), (Some(1), 0), (Some(2), 0), (Some(3), 0), (Some(4), 0)];
-    let later = [(Some(4), 1), (Some(4), 2)];
+    let states = [None, Some(0), Some(1), Some(2), Some(3), Some(4), Some(5)].map(|it| (it, 0));
+    let later = [(Some(5), 1), (Some(5), 2)];
     for (reads, more) in states.into_iter().chain(later) {
         let wanted = {
             let mut out = Vec::new();
