@@ -220,6 +220,12 @@ impl Connection {
         (self.is_quiet() && !self.session.has_begun()).then_some(self.received)
     }
 
+    /// When something came last, if the client owes the rest of a request, and is owed nothing.
+    pub(crate) fn owing_since(&self) -> Option<Instant> {
+        let owes = self.receiving && self.session.owes_bytes();
+        (self.is_quiet() && owes).then_some(self.received)
+    }
+
     fn is_quiet(&self) -> bool {
         self.state == State::Talking && self.sending == Sending::No && self.unsent.is_empty()
     }

@@ -2,7 +2,8 @@
 //!
 //! A hand goes round the connections, some at each turn, as far as it takes to find a few that may
 //! end: looking through all of them would take milliseconds in which nobody is served. After a
-//! round that found none of those that lose nothing, the next one takes others.
+//! round that found none of those that lose nothing, and a second to let newcomers become idle, the
+//! next one takes others.
 
 use crate::Node;
 use crate::admission::IDLE_TIME;
@@ -25,7 +26,9 @@ enum Class {
     /// Idle ones that have begun nothing.
     #[default]
     Idle,
-    /// Of the client that has many of the places: those without open files.
+    /// Of the client that has many of the places: those that owe the rest of a request.
+    Owing,
+    /// Of the same client: those without open files.
     Resting,
     /// Of the same client: all that nothing came on for a while.
     Quiet,
@@ -40,6 +43,9 @@ pub(crate) struct Places {
     /// Connections left in this round, and whether none that may end was found in it.
     left: usize,
     found_none: bool,
+    /// Since when the connection is idle that may end first; whether that was waited for once.
+    young: Option<Instant>,
+    has_waited: bool,
     /// Begin of the last round of [`Class::Idle`].
     begun: Instant,
     /// The client whose connections end in this round, unless all may.
@@ -77,9 +83,17 @@ impl Places {
         if self.left > 0 && !is_old {
             return;
         }
+        self.has_waited &= self.found_none;
         self.class = match self.class {
             _any if is_old || !self.found_none => Class::Idle,
-            Class::Idle => Class::Resting,
+            Class::Idle if self.young.is_some() && !self.has_waited => {
+                let since = self.young.take().expect("there is one");
+                (self.at, self.has_waited) = (since + IDLE_TIME, true);
+                self.begun = self.begun.min(since);
+                return;
+            }
+            Class::Idle => Class::Owing,
+            Class::Owing => Class::Resting,
             Class::Resting => Class::Quiet,
             Class::Quiet => {
                 self.at = self.begun + IDLE_TIME;
@@ -88,24 +102,29 @@ impl Places {
         };
         match self.class {
             Class::Idle => self.begun = now,
-            Class::Resting | Class::Quiet => {
+            Class::Owing | Class::Resting | Class::Quiet => {
                 let most = self.held.iter().max_by_key(|(_, held)| **held);
                 let crowd = most.filter(|(_, held)| **held >= all.div_ceil(16));
                 self.crowd = crowd.map(|(origin, _)| *origin);
             }
         }
-        (self.left, self.found_none) = (slots, true);
+        (self.left, self.found_none, self.young) = (slots, true, None);
     }
 
-    /// Whether a connection may end in this round.
-    fn may_end(&self, now: Instant, connection: &Connection) -> bool {
+    /// Whether a connection may end in this round; remembers which one may soon.
+    fn may_end(&mut self, now: Instant, connection: &Connection) -> bool {
         let of_crowd = || self.crowd.as_ref() == Some(connection.origin());
         let since = match self.class {
             Class::Idle => connection.idle_since(),
+            Class::Owing => connection.owing_since().filter(|_| of_crowd()),
             Class::Resting => connection.resting_since().filter(|_| of_crowd()),
             Class::Quiet => connection.quiet_since().filter(|_| of_crowd()),
         };
-        since.is_some_and(|since| since + IDLE_TIME <= now)
+        let may_end = since.is_some_and(|since| since + IDLE_TIME <= now);
+        if self.class == Class::Idle && !may_end {
+            self.young = self.young.into_iter().chain(since).min();
+        }
+        may_end
     }
 }
 
@@ -163,6 +182,8 @@ mod tests {
         (0..7).for_each(|_| places.add(&origin));
         assert_eq!(class(&mut places, 2000), Class::Idle);
         places.left = 0;
+        assert_eq!(class(&mut places, 2001), Class::Owing);
+        places.left = 0;
         assert_eq!(class(&mut places, 2001), Class::Resting);
         assert_eq!(places.crowd, Some(origin), "7 of 100 are a 16th");
         places.left = 0;
@@ -183,9 +204,26 @@ mod tests {
         assert_eq!(class(&mut places, 9000), Class::Idle);
         assert_eq!(places.left, 10, "from the beginning");
         places.left = 0;
-        assert_eq!(class(&mut places, 9001), Class::Resting);
+        assert_eq!(class(&mut places, 9001), Class::Owing);
         places.found_none = false;
-        assert_eq!(class(&mut places, 9900), Class::Resting, "until it is over");
+        assert_eq!(class(&mut places, 9900), Class::Owing, "until it is over");
         assert_eq!(class(&mut places, 10_000), Class::Idle, "or a second has passed");
+    }
+
+    #[test]
+    fn connections_that_may_soon_end_are_waited_for_once() {
+        let mut places = Places::default();
+        assert_eq!(class(&mut places, 2000), Class::Idle);
+        (places.left, places.young) = (0, Some(at(1700)));
+        assert_eq!(class(&mut places, 2001), Class::Idle);
+        assert_eq!((places.left, places.at), (0, at(2700)));
+        assert_eq!(class(&mut places, 2700), Class::Idle, "they may end now");
+        (places.left, places.young) = (0, Some(at(2699)));
+        assert_eq!(class(&mut places, 2701), Class::Owing, "they did not: others came");
+        (places.left, places.found_none) = (0, false);
+        assert_eq!(class(&mut places, 2702), Class::Idle);
+        (places.left, places.young) = (0, Some(at(2701)));
+        assert_eq!(class(&mut places, 2703), Class::Idle);
+        assert_eq!(places.at, at(3701), "after one ended");
     }
 }
