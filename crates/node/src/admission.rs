@@ -12,10 +12,11 @@
 //! whatever others hold.
 //!
 //! *Connections.* When there are as many as there may be, some of those end that lose nothing by it
-//! and that nothing came on for a second. If there is none, and one client (an address, a network
-//! of IPv6, this host, or a user of it) has at least a 16th of all, those of its connections end
-//! that have no file open, and at last any that nothing came on for a second. Some places are kept
-//! for local clients, so that the operator always gets in.
+//! and that nothing came on for a second. If there is none, nor may be in a second, and one client
+//! (an address, a network of IPv6, this host, or a user of it) has at least a 16th of all, those of
+//! its connections end that owe the rest of a request, then those without open files, and at last
+//! any that nothing came on for a second. Some places are kept for local clients, so that the
+//! operator always gets in.
 //!
 //! *Nodes and open files.* A connection may hold a multiple of what nobody holds, and a few
 //! whatever is left, so that many connections can use up all. Then those of the client that has

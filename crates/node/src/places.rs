@@ -20,7 +20,7 @@ const ENDED_MAX: usize = 16;
 /// Pause after connections were ended: they go when what is pending for them has come back.
 const ENDED_PAUSE: Duration = Duration::from_millis(1);
 
-/// Which connections may end.
+/// Classes of connections, in the order in which they are ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Class {
     /// Idle ones that have begun nothing.
@@ -34,16 +34,17 @@ enum Class {
     Quiet,
 }
 
-/// How far the hand is.
+/// Search for connections to end.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
-    /// The connection at which it goes on.
+    /// Slot looked at last.
     hand: usize,
     class: Class,
-    /// Connections left in this round, and whether none that may end was found in it.
+    /// Slots left in this round, and whether the round has found no connection to end.
     left: usize,
     found_none: bool,
-    /// Since when the connection is idle that may end first; whether that was waited for once.
+    /// Last activity of the connection that becomes idle first, and whether the search has waited
+    /// for one already.
     young: Option<Instant>,
     has_waited: bool,
     /// Begin of the last round of [`Class::Idle`].
@@ -76,8 +77,8 @@ impl Places {
         self.held.values().sum()
     }
 
-    /// Begins a round through so many slots where one has to begin. What one second ago was not
-    /// idle may be now: then the classes begin anew.
+    /// Begins a round through `slots` if the last one is complete. After a second, during which
+    /// other connections may have become idle, starts again with [`Class::Idle`].
     fn begin_round(&mut self, now: Instant, slots: usize, all: usize) {
         let is_old = self.begun + IDLE_TIME <= now;
         if self.left > 0 && !is_old {
@@ -103,9 +104,7 @@ impl Places {
         match self.class {
             Class::Idle => self.begun = now,
             Class::Owing | Class::Resting | Class::Quiet => {
-                let most = self.held.iter().max_by_key(|(_, held)| **held);
-                let crowd = most.filter(|(_, held)| **held >= all.div_ceil(16));
-                self.crowd = crowd.map(|(origin, _)| *origin);
+                self.crowd = crowd(&self.held, all);
             }
         }
         (self.left, self.found_none, self.young) = (slots, true, None);
@@ -126,6 +125,12 @@ impl Places {
         }
         may_end
     }
+}
+
+/// Returns the client that holds most, if that is at least a 16th of `all`.
+pub(crate) fn crowd(held: &BTreeMap<Origin, usize>, all: usize) -> Option<Origin> {
+    let most = held.iter().max_by_key(|(_, held)| **held);
+    most.filter(|(_, held)| **held >= all.div_ceil(16)).map(|(origin, _)| *origin)
 }
 
 impl Node {

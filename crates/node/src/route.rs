@@ -9,7 +9,7 @@ use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection, Origin};
 use super::letters::{self, HOME, Letter, Role};
-use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener};
+use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
 use front::{CallId, HANDLES_MIN, Identity, Session};
@@ -398,7 +398,11 @@ impl Node {
             return;
         }
         let share = self.handles_share();
-        let crowd = self.crowd(share, Connection::handles);
+        let mut held = BTreeMap::new();
+        for (_, connection) in &self.connections {
+            *held.entry(*connection.origin()).or_insert(0) += connection.handles();
+        }
+        let crowd = places::crowd(&held, share);
         let of_crowd =
             self.connections.iter().filter(|(_, it)| Some(it.origin()) == crowd.as_ref());
         let is_busy = |it: &Connection| {
@@ -423,16 +427,6 @@ impl Node {
             self.admission.for_handles.put_off(now);
         }
         self.give_way(now, chosen, ops);
-    }
-
-    /// The client whose connections hold most, if that is at least a 16th of `all`.
-    fn crowd(&self, all: usize, held: impl Fn(&Connection) -> usize) -> Option<Origin> {
-        let mut sums = BTreeMap::new();
-        for (_, connection) in &self.connections {
-            *sums.entry(connection.origin()).or_insert(0) += held(connection);
-        }
-        let most = sums.into_iter().max_by_key(|(_, sum)| *sum);
-        most.filter(|(_, sum)| *sum >= all.div_ceil(16)).map(|(origin, _)| *origin)
     }
 
     /// Ends connections for newcomers.

@@ -46,7 +46,7 @@ pub(crate) fn from_raw(result: i32) -> Error {
     translate(Errno::from_raw_os_error(-result))
 }
 
-/// What an error of straight-line work means.
+/// Translates an I/O error of blocking code; an error without an errno becomes `Io`.
 pub fn error_of(error: io::Error) -> Error {
     Errno::from_io_error(&error).map_or(Error::Io, translate)
 }

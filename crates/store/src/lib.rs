@@ -106,7 +106,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a failed operation of the disk means to the store.
+    /// Translates a disk error: `DiskFull` for a full disk or quota, otherwise `DiskFailed`.
     pub fn of_disk(error: base::Error) -> Error {
         let full = matches!(error, base::Error::NoSpace | base::Error::QuotaExceeded);
         if full { Error::DiskFull } else { Error::DiskFailed }

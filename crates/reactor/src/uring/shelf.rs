@@ -31,7 +31,7 @@ pub(super) struct Shelf {
     /// The memory of buffer `i`.
     buffers: Vec<Buf>,
     tail: u16,
-    /// What the kernel has been shown of it.
+    /// The tail published to the kernel.
     published: u16,
 }
 
