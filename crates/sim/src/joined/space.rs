@@ -457,15 +457,25 @@ impl<'a> Look<'a> {
 
     /// What is listed at a place: each name with the numbers that its file may have.
     pub(super) fn entries(&mut self, at: &At) -> Entries {
+        self.merged(at, false)
+    }
+
+    /// The same with the numbers of a name in all members. One directory may be there twice,
+    /// through two trees, and a listing be between the two when a file is made.
+    pub(super) fn entries_of_all(&mut self, at: &At) -> Entries {
+        self.merged(at, true)
+    }
+
+    fn merged(&mut self, at: &At, of_all: bool) -> Entries {
         let mut all = Entries::new();
         let files: Vec<File> = match self.space.union(at) {
             Some(members) => members.iter().map(|member| member.file.clone()).collect(),
             None => vec![at.file.clone()],
         };
-        let mut doubtful = false;
+        let mut doubtful = of_all;
         for file in files {
             let away = self.touch(&file);
-            for (name, number) in self.entries_of(&file) {
+            for (name, number) in self.entries_in(&file, of_all) {
                 let numbers = all.entry(name).or_default();
                 if numbers.is_empty() || doubtful {
                     numbers.extend(number);
@@ -476,7 +486,7 @@ impl<'a> Look<'a> {
         all
     }
 
-    fn entries_of(&mut self, file: &File) -> Vec<(Name, Vec<u64>)> {
+    fn entries_in(&mut self, file: &File, of_all: bool) -> Vec<(Name, Vec<u64>)> {
         match file {
             File::Plain((tree, inode)) => {
                 let entries = self.disk.inode(*inode).map(|node| &node.entries);
@@ -488,7 +498,7 @@ impl<'a> Look<'a> {
                 let top = Rc::clone(way.last().expect("it has a root"));
                 let all =
                     |numbers: Vec<u64>| numbers.into_iter().map(|it| moved(*tree, it)).collect();
-                let entries = self.entries(&top).into_iter();
+                let entries = self.merged(&top, of_all).into_iter();
                 entries.map(|(name, numbers)| (name, all(numbers))).collect()
             }
         }

@@ -5,7 +5,7 @@
 
 use super::Visitor;
 use super::lane::{Held, Own, Request, State, Waiting};
-use super::listing::Listing;
+use super::listing::{Listing, There};
 use crate::client::Io;
 use crate::disk::Disk;
 use crate::joined::chart::{Chart, PATIENCE, error_of};
@@ -545,7 +545,8 @@ fn judge_list(case: &mut Case<'_>, at: &At, mut listing: Listing, data: &[u8]) -
     }
     let entries = dirents(data).expect("entries can be understood");
     let away = case.chart.away(listing.since);
-    let there = Look::new(case.look.space, case.look.disk, &away).entries(at);
+    let mut look = Look::new(case.look.space, case.look.disk, &away);
+    let there = There { first: look.entries(at), all: look.entries_of_all(at) };
     listing.is_doubtful |= !case.look.touched.is_disjoint(&away);
     listing.take(&entries, &there, case.chart);
     Effect::Opened(None, State::Directory(listing))

@@ -6,6 +6,14 @@ use base::{Instant, Name};
 use std::collections::BTreeSet;
 use wire::ninep::Dirent;
 
+/// The entries that are there now.
+pub(super) struct There {
+    /// Each name with the numbers of the first member that has it.
+    pub(super) first: Entries,
+    /// Each name with the numbers that it has in all members.
+    pub(super) all: Entries,
+}
+
 /// What was there when it began, and what has been listed.
 #[derive(Clone, Debug)]
 pub(super) struct Listing {
@@ -30,7 +38,7 @@ impl Listing {
     ///
     /// # Panics
     /// If one is listed twice, or is not there, or is missing in the end.
-    pub(super) fn take(&mut self, entries: &[Dirent<'_>], there: &Entries, chart: &Chart) {
+    pub(super) fn take(&mut self, entries: &[Dirent<'_>], there: &There, chart: &Chart) {
         for (qid, cookie, _, name) in entries {
             self.offset = *cookie;
             let name = Name::new(name).expect("names are names");
@@ -39,8 +47,10 @@ impl Listing {
             // Directories of 9P2000 are counted through again after a connection was lost.
             let excused = replaced || self.is_doubtful;
             assert!(new || excused, "{name} is listed twice");
+            let is_vague = chart.is_name_vague(&name, self.since);
+            let there = if is_vague { &there.all } else { &there.first };
             let (then, now) = (self.there.get(&name), there.get(&name));
-            let known = then.is_some() || now.is_some() || chart.is_name_vague(&name, self.since);
+            let known = then.is_some() || now.is_some() || is_vague;
             assert!(known, "{name} is listed, but is not there");
             let mut numbers = then.into_iter().chain(now).flatten().peekable();
             let right = numbers.peek().is_none() || numbers.any(|number| *number == qid.path);
@@ -48,7 +58,7 @@ impl Listing {
         }
         if entries.is_empty() {
             self.is_over = true;
-            self.expect_complete(there, chart);
+            self.expect_complete(&there.first, chart);
         }
     }
 
