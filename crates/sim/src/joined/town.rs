@@ -339,7 +339,9 @@ impl Town {
     fn wait(&mut self) {
         let hosts = self.servers.iter().filter(|place| !place.frozen);
         let hosts = hosts.filter_map(|place| place.host.as_ref());
-        let deadlines = hosts.chain([&self.mux]).filter_map(Host::deadline);
+        // One that thawed or began a moment ago has not had its turn yet.
+        let now = self.world.now();
+        let deadlines = hosts.chain([&self.mux]).filter_map(|host| host.deadline_after(now));
         let deed = self.agenda.first_key_value().map(|((at, _), _)| *at);
         let mut events = Vec::new();
         self.world.wait(deadlines.chain(deed).min(), &mut events);
