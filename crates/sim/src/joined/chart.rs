@@ -41,8 +41,8 @@ struct Replaced {
 #[derive(Debug, Default)]
 pub(super) struct Chart {
     pub(super) servers: Vec<Server>,
-    /// No further trouble comes, and the last one is over for long.
-    pub(super) is_calm: bool,
+    /// Since when no further trouble comes, and the last one is over for long.
+    pub(super) calm_since: Option<Instant>,
     /// Lanes that have asked all they wanted, and how many there are.
     pub(super) idle: (usize, usize),
     /// The mux serves.
@@ -125,7 +125,8 @@ impl Chart {
 
     /// Whether a name may have been there or not since.
     pub(super) fn is_name_vague(&self, name: &Name, since: Instant) -> bool {
-        !self.is_calm && self.names.get(name).is_some_and(|at| *at >= since)
+        let was_calm = self.calm_since.is_some_and(|calm| since >= calm);
+        !was_calm && self.names.get(name).is_some_and(|at| *at >= since)
     }
 
     /// Nobody knows what was written to a file.
@@ -135,7 +136,7 @@ impl Chart {
 
     /// Whether what a file contains is not known.
     pub(super) fn is_vague(&self, inode: u64) -> bool {
-        !self.is_calm && self.vague.contains(&inode)
+        self.calm_since.is_none() && self.vague.contains(&inode)
     }
 }
 

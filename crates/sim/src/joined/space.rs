@@ -524,37 +524,58 @@ impl<'a> Look<'a> {
         Ok(inner.map(|top| At { file: file(top), ..dir.clone() }).collect())
     }
 
-    /// The directory on the disk to which a rename goes, if it goes.
-    pub(super) fn rename(&mut self, from: &At, name: &Name, to: &At) -> Result<u64, Error> {
+    /// The directories on the disk to which a rename may go, or why it goes nowhere.
+    pub(super) fn rename(&mut self, from: &At, name: &Name, to: &At) -> Vec<Result<u64, Error>> {
         self.touch_all(from);
         self.touch_all(to);
         let has = |file: &File| self.disk.lookup(file.inode(), name.as_bytes()).is_some();
-        let found = match self.space.union(from) {
-            None => from.file.clone(),
+        let (found, by_union) = match self.space.union(from) {
+            None => (&from.file, false),
             Some(members) => {
                 let mut files = members.iter().map(|member| &member.file);
-                files.find(|file| has(file)).ok_or(Error::NotFound)?.clone()
+                let Some(found) = files.find(|file| has(file)) else {
+                    return vec![Err(Error::NotFound)];
+                };
+                (found, true)
             }
         };
-        let dest = match self.space.union(to) {
-            None => to.file.clone(),
+        let dests = match self.space.union(to) {
+            None => vec![Some(to.file.clone())],
             Some(members) => {
                 let same = |member: &&Member| member.file.key() == found.key();
+                let stays = members.iter().find(same);
                 let taker = members.iter().find(|member| member.create);
-                let dest = members.iter().find(same).or(taker);
-                dest.ok_or(Error::NotPermitted)?.file.clone()
+                // It stays where it is in a union; a directory that was reached by itself is
+                // perhaps not known to be a member.
+                let dests = match by_union {
+                    true => vec![stays.or(taker)],
+                    false => stays.map(Some).into_iter().chain([taker]).collect(),
+                };
+                dests.into_iter().map(|dest| dest.map(|member| member.file.clone())).collect()
             }
         };
-        match (&found, &dest) {
-            (one, other) if one.tree() != other.tree() => Err(Error::CrossDevice),
+        let found = found.clone();
+        let go = |dest: Option<File>| self.rename_into(&found, name, dest);
+        dests.into_iter().flat_map(go).collect()
+    }
+
+    fn rename_into(
+        &mut self,
+        found: &File,
+        name: &Name,
+        dest: Option<File>,
+    ) -> Vec<Result<u64, Error>> {
+        let Some(dest) = dest else { return vec![Err(Error::NotPermitted)] };
+        match (found, &dest) {
+            (one, other) if one.tree() != other.tree() => vec![Err(Error::CrossDevice)],
             (File::Again(_, one), File::Again(_, other)) => {
                 let tops = [one, other].map(|way| Rc::clone(way.last().expect("it has a root")));
                 self.rename(&tops[0], name, &tops[1])
             }
             (one, other) if self.space.trees[one.tree()].plain && one != other => {
-                Err(Error::CrossDevice)
+                vec![Err(Error::CrossDevice)]
             }
-            _ => Ok(dest.inode()),
+            _ => vec![Ok(dest.inode())],
         }
     }
 }

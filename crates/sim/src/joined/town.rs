@@ -459,7 +459,7 @@ impl Town {
                 self.note_lying(server, false);
                 self.over(server);
             }
-            Deed::Calm => self.chart.borrow_mut().is_calm = true,
+            Deed::Calm => self.chart.borrow_mut().calm_since = Some(self.world.now()),
         }
     }
 

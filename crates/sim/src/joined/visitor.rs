@@ -169,7 +169,7 @@ impl Visitor {
 
     /// Lets every lane that has nothing under way ask for something.
     fn work(&mut self, io: &mut Io<'_>) {
-        if self.phase == Phase::Patient && self.setup.chart.borrow().is_calm {
+        if self.phase == Phase::Patient && self.setup.chart.borrow().calm_since.is_some() {
             self.phase = Phase::Surveying;
             self.plan_survey(io);
         }

@@ -50,8 +50,8 @@ pub(super) enum Request {
 pub(super) struct Waiting {
     pub(super) request: Request,
     pub(super) since: Instant,
-    /// To which directory on the disk a rename should go, or why not.
-    pub(super) expected: Option<Result<u64, Error>>,
+    /// To which directories on the disk a rename may go, or why not; nothing for other requests.
+    pub(super) expected: Vec<Result<u64, Error>>,
     /// When to flush it.
     pub(super) flush_at: Option<Instant>,
     /// When it was flushed.
