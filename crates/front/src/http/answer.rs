@@ -90,6 +90,12 @@ pub(super) fn status(error: Error) -> Refusal {
     }
 }
 
+/// The status of an error after the change was made and before it was durable.
+pub(super) fn not_durable(error: Error) -> Refusal {
+    let reason = "the change was made, but may be lost in a crash; look and try again";
+    Refusal { reason, ..status(error) }
+}
+
 impl Session {
     /// Ends a head: the date, and whether the connection goes on where that is not understood.
     pub(super) fn end(&self, now: Instant, head: Head) -> Vec<u8> {

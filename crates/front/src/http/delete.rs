@@ -1,13 +1,15 @@
-//! `DELETE`: find the directory, look (if there are conditions), remove. What was judged is removed
-//! and nothing else: if it has changed meanwhile, what is there is judged anew.
+//! `DELETE`: find the directory, open it, look (if there are conditions), remove, and make the
+//! removal durable; the directory is opened first, so that nothing is removed that cannot be made
+//! durable. What was judged is removed and nothing else: if it has changed meanwhile, what is there
+//! is judged anew.
 
-use super::answer::{Head, etag, status};
+use super::answer::{Head, etag, not_durable, status};
 use super::put::{UNEXPECTED, is_missing};
 use super::{Session, State};
 use crate::Output;
 use base::op::Replacement;
-use base::{Buf, Error, Expected, Instant, Kind, Name, Stat};
-use tree::{Ask, NodeId, Reply};
+use base::{Access, Buf, Error, Expected, Instant, Kind, Name, Stat};
+use tree::{Ask, NodeId, OpenId, Reply};
 use wire::http::{Method, Request, Verdict, refusal};
 
 /// A removal.
@@ -17,29 +19,55 @@ pub(super) struct Delete {
     step: Step,
 }
 
+/// The directory of what is removed.
+#[derive(Clone, Copy, Debug)]
+struct Dir {
+    node: NodeId,
+    open: OpenId,
+}
+
+impl Dir {
+    fn forget(self, out: &mut Vec<Output>) {
+        out.extend([Output::Close(self.open), Output::Release(self.node)]);
+    }
+}
+
 /// State of a `DELETE`: the reply it waits for.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// For the directory.
     Finding,
+    /// For the directory to be open.
+    Opening(NodeId),
     /// For the entry.
-    Looking(NodeId),
+    Looking(Dir),
     /// For its attributes, to judge the conditions.
-    Measuring(NodeId, NodeId),
+    Measuring(Dir, NodeId),
     /// For its removal from this directory.
-    Removing(NodeId),
+    Removing(Dir),
+    /// For the directory to be durable.
+    Syncing(Dir),
+}
+
+impl Step {
+    /// Gives back what it holds.
+    fn forget(self, out: &mut Vec<Output>) {
+        match self {
+            Step::Finding => {}
+            Step::Opening(dir) => out.push(Output::Release(dir)),
+            Step::Looking(dir) | Step::Removing(dir) | Step::Syncing(dir) => dir.forget(out),
+            Step::Measuring(dir, node) => {
+                out.push(Output::Release(node));
+                dir.forget(out);
+            }
+        }
+    }
 }
 
 impl Delete {
     /// Gives back what it holds; how many answers are to come.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
-        match self.step {
-            Step::Finding => {}
-            Step::Looking(dir) | Step::Removing(dir) => out.push(Output::Release(dir)),
-            Step::Measuring(dir, node) => {
-                out.extend([Output::Release(node), Output::Release(dir)]);
-            }
-        }
+        self.step.forget(out);
         1
     }
 
@@ -69,19 +97,22 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> State {
         match (delete.step, reply) {
-            (Step::Finding, Ok(Reply::Walked(_, Some(dir)))) => {
-                let Some(name) = delete.name() else {
+            (Step::Finding, Ok(Reply::Walked(stats, Some(dir)))) => {
+                if stats.last().is_some_and(|stat| stat.kind != Kind::Directory) {
+                    out.push(Output::Release(dir));
+                    return self.fail(now, status(Error::NotDirectory), out);
+                }
+                if delete.name().is_none() {
                     out.push(Output::Release(dir));
                     return self.fail(now, refusal(403, "the root cannot be removed"), out);
-                };
-                if delete.request.conditions.is_empty() {
-                    self.ask(Ask::Remove { dir, name, directory: None }, out);
-                    return delete.at(Step::Removing(dir));
                 }
-                self.ask(Ask::Walk { from: dir, names: vec![name] }, out);
-                delete.at(Step::Looking(dir))
+                self.ask(Ask::Open { node: dir, access: Access::READ }, out);
+                delete.at(Step::Opening(dir))
             }
             (Step::Finding, Ok(_)) => self.fail(now, status(Error::NotFound), out),
+            (Step::Opening(node), Ok(Reply::Opened(open, _))) => {
+                self.delete_begin(delete, Dir { node, open }, out)
+            }
             (Step::Looking(dir), Ok(Reply::Walked(_, Some(node)))) => {
                 self.ask(Ask::Stat { node }, out);
                 delete.at(Step::Measuring(dir, node))
@@ -95,14 +126,29 @@ impl Session {
                 self.delete_judged(now, delete, dir, present.as_ref(), out)
             }
             (Step::Removing(dir), Ok(_)) => {
-                out.push(Output::Release(dir));
+                self.ask(Ask::Sync { open: dir.open, data_only: false }, out);
+                delete.at(Step::Syncing(dir))
+            }
+            (Step::Syncing(dir), Ok(_)) => {
+                dir.forget(out);
                 let head = self.end(now, Head::new(204));
                 self.say(Buf::from(head), out);
                 self.done(now, out)
             }
             (step, Err(error)) => self.delete_failed(now, delete, step, error, out),
-            (Step::Measuring(..), Ok(other)) => unreachable!("{other:?} are no attributes"),
+            (step, Ok(other)) => unreachable!("{other:?} in {step:?}"),
         }
+    }
+
+    /// The directory is open.
+    fn delete_begin(&mut self, delete: Delete, dir: Dir, out: &mut Vec<Output>) -> State {
+        let name = delete.name().expect("the root was refused");
+        if delete.request.conditions.is_empty() {
+            self.ask(Ask::Remove { dir: dir.node, name, directory: None }, out);
+            return delete.at(Step::Removing(dir));
+        }
+        self.ask(Ask::Walk { from: dir.node, names: vec![name] }, out);
+        delete.at(Step::Looking(dir))
     }
 
     /// Removes the file with these attributes, if it is the one that is meant.
@@ -110,7 +156,7 @@ impl Session {
         &mut self,
         now: Instant,
         delete: Delete,
-        dir: NodeId,
+        dir: Dir,
         present: Option<&Stat>,
         out: &mut Vec<Output>,
     ) -> State {
@@ -121,22 +167,22 @@ impl Session {
         let ask = match (verdict, present, delete.name()) {
             (Verdict::Go, Some(stat), Some(name)) if stat.kind == Kind::File => {
                 let (by, expected) = (Replacement::Nothing, Expected::Version(stat.file_version()));
-                Ask::Replace { dir, name, by, expected }
+                Ask::Replace { dir: dir.node, name, by, expected }
             }
             // Versions are those of files: of anything else no condition can be kept.
             (Verdict::Go, Some(_), Some(name)) if request.conditions.is_empty() => {
-                Ask::Remove { dir, name, directory: None }
+                Ask::Remove { dir: dir.node, name, directory: None }
             }
             (Verdict::Go, Some(_), Some(_)) => {
-                out.push(Output::Release(dir));
+                dir.forget(out);
                 return self.fail(now, UNEXPECTED, out);
             }
             (Verdict::Go, _, _) => {
-                out.push(Output::Release(dir));
+                dir.forget(out);
                 return self.fail(now, status(Error::NotFound), out);
             }
             (Verdict::NotModified | Verdict::Failed, _, _) => {
-                out.push(Output::Release(dir));
+                dir.forget(out);
                 return self.fail(now, UNEXPECTED, out);
             }
         };
@@ -153,7 +199,6 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> State {
         match step {
-            Step::Finding => {}
             Step::Looking(dir) if is_missing(error) => {
                 return self.delete_judged(now, delete, dir, None, out);
             }
@@ -161,10 +206,15 @@ impl Session {
                 out.push(Output::Release(node));
                 return self.delete_judged(now, delete, dir, None, out);
             }
-            Step::Looking(dir) | Step::Removing(dir) => out.push(Output::Release(dir)),
-            Step::Measuring(dir, node) => {
-                out.extend([Output::Release(node), Output::Release(dir)]);
+            Step::Syncing(dir) => {
+                dir.forget(out);
+                return self.fail(now, not_durable(error), out);
             }
+            Step::Finding
+            | Step::Opening(_)
+            | Step::Looking(_)
+            | Step::Measuring(..)
+            | Step::Removing(_) => step.forget(out),
         }
         self.fail(now, status(error), out)
     }

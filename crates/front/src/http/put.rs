@@ -11,7 +11,7 @@
 //! it is asked for what was judged, and if that is not there any more, what is there is judged
 //! anew.
 
-use super::answer::{Head, etag, status};
+use super::answer::{Head, etag, not_durable, status};
 use super::{BODY_TIME, CALL, CLEANUP, Session, State};
 use crate::Output;
 use base::op::Replacement;
@@ -227,7 +227,7 @@ impl Session {
                 put.at(Step::Looking(dir))
             }
             (Step::Finding, Err(error)) if !is_missing(error) => {
-                self.refuse(now, status(error), out)
+                self.refuse(now, not_durable(error), out)
             }
             (Step::Finding, _) => {
                 let reason = "the directory does not exist; make it first";
@@ -465,7 +465,7 @@ impl Session {
             Step::CreatingUnnamed(Place { dir, .. })
             | Step::Creating { place: Place { dir, .. }, .. } => {
                 out.push(Output::Release(dir));
-                self.refuse(now, status(error), out)
+                self.refuse(now, not_durable(error), out)
             }
             Step::Weighing(file, open) => {
                 out.extend([Output::Close(open), Output::Close(file.open)]);

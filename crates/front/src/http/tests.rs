@@ -534,18 +534,61 @@ fn what_cannot_be_without_a_name_has_one_that_nobody_else_has() {
     assert_ne!(name_for(1, &put).as_bytes(), next.as_bytes());
 }
 
+/// Up to the open directory.
+fn begin_delete(lab: &mut Lab, fields: &str) {
+    lab.say(&format!("DELETE /d/f HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+    let directory = Stat { kind: Kind::Directory, ..file(0) };
+    lab.answer(Ok(Reply::Walked(vec![directory.clone()], Some(NodeId(5)))));
+    lab.answer(Ok(Reply::Opened(OpenId(6), directory)));
+}
+
+#[test]
+fn a_removal_is_durable_before_it_is_acknowledged() {
+    let mut lab = Lab::new();
+    begin_delete(&mut lab, "");
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Done));
+    expect![[r#"
+        DELETE /d/f HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Open
+        <- Opened: ask 0 Remove
+        <- Done: ask 0 Sync
+        <- Done: close 6, release 5, say "204 No Content" +0
+    "#]]
+    .assert_eq(&lab.text);
+    let mut lab = Lab::new();
+    begin_delete(&mut lab, "");
+    lab.answer(Ok(Reply::Done));
+    lab.text.clear();
+    lab.answer(Err(Error::NoSpace));
+    expect![[r#"
+        <- NoSpace: close 6, release 5, say "507 Insufficient Storage" +68
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn a_file_has_no_entries_to_remove() {
+    let mut lab = Lab::new();
+    lab.say("DELETE /d/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.text.clear();
+    lab.answer(Ok(Reply::Walked(vec![file(3)], Some(NodeId(5)))));
+    expect![[r#"
+        <- Walked: release 5, say "404 Not Found" +22
+    "#]]
+    .assert_eq(&lab.text);
+}
+
 #[test]
 fn a_file_is_removed_if_it_still_is_what_was_judged() {
     let mut lab = Lab::new();
-    let tag = etag(&file(3));
-    lab.say(&format!("DELETE /d/f HTTP/1.1\r\nHost: localhost\r\nIf-Match: {tag}\r\n\r\n"));
-    lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
+    begin_delete(&mut lab, &format!("If-Match: {}\r\n", etag(&file(3))));
     lab.answer(Ok(Reply::Walked(vec![file(3)], Some(NodeId(9)))));
     let out = step(&mut lab, Reply::Stat(file(3)));
     assert_eq!(replaced(&out), Some(Expected::Version(file(3).file_version())));
     lab.text.clear();
     lab.answer(Ok(Reply::Unexpected(Some(file(4)))));
-    assert!(lab.text.contains("release 5, say \"412 Precondition"), "{}", lab.text);
+    assert!(lab.text.contains("close 6, release 5, say \"412 Precondition"), "{}", lab.text);
 }
 
 #[test]

@@ -136,9 +136,18 @@ pub(crate) fn get(address: &str, path: &str) -> String {
 
 /// Puts a file there over HTTP: the first line of the answer, if there was one.
 pub(crate) fn put(address: &str, path: &str, body: &[u8]) -> Option<String> {
+    change(address, "PUT", path, body)
+}
+
+/// Deletes a file over HTTP: the first line of the answer, if there was one.
+pub(crate) fn delete(address: &str, path: &str) -> Option<String> {
+    change(address, "DELETE", path, b"")
+}
+
+fn change(address: &str, method: &str, path: &str, body: &[u8]) -> Option<String> {
     let mut client = TcpStream::connect(address).ok()?;
     let head = format!(
-        "PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",
         body.len()
     );

@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
 use crate::ninep::Client;
-use crate::server::{BINARY, Scratch, Server, get, put, upcall, volume};
+use crate::server::{BINARY, Scratch, Server, delete, get, put, upcall, volume};
 use serde_json::Value;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -136,6 +136,30 @@ fn what_was_acknowledged_survives_every_kill() {
         assert!(answer.ends_with(&contents(name)), "{name}: {answer}");
     }
     assert_eq!(server.end(), Some(0));
+    check(&path);
+}
+
+#[test]
+fn a_removal_that_was_acknowledged_survives_a_kill() {
+    let dir = Scratch::new("deleted");
+    let path = made(&dir, &[]);
+    let server = serve(&path, &[]);
+    let rounds = 4;
+    for round in 0..rounds {
+        let answer = put(server.http(), &format!("/file-{round}"), b"contents").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    }
+    assert_eq!(server.end(), Some(0));
+    for round in 0..rounds {
+        let server = serve(&path, &[]);
+        let answer = delete(server.http(), &format!("/file-{round}")).unwrap();
+        server.kill();
+        assert!(answer.starts_with("HTTP/1.1 204 "), "{answer}");
+        let server = serve(&path, &[]);
+        let answer = get(server.http(), &format!("/file-{round}"));
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{round} is there again: {answer}");
+        assert_eq!(server.end(), Some(0));
+    }
     check(&path);
 }
 
