@@ -114,13 +114,15 @@ pub(super) struct Link {
     offer: Dialect,
     /// Whether it ever agreed on a dialect: only who never did may not know what was offered.
     met: bool,
+    /// Whether it ever agreed on 9P2000.L. It does again, whatever one connection was told.
+    knows_linux: bool,
 }
 
 impl Link {
     /// A link that connects at the first opportunity.
     pub(super) fn new(rng: Rng) -> Link {
         let state = State::Down { until: Instant(0) };
-        Link { state, rng, failures: 0, offer: Dialect::Linux, met: false }
+        Link { state, rng, failures: 0, offer: Dialect::Linux, met: false, knows_linux: false }
     }
 
     pub(super) fn state(&self) -> State {
@@ -274,6 +276,7 @@ impl Automaton for Link {
             }
             (State::Version { socket, .. }, Input::Agreed(dialect)) => {
                 self.met = true;
+                self.knows_linux |= dialect == Dialect::Linux;
                 out.push(Output::Attach(dialect));
                 State::Attaching { socket, until: now + PATIENCE }
             }
@@ -289,10 +292,14 @@ impl Automaton for Link {
                 out.push(Output::Up);
                 State::Up { socket }
             }
+            (State::Up { socket }, Input::Broken(why)) => {
+                if self.knows_linux {
+                    self.offer = Dialect::Linux;
+                }
+                self.part(now, socket, why, out)
+            }
             (
-                State::Version { socket, .. }
-                | State::Attaching { socket, .. }
-                | State::Up { socket },
+                State::Version { socket, .. } | State::Attaching { socket, .. },
                 Input::Broken(why),
             ) => self.part(now, socket, why, out),
             (State::Parting { socket, until }, Input::Idle) => {

@@ -94,6 +94,29 @@ fn a_server_that_answers_an_error_hears_the_other_offer_on_a_new_connection() {
     assert_eq!(out, [Output::Connect, Output::Offer(SOCKET, Dialect::Plan9)]);
 }
 
+/// An error that one connection was told does not leave a server of 9P2000.L with 9P2000.
+#[test]
+fn a_server_that_agreed_to_the_first_offer_hears_it_again_after_an_error_on_a_later_connection() {
+    let mut link = link();
+    let connected = Input::Connected(Ok(SOCKET));
+    let agree = |at, dialect| [(at, Input::Agreed(dialect)), (at, Input::Attached)];
+    let part = |at| [(at, Input::Broken("the connection broke")), (at, Input::Idle)];
+    run(&mut link, &[(0, Input::Tick), (1, connected)]);
+    run(&mut link, &agree(2, Dialect::Linux));
+    run(&mut link, &part(3));
+    let out = run(&mut link, &[(1000, Input::Tick), (1001, connected), (1002, Input::Refused)]);
+    assert!(out.contains(&Output::Offer(SOCKET, Dialect::Linux)), "{out:?}");
+    let out = run(&mut link, &[(1003, Input::Idle), (2000, Input::Tick), (2001, connected)]);
+    assert_eq!(
+        out,
+        [Output::Release(SOCKET), Output::Connect, Output::Offer(SOCKET, Dialect::Plan9)]
+    );
+    run(&mut link, &agree(2002, Dialect::Plan9));
+    run(&mut link, &part(2003));
+    let out = run(&mut link, &[(4000, Input::Tick), (4001, connected)]);
+    assert_eq!(out, [Output::Connect, Output::Offer(SOCKET, Dialect::Linux)]);
+}
+
 /// Some servers say nothing to what they do not know; those that were heard once do know.
 #[test]
 fn a_server_that_says_nothing_hears_the_other_offer_unless_it_was_heard_before() {
