@@ -61,18 +61,19 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// What this process has just compiled.
-    pub(crate) fn new(name: Hash, compatibility: Hash, code: &[u8]) -> Artifact {
-        let mut bytes = Vec::with_capacity(CODE + code.len());
-        bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
-        bytes.extend_from_slice(&compatibility.0);
-        bytes.extend_from_slice(&name.0);
-        bytes.extend_from_slice(&(code.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(&[0; CODE - MAC]);
-        bytes.extend_from_slice(code);
-        Artifact { bytes }
+    /// What this process has just compiled. The header is put in front, without a second copy.
+    pub(crate) fn new(name: Hash, compatibility: Hash, mut code: Vec<u8>) -> Artifact {
+        let mut head = Vec::with_capacity(CODE);
+        head.extend_from_slice(MAGIC);
+        head.extend_from_slice(&VERSION.to_le_bytes());
+        head.extend_from_slice(&[0; 4]);
+        head.extend_from_slice(&compatibility.0);
+        head.extend_from_slice(&name.0);
+        head.extend_from_slice(&(code.len() as u64).to_le_bytes());
+        head.extend_from_slice(&[0; CODE - MAC]);
+        assert_eq!(head.len(), CODE, "code begins behind the header");
+        code.splice(..0, head);
+        Artifact { bytes: code }
     }
 
     /// Takes the output of a child of this process that was started to compile the module of this
@@ -83,8 +84,8 @@ impl Artifact {
     ///
     /// # Errors
     /// If these bytes are no compiled module.
-    pub fn of_child(name: Hash, engine: &crate::Engine, code: &[u8]) -> Result<Artifact, Broken> {
-        match Engine::detect_precompiled(code) {
+    pub fn of_child(name: Hash, engine: &crate::Engine, code: Vec<u8>) -> Result<Artifact, Broken> {
+        match Engine::detect_precompiled(&code) {
             Some(Precompiled::Module) => Ok(Artifact::new(name, engine.compatibility(), code)),
             Some(Precompiled::Component) | None => Err(Broken),
         }
@@ -193,21 +194,22 @@ mod tests {
         let engine = Engine::compiler(Pace::Ticks).expect("an engine");
         let (key, name) = (Key::new([7; 32]), Hash([9; 32]));
         let mut made = artifact(&engine);
-        let mut taken = Artifact::of_child(name, &engine, made.code()).expect("it is code");
+        let mut taken =
+            Artifact::of_child(name, &engine, made.code().to_vec()).expect("it is code");
         assert_eq!((taken.name(), taken.compatibility()), (name, engine.compatibility()));
         engine.load(&taken).expect("it loads");
         let opened = Artifact::open(taken.seal(&key).to_vec(), &key).expect("its own key");
         assert_eq!(opened.name(), name);
         // It says nothing of itself but its code.
         for bytes in [made.seal(&key).to_vec(), Vec::new(), b"none".to_vec(), vec![0; 4096]] {
-            assert_eq!(Artifact::of_child(name, &engine, &bytes).err(), Some(Broken));
+            assert_eq!(Artifact::of_child(name, &engine, bytes).err(), Some(Broken));
         }
     }
 
     /// What is on disk is read by later versions: `docs/data-format.md` says these bytes.
     #[test]
     fn the_header_has_its_bytes() {
-        let mut artifact = Artifact::new(Hash([2; 32]), Hash([1; 32]), b"code");
+        let mut artifact = Artifact::new(Hash([2; 32]), Hash([1; 32]), b"code".to_vec());
         let sealed = artifact.seal(&Key::new([7; 32]));
         let mut head = b"upcall\0M\x01\0\0\0\0\0\0\0".to_vec();
         head.extend([[1; 32], [2; 32]].concat());

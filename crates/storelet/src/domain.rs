@@ -27,6 +27,9 @@ use std::time::Duration;
 use talk::Talk;
 use tree::{Reply, RequestId};
 
+/// Room for a module that comes in, bytes; none is touched before the module is there.
+const MODULE_ROOM: u64 = 4 << 20;
+
 /// How long its owner may take for order and module.
 pub(crate) const ORDER_TIME: Duration = Duration::from_secs(120);
 
@@ -176,7 +179,7 @@ impl Domain {
     /// How much of a module it keeps, bytes.
     pub(crate) fn module_bytes(&self) -> usize {
         match &self.state {
-            State::Filling(_, module, _) => module.capacity(),
+            State::Filling(_, module, _) => module.len(),
             State::Received(_)
             | State::Naming
             | State::Compiling(..)
@@ -269,6 +272,12 @@ impl Domain {
             State::Filling(order, mut module, left) => {
                 let count = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
                 assert!(left > 0, "something of the module is still to come");
+                if module.capacity() - module.len() < count {
+                    // All of most modules at once: many that grow leave holes in memory.
+                    let more = left.min(MODULE_ROOM.max(module.len() as u64));
+                    module
+                        .reserve_exact(usize::try_from(more).map_or(count, |more| more.max(count)));
+                }
                 module.extend_from_slice(&data[..count]);
                 let rest = Buf::from(&data[count..]);
                 let left = left - count as u64;

@@ -66,6 +66,14 @@ pub struct Program {
     pub(crate) pace: Pace,
 }
 
+impl Program {
+    /// Memory that its code takes, with the data that it begins with, bytes.
+    pub fn bytes(&self) -> usize {
+        let image = self.instance.module().image_range();
+        image.end.addr() - image.start.addr()
+    }
+}
+
 impl Engine {
     /// An engine. By ticks, it reserves room for [`GUESTS_MAX`] guests: address space, not memory.
     /// Others make room for each when it begins.
@@ -109,7 +117,7 @@ impl Engine {
     /// If it is no module, or uses what is not there.
     pub fn precompile(&self, name: Hash, prepared: &[u8]) -> wasmtime::Result<Artifact> {
         let code = self.engine.precompile_module(prepared)?;
-        Ok(Artifact::new(name, self.compatibility(), &code))
+        Ok(Artifact::new(name, self.compatibility(), code))
     }
 
     /// Binds what was compiled to the functions it calls.

@@ -54,8 +54,9 @@ pub const OPENS_MAX: usize = DOMAINS_MAX + 256;
 /// How much modules may take that come in or wait to be compiled, bytes.
 const MODULES_BYTES_MAX: usize = 256 << 20;
 
-/// Most programs that are kept ready.
+/// Most programs that are kept ready, and most memory of all of them, bytes.
 const PROGRAMS_MAX: usize = 32;
+const PROGRAMS_BYTES_MAX: usize = 128 << 20;
 
 /// What the server keeps for each storelet beside its memory, bytes.
 pub const OVERHEAD: u64 = 6 << 20;
@@ -478,10 +479,12 @@ impl Storelets {
     /// Keeps a program for the next who wants it.
     fn keep(&mut self, fresh: &Fresh) {
         if !self.has(fresh.hash, fresh.code) {
-            if self.programs.len() == PROGRAMS_MAX {
-                self.programs.pop_front();
-            }
             self.programs.push_back(fresh.clone());
+            let bytes = |fresh: &Fresh| fresh.program.bytes();
+            let mut all: usize = self.programs.iter().map(bytes).sum();
+            while self.programs.len() > PROGRAMS_MAX || all > PROGRAMS_BYTES_MAX {
+                all -= self.programs.pop_front().as_ref().map_or(0, bytes);
+            }
         }
         assert!(self.programs.len() <= PROGRAMS_MAX, "few programs are kept");
     }

@@ -37,6 +37,9 @@ use storelet::standing::ToKeeper;
 use storelet::{Crossing, Engines};
 use workshop::Workshop;
 
+/// By how much others go before the thread: it looks through modules of megabytes.
+const NICE: i32 = 10;
+
 /// How often a child that compiles is looked after.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -106,6 +109,8 @@ fn one(
     told: Sender<Result<Mailbox, String>>,
     mailboxes: &Receiver<Vec<Mailbox>>,
 ) {
+    // Where it may not, it shares the processors with everybody else.
+    let _ = rustix::process::nice(NICE);
     let settings =
         reactor::Config { threads_max: 1, spin: Duration::ZERO, ..reactor::Config::default() };
     let made = World::new(Form::Threads, &settings);

@@ -161,7 +161,7 @@ impl Child {
             Ok(bytes)
         };
         let bytes = read().map_err(|error| Refused::Failed(format!("its output: {error}")))?;
-        let artifact = Artifact::of_child(self.name, self.engines.of(self.code), &bytes);
+        let artifact = Artifact::of_child(self.name, self.engines.of(self.code), bytes);
         artifact.map_err(|_| Refused::Failed("the output of its process is broken".to_string()))
     }
 

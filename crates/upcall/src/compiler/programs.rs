@@ -5,7 +5,7 @@ use storelet::compile::{Code, Hash};
 
 /// Most programs, and most code of all of them together, bytes.
 const COUNT_MAX: usize = 64;
-const BYTES_MAX: usize = 512 << 20;
+const BYTES_MAX: usize = 128 << 20;
 
 /// Some programs; the one that was not used for longest goes first.
 #[derive(Default)]
@@ -17,7 +17,6 @@ pub(super) struct Programs {
 struct Loaded {
     name: (Hash, Code),
     program: Program,
-    bytes: usize,
 }
 
 impl Programs {
@@ -31,14 +30,14 @@ impl Programs {
     }
 
     /// Keeps a program that was not there.
-    pub(super) fn keep(&mut self, name: (Hash, Code), program: Program, bytes: usize) {
-        self.all.push(Loaded { name, program, bytes });
+    pub(super) fn keep(&mut self, name: (Hash, Code), program: Program) {
+        self.all.push(Loaded { name, program });
         while self.all.len() > COUNT_MAX || self.bytes() > BYTES_MAX {
             self.all.remove(0);
         }
     }
 
     fn bytes(&self) -> usize {
-        self.all.iter().map(|loaded| loaded.bytes).sum()
+        self.all.iter().map(|loaded| loaded.program.bytes()).sum()
     }
 }
