@@ -146,11 +146,11 @@ impl Uring {
     /// Puts an operation into a slot and its entry into the queue.
     fn start(&mut self, slot: Slot, entry: squeue::Entry) {
         self.sequence = self.sequence.wrapping_add(1) & 0x7fff_ffff;
-        let (sequence, read) = (self.sequence, slot.read());
+        let (sequence, read, bytes) = (self.sequence, slot.read(), slot.bytes());
         let key = self.slots.insert(Entry { sequence, submitted: self.turn, slot });
         let before = read.and_then(|id| self.reads.insert(id, key));
         assert!(before.is_none(), "an operation is under way once");
-        self.ring.push(&entry.user_data(name(key, sequence)));
+        self.ring.push_bulk(entry.user_data(name(key, sequence)), bytes);
     }
 
     pub(crate) fn submit(&mut self, op: Op) {
@@ -363,7 +363,8 @@ impl Uring {
     }
 
     fn cancel_by_name(&mut self, name: u64) {
-        self.ring.push(&opcode::AsyncCancel::new(name).build().user_data(ring::IGNORED));
+        let cancel = opcode::AsyncCancel::new(name).build().user_data(ring::IGNORED);
+        self.ring.push_behind(cancel);
     }
 
     fn close_listener(&mut self, closed: Listener) {
@@ -406,6 +407,7 @@ impl Uring {
                 let timeout = self.common.patience(deadline);
                 let may_sleep = !self.common.any_ready()
                     && !self.ring.any_completion()
+                    && !self.ring.any_bulk()
                     && self.unbuffered.is_empty();
                 let sleep = may_sleep && timeout != Some(Duration::ZERO);
                 if sleep || !self.ring.any_completion() || self.ring.any_queued() {
@@ -620,6 +622,25 @@ impl Slot {
         }
     }
 
+    /// How much of what clients send the kernel may have to move before it goes on with the next
+    /// operation. What they get is limited by what their sockets take; blocks do not pass through
+    /// its cache.
+    fn bytes(&self) -> usize {
+        match self {
+            Slot::Receive { into: Some(buf), .. } => buf.tailroom(),
+            Slot::Write { data, .. } => data.len(),
+            Slot::Receive { into: None, .. }
+            | Slot::Send { .. }
+            | Slot::Read { .. }
+            | Slot::Accept { .. }
+            | Slot::Connect { .. }
+            | Slot::Blocks { .. }
+            | Slot::Sync { .. }
+            | Slot::Wake { .. }
+            | Slot::Signal => 0,
+        }
+    }
+
     /// The read of a file or volume that this is, by its operation.
     fn read(&self) -> Option<OpId> {
         match self {
@@ -657,7 +678,7 @@ impl Drop for Uring {
     fn drop(&mut self) {
         self.common.hang_up_all();
         let deadline = self.common.clock.now() + FAREWELL;
-        self.ring.push(&ring::cancel_all());
+        self.ring.push_behind(ring::cancel_all());
         while !self.slots.is_empty() && self.common.clock.now() < deadline {
             self.enter(false, None);
             self.ring.enter(1, Some(Duration::from_millis(10)));

@@ -12,6 +12,13 @@ const SUBMISSIONS: u32 = 512;
 /// Completions that wait to be taken, before the kernel has to keep them aside.
 const COMPLETIONS: u32 = 8192;
 
+/// Bytes that operations handed over with one call may move at most, those of the first one apart.
+/// The kernel moves what it can at once, within the call, and everybody else waits meanwhile.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Operations of fewer bytes do not wait.
+const BULK_MIN: usize = 32 << 10;
+
 /// The name of operations whose completion says nothing.
 pub(crate) const IGNORED: u64 = u64::MAX;
 
@@ -26,6 +33,10 @@ pub(crate) struct Ring {
     ring: IoUring,
     /// What did not fit into the submission queue, in order.
     backlog: VecDeque<squeue::Entry>,
+    /// Bytes that what is queued for the next call may move.
+    batch: usize,
+    /// What moves too much for the next call, with its bytes, in order.
+    bulk: VecDeque<(squeue::Entry, usize)>,
 }
 
 impl Ring {
@@ -39,7 +50,7 @@ impl Ring {
             .setup_cqsize(COMPLETIONS)
             .dontfork()
             .build(SUBMISSIONS)?;
-        Ok(Ring { ring, backlog: VecDeque::new() })
+        Ok(Ring { ring, backlog: VecDeque::new(), batch: 0, bulk: VecDeque::new() })
     }
 
     /// The ring itself, for registering things.
@@ -57,6 +68,44 @@ impl Ring {
         if !self.backlog.is_empty() || !self.try_push(entry) {
             self.backlog.push_back(entry.clone());
         }
+    }
+
+    /// Queues an operation that moves so many bytes: for the next call or for a later one.
+    pub(crate) fn push_bulk(&mut self, entry: squeue::Entry, bytes: usize) {
+        if bytes >= BULK_MIN && (!self.bulk.is_empty() || !self.has_room(bytes)) {
+            return self.bulk.push_back((entry, bytes));
+        }
+        self.batch = self.batch.saturating_add(bytes);
+        self.push(&entry);
+    }
+
+    /// Queues an operation that refers to another one: behind it.
+    pub(crate) fn push_behind(&mut self, entry: squeue::Entry) {
+        match self.bulk.is_empty() {
+            true => self.push(&entry),
+            false => self.bulk.push_back((entry, 0)),
+        }
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.batch == 0 || self.batch.saturating_add(bytes) <= BATCH_BYTES
+    }
+
+    /// The last call is over: what has room in the next one.
+    fn move_bulk(&mut self) {
+        self.batch = 0;
+        while let Some((entry, bytes)) = self.bulk.pop_front() {
+            if !self.has_room(bytes) {
+                return self.bulk.push_front((entry, bytes));
+            }
+            self.batch = self.batch.saturating_add(bytes);
+            self.push(&entry);
+        }
+    }
+
+    /// Whether anything waits for a call after the next one.
+    pub(crate) fn any_bulk(&self) -> bool {
+        !self.bulk.is_empty()
     }
 
     fn try_push(&mut self, entry: &squeue::Entry) -> bool {
@@ -84,6 +133,7 @@ impl Ring {
             self.move_backlog();
         }
         self.call(want, timeout);
+        self.move_bulk();
     }
 
     /// Whether the kernel took everything.
@@ -135,7 +185,9 @@ impl Ring {
 
     /// Whether anything waits to be handed over.
     pub(crate) fn any_queued(&mut self) -> bool {
-        !self.backlog.is_empty() || !self.ring.submission().is_empty()
+        let waits = !self.backlog.is_empty() || !self.ring.submission().is_empty();
+        assert!(waits || self.bulk.is_empty(), "one of those that wait has room in the next call");
+        waits
     }
 
     /// Takes up to `max` completions.
