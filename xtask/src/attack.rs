@@ -21,6 +21,7 @@
 mod fuse;
 mod healthy;
 mod kinds;
+mod programs;
 
 use crate::report::Report;
 use crate::server::{self, Kind as Program, Server};
@@ -41,9 +42,6 @@ const MEMORY_MAX: u64 = 64;
 /// Memory of the process without clients, KiB, and that of a connection beyond the limit.
 const PROCESS_KIB: u64 = 96 << 10;
 const CONNECTION_KIB: u64 = 128;
-
-/// Memory that open files of replicated services may hold, KiB ("services" in the queues).
-const SERVICES_KIB: u64 = 256 << 10;
 
 /// Response times that are within the limits.
 const RATIO_MAX: f64 = 3.0;
@@ -175,7 +173,9 @@ impl Ground {
         let (memory, replica) = (MEMORY_MAX.to_string(), self.replica.display().to_string());
         // Whoever runs this has made the files.
         let uid = rustix::process::geteuid().as_raw().to_string();
-        let extra = ["--memory-max", &memory, "--replica", &replica, "--as", &uid, "--http-write"];
+        let mut extra = vec!["--memory-max", &memory, "--replica", &replica, "--as", &uid];
+        let storelets = kinds::STORELETS_MIB.to_string();
+        extra.extend(["--storelet-memory", &storelets, "--http-write"]);
         Server::start_at(self.program, &self.dir, self.ports, &extra)
     }
 
@@ -209,8 +209,8 @@ impl Ground {
             watched
         })?;
         let connections = kind.connections.max(extent.attackers as u64);
-        let services = if kind.services { SERVICES_KIB } else { 0 };
-        let memory_max = (MEMORY_MAX << 10) + PROCESS_KIB + connections * CONNECTION_KIB + services;
+        let others = connections * CONNECTION_KIB + kind.memory_kib;
+        let memory_max = (MEMORY_MAX << 10) + PROCESS_KIB + others;
         Ok(Row { alone, beside, memory, memory_max, extent })
     }
 }
@@ -263,7 +263,7 @@ fn watch(kind: &Kind, target: &Target, server: &Server, extent: Extent) -> Resul
     }
     std::thread::sleep(extent.time / 4);
     let mut most = 0;
-    let times = healthy::measure(target, extent.time, || most = most.max(server.rss_kib()))?;
+    let times = healthy::measure(target, extent.time, || most = most.max(server.own_rss_kib()))?;
     Ok((times, most))
 }
 

@@ -22,6 +22,8 @@ mod ground;
 mod others;
 mod run;
 
+pub(crate) use bombs::slow;
+
 use crate::report::Report;
 use crate::server::{self, Kind, Server};
 use crate::{apt, sh};

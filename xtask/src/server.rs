@@ -204,6 +204,11 @@ impl Server {
         family(self.pid()).iter().map(|pid| rss_of(*pid)).sum()
     }
 
+    /// Resident memory in KiB, of it alone.
+    pub(crate) fn own_rss_kib(&self) -> u64 {
+        rss_of(self.pid())
+    }
+
     /// The processes that it has started and that still run.
     pub(crate) fn children(&self) -> Vec<u32> {
         family(self.pid()).split_off(1)

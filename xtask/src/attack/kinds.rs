@@ -1,6 +1,6 @@
 //! The attacks.
 
-use super::Target;
+use super::{Target, programs};
 use crate::bench::{Client, Message};
 use anyhow::{Context, Result};
 use std::io::{ErrorKind, Write as _};
@@ -14,8 +14,8 @@ pub(super) struct Kind {
     pub(super) does: &'static str,
     /// Whether it needs a mount that hangs.
     pub(super) mounts: bool,
-    /// Whether it asks a replicated service, whose memory is counted separately.
-    pub(super) services: bool,
+    /// Memory that is counted apart from that of connections, KiB.
+    pub(super) memory_kib: u64,
     /// Connections, if that is not one for each attacker.
     pub(super) connections: u64,
     /// One attempt of one attacker; repeated until the attack is over.
@@ -26,10 +26,19 @@ const PLAIN: Kind = Kind {
     name: "",
     does: "",
     mounts: false,
-    services: false,
+    memory_kib: 0,
     connections: 0,
     attack: |_, _| Ok(()),
 };
+
+/// Memory that open files of replicated services may hold, KiB ("services" in the queues).
+const SERVICES_KIB: u64 = 256 << 10;
+
+/// Memory of all storelets, MiB; of modules that come in or wait to be compiled, and of code that
+/// is being loaded or kept ready, KiB.
+pub(super) const STORELETS_MIB: u64 = 256;
+const STORELETS_KIB: u64 = STORELETS_MIB << 10;
+const MODULES_KIB: u64 = (256 + 256) << 10;
 
 /// Connections of an attacker that only holds them, and of all of these.
 const IDLE_EACH: usize = 95;
@@ -89,6 +98,18 @@ pub(super) const KINDS: &[Kind] = &[
         ..PLAIN
     },
     Kind {
+        name: "uploads",
+        does: "clients put files of 1 MiB, over and over",
+        attack: upload,
+        ..PLAIN
+    },
+    Kind {
+        name: "writes",
+        does: "clients write 1 MiB by 9P, over and over",
+        attack: write,
+        ..PLAIN
+    },
+    Kind {
         name: "locks",
         does: "clients hold 600 byte-range locks each, leave 40 requests waiting, unlock and lock",
         attack: locks,
@@ -137,22 +158,57 @@ pub(super) const KINDS: &[Kind] = &[
     Kind {
         name: "half-lines",
         does: "clients open 30 files of a replicated service each and write half a line of 32 KiB",
-        services: true,
+        memory_kib: SERVICES_KIB,
         attack: half_lines,
         ..PLAIN
     },
     Kind {
         name: "formulas",
         does: "clients have a replicated sheet evaluate expensive formulas",
-        services: true,
+        memory_kib: SERVICES_KIB,
         attack: formulas,
         ..PLAIN
     },
     Kind {
         name: "rejected-lines",
         does: "clients post 50,000 lines that are no operations",
-        services: true,
+        memory_kib: SERVICES_KIB,
         attack: rejected_lines,
+        ..PLAIN
+    },
+    Kind {
+        name: "peers",
+        does: "clients open the file of other replicas 200 times each and prove nothing",
+        memory_kib: SERVICES_KIB,
+        attack: peers,
+        ..PLAIN
+    },
+    Kind {
+        name: "sleepers",
+        does: "clients run storelets that sleep, with as much memory as they may have",
+        memory_kib: STORELETS_KIB,
+        attack: |target, _| run(target, "memory=100M", programs::sleeper()?),
+        ..PLAIN
+    },
+    Kind {
+        name: "spinners",
+        does: "clients run storelets that never end",
+        memory_kib: STORELETS_KIB,
+        attack: |target, _| run(target, "memory=1M", programs::spinner()?),
+        ..PLAIN
+    },
+    Kind {
+        name: "readers",
+        does: "clients run storelets that read a directory of 20,000 entries over and over",
+        memory_kib: STORELETS_KIB,
+        attack: |target, _| run(target, "memory=1M", programs::reader()?),
+        ..PLAIN
+    },
+    Kind {
+        name: "compilations",
+        does: "clients send modules that are slow to compile, each a new one",
+        memory_kib: STORELETS_KIB + MODULES_KIB,
+        attack: |target, number| run(target, "memory=1M", programs::slow(number)),
         ..PLAIN
     },
 ];
@@ -177,6 +233,11 @@ impl Mute {
             }
         }
         Ok(bytes)
+    }
+
+    /// Whether the server has neither ended it nor sent anything.
+    fn waits(&self) -> bool {
+        self.0.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Whether the server has not ended it.
@@ -246,6 +307,36 @@ fn pipeline(target: &Target, _number: usize) -> Result<()> {
     if sent.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
         target.hold(Duration::from_millis(50));
     }
+    Ok(())
+}
+
+fn upload(target: &Target, number: usize) -> Result<()> {
+    let mut raw = crate::conformance::Raw::connect(target.http)?;
+    let (length, body) = (1 << 20, vec![7; 1 << 20]);
+    let head = format!("PUT /put-{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}");
+    raw.send(&[head.as_bytes(), b"\r\n\r\n", &body].concat())?;
+    target.arm();
+    raw.answer(false).map(drop)
+}
+
+fn write(target: &Target, number: usize) -> Result<()> {
+    let mut client = Client::attach(target.ninep, "")?;
+    let data = vec![7; (1 << 20) - 64];
+    let name = format!("written-{number}");
+    client.call(|out| {
+        Message::new(out, 110, 0).u32(0).u32(1).u16(0);
+    })?;
+    client.call(|out| {
+        Message::new(out, 14, 0).u32(1).text(&name).u32(0o102).u32(0o600).u32(0);
+    })?;
+    target.keep(|| {
+        client
+            .ask(|out| {
+                let length = u32::try_from(data.len()).expect("a megabyte");
+                Message::new(out, TWRITE, 0).u32(1).u64(0).u32(length).bytes(&data);
+            })
+            .is_ok()
+    });
     Ok(())
 }
 
@@ -397,4 +488,41 @@ fn formulas(target: &Target, number: usize) -> Result<()> {
 
 fn rejected_lines(target: &Target, _number: usize) -> Result<()> {
     post(target, &"x\n".repeat(50_000))
+}
+
+fn peers(target: &Target, _number: usize) -> Result<()> {
+    let mut client = Client::attach(target.ninep, "")?;
+    for fid in 1..=200 {
+        let walked = client.ask(|out| {
+            let message = Message::new(out, TWALK, 0).u32(0).u32(fid).u16(3);
+            message.text("services").text("sheet").text("peer");
+        })?;
+        let opened = client.ask(|out| {
+            Message::new(out, TLOPEN, 0).u32(fid).u32(2);
+        })?;
+        if walked.is_err() || opened.is_err() || target.over() {
+            break;
+        }
+        // A proof that is none: it may be refused.
+        let _ = client.ask(|out| {
+            Message::new(out, TWRITE, 0).u32(fid).u64(0).u32(66).bytes(&[1; 66]);
+        })?;
+    }
+    target.keep(|| client.lives());
+    Ok(())
+}
+
+/// Runs a storelet until the server answers.
+fn run(target: &Target, budget: &str, module: Vec<u8>) -> Result<()> {
+    let mut mute = Mute::connect(target.http)?;
+    let length = module.len();
+    let head = format!("POST /.upcall/storelets?{budget} HTTP/1.1\r\nHost: localhost\r\n");
+    let request = [format!("{head}Content-Length: {length}\r\n\r\n").into_bytes(), module].concat();
+    let mut rest = &request[..];
+    while !rest.is_empty() && !target.over() {
+        rest = mute.push(rest)?;
+        target.hold(Duration::from_millis(1));
+    }
+    target.keep(|| mute.waits());
+    Ok(())
 }
