@@ -104,12 +104,6 @@ pub(super) const KINDS: &[Kind] = &[
         ..PLAIN
     },
     Kind {
-        name: "writes",
-        does: "clients write 1 MiB by 9P, over and over",
-        attack: write,
-        ..PLAIN
-    },
-    Kind {
         name: "locks",
         does: "clients hold 600 byte-range locks each, leave 40 requests waiting, unlock and lock",
         attack: locks,
@@ -317,27 +311,6 @@ fn upload(target: &Target, number: usize) -> Result<()> {
     raw.send(&[head.as_bytes(), b"\r\n\r\n", &body].concat())?;
     target.arm();
     raw.answer(false).map(drop)
-}
-
-fn write(target: &Target, number: usize) -> Result<()> {
-    let mut client = Client::attach(target.ninep, "")?;
-    let data = vec![7; (1 << 20) - 64];
-    let name = format!("written-{number}");
-    client.call(|out| {
-        Message::new(out, 110, 0).u32(0).u32(1).u16(0);
-    })?;
-    client.call(|out| {
-        Message::new(out, 14, 0).u32(1).text(&name).u32(0o102).u32(0o600).u32(0);
-    })?;
-    target.keep(|| {
-        client
-            .ask(|out| {
-                let length = u32::try_from(data.len()).expect("a megabyte");
-                Message::new(out, TWRITE, 0).u32(1).u64(0).u32(length).bytes(&data);
-            })
-            .is_ok()
-    });
-    Ok(())
 }
 
 fn lock(out: &mut Vec<u8>, tag: u16, kind: u8, blocks: bool, start: u64, owner: u32) {
