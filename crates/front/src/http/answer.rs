@@ -90,10 +90,17 @@ pub(super) fn status(error: Error) -> Refusal {
     }
 }
 
-/// The status of an error after the change was made and before it was durable.
+/// The status of an error after the change was made and before it was durable: never one that says
+/// that nothing was done.
 pub(super) fn not_durable(error: Error) -> Refusal {
     let reason = "the change was made, but may be lost in a crash; look and try again";
-    Refusal { reason, ..status(error) }
+    Refusal { reason, status: status(error).status.max(500) }
+}
+
+/// Whether a directory is told to be where nothing has to be flushed or can be: file systems
+/// (fsync(2), `EINVAL`) and 9P servers that do not have it for directories.
+pub(super) fn is_never_synced(error: Error) -> bool {
+    matches!(error, Error::Invalid | Error::Unsupported)
 }
 
 impl Session {

@@ -1,16 +1,19 @@
-//! `DELETE`: find the directory, open it, look (if there are conditions), remove, and make the
-//! removal durable; the directory is opened first, so that nothing is removed that cannot be made
-//! durable. What was judged is removed and nothing else: if it has changed meanwhile, what is there
-//! is judged anew.
+//! `DELETE`: find the directory, open it, look (if there are conditions), remove, and flush the
+//! directory; it is opened first, so that nothing is removed if it may not be read. What was judged
+//! is removed and nothing else: if it has changed meanwhile, what is there is judged anew.
 
-use super::answer::{Head, etag, not_durable, status};
+use super::answer::{Head, etag, is_never_synced, not_durable, status};
 use super::put::{UNEXPECTED, is_missing};
 use super::{Session, State};
 use crate::Output;
 use base::op::Replacement;
 use base::{Access, Buf, Error, Expected, Instant, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
-use wire::http::{Method, Request, Verdict, refusal};
+use wire::http::{Method, Refusal, Request, Verdict, refusal};
+
+/// The directory may be changed and not read.
+const UNREADABLE: Refusal =
+    refusal(403, "the directory may not be read, so its change could not be made durable");
 
 /// A removal.
 #[derive(Debug)]
@@ -27,7 +30,8 @@ struct Dir {
 }
 
 impl Dir {
-    fn forget(self, out: &mut Vec<Output>) {
+    /// Closes and releases the directory.
+    fn release(self, out: &mut Vec<Output>) {
         out.extend([Output::Close(self.open), Output::Release(self.node)]);
     }
 }
@@ -50,15 +54,15 @@ enum Step {
 }
 
 impl Step {
-    /// Gives back what it holds.
-    fn forget(self, out: &mut Vec<Output>) {
+    /// Releases the nodes and the open file of this step.
+    fn release(self, out: &mut Vec<Output>) {
         match self {
             Step::Finding => {}
             Step::Opening(dir) => out.push(Output::Release(dir)),
-            Step::Looking(dir) | Step::Removing(dir) | Step::Syncing(dir) => dir.forget(out),
+            Step::Looking(dir) | Step::Removing(dir) | Step::Syncing(dir) => dir.release(out),
             Step::Measuring(dir, node) => {
                 out.push(Output::Release(node));
-                dir.forget(out);
+                dir.release(out);
             }
         }
     }
@@ -67,7 +71,7 @@ impl Step {
 impl Delete {
     /// Gives back what it holds; how many answers are to come.
     pub(super) fn forget(self, out: &mut Vec<Output>) -> usize {
-        self.step.forget(out);
+        self.step.release(out);
         1
     }
 
@@ -129,15 +133,18 @@ impl Session {
                 self.ask(Ask::Sync { open: dir.open, data_only: false }, out);
                 delete.at(Step::Syncing(dir))
             }
-            (Step::Syncing(dir), Ok(_)) => {
-                dir.forget(out);
-                let head = self.end(now, Head::new(204));
-                self.say(Buf::from(head), out);
-                self.done(now, out)
-            }
+            (Step::Syncing(dir), Ok(_)) => self.delete_done(now, dir, out),
             (step, Err(error)) => self.delete_failed(now, delete, step, error, out),
             (step, Ok(other)) => unreachable!("{other:?} in {step:?}"),
         }
+    }
+
+    /// The name is gone.
+    fn delete_done(&mut self, now: Instant, dir: Dir, out: &mut Vec<Output>) -> State {
+        dir.release(out);
+        let head = self.end(now, Head::new(204));
+        self.say(Buf::from(head), out);
+        self.done(now, out)
     }
 
     /// The directory is open.
@@ -174,15 +181,15 @@ impl Session {
                 Ask::Remove { dir: dir.node, name, directory: None }
             }
             (Verdict::Go, Some(_), Some(_)) => {
-                dir.forget(out);
+                dir.release(out);
                 return self.fail(now, UNEXPECTED, out);
             }
             (Verdict::Go, _, _) => {
-                dir.forget(out);
+                dir.release(out);
                 return self.fail(now, status(Error::NotFound), out);
             }
             (Verdict::NotModified | Verdict::Failed, _, _) => {
-                dir.forget(out);
+                dir.release(out);
                 return self.fail(now, UNEXPECTED, out);
             }
         };
@@ -206,15 +213,20 @@ impl Session {
                 out.push(Output::Release(node));
                 return self.delete_judged(now, delete, dir, None, out);
             }
+            Step::Syncing(dir) if is_never_synced(error) => return self.delete_done(now, dir, out),
             Step::Syncing(dir) => {
-                dir.forget(out);
+                dir.release(out);
                 return self.fail(now, not_durable(error), out);
+            }
+            Step::Opening(dir) if error == Error::Denied => {
+                out.push(Output::Release(dir));
+                return self.fail(now, UNREADABLE, out);
             }
             Step::Finding
             | Step::Opening(_)
             | Step::Looking(_)
             | Step::Measuring(..)
-            | Step::Removing(_) => step.forget(out),
+            | Step::Removing(_) => step.release(out),
         }
         self.fail(now, status(error), out)
     }

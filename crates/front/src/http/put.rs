@@ -11,7 +11,7 @@
 //! it is asked for what was judged, and if that is not there any more, what is there is judged
 //! anew.
 
-use super::answer::{Head, etag, not_durable, status};
+use super::answer::{Head, etag, is_never_synced, not_durable, status};
 use super::{BODY_TIME, CALL, CLEANUP, Session, State};
 use crate::Output;
 use base::op::Replacement;
@@ -227,7 +227,7 @@ impl Session {
                 put.at(Step::Looking(dir))
             }
             (Step::Finding, Err(error)) if !is_missing(error) => {
-                self.refuse(now, not_durable(error), out)
+                self.refuse(now, status(error), out)
             }
             (Step::Finding, _) => {
                 let reason = "the directory does not exist; make it first";
@@ -427,16 +427,7 @@ impl Session {
                 put.at(Step::SyncingDir { dir, open, replaces, tag })
             }
             (Step::SyncingDir { dir, open, replaces, tag }, Reply::Done) => {
-                out.extend([Output::Close(open), Output::Release(dir)]);
-                let head = match replaces {
-                    true => Head::new(204),
-                    false => Head::new(201)
-                        .field("Location", put.request.target.encoded())
-                        .field("Content-Length", 0),
-                };
-                let head = self.end(now, head.field("ETag", tag));
-                self.say(Buf::from(head), out);
-                self.done(now, out)
+                self.put_done(now, &put, (dir, open), (replaces, tag), out)
             }
             (Step::Removing(dir, refusal), _) => {
                 out.push(Output::Release(dir));
@@ -444,6 +435,27 @@ impl Session {
             }
             (step, reply) => unreachable!("{reply:?} in {step:?}"),
         }
+    }
+
+    /// The file has its name.
+    fn put_done(
+        &mut self,
+        now: Instant,
+        put: &Put,
+        (dir, open): (NodeId, OpenId),
+        (replaces, tag): (bool, String),
+        out: &mut Vec<Output>,
+    ) -> State {
+        out.extend([Output::Close(open), Output::Release(dir)]);
+        let head = match replaces {
+            true => Head::new(204),
+            false => Head::new(201)
+                .field("Location", put.request.target.encoded())
+                .field("Content-Length", 0),
+        };
+        let head = self.end(now, head.field("ETag", tag));
+        self.say(Buf::from(head), out);
+        self.done(now, out)
     }
 
     fn put_failed(
@@ -465,16 +477,19 @@ impl Session {
             Step::CreatingUnnamed(Place { dir, .. })
             | Step::Creating { place: Place { dir, .. }, .. } => {
                 out.push(Output::Release(dir));
-                self.refuse(now, not_durable(error), out)
+                self.refuse(now, status(error), out)
             }
             Step::Weighing(file, open) => {
                 out.extend([Output::Close(open), Output::Close(file.open)]);
                 out.extend([Output::Release(file.node), Output::Release(file.place.dir)]);
-                self.refuse(now, status(error), out)
+                self.refuse(now, not_durable(error), out)
+            }
+            Step::SyncingDir { dir, open, replaces, tag } if is_never_synced(error) => {
+                self.put_done(now, &put, (dir, open), (replaces, tag), out)
             }
             Step::SyncingDir { dir, open, .. } => {
                 out.extend([Output::Close(open), Output::Release(dir)]);
-                self.refuse(now, status(error), out)
+                self.refuse(now, not_durable(error), out)
             }
             Step::Removing(dir, refusal) => {
                 out.push(Output::Release(dir));
