@@ -146,11 +146,19 @@ impl Uring {
     /// Puts an operation into a slot and its entry into the queue.
     fn start(&mut self, slot: Slot, entry: squeue::Entry) {
         self.sequence = self.sequence.wrapping_add(1) & 0x7fff_ffff;
-        let (sequence, read, bytes) = (self.sequence, slot.read(), slot.bytes());
+        let mut bytes = slot.bytes();
+        // Where there was no more, the kernel moves nothing within the call.
+        if let Slot::Receive { socket, .. } = &slot
+            && self.is_drained(*socket)
+        {
+            bytes = 0;
+        }
+        let (sequence, read) = (self.sequence, slot.read());
         let key = self.slots.insert(Entry { sequence, submitted: self.turn, slot });
         let before = read.and_then(|id| self.reads.insert(id, key));
         assert!(before.is_none(), "an operation is under way once");
-        self.ring.push_bulk(entry.user_data(name(key, sequence)), bytes);
+        let name = name(key, sequence);
+        self.ring.push_bulk(name, entry.user_data(name), bytes);
     }
 
     pub(crate) fn submit(&mut self, op: Op) {
@@ -267,8 +275,11 @@ impl Uring {
     /// Where the last receive took all there was, the kernel need not look before it waits.
     fn patience(&self, socket: Socket) -> u16 {
         const POLL_FIRST: u16 = 1;
-        let drained = self.drained.get(socket.0 as usize).copied().unwrap_or(false);
-        if drained { POLL_FIRST } else { 0 }
+        if self.is_drained(socket) { POLL_FIRST } else { 0 }
+    }
+
+    fn is_drained(&self, socket: Socket) -> bool {
+        self.drained.get(socket.0 as usize).copied().unwrap_or(false)
     }
 
     fn note_drained(&mut self, socket: Socket, drained: bool) {
@@ -358,13 +369,17 @@ impl Uring {
         } else if let Some((key, entry)) =
             self.slots.iter().find(|(_, entry)| entry.slot.can_be_cancelled(id))
         {
-            self.cancel_by_name(name(key, entry.sequence));
+            let name = name(key, entry.sequence);
+            if self.ring.take_back(name) {
+                self.slots.remove(key);
+                return self.common.ready(id, Done::Received(Err(Error::Cancelled)));
+            }
+            self.cancel_by_name(name);
         }
     }
 
     fn cancel_by_name(&mut self, name: u64) {
-        let cancel = opcode::AsyncCancel::new(name).build().user_data(ring::IGNORED);
-        self.ring.push_behind(cancel);
+        self.ring.push(&opcode::AsyncCancel::new(name).build().user_data(ring::IGNORED));
     }
 
     fn close_listener(&mut self, closed: Listener) {
@@ -497,6 +512,7 @@ impl Uring {
                 self.complete_shelf_receive(id, socket, completion);
             }
             Slot::Receive { id, socket, into: Some(buf) } => {
+                self.note_drained(socket, !cqueue::sock_nonempty(completion.flags()));
                 self.complete_receive(id, socket, buf, result);
             }
             Slot::Send { socket, sending } => self.complete_send(socket, sending, result),
@@ -622,9 +638,7 @@ impl Slot {
         }
     }
 
-    /// How much of what clients send the kernel may have to move before it goes on with the next
-    /// operation. What they get is limited by what their sockets take; blocks do not pass through
-    /// its cache.
+    /// Size for [`Ring::push_bulk`], bytes.
     fn bytes(&self) -> usize {
         match self {
             Slot::Receive { into: Some(buf), .. } => buf.tailroom(),
@@ -676,9 +690,13 @@ impl Slot {
 
 impl Drop for Uring {
     fn drop(&mut self) {
+        // What the kernel does not know yet names descriptors that are closed in a moment.
+        for name in self.ring.take_back_all() {
+            key(name).map(|key| self.slots.try_remove(key));
+        }
         self.common.hang_up_all();
         let deadline = self.common.clock.now() + FAREWELL;
-        self.ring.push_behind(ring::cancel_all());
+        self.ring.push(&ring::cancel_all());
         while !self.slots.is_empty() && self.common.clock.now() < deadline {
             self.enter(false, None);
             self.ring.enter(1, Some(Duration::from_millis(10)));

@@ -46,11 +46,12 @@ impl Personalities {
         if let Some((_, number)) = self.known.iter().find(|(known, _)| same(known)) {
             return Ok(*number);
         }
-        if self.known.len() == USERS_MAX
-            && let Some((_, oldest)) = self.known.pop_front()
-        {
+        if self.known.len() == USERS_MAX {
             // What is queued in its name must be handed over before the name is gone.
-            ring.enter(0, None);
+            if !ring.flush() {
+                return Err(Error::WouldBlock);
+            }
+            let (_, oldest) = self.known.pop_front().expect("some are known");
             ring.submitter().unregister_personality(oldest).map_err(|_| Error::NotPermitted)?;
         }
         // The kernel registers the identity that the current thread has.
