@@ -103,6 +103,9 @@ pub(super) enum State {
     Over,
 }
 
+/// Failures after which a server may be another one than it was.
+const STRANGER: u32 = 3;
+
 /// The machine.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
@@ -114,7 +117,7 @@ pub(super) struct Link {
     offer: Dialect,
     /// Whether it ever agreed on a dialect: only who never did may not know what was offered.
     met: bool,
-    /// Whether it ever agreed on 9P2000.L. It does again, whatever one connection was told.
+    /// Whether the server has ever agreed to 9P2000.L.
     knows_linux: bool,
 }
 
@@ -208,9 +211,11 @@ impl Link {
         self.part(now, socket, "the server refused the dialect", out)
     }
 
-    /// No answer: an offer may not have been known.
+    /// No answer: an offer may not have been known, by one that was never met or, after several
+    /// failures, by one that has taken the place of another.
     fn unanswered(&mut self, now: Instant, socket: Socket, out: &mut Vec<Output>) -> State {
-        if let (State::Version { offered, .. }, false) = (self.state, self.met) {
+        let is_stranger = !self.met || self.failures >= STRANGER;
+        if let (State::Version { offered, .. }, true) = (self.state, is_stranger) {
             self.offer = other(offered);
         }
         self.part(now, socket, "the server does not answer", out)

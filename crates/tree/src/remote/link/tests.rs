@@ -132,6 +132,14 @@ fn a_server_that_says_nothing_hears_the_other_offer_unless_it_was_heard_before()
     run(&mut met, &[(10_001, Input::Tick), (10_002, Input::Idle)]);
     let out = run(&mut met, &[(11_000, Input::Tick), (11_001, connected)]);
     assert_eq!(out, [Output::Connect, Output::Offer(SOCKET, Dialect::Linux)]);
+
+    // Another server may have taken its place.
+    let mut offers = Vec::new();
+    for at in (30_000..150_000).step_by(30_000) {
+        run(&mut met, &[(at, Input::Tick), (at + 10_001, Input::Tick), (at + 10_002, Input::Idle)]);
+        offers.extend(run(&mut met, &[(at + 20_000, Input::Tick), (at + 20_001, connected)]));
+    }
+    assert!(offers.contains(&Output::Offer(SOCKET, Dialect::Plan9)), "{offers:?}");
 }
 
 /// The pauses grow to five seconds, and are short again after a success.
