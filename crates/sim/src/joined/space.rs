@@ -460,8 +460,8 @@ impl<'a> Look<'a> {
         self.merged(at, false)
     }
 
-    /// The same with the numbers of a name in all members. One directory may be there twice,
-    /// through two trees, and a listing be between the two when a file is made.
+    /// The same with all numbers of names in directories that are there several times, through
+    /// several trees: a listing may be between two of them when a file is made.
     pub(super) fn entries_of_all(&mut self, at: &At) -> Entries {
         self.merged(at, true)
     }
@@ -472,12 +472,13 @@ impl<'a> Look<'a> {
             Some(members) => members.iter().map(|member| member.file.clone()).collect(),
             None => vec![at.file.clone()],
         };
-        let mut doubtful = of_all;
-        for file in files {
-            let away = self.touch(&file);
-            for (name, number) in self.entries_in(&file, of_all) {
+        let mut doubtful = false;
+        for (index, file) in files.iter().enumerate() {
+            let away = self.touch(file);
+            let again = files[..index].iter().any(|other| other.inode() == file.inode());
+            for (name, number) in self.entries_in(file, of_all) {
                 let numbers = all.entry(name).or_default();
-                if numbers.is_empty() || doubtful {
+                if numbers.is_empty() || doubtful || (of_all && again) {
                     numbers.extend(number);
                 }
             }

@@ -10,7 +10,7 @@ use wire::ninep::Dirent;
 pub(super) struct There {
     /// Each name with the numbers of the first member that has it.
     pub(super) first: Entries,
-    /// Each name with the numbers that it has in all members.
+    /// Each name with the numbers of all members that are the same directory.
     pub(super) all: Entries,
 }
 
