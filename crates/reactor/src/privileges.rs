@@ -58,14 +58,13 @@ pub fn become_user(user: &User) -> io::Result<()> {
     }
 }
 
-/// Lets all other threads run before this one, as far as the kernel does that for niceness.
+/// Lets other threads run before this one, by so much niceness (sched(7); at most 19).
 ///
 /// # Errors
 /// If the kernel refuses, which it does not: everybody may be nicer.
-pub fn stand_back() -> io::Result<()> {
-    const NICEST: i32 = 19;
+pub fn stand_back(niceness: i32) -> io::Result<()> {
     // Of no process means: of this thread.
-    Ok(rustix::process::setpriority_process(None, NICEST)?)
+    Ok(rustix::process::setpriority_process(None, niceness)?)
 }
 
 /// Fills memory with what nobody can guess.

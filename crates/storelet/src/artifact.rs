@@ -61,32 +61,43 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// What this process has just compiled. The header is put in front, without a second copy.
-    pub(crate) fn new(name: Hash, compatibility: Hash, mut code: Vec<u8>) -> Artifact {
-        let mut head = Vec::with_capacity(CODE);
-        head.extend_from_slice(MAGIC);
-        head.extend_from_slice(&VERSION.to_le_bytes());
-        head.extend_from_slice(&[0; 4]);
-        head.extend_from_slice(&compatibility.0);
-        head.extend_from_slice(&name.0);
-        head.extend_from_slice(&(code.len() as u64).to_le_bytes());
-        head.extend_from_slice(&[0; CODE - MAC]);
-        assert_eq!(head.len(), CODE, "code begins behind the header");
-        code.splice(..0, head);
-        Artifact { bytes: code }
+    /// Bytes before the code, which [`Artifact::of_child`] fills.
+    pub const HEADER: usize = CODE;
+
+    /// What this process has just compiled.
+    pub(crate) fn new(name: Hash, compatibility: Hash, code: &[u8]) -> Artifact {
+        Artifact::behind_header(name, compatibility, [&[0; CODE], code].concat())
+    }
+
+    /// An artifact of bytes with room for the header and the code behind it.
+    fn behind_header(name: Hash, compatibility: Hash, mut bytes: Vec<u8>) -> Artifact {
+        let length = (bytes.len() - CODE) as u64;
+        let (version, length) = (VERSION.to_le_bytes(), length.to_le_bytes());
+        let parts: [&[u8]; 6] = [MAGIC, &version, &[0; 4], &compatibility.0, &name.0, &length];
+        let head = parts.concat();
+        assert_eq!(head.len(), MAC, "the authentication code comes behind");
+        bytes[..MAC].copy_from_slice(&head);
+        Artifact { bytes }
     }
 
     /// Takes the output of a child of this process that was started to compile the module of this
-    /// name for engines like this one, and has ended well.
+    /// name for engines like this one, and has ended well, behind [`Artifact::HEADER`] bytes.
     ///
     /// Nothing but that may be given here: what the child has written is going to be run, and the
     /// name is the caller's word, not the child's.
     ///
     /// # Errors
     /// If these bytes are no compiled module.
-    pub fn of_child(name: Hash, engine: &crate::Engine, code: Vec<u8>) -> Result<Artifact, Broken> {
-        match Engine::detect_precompiled(&code) {
-            Some(Precompiled::Module) => Ok(Artifact::new(name, engine.compatibility(), code)),
+    pub fn of_child(
+        name: Hash,
+        engine: &crate::Engine,
+        bytes: Vec<u8>,
+    ) -> Result<Artifact, Broken> {
+        let code = bytes.get(CODE..).ok_or(Broken)?;
+        match Engine::detect_precompiled(code) {
+            Some(Precompiled::Module) => {
+                Ok(Artifact::behind_header(name, engine.compatibility(), bytes))
+            }
             Some(Precompiled::Component) | None => Err(Broken),
         }
     }
@@ -194,22 +205,23 @@ mod tests {
         let engine = Engine::compiler(Pace::Ticks).expect("an engine");
         let (key, name) = (Key::new([7; 32]), Hash([9; 32]));
         let mut made = artifact(&engine);
-        let mut taken =
-            Artifact::of_child(name, &engine, made.code().to_vec()).expect("it is code");
+        let mut taken = Artifact::of_child(name, &engine, made.bytes.clone()).expect("it is code");
         assert_eq!((taken.name(), taken.compatibility()), (name, engine.compatibility()));
         engine.load(&taken).expect("it loads");
         let opened = Artifact::open(taken.seal(&key).to_vec(), &key).expect("its own key");
         assert_eq!(opened.name(), name);
         // It says nothing of itself but its code.
-        for bytes in [made.seal(&key).to_vec(), Vec::new(), b"none".to_vec(), vec![0; 4096]] {
+        for code in [made.seal(&key), b"", b"none", &[0; 4096]] {
+            let bytes = [&[0; Artifact::HEADER], code].concat();
             assert_eq!(Artifact::of_child(name, &engine, bytes).err(), Some(Broken));
         }
+        assert_eq!(Artifact::of_child(name, &engine, b"none".to_vec()).err(), Some(Broken));
     }
 
     /// What is on disk is read by later versions: `docs/data-format.md` says these bytes.
     #[test]
     fn the_header_has_its_bytes() {
-        let mut artifact = Artifact::new(Hash([2; 32]), Hash([1; 32]), b"code".to_vec());
+        let mut artifact = Artifact::new(Hash([2; 32]), Hash([1; 32]), b"code");
         let sealed = artifact.seal(&Key::new([7; 32]));
         let mut head = b"upcall\0M\x01\0\0\0\0\0\0\0".to_vec();
         head.extend([[1; 32], [2; 32]].concat());

@@ -275,8 +275,11 @@ impl Domain {
                 if module.capacity() - module.len() < count {
                     // All of most modules at once: many that grow leave holes in memory.
                     let more = left.min(MODULE_ROOM.max(module.len() as u64));
-                    module
-                        .reserve_exact(usize::try_from(more).map_or(count, |more| more.max(count)));
+                    let more = usize::try_from(more).map_or(count, |more| more.max(count));
+                    if module.try_reserve_exact(more).is_err() {
+                        let why = "the server has no memory for the module: try again";
+                        return self.refuse(why.to_string(), out);
+                    }
                 }
                 module.extend_from_slice(&data[..count]);
                 let rest = Buf::from(&data[count..]);

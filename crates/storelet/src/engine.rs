@@ -8,6 +8,7 @@ use crate::wasi;
 use sha2::{Digest as _, Sha256};
 use std::hash::{Hash as _, Hasher};
 use std::num::NonZeroUsize;
+use std::sync::{Arc, Weak};
 use wasmtime::{
     Config, InstanceAllocationStrategy, InstancePre, Linker, Module, PoolingAllocationConfig,
     Strategy, bail,
@@ -62,12 +63,30 @@ pub struct Engine {
 /// A compiled module, bound to the functions it calls.
 #[derive(Clone)]
 pub struct Program {
-    pub(crate) instance: InstancePre<Host>,
+    pub(crate) instance: Arc<InstancePre<Host>>,
     pub(crate) pace: Pace,
 }
 
+/// A program that is there as long as others have it.
+pub struct WeakProgram {
+    instance: Weak<InstancePre<Host>>,
+    pace: Pace,
+}
+
+impl WeakProgram {
+    /// The program, if anybody has it.
+    pub fn upgrade(&self) -> Option<Program> {
+        Some(Program { instance: self.instance.upgrade()?, pace: self.pace })
+    }
+}
+
 impl Program {
-    /// Memory that its code takes, with the data that it begins with, bytes.
+    /// The same without keeping it.
+    pub fn downgrade(&self) -> WeakProgram {
+        WeakProgram { instance: Arc::downgrade(&self.instance), pace: self.pace }
+    }
+
+    /// Size of the compiled image, code and initial data, bytes.
     pub fn bytes(&self) -> usize {
         let image = self.instance.module().image_range();
         image.end.addr() - image.start.addr()
@@ -117,7 +136,7 @@ impl Engine {
     /// If it is no module, or uses what is not there.
     pub fn precompile(&self, name: Hash, prepared: &[u8]) -> wasmtime::Result<Artifact> {
         let code = self.engine.precompile_module(prepared)?;
-        Ok(Artifact::new(name, self.compatibility(), code))
+        Ok(Artifact::new(name, self.compatibility(), &code))
     }
 
     /// Binds what was compiled to the functions it calls.
@@ -129,7 +148,7 @@ impl Engine {
             bail!("it was compiled for another engine");
         }
         let instance = self.linker.instantiate_pre(&artifact.load(&self.engine)?)?;
-        Ok(Program { instance, pace: self.pace })
+        Ok(Program { instance: Arc::new(instance), pace: self.pace })
     }
 
     /// Compiles a module, in this process and for as long as it takes: modules of strangers are
@@ -140,7 +159,7 @@ impl Engine {
     pub fn compile(&self, wasm: &[u8]) -> wasmtime::Result<Program> {
         let module = Module::new(&self.engine, wasm)?;
         let instance = self.linker.instantiate_pre(&module)?;
-        Ok(Program { instance, pace: self.pace })
+        Ok(Program { instance: Arc::new(instance), pace: self.pace })
     }
 
     /// Ends the present slice of all guests, where slices are of time.

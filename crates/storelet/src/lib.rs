@@ -40,7 +40,7 @@ pub use artifact::{Artifact, Broken, Key};
 pub use budget::{Budget, Reason, Used};
 pub use crossing::{Account, AskId, Begin, Crossing, DomainId, ToHome, ToWorker};
 pub use door::{Given, Got, Stream, Times, Want};
-pub use engine::{Engine, Engines, GUESTS_MAX, Pace, Program};
+pub use engine::{Engine, Engines, GUESTS_MAX, Pace, Program, WeakProgram};
 pub use guest::{Ended, Guest, Pause, Start};
 pub use maxima::Maxima;
 pub use report::Report;

@@ -54,9 +54,10 @@ pub const OPENS_MAX: usize = DOMAINS_MAX + 256;
 /// How much modules may take that come in or wait to be compiled, bytes.
 const MODULES_BYTES_MAX: usize = 256 << 20;
 
-/// Most programs that are kept ready, and most memory of all of them, bytes.
+/// Most programs that are kept ready, most code of all of them, and of one, bytes.
 const PROGRAMS_MAX: usize = 32;
 const PROGRAMS_BYTES_MAX: usize = 128 << 20;
+const PROGRAM_BYTES_MAX: usize = PROGRAMS_BYTES_MAX / 4;
 
 /// What the server keeps for each storelet beside its memory, bytes.
 pub const OVERHEAD: u64 = 6 << 20;
@@ -478,7 +479,8 @@ impl Storelets {
 
     /// Keeps a program for the next who wants it.
     fn keep(&mut self, fresh: &Fresh) {
-        if !self.has(fresh.hash, fresh.code) {
+        let is_small = fresh.program.bytes() <= PROGRAM_BYTES_MAX;
+        if is_small && !self.has(fresh.hash, fresh.code) {
             self.programs.push_back(fresh.clone());
             let bytes = |fresh: &Fresh| fresh.program.bytes();
             let mut all: usize = self.programs.iter().map(bytes).sum();

@@ -37,8 +37,9 @@ use storelet::standing::ToKeeper;
 use storelet::{Crossing, Engines};
 use workshop::Workshop;
 
-/// By how much others go before the thread: it looks through modules of megabytes.
-const NICE: i32 = 10;
+/// Niceness of the thread: validating modules of megabytes, and writing what is installed, must not
+/// delay the file service.
+const NICENESS: i32 = 10;
 
 /// How often a child that compiles is looked after.
 const LOOK: Duration = Duration::from_millis(2);
@@ -109,12 +110,11 @@ fn one(
     told: Sender<Result<Mailbox, String>>,
     mailboxes: &Receiver<Vec<Mailbox>>,
 ) {
-    // Where it may not, it shares the processors with everybody else.
-    let _ = rustix::process::nice(NICE);
     let settings =
         reactor::Config { threads_max: 1, spin: Duration::ZERO, ..reactor::Config::default() };
     let made = World::new(Form::Threads, &settings);
-    let mut world = match made {
+    let backed = reactor::stand_back(NICENESS);
+    let mut world = match backed.and(made) {
         Ok(world) => world,
         Err(error) => {
             let _ = told.send(Err(format!("cannot start the compiler: {error}")));

@@ -128,6 +128,9 @@ fn front(
     Ok(())
 }
 
+/// Niceness of workers: everybody else goes first.
+const NICEST: i32 = 19;
+
 /// One worker, from its beginning to its end.
 fn worker(
     number: usize,
@@ -137,7 +140,7 @@ fn worker(
 ) -> Result<(), String> {
     let refuse = |error: std::io::Error| format!("cannot start worker {number}: {error}");
     let mut world = World::new(plan.form, &plan.settings).map_err(refuse)?;
-    reactor::stand_back().map_err(refuse)?;
+    reactor::stand_back(NICEST).map_err(refuse)?;
     let _ = told.send((number, world.mailbox()));
     drop(told);
     let Ok(all) = mailboxes.recv() else { return Ok(()) };

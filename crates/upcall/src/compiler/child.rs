@@ -156,8 +156,8 @@ impl Child {
     fn artifact(&self) -> Result<Artifact, Refused> {
         let read = || -> std::io::Result<Vec<u8>> {
             let len = self.output.metadata()?.len().min(OUTPUT_MAX);
-            let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-            self.output.read_exact_at(&mut bytes, 0)?;
+            let mut bytes = vec![0; Artifact::HEADER + usize::try_from(len).unwrap_or(0)];
+            self.output.read_exact_at(&mut bytes[Artifact::HEADER..], 0)?;
             Ok(bytes)
         };
         let bytes = read().map_err(|error| Refused::Failed(format!("its output: {error}")))?;

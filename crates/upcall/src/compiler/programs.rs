@@ -1,43 +1,91 @@
-//! The programs that were used last, ready to be instantiated.
+//! The programs that were used last, ready to be instantiated, and those that others still have:
+//! there is one copy of a program at a time.
 
-use storelet::Program;
 use storelet::compile::{Code, Hash};
+use storelet::{Program, WeakProgram};
 
-/// Most programs, and most code of all of them together, bytes.
+/// Most programs that are kept, and most code of all of them together, bytes.
 const COUNT_MAX: usize = 64;
 const BYTES_MAX: usize = 128 << 20;
+
+/// Largest program that is kept, bytes: no one takes the place of all others.
+const PROGRAM_MAX: usize = BYTES_MAX / 4;
 
 /// Some programs; the one that was not used for longest goes first.
 #[derive(Default)]
 pub(super) struct Programs {
     /// What was used last stands last.
-    all: Vec<Loaded>,
+    kept: Vec<(Name, Program)>,
+    /// All that were loaded and may still be there.
+    loaded: Vec<(Name, WeakProgram)>,
 }
 
-struct Loaded {
-    name: (Hash, Code),
-    program: Program,
-}
+type Name = (Hash, Code);
 
 impl Programs {
     /// A program, if it is there.
-    pub(super) fn find(&mut self, name: (Hash, Code)) -> Option<Program> {
-        let at = self.all.iter().position(|loaded| loaded.name == name)?;
-        let loaded = self.all.remove(at);
-        let program = loaded.program.clone();
-        self.all.push(loaded);
+    pub(super) fn find(&mut self, name: Name) -> Option<Program> {
+        if let Some(at) = self.kept.iter().position(|(known, _)| *known == name) {
+            let found = self.kept.remove(at);
+            let program = found.1.clone();
+            self.kept.push(found);
+            return Some(program);
+        }
+        let (_, weak) = self.loaded.iter().find(|(known, _)| *known == name)?;
+        let program = weak.upgrade()?;
+        self.keep(name, program.clone());
         Some(program)
     }
 
-    /// Keeps a program that was not there.
-    pub(super) fn keep(&mut self, name: (Hash, Code), program: Program) {
-        self.all.push(Loaded { name, program });
-        while self.all.len() > COUNT_MAX || self.bytes() > BYTES_MAX {
-            self.all.remove(0);
+    /// Takes a program that was loaded.
+    pub(super) fn add(&mut self, name: Name, program: Program) {
+        self.loaded.retain(|(known, weak)| *known != name && weak.upgrade().is_some());
+        self.loaded.push((name, program.downgrade()));
+        self.keep(name, program);
+    }
+
+    fn keep(&mut self, name: Name, program: Program) {
+        if program.bytes() > PROGRAM_MAX {
+            return;
+        }
+        self.kept.push((name, program));
+        while self.kept.len() > COUNT_MAX || self.bytes() > BYTES_MAX {
+            self.kept.remove(0);
         }
     }
 
     fn bytes(&self) -> usize {
-        self.all.iter().map(|loaded| loaded.program.bytes()).sum()
+        self.kept.iter().map(|(_, program)| program.bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use storelet::Engines;
+
+    /// A program with so many bytes of initial data.
+    fn program(engines: &Engines, bytes: usize) -> Program {
+        let data = "a".repeat(bytes);
+        let text = format!("(module (memory 2048) (data (i32.const 0) \"{data}\"))");
+        let wasm = wat::parse_str(text).expect("a module");
+        engines.of(Code::Plain).compile(&wasm).expect("it compiles")
+    }
+
+    #[test]
+    fn there_is_one_copy_of_a_program_and_no_large_one_is_kept() {
+        let engines = Engines::new().expect("engines");
+        let mut programs = Programs::default();
+        let name = |number| (Hash([number; 32]), Code::Plain);
+        let (small, large) = (program(&engines, 100), program(&engines, PROGRAM_MAX + 1));
+        programs.add(name(1), small);
+        programs.add(name(2), large.clone());
+        // The large one is known as long as somebody has it.
+        assert_eq!((programs.kept.len(), programs.loaded.len()), (1, 2));
+        assert!(programs.find(name(2)).is_some());
+        drop(large);
+        assert!(programs.find(name(2)).is_none() && programs.find(name(1)).is_some());
+        programs.add(name(3), program(&engines, 100));
+        assert_eq!((programs.kept.len(), programs.loaded.len()), (2, 2));
     }
 }

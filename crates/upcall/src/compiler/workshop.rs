@@ -252,7 +252,7 @@ impl Workshop {
             let engine = self.engines.of(code);
             let artifact = self.cache.as_ref()?.find(hash, engine.compatibility())?;
             let program = engine.load(&artifact).ok()?;
-            self.programs.keep((hash, code), program.clone());
+            self.programs.add((hash, code), program.clone());
             Some(program)
         });
         Some(Fresh { hash, code, program: program?, was_there: true, cpu_ns: 0 })
@@ -343,7 +343,7 @@ impl Workshop {
     fn load(&mut self, code: Code, artifact: Artifact) -> Result<storelet::Program, Refused> {
         let program = self.engines.of(code).load(&artifact);
         let program = program.map_err(|error| Refused::Failed(format!("{error:#}")))?;
-        self.programs.keep((artifact.name(), code), program.clone());
+        self.programs.add((artifact.name(), code), program.clone());
         if let Some(cache) = &self.cache {
             cache.keep(artifact);
         }
