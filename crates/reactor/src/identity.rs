@@ -18,6 +18,9 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
+/// What acting as any user takes.
+const ACT_AS_OTHERS: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
+
 /// What the process is when it acts for itself.
 #[derive(Debug)]
 pub(crate) struct Own {
@@ -25,6 +28,8 @@ pub(crate) struct Own {
     gid: u32,
     groups: Vec<Gid>,
     capabilities: CapabilitySets,
+    /// It may act as any user.
+    is_powerful: bool,
 }
 
 /// How much of a user's identity an operation needs.
@@ -63,11 +68,14 @@ impl Own {
     }
 
     fn read() -> rustix::io::Result<Own> {
+        let (uid, capabilities) =
+            (rustix::process::geteuid().as_raw(), rustix::thread::capabilities(None)?);
         Ok(Own {
-            uid: rustix::process::geteuid().as_raw(),
+            uid,
             gid: rustix::process::getegid().as_raw(),
             groups: rustix::process::getgroups()?,
-            capabilities: rustix::thread::capabilities(None)?,
+            capabilities,
+            is_powerful: uid == 0 && capabilities.effective.contains(ACT_AS_OTHERS),
         })
     }
 
@@ -75,9 +83,20 @@ impl Own {
     pub(crate) fn acts_as_server(&self, caller: &Caller) -> bool {
         match caller {
             Caller::Server => true,
-            Caller::User(user) if self.uid == 0 => user.uid == 0 && user.gid == self.gid,
+            Caller::User(user) if self.is_powerful => user.uid == 0 && user.gid == self.gid,
             Caller::User(user) => user.uid == self.uid,
         }
+    }
+
+    /// Whether files with this mode may be made. Where clients act as root without its privileges,
+    /// none is made that gives them back: one that runs as root, whoever starts it.
+    ///
+    /// # Errors
+    /// `EPERM`: a set-id bit.
+    pub(crate) fn admit_mode(&self, mode: u32) -> rustix::io::Result<()> {
+        const SET_ID: u32 = 0o6000;
+        let refused = self.uid == 0 && !self.is_powerful && mode & SET_ID != 0;
+        if refused { Err(rustix::io::Errno::PERM) } else { Ok(()) }
     }
 
     /// Gives the current thread the process's own identity.
@@ -98,7 +117,7 @@ impl Own {
     ) -> Result<(), Error> {
         let user = match caller {
             Caller::Server => return self.be_server(),
-            Caller::User(user) if self.uid != 0 => {
+            Caller::User(user) if !self.is_powerful => {
                 return if user.uid == self.uid { Ok(()) } else { Err(Error::NotPermitted) };
             }
             Caller::User(user) => user,

@@ -55,7 +55,8 @@ use std::time::Duration;
 pub use errno::error_of;
 pub use pool::{Mailbox, PoolStatistics};
 pub use privileges::{
-    become_user, clear_umask, fill_random, find_user, is_root, own_user, stand_back,
+    become_user, check_list, clear_umask, fill_random, find_user, is_root, own_user,
+    renounce_privileges, stand_back,
 };
 pub use probe::probe;
 pub use signals::{Signals, hold_signals, let_signals_through};

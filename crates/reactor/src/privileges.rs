@@ -1,11 +1,15 @@
 //! Who the process is, and how it becomes somebody less.
 
-use crate::identity;
+use crate::errno;
+use crate::identity::{self, Depth, Own};
 use crate::path::users;
 use base::op::Who;
-use base::{Error, User};
+use base::{Caller, Error, User};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Gid, Uid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::io;
+use std::path::Path;
 
 /// Whether the process may act as any user.
 pub fn is_root() -> bool {
@@ -56,6 +60,41 @@ pub fn become_user(user: &User) -> io::Result<()> {
         true => Ok(()),
         false => Err(io::Error::other("the kernel kept another user or group")),
     }
+}
+
+/// Turns a process of root into one of `root` without the privileges of root, for good: what it may
+/// do with files depends on their owner and mode, as for any user. It may still listen at ports
+/// below 1024. To be called before any other thread exists.
+///
+/// # Errors
+/// If the kernel did not do all of it.
+pub fn renounce_privileges(root: &User) -> io::Result<()> {
+    become_user(root)?;
+    let all = rustix::thread::capabilities(None)?;
+    let left = all.permitted & CapabilitySet::NET_BIND_SERVICE;
+    let (effective, permitted, inheritable) = (left, left, CapabilitySet::empty());
+    // Programs that it starts do not get them back.
+    rustix::thread::set_no_new_privs(true)?;
+    rustix::thread::clear_ambient_capability_set()?;
+    rustix::thread::set_capabilities(None, CapabilitySets { effective, permitted, inheritable })?;
+    match rustix::thread::capabilities(None)?.permitted == left {
+        true => Ok(()),
+        false => Err(io::Error::other("the kernel kept other privileges")),
+    }
+}
+
+/// Whether `caller` may list the directory and reach what is in it.
+///
+/// # Errors
+/// That of the kernel if not; `Io` if the process cannot say who it is.
+pub fn check_list(path: &Path, caller: &Caller) -> Result<(), Error> {
+    let own = Own::get().map_err(errno::translate)?;
+    own.assume(caller, None, Depth::Changing)?;
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let listed = rustix::fs::open(path, OFlags::RDONLY | flags, Mode::empty())
+        .and_then(|dir| rustix::fs::openat(dir, c".", OFlags::PATH | flags, Mode::empty()));
+    own.be_server()?;
+    listed.map(drop).map_err(errno::translate)
 }
 
 /// Lets other threads run before this one, by so much niceness (sched(7); at most 19).

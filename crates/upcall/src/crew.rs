@@ -4,6 +4,7 @@
 use crate::compiler::Compiler;
 use crate::compiler::keeper::Keeper;
 use crate::config::Serve;
+use crate::homes::Homes;
 use crate::ticker::Ticker;
 use reactor::Mailbox;
 use std::io::{self, Write as _};
@@ -17,7 +18,7 @@ use storelet::{Engines, Maxima, OVERHEAD, Settings};
 pub(crate) const MEMORY_MIB: u64 = 1024;
 
 /// Where compiled modules are kept, below the directory for such things.
-const CACHE: &str = "upcall/storelets";
+const STORELETS: &str = "storelets";
 
 /// The longest a storelet may take unless said otherwise, and its most processor time, seconds.
 const TIME_MAX_S: u64 = 3600;
@@ -81,7 +82,7 @@ pub(crate) struct Crew {
 
 impl Crew {
     /// Starts it for what is served, unless nobody is to run storelets.
-    pub(crate) fn start(serve: &Serve, what: &Path) -> Result<Option<Crew>, String> {
+    pub(crate) fn start(serve: &Serve, what: &Path, homes: &Homes) -> Result<Option<Crew>, String> {
         let workers = serve.storelet_threads.unwrap_or(1);
         if workers == 0 || serve.no_status {
             return Ok(None);
@@ -95,8 +96,8 @@ impl Crew {
             format!("this machine cannot run storelets ({error}): add --storelet-threads 0")
         })?;
         let engines = Arc::new(engines);
-        let (mut keeper, standing) = keeper(serve, what)?;
-        let compiler = compiler(serve, &engines, &mut keeper)?;
+        let (mut keeper, standing) = keeper(serve, what, homes)?;
+        let compiler = compiler(serve, homes, &engines, &mut keeper)?;
         let ticker = Ticker::start(engines)?;
         Ok(Some(Crew { compiler, ticker, workers, standing }))
     }
@@ -134,10 +135,11 @@ impl Crew {
 /// that became another user, he keeps nothing; what was asked for must be possible.
 fn compiler(
     serve: &Serve,
+    homes: &Homes,
     engines: &Arc<Engines>,
     keeper: &mut Option<Keeper>,
 ) -> Result<Compiler, String> {
-    Compiler::start_with(Arc::clone(engines), cache(serve), keeper).or_else(|why| {
+    Compiler::start_with(Arc::clone(engines), cache(serve, homes), keeper).or_else(|why| {
         if serve.storelet_cache.is_some() {
             return Err(why);
         }
@@ -154,8 +156,8 @@ fn tell(text: &str) {
 
 /// Who keeps what is installed, and what that is. Where the usual place for it cannot be used,
 /// nothing can be installed; what was asked for must be possible.
-fn keeper(serve: &Serve, what: &Path) -> Result<(Option<Keeper>, Stock), String> {
-    let keeper = match (&serve.storelet_state, state(what)) {
+fn keeper(serve: &Serve, what: &Path, homes: &Homes) -> Result<(Option<Keeper>, Stock), String> {
+    let keeper = match (&serve.storelet_state, state(what, homes)) {
         (Some(dir), _) => Some(Keeper::make(dir)?),
         (None, Some(dir)) => match Keeper::find(&dir) {
             Ok(keeper) => Some(keeper),
@@ -178,26 +180,18 @@ fn keeper(serve: &Serve, what: &Path) -> Result<(Option<Keeper>, Stock), String>
 }
 
 /// Where what is installed beside this is kept; `None`: nowhere, because nobody says where.
-fn state(what: &Path) -> Option<PathBuf> {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    let usual = match std::env::var_os("XDG_STATE_HOME") {
-        Some(state) if !state.is_empty() => Some(PathBuf::from(state)),
-        Some(_) | None => home(),
-    };
+fn state(what: &Path, homes: &Homes) -> Option<PathBuf> {
     let whole = what.canonicalize().unwrap_or_else(|_| what.to_path_buf());
     let hash = Hash::of(whole.as_os_str().as_encoded_bytes()).to_string();
     let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    usual.map(|state| state.join(CACHE).join(format!("{name}-{}", &hash[..16])))
+    let state = homes.state.as_ref()?;
+    Some(state.join(STORELETS).join(format!("{name}-{}", &hash[..16])))
 }
 
 /// Where compiled modules are kept; `None`: nowhere, because nobody says where.
-fn cache(serve: &Serve) -> Option<PathBuf> {
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let usual = || match std::env::var_os("XDG_CACHE_HOME") {
-        Some(cache) if !cache.is_empty() => Some(PathBuf::from(cache)),
-        Some(_) | None => home(),
-    };
-    serve.storelet_cache.clone().or_else(|| usual().map(|cache| cache.join(CACHE)))
+fn cache(serve: &Serve, homes: &Homes) -> Option<PathBuf> {
+    let usual = || homes.cache.as_ref().map(|cache| cache.join(STORELETS));
+    serve.storelet_cache.clone().or_else(usual)
 }
 
 #[cfg(test)]

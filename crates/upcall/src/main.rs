@@ -8,6 +8,7 @@ mod crew;
 mod files;
 mod fronts;
 mod greeting;
+mod homes;
 mod hosting;
 mod load;
 mod place;

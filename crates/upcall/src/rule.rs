@@ -3,15 +3,19 @@
 //! Over a unix socket the kernel says; root and the server's own user may say in whose name they
 //! ask. Over the network nobody has proved anything, so every
 //! client acts as one user. Of a directory that is the server's own, or where root runs the
-//! server, the user named by `--as`, the owner of the directory, or nobody. Of a volume, whose
-//! permissions have nothing to do with the process's, it is the user named by `--as`, the owner of
-//! the volume's root, or nobody. With `--trust-clients` claims are believed.
+//! server, the user named by `--as` or the owner of the directory. Where that is root, the process
+//! gives up root's privileges and keeps its files only; beside unix sockets it cannot, and clients
+//! on the network act as nobody. Of a volume, whose permissions have nothing to do with the
+//! process's, it is the user named by `--as`, or the owner of the volume's root. With
+//! `--trust-clients` claims are believed.
 
 use crate::config::Serve;
+use crate::homes::Homes;
 use crate::place::{Bound, Place, What};
 use base::{Caller, Error, User};
 use node::{Clients, Identity, Protocol};
 use reactor::Address;
+use std::path::Path;
 use std::sync::Arc;
 
 /// As whom clients act.
@@ -20,8 +24,12 @@ pub(crate) struct Rule {
     caller: Caller,
     /// Users that 9P clients claim are believed.
     trusting: bool,
+    /// Root has started the server, and could say as whom clients act.
+    by_root: bool,
     /// The rule in words.
     pub(crate) text: String,
+    /// Where the process, whose user it may have changed, can keep something.
+    pub(crate) homes: Homes,
 }
 
 impl Rule {
@@ -37,6 +45,41 @@ impl Rule {
             (Protocol::Http, Address::Unix(_)) => Clients::Themselves,
             (_, Address::Tcp(_)) => Clients::All(Identity::Fixed(self.caller.clone())),
         }
+    }
+}
+
+/// The number of root.
+const ROOT: u32 = 0;
+
+impl Rule {
+    /// Whether clients on the network, if any come, can list a directory that is served.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub(crate) fn check(&self, path: &Path, bound: &[Bound]) -> Result<(), String> {
+        if !bound.iter().any(|(_, address)| matches!(address, Address::Tcp(_))) {
+            return Ok(());
+        }
+        reactor::check_list(path, &self.caller).map_err(|error| {
+            let (shown, who) = (path.display(), self.who());
+            let other = if self.by_root { ", or name another user with --as USER" } else { "" };
+            format!(
+                "cannot serve {shown}: user {who} may not read it ({error}); serve a directory \
+                 that this user may read{other}"
+            )
+        })
+    }
+
+    fn uid(&self) -> Option<u32> {
+        match &self.caller {
+            Caller::Server => None,
+            Caller::User(user) => Some(user.uid),
+        }
+    }
+
+    /// The user as whom clients on the network act, for people.
+    fn who(&self) -> String {
+        self.uid().map_or_else(|| "of the server".to_string(), |uid| uid.to_string())
     }
 }
 
@@ -64,33 +107,74 @@ pub(crate) fn choose(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Ru
         true => format!("9P clients are believed if they say they are user {own}, this server's"),
         false => format!("every client acts as this server's own user ({own})"),
     };
-    Ok(Rule { caller, trusting, text })
+    Ok(Rule { caller, trusting, by_root: false, text, homes: Homes::own() })
 }
 
 fn as_root(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
-    let (user, text) = usual(serve, place)?;
     let trusting = serve.trust_clients;
-    let caller = if trusting || user.uid == 0 || bound.iter().any(needs_root) {
-        Caller::User(Arc::new(user))
+    let is_directory = matches!(place.what, What::Directory);
+    if is_directory && place.stat.uid == ROOT && serve.as_user.is_none() && !trusting {
+        return as_plain_root(serve, place, bound);
+    }
+    let (user, text) = usual(serve, place, true)?;
+    let (caller, homes) = if trusting || user.uid == ROOT || bound.iter().any(needs_root) {
+        (Caller::User(Arc::new(user)), Homes::own())
     } else {
-        become_user(&user)?;
-        own_caller()
+        let homes = become_user(&user)?;
+        (own_caller(), homes)
     };
-    Ok(Rule { caller, trusting, text })
+    Ok(Rule { caller, trusting, by_root: true, text, homes })
+}
+
+/// The directory is root's: clients may do with it what its owner may, and nothing else that root
+/// may.
+fn as_plain_root(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
+    let (shown, trusting) = (place.path.display(), false);
+    if place.path.parent().is_none() && !serve.read_only {
+        return Err(format!(
+            "cannot serve {shown} as root: clients could change every file of root; say as whom \
+             they act (--as USER), or --read-only"
+        ));
+    }
+    if bound.iter().any(|(_, address)| matches!(address, Address::Unix(_))) {
+        let caller = Caller::User(Arc::new(nobody()));
+        let text = "all clients on the network act as user nobody, because a server with a unix \
+                    socket keeps root's privileges (change it with --as USER)";
+        let (by_root, text) = (true, text.to_string());
+        return Ok(Rule { caller, trusting, by_root, text, homes: Homes::own() });
+    }
+    let root = reactor::find_user("0").unwrap_or(User {
+        uid: ROOT,
+        gid: 0,
+        groups: Vec::new(),
+        commands: false,
+    });
+    reactor::renounce_privileges(&root)
+        .map_err(|error| format!("cannot give up root's privileges: {error}; add --as USER"))?;
+    let text = format!(
+        "all clients on the network act as root, the owner of {shown}, without root's privileges \
+         (change it with --as USER)"
+    );
+    let caller = Caller::User(Arc::new(root));
+    Ok(Rule { caller, trusting, by_root: true, text, homes: Homes::own() })
 }
 
 /// The volume checks permissions itself, and its file is open: the process needs no power at all.
 fn of_volume(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
-    let (user, text) = usual(serve, place)?;
-    if reactor::is_root() && !bound.iter().any(needs_root) {
-        become_user(&nobody())?;
-    }
+    let keeps_power = reactor::is_root() && bound.iter().any(needs_root);
+    let (user, text) = usual(serve, place, keeps_power)?;
+    let homes = match reactor::is_root() && !keeps_power {
+        true => become_user(&nobody())?,
+        false => Homes::own(),
+    };
     let caller = Caller::User(Arc::new(user));
-    Ok(Rule { caller, trusting: serve.trust_clients, text })
+    let (trusting, by_root) = (serve.trust_clients, true);
+    Ok(Rule { caller, trusting, by_root, text, homes })
 }
 
-/// As whom clients on the network act, and the rule in words.
-fn usual(serve: &Serve, place: &Place) -> Result<(User, String), String> {
+/// As whom clients on the network act, and the rule in words. Where the process keeps root's
+/// privileges, which host directories that are mounted later would give to them, that is not root.
+fn usual(serve: &Serve, place: &Place, keeps_power: bool) -> Result<(User, String), String> {
     let user = match &serve.as_user {
         Some(name) => reactor::find_user(name).map_err(|error| {
             let why = match error == Error::Invalid {
@@ -99,7 +183,7 @@ fn usual(serve: &Serve, place: &Place) -> Result<(User, String), String> {
             };
             format!("--as {name}: {why}")
         })?,
-        None if place.stat.uid == 0 => nobody(),
+        None if place.stat.uid == ROOT && keeps_power => nobody(),
         None => reactor::find_user(&place.stat.uid.to_string()).unwrap_or_else(|_| nobody()),
     };
     let others = format!("act as user {} (change it with --as USER)", user.uid);
@@ -118,8 +202,12 @@ fn needs_root((_, address): &Bound) -> bool {
     }
 }
 
-fn become_user(user: &User) -> Result<(), String> {
-    reactor::become_user(user).map_err(|error| format!("cannot become user {}: {error}", user.uid))
+/// Turns the process into another user; gives where that one can keep something.
+fn become_user(user: &User) -> Result<Homes, String> {
+    let homes = Homes::of_service(user);
+    let became = reactor::become_user(user);
+    became.map_err(|error| format!("cannot become user {}: {error}", user.uid))?;
+    Ok(homes)
 }
 
 /// The process's own user, as a user among others.

@@ -36,6 +36,9 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     reactor::hold_signals();
     let files = files::budget(serve.connections_max)?;
     let rule = rule::choose(serve, space.strictest(), &addresses)?;
+    if let What::Directory = space.root.what {
+        rule.check(&space.root.path, &addresses)?;
+    }
     let settings = settings(serve);
     let mut world = World::new(form, &settings)
         .map_err(|error| format!("cannot start the {form_reason} reactor: {error}"))?;
@@ -48,7 +51,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let lines: Vec<(usize, String)> = joints.iter().map(|j| (j.line, j.text())).collect();
     let joins = joints.into_iter().map(|joint| join(&mut world, joint));
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
-    let crew = Crew::start(serve, file.as_deref().unwrap_or(&path))?;
+    let crew = Crew::start(serve, file.as_deref().unwrap_or(&path), &rule.homes)?;
     let first = first_front(!replicas.is_empty(), threads, crew.as_ref())?;
     let mut share = share(serve, threads, ports, &world, (limits, &files));
     share.storelets =

@@ -34,6 +34,7 @@ pub(super) fn create(
     mode: u32,
 ) -> Outcome<PathDone> {
     let bytes = plain(name)?;
+    ground.host.own.admit_mode(mode)?;
     for _ in 0..RETRIES {
         let flags = open::flags(access) | OFlags::CREATE | OFlags::EXCL;
         match enter::entry(ground, dir, bytes, flags, permissions(mode)) {
@@ -103,6 +104,7 @@ pub(super) fn make_node(
         Kind::BlockDevice => (FileType::BlockDevice, device),
         Kind::Directory | Kind::Symlink => return Err(Error::Invalid.into()),
     };
+    ground.host.own.admit_mode(mode)?;
     rustix::fs::mknodat(dir, plain(name)?, kind, permissions(mode), device)?;
     made(ground, dir, name)
 }

@@ -31,6 +31,7 @@ pub(super) fn create_unnamed(
     access: Access,
     mode: u32,
 ) -> Outcome<PathDone> {
+    ground.host.own.admit_mode(mode)?;
     let access = Access { write: true, ..access };
     let flags = open::flags(access) | OFlags::TMPFILE;
     match rustix::fs::openat(dir, c".", flags, permissions(mode)) {

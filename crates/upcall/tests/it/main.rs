@@ -12,6 +12,7 @@ mod ninep;
 mod recording;
 mod remote;
 mod replicas;
+mod root;
 mod server;
 mod spaces;
 mod storelets;

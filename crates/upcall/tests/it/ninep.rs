@@ -101,6 +101,27 @@ impl Client {
         self.call(76, &[&fid, &text(name.as_bytes()), &0x200u32.to_le_bytes()]).map(|_| ())
     }
 
+    /// Makes an empty file with this mode.
+    pub(crate) fn create(&mut self, name: &str, mode: u32) -> Result<(), Refused> {
+        let fid = self.walk("")?;
+        let (flags, mode, gid) = (2u32.to_le_bytes(), mode.to_le_bytes(), 0u32.to_le_bytes());
+        self.call(14, &[&fid, &text(name.as_bytes()), &flags, &mode, &gid]).map(|_| ())
+    }
+
+    /// Changes the mode or the owner of a file.
+    pub(crate) fn set(
+        &mut self,
+        path: &str,
+        mode: Option<u32>,
+        uid: Option<u32>,
+    ) -> Result<(), Refused> {
+        let fid = self.walk(path)?;
+        let valid = u32::from(mode.is_some()) | u32::from(uid.is_some()) << 1;
+        let numbers = [valid, mode.unwrap_or(0), uid.unwrap_or(0), 0];
+        let numbers = numbers.map(u32::to_le_bytes).concat();
+        self.call(26, &[&fid, &numbers, &[0; 40]]).map(|_| ())
+    }
+
     /// Writes to the beginning of a file, which stays open.
     pub(crate) fn write(&mut self, path: &str, data: &[u8]) -> Result<(), Refused> {
         let fid = self.walk(path)?;

@@ -60,8 +60,10 @@ fn trees_of_every_kind_are_looked_through() {
     std::fs::create_dir(&forest_dir).unwrap();
     forest(&forest_dir);
     let wanted = counted(&forest_dir);
-    let cache = programs.path().join("cache");
-    let cache = ["--storelet-cache", cache.to_str().unwrap()];
+    // A server of a volume that root starts is another user than one of a directory of root.
+    let caches = ["cache", "of-volumes"].map(|name| programs.path().join(name));
+    let [cache, of_volumes] =
+        caches.each_ref().map(|it| ["--storelet-cache", it.to_str().unwrap()]);
     let look = |server: &Server, root: &str, most: u64| {
         let (lines, requests) = tour(server, programs.path(), root);
         assert_eq!(lines, wanted, "{root}");
@@ -77,7 +79,7 @@ fn trees_of_every_kind_are_looked_through() {
     assert_eq!(made.0, Some(0), "{made:?}");
     let copied = volume(&["copy", forest_dir.to_str().unwrap(), &format!("{path}:/")]);
     assert_eq!(copied.0, Some(0), "{copied:?}");
-    let own = Server::start(Path::new(path), &cache);
+    let own = Server::start(Path::new(path), &of_volumes);
     look(&own, "/", 500);
     look(&own, "/", 500);
     assert_eq!(own.end(), Some(0));
@@ -90,7 +92,7 @@ fn trees_of_every_kind_are_looked_through() {
     let links = links.to_str().unwrap();
     assert_eq!(volume(&["create", links, "--size", "64M", "--sparse"]).0, Some(0));
     assert_eq!(volume(&["copy", forest_dir.to_str().unwrap(), &format!("{links}:/")]).0, Some(0));
-    let linked = Server::start(Path::new(links), &cache);
+    let linked = Server::start(Path::new(links), &of_volumes);
     for (path, code) in [("in", 0), ("a", 0), ("out", NOTCAPABLE), ("top", NOTCAPABLE)] {
         let file = programs.path().join(format!("{path}.wasm"));
         std::fs::write(&file, guests::open_through(path).wasm()).unwrap();

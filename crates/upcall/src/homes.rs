@@ -1,0 +1,62 @@
+//! Where the server keeps what nobody told it a place for: in its user's home, or, if root started
+//! it and it acts as another user, in the host's directories for services, which are made while it
+//! is still root.
+
+use base::User;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+/// Parts of a service's directories (FHS 3.0, 5.5 and 5.8).
+const CACHES: &str = "/var/cache/upcall";
+const STATES: &str = "/var/lib/upcall";
+
+/// Directories that only this server's user may write; `None`: there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Homes {
+    /// For what can be made again.
+    pub(crate) cache: Option<PathBuf>,
+    /// For what cannot.
+    pub(crate) state: Option<PathBuf>,
+}
+
+impl Homes {
+    /// Those of the user that started the server (XDG Base Directory Specification).
+    pub(crate) fn own() -> Homes {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let place = |variable: &str, usual: &str| {
+            let said = std::env::var_os(variable).filter(|said| !said.is_empty());
+            let place = said.map(PathBuf::from).or_else(|| Some(home.as_ref()?.join(usual)));
+            place.map(|place| place.join("upcall"))
+        };
+        Homes {
+            cache: place("XDG_CACHE_HOME", ".cache"),
+            state: place("XDG_STATE_HOME", ".local/state"),
+        }
+    }
+
+    /// Those of a service that acts as `user`, made by root: below what systemd made for it, or
+    /// where services have theirs.
+    pub(crate) fn of_service(user: &User) -> Homes {
+        let place = |variable: &str, usual: &str| {
+            let all = std::env::var_os(variable).filter(|said| !said.is_empty());
+            let all = all.map_or_else(|| PathBuf::from(usual), PathBuf::from);
+            let own = all.join(user.uid.to_string());
+            make(&all, &own, user).ok().map(|()| own)
+        };
+        Homes { cache: place("CACHE_DIRECTORY", CACHES), state: place("STATE_DIRECTORY", STATES) }
+    }
+}
+
+fn make(all: &Path, own: &Path, user: &User) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(all)?;
+    match std::fs::DirBuilder::new().mode(0o700).create(own) {
+        Ok(()) => std::os::unix::fs::lchown(own, Some(user.uid), Some(user.gid)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let there = own.symlink_metadata()?;
+            let is_ours = there.is_dir() && there.uid() == user.uid;
+            if is_ours { Ok(()) } else { Err(error) }
+        }
+        Err(error) => Err(error),
+    }
+}

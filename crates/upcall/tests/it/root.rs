@@ -1,0 +1,103 @@
+//! A server that root starts, as in a container: as whom clients act, and what they cannot do.
+#![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
+
+use crate::ninep::Client;
+use crate::server::{BINARY, Scratch, Server, get, put, upcall};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+
+/// The directory of a process that is root in a user name space of its own.
+const INSIDE: &str = "UPCALL_TEST_ROOT";
+
+/// `EPERM`.
+const NOT_PERMITTED: u32 = 1;
+
+/// Runs this test as root: in a user name space, if that is not so already.
+fn as_root(this: &str, test: fn(&Path)) {
+    if let Some(dir) = std::env::var_os(INSIDE) {
+        return test(Path::new(&dir));
+    }
+    let dir = Scratch::new("root");
+    if rustix::process::geteuid().is_root() {
+        return test(dir.path());
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user"]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", this, "--nocapture"]).env(INSIDE, dir.path());
+    assert!(command.status().expect("unshare of util-linux").success());
+}
+
+#[test]
+fn clients_of_a_directory_of_root_are_its_owner_without_privileges() {
+    let this = "root::clients_of_a_directory_of_root_are_its_owner_without_privileges";
+    as_root(this, |dir| {
+        let server = Server::start(dir, &["--http-write"]);
+        let rule = "act as root, the owner of ";
+        assert!(server.greeting().contains(rule), "{}", server.greeting());
+        let answer = put(server.http(), "/put", b"contents").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+        assert_eq!(dir.join("put").metadata().unwrap().uid(), 0);
+
+        let mut client = Client::connect(server.ninep());
+        client.create("made", 0o644).unwrap();
+        client.set("made", Some(0o600), None).unwrap();
+        // Whoever starts such a file is root.
+        assert_eq!(client.create("set-id", 0o4755), Err(NOT_PERMITTED));
+        assert_eq!(client.set("made", Some(0o4755), None), Err(NOT_PERMITTED));
+        assert_eq!(client.set("made", Some(0o2755), None), Err(NOT_PERMITTED));
+        // Only privileges of root give files away.
+        assert_eq!(client.set("made", None, Some(1)), Err(NOT_PERMITTED));
+        assert_eq!(dir.join("made").metadata().unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(server.end(), Some(0));
+    });
+}
+
+#[test]
+fn a_directory_that_its_clients_may_not_read_is_not_served() {
+    let this = "root::a_directory_that_its_clients_may_not_read_is_not_served";
+    as_root(this, |dir| {
+        let closed = dir.join("closed");
+        std::fs::create_dir(&closed).unwrap();
+        std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o0)).unwrap();
+        let (code, text) = upcall(&[closed.to_str().unwrap(), "--9p", "127.0.0.1:0"]);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("user 0 may not read it (permission denied)"), "{text}");
+        assert!(text.contains("--as USER"), "{text}");
+        let (code, text) = upcall(&["/", "--9p", "127.0.0.1:0"]);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("cannot serve / as root: "), "{text}");
+    });
+}
+
+/// Only root can make files of others.
+#[test]
+fn clients_of_a_directory_of_a_user_are_that_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make a directory of another user");
+        return;
+    }
+    // A number that no host knows: whose group has the same one.
+    let (uid, gid) = (54_321, 54_321);
+    let (dir, kept) = (Scratch::new("user"), Scratch::new("kept"));
+    chown(dir.path(), Some(uid), Some(gid)).unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).unwrap();
+    let ports = ["--9p", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let mut command = Command::new(BINARY);
+    command.arg("serve").arg(dir.path()).args(ports).arg("--http-write");
+    command.env("CACHE_DIRECTORY", kept.path().join("cache"));
+    command.env("STATE_DIRECTORY", kept.path().join("state"));
+    let server = Server::run(&mut command);
+    assert!(server.greeting().contains("act as user 54321 "), "{}", server.greeting());
+    let answer = put(server.http(), "/put", b"contents").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    assert!(get(server.http(), "/put").ends_with("contents"));
+    let made = dir.path().join("put").metadata().unwrap();
+    assert_eq!((made.uid(), made.gid()), (uid, gid));
+    for part in ["cache", "state"] {
+        let own = kept.path().join(part).join("54321").metadata().unwrap();
+        assert_eq!((own.uid(), own.mode() & 0o7777), (uid, 0o700), "{part}");
+    }
+    assert!(kept.path().join("cache/54321/storelets/key").exists());
+    assert_eq!(server.end(), Some(0));
+}
