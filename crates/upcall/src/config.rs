@@ -62,8 +62,7 @@ pub(crate) struct Serve {
     pub(crate) http_write: bool,
 
     /// Act for clients on the network as this user, a name or a number (of a directory only as
-    /// root) [default: the owner of the directory or of the volume's root, or nobody where root
-    /// owns it]
+    /// root) [default: the owner of the directory, without privileges, or of the volume's root]
     #[arg(long = "as", value_name = "USER")]
     #[serde(rename = "as")]
     pub(crate) as_user: Option<String>,
