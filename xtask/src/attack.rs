@@ -10,9 +10,9 @@
 //!
 //! A row is within the limits if the 99th percentile of the healthy client is below three times
 //! that of the same client alone, nobody waited for more than 100 ms, and memory stayed within
-//! `--memory-max` and what is stated for connections and the process. As a suite of
-//! `conformance` it is shorter, and only memory, right answers and an end of all waiting are
-//! judged: response times of a machine that builds at the same time mean nothing.
+//! `--memory-max` and what is stated for connections, the process, services and storelets. As a
+//! suite of `conformance` it is shorter, and only memory, right answers and an end of all waiting
+//! are judged: response times of a machine that builds at the same time mean nothing.
 //!
 //! `--record` writes the table into `docs/robustness.md`.
 
@@ -60,8 +60,10 @@ pub(crate) struct Target {
     http: u16,
     /// Attacks end.
     over: AtomicBool,
-    /// An attacker has got as far as an attack.
+    /// Attackers that have got as far as an attack, or were refused.
     armed: AtomicUsize,
+    /// Attempts that the server has not refused.
+    effects: AtomicUsize,
 }
 
 /// Size of a run.
@@ -188,6 +190,7 @@ impl Ground {
             http: server.http,
             over: AtomicBool::new(false),
             armed: AtomicUsize::new(0),
+            effects: AtomicUsize::new(0),
         };
         let alone = healthy::measure(&target, extent.time, || ())?;
         if let Some(mount) = &mount {
@@ -264,6 +267,8 @@ fn watch(kind: &Kind, target: &Target, server: &Server, extent: Extent) -> Resul
     std::thread::sleep(extent.time / 4);
     let mut most = 0;
     let times = healthy::measure(target, extent.time, || most = most.max(server.own_rss_kib()))?;
+    let effects = target.effects.load(Ordering::Relaxed);
+    ensure!(effects > 0, "{}: the server refused all attempts", kind.name);
     Ok((times, most))
 }
 
@@ -293,9 +298,15 @@ impl Target {
         }
     }
 
+    /// The server has done what an attacker wanted.
+    fn note_effect(&self) {
+        self.effects.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The attacker has what it wants and keeps it until the end, or while `lives`.
     fn keep(&self, mut lives: impl FnMut() -> bool) {
         self.arm();
+        self.note_effect();
         while !self.over() && lives() {
             std::thread::sleep(Duration::from_millis(50));
         }

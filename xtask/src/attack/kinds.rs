@@ -2,7 +2,7 @@
 
 use super::{Target, programs};
 use crate::bench::{Client, Message};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::io::{ErrorKind, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -298,8 +298,9 @@ fn pipeline(target: &Target, _number: usize) -> Result<()> {
     let one = b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n";
     // The server takes no more of them when nobody reads the responses.
     let sent = stream.write_all(&one.repeat(2000));
-    if sent.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
-        target.hold(Duration::from_millis(50));
+    match sent.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+        true => target.hold(Duration::from_millis(50)),
+        false => target.note_effect(),
     }
     Ok(())
 }
@@ -310,7 +311,10 @@ fn upload(target: &Target, number: usize) -> Result<()> {
     let head = format!("PUT /put-{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}");
     raw.send(&[head.as_bytes(), b"\r\n\r\n", &body].concat())?;
     target.arm();
-    raw.answer(false).map(drop)
+    let answer = raw.answer(false)?;
+    ensure!(matches!(answer.status, 201 | 204), "{}", answer.head);
+    target.note_effect();
+    Ok(())
 }
 
 fn lock(out: &mut Vec<u8>, tag: u16, kind: u8, blocks: bool, start: u64, owner: u32) {
@@ -375,6 +379,7 @@ fn churn(target: &Target, number: usize) -> Result<()> {
     };
     for _ in 0..20 {
         Mute::connect(port)?.push(half)?;
+        target.note_effect();
     }
     Ok(())
 }
@@ -447,7 +452,10 @@ fn post(target: &Target, body: &str) -> Result<()> {
     let head = "POST /services/sheet/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length:";
     raw.send(format!("{head} {length}\r\n\r\n{body}").as_bytes())?;
     target.arm();
-    raw.answer(false).context("an answer to a POST").map(drop)
+    let answer = raw.answer(false).context("an answer to a POST")?;
+    ensure!(answer.status == 200, "{}", answer.head);
+    target.note_effect();
+    Ok(())
 }
 
 fn formulas(target: &Target, number: usize) -> Result<()> {
@@ -474,6 +482,7 @@ fn peers(target: &Target, _number: usize) -> Result<()> {
             Message::new(out, TLOPEN, 0).u32(fid).u32(2);
         })?;
         if walked.is_err() || opened.is_err() || target.over() {
+            ensure!(fid > 1, "the first open is refused");
             break;
         }
         // A proof that is none: it may be refused.
@@ -485,7 +494,7 @@ fn peers(target: &Target, _number: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs a storelet until the server answers.
+/// Runs a storelet that does not end at once, until the server answers.
 fn run(target: &Target, budget: &str, module: Vec<u8>) -> Result<()> {
     let mut mute = Mute::connect(target.http)?;
     let length = module.len();
@@ -496,6 +505,8 @@ fn run(target: &Target, budget: &str, module: Vec<u8>) -> Result<()> {
         rest = mute.push(rest)?;
         target.hold(Duration::from_millis(1));
     }
+    target.hold(Duration::from_millis(100));
+    ensure!(mute.waits(), "the storelet is refused or has ended");
     target.keep(|| mute.waits());
     Ok(())
 }

@@ -41,7 +41,7 @@ struct Replaced {
 #[derive(Debug, Default)]
 pub(super) struct Chart {
     pub(super) servers: Vec<Server>,
-    /// Since when no further trouble comes, and the last one is over for long.
+    /// Start of the calm: no further trouble comes, and the last one is over for long.
     pub(super) calm_since: Option<Instant>,
     /// Lanes that have asked all they wanted, and how many there are.
     pub(super) idle: (usize, usize),
