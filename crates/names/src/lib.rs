@@ -18,6 +18,7 @@
 mod change;
 mod entry;
 mod fetch;
+mod flush;
 mod hidden;
 mod list;
 mod said;
@@ -253,6 +254,7 @@ impl Automaton for Names {
                 | Task::Create(_)
                 | Task::Fetch(_)
                 | Task::Open(..)
+                | Task::Flush(_)
                 | Task::Change(_)
                 | Task::GivenUp => {}
             }
@@ -306,9 +308,9 @@ impl Names {
                 self.list(open, waiting, out);
                 return Ok(());
             }
-            Ask::Sync { open, .. } if open.tree() == NAMES => {
-                out.push(Output::Reply(id, Ok(Reply::Done)));
-                return Ok(());
+            Ask::Sync { open, data_only } if open.tree() == NAMES => {
+                let point = self.unions[open.local()].union.point();
+                Task::flush(caller, point, data_only)
             }
             Ask::Open { node, access } if self.place(node).union().is_some() => {
                 if access.changes() {

@@ -84,6 +84,10 @@ impl Union {
         self.caller.clone()
     }
 
+    pub(crate) fn point(&self) -> Arc<Point> {
+        Arc::clone(&self.point)
+    }
+
     /// How many entries are remembered.
     pub(crate) fn entries(&self) -> usize {
         self.places.len()

@@ -3,8 +3,9 @@
 use crate::change::{Change, Step as ChangeStep, Top, Wish};
 use crate::entry::{Entry, Step as EntryStep};
 use crate::fetch::{Fetch, Gone, Step as FetchStep};
+use crate::flush::{Flush, Step as FlushStep};
 use crate::list::{ENTRIES_MAX, Step as ListStep, Union};
-use crate::table::Place;
+use crate::table::{Place, Point};
 use crate::walk::{Step as WalkStep, Walk};
 use crate::{NAMES, Names, OpenUnion, Output, Waiting};
 use base::{Caller, Error, Name};
@@ -27,6 +28,8 @@ pub(crate) enum Task {
     Open(Box<Union>, Opening),
     /// An open union is listed.
     List(usize),
+    /// An open union is flushed.
+    Flush(Box<Flush>),
     /// The name space is changed.
     Change(Box<Change>),
     /// A change was given up: what its last walk finds is given back.
@@ -65,6 +68,10 @@ impl Task {
         Task::Open(Box::new(Union::new(point, caller)), Opening::Open)
     }
 
+    pub(crate) fn flush(caller: Caller, point: Arc<Point>, data_only: bool) -> Task {
+        Task::Flush(Box::new(Flush::new(point, caller, data_only)))
+    }
+
     pub(crate) fn change(root: Place, top: Top, wish: Wish) -> Task {
         Task::Change(Box::new(Change::new(root, top, wish)))
     }
@@ -84,6 +91,7 @@ impl Task {
             Task::Fetch(fetch) => ("fetch", fetch.name()),
             Task::Open(union, _) => ("union", union.name()),
             Task::List(_) => ("union", "listing"),
+            Task::Flush(flush) => ("flush", flush.name()),
             Task::Change(change) => ("change", change.name()),
             Task::GivenUp => ("change", "given up"),
         }
@@ -110,6 +118,7 @@ impl Names {
             Task::Fetch(fetch) => self.fetch(id, fetch, reply, out),
             Task::Open(union, opening) => self.open(id, union, opening, reply, out),
             Task::List(slot) => self.listed(id, slot, reply, out),
+            Task::Flush(flush) => self.flush(id, flush, reply, out),
             Task::Change(change) => self.change(id, change, reply, out),
             Task::GivenUp => {
                 if let Some(Ok(Reply::Walked(_, node))) = reply {
@@ -278,6 +287,33 @@ impl Names {
                 self.tell(node.tree(), id, caller, ask, out);
             }
         }
+    }
+
+    fn flush(
+        &mut self,
+        id: RequestId,
+        mut flush: Box<Flush>,
+        reply: Option<Result<Reply, Error>>,
+        out: &mut Vec<Output>,
+    ) {
+        let is_cancelled = self.cancelled.contains(&id);
+        let flushed = reply.and_then(|reply| flush.arrive(reply));
+        let gone = flushed.or_else(|| flush.take_open().filter(|_| is_cancelled));
+        out.extend(gone.map(|open| Output::Tell(open.tree(), TreeInput::Close(open))));
+        let answer = match is_cancelled {
+            true => Err(Error::Cancelled),
+            false => match flush.next() {
+                FlushStep::Ask(node, ask) => {
+                    let caller = flush.caller.clone();
+                    self.tasks.insert(id, Task::Flush(flush));
+                    return self.tell(node.tree(), id, caller, ask, out);
+                }
+                FlushStep::End(answer) => answer.map(|()| Reply::Done),
+            },
+        };
+        drop(flush);
+        out.push(Output::Reply(id, answer));
+        self.sweep(out);
     }
 
     /// Begins to list an open union, or lets the list wait for its turn.

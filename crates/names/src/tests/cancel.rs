@@ -80,7 +80,10 @@ impl Schedule {
             },
             6 if !self.unions.is_empty() => {
                 let open = self.unions[self.rng.usize(..self.unions.len())];
-                Ask::List { open, cookie: 0, bytes_max: 60, with_stat: false }
+                match self.rng.bool() {
+                    true => Ask::List { open, cookie: 0, bytes_max: 60, with_stat: false },
+                    false => Ask::Sync { open, data_only: false },
+                }
             }
             _ if self.rng.bool() => {
                 Ask::Remove { dir: self.lab.names.root(), name: self.name(), directory: None }

@@ -22,6 +22,8 @@ pub(super) struct Fake {
     /// References given out.
     held: BTreeMap<NodeId, usize>,
     opens: BTreeMap<OpenId, usize>,
+    /// Directories that were flushed.
+    pub(super) flushed: Vec<String>,
     /// It does not answer but with this.
     pub(super) broken: Option<Error>,
 }
@@ -36,6 +38,7 @@ impl Fake {
             nodes: vec![root],
             held: BTreeMap::new(),
             opens: BTreeMap::new(),
+            flushed: Vec::new(),
             broken: None,
         };
         for file in files {
@@ -194,6 +197,11 @@ impl Fake {
                 children.insert(new_name.to_string(), moved);
                 (self.nodes[moved].parent, self.nodes[moved].name) =
                     (to.local(), new_name.to_string());
+                Ok(Reply::Done)
+            }
+            Ask::Sync { open, .. } => {
+                let path = self.path(self.opens[&open]);
+                self.flushed.push(path);
                 Ok(Reply::Done)
             }
             other => panic!("{other:?}"),

@@ -268,3 +268,23 @@ fn a_list_that_breaks_off_says_so() {
     lab.step(Input::Release(node));
     lab.check_held();
 }
+
+#[test]
+fn a_flush_of_a_union_reaches_every_member() {
+    let mut lab = union();
+    let (_, node) = lab.walk(lab.names.root(), &parts("u")).unwrap();
+    let node = node.unwrap();
+    let access = Access { read: true, ..Access::default() };
+    let Ok(Reply::Opened(open, _)) = lab.ask(Ask::Open { node, access }) else { panic!() };
+    let flush = || Ask::Sync { open, data_only: false };
+    assert!(matches!(lab.ask(flush()), Ok(Reply::Done)));
+    let flushed = |lab: &Lab| lab.fakes.iter().map(|fake| fake.flushed.len()).collect::<Vec<_>>();
+    assert_eq!(flushed(&lab), [0, 1, 1, 1]);
+    // The others are flushed without one that is away.
+    lab.fakes[1].broken = Some(Error::Disconnected);
+    assert!(matches!(lab.ask(flush()), Ok(Reply::Done)));
+    assert_eq!(flushed(&lab), [0, 1, 2, 2]);
+    lab.step(Input::Close(open));
+    lab.step(Input::Release(node));
+    lab.check_held();
+}
