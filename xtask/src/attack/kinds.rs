@@ -3,7 +3,7 @@
 use super::{Target, programs};
 use crate::bench::{Client, Message};
 use anyhow::{Context, Result, ensure};
-use std::io::{ErrorKind, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -229,9 +229,12 @@ impl Mute {
         Ok(bytes)
     }
 
-    /// Whether the server has neither ended it nor sent anything.
-    fn waits(&self) -> bool {
-        self.0.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    /// Takes what the server has sent; whether it goes on.
+    fn take(&mut self, said: &mut Vec<u8>) -> bool {
+        match self.0.read_to_end(said) {
+            Ok(_) => false,
+            Err(error) => error.kind() == ErrorKind::WouldBlock,
+        }
     }
 
     /// Whether the server has not ended it.
@@ -505,8 +508,14 @@ fn run(target: &Target, budget: &str, module: Vec<u8>) -> Result<()> {
         rest = mute.push(rest)?;
         target.hold(Duration::from_millis(1));
     }
+    let (mut said, trailer) = (Vec::new(), b"\nUpcall-End:");
+    let mut runs = || {
+        let goes_on = mute.take(&mut said);
+        let is_refused = !said.is_empty() && !said.starts_with(b"HTTP/1.1 200 ");
+        goes_on && !is_refused && !said.windows(trailer.len()).any(|part| part == trailer)
+    };
     target.hold(Duration::from_millis(100));
-    ensure!(mute.waits(), "the storelet is refused or has ended");
-    target.keep(|| mute.waits());
+    ensure!(runs(), "the storelet is refused or has ended");
+    target.keep(runs);
     Ok(())
 }

@@ -32,7 +32,7 @@ const READER: &str = r#"
   (data (i32.const 0) "many")
   (func (export "_start")
     (if (call $open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 4) (i32.const 2)
-          (i64.const -1) (i64.const -1) (i32.const 0) (i32.const 8))
+          (i64.const 16384) (i64.const 0) (i32.const 0) (i32.const 8))
       (then (unreachable)))
     (loop $on
       (drop (call $list (i32.load (i32.const 8)) (i32.const 65536) (i32.const 131072)
