@@ -103,6 +103,15 @@ pub(super) fn is_never_synced(error: Error) -> bool {
     matches!(error, Error::Invalid | Error::Unsupported)
 }
 
+/// The answer to a change in a directory that cannot be opened to flush it.
+pub(super) fn not_opened(error: Error) -> Refusal {
+    if error == Error::Denied {
+        refusal(403, "the directory may not be read, so its change could not be made durable")
+    } else {
+        status(error)
+    }
+}
+
 impl Session {
     /// Ends a head: the date, and whether the connection goes on where that is not understood.
     pub(super) fn end(&self, now: Instant, head: Head) -> Vec<u8> {

@@ -2,18 +2,14 @@
 //! directory; it is opened first, so that nothing is removed if it may not be read. What was judged
 //! is removed and nothing else: if it has changed meanwhile, what is there is judged anew.
 
-use super::answer::{Head, etag, is_never_synced, not_durable, status};
+use super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
 use super::put::{UNEXPECTED, is_missing};
 use super::{Session, State};
 use crate::Output;
 use base::op::Replacement;
 use base::{Access, Buf, Error, Expected, Instant, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
-use wire::http::{Method, Refusal, Request, Verdict, refusal};
-
-/// The directory may be changed and not read.
-const UNREADABLE: Refusal =
-    refusal(403, "the directory may not be read, so its change could not be made durable");
+use wire::http::{Method, Request, Verdict, refusal};
 
 /// A removal.
 #[derive(Debug)]
@@ -218,15 +214,13 @@ impl Session {
                 dir.release(out);
                 return self.fail(now, not_durable(error), out);
             }
-            Step::Opening(dir) if error == Error::Denied => {
+            Step::Opening(dir) => {
                 out.push(Output::Release(dir));
-                return self.fail(now, UNREADABLE, out);
+                return self.fail(now, not_opened(error), out);
             }
-            Step::Finding
-            | Step::Opening(_)
-            | Step::Looking(_)
-            | Step::Measuring(..)
-            | Step::Removing(_) => step.release(out),
+            Step::Finding | Step::Looking(_) | Step::Measuring(..) | Step::Removing(_) => {
+                step.release(out)
+            }
         }
         self.fail(now, status(error), out)
     }

@@ -11,7 +11,7 @@
 //! it is asked for what was judged, and if that is not there any more, what is there is judged
 //! anew.
 
-use super::answer::{Head, etag, is_never_synced, not_durable, status};
+use super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
 use super::{BODY_TIME, CALL, CLEANUP, Session, State};
 use crate::Output;
 use base::op::Replacement;
@@ -467,9 +467,10 @@ impl Session {
         out: &mut Vec<Output>,
     ) -> State {
         match step {
-            Step::Writing(file, _) | Step::Syncing(file) | Step::Opening(file) => {
+            Step::Writing(file, _) | Step::Syncing(file) => {
                 self.put_fail(now, put, file, error, out)
             }
+            Step::Opening(file) => self.put_remove(now, put, file, not_opened(error), out),
             Step::Naming(file, open) => {
                 out.push(Output::Close(open));
                 self.put_fail(now, put, file, error, out)
