@@ -12,7 +12,7 @@
 //! that have nothing to do with that are kept ([`Depth::Looking`]).
 #![allow(unsafe_code)]
 
-use base::{Caller, Error, User};
+use base::{Caller, Error, Kind, User};
 use rustix::process::Gid;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::cell::RefCell;
@@ -88,14 +88,16 @@ impl Own {
         }
     }
 
-    /// Whether files with this mode may be made. Where clients act as root without its privileges,
-    /// none is made that gives them back: one that runs as root, whoever starts it.
+    /// Whether a file of this kind may get this mode. Where clients act as root without its
+    /// privileges, none may that gives them back: one that runs as root, whoever starts it. Set-id
+    /// bits of directories say who has what is made in them, and may be set.
     ///
     /// # Errors
     /// `EPERM`: a set-id bit.
-    pub(crate) fn admit_mode(&self, mode: u32) -> rustix::io::Result<()> {
+    pub(crate) fn admit_mode(&self, kind: Kind, mode: u32) -> rustix::io::Result<()> {
         const SET_ID: u32 = 0o6000;
-        let refused = self.uid == 0 && !self.is_powerful && mode & SET_ID != 0;
+        let is_limited = self.uid == 0 && !self.is_powerful;
+        let refused = is_limited && kind != Kind::Directory && mode & SET_ID != 0;
         if refused { Err(rustix::io::Errno::PERM) } else { Ok(()) }
     }
 

@@ -414,7 +414,7 @@ fn dispatch(ground: &mut Ground<'_>, task: &Task) -> Outcome<PathDone> {
         PathOp::StatFs { file } => attrs::stat_fs(fd(*file)?),
         PathOp::GetAttr { file, name } => extended::get(fd(*file)?, name),
         PathOp::SetAttr { file, name, value, create } => {
-            extended::set(fd(*file)?, name, value, *create)
+            extended::set(ground, fd(*file)?, name, value, *create)
         }
         PathOp::ListAttrs { file } => extended::list(fd(*file)?),
         PathOp::RemoveAttr { file, name } => extended::remove(fd(*file)?, name),

@@ -79,14 +79,11 @@ fn set_owner(fd: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> Outcome<
 
 fn set_mode(ground: &Ground<'_>, fd: BorrowedFd<'_>, mode: u32) -> Outcome<()> {
     // Older kernels change the mode of a link, which means nothing; newer ones refuse.
-    match stat(fd)?.kind {
-        Kind::Symlink => return Err(Error::Unsupported.into()),
-        // Set-id bits of directories say who has what is made in them.
-        Kind::Directory => {}
-        Kind::File | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
-            ground.host.own.admit_mode(mode)?
-        }
+    let kind = stat(fd)?.kind;
+    if kind == Kind::Symlink {
+        return Err(Error::Unsupported.into());
     }
+    ground.host.own.admit_mode(kind, mode)?;
     let number = by_number(fd);
     let mode = rustix::fs::Mode::from_raw_mode(mode & 0o7777);
     Ok(rustix::fs::chmodat(ground.host.proc(), number.as_c_str(), mode, AtFlags::empty())?)

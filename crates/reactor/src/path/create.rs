@@ -34,7 +34,7 @@ pub(super) fn create(
     mode: u32,
 ) -> Outcome<PathDone> {
     let bytes = plain(name)?;
-    ground.host.own.admit_mode(mode)?;
+    ground.host.own.admit_mode(Kind::File, mode)?;
     for _ in 0..RETRIES {
         let flags = open::flags(access) | OFlags::CREATE | OFlags::EXCL;
         match enter::entry(ground, dir, bytes, flags, permissions(mode)) {
@@ -96,7 +96,7 @@ pub(super) fn make_node(
     mode: u32,
     device: u64,
 ) -> Outcome<PathDone> {
-    let (kind, device) = match kind {
+    let (file_type, device) = match kind {
         Kind::File => (FileType::RegularFile, 0),
         Kind::Fifo => (FileType::Fifo, 0),
         Kind::Socket => (FileType::Socket, 0),
@@ -104,8 +104,8 @@ pub(super) fn make_node(
         Kind::BlockDevice => (FileType::BlockDevice, device),
         Kind::Directory | Kind::Symlink => return Err(Error::Invalid.into()),
     };
-    ground.host.own.admit_mode(mode)?;
-    rustix::fs::mknodat(dir, plain(name)?, kind, permissions(mode), device)?;
+    ground.host.own.admit_mode(kind, mode)?;
+    rustix::fs::mknodat(dir, plain(name)?, file_type, permissions(mode), device)?;
     made(ground, dir, name)
 }
 

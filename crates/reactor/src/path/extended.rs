@@ -1,8 +1,8 @@
 //! Extended attributes, through the magic link of the handle: it leads to the handle's own inode,
 //! also if that is a symbolic link.
 
-use super::Outcome;
 use super::open::by_path;
+use super::{Ground, Outcome, attrs};
 use base::Error;
 use base::op::PathDone;
 use rustix::fd::BorrowedFd;
@@ -35,8 +35,12 @@ pub(super) fn get(fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<PathDone> {
     read(|bytes| rustix::fs::getxattr(&path, name, bytes))
 }
 
+/// The access control list, which says who may execute a file (acl(5)).
+const ACCESS: &[u8] = b"system.posix_acl_access";
+
 /// Sets an attribute.
 pub(super) fn set(
+    ground: &Ground<'_>,
     fd: BorrowedFd<'_>,
     name: &[u8],
     value: &[u8],
@@ -49,6 +53,11 @@ pub(super) fn set(
     };
     if value.len() > SIZE_MAX {
         return Err(Error::AttributeTooLarge.into());
+    }
+    if name == ACCESS {
+        // It keeps the set-id bits that the file has.
+        let there = attrs::stat(fd)?;
+        ground.host.own.admit_mode(there.kind, there.mode)?;
     }
     rustix::fs::setxattr(by_path(fd), name, value, flags)?;
     Ok(PathDone::Ok)

@@ -11,7 +11,7 @@ use super::{Ground, Outcome, attrs, open, walk};
 use crate::descriptor;
 use crate::errno::Trouble;
 use base::op::{File, PathDone, Replacement};
-use base::{Access, Error, Expected, Name, Stat};
+use base::{Access, Error, Expected, Kind, Name, Stat};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{AtFlags, FileType, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
@@ -31,7 +31,7 @@ pub(super) fn create_unnamed(
     access: Access,
     mode: u32,
 ) -> Outcome<PathDone> {
-    ground.host.own.admit_mode(mode)?;
+    ground.host.own.admit_mode(Kind::File, mode)?;
     let access = Access { write: true, ..access };
     let flags = open::flags(access) | OFlags::TMPFILE;
     match rustix::fs::openat(dir, c".", flags, permissions(mode)) {
