@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::identity::Depth;
 use crate::memory::Memory;
 use crate::path::{Performed, Task};
-use crate::pool::lanes::{Lane, Queued};
+use crate::pool::lanes::{Lane, Length, Queued};
 use crate::{descriptor, errno, path};
 use base::op::{Done, File, OpId, PathOp, Span};
 use base::{Buf, Caller, Error, Instant};
@@ -105,14 +105,15 @@ impl Queued for Job {
         &self.lanes
     }
 
-    fn is_long(&self) -> bool {
-        matches!(
-            &self.work,
-            Work::Path(Task {
-                op: PathOp::List { with_stat: true, .. } | PathOp::ListAll { .. },
-                ..
-            })
-        )
+    fn length(&self) -> Length {
+        let Work::Path(Task { op, .. }) = &self.work else { return Length::Short };
+        if matches!(op, PathOp::List { with_stat: true, .. }) {
+            Length::Long
+        } else if matches!(op, PathOp::List { .. } | PathOp::ListAll { .. }) {
+            Length::Computing
+        } else {
+            Length::Short
+        }
     }
 }
 

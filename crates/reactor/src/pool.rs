@@ -103,7 +103,8 @@ impl Pool {
     /// A pool without threads yet.
     pub(crate) fn new(host: Arc<Host>, clock: Clock, threads_max: usize) -> io::Result<Pool> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let limits = Limits::of_threads(threads_max);
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let limits = Limits::new(threads_max, processors);
         let (jobs, counts) = (Lanes::new(limits), PoolStatistics::default());
         let shared = Shared {
             host,

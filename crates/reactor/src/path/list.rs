@@ -17,7 +17,7 @@ const OVERHEAD: usize = 24;
 
 /// How much the kernel is asked for at once, bytes. The upper end keeps one job short, the lower
 /// end has room for the longest name.
-const KERNEL_BYTES: (usize, usize) = (2048, 64 << 10);
+const KERNEL_BYTES: (usize, usize) = (2048, 16 << 10);
 
 /// Lists about `bytes_max` bytes of entries, but at least one if there is one. None: the end.
 pub(super) fn list(

@@ -56,8 +56,22 @@ pub(crate) trait Queued {
     fn id(&self) -> Option<OpId>;
     /// Lanes that it needs a place in; none for local work.
     fn lanes(&self) -> &[Lane];
-    /// Whether it computes for long.
-    fn is_long(&self) -> bool;
+    /// How long it keeps its thread if it is local.
+    fn length(&self) -> Length;
+}
+
+/// How long a local job keeps its thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    Short,
+    /// It computes for a while, mostly with what is in memory.
+    Computing,
+    /// It may wait for the disk many times.
+    Long,
+}
+
+impl Length {
+    const ALL: [Length; 3] = [Length::Short, Length::Computing, Length::Long];
 }
 
 /// How many threads may do what.
@@ -65,6 +79,9 @@ pub(crate) trait Queued {
 pub(crate) struct Limits {
     /// Local jobs at once.
     pub(crate) local: usize,
+    /// Local jobs at once that compute: more of them would take processors away from the threads
+    /// that serve clients.
+    pub(crate) computing: usize,
     /// Jobs of one lane at once, and long local ones.
     pub(crate) lane: usize,
     /// Jobs of all lanes at once.
@@ -72,11 +89,22 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The limits of a pool with so many threads for local jobs: a quarter of that for each lane,
-    /// and four times as many for all of them, in addition.
-    pub(crate) fn of_threads(threads: usize) -> Limits {
+    /// The limits of a pool with so many threads for local jobs, on a machine with so many
+    /// processors: jobs that compute on half of those, a quarter of the threads for each lane, and
+    /// four times as many for all of them, in addition.
+    pub(crate) fn new(threads: usize, processors: usize) -> Limits {
         let local = threads.max(1);
-        Limits { local, lane: (local / 4).max(1), lanes: local * 4 }
+        let lane = (local / 4).max(1);
+        Limits { local, computing: (processors / 2).clamp(1, lane), lane, lanes: local * 4 }
+    }
+
+    /// Local jobs of this length at once.
+    fn of_length(&self, length: Length) -> usize {
+        match length {
+            Length::Short => self.local,
+            Length::Computing => self.computing,
+            Length::Long => self.lane,
+        }
     }
 
     /// Threads that the pool may have.
@@ -89,8 +117,8 @@ impl Limits {
 #[derive(Debug)]
 pub(crate) struct Lanes<J> {
     limits: Limits,
-    /// Local jobs: short and long ones.
-    local: [Queue<J>; 2],
+    /// Local jobs, by their length.
+    local: [Queue<J>; 3],
     lanes: BTreeMap<Lane, Queue<J>>,
     /// Jobs of lanes being done.
     running: BTreeMap<u64, Running>,
@@ -104,7 +132,7 @@ pub(crate) struct Lanes<J> {
 /// The queue that a job waits in.
 #[derive(Clone, Debug)]
 enum Place {
-    Local { is_long: bool },
+    Local(Length),
     Lane(Lane),
 }
 
@@ -136,7 +164,7 @@ struct Running {
 #[derive(Debug)]
 pub(crate) enum Ticket {
     /// A local job, and whether it was a long one.
-    Local { is_long: bool },
+    Local(Length),
     /// A job of lanes, by its number.
     Lanes(u64),
 }
@@ -159,7 +187,7 @@ impl<J: Queued> Lanes<J> {
     pub(crate) fn new(limits: Limits) -> Lanes<J> {
         Lanes {
             limits,
-            local: [Queue::new(), Queue::new()],
+            local: [Queue::new(), Queue::new(), Queue::new()],
             lanes: BTreeMap::new(),
             running: BTreeMap::new(),
             last: None,
@@ -175,8 +203,10 @@ impl<J: Queued> Lanes<J> {
 
     /// Jobs that could be begun at once if there were threads.
     pub(crate) fn ready(&self) -> usize {
-        let [short, long] = &self.local;
-        let local = short.ready(self.limits.local) + long.ready(self.limits.lane);
+        let local: usize = Length::ALL
+            .map(|length| self.local[length as usize].ready(self.limits.of_length(length)))
+            .iter()
+            .sum();
         let local = local.min(self.limits.local - self.local_running());
         if self.lanes.is_empty() {
             return local;
@@ -194,7 +224,7 @@ impl<J: Queued> Lanes<J> {
         let full = job.lanes().iter().find(|lane| !self.has_place(lane));
         let place = match full.or(job.lanes().first()) {
             Some(lane) => Place::Lane(lane.clone()),
-            None => Place::Local { is_long: job.is_long() },
+            None => Place::Local(job.length()),
         };
         self.queue(place, job);
     }
@@ -211,7 +241,7 @@ impl<J: Queued> Lanes<J> {
             assert!(before.is_none(), "an operation waits once");
         }
         let queue = match place {
-            Place::Local { is_long } => &mut self.local[usize::from(is_long)],
+            Place::Local(length) => &mut self.local[length as usize],
             Place::Lane(lane) => self.lane(lane),
         };
         queue.waiting.insert(number, job);
@@ -254,21 +284,19 @@ impl<J: Queued> Lanes<J> {
         if self.local_running() == self.limits.local {
             return None;
         }
-        let [short, long] = &self.local;
-        let has_place = long.running < self.limits.lane;
-        let long = long.waiting.first_key_value().filter(|_| has_place).map(|(number, _)| number);
-        let short = short.waiting.first_key_value().map(|(number, _)| number);
-        let is_long = match (short, long) {
-            (Some(short), Some(long)) => long < short,
-            (None, Some(_)) => true,
-            (_, None) => false,
+        let first = |length: Length| {
+            let queue = &self.local[length as usize];
+            let has_place = queue.running < self.limits.of_length(length);
+            let first = queue.waiting.first_key_value().filter(|_| has_place);
+            first.map(|(number, _)| (*number, length))
         };
-        let queue = &mut self.local[usize::from(is_long)];
-        let (_, job) = queue.waiting.pop_first()?;
+        let (_, length) = Length::ALL.into_iter().filter_map(first).min_by_key(|it| it.0)?;
+        let queue = &mut self.local[length as usize];
+        let (_, job) = queue.waiting.pop_first().expect("it has a first job");
         queue.running += 1;
-        assert!(queue.running <= self.limits.local, "no more run than may");
+        assert!(queue.running <= self.limits.of_length(length), "no more run than may");
         self.forget(&job);
-        Some((job, Ticket::Local { is_long }))
+        Some((job, Ticket::Local(length)))
     }
 
     /// Whether all jobs being done may hang.
@@ -294,9 +322,10 @@ impl<J: Queued> Lanes<J> {
     /// A job has ended.
     pub(crate) fn end(&mut self, ticket: &Ticket) {
         let number = match ticket {
-            Ticket::Local { is_long } => {
-                assert!(self.local[usize::from(*is_long)].running > 0, "a job ends once");
-                self.local[usize::from(*is_long)].running -= 1;
+            Ticket::Local(length) => {
+                let queue = &mut self.local[*length as usize];
+                assert!(queue.running > 0, "a job ends once");
+                queue.running -= 1;
                 return;
             }
             Ticket::Lanes(number) => number,
@@ -316,8 +345,8 @@ impl<J: Queued> Lanes<J> {
     pub(crate) fn remove(&mut self, id: OpId) -> Option<J> {
         let (place, number) = self.waiting.remove(&id)?;
         let lane = match place {
-            Place::Local { is_long } => {
-                return self.local[usize::from(is_long)].waiting.remove(&number);
+            Place::Local(length) => {
+                return self.local[length as usize].waiting.remove(&number);
             }
             Place::Lane(lane) => lane,
         };
@@ -355,7 +384,7 @@ impl<J: Queued> Lanes<J> {
         assert!(self.local_running() <= self.limits.local, "no more local jobs run than may");
         for (id, (place, number)) in &self.waiting {
             let queue = match place {
-                Place::Local { is_long } => &self.local[usize::from(*is_long)],
+                Place::Local(length) => &self.local[*length as usize],
                 Place::Lane(lane) => &self.lanes[lane],
             };
             let job = queue.waiting.get(number);

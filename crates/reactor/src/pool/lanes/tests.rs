@@ -1,6 +1,6 @@
 //! Queues without threads.
 
-use super::{Hung, Lane, Lanes, Limits, Queued};
+use super::{Hung, Lane, Lanes, Length, Limits, Queued};
 use base::Instant;
 use base::op::OpId;
 use base::rng;
@@ -22,19 +22,24 @@ impl Queued for Job {
         &self.lanes
     }
 
-    fn is_long(&self) -> bool {
-        self.id >= LONG
+    fn length(&self) -> Length {
+        match self.id {
+            COMPUTING.. => Length::Computing,
+            LONG.. => Length::Long,
+            _ => Length::Short,
+        }
     }
 }
 
-/// Jobs with numbers from here on compute for long.
+/// Jobs with numbers from here on are long; from there on they compute.
 const LONG: u64 = 1000;
+const COMPUTING: u64 = 2000;
 
 const A: Lane = Lane::Device(1);
 const B: Lane = Lane::Device(2);
 
 fn lanes() -> Lanes<Job> {
-    Lanes::new(Limits::of_threads(8))
+    Lanes::new(Limits::new(8, 2))
 }
 
 fn job(id: u64, lanes: &[Lane]) -> Job {
@@ -79,6 +84,23 @@ fn long_jobs_leave_threads_to_short_ones() {
     assert_eq!((lanes.ready(), begun(&mut lanes)), (1, vec![LONG + 2]));
     assert!(lanes.remove(OpId(LONG + 3)).is_some() && lanes.remove(OpId(LONG + 3)).is_none());
     assert_eq!((lanes.len(), lanes.drain().len(), lanes.len()), (10, 10, 0));
+}
+
+#[test]
+fn jobs_that_compute_leave_processors_to_others() {
+    let mut lanes = lanes();
+    (COMPUTING..COMPUTING + 5).for_each(|id| lanes.push(job(id, &[])));
+    assert_eq!(lanes.ready(), 1);
+    let (first, ticket) = lanes.begin(Instant(0)).expect("a place");
+    assert_eq!((first.id, begun(&mut lanes)), (COMPUTING, vec![]));
+    lanes.push(job(0, &[]));
+    lanes.push(job(LONG, &[]));
+    assert_eq!(begun(&mut lanes), [0, LONG]);
+    lanes.end(&ticket);
+    assert_eq!(begun(&mut lanes), [COMPUTING + 1]);
+    // Half of the processors, and no more threads than a lane has.
+    let computing = |threads, processors| Limits::new(threads, processors).computing;
+    assert_eq!([computing(16, 1), computing(16, 6), computing(16, 64)], [1, 3, 4]);
 }
 
 #[test]
@@ -142,7 +164,7 @@ fn a_hung_lane_is_named_until_its_jobs_end() {
 fn random_schedules_keep_the_limits() {
     for seed in 0..300 {
         let mut rng = rng::seeded(seed);
-        let limits = Limits::of_threads(4);
+        let limits = Limits::new(4, 2);
         let mut lanes = Lanes::new(limits);
         let (mut waiting, mut running) = (BTreeMap::new(), Vec::new());
         let mut next = 0;
