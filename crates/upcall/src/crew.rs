@@ -4,11 +4,11 @@
 use crate::compiler::Compiler;
 use crate::compiler::keeper::Keeper;
 use crate::config::Serve;
-use crate::homes::Homes;
+use crate::homes::{Home, Homes};
 use crate::ticker::Ticker;
 use reactor::Mailbox;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use storelet::compile::Hash;
 use storelet::standing::Stock;
@@ -139,7 +139,9 @@ fn compiler(
     engines: &Arc<Engines>,
     keeper: &mut Option<Keeper>,
 ) -> Result<Compiler, String> {
-    Compiler::start_with(Arc::clone(engines), cache(serve, homes), keeper).or_else(|why| {
+    let kept = cache(serve, homes)
+        .and_then(|dir| Compiler::start_with(Arc::clone(engines), Some(dir), keeper));
+    kept.or_else(|why| {
         if serve.storelet_cache.is_some() {
             return Err(why);
         }
@@ -157,41 +159,39 @@ fn tell(text: &str) {
 /// Who keeps what is installed, and what that is. Where the usual place for it cannot be used,
 /// nothing can be installed; what was asked for must be possible.
 fn keeper(serve: &Serve, what: &Path, homes: &Homes) -> Result<(Option<Keeper>, Stock), String> {
-    let keeper = match (&serve.storelet_state, state(what, homes)) {
-        (Some(dir), _) => Some(Keeper::make(dir)?),
-        (None, Some(dir)) => match Keeper::find(&dir) {
-            Ok(keeper) => Some(keeper),
+    let keeper = match &serve.storelet_state {
+        Some(dir) => Keeper::make(dir)?,
+        None => match state(what, homes).and_then(|dir| Keeper::find(&dir)) {
+            Ok(keeper) => keeper,
             Err(why) => {
                 tell(&format!("no storelets are installed: I {why}"));
                 let stock = Stock { closed: Some(why), ..Stock::default() };
                 return Ok((None, stock));
             }
         },
-        (None, None) => None,
     };
-    let stock = match &keeper {
-        Some(keeper) => keeper.stock(&mut |text| tell(&text)),
-        None => {
-            let why = "this server keeps nothing: start it with --storelet-state DIR";
-            Stock { closed: Some(why.to_string()), ..Stock::default() }
-        }
-    };
-    Ok((keeper, stock))
+    let stock = keeper.stock(&mut |text| tell(&text));
+    Ok((Some(keeper), stock))
 }
 
-/// Where what is installed beside this is kept; `None`: nowhere, because nobody says where.
-fn state(what: &Path, homes: &Homes) -> Option<PathBuf> {
+/// Where what is installed beside this is kept.
+fn state(what: &Path, homes: &Homes) -> Home {
     let whole = what.canonicalize().unwrap_or_else(|_| what.to_path_buf());
     let hash = Hash::of(whole.as_os_str().as_encoded_bytes()).to_string();
     let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let state = homes.state.as_ref()?;
-    Some(state.join(STORELETS).join(format!("{name}-{}", &hash[..16])))
+    let state = homes.state.as_ref();
+    let state = state.map_err(|why| format!("{why}; name one with --storelet-state"))?;
+    Ok(state.join(STORELETS).join(format!("{name}-{}", &hash[..16])))
 }
 
-/// Where compiled modules are kept; `None`: nowhere, because nobody says where.
-fn cache(serve: &Serve, homes: &Homes) -> Option<PathBuf> {
-    let usual = || homes.cache.as_ref().map(|cache| cache.join(STORELETS));
-    serve.storelet_cache.clone().or_else(usual)
+/// Where compiled modules are kept.
+fn cache(serve: &Serve, homes: &Homes) -> Home {
+    if let Some(dir) = &serve.storelet_cache {
+        return Ok(dir.clone());
+    }
+    let cache = homes.cache.as_ref();
+    let cache = cache.map_err(|why| format!("{why}; name one with --storelet-cache"))?;
+    Ok(cache.join(STORELETS))
 }
 
 #[cfg(test)]

@@ -11,13 +11,16 @@ use std::path::{Path, PathBuf};
 const CACHES: &str = "/var/cache/upcall";
 const STATES: &str = "/var/lib/upcall";
 
-/// Directories that only this server's user may write; `None`: there is none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A directory that only this server's user may write, or why there is none.
+pub(crate) type Home = Result<PathBuf, String>;
+
+/// Directories of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Homes {
     /// For what can be made again.
-    pub(crate) cache: Option<PathBuf>,
+    pub(crate) cache: Home,
     /// For what cannot.
-    pub(crate) state: Option<PathBuf>,
+    pub(crate) state: Home,
 }
 
 impl Homes {
@@ -27,7 +30,8 @@ impl Homes {
         let place = |variable: &str, usual: &str| {
             let said = std::env::var_os(variable).filter(|said| !said.is_empty());
             let place = said.map(PathBuf::from).or_else(|| Some(home.as_ref()?.join(usual)));
-            place.map(|place| place.join("upcall"))
+            let place = place.map(|place| place.join("upcall"));
+            place.ok_or_else(|| format!("know no directory: neither {variable} nor HOME is set"))
         };
         Homes {
             cache: place("XDG_CACHE_HOME", ".cache"),
@@ -42,7 +46,10 @@ impl Homes {
             let all = std::env::var_os(variable).filter(|said| !said.is_empty());
             let all = all.map_or_else(|| PathBuf::from(usual), PathBuf::from);
             let own = all.join(user.uid.to_string());
-            make(&all, &own, user).ok().map(|()| own)
+            match make(&all, &own, user) {
+                Ok(()) => Ok(own),
+                Err(error) => Err(format!("cannot use {}: {error}", own.display())),
+            }
         };
         Homes { cache: place("CACHE_DIRECTORY", CACHES), state: place("STATE_DIRECTORY", STATES) }
     }

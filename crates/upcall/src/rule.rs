@@ -12,9 +12,11 @@
 use crate::config::Serve;
 use crate::homes::Homes;
 use crate::place::{Bound, Place, What};
+use crate::space::Space;
 use base::{Caller, Error, User};
 use node::{Clients, Identity, Protocol};
 use reactor::Address;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,16 +54,17 @@ impl Rule {
 const ROOT: u32 = 0;
 
 impl Rule {
-    /// Whether clients on the network, if any come, can list a directory that is served.
+    /// Whether clients on the network, if any come, can list what is served, if it is a directory.
     ///
     /// # Errors
     /// Why not, and what to do.
-    pub(crate) fn check(&self, path: &Path, bound: &[Bound]) -> Result<(), String> {
-        if !bound.iter().any(|(_, address)| matches!(address, Address::Tcp(_))) {
+    pub(crate) fn check(&self, place: &Place, bound: &[Bound]) -> Result<(), String> {
+        let is_directory = matches!(place.what, What::Directory);
+        if !is_directory || !bound.iter().any(|(_, address)| matches!(address, Address::Tcp(_))) {
             return Ok(());
         }
-        reactor::check_list(path, &self.caller).map_err(|error| {
-            let (shown, who) = (path.display(), self.who());
+        reactor::check_list(&place.path, &self.caller).map_err(|error| {
+            let (shown, who) = (place.path.display(), self.who());
             let other = if self.by_root { ", or name another user with --as USER" } else { "" };
             format!(
                 "cannot serve {shown}: user {who} may not read it ({error}); serve a directory \
@@ -89,12 +92,13 @@ const UNPRIVILEGED_PORT: u16 = 1024;
 /// Chooses the rule; gives up root's power for good where no part of the rule needs it. Clients
 /// are never the server itself, to which volumes and other servers refuse nothing: those may be
 /// mounted at any time.
-pub(crate) fn choose(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
+pub(crate) fn choose(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Rule, String> {
     let trusting = serve.trust_clients;
+    let place = space.strictest();
     match place.what {
         What::Volume(..) => return of_volume(serve, place, bound),
         What::Directory | What::Skeleton(_) | What::Remote(..) if reactor::is_root() => {
-            return as_root(serve, place, bound);
+            return as_root(serve, space, bound);
         }
         What::Directory | What::Skeleton(_) | What::Remote(..) => {}
     }
@@ -110,11 +114,12 @@ pub(crate) fn choose(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Ru
     Ok(Rule { caller, trusting, by_root: false, text, homes: Homes::own() })
 }
 
-fn as_root(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
+fn as_root(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Rule, String> {
     let trusting = serve.trust_clients;
+    let place = space.strictest();
     let is_directory = matches!(place.what, What::Directory);
     if is_directory && place.stat.uid == ROOT && serve.as_user.is_none() && !trusting {
-        return as_plain_root(serve, place, bound);
+        return as_plain_root(serve, space, bound);
     }
     let (user, text) = usual(serve, place, true)?;
     let (caller, homes) = if trusting || user.uid == ROOT || bound.iter().any(needs_root) {
@@ -128,12 +133,15 @@ fn as_root(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String
 
 /// The directory is root's: clients may do with it what its owner may, and nothing else that root
 /// may.
-fn as_plain_root(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
-    let (shown, trusting) = (place.path.display(), false);
-    if place.path.parent().is_none() && !serve.read_only {
+fn as_plain_root(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Rule, String> {
+    let (shown, trusting) = (space.strictest().path.display(), false);
+    let top = Path::new("/").metadata().map_err(|error| format!("cannot look at /: {error}"))?;
+    let is_top = |place: &&Place| (place.stat.device, place.stat.inode) == (top.dev(), top.ino());
+    if let Some(all) = space.directories().find(is_top).filter(|_| !serve.read_only) {
         return Err(format!(
-            "cannot serve {shown} as root: clients could change every file of root; say as whom \
-             they act (--as USER), or --read-only"
+            "cannot serve {} as root: clients could change every file of root; say as whom they \
+             act (--as USER), or --read-only",
+            all.path.display()
         ));
     }
     if bound.iter().any(|(_, address)| matches!(address, Address::Unix(_))) {
@@ -188,7 +196,7 @@ fn usual(serve: &Serve, place: &Place, keeps_power: bool) -> Result<(User, Strin
     };
     let others = format!("act as user {} (change it with --as USER)", user.uid);
     let text = match serve.trust_clients {
-        true => format!("9P clients are believed who they say they are; others {others}"),
+        true => format!("9P clients are believed who they say they are, root too; others {others}"),
         false => format!("all clients on the network {others}"),
     };
     Ok((user, text))

@@ -35,10 +35,8 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let replicas = replicas(serve)?;
     reactor::hold_signals();
     let files = files::budget(serve.connections_max)?;
-    let rule = rule::choose(serve, space.strictest(), &addresses)?;
-    if let What::Directory = space.root.what {
-        rule.check(&space.root.path, &addresses)?;
-    }
+    let rule = rule::choose(serve, &space, &addresses)?;
+    rule.check(&space.root, &addresses)?;
     let settings = settings(serve);
     let mut world = World::new(form, &settings)
         .map_err(|error| format!("cannot start the {form_reason} reactor: {error}"))?;

@@ -71,12 +71,17 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Space, String> {
 impl Space {
     /// The place that most depends on who the server is: a directory of the host, if there is one.
     pub(crate) fn strictest(&self) -> &Place {
+        self.directories().next().unwrap_or(&self.root)
+    }
+
+    /// The directories of the host that are served.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &Place> {
         let others = self.joints.iter().filter_map(|joint| match &joint.what {
             Jointed::Place(place) => Some(place),
             Jointed::Path(_) | Jointed::Gone(_) => None,
         });
-        let mut places = std::iter::once(&self.root).chain(others);
-        places.find(|place| matches!(place.what, What::Directory)).unwrap_or(&self.root)
+        let places = std::iter::once(&self.root).chain(others);
+        places.filter(|place| matches!(place.what, What::Directory))
     }
 }
 

@@ -149,18 +149,22 @@ fn expected(parts: &[PathBuf; 5]) -> Result<String> {
 /// The server does not start with a names file that is wrong, and says where.
 fn mistakes(names: &Path) -> Result<String> {
     let file = names.with_extension("wrong");
+    let dir = names.parent().context("the file is in a directory")?.display();
     let wrong = [
-        ("mount / host:/\nmont /x host:/\n", ":2: no command `mont`"),
-        ("mount /x host:/nowhere-at-all\n", ":1: cannot serve /nowhere-at-all"),
-        ("mount / host:/\nbind /nowhere-at-all /tmp\n", ":2: bind /nowhere-at-all /tmp: "),
+        (format!("mount / host:{dir}\nmont /x host:/\n"), ":2: no command `mont`"),
+        ("mount /x host:/nowhere-at-all\n".into(), ":1: cannot serve /nowhere-at-all"),
+        (
+            format!("mount / host:{dir}\nbind /nowhere-at-all /tmp\n"),
+            ":2: bind /nowhere-at-all /tmp: ",
+        ),
     ];
-    for (text, says) in wrong {
+    for (text, says) in &wrong {
         std::fs::write(&file, text)?;
         let mut command = Command::new(crate::server::binary());
         command.args(["serve", "--9p", "127.0.0.1:0", "--http", "none", "--names"]).arg(&file);
         let output = command.stdin(Stdio::null()).output()?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(!output.status.success() && said.contains(says), "{text:?}: {said}");
+        ensure!(!output.status.success() && said.contains(*says), "{text:?}: {said}");
     }
     Ok(format!("{} files", wrong.len()))
 }

@@ -122,6 +122,21 @@ impl Client {
         self.call(26, &[&fid, &numbers, &[0; 40]]).map(|_| ())
     }
 
+    /// Sets an extended attribute.
+    pub(crate) fn set_attribute(
+        &mut self,
+        path: &str,
+        name: &str,
+        value: &[u8],
+    ) -> Result<(), Refused> {
+        let fid = self.walk(path)?;
+        let size = (value.len() as u64).to_le_bytes();
+        self.call(32, &[&fid, &text(name.as_bytes()), &size, &[0; 4]])?;
+        let count = (value.len() as u32).to_le_bytes();
+        self.call(118, &[&fid, &[0; 8], &count, value])?;
+        self.call(120, &[&fid]).map(|_| ())
+    }
+
     /// Writes to the beginning of a file, which stays open.
     pub(crate) fn write(&mut self, path: &str, data: &[u8]) -> Result<(), Refused> {
         let fid = self.walk(path)?;

@@ -54,6 +54,33 @@ fn clients_of_a_directory_of_root_are_its_owner_without_privileges() {
 }
 
 #[test]
+fn clients_let_nobody_else_start_a_file_with_set_id_bits() {
+    let this = "root::clients_let_nobody_else_start_a_file_with_set_id_bits";
+    as_root(this, |dir| {
+        let mode = |name: &str| dir.join(name).metadata().unwrap().mode() & 0o7777;
+        for (name, mode) in [("plain", 0o700), ("set-id", 0o4700)] {
+            std::fs::write(dir.join(name), "").unwrap();
+            std::fs::set_permissions(dir.join(name), PermissionsExt::from_mode(mode)).unwrap();
+        }
+        let server = Server::start(dir, &[]);
+        let mut client = Client::connect(server.ninep());
+        // An access control list (acl(5)): version, then tag, permissions and id of the owner, the
+        // group and others.
+        let entry = |tag: u16| {
+            [&tag.to_le_bytes()[..], &7u16.to_le_bytes(), &u32::MAX.to_le_bytes()].concat()
+        };
+        let list = [&2u32.to_le_bytes()[..], &entry(1), &entry(4), &entry(0x20)].concat();
+        let mut set = |name: &str| client.set_attribute(name, "system.posix_acl_access", &list);
+        assert_eq!(set("plain"), Ok(()));
+        assert_eq!(set("set-id"), Err(NOT_PERMITTED));
+        assert_eq!((mode("plain"), mode("set-id")), (0o777, 0o4700));
+        client.set("set-id", Some(0o711), None).unwrap();
+        assert_eq!(mode("set-id"), 0o711);
+        assert_eq!(server.end(), Some(0));
+    });
+}
+
+#[test]
 fn a_directory_that_its_clients_may_not_read_is_not_served() {
     let this = "root::a_directory_that_its_clients_may_not_read_is_not_served";
     as_root(this, |dir| {
@@ -65,6 +92,12 @@ fn a_directory_that_its_clients_may_not_read_is_not_served() {
         assert!(text.contains("user 0 may not read it (permission denied)"), "{text}");
         assert!(text.contains("--as USER"), "{text}");
         let (code, text) = upcall(&["/", "--9p", "127.0.0.1:0"]);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("cannot serve / as root: "), "{text}");
+        let names = dir.join("names");
+        std::fs::write(&names, "mount -c /all host:/\nmount /dir host:/tmp\n").unwrap();
+        let names = names.to_str().unwrap();
+        let (code, text) = upcall(&["--names", names, "--9p", "127.0.0.1:0"]);
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains("cannot serve / as root: "), "{text}");
     });
@@ -89,6 +122,8 @@ fn clients_of_a_directory_of_a_user_are_that_user() {
     command.env("STATE_DIRECTORY", kept.path().join("state"));
     let server = Server::run(&mut command);
     assert!(server.greeting().contains("act as user 54321 "), "{}", server.greeting());
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    assert!(status.contains("NoNewPrivs:\t1"), "{status}");
     let answer = put(server.http(), "/put", b"contents").unwrap();
     assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
     assert!(get(server.http(), "/put").ends_with("contents"));
