@@ -36,6 +36,7 @@ mod pool;
 pub mod precise;
 mod privileges;
 mod probe;
+mod scheduling;
 mod sending;
 mod signals;
 mod sockets;
@@ -56,9 +57,10 @@ pub use errno::error_of;
 pub use pool::{Mailbox, PoolStatistics};
 pub use privileges::{
     become_user, check_list, clear_umask, fill_random, find_user, is_root, own_user,
-    renounce_privileges, stand_back,
+    renounce_privileges,
 };
 pub use probe::probe;
+pub use scheduling::{stand_back, take_short_slices};
 pub use signals::{Signals, hold_signals, let_signals_through};
 pub use sockets::Address;
 pub use volume::VolumeFile;

@@ -42,7 +42,8 @@ pub fn find_user(text: &str) -> Result<User, Error> {
     })
 }
 
-/// Turns the process into `user`, for good. To be called before any other thread exists.
+/// Turns the process into `user`, for good: no program that it starts has more privileges either,
+/// set-id bits or not. To be called before any other thread exists.
 ///
 /// # Errors
 /// If the process is not root, or if the kernel did not do all of it.
@@ -57,7 +58,7 @@ pub fn become_user(user: &User) -> io::Result<()> {
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
     match identity::is_exactly(user)? {
-        true => Ok(()),
+        true => Ok(rustix::thread::set_no_new_privs(true)?),
         false => Err(io::Error::other("the kernel kept another user or group")),
     }
 }
@@ -73,8 +74,6 @@ pub fn renounce_privileges(root: &User) -> io::Result<()> {
     let all = rustix::thread::capabilities(None)?;
     let left = all.permitted & CapabilitySet::NET_BIND_SERVICE;
     let (effective, permitted, inheritable) = (left, left, CapabilitySet::empty());
-    // Programs that it starts do not get them back.
-    rustix::thread::set_no_new_privs(true)?;
     rustix::thread::clear_ambient_capability_set()?;
     rustix::thread::set_capabilities(None, CapabilitySets { effective, permitted, inheritable })?;
     match rustix::thread::capabilities(None)?.permitted == left {
@@ -95,15 +94,6 @@ pub fn check_list(path: &Path, caller: &Caller) -> Result<(), Error> {
         .and_then(|dir| rustix::fs::openat(dir, c".", OFlags::PATH | flags, Mode::empty()));
     own.be_server()?;
     listed.map(drop).map_err(errno::translate)
-}
-
-/// Lets other threads run before this one, by so much niceness (sched(7); at most 19).
-///
-/// # Errors
-/// If the kernel refuses, which it does not: everybody may be nicer.
-pub fn stand_back(niceness: i32) -> io::Result<()> {
-    // Of no process means: of this thread.
-    Ok(rustix::process::setpriority_process(None, niceness)?)
 }
 
 /// Fills memory with what nobody can guess.

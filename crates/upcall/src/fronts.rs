@@ -123,6 +123,7 @@ fn front(
     world.set_mailboxes(all);
     let _fuse = Fuse;
     let mut node = Node::front(number, plan.config, plan.export);
+    let _ = reactor::take_short_slices();
     // A front has no servers to tell of, and what its clients ask is recorded at home.
     node::run(&mut node, &mut world, &mut |_| {}, &mut |_| Kept::Ended);
     Ok(())

@@ -83,6 +83,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
         limit: files.limit.as_deref(),
         bound: &bound,
     });
+    let _ = reactor::take_short_slices();
     let keep = |batch| recording.as_ref().map_or(Kept::Ended, |it| it.keep(batch));
     node::run(&mut node, &mut world, &mut log()?, &mut { keep });
     if let Some(recording) = recording {

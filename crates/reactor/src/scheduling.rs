@@ -1,0 +1,86 @@
+//! When a thread runs, beside others on the same processor.
+#![allow(unsafe_code)]
+
+use std::io;
+
+/// Lets other threads run before this one, by so much niceness (sched(7); at most 19).
+///
+/// # Errors
+/// If the kernel refuses, which it does not: everybody may be nicer.
+pub fn stand_back(niceness: i32) -> io::Result<()> {
+    // Of no process means: of this thread.
+    Ok(rustix::process::setpriority_process(None, niceness)?)
+}
+
+/// The time slice of a thread that answers clients, ns; the shortest that Linux gives.
+const SLICE: u64 = 100_000;
+
+/// `struct sched_attr` (sched_setattr(2)), its first version.
+#[repr(C)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Asks for short time slices: this thread runs soon after it is woken, also where others compute,
+/// and no longer than its share. Linux does that since 6.12; before, it changes nothing. Threads
+/// that this one starts have slices as usual.
+///
+/// # Errors
+/// If the kernel refuses, as a filter of system calls may: clients wait a little longer then.
+pub fn take_short_slices() -> io::Result<()> {
+    // SAFETY: takes a number and gives one.
+    if unsafe { libc::sched_getscheduler(0) } != libc::SCHED_OTHER {
+        // Who started the server has chosen for it.
+        return Ok(());
+    }
+    let size = size_of::<Attributes>();
+    let attributes = Attributes {
+        size: size as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
+        nice: rustix::process::getpriority_process(None)?,
+        priority: 0,
+        runtime: SLICE,
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: the kernel reads as many bytes as `size` says, which live across the call.
+    match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "threads of tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_slices_are_not_inherited() {
+        // On a thread of its own: what it asks for stays.
+        let slices = std::thread::spawn(|| {
+            take_short_slices().expect("an ordinary thread may");
+            let child = std::thread::spawn(flags).join().expect("no panic");
+            (flags(), child)
+        });
+        let reset = libc::SCHED_FLAG_RESET_ON_FORK as u64;
+        assert_eq!(slices.join().expect("no panic"), (reset, 0));
+    }
+
+    fn flags() -> u64 {
+        let mut attributes = [0u64; 6];
+        // SAFETY: the kernel writes as many bytes as are said.
+        let asked =
+            unsafe { libc::syscall(libc::SYS_sched_getattr, 0, attributes.as_mut_ptr(), 48, 0) };
+        assert_eq!(asked, 0);
+        attributes[1]
+    }
+}
