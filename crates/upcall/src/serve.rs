@@ -83,19 +83,30 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
         limit: files.limit.as_deref(),
         bound: &bound,
     });
-    let _ = reactor::take_short_slices();
-    let keep = |batch| recording.as_ref().map_or(Kept::Ended, |it| it.keep(batch));
-    node::run(&mut node, &mut world, &mut log()?, &mut { keep });
-    if let Some(recording) = recording {
-        say(&recording.end(node.tally().unwrap_or_default()));
-    }
-    say(&"upcall: ended\n");
+    run_node(&mut node, &mut world, recording)?;
     let code = exit_code(&node);
     if !node.is_quiet() {
         // Something hangs, or a second signal came: what is under way is not waited for.
         std::process::exit(code.into());
     }
     join_all(fronts, hosting, crew).map(|()| ExitCode::from(code))
+}
+
+/// Runs the node until it is over, and writes down what it records.
+fn run_node(
+    node: &mut Node,
+    world: &mut World,
+    recording: Option<Recording>,
+) -> Result<(), String> {
+    // Where the kernel refuses, clients wait a little longer.
+    let _ = reactor::take_short_slices();
+    let keep = |batch| recording.as_ref().map_or(Kept::Ended, |it| it.keep(batch));
+    node::run(node, world, &mut log()?, &mut { keep });
+    if let Some(recording) = recording {
+        say(&recording.end(node.tally().unwrap_or_default()));
+    }
+    say(&"upcall: ended\n");
+    Ok(())
 }
 
 /// Whether everything in the names file could be joined.
