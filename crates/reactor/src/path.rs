@@ -417,7 +417,7 @@ fn dispatch(ground: &mut Ground<'_>, task: &Task) -> Outcome<PathDone> {
             extended::set(ground, fd(*file)?, name, value, *create)
         }
         PathOp::ListAttrs { file } => extended::list(fd(*file)?),
-        PathOp::RemoveAttr { file, name } => extended::remove(fd(*file)?, name),
+        PathOp::RemoveAttr { file, name } => extended::remove(ground, fd(*file)?, name),
         PathOp::Identify { who } => users::identify(who).map(PathDone::User),
         PathOp::OpenRoot { path } => source::open_root(ground, path),
         PathOp::OpenVolume { path, writable, head } => {

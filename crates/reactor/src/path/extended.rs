@@ -38,6 +38,15 @@ pub(super) fn get(fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<PathDone> {
 /// The access control list, which says who may execute a file (acl(5)).
 const ACCESS: &[u8] = b"system.posix_acl_access";
 
+/// Whether an attribute may be changed: a change of the access control list keeps set-id bits.
+fn admit(ground: &Ground<'_>, fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<()> {
+    if name == ACCESS {
+        let there = attrs::stat(fd)?;
+        ground.host.own.admit_mode(there.kind, there.mode)?;
+    }
+    Ok(())
+}
+
 /// Sets an attribute.
 pub(super) fn set(
     ground: &Ground<'_>,
@@ -54,11 +63,7 @@ pub(super) fn set(
     if value.len() > SIZE_MAX {
         return Err(Error::AttributeTooLarge.into());
     }
-    if name == ACCESS {
-        // It keeps the set-id bits that the file has.
-        let there = attrs::stat(fd)?;
-        ground.host.own.admit_mode(there.kind, there.mode)?;
-    }
+    admit(ground, fd, name)?;
     rustix::fs::setxattr(by_path(fd), name, value, flags)?;
     Ok(PathDone::Ok)
 }
@@ -70,7 +75,8 @@ pub(super) fn list(fd: BorrowedFd<'_>) -> Outcome<PathDone> {
 }
 
 /// Removes an attribute.
-pub(super) fn remove(fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<PathDone> {
+pub(super) fn remove(ground: &Ground<'_>, fd: BorrowedFd<'_>, name: &[u8]) -> Outcome<PathDone> {
+    admit(ground, fd, name)?;
     rustix::fs::removexattr(by_path(fd), name)?;
     Ok(PathDone::Ok)
 }
