@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 /// Sizes of the files that are read meanwhile.
 const SIZES: [usize; 6] = [0, 1, 4096, 70_000, 262_144, 1_000_003];
 
-/// Whom a server of root's acts for.
+/// The user whom a server started by root becomes.
 const NOBODY: u32 = 65_534;
 
 /// Two directories, gone at the end.
 pub(super) struct Ground {
     served: PathBuf,
-    /// Compiled modules, where the user whom the server acts for may write.
+    /// Compiled modules; the server's user may write there.
     cache: PathBuf,
 }
 
@@ -31,6 +31,8 @@ impl Ground {
         for (name, bytes) in ground.files() {
             std::fs::write(ground.served.join(&name), bytes)?;
         }
+        // The server becomes the user whom this belongs to.
+        give(&ground.served)?;
         give(&ground.cache)?;
         Ok(ground)
     }
@@ -110,7 +112,7 @@ impl Drop for Ground {
     }
 }
 
-/// Gives it to the user whom the server acts for.
+/// Gives it to the server's user.
 fn give(path: &Path) -> Result<()> {
     if rustix::process::geteuid().is_root() {
         lchown(path, Some(NOBODY), Some(NOBODY))?;
