@@ -107,12 +107,9 @@ impl Queued for Job {
 
     fn length(&self) -> Length {
         let Work::Path(Task { op, .. }) = &self.work else { return Length::Short };
-        if matches!(op, PathOp::List { with_stat: true, .. }) {
-            Length::Long
-        } else if matches!(op, PathOp::List { .. } | PathOp::ListAll { .. }) {
-            Length::Computing
-        } else {
-            Length::Short
+        match matches!(op, PathOp::List { .. } | PathOp::ListAll { .. }) {
+            true => Length::Long,
+            false => Length::Short,
         }
     }
 }

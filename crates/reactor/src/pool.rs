@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::host::Host;
 use crate::job::{Finished, Job, Ran};
 use crate::memory::Memory;
+use crate::scheduling::waits;
 use base::op::{Done, OpId, Parcel, Span, Unresponsive};
 use base::{Error, Instant};
 use lanes::{Hung, LANES_MAX, Lanes, Limits, Ticket};
@@ -33,6 +34,9 @@ const IDLE: Duration = Duration::from_secs(5);
 /// How long the end of the reactor waits for work that is under way. What hangs longer (a dead
 /// network mount) is left behind; it refers to nothing that is freed.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// A long job with so many waits has waited for the disk: fewer may be for locks of this process.
+const WAITS_MIN: u64 = 4;
 
 /// How much there is to do, and was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,7 +169,7 @@ impl Pool {
         {
             drop(state);
             let ran = job.run(&self.shared.host, &self.shared.clock, &mut Memory::default());
-            self.shared.end(ran, &ticket);
+            self.shared.end(ran, &ticket, false);
             state = self.shared.state();
         }
     }
@@ -343,8 +347,10 @@ impl Shared {
         loop {
             if let Some((job, ticket)) = state.begin(self) {
                 drop(state);
+                let before = ticket.is_long().then(waits);
                 let ran = job.run(&self.host, &self.clock, &mut memory);
-                self.end(ran, &ticket);
+                let has_waited = before.is_some_and(|before| waits() - before >= WAITS_MIN);
+                self.end(ran, &ticket, has_waited);
                 state = self.state();
                 continue;
             }
@@ -366,9 +372,9 @@ impl Shared {
     }
 
     /// A job has run: completes it, or queues it again for where it leads. The thread is free.
-    fn end(self: &Arc<Shared>, ran: Ran, ticket: &Ticket) {
+    fn end(self: &Arc<Shared>, ran: Ran, ticket: &Ticket, has_waited: bool) {
         let mut state = self.state();
-        state.jobs.end(ticket);
+        state.jobs.end(ticket, has_waited);
         assert!(state.counts.running > 0, "a job ends once");
         state.counts.running -= 1;
         let finished = match ran {

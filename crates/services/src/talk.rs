@@ -16,7 +16,7 @@
 //! ([`replica::data::once`]).
 
 use base::{Buf, Error};
-use replica::data::kind::{JSON_MAX, Operator};
+use replica::data::kind::{JSON_MAX, Operator, Refused};
 use replica::data::once::{Call, SessionId};
 use replica::data::{Kind, Value};
 use replica::service::{Refusal, ReplicaId, Ticket, Vector};
@@ -45,6 +45,9 @@ const UNEXPLAINED: &str = "not done, and there is no room for the reason: too ma
 /// What is said when there is no room for an answer.
 const UNREAD: &str = "done, but there is no room for its answer: too many answers of this replica \
                       wait to be read; read them before asking for more";
+
+/// Said of a token that is none when an answer has told what is wrong with it.
+const WRONG_TOKEN: &str = "the line 'after TOKEN' before it makes no sense, as an answer has said";
 
 /// The longest token, bytes: more than all replicas that a service can have.
 const TOKEN_MAX: usize = 4096;
@@ -147,8 +150,10 @@ pub(crate) struct Talk {
     pub(crate) turn: Option<u64>,
     /// All that answers have shown.
     token: Vector,
-    /// What is wrong with the token that whoever writes has given.
+    /// What is wrong with the token that whoever writes has given; in brief, once it was said.
     wrong: Option<String>,
+    /// An answer has the list of all operations.
+    is_explained: bool,
     /// Questions in their order, each with its answer if that is there.
     asked: VecDeque<(Ticket, Option<Vec<u8>>)>,
     /// Answers that can be read.
@@ -172,6 +177,7 @@ impl Talk {
             turn: None,
             token,
             wrong,
+            is_explained: false,
             asked,
             said,
             answers: 0,
@@ -263,25 +269,42 @@ impl Talk {
     /// What a line asks for, behind all that was answered.
     ///
     /// # Errors
-    /// What is wrong with it, or with what came before it.
-    pub(crate) fn question(&self, kind: Kind, line: &[u8]) -> Result<Question, Wrong> {
-        if let Some(why) = &self.wrong {
-            return Err(Wrong::token(why.clone()));
+    /// What is wrong with it, or with what came before it. What is long is said once in a session:
+    /// the list of all operations, and a token that is none.
+    pub(crate) fn question(&mut self, kind: Kind, line: &[u8]) -> Result<Question, Wrong> {
+        if let Some(why) = &mut self.wrong {
+            return Err(Wrong::token(std::mem::replace(why, WRONG_TOKEN.to_string())));
         }
         let text = str::from_utf8(line).map_err(|_| "a line is not UTF-8".to_string())?.trim();
         let mut question = match text.as_bytes().first() {
             Some(b'{') => self.read_json(kind, text)?,
             Some(b'"') => {
-                let operator = kind.read_json(text.as_bytes()).map_err(|it| it.to_string())?;
-                Question::plain(operator, false)
+                let operator = kind.read_json(text.as_bytes());
+                Question::plain(operator.map_err(|refused| self.refusal(&refused))?, false)
             }
-            Some(_) | None => read_words(kind, text)?,
+            Some(_) | None => self.read_words(kind, text)?,
         };
         question.after.join(&self.token);
         Ok(question)
     }
 
-    fn read_json(&self, kind: Kind, text: &str) -> Result<Question, Wrong> {
+    fn read_words(&mut self, kind: Kind, text: &str) -> Result<Question, Wrong> {
+        let mut words: Vec<String> = text.split_whitespace().map(str::to_string).collect();
+        let strict = words.first().is_some_and(|word| word == "strict");
+        words.drain(..usize::from(strict));
+        let operator = kind.read_words(&words).map_err(|refused| self.refusal(&refused))?;
+        Ok(Question::plain(operator, strict))
+    }
+
+    /// Why it is no operation.
+    fn refusal(&mut self, refused: &Refused) -> Wrong {
+        match std::mem::replace(&mut self.is_explained, true) {
+            false => refused.to_string().into(),
+            true => refused.brief().into(),
+        }
+    }
+
+    fn read_json(&mut self, kind: Kind, text: &str) -> Result<Question, Wrong> {
         let asked: Asked<'_> = serde_json::from_str(text)
             .map_err(|error| format!("{error}; write {{\"op\": …, \"strict\": true}}"))?;
         let op = asked.op.get();
@@ -293,7 +316,7 @@ impl Talk {
             }
             false => kind.read_json(op.as_bytes()),
         };
-        let operator = operator.map_err(|wrong| wrong.to_string())?;
+        let operator = operator.map_err(|refused| self.refusal(&refused))?;
         let read = |token: &str| read_token(self.service, self.origins.as_deref(), token);
         let after = asked.after.as_deref().map(read).transpose().map_err(Wrong::token)?;
         let after = after.unwrap_or_default();
@@ -444,14 +467,6 @@ impl Pieces {
         let last = self.pieces.back().map_or(0, |last| last.capacity() - last.len());
         self.passed + self.len + last
     }
-}
-
-fn read_words(kind: Kind, text: &str) -> Result<Question, String> {
-    let mut words: Vec<String> = text.split_whitespace().map(str::to_string).collect();
-    let strict = words.first().is_some_and(|word| word == "strict");
-    words.drain(..usize::from(strict));
-    let operator = kind.read_words(&words).map_err(|wrong| wrong.to_string())?;
-    Ok(Question::plain(operator, strict))
 }
 
 /// What a client has seen of a service, in words: which service, then replicas and numbers, like
@@ -635,20 +650,34 @@ mod tests {
     #[test]
     fn a_token_that_makes_no_sense_is_not_passed_over() {
         let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
-        let read = |talk: &Talk| talk.question(Kind::Counter, b"\"read\"");
+        let read = |talk: &mut Talk| talk.question(Kind::Counter, b"\"read\"");
         for wrong in ["after x", "after ", "after 7e-1:2", "after 7f-9:1"] {
             assert!(talk.remember(wrong.as_bytes()), "it is no question");
-            let Wrong { reason, text } = read(&talk).expect_err("it is wrong");
+            let Wrong { reason, text } = read(&mut talk).expect_err("it is wrong");
             assert!(text.contains(": pass on ") || text.contains(": leave it out"), "{text}");
             assert_eq!(reason, "token");
+            let again = read(&mut talk).expect_err("it is wrong").text;
+            assert!(again.contains(WRONG_TOKEN), "{again}");
         }
-        assert!(talk.remember(b"after \xff") && read(&talk).is_err());
-        assert!(talk.remember(b"after 7f-1:2\r") && read(&talk).is_ok());
+        assert!(talk.remember(b"after \xff") && read(&mut talk).is_err());
+        assert!(talk.remember(b"after 7f-1:2\r") && read(&mut talk).is_ok());
         // One that is said beside an operation is as wrong.
         let beside = b"{\"op\": \"read\", \"after\": \"x\"}";
         let wrong = talk.question(Kind::Counter, beside).expect_err("it is wrong");
         assert!(wrong.reason == "token" && wrong.text.starts_with("not done: "), "{wrong:?}");
         assert!(!talk.remember(b"afternoon"));
+    }
+
+    #[test]
+    fn all_operations_are_listed_once_in_a_session() {
+        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
+        let mut wrong = |line: &[u8]| talk.question(Kind::Counter, line).expect_err("wrong").text;
+        let first = wrong(b"x");
+        assert!(first.contains("\noperations on a counter:\n"), "{first}");
+        assert_eq!(wrong(b"x"), "there is no operation \"x\"");
+        for line in [&b"\"x\""[..], b"{\"op\": \"x\"}", b"{\"op\": [\"x\"]}"] {
+            assert!(!wrong(line).contains('\n'));
+        }
     }
 
     #[test]
@@ -725,7 +754,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_said() {
-        let talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
+        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
         let wrong = [
             "",
             "{",

@@ -5,9 +5,10 @@
 //! threads that nobody else gets. A job that touches several file systems needs a place in the
 //! lane of each; it waits in one of them at a time.
 //!
-//! Of local jobs, those that compute for long (directories with the attributes of all entries) have
-//! a queue of their own and a quarter of the threads: more would only take the processors from the
-//! node that waits for them, and places from jobs that are done in microseconds.
+//! Of local jobs, long ones (listings) have a queue of their own and at most a quarter of the
+//! threads, so that jobs that are done in microseconds find a place. While what they need is in
+//! memory, they run on half of the processors: more would take those from the threads that answer
+//! clients.
 
 use crate::mounts::Table;
 use base::Instant;
@@ -64,14 +65,11 @@ pub(crate) trait Queued {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     Short,
-    /// It computes for a while, mostly with what is in memory.
-    Computing,
-    /// It may wait for the disk many times.
     Long,
 }
 
 impl Length {
-    const ALL: [Length; 3] = [Length::Short, Length::Computing, Length::Long];
+    const ALL: [Length; 2] = [Length::Short, Length::Long];
 }
 
 /// How many threads may do what.
@@ -79,10 +77,9 @@ impl Length {
 pub(crate) struct Limits {
     /// Local jobs at once.
     pub(crate) local: usize,
-    /// Local jobs at once that compute: more of them would take processors away from the threads
-    /// that serve clients.
+    /// Long local jobs at once that compute.
     pub(crate) computing: usize,
-    /// Jobs of one lane at once, and long local ones.
+    /// Jobs of one lane at once, and long local ones that wait for the disk.
     pub(crate) lane: usize,
     /// Jobs of all lanes at once.
     pub(crate) lanes: usize,
@@ -98,15 +95,6 @@ impl Limits {
         Limits { local, computing: (processors / 2).clamp(1, lane), lane, lanes: local * 4 }
     }
 
-    /// Local jobs of this length at once.
-    fn of_length(&self, length: Length) -> usize {
-        match length {
-            Length::Short => self.local,
-            Length::Computing => self.computing,
-            Length::Long => self.lane,
-        }
-    }
-
     /// Threads that the pool may have.
     pub(crate) fn threads(&self) -> usize {
         self.local + self.lanes
@@ -118,7 +106,9 @@ impl Limits {
 pub(crate) struct Lanes<J> {
     limits: Limits,
     /// Local jobs, by their length.
-    local: [Queue<J>; 3],
+    local: [Queue<J>; 2],
+    /// The long local job that ended last has waited for the disk.
+    long_wait: bool,
     lanes: BTreeMap<Lane, Queue<J>>,
     /// Jobs of lanes being done.
     running: BTreeMap<u64, Running>,
@@ -149,8 +139,7 @@ impl<J> Queue<J> {
 
     /// Jobs that could be begun if so many may run at once.
     fn ready(&self, limit: usize) -> usize {
-        assert!(self.running <= limit, "no more run than may");
-        self.waiting.len().min(limit - self.running)
+        self.waiting.len().min(limit.saturating_sub(self.running))
     }
 }
 
@@ -163,10 +152,17 @@ struct Running {
 /// A job that has been begun, to say that it has ended.
 #[derive(Debug)]
 pub(crate) enum Ticket {
-    /// A local job, and whether it was a long one.
+    /// A local job.
     Local(Length),
     /// A job of lanes, by its number.
     Lanes(u64),
+}
+
+impl Ticket {
+    /// Whether it is a long local job.
+    pub(crate) fn is_long(&self) -> bool {
+        matches!(self, Ticket::Local(Length::Long))
+    }
 }
 
 /// A lane whose jobs do not end.
@@ -187,7 +183,8 @@ impl<J: Queued> Lanes<J> {
     pub(crate) fn new(limits: Limits) -> Lanes<J> {
         Lanes {
             limits,
-            local: [Queue::new(), Queue::new(), Queue::new()],
+            local: [Queue::new(), Queue::new()],
+            long_wait: false,
             lanes: BTreeMap::new(),
             running: BTreeMap::new(),
             last: None,
@@ -204,7 +201,7 @@ impl<J: Queued> Lanes<J> {
     /// Jobs that could be begun at once if there were threads.
     pub(crate) fn ready(&self) -> usize {
         let local: usize = Length::ALL
-            .map(|length| self.local[length as usize].ready(self.limits.of_length(length)))
+            .map(|length| self.local[length as usize].ready(self.length_max(length)))
             .iter()
             .sum();
         let local = local.min(self.limits.local - self.local_running());
@@ -213,6 +210,15 @@ impl<J: Queued> Lanes<J> {
         }
         let lanes: usize = self.lanes.values().map(|queue| queue.ready(self.limits.lane)).sum();
         local + lanes.min(self.limits.lanes - self.running.len())
+    }
+
+    /// Local jobs of this length at once.
+    fn length_max(&self, length: Length) -> usize {
+        match length {
+            Length::Short => self.limits.local,
+            Length::Long if self.long_wait => self.limits.lane,
+            Length::Long => self.limits.computing,
+        }
     }
 
     fn local_running(&self) -> usize {
@@ -286,7 +292,7 @@ impl<J: Queued> Lanes<J> {
         }
         let first = |length: Length| {
             let queue = &self.local[length as usize];
-            let has_place = queue.running < self.limits.of_length(length);
+            let has_place = queue.running < self.length_max(length);
             let first = queue.waiting.first_key_value().filter(|_| has_place);
             first.map(|(number, _)| (*number, length))
         };
@@ -294,7 +300,6 @@ impl<J: Queued> Lanes<J> {
         let queue = &mut self.local[length as usize];
         let (_, job) = queue.waiting.pop_first().expect("it has a first job");
         queue.running += 1;
-        assert!(queue.running <= self.limits.of_length(length), "no more run than may");
         self.forget(&job);
         Some((job, Ticket::Local(length)))
     }
@@ -319,10 +324,13 @@ impl<J: Queued> Lanes<J> {
         all().find(behind).or_else(|| all().next()).cloned()
     }
 
-    /// A job has ended.
-    pub(crate) fn end(&mut self, ticket: &Ticket) {
+    /// A job has ended, and has waited for the disk or not.
+    pub(crate) fn end(&mut self, ticket: &Ticket, has_waited: bool) {
         let number = match ticket {
             Ticket::Local(length) => {
+                if *length == Length::Long {
+                    self.long_wait = has_waited;
+                }
                 let queue = &mut self.local[*length as usize];
                 assert!(queue.running > 0, "a job ends once");
                 queue.running -= 1;
@@ -382,6 +390,8 @@ impl<J: Queued> Lanes<J> {
         assert!(running.is_empty(), "what runs is in a lane that is known");
         assert!(self.running.len() <= self.limits.lanes, "no more run than may");
         assert!(self.local_running() <= self.limits.local, "no more local jobs run than may");
+        let long = self.local[Length::Long as usize].running;
+        assert!(long <= self.limits.lane, "no more long jobs run than may");
         for (id, (place, number)) in &self.waiting {
             let queue = match place {
                 Place::Local(length) => &self.local[*length as usize],

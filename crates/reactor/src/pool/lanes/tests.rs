@@ -24,16 +24,14 @@ impl Queued for Job {
 
     fn length(&self) -> Length {
         match self.id {
-            COMPUTING.. => Length::Computing,
             LONG.. => Length::Long,
             _ => Length::Short,
         }
     }
 }
 
-/// Jobs with numbers from here on are long; from there on they compute.
+/// Jobs with numbers from here on are long.
 const LONG: u64 = 1000;
-const COMPUTING: u64 = 2000;
 
 const A: Lane = Lane::Device(1);
 const B: Lane = Lane::Device(2);
@@ -70,9 +68,27 @@ fn a_lane_takes_a_few_threads_and_leaves_the_others_alone() {
 }
 
 #[test]
-fn long_jobs_leave_threads_to_short_ones() {
+fn long_jobs_that_compute_leave_processors_to_others() {
+    let mut lanes = lanes();
+    (LONG..LONG + 5).for_each(|id| lanes.push(job(id, &[])));
+    assert_eq!(lanes.ready(), 1);
+    let (first, ticket) = lanes.begin(Instant(0)).expect("a place");
+    assert_eq!((first.id, begun(&mut lanes)), (LONG, vec![]));
+    lanes.push(job(0, &[]));
+    assert_eq!(begun(&mut lanes), [0]);
+    lanes.end(&ticket, false);
+    assert_eq!(begun(&mut lanes), [LONG + 1]);
+    // Half of the processors, and no more threads than a lane has.
+    let computing = |threads, processors| Limits::new(threads, processors).computing;
+    assert_eq!([computing(16, 1), computing(16, 6), computing(16, 64)], [1, 3, 4]);
+}
+
+#[test]
+fn long_jobs_that_wait_for_the_disk_leave_threads_to_short_ones() {
     let mut lanes = lanes();
     (LONG..LONG + 10).for_each(|id| lanes.push(job(id, &[])));
+    let (_, first) = lanes.begin(Instant(0)).expect("a place");
+    lanes.end(&first, true);
     assert_eq!(lanes.ready(), 2);
     let tickets: Vec<_> = std::iter::from_fn(|| lanes.begin(Instant(0))).map(|(_, t)| t).collect();
     assert_eq!((tickets.len(), lanes.ready()), (2, 0));
@@ -80,27 +96,13 @@ fn long_jobs_leave_threads_to_short_ones() {
     assert_eq!(lanes.ready(), 6);
     assert_eq!(begun(&mut lanes), [0, 1, 2, 3, 4, 5]);
     // The oldest job is next, if there is a place for it.
-    lanes.end(&tickets[0]);
-    assert_eq!((lanes.ready(), begun(&mut lanes)), (1, vec![LONG + 2]));
-    assert!(lanes.remove(OpId(LONG + 3)).is_some() && lanes.remove(OpId(LONG + 3)).is_none());
-    assert_eq!((lanes.len(), lanes.drain().len(), lanes.len()), (10, 10, 0));
-}
-
-#[test]
-fn jobs_that_compute_leave_processors_to_others() {
-    let mut lanes = lanes();
-    (COMPUTING..COMPUTING + 5).for_each(|id| lanes.push(job(id, &[])));
-    assert_eq!(lanes.ready(), 1);
-    let (first, ticket) = lanes.begin(Instant(0)).expect("a place");
-    assert_eq!((first.id, begun(&mut lanes)), (COMPUTING, vec![]));
-    lanes.push(job(0, &[]));
-    lanes.push(job(LONG, &[]));
-    assert_eq!(begun(&mut lanes), [0, LONG]);
-    lanes.end(&ticket);
-    assert_eq!(begun(&mut lanes), [COMPUTING + 1]);
-    // Half of the processors, and no more threads than a lane has.
-    let computing = |threads, processors| Limits::new(threads, processors).computing;
-    assert_eq!([computing(16, 1), computing(16, 6), computing(16, 64)], [1, 3, 4]);
+    lanes.end(&tickets[0], true);
+    assert_eq!((lanes.ready(), begun(&mut lanes)), (1, vec![LONG + 3]));
+    // One that has not waited takes the other places away; what runs there goes on.
+    lanes.end(&tickets[1], false);
+    assert_eq!((lanes.ready(), begun(&mut lanes)), (1, vec![6]));
+    assert!(lanes.remove(OpId(LONG + 4)).is_some() && lanes.remove(OpId(LONG + 4)).is_none());
+    assert_eq!((lanes.len(), lanes.drain().len(), lanes.len()), (8, 8, 0));
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn a_job_in_two_lanes_needs_a_place_in_each() {
     lanes.push(job(2, &[B, A]));
     lanes.push(job(3, &[B]));
     assert_eq!(begun(&mut lanes), [3]);
-    lanes.end(&tickets[0]);
+    lanes.end(&tickets[0], false);
     assert_eq!(begun(&mut lanes), [2]);
     lanes.push(job(4, &[B]));
     assert_eq!(begun(&mut lanes), []);
@@ -153,8 +155,8 @@ fn a_hung_lane_is_named_until_its_jobs_end() {
     assert_eq!(lanes.oldest(), Some(Instant(5)));
     let hung = Hung { lane: A, since: Instant(5), running: 1, waiting: 1 };
     assert_eq!(lanes.hung(Instant(15), limit), [hung]);
-    lanes.end(&b);
-    lanes.end(&a);
+    lanes.end(&b, false);
+    lanes.end(&a, false);
     assert_eq!(lanes.hung(Instant(15), limit), []);
     assert_eq!(lanes.oldest(), None);
 }
@@ -164,10 +166,11 @@ fn a_hung_lane_is_named_until_its_jobs_end() {
 fn random_schedules_keep_the_limits() {
     for seed in 0..300 {
         let mut rng = rng::seeded(seed);
-        let limits = Limits::new(4, 2);
+        let limits = Limits::new(8, 2);
         let mut lanes = Lanes::new(limits);
         let (mut waiting, mut running) = (BTreeMap::new(), Vec::new());
-        let mut next = 0;
+        // Later ones are long.
+        let mut next = LONG - 80;
         for time in 0..400 {
             match rng.u64(..4) {
                 0 | 1 => {
@@ -178,7 +181,7 @@ fn random_schedules_keep_the_limits() {
                     next += 1;
                 }
                 2 => {
-                    let id = rng.u64(..=next);
+                    let id = rng.u64(LONG - 80..=next);
                     let removed = lanes.remove(OpId(id)).map(|job| job.id);
                     assert_eq!(removed, waiting.remove(&id).map(|_| id), "seed {seed}");
                 }
@@ -186,13 +189,14 @@ fn random_schedules_keep_the_limits() {
                 _ => {
                     let at = rng.usize(..running.len());
                     let (_, ticket) = running.swap_remove(at);
-                    lanes.end(&ticket);
+                    lanes.end(&ticket, rng.bool());
                 }
             }
             while let Some((job, ticket)) = lanes.begin(Instant(time)) {
                 assert_eq!(waiting.remove(&job.id), Some(job.lanes.clone()), "seed {seed}");
                 running.push((job.lanes, ticket));
             }
+            lanes.check();
             assert_eq!((lanes.ready(), lanes.len()), (0, waiting.len()), "seed {seed}");
             let local = running.iter().filter(|(lanes, _)| lanes.is_empty()).count();
             assert!(local <= limits.local, "seed {seed}");
