@@ -455,9 +455,10 @@ fn post(target: &Target, body: &str) -> Result<()> {
     let head = "POST /services/sheet/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length:";
     raw.send(format!("{head} {length}\r\n\r\n{body}").as_bytes())?;
     target.arm();
-    let answer = raw.answer(false).context("an answer to a POST")?;
+    let answer = raw.answer(true).context("an answer to a POST")?;
     ensure!(answer.status == 200, "{}", answer.head);
     target.note_effect();
+    raw.body(&answer)?;
     Ok(())
 }
 
