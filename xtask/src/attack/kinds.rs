@@ -449,17 +449,33 @@ fn half_lines(target: &Target, _number: usize) -> Result<()> {
     Ok(())
 }
 
-fn post(target: &Target, body: &str) -> Result<()> {
-    let mut raw = crate::conformance::Raw::connect(target.http)?;
-    let length = body.len();
-    let head = "POST /services/sheet/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length:";
-    raw.send(format!("{head} {length}\r\n\r\n{body}").as_bytes())?;
-    target.arm();
-    let answer = raw.answer(true).context("an answer to a POST")?;
-    ensure!(answer.status == 200, "{}", answer.head);
-    target.note_effect();
-    raw.body(&answer)?;
+/// Sends a request that keeps the server busy, and takes the answer until the server closes; or
+/// until the trailer, if one is given: then it must not be there at once.
+fn request(target: &Target, request: &[u8], trailer: Option<&[u8]>) -> Result<()> {
+    let mut mute = Mute::connect(target.http)?;
+    let mut rest = request;
+    while !rest.is_empty() && !target.over() {
+        rest = mute.push(rest)?;
+        target.hold(Duration::from_millis(1));
+    }
+    let mut said = Vec::new();
+    let mut goes_on = || {
+        let is_open = mute.take(&mut said);
+        ensure!(said.is_empty() || said.starts_with(b"HTTP/1.1 200 "), "it is refused");
+        let has = |trailer: &[u8]| said.windows(trailer.len()).any(|part| part == trailer);
+        Ok(is_open && !trailer.is_some_and(has))
+    };
+    target.hold(Duration::from_millis(100));
+    ensure!(goes_on()? || trailer.is_none(), "it has ended at once");
+    target.keep(|| goes_on().unwrap_or(false));
     Ok(())
+}
+
+fn post(target: &Target, body: &str) -> Result<()> {
+    let head = "POST /services/sheet/ops HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    let length = body.len();
+    let text = format!("{head}Content-Length: {length}\r\n\r\n{body}");
+    request(target, text.as_bytes(), None)
 }
 
 fn formulas(target: &Target, number: usize) -> Result<()> {
@@ -500,23 +516,8 @@ fn peers(target: &Target, _number: usize) -> Result<()> {
 
 /// Runs a storelet that does not end at once, until the server answers.
 fn run(target: &Target, budget: &str, module: Vec<u8>) -> Result<()> {
-    let mut mute = Mute::connect(target.http)?;
     let length = module.len();
     let head = format!("POST /.upcall/storelets?{budget} HTTP/1.1\r\nHost: localhost\r\n");
-    let request = [format!("{head}Content-Length: {length}\r\n\r\n").into_bytes(), module].concat();
-    let mut rest = &request[..];
-    while !rest.is_empty() && !target.over() {
-        rest = mute.push(rest)?;
-        target.hold(Duration::from_millis(1));
-    }
-    let (mut said, trailer) = (Vec::new(), b"\nUpcall-End:");
-    let mut runs = || {
-        let goes_on = mute.take(&mut said);
-        let is_refused = !said.is_empty() && !said.starts_with(b"HTTP/1.1 200 ");
-        goes_on && !is_refused && !said.windows(trailer.len()).any(|part| part == trailer)
-    };
-    target.hold(Duration::from_millis(100));
-    ensure!(runs(), "the storelet is refused or has ended");
-    target.keep(runs);
-    Ok(())
+    let text = [format!("{head}Content-Length: {length}\r\n\r\n").into_bytes(), module].concat();
+    request(target, &text, Some(b"\nUpcall-End:"))
 }

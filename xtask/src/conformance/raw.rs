@@ -48,7 +48,7 @@ impl Raw {
         self.stream.write_all(bytes).context("send")
     }
 
-    /// The next answer; `head` if its body is to be left: one to HEAD has none.
+    /// The next answer; `head` if it is one to HEAD, which has no body.
     pub(crate) fn answer(&mut self, head: bool) -> Result<Answer> {
         let end = loop {
             if let Some(at) = self.input.windows(4).position(|w| w == b"\r\n\r\n") {
@@ -67,8 +67,7 @@ impl Raw {
         Ok(answer)
     }
 
-    /// The body of an answer whose head was read.
-    pub(crate) fn body(&mut self, answer: &Answer) -> Result<Vec<u8>> {
+    fn body(&mut self, answer: &Answer) -> Result<Vec<u8>> {
         if let Some(length) = answer.field("content-length") {
             let length: usize = length.parse()?;
             while self.input.len() < length {

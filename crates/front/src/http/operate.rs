@@ -27,7 +27,7 @@ pub(super) const FILE: &[u8] = b"ops";
 const BODY_MAX: usize = 8 << 20;
 
 /// How much is read at once, bytes.
-const PIECE: u32 = 64 << 10;
+const PIECE: u32 = 16 << 10;
 
 /// The longest answer that is gathered before any of it is sent, bytes.
 const GATHERED_MAX: usize = 256 << 10;
@@ -470,8 +470,10 @@ fn has_reason(said: &[u8], reason: &str) -> bool {
 fn lines(body: &[u8], mut all: Vec<u8>) -> Option<(Vec<u8>, usize)> {
     let (mut lines, mut answered) = (0, 0);
     let mut add = |line: &[u8]| {
+        let from = all.len();
+        all.extend_from_slice(line);
         // Within JSON a new line is nothing but space.
-        all.extend(line.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }));
+        all[from..].iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
         all.push(b'\n');
         lines += 1;
         answered += usize::from(!line.starts_with(b"after "));
@@ -489,7 +491,8 @@ fn lines(body: &[u8], mut all: Vec<u8>) -> Option<(Vec<u8>, usize)> {
 
 /// The token that was answered last. It has no letters that a cookie may not have.
 fn last_token(said: &[u8]) -> Option<&str> {
-    let at = memchr::memmem::rfind(said, b"\"token\":\"")? + b"\"token\":\"".len();
+    let last = memchr::memmem::find_iter(said, b"\"token\":\"").last();
+    let at = last? + b"\"token\":\"".len();
     let token = said[at..].split(|byte| *byte == b'"').next()?;
     str::from_utf8(token).ok()
 }
