@@ -19,7 +19,7 @@
 #[path = "../../crates/reactor/tests/rig/fuse.rs"]
 #[allow(clippy::unwrap_used, dead_code, reason = "a file system of tests")]
 mod fuse;
-mod healthy;
+pub(crate) mod healthy;
 mod kinds;
 mod programs;
 

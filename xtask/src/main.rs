@@ -75,6 +75,8 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         },
         "conformance" => conformance::main(rest),
         "attack" => attack::main(rest),
+        // The clients beside an attack.
+        attack::healthy::WORD => attack::healthy::main(rest).map(|()| true),
         "hostile" => hostile::main(rest),
         "guests" => guests::main(rest),
         "bench" => bench::main(rest).map(|()| true),

@@ -6,7 +6,10 @@
 use super::{HANG, Target};
 use crate::bench::{Client, Message};
 use crate::conformance::Raw;
-use anyhow::{Context, Result, ensure};
+use crate::sh;
+use anyhow::{Context, Result, bail, ensure};
+use std::io;
+use std::process::{Command, Stdio};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,6 +19,13 @@ pub(super) const SIZE: usize = 4096;
 /// Pause between two requests of one client, and between two newcomers.
 const PACE: Duration = Duration::from_millis(2);
 const NEWCOMERS: Duration = Duration::from_millis(100);
+
+/// The command of xtask that is this process.
+pub(crate) const WORD: &str = "attack-healthy";
+
+/// What it says before a time, ns: of which client that is.
+const KEPT: &str = "kept";
+const NEW: &str = "new";
 
 const TREAD: u8 = 116;
 const FILE: u32 = 1;
@@ -29,6 +39,20 @@ pub(super) struct Times {
 }
 
 impl Times {
+    /// Those that the process has said.
+    fn read(said: &str) -> Result<Times> {
+        let of = |wanted: &str| {
+            let all = said.lines().filter_map(|line| line.split_once(' '));
+            let times = all.filter(|(word, _)| *word == wanted).map(|(_, time)| time.parse());
+            let times = times.map(|time| Ok(Duration::from_nanos(time?)));
+            let mut times = times.collect::<Result<Vec<Duration>>>()?;
+            ensure!(!times.is_empty(), "nothing was measured");
+            times.sort_unstable();
+            Ok(times)
+        };
+        Ok(Times { kept: of(KEPT)?, new: of(NEW)? })
+    }
+
     /// The time that this share of requests on kept connections was not above.
     pub(super) fn quantile(&self, share: f64) -> Duration {
         quantile(&self.kept, share)
@@ -44,31 +68,56 @@ fn quantile(times: &[Duration], share: f64) -> Duration {
     times[((times.len() - 1) as f64 * share) as usize]
 }
 
-/// Measures for so long; `look` is called now and then.
+/// Measures for so long; `look` is called now and then. The clients are a process of their own, so
+/// that they wait for no lock that attackers hold, like that of their memory.
 pub(super) fn measure(target: &Target, time: Duration, mut look: impl FnMut()) -> Result<Times> {
-    let end = Instant::now() + time;
-    let [mut kept, more, mut new] = std::thread::scope(|scope| {
-        let nine = scope.spawn(|| paced(end, PACE, reader(target)?));
-        let http = scope.spawn(|| paced(end, PACE, kept_getter(target)?));
-        let new = scope.spawn(|| paced(end, NEWCOMERS, || getter(target)?()));
-        while Instant::now() < end {
+    let mut command = Command::new(sh::own_path()?);
+    let words = [target.ninep.into(), target.http.into(), time.as_millis()].map(|n| n.to_string());
+    command.arg(WORD).args(words).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let said = std::thread::scope(|scope| {
+        let said = scope.spawn(|| {
+            io::read_to_string(stdout.context("its output")?).map_err(anyhow::Error::from)
+        });
+        let wrong = scope.spawn(|| {
+            io::read_to_string(stderr.context("its errors")?).map_err(anyhow::Error::from)
+        });
+        while child.try_wait()?.is_none() {
             look();
             std::thread::sleep(Duration::from_millis(20));
         }
+        let wrong = wrong.join().expect("no reader panics")?;
+        ensure!(child.wait()?.success(), "{}", wrong.trim_end());
+        said.join().expect("no reader panics")
+    })?;
+    Times::read(&said)
+}
+
+/// The process: measures, and says each time.
+pub(crate) fn main(args: &[String]) -> Result<()> {
+    let [ninep, http, millis] = args else { bail!("{WORD}: two ports and a time, ms") };
+    let (ninep, http) = (ninep.parse()?, http.parse()?);
+    let end = Instant::now() + Duration::from_millis(millis.parse()?);
+    let [kept, more, new] = std::thread::scope(|scope| {
+        let nine = scope.spawn(|| paced(end, PACE, reader(ninep)?));
+        let kept = scope.spawn(|| paced(end, PACE, kept_getter(http)?));
+        let new = scope.spawn(|| paced(end, NEWCOMERS, || getter(http)?()));
         let ended = |client: ScopedJoinHandle<'_, Result<Vec<Duration>>>, name| {
             client.join().expect("no client panics").with_context(|| format!("the {name}"))
         };
         anyhow::Ok([
             ended(nine, "9P reader")?,
-            ended(http, "HTTP client")?,
+            ended(kept, "HTTP client")?,
             ended(new, "newcomer")?,
         ])
     })?;
-    kept.extend(more);
-    ensure!(!kept.is_empty() && !new.is_empty(), "nothing was measured");
-    kept.sort_unstable();
-    new.sort_unstable();
-    Ok(Times { kept, new })
+    let mut said = String::new();
+    for (times, word) in [(kept, KEPT), (more, KEPT), (new, NEW)] {
+        times.iter().for_each(|time| said += &format!("{word} {}\n", time.as_nanos()));
+    }
+    print!("{said}");
+    Ok(())
 }
 
 /// Response times of requests until the end, one after the other.
@@ -89,8 +138,8 @@ fn paced(
     Ok(times)
 }
 
-fn reader(target: &Target) -> Result<impl FnMut() -> Result<()> + use<>> {
-    let mut client = Client::attach(target.ninep, "")?;
+fn reader(ninep: u16) -> Result<impl FnMut() -> Result<()> + use<>> {
+    let mut client = Client::attach(ninep, "")?;
     client.open(FILE, &["small"], 0)?;
     Ok(move || {
         let body = client.call(|out| {
@@ -102,16 +151,16 @@ fn reader(target: &Target) -> Result<impl FnMut() -> Result<()> + use<>> {
 }
 
 /// A getter whose connection was accepted: the wait for that is a newcomer's.
-fn kept_getter(target: &Target) -> Result<impl FnMut() -> Result<()> + use<>> {
+fn kept_getter(http: u16) -> Result<impl FnMut() -> Result<()> + use<>> {
     let begun = Instant::now();
-    let mut get = getter(target)?;
+    let mut get = getter(http)?;
     get()?;
     ensure!(begun.elapsed() < HANG, "the first request took {:?}", begun.elapsed());
     Ok(get)
 }
 
-fn getter(target: &Target) -> Result<impl FnMut() -> Result<()> + use<>> {
-    let mut raw = Raw::connect(target.http)?;
+fn getter(http: u16) -> Result<impl FnMut() -> Result<()> + use<>> {
+    let mut raw = Raw::connect(http)?;
     Ok(move || {
         raw.send(b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
         let answer = raw.answer(false)?;

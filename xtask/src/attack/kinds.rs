@@ -2,7 +2,7 @@
 
 use super::{Target, programs};
 use crate::bench::{Client, Message};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
