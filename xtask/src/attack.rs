@@ -6,7 +6,8 @@
 //! connect and get it, whose times are in columns of their own: they wait in the kernel's queue
 //! behind attackers that connect. First all of them are alone, then beside the attackers. The table
 //! shows their response times and the largest resident memory of the server. Attackers run only
-//! when nothing else does: they would be on machines of their own.
+//! when nothing else does: they would be on machines of their own. The healthy clients are a process
+//! of their own.
 //!
 //! A row is within the limits if the 99th percentile of the healthy client is below three times
 //! that of the same client alone, nobody waited for more than 100 ms, and memory stayed within
@@ -337,8 +338,11 @@ impl Row {
         if self.ratio() >= RATIO_MAX {
             wrong.push("p99");
         }
-        if self.beside.quantile(1.0).max(self.beside.new_quantile(1.0)) > STALL_MAX {
+        if self.beside.quantile(1.0) > STALL_MAX {
             wrong.push("stall");
+        }
+        if self.beside.new_quantile(1.0) > STALL_MAX {
+            wrong.push("newcomers");
         }
         if self.memory > self.memory_max {
             wrong.push("memory");
