@@ -26,6 +26,10 @@ use tree::remote::news::QUIET;
 /// How long after the last trouble nothing is excused any more.
 const REST: Duration = Duration::from_secs(60);
 
+/// How long what clients of the mux leave behind takes until it is given back where the mux is a
+/// client of its own.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Clients that edit one file together.
 const EDITORS: usize = 2;
 
@@ -107,6 +111,9 @@ struct Town {
 /// Runs a seed; panics with whatever is wrong.
 pub(super) fn run(params: &Params, show: Show, mistake: Option<Mistake>) -> Outcome {
     let mut world = World::new(params.world.clone(), show);
+    if params.again {
+        world.scene.farewell = FAREWELL;
+    }
     let listeners: Vec<Listener> = (0..=params.servers).map(|_| world.listen()).collect();
     let stage = build(&mut world, params, &listeners, mistake);
     let Stage { space, mux, servers, others, joins, remotes } = stage;

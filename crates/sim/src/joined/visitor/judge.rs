@@ -120,7 +120,10 @@ impl Visitor {
             (Request::Clunk { .. }, Rmessage::Clunk {}) => Effect::Clunked,
             (_, Rmessage::Lerror { ecode }) => self.judge_error(lane, &mut case, error_of(*ecode)),
             (Request::Walk { newfid, names, .. }, Rmessage::Walk { qids }) => {
-                self.judge_walk(&mut case, at, *newfid, names, qids.as_slice())
+                // What is found from a place by a way that is doubted is found by the same way.
+                let from = self.lanes[lane].fids.get(&request.fids().0);
+                let doubted = from.is_some_and(|held| held.may_be_stale);
+                self.judge_walk(&mut case, (at, doubted), *newfid, names, qids.as_slice())
             }
             (Request::Stat { .. }, Rmessage::Getattr { .. })
             | (Request::Read { .. }, Rmessage::Read { .. })
@@ -255,7 +258,7 @@ impl Visitor {
     fn judge_walk(
         &self,
         case: &mut Case<'_>,
-        from: At,
+        (from, may_be_stale): (At, bool),
         newfid: u32,
         names: &[Name],
         qids: &[Qid],
@@ -265,7 +268,7 @@ impl Visitor {
         let replaced = names.iter().any(|name| case.chart.was_replaced(name, since));
         let excused = case.is_deceived() || replaced;
         let held = |at, is_spoilt| {
-            let (state, may_be_stale) = (State::Closed, false);
+            let state = State::Closed;
             Effect::Bound(newfid, Box::new(Held { at, since, state, may_be_stale, is_spoilt }))
         };
         if excused {
