@@ -173,7 +173,8 @@ impl Common {
         if self.any_ready() {
             return Some(Duration::ZERO);
         }
-        let first = deadline.into_iter().chain(self.recent.deadline()).chain(look).min();
+        let own = self.recent.deadline().into_iter().chain(look).chain(self.pool.look(now));
+        let first = deadline.into_iter().chain(own).min();
         first.map(|first| first.since(now))
     }
 

@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::identity::Depth;
 use crate::memory::Memory;
 use crate::path::{Performed, Task};
-use crate::pool::lanes::{Lane, Length, Queued};
+use crate::pool::lanes::{Lane, Queued};
 use crate::{descriptor, errno, path};
 use base::op::{Done, File, OpId, PathOp, Span};
 use base::{Buf, Caller, Error, Instant};
@@ -105,12 +105,9 @@ impl Queued for Job {
         &self.lanes
     }
 
-    fn length(&self) -> Length {
-        let Work::Path(Task { op, .. }) = &self.work else { return Length::Short };
-        match matches!(op, PathOp::List { .. } | PathOp::ListAll { .. }) {
-            true => Length::Long,
-            false => Length::Short,
-        }
+    fn is_long(&self) -> bool {
+        let Work::Path(Task { op, .. }) = &self.work else { return false };
+        matches!(op, PathOp::List { .. } | PathOp::ListAll { .. })
     }
 }
 

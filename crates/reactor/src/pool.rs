@@ -14,7 +14,6 @@ use crate::clock::Clock;
 use crate::host::Host;
 use crate::job::{Finished, Job, Ran};
 use crate::memory::Memory;
-use crate::scheduling::waits;
 use base::op::{Done, OpId, Parcel, Span, Unresponsive};
 use base::{Error, Instant};
 use lanes::{Hung, LANES_MAX, Lanes, Limits, Ticket};
@@ -34,9 +33,6 @@ const IDLE: Duration = Duration::from_secs(5);
 /// How long the end of the reactor waits for work that is under way. What hangs longer (a dead
 /// network mount) is left behind; it refers to nothing that is freed.
 const FAREWELL: Duration = Duration::from_secs(5);
-
-/// A long job with so many waits has waited for the disk: fewer may be for locks of this process.
-const WAITS_MIN: u64 = 4;
 
 /// How much there is to do, and was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +73,8 @@ struct Shared {
     finished: Mutex<VecDeque<Finished>>,
     /// Whether `finished` has anything; read without taking the lock.
     any_finished: AtomicBool,
+    /// Long jobs wait; read without taking the lock.
+    long_wait: AtomicBool,
     /// The node is about to sleep, or sleeps, and has to be woken.
     asleep: AtomicBool,
     wake: OwnedFd,
@@ -125,6 +123,7 @@ impl Pool {
             rest: Condvar::new(),
             finished: Mutex::default(),
             any_finished: AtomicBool::new(false),
+            long_wait: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
             wake,
         };
@@ -165,11 +164,11 @@ impl Pool {
     fn do_without_thread(&self) {
         let mut state = self.shared.state();
         while state.jobs.only_lanes_run()
-            && let Some((job, ticket)) = state.begin_local()
+            && let Some((job, ticket)) = state.begin_local(&self.shared)
         {
             drop(state);
             let ran = job.run(&self.shared.host, &self.shared.clock, &mut Memory::default());
-            self.shared.end(ran, &ticket, false);
+            self.shared.end(ran, &ticket);
             state = self.shared.state();
         }
     }
@@ -233,6 +232,15 @@ impl Pool {
         PoolStatistics { queued: state.jobs.len(), ..state.counts }
     }
 
+    /// Has long jobs begun that others no longer keep from it; when to look again, if any waits.
+    pub(crate) fn look(&self, now: Instant) -> Option<Instant> {
+        if !self.shared.long_wait.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.shared.staff(self.shared.state(), 0);
+        Some(now + lanes::PATIENCE)
+    }
+
     /// When the oldest job that runs and may hang was begun.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.shared.state().jobs.oldest()
@@ -283,8 +291,8 @@ impl State {
     }
 
     /// Takes the next local job.
-    fn begin_local(&mut self) -> Option<(Job, Ticket)> {
-        let begun = self.jobs.begin_local()?;
+    fn begin_local(&mut self, shared: &Shared) -> Option<(Job, Ticket)> {
+        let begun = self.jobs.begin_local(shared.clock.now())?;
         self.note(&begun.0);
         Some(begun)
     }
@@ -313,7 +321,8 @@ impl Shared {
     /// Wakes or starts a thread for each job that can be begun, as far as there may be threads, but
     /// for `free` jobs, whose threads are about to look for one; whether all could be started.
     fn staff(self: &Arc<Shared>, mut state: MutexGuard<'_, State>, free: usize) -> bool {
-        let wanted = state.jobs.ready().saturating_sub(free);
+        let wanted = state.jobs.ready(self.clock.now()).saturating_sub(free);
+        self.long_wait.store(state.jobs.any_long_waits(), Ordering::Relaxed);
         let woken = wanted.min(state.idle);
         let missing = (wanted - woken).min(self.threads_max - state.counts.threads);
         assert!(woken <= state.idle, "only who rests is woken");
@@ -347,10 +356,8 @@ impl Shared {
         loop {
             if let Some((job, ticket)) = state.begin(self) {
                 drop(state);
-                let before = ticket.is_long().then(waits);
                 let ran = job.run(&self.host, &self.clock, &mut memory);
-                let has_waited = before.is_some_and(|before| waits() - before >= WAITS_MIN);
-                self.end(ran, &ticket, has_waited);
+                self.end(ran, &ticket);
                 state = self.state();
                 continue;
             }
@@ -358,13 +365,14 @@ impl Shared {
                 break;
             }
             state.idle += 1;
-            let idle = |state: &mut State| state.jobs.ready() == 0 && !state.stopping;
+            let ready = |state: &State| state.jobs.ready(self.clock.now()) > 0;
+            let idle = |state: &mut State| !ready(state) && !state.stopping;
             let waited = self.work.wait_timeout_while(state, IDLE, idle);
             let (guard, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
             assert!(state.idle < state.counts.threads, "who looks for work does not rest");
-            if waited.timed_out() && state.jobs.ready() == 0 {
+            if waited.timed_out() && !ready(&state) {
                 break;
             }
         }
@@ -372,9 +380,9 @@ impl Shared {
     }
 
     /// A job has run: completes it, or queues it again for where it leads. The thread is free.
-    fn end(self: &Arc<Shared>, ran: Ran, ticket: &Ticket, has_waited: bool) {
+    fn end(self: &Arc<Shared>, ran: Ran, ticket: &Ticket) {
         let mut state = self.state();
-        state.jobs.end(ticket, has_waited);
+        state.jobs.end(ticket);
         assert!(state.counts.running > 0, "a job ends once");
         state.counts.running -= 1;
         let finished = match ran {

@@ -12,17 +12,6 @@ pub fn stand_back(niceness: i32) -> io::Result<()> {
     Ok(rustix::process::setpriority_process(None, niceness)?)
 }
 
-/// How often this thread has given up its processor to wait, since it began (getrusage(2)).
-pub(crate) fn waits() -> u64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes one such structure, and all zeros are one, too.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    usage.ru_nvcsw.cast_unsigned()
-}
-
 /// The time slice of a thread that answers clients, ns; the shortest that Linux gives.
 const SLICE: u64 = 100_000;
 

@@ -6,9 +6,10 @@
 //! lane of each; it waits in one of them at a time.
 //!
 //! Of local jobs, long ones (listings) have a queue of their own and at most a quarter of the
-//! threads, so that jobs that are done in microseconds find a place. While what they need is in
-//! memory, they run on half of the processors: more would take those from the threads that answer
-//! clients.
+//! threads, so that jobs that are done in microseconds find a place. Of those that have run for
+//! less than [`PATIENCE`] there are no more than half of the processors: they compute, and more of
+//! them would take processors from the threads that answer clients. Who takes longer waits for the
+//! disk, and keeps nobody from beginning.
 
 use crate::mounts::Table;
 use base::Instant;
@@ -19,6 +20,9 @@ use std::time::Duration;
 
 /// Lanes of one job at most: file systems mounted on one another along its path.
 pub(crate) const LANES_MAX: usize = 8;
+
+/// A long job that has run for so long waits for the disk, mostly.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Something outside of this machine's memory and disks that an operation may hang on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,19 +61,8 @@ pub(crate) trait Queued {
     fn id(&self) -> Option<OpId>;
     /// Lanes that it needs a place in; none for local work.
     fn lanes(&self) -> &[Lane];
-    /// How long it keeps its thread if it is local.
-    fn length(&self) -> Length;
-}
-
-/// How long a local job keeps its thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Length {
-    Short,
-    Long,
-}
-
-impl Length {
-    const ALL: [Length; 2] = [Length::Short, Length::Long];
+    /// Whether it keeps its thread for long if it is local.
+    fn is_long(&self) -> bool;
 }
 
 /// How many threads may do what.
@@ -79,7 +72,7 @@ pub(crate) struct Limits {
     pub(crate) local: usize,
     /// Long local jobs at once that compute.
     pub(crate) computing: usize,
-    /// Jobs of one lane at once, and long local ones that wait for the disk.
+    /// Jobs of one lane at once, and long local ones.
     pub(crate) lane: usize,
     /// Jobs of all lanes at once.
     pub(crate) lanes: usize,
@@ -105,10 +98,11 @@ impl Limits {
 #[derive(Debug)]
 pub(crate) struct Lanes<J> {
     limits: Limits,
-    /// Local jobs, by their length.
-    local: [Queue<J>; 2],
-    /// The long local job that ended last has waited for the disk.
-    long_wait: bool,
+    /// Local jobs that are done in microseconds.
+    short: Queue<J>,
+    long: Queue<J>,
+    /// When each long job that runs was begun.
+    long_since: BTreeMap<u64, Instant>,
     lanes: BTreeMap<Lane, Queue<J>>,
     /// Jobs of lanes being done.
     running: BTreeMap<u64, Running>,
@@ -122,7 +116,8 @@ pub(crate) struct Lanes<J> {
 /// The queue that a job waits in.
 #[derive(Clone, Debug)]
 enum Place {
-    Local(Length),
+    Short,
+    Long,
     Lane(Lane),
 }
 
@@ -153,16 +148,11 @@ struct Running {
 #[derive(Debug)]
 pub(crate) enum Ticket {
     /// A local job.
-    Local(Length),
+    Short,
+    /// A long local job, by its number.
+    Long(u64),
     /// A job of lanes, by its number.
     Lanes(u64),
-}
-
-impl Ticket {
-    /// Whether it is a long local job.
-    pub(crate) fn is_long(&self) -> bool {
-        matches!(self, Ticket::Local(Length::Long))
-    }
 }
 
 /// A lane whose jobs do not end.
@@ -183,8 +173,9 @@ impl<J: Queued> Lanes<J> {
     pub(crate) fn new(limits: Limits) -> Lanes<J> {
         Lanes {
             limits,
-            local: [Queue::new(), Queue::new()],
-            long_wait: false,
+            short: Queue::new(),
+            long: Queue::new(),
+            long_since: BTreeMap::new(),
             lanes: BTreeMap::new(),
             running: BTreeMap::new(),
             last: None,
@@ -195,15 +186,17 @@ impl<J: Queued> Lanes<J> {
 
     /// Jobs that wait.
     pub(crate) fn len(&self) -> usize {
-        self.local.iter().chain(self.lanes.values()).map(|queue| queue.waiting.len()).sum()
+        self.queues().map(|queue| queue.waiting.len()).sum()
+    }
+
+    fn queues(&self) -> impl Iterator<Item = &Queue<J>> {
+        [&self.short, &self.long].into_iter().chain(self.lanes.values())
     }
 
     /// Jobs that could be begun at once if there were threads.
-    pub(crate) fn ready(&self) -> usize {
-        let local: usize = Length::ALL
-            .map(|length| self.local[length as usize].ready(self.length_max(length)))
-            .iter()
-            .sum();
+    pub(crate) fn ready(&self, now: Instant) -> usize {
+        let long = self.long.waiting.len().min(self.long_places(now));
+        let local = self.short.waiting.len() + long;
         let local = local.min(self.limits.local - self.local_running());
         if self.lanes.is_empty() {
             return local;
@@ -212,17 +205,21 @@ impl<J: Queued> Lanes<J> {
         local + lanes.min(self.limits.lanes - self.running.len())
     }
 
-    /// Local jobs of this length at once.
-    fn length_max(&self, length: Length) -> usize {
-        match length {
-            Length::Short => self.limits.local,
-            Length::Long if self.long_wait => self.limits.lane,
-            Length::Long => self.limits.computing,
-        }
+    fn local_running(&self) -> usize {
+        self.short.running + self.long.running
     }
 
-    fn local_running(&self) -> usize {
-        self.local.iter().map(|queue| queue.running).sum()
+    /// Long jobs that may be begun.
+    fn long_places(&self, now: Instant) -> usize {
+        let computes = |since: &&Instant| now.since(**since) < PATIENCE;
+        let computing = self.long_since.values().filter(computes).count();
+        let places = self.limits.computing.saturating_sub(computing);
+        places.min(self.limits.lane - self.long.running)
+    }
+
+    /// Whether long jobs wait: one may find a place although no job ends.
+    pub(crate) fn any_long_waits(&self) -> bool {
+        !self.long.waiting.is_empty()
     }
 
     /// Adds a job behind the others.
@@ -230,7 +227,8 @@ impl<J: Queued> Lanes<J> {
         let full = job.lanes().iter().find(|lane| !self.has_place(lane));
         let place = match full.or(job.lanes().first()) {
             Some(lane) => Place::Lane(lane.clone()),
-            None => Place::Local(job.length()),
+            None if job.is_long() => Place::Long,
+            None => Place::Short,
         };
         self.queue(place, job);
     }
@@ -247,7 +245,8 @@ impl<J: Queued> Lanes<J> {
             assert!(before.is_none(), "an operation waits once");
         }
         let queue = match place {
-            Place::Local(length) => &mut self.local[length as usize],
+            Place::Short => &mut self.short,
+            Place::Long => &mut self.long,
             Place::Lane(lane) => self.lane(lane),
         };
         queue.waiting.insert(number, job);
@@ -260,7 +259,7 @@ impl<J: Queued> Lanes<J> {
     /// Takes the next job for a thread that begins it now: local ones first, which have threads of
     /// their own; then the lanes in turn.
     pub(crate) fn begin(&mut self, now: Instant) -> Option<(J, Ticket)> {
-        if let Some(begun) = self.begin_local() {
+        if let Some(begun) = self.begin_local(now) {
             return Some(begun);
         }
         while self.running.len() < self.limits.lanes {
@@ -286,22 +285,26 @@ impl<J: Queued> Lanes<J> {
     }
 
     /// Takes the next job that cannot hang: the oldest for which there is a place.
-    pub(crate) fn begin_local(&mut self) -> Option<(J, Ticket)> {
+    pub(crate) fn begin_local(&mut self, now: Instant) -> Option<(J, Ticket)> {
         if self.local_running() == self.limits.local {
             return None;
         }
-        let first = |length: Length| {
-            let queue = &self.local[length as usize];
-            let has_place = queue.running < self.length_max(length);
-            let first = queue.waiting.first_key_value().filter(|_| has_place);
-            first.map(|(number, _)| (*number, length))
+        let may_be_long = self.long_places(now) > 0;
+        let first = |queue: &Queue<J>| queue.waiting.first_key_value().map(|(number, _)| *number);
+        let long = first(&self.long).filter(|_| may_be_long);
+        let (queue, ticket) = match (first(&self.short), long) {
+            (None, None) => return None,
+            (Some(short), Some(number)) if number < short => (&mut self.long, Ticket::Long(number)),
+            (None, Some(number)) => (&mut self.long, Ticket::Long(number)),
+            (Some(_), _) => (&mut self.short, Ticket::Short),
         };
-        let (_, length) = Length::ALL.into_iter().filter_map(first).min_by_key(|it| it.0)?;
-        let queue = &mut self.local[length as usize];
         let (_, job) = queue.waiting.pop_first().expect("it has a first job");
         queue.running += 1;
+        if let Ticket::Long(number) = ticket {
+            self.long_since.insert(number, now);
+        }
         self.forget(&job);
-        Some((job, Ticket::Local(length)))
+        Some((job, ticket))
     }
 
     /// Whether all jobs being done may hang.
@@ -324,16 +327,18 @@ impl<J: Queued> Lanes<J> {
         all().find(behind).or_else(|| all().next()).cloned()
     }
 
-    /// A job has ended, and has waited for the disk or not.
-    pub(crate) fn end(&mut self, ticket: &Ticket, has_waited: bool) {
+    /// A job has ended.
+    pub(crate) fn end(&mut self, ticket: &Ticket) {
         let number = match ticket {
-            Ticket::Local(length) => {
-                if *length == Length::Long {
-                    self.long_wait = has_waited;
-                }
-                let queue = &mut self.local[*length as usize];
-                assert!(queue.running > 0, "a job ends once");
-                queue.running -= 1;
+            Ticket::Short => {
+                assert!(self.short.running > 0, "a job ends once");
+                self.short.running -= 1;
+                return;
+            }
+            Ticket::Long(number) => {
+                let begun = self.long_since.remove(number);
+                assert!(begun.is_some() && self.long.running > 0, "a job ends once");
+                self.long.running -= 1;
                 return;
             }
             Ticket::Lanes(number) => number,
@@ -353,9 +358,8 @@ impl<J: Queued> Lanes<J> {
     pub(crate) fn remove(&mut self, id: OpId) -> Option<J> {
         let (place, number) = self.waiting.remove(&id)?;
         let lane = match place {
-            Place::Local(length) => {
-                return self.local[length as usize].waiting.remove(&number);
-            }
+            Place::Short => return self.short.waiting.remove(&number),
+            Place::Long => return self.long.waiting.remove(&number),
             Place::Lane(lane) => lane,
         };
         let queue = self.lane(lane.clone());
@@ -370,7 +374,8 @@ impl<J: Queued> Lanes<J> {
     /// Takes out all jobs that were not begun.
     pub(crate) fn drain(&mut self) -> Vec<J> {
         self.waiting.clear();
-        let queues = self.local.iter_mut().chain(self.lanes.values_mut());
+        let local = [&mut self.short, &mut self.long];
+        let queues = local.into_iter().chain(self.lanes.values_mut());
         queues.flat_map(|queue| std::mem::take(&mut queue.waiting).into_values()).collect()
     }
 
@@ -390,18 +395,18 @@ impl<J: Queued> Lanes<J> {
         assert!(running.is_empty(), "what runs is in a lane that is known");
         assert!(self.running.len() <= self.limits.lanes, "no more run than may");
         assert!(self.local_running() <= self.limits.local, "no more local jobs run than may");
-        let long = self.local[Length::Long as usize].running;
-        assert!(long <= self.limits.lane, "no more long jobs run than may");
+        assert!(self.long.running <= self.limits.lane, "no more long jobs run than may");
+        assert_eq!(self.long.running, self.long_since.len(), "each long job has begun");
         for (id, (place, number)) in &self.waiting {
             let queue = match place {
-                Place::Local(length) => &self.local[*length as usize],
+                Place::Short => &self.short,
+                Place::Long => &self.long,
                 Place::Lane(lane) => &self.lanes[lane],
             };
             let job = queue.waiting.get(number);
             assert_eq!(job.and_then(Queued::id), Some(*id), "a job is where its place says");
         }
-        let named = self.local.iter().chain(self.lanes.values());
-        let named = named.flat_map(|queue| queue.waiting.values());
+        let named = self.queues().flat_map(|queue| queue.waiting.values());
         let named = named.filter(|job| job.id().is_some()).count();
         assert_eq!(self.waiting.len(), named, "what can be cancelled is found");
     }

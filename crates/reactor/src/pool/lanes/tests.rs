@@ -1,6 +1,6 @@
 //! Queues without threads.
 
-use super::{Hung, Lane, Lanes, Length, Limits, Queued};
+use super::{Hung, Lane, Lanes, Limits, PATIENCE, Queued, Ticket};
 use base::Instant;
 use base::op::OpId;
 use base::rng;
@@ -22,11 +22,8 @@ impl Queued for Job {
         &self.lanes
     }
 
-    fn length(&self) -> Length {
-        match self.id {
-            LONG.. => Length::Long,
-            _ => Length::Short,
-        }
+    fn is_long(&self) -> bool {
+        self.id >= LONG
     }
 }
 
@@ -57,26 +54,26 @@ fn a_lane_takes_a_few_threads_and_leaves_the_others_alone() {
     for id in 0..10 {
         lanes.push(job(id, &[A]));
     }
-    assert_eq!(lanes.ready(), 2);
+    assert_eq!(lanes.ready(Instant(0)), 2);
     assert_eq!(begun(&mut lanes), [0, 1]);
     for id in 10..20 {
         lanes.push(job(id, &[]));
         lanes.push(job(id + 10, &[B]));
     }
     assert_eq!(begun(&mut lanes), [10, 11, 12, 13, 14, 15, 16, 17, 20, 21]);
-    assert_eq!((lanes.len(), lanes.ready()), (18, 0));
+    assert_eq!((lanes.len(), lanes.ready(Instant(0))), (18, 0));
 }
 
 #[test]
 fn long_jobs_that_compute_leave_processors_to_others() {
     let mut lanes = lanes();
     (LONG..LONG + 5).for_each(|id| lanes.push(job(id, &[])));
-    assert_eq!(lanes.ready(), 1);
+    assert_eq!(lanes.ready(Instant(0)), 1);
     let (first, ticket) = lanes.begin(Instant(0)).expect("a place");
     assert_eq!((first.id, begun(&mut lanes)), (LONG, vec![]));
     lanes.push(job(0, &[]));
     assert_eq!(begun(&mut lanes), [0]);
-    lanes.end(&ticket, false);
+    lanes.end(&ticket);
     assert_eq!(begun(&mut lanes), [LONG + 1]);
     // Half of the processors, and no more threads than a lane has.
     let computing = |threads, processors| Limits::new(threads, processors).computing;
@@ -84,25 +81,32 @@ fn long_jobs_that_compute_leave_processors_to_others() {
 }
 
 #[test]
-fn long_jobs_that_wait_for_the_disk_leave_threads_to_short_ones() {
+fn long_jobs_that_wait_for_the_disk_keep_nobody_from_beginning() {
     let mut lanes = lanes();
     (LONG..LONG + 10).for_each(|id| lanes.push(job(id, &[])));
-    let (_, first) = lanes.begin(Instant(0)).expect("a place");
-    lanes.end(&first, true);
-    assert_eq!(lanes.ready(), 2);
-    let tickets: Vec<_> = std::iter::from_fn(|| lanes.begin(Instant(0))).map(|(_, t)| t).collect();
-    assert_eq!((tickets.len(), lanes.ready()), (2, 0));
+    let begin = |lanes: &mut Lanes<Job>, now: Instant| {
+        let begun = lanes.begin(now);
+        lanes.check();
+        begun.map(|(job, ticket)| (job.id, ticket))
+    };
+    let later = Instant(0) + PATIENCE;
+    let (id, first) = begin(&mut lanes, Instant(0)).expect("a place");
+    assert_eq!((id, lanes.ready(Instant(later.0 - 1)), lanes.ready(later)), (LONG, 0, 1));
+    assert!(lanes.any_long_waits());
+    let (id, _) = begin(&mut lanes, later).expect("the first one waits");
+    // A quarter of the threads, whatever they do.
+    let much_later = later + PATIENCE * 9;
+    assert_eq!((id, lanes.ready(much_later)), (LONG + 1, 0));
     (0..10).for_each(|id| lanes.push(job(id, &[])));
-    assert_eq!(lanes.ready(), 6);
+    assert_eq!(lanes.ready(much_later), 6);
     assert_eq!(begun(&mut lanes), [0, 1, 2, 3, 4, 5]);
     // The oldest job is next, if there is a place for it.
-    lanes.end(&tickets[0], true);
-    assert_eq!((lanes.ready(), begun(&mut lanes)), (1, vec![LONG + 3]));
-    // One that has not waited takes the other places away; what runs there goes on.
-    lanes.end(&tickets[1], false);
-    assert_eq!((lanes.ready(), begun(&mut lanes)), (1, vec![6]));
-    assert!(lanes.remove(OpId(LONG + 4)).is_some() && lanes.remove(OpId(LONG + 4)).is_none());
-    assert_eq!((lanes.len(), lanes.drain().len(), lanes.len()), (8, 8, 0));
+    lanes.end(&first);
+    assert_eq!(lanes.ready(much_later), 1);
+    assert_eq!(begin(&mut lanes, much_later).map(|begun| begun.0), Some(LONG + 2));
+    assert!(lanes.remove(OpId(LONG + 3)).is_some() && lanes.remove(OpId(LONG + 3)).is_none());
+    assert_eq!((lanes.len(), lanes.drain().len(), lanes.len()), (10, 10, 0));
+    assert!(!lanes.any_long_waits());
 }
 
 #[test]
@@ -111,7 +115,7 @@ fn all_lanes_together_have_an_end() {
     for id in 0..100 {
         lanes.push(job(id, &[Lane::Device(id)]));
     }
-    assert_eq!(lanes.ready(), 32);
+    assert_eq!(lanes.ready(Instant(0)), 32);
     assert_eq!(begun(&mut lanes).len(), 32);
     lanes.push(job(100, &[]));
     assert_eq!(begun(&mut lanes), [100]);
@@ -126,7 +130,7 @@ fn a_job_in_two_lanes_needs_a_place_in_each() {
     lanes.push(job(2, &[B, A]));
     lanes.push(job(3, &[B]));
     assert_eq!(begun(&mut lanes), [3]);
-    lanes.end(&tickets[0], false);
+    lanes.end(&tickets[0]);
     assert_eq!(begun(&mut lanes), [2]);
     lanes.push(job(4, &[B]));
     assert_eq!(begun(&mut lanes), []);
@@ -155,8 +159,8 @@ fn a_hung_lane_is_named_until_its_jobs_end() {
     assert_eq!(lanes.oldest(), Some(Instant(5)));
     let hung = Hung { lane: A, since: Instant(5), running: 1, waiting: 1 };
     assert_eq!(lanes.hung(Instant(15), limit), [hung]);
-    lanes.end(&b, false);
-    lanes.end(&a, false);
+    lanes.end(&b);
+    lanes.end(&a);
     assert_eq!(lanes.hung(Instant(15), limit), []);
     assert_eq!(lanes.oldest(), None);
 }
@@ -168,10 +172,10 @@ fn random_schedules_keep_the_limits() {
         let mut rng = rng::seeded(seed);
         let limits = Limits::new(8, 2);
         let mut lanes = Lanes::new(limits);
-        let (mut waiting, mut running) = (BTreeMap::new(), Vec::new());
+        let (mut waiting, mut running, mut long) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
         // Later ones are long.
         let mut next = LONG - 80;
-        for time in 0..400 {
+        for time in 0..400_u32 {
             match rng.u64(..4) {
                 0 | 1 => {
                     let all = [A, B, Lane::Hosts];
@@ -189,15 +193,24 @@ fn random_schedules_keep_the_limits() {
                 _ => {
                     let at = rng.usize(..running.len());
                     let (_, ticket) = running.swap_remove(at);
-                    lanes.end(&ticket, rng.bool());
+                    lanes.end(&ticket);
+                    if let Ticket::Long(number) = ticket {
+                        assert!(long.remove(&number).is_some(), "seed {seed}");
+                    }
                 }
             }
-            while let Some((job, ticket)) = lanes.begin(Instant(time)) {
+            let now = Instant(0) + PATIENCE / 50 * time;
+            while let Some((job, ticket)) = lanes.begin(now) {
                 assert_eq!(waiting.remove(&job.id), Some(job.lanes.clone()), "seed {seed}");
                 running.push((job.lanes, ticket));
+                if let Ticket::Long(number) = &running[running.len() - 1].1 {
+                    long.insert(*number, now);
+                    let recent = long.values().filter(|since| now.since(**since) < PATIENCE);
+                    assert!(recent.count() <= limits.computing, "seed {seed}");
+                }
             }
             lanes.check();
-            assert_eq!((lanes.ready(), lanes.len()), (0, waiting.len()), "seed {seed}");
+            assert_eq!((lanes.ready(now), lanes.len()), (0, waiting.len()), "seed {seed}");
             let local = running.iter().filter(|(lanes, _)| lanes.is_empty()).count();
             assert!(local <= limits.local, "seed {seed}");
             for lane in [A, B] {
