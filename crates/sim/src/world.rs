@@ -121,8 +121,8 @@ pub struct Scene {
     torn: Vec<(Instant, usize)>,
     churn: Option<Churn>,
     is_stopped: bool,
-    /// From the end of the last client to the request to end.
-    pub(crate) farewell: Duration,
+    /// From the end of the last client to the request to stop.
+    pub(crate) stop_delay: Duration,
     /// How often in a row the node was called for a deadline that had passed before.
     spins: u32,
 }
@@ -164,7 +164,7 @@ impl World {
             torn: Vec::new(),
             churn: None,
             is_stopped: false,
-            farewell: Duration::ZERO,
+            stop_delay: Duration::ZERO,
             spins: 0,
             params,
         };
@@ -194,7 +194,7 @@ impl World {
     pub fn stop(&mut self) {
         if !self.scene.is_stopped {
             self.scene.is_stopped = true;
-            self.scene.after(self.scene.farewell, Happening::Stop);
+            self.scene.after(self.scene.stop_delay, Happening::Stop);
         }
     }
 

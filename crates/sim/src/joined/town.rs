@@ -28,7 +28,7 @@ const REST: Duration = Duration::from_secs(60);
 
 /// How long what clients of the mux leave behind takes until it is given back where the mux is a
 /// client of its own.
-const FAREWELL: Duration = Duration::from_secs(1);
+const STOP_DELAY: Duration = Duration::from_secs(1);
 
 /// Clients that edit one file together.
 const EDITORS: usize = 2;
@@ -112,7 +112,7 @@ struct Town {
 pub(super) fn run(params: &Params, show: Show, mistake: Option<Mistake>) -> Outcome {
     let mut world = World::new(params.world.clone(), show);
     if params.again {
-        world.scene.farewell = FAREWELL;
+        world.scene.stop_delay = STOP_DELAY;
     }
     let listeners: Vec<Listener> = (0..=params.servers).map(|_| world.listen()).collect();
     let stage = build(&mut world, params, &listeners, mistake);
