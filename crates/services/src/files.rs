@@ -13,11 +13,11 @@ use crate::door::{Door, Read};
 use crate::events::{self, Listener};
 use crate::hosted::Hosted;
 use crate::reads::Reads;
-use crate::talk::Talk;
+use crate::talk::{self, QUESTION, Talk};
 use crate::turn::Job;
 use crate::{Operator, Value};
 use base::{Access, Buf, Error, Instant, Name, SAYING_DEVICES, Stat, Time};
-use replica::service::{Entry as Operation, Input, Ticket};
+use replica::service::{Entry as Operation, Input, ReplicaId, Ticket};
 use std::time::Duration;
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, NodeId, OpenId, Output, Reply, Request, RequestId};
@@ -269,6 +269,32 @@ impl Hosted {
     /// Counts anew what an open file holds.
     pub(crate) fn count(&mut self, open: usize) {
         self.account.set(open, self.opens.get(open).map_or(0, Opened::held));
+    }
+
+    /// What is asked in an open file is not done: why, for people and for programs, and whose fault
+    /// it is.
+    pub(crate) fn complain_to(
+        &mut self,
+        now: Instant,
+        (open, ticket): (usize, Ticket),
+        why: (&str, &'static str, &[ReplicaId]),
+        out: &mut Vec<Output>,
+    ) {
+        self.say_why(now, (open, ticket), why, out);
+    }
+
+    /// The same; whether there was room for the reason.
+    pub(crate) fn say_why(
+        &mut self,
+        now: Instant,
+        (open, ticket): (usize, Ticket),
+        (why, reason, ids): (&str, &'static str, &[ReplicaId]),
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let line = talk::complaint(why, reason, ids);
+        let has_room = line.len() < QUESTION || self.make_room(now, open, line.len() + 1, out);
+        self.with_talk(open, |talk| talk.complain(ticket, Some(line).filter(|_| has_room)));
+        has_room
     }
 
     /// Whether there is room for so many bytes more in a file. Where there is none, files that hold

@@ -14,7 +14,7 @@ use crate::peer::{self, Peer};
 use crate::proof::{CHALLENGE, Introduction};
 use crate::settings::Settings;
 use crate::strangers::Strangers;
-use crate::talk::{self, QUESTION, Question, Talk, Wrong};
+use crate::talk::{self, Question, Talk};
 use crate::turn::{Job, Limits};
 use crate::{Data, Operator, Value};
 use base::op::{Address, Done, File, OpId};
@@ -413,6 +413,7 @@ impl Hosted {
         let ticket = Ticket(self.next);
         self.next += 1;
         let question = talk.question(self.data.0, line);
+        let question = question.map_err(|wrong| (wrong.reason, talk.explain(wrong)));
         talk.ask(ticket);
         if self.replica.is_outside() {
             // Those who are members may be others than it knows, and so whom tokens may name.
@@ -420,8 +421,11 @@ impl Hosted {
             return self.complain_to(now, (open, ticket), (&why, reason, &[]), out);
         }
         match (question, self.journal.failed()) {
-            (Err(Wrong { reason, text }), _) => {
-                self.complain_to(now, (open, ticket), (&text, reason, &[]), out);
+            (Err((reason, (text, long))), _) => {
+                let is_said = self.say_why(now, (open, ticket), (&text, reason, &[]), out);
+                if let Some(long) = long.filter(|_| is_said) {
+                    self.with_talk(open, |talk| talk.explained(long));
+                }
             }
             (Ok(_), Some(error)) => {
                 let why = format!("not done: this replica cannot keep it, {error}; see its server");
@@ -473,23 +477,9 @@ impl Hosted {
         self.data.operator(state, stamp, once, operator)
     }
 
-    /// What is asked in an open file is not done: why, for people and for programs, and whose fault
-    /// it is.
-    fn complain_to(
-        &mut self,
-        now: Instant,
-        (open, ticket): (usize, Ticket),
-        (why, reason, ids): (&str, &'static str, &[ReplicaId]),
-        out: &mut Vec<Output>,
-    ) {
-        let line = talk::complaint(why, reason, ids);
-        let has_room = line.len() < QUESTION || self.make_room(now, open, line.len() + 1, out);
-        self.with_talk(open, |talk| talk.complain(ticket, Some(line).filter(|_| has_room)));
-    }
-
     /// Does something with an open file in which somebody asks, who may not listen any more; counts
     /// what is held there then.
-    fn with_talk(&mut self, open: usize, act: impl FnOnce(&mut Talk)) {
+    pub(crate) fn with_talk(&mut self, open: usize, act: impl FnOnce(&mut Talk)) {
         if let Some(Opened::Ops(talk, _)) = self.opens.get_mut(open) {
             act(talk);
             self.count(open);

@@ -28,6 +28,7 @@ mod status;
 mod strangers;
 mod talk;
 mod turn;
+mod wrong;
 
 pub use files::{OPENS_MAX, root};
 pub use hosted::{Hosted, Options, PLACE};

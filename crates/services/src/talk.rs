@@ -15,8 +15,9 @@
 //! own, which it draws at random, is done once, however often and wherever it is sent
 //! ([`replica::data::once`]).
 
+use crate::wrong::{Long, Wrong};
 use base::{Buf, Error};
-use replica::data::kind::{JSON_MAX, Operator, Refused};
+use replica::data::kind::{JSON_MAX, Operator};
 use replica::data::once::{Call, SessionId};
 use replica::data::{Kind, Value};
 use replica::service::{Refusal, ReplicaId, Ticket, Vector};
@@ -76,26 +77,6 @@ impl Question {
     }
 }
 
-/// What is wrong with a question: for programs, and for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
-    pub(crate) reason: &'static str,
-    pub(crate) text: String,
-}
-
-impl Wrong {
-    /// Whoever asks has seen nothing that this says.
-    fn token(why: String) -> Wrong {
-        Wrong { reason: "token", text: format!("not done: {why}") }
-    }
-}
-
-impl From<String> for Wrong {
-    fn from(text: String) -> Wrong {
-        Wrong { reason: "malformed", text }
-    }
-}
-
 /// A question in JSON.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -150,10 +131,10 @@ pub(crate) struct Talk {
     pub(crate) turn: Option<u64>,
     /// All that answers have shown.
     token: Vector,
-    /// What is wrong with the token that whoever writes has given; in brief, once it was said.
+    /// What is wrong with the token that whoever writes has given.
     wrong: Option<String>,
-    /// An answer has the list of all operations.
-    is_explained: bool,
+    /// What stands in an answer.
+    explained: Vec<Long>,
     /// Questions in their order, each with its answer if that is there.
     asked: VecDeque<(Ticket, Option<Vec<u8>>)>,
     /// Answers that can be read.
@@ -177,7 +158,7 @@ impl Talk {
             turn: None,
             token,
             wrong,
-            is_explained: false,
+            explained: Vec::new(),
             asked,
             said,
             answers: 0,
@@ -261,7 +242,10 @@ impl Talk {
                 self.token.join(&token);
                 self.wrong = None;
             }
-            Err(why) => self.wrong = Some(why),
+            Err(why) => {
+                self.wrong = Some(why);
+                self.explained.retain(|long| *long != Long::Token);
+            }
         }
         true
     }
@@ -269,42 +253,23 @@ impl Talk {
     /// What a line asks for, behind all that was answered.
     ///
     /// # Errors
-    /// What is wrong with it, or with what came before it. What is long is said once in a session:
-    /// the list of all operations, and a token that is none.
-    pub(crate) fn question(&mut self, kind: Kind, line: &[u8]) -> Result<Question, Wrong> {
-        if let Some(why) = &mut self.wrong {
-            return Err(Wrong::token(std::mem::replace(why, WRONG_TOKEN.to_string())));
+    /// What is wrong with it, or with what came before it.
+    pub(crate) fn question(&self, kind: Kind, line: &[u8]) -> Result<Question, Wrong> {
+        if let Some(why) = &self.wrong {
+            let long = Some((Long::Token, format!("not done: {WRONG_TOKEN}")));
+            return Err(Wrong { long, ..Wrong::token(why.clone()) });
         }
         let text = str::from_utf8(line).map_err(|_| "a line is not UTF-8".to_string())?.trim();
         let mut question = match text.as_bytes().first() {
             Some(b'{') => self.read_json(kind, text)?,
-            Some(b'"') => {
-                let operator = kind.read_json(text.as_bytes());
-                Question::plain(operator.map_err(|refused| self.refusal(&refused))?, false)
-            }
-            Some(_) | None => self.read_words(kind, text)?,
+            Some(b'"') => Question::plain(kind.read_json(text.as_bytes())?, false),
+            Some(_) | None => read_words(kind, text)?,
         };
         question.after.join(&self.token);
         Ok(question)
     }
 
-    fn read_words(&mut self, kind: Kind, text: &str) -> Result<Question, Wrong> {
-        let mut words: Vec<String> = text.split_whitespace().map(str::to_string).collect();
-        let strict = words.first().is_some_and(|word| word == "strict");
-        words.drain(..usize::from(strict));
-        let operator = kind.read_words(&words).map_err(|refused| self.refusal(&refused))?;
-        Ok(Question::plain(operator, strict))
-    }
-
-    /// Why it is no operation.
-    fn refusal(&mut self, refused: &Refused) -> Wrong {
-        match std::mem::replace(&mut self.is_explained, true) {
-            false => refused.to_string().into(),
-            true => refused.brief().into(),
-        }
-    }
-
-    fn read_json(&mut self, kind: Kind, text: &str) -> Result<Question, Wrong> {
+    fn read_json(&self, kind: Kind, text: &str) -> Result<Question, Wrong> {
         let asked: Asked<'_> = serde_json::from_str(text)
             .map_err(|error| format!("{error}; write {{\"op\": …, \"strict\": true}}"))?;
         let op = asked.op.get();
@@ -316,7 +281,7 @@ impl Talk {
             }
             false => kind.read_json(op.as_bytes()),
         };
-        let operator = operator.map_err(|refused| self.refusal(&refused))?;
+        let operator = operator?;
         let read = |token: &str| read_token(self.service, self.origins.as_deref(), token);
         let after = asked.after.as_deref().map(read).transpose().map_err(Wrong::token)?;
         let after = after.unwrap_or_default();
@@ -336,6 +301,21 @@ impl Talk {
             }
         };
         Ok(Question { operator, once, strict: asked.strict, after, timeout })
+    }
+
+    /// What to say of a question that is wrong, and what is long in that: one answer of a session
+    /// has the list of all operations.
+    pub(crate) fn explain(&self, wrong: Wrong) -> (String, Option<Long>) {
+        match wrong.long {
+            Some((long, brief)) if self.explained.contains(&long) => (brief, None),
+            long => (wrong.text, long.map(|it| it.0)),
+        }
+    }
+
+    /// An answer has that.
+    pub(crate) fn explained(&mut self, long: Long) {
+        assert!(!self.explained.contains(&long), "it is said once");
+        self.explained.push(long);
     }
 
     /// A question was asked.
@@ -467,6 +447,13 @@ impl Pieces {
         let last = self.pieces.back().map_or(0, |last| last.capacity() - last.len());
         self.passed + self.len + last
     }
+}
+
+fn read_words(kind: Kind, text: &str) -> Result<Question, Wrong> {
+    let mut words: Vec<String> = text.split_whitespace().map(str::to_string).collect();
+    let strict = words.first().is_some_and(|word| word == "strict");
+    words.drain(..usize::from(strict));
+    Ok(Question::plain(kind.read_words(&words)?, strict))
 }
 
 /// What a client has seen of a service, in words: which service, then replicas and numbers, like
@@ -650,17 +637,19 @@ mod tests {
     #[test]
     fn a_token_that_makes_no_sense_is_not_passed_over() {
         let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
-        let read = |talk: &mut Talk| talk.question(Kind::Counter, b"\"read\"");
+        let read = |talk: &Talk| talk.question(Kind::Counter, b"\"read\"");
         for wrong in ["after x", "after ", "after 7e-1:2", "after 7f-9:1"] {
             assert!(talk.remember(wrong.as_bytes()), "it is no question");
-            let Wrong { reason, text } = read(&mut talk).expect_err("it is wrong");
+            let Wrong { reason, text, .. } = read(&talk).expect_err("it is wrong");
             assert!(text.contains(": pass on ") || text.contains(": leave it out"), "{text}");
             assert_eq!(reason, "token");
-            let again = read(&mut talk).expect_err("it is wrong").text;
-            assert!(again.contains(WRONG_TOKEN), "{again}");
+            let said = |talk: &Talk| talk.explain(read(talk).expect_err("it is wrong"));
+            assert_eq!(said(&talk), (text, Some(Long::Token)));
+            talk.explained(Long::Token);
+            assert_eq!(said(&talk), (format!("not done: {WRONG_TOKEN}"), None));
         }
-        assert!(talk.remember(b"after \xff") && read(&mut talk).is_err());
-        assert!(talk.remember(b"after 7f-1:2\r") && read(&mut talk).is_ok());
+        assert!(talk.remember(b"after \xff") && read(&talk).is_err());
+        assert!(talk.remember(b"after 7f-1:2\r") && read(&talk).is_ok());
         // One that is said beside an operation is as wrong.
         let beside = b"{\"op\": \"read\", \"after\": \"x\"}";
         let wrong = talk.question(Kind::Counter, beside).expect_err("it is wrong");
@@ -671,12 +660,26 @@ mod tests {
     #[test]
     fn all_operations_are_listed_once_in_a_session() {
         let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
-        let mut wrong = |line: &[u8]| talk.question(Kind::Counter, line).expect_err("wrong").text;
-        let first = wrong(b"x");
-        assert!(first.contains("\noperations on a counter:\n"), "{first}");
-        assert_eq!(wrong(b"x"), "there is no operation \"x\"");
-        for line in [&b"\"x\""[..], b"{\"op\": \"x\"}", b"{\"op\": [\"x\"]}"] {
-            assert!(!wrong(line).contains('\n'));
+        let said = |talk: &Talk, line: &str| {
+            talk.explain(talk.question(Kind::Counter, line.as_bytes()).expect_err("it is wrong"))
+        };
+        let (list, long) = said(&talk, "x");
+        assert!(
+            list.contains("\noperations on a counter:\n") && long == Some(Long::Words),
+            "{list}"
+        );
+        talk.explained(Long::Words);
+        assert_eq!(said(&talk, "x"), ("there is no operation \"x\"".to_string(), None));
+        // What can be written in JSON is another list.
+        let (list, long) = said(&talk, "\"x\"");
+        assert!(
+            list.contains("\noperations on a counter:\n") && long == Some(Long::Json),
+            "{list}"
+        );
+        talk.explained(Long::Json);
+        for line in ["\"x\"", "{\"op\": \"x\"}", "{\"op\": [\"x\"]}", "x"] {
+            let (brief, long) = said(&talk, line);
+            assert!(!brief.contains('\n') && long.is_none(), "{brief}");
         }
     }
 
@@ -754,7 +757,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_said() {
-        let mut talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
+        let talk = Talk::new(0x7f, Some(MEMBERS.to_vec()));
         let wrong = [
             "",
             "{",

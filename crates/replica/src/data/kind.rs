@@ -35,19 +35,6 @@ pub enum Refused {
     TooLarge,
 }
 
-impl Refused {
-    /// The reason without the list of all operations.
-    pub fn brief(&self) -> String {
-        match self {
-            Refused::Words(_, what) | Refused::Json(_, what) => what.clone(),
-            Refused::Binary(_)
-            | Refused::Unsound(_)
-            | Refused::OtherKind(..)
-            | Refused::TooLarge => self.to_string(),
-        }
-    }
-}
-
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

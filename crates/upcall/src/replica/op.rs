@@ -19,7 +19,7 @@ pub(crate) struct Operation {
     service: String,
 
     /// The operation, in words: 'add 5', 'put KEY VALUE', or in JSON; none: one a line from
-    /// standard input. A wrong one shows all that there are
+    /// standard input. The first wrong one shows all that there are
     #[arg(value_name = "OP", allow_negative_numbers = true)]
     words: Vec<String>,
 
