@@ -6,8 +6,8 @@
 //! connect and get it, whose times are in columns of their own: they wait in the kernel's queue
 //! behind attackers that connect. First all of them are alone, then beside the attackers. The table
 //! shows their response times and the largest resident memory of the server. Attackers run only
-//! when nothing else does: they would be on machines of their own. The healthy clients are a process
-//! of their own.
+//! when nothing else does: they would be on machines of their own. The healthy clients are a
+//! process of their own.
 //!
 //! A row is within the limits if the 99th percentile of the healthy client is below three times
 //! that of the same client alone, nobody waited for more than 100 ms, and memory stayed within

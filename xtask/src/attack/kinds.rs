@@ -5,7 +5,7 @@ use crate::bench::{Client, Message};
 use anyhow::{Result, ensure};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One kind of attack.
 pub(super) struct Kind {
@@ -450,7 +450,8 @@ fn half_lines(target: &Target, _number: usize) -> Result<()> {
 }
 
 /// Sends a request that keeps the server busy, and takes the answer until the server closes; or
-/// until the trailer, if one is given: then it must not be there at once.
+/// until the trailer, if one is given: then it must not be there at once. What is neither refused
+/// nor ended without an answer after a moment has had an effect.
 fn request(target: &Target, request: &[u8], trailer: Option<&[u8]>) -> Result<()> {
     let mut mute = Mute::connect(target.http)?;
     let mut rest = request;
@@ -463,11 +464,16 @@ fn request(target: &Target, request: &[u8], trailer: Option<&[u8]>) -> Result<()
         let is_open = mute.take(&mut said);
         ensure!(said.is_empty() || said.starts_with(b"HTTP/1.1 200 "), "it is refused");
         let has = |trailer: &[u8]| said.windows(trailer.len()).any(|part| part == trailer);
-        Ok(is_open && !trailer.is_some_and(has))
+        Ok((is_open && !trailer.is_some_and(has), !said.is_empty()))
     };
-    target.hold(Duration::from_millis(100));
-    ensure!(goes_on()? || trailer.is_none(), "it has ended at once");
-    target.keep(|| goes_on().unwrap_or(false));
+    let moment = Instant::now() + Duration::from_millis(100);
+    let (mut is_open, mut is_answered) = (true, false);
+    while is_open && Instant::now() < moment && !target.over() {
+        target.hold(Duration::from_millis(10));
+        (is_open, is_answered) = goes_on()?;
+    }
+    ensure!(is_open || trailer.is_none() && is_answered, "it has ended at once");
+    target.keep(|| is_open && goes_on().is_ok_and(|(is_open, _)| is_open));
     Ok(())
 }
 
