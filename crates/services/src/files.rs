@@ -271,20 +271,9 @@ impl Hosted {
         self.account.set(open, self.opens.get(open).map_or(0, Opened::held));
     }
 
-    /// What is asked in an open file is not done: why, for people and for programs, and whose fault
-    /// it is.
+    /// Rejects a request of a session, with a sentence, a code and the replicas at fault. Returns
+    /// whether the reply has the sentence: false if there was no room.
     pub(crate) fn complain_to(
-        &mut self,
-        now: Instant,
-        (open, ticket): (usize, Ticket),
-        why: (&str, &'static str, &[ReplicaId]),
-        out: &mut Vec<Output>,
-    ) {
-        self.say_why(now, (open, ticket), why, out);
-    }
-
-    /// The same; whether there was room for the reason.
-    pub(crate) fn say_why(
         &mut self,
         now: Instant,
         (open, ticket): (usize, Ticket),

@@ -413,18 +413,19 @@ impl Hosted {
         let ticket = Ticket(self.next);
         self.next += 1;
         let question = talk.question(self.data.0, line);
-        let question = question.map_err(|wrong| (wrong.reason, talk.explain(wrong)));
+        let question = question.map_err(|rejection| (rejection.reason, talk.explain(rejection)));
         talk.ask(ticket);
         if self.replica.is_outside() {
             // Those who are members may be others than it knows, and so whom tokens may name.
             let (why, reason, _) = talk::explain(Refusal::Outside, &BTreeMap::new());
-            return self.complain_to(now, (open, ticket), (&why, reason, &[]), out);
+            self.complain_to(now, (open, ticket), (&why, reason, &[]), out);
+            return;
         }
         match (question, self.journal.failed()) {
-            (Err((reason, (text, long))), _) => {
-                let is_said = self.say_why(now, (open, ticket), (&text, reason, &[]), out);
-                if let Some(long) = long.filter(|_| is_said) {
-                    self.with_talk(open, |talk| talk.explained(long));
+            (Err((reason, (text, topic))), _) => {
+                let is_sent = self.complain_to(now, (open, ticket), (&text, reason, &[]), out);
+                if let Some(topic) = topic.filter(|_| is_sent) {
+                    self.with_talk(open, |talk| talk.explained(topic));
                 }
             }
             (Ok(_), Some(error)) => {
@@ -434,12 +435,14 @@ impl Hosted {
             (Ok(Question { operator, once, strict, after, timeout }), None) => {
                 if let Some(why) = once.and_then(|call| self.is_stale(call, &operator)) {
                     let why = (&why[..], "stale", &[][..]);
-                    return self.complain_to(now, (open, ticket), why, out);
+                    self.complain_to(now, (open, ticket), why, out);
+                    return;
                 }
                 let operator = self.operator(now, once, operator);
                 if self.journal.is_full() && (strict || !self.data.is_read(&operator)) {
                     let why = (&format!("not done: {FULL}")[..], "no-room", &[][..]);
-                    return self.complain_to(now, (open, ticket), why, out);
+                    self.complain_to(now, (open, ticket), why, out);
+                    return;
                 }
                 self.tickets.insert(ticket, open);
                 let until = now + timeout;

@@ -21,6 +21,7 @@ mod members;
 mod peer;
 mod proof;
 mod reads;
+mod rejection;
 mod seal;
 pub mod settings;
 mod show;
@@ -28,7 +29,6 @@ mod status;
 mod strangers;
 mod talk;
 mod turn;
-mod wrong;
 
 pub use files::{OPENS_MAX, root};
 pub use hosted::{Hosted, Options, PLACE};

@@ -15,7 +15,7 @@
 //! own, which it draws at random, is done once, however often and wherever it is sent
 //! ([`replica::data::once`]).
 
-use crate::wrong::{Long, Wrong};
+use crate::rejection::{Detail, Rejection, Topic};
 use base::{Buf, Error};
 use replica::data::kind::{JSON_MAX, Operator};
 use replica::data::once::{Call, SessionId};
@@ -47,7 +47,7 @@ const UNEXPLAINED: &str = "not done, and there is no room for the reason: too ma
 const UNREAD: &str = "done, but there is no room for its answer: too many answers of this replica \
                       wait to be read; read them before asking for more";
 
-/// Said of a token that is none when an answer has told what is wrong with it.
+/// Rejection of requests behind a malformed `after` line, once its error has been sent.
 const WRONG_TOKEN: &str = "the line 'after TOKEN' before it makes no sense, as an answer has said";
 
 /// The longest token, bytes: more than all replicas that a service can have.
@@ -131,10 +131,10 @@ pub(crate) struct Talk {
     pub(crate) turn: Option<u64>,
     /// All that answers have shown.
     token: Vector,
-    /// What is wrong with the token that whoever writes has given.
+    /// Error in the token of the last `after` line.
     wrong: Option<String>,
-    /// What stands in an answer.
-    explained: Vec<Long>,
+    /// Details already sent.
+    explained: Vec<Topic>,
     /// Questions in their order, each with its answer if that is there.
     asked: VecDeque<(Ticket, Option<Vec<u8>>)>,
     /// Answers that can be read.
@@ -244,7 +244,7 @@ impl Talk {
             }
             Err(why) => {
                 self.wrong = Some(why);
-                self.explained.retain(|long| *long != Long::Token);
+                self.explained.retain(|topic| *topic != Topic::Token);
             }
         }
         true
@@ -254,10 +254,10 @@ impl Talk {
     ///
     /// # Errors
     /// What is wrong with it, or with what came before it.
-    pub(crate) fn question(&self, kind: Kind, line: &[u8]) -> Result<Question, Wrong> {
+    pub(crate) fn question(&self, kind: Kind, line: &[u8]) -> Result<Question, Rejection> {
         if let Some(why) = &self.wrong {
-            let long = Some((Long::Token, format!("not done: {WRONG_TOKEN}")));
-            return Err(Wrong { long, ..Wrong::token(why.clone()) });
+            let detail = Some(Detail::Token(why.clone()));
+            return Err(Rejection { detail, ..Rejection::token(WRONG_TOKEN) });
         }
         let text = str::from_utf8(line).map_err(|_| "a line is not UTF-8".to_string())?.trim();
         let mut question = match text.as_bytes().first() {
@@ -269,7 +269,7 @@ impl Talk {
         Ok(question)
     }
 
-    fn read_json(&self, kind: Kind, text: &str) -> Result<Question, Wrong> {
+    fn read_json(&self, kind: Kind, text: &str) -> Result<Question, Rejection> {
         let asked: Asked<'_> = serde_json::from_str(text)
             .map_err(|error| format!("{error}; write {{\"op\": …, \"strict\": true}}"))?;
         let op = asked.op.get();
@@ -283,7 +283,8 @@ impl Talk {
         };
         let operator = operator?;
         let read = |token: &str| read_token(self.service, self.origins.as_deref(), token);
-        let after = asked.after.as_deref().map(read).transpose().map_err(Wrong::token)?;
+        let after =
+            asked.after.as_deref().map(read).transpose().map_err(|why| Rejection::token(&why))?;
         let after = after.unwrap_or_default();
         let timeout = match asked.timeout {
             None => TIMEOUT,
@@ -303,19 +304,16 @@ impl Talk {
         Ok(Question { operator, once, strict: asked.strict, after, timeout })
     }
 
-    /// What to say of a question that is wrong, and what is long in that: one answer of a session
-    /// has the list of all operations.
-    pub(crate) fn explain(&self, wrong: Wrong) -> (String, Option<Long>) {
-        match wrong.long {
-            Some((long, brief)) if self.explained.contains(&long) => (brief, None),
-            long => (wrong.text, long.map(|it| it.0)),
-        }
+    /// Returns the text of a rejection, and the detail in it, unless that was sent before.
+    pub(crate) fn explain(&self, rejection: Rejection) -> (String, Option<Topic>) {
+        let detail = rejection.detail.filter(|it| !self.explained.contains(&it.topic()));
+        detail.map_or((rejection.text, None), |it| (it.text(), Some(it.topic())))
     }
 
-    /// An answer has that.
-    pub(crate) fn explained(&mut self, long: Long) {
-        assert!(!self.explained.contains(&long), "it is said once");
-        self.explained.push(long);
+    /// Records that a detail was sent.
+    pub(crate) fn explained(&mut self, topic: Topic) {
+        assert!(!self.explained.contains(&topic), "a detail is sent once");
+        self.explained.push(topic);
     }
 
     /// A question was asked.
@@ -449,7 +447,7 @@ impl Pieces {
     }
 }
 
-fn read_words(kind: Kind, text: &str) -> Result<Question, Wrong> {
+fn read_words(kind: Kind, text: &str) -> Result<Question, Rejection> {
     let mut words: Vec<String> = text.split_whitespace().map(str::to_string).collect();
     let strict = words.first().is_some_and(|word| word == "strict");
     words.drain(..usize::from(strict));
@@ -640,12 +638,13 @@ mod tests {
         let read = |talk: &Talk| talk.question(Kind::Counter, b"\"read\"");
         for wrong in ["after x", "after ", "after 7e-1:2", "after 7f-9:1"] {
             assert!(talk.remember(wrong.as_bytes()), "it is no question");
-            let Wrong { reason, text, .. } = read(&talk).expect_err("it is wrong");
+            let said = |talk: &Talk| talk.explain(read(talk).expect_err("it is wrong"));
+            let Rejection { reason, .. } = read(&talk).expect_err("it is wrong");
+            let (text, topic) = said(&talk);
             assert!(text.contains(": pass on ") || text.contains(": leave it out"), "{text}");
             assert_eq!(reason, "token");
-            let said = |talk: &Talk| talk.explain(read(talk).expect_err("it is wrong"));
-            assert_eq!(said(&talk), (text, Some(Long::Token)));
-            talk.explained(Long::Token);
+            assert_eq!(topic, Some(Topic::Token));
+            talk.explained(Topic::Token);
             assert_eq!(said(&talk), (format!("not done: {WRONG_TOKEN}"), None));
         }
         assert!(talk.remember(b"after \xff") && read(&talk).is_err());
@@ -665,18 +664,18 @@ mod tests {
         };
         let (list, long) = said(&talk, "x");
         assert!(
-            list.contains("\noperations on a counter:\n") && long == Some(Long::Words),
+            list.contains("\noperations on a counter:\n") && long == Some(Topic::Words),
             "{list}"
         );
-        talk.explained(Long::Words);
+        talk.explained(Topic::Words);
         assert_eq!(said(&talk, "x"), ("there is no operation \"x\"".to_string(), None));
         // What can be written in JSON is another list.
         let (list, long) = said(&talk, "\"x\"");
         assert!(
-            list.contains("\noperations on a counter:\n") && long == Some(Long::Json),
+            list.contains("\noperations on a counter:\n") && long == Some(Topic::Json),
             "{list}"
         );
-        talk.explained(Long::Json);
+        talk.explained(Topic::Json);
         for line in ["\"x\"", "{\"op\": \"x\"}", "{\"op\": [\"x\"]}", "x"] {
             let (brief, long) = said(&talk, line);
             assert!(!brief.contains('\n') && long.is_none(), "{brief}");

@@ -23,7 +23,7 @@ const NEWCOMERS: Duration = Duration::from_millis(100);
 /// The command of xtask that is this process.
 pub(crate) const WORD: &str = "attack-healthy";
 
-/// What it says before a time, ns: of which client that is.
+/// Labels of response times, ns: kept connections and newcomers.
 const KEPT: &str = "kept";
 const NEW: &str = "new";
 
@@ -39,7 +39,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Those that the process has said.
+    /// Parses the output of the process.
     fn read(said: &str) -> Result<Times> {
         let of = |wanted: &str| {
             let all = said.lines().filter_map(|line| line.split_once(' '));
@@ -94,7 +94,7 @@ pub(super) fn measure(target: &Target, time: Duration, mut look: impl FnMut()) -
     Times::read(&said)
 }
 
-/// The process: measures, and says each time.
+/// Runs the healthy clients and prints each response time.
 pub(crate) fn main(args: &[String]) -> Result<()> {
     let [ninep, http, millis] = args else { bail!("{WORD}: two ports and a time, ms") };
     let (ninep, http) = (ninep.parse()?, http.parse()?);

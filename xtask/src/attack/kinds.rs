@@ -450,8 +450,8 @@ fn half_lines(target: &Target, _number: usize) -> Result<()> {
 }
 
 /// Sends a request that keeps the server busy, and takes the answer until the server closes; or
-/// until the trailer, if one is given: then it must not be there at once. What is neither refused
-/// nor ended without an answer after a moment has had an effect.
+/// until the trailer, if one is given: then it must not be there at once. A request counts as an
+/// effect unless it is refused, or closed without an answer, within 100 ms.
 fn request(target: &Target, request: &[u8], trailer: Option<&[u8]>) -> Result<()> {
     let mut mute = Mute::connect(target.http)?;
     let mut rest = request;

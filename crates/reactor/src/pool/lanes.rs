@@ -8,8 +8,8 @@
 //! Of local jobs, long ones (listings) have a queue of their own and at most a quarter of the
 //! threads, so that jobs that are done in microseconds find a place. Of those that have run for
 //! less than [`PATIENCE`] there are no more than half of the processors: they compute, and more of
-//! them would take processors from the threads that answer clients. Who takes longer waits for the
-//! disk, and keeps nobody from beginning.
+//! them would take processors from the threads that answer clients. A job that takes longer waits
+//! for the disk and no longer counts.
 
 use crate::mounts::Table;
 use base::Instant;

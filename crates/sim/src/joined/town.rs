@@ -26,8 +26,7 @@ use tree::remote::news::QUIET;
 /// How long after the last trouble nothing is excused any more.
 const REST: Duration = Duration::from_secs(60);
 
-/// How long what clients of the mux leave behind takes until it is given back where the mux is a
-/// client of its own.
+/// Time for the mux to release handles of its own connection to itself after the last client.
 const STOP_DELAY: Duration = Duration::from_secs(1);
 
 /// Clients that edit one file together.

@@ -120,7 +120,7 @@ impl Visitor {
             (Request::Clunk { .. }, Rmessage::Clunk {}) => Effect::Clunked,
             (_, Rmessage::Lerror { ecode }) => self.judge_error(lane, &mut case, error_of(*ecode)),
             (Request::Walk { newfid, names, .. }, Rmessage::Walk { qids }) => {
-                // What is found from a place by a way that is doubted is found by the same way.
+                // A fid inherits the doubt about the path of the fid it was walked from.
                 let from = self.lanes[lane].fids.get(&request.fids().0);
                 let doubted = from.is_some_and(|held| held.may_be_stale);
                 self.judge_walk(&mut case, (at, doubted), *newfid, names, qids.as_slice())
