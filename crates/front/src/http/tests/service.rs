@@ -44,14 +44,14 @@ fn a_connection_is_a_session() {
         POST /services/hits/ops HTTP/1.1: ask 0 Walk
         <- Walked: ask 0 Open
         <- Opened: release 5, ask 0 Write
-        <- Written: ask 0 Read 0+65536
-        <- Data: ask 0 Read 0+65536
+        <- Written: ask 0 Read 0+16384
+        <- Data: ask 0 Read 0+16384
         <- Data: say "200 OK" +43
         POST /services/hits/ops HTTP/1.1: ask 0 Write
-        <- Written: ask 0 Read 0+65536
+        <- Written: ask 0 Read 0+16384
         <- Data: say "400 Bad Request" +36
         POST /services/hits/ops HTTP/1.1: ask 0 Write
-        <- Written: ask 0 Read 0+65536
+        <- Written: ask 0 Read 0+16384
         <- Data: say "200 OK" +43
         gone: hang up: the client left, close 7
     "#]]
@@ -210,7 +210,7 @@ fn an_answer_that_does_not_come_any_more_is_an_error_that_says_so() {
         POST /services/hits/ops HTTP/1.1: ask 0 Walk
         <- Walked: ask 0 Open
         <- Opened: release 5, ask 0 Write
-        <- Written: ask 0 Read 0+65536
+        <- Written: ask 0 Read 0+16384
         <- Data: close 7, say "503 Service Unavailable" +60
     "#]]
     .assert_eq(&lab.text);
