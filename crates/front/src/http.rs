@@ -120,8 +120,12 @@ pub struct Session {
     kept: Option<Kept>,
     /// What the client has seen of each service.
     tokens: BTreeMap<Name, String>,
-    /// A request was answered, and the next one may be there already.
+    /// The next request may be there already, and is looked for when it is this session's turn.
     goes_on: bool,
+    /// Requests that may be begun before the node gives the session its next turn.
+    quota: usize,
+    /// Requests that may be begun in a turn.
+    messages: usize,
     /// No further request is going to be read.
     last: bool,
     /// The client has said that it will send nothing more.
@@ -155,6 +159,8 @@ impl Session {
             kept: None,
             tokens: BTreeMap::new(),
             goes_on: false,
+            quota: 0,
+            messages: usize::MAX,
             last: false,
             last_byte_came: false,
             number: 0,
@@ -322,6 +328,9 @@ impl Automaton for Session {
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         let state = mem::replace(&mut self.state, State::Closing { asked: 0 });
+        if let Input::Received(_) | Input::Tick = input {
+            self.quota = self.messages;
+        }
         let mut state = match input {
             Input::Received(bytes) => {
                 self.lent = 0;
@@ -336,17 +345,17 @@ impl Automaton for Session {
             Input::Tick => self.ticked(now, state, out),
             Input::Ended => {
                 self.last_byte_came = true;
-                self.finish(now, state, out)
+                if self.has_more(&state) { state } else { self.finish(now, state, out) }
             }
             Input::Drain => self.finish(now, state, out),
             Input::Lost => self.lose(state, out),
         };
         // One request after the other, however many came at once.
-        while mem::take(&mut self.goes_on) {
-            if let State::Head { until } = state {
-                state = self.next_request(now, until, out);
-            }
+        while let (true, State::Head { until }) = (self.goes_on && self.quota > 0, &state) {
+            (self.goes_on, self.quota) = (false, self.quota - 1);
+            state = self.next_request(now, *until, out);
         }
+        self.goes_on &= matches!(state, State::Head { .. }) && !self.input.is_empty();
         self.state = state;
         if let State::Closing { .. } = self.state {
             self.kept.take().into_iter().for_each(|kept| kept.close(out));
@@ -354,7 +363,7 @@ impl Automaton for Session {
     }
 
     fn check(&self) {
-        assert!(!self.goes_on, "all requests that came whole are begun");
+        assert!(!self.goes_on || self.quota == 0, "requests are begun until the turn ends");
         match &self.state {
             State::Head { .. } | State::Discarding { .. } | State::Closing { asked: 0 } => {
                 assert_eq!(self.asked, 0, "nothing is asked for: {:?}", self.state);
@@ -393,6 +402,7 @@ impl Automaton for Session {
 
     fn deadline(&self) -> Option<Instant> {
         match &self.state {
+            State::Head { .. } if self.goes_on => Some(Instant(0)),
             State::Head { until } if until.0 < u64::MAX => Some(*until),
             State::Discarding { until, .. } if until.0 < u64::MAX => Some(*until),
             State::Putting(put) => put.deadline(),
@@ -416,7 +426,8 @@ impl Session {
         match state {
             State::Head { until } => {
                 self.gather(bytes);
-                self.next_request(now, until, out)
+                self.goes_on = true;
+                State::Head { until }
             }
             State::Putting(put) => {
                 self.gather(bytes);
@@ -481,7 +492,10 @@ impl Session {
 
     fn sent(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
         match state {
-            State::Head { until } if !self.input.is_empty() => self.next_request(now, until, out),
+            State::Head { until } => {
+                self.goes_on = true;
+                State::Head { until }
+            }
             State::Sending(transfer) => self.go_on(now, transfer, out),
             State::Listing(listing) => self.list_on(now, listing, out),
             State::Running(run) => self.run_on(run, out),
@@ -490,8 +504,7 @@ impl Session {
             State::Discarding { until, left, reason } if self.unsent == 0 => {
                 State::Discarding { until: until.min(now + DISCARD_TIME), left, reason }
             }
-            state @ (State::Head { .. }
-            | State::Fetching { .. }
+            state @ (State::Fetching { .. }
             | State::Putting(_)
             | State::Deleting(_)
             | State::Discarding { .. }
@@ -501,8 +514,11 @@ impl Session {
 
     fn ticked(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
         match state {
-            State::Head { until } if until <= now => self.time_out(now, out),
-            State::Head { until } => self.next_request(now, until, out),
+            State::Head { until } if until <= now && !self.goes_on => self.time_out(now, out),
+            State::Head { until } => {
+                self.goes_on = true;
+                State::Head { until }
+            }
             State::Putting(put) => self.put_late(now, put, out),
             State::Operating(it) => self.operate_late(now, it, out),
             State::Discarding { until, reason, .. } if until <= now => self.hang_up(reason, out),
@@ -514,6 +530,22 @@ impl Session {
             | State::Listening(_)
             | State::Discarding { .. }
             | State::Closing { .. }) => state,
+        }
+    }
+
+    /// Whether requests have come that are still to be begun, when no more bytes come.
+    fn has_more(&self, state: &State) -> bool {
+        match state {
+            State::Head { .. } => self.goes_on || self.unsent >= self.allowance,
+            State::Fetching { .. } | State::Sending(_) | State::Listing(_) | State::Deleting(_) => {
+                !self.last && !self.input.is_empty()
+            }
+            State::Putting(_)
+            | State::Running(_)
+            | State::Operating(_)
+            | State::Listening(_)
+            | State::Discarding { .. }
+            | State::Closing { .. } => false,
         }
     }
 
@@ -557,6 +589,7 @@ impl Session {
         let head_only = self.input.starts_with(b"HEAD ");
         self.manner = Manner { head_only, is_1_1: true };
         match parse(&self.input) {
+            Ok(None) if self.last_byte_came => self.hang_up("the client left", out),
             Ok(None) => self.await_head(now, until),
             Ok(Some((request, length))) => {
                 self.input.consume(length);
@@ -622,7 +655,8 @@ impl Session {
 
     /// The response is said: on to the next request, or the end.
     fn done(&mut self, now: Instant, out: &mut Vec<Output>) -> State {
-        if self.last {
+        let was_last = self.last_byte_came && self.input.is_empty();
+        if self.last || was_last {
             return self.part(now, "done", out);
         }
         self.goes_on = true;

@@ -109,7 +109,7 @@ pub struct Session {
     unsent: usize,
     /// Memory that the node has left.
     room: Room,
-    /// Messages that may still be begun in this step.
+    /// Messages that may be begun before the node gives the session its next turn.
     quota: usize,
     /// Messages are left for the next turn.
     goes_on: bool,
@@ -159,6 +159,7 @@ impl Session {
         self.fids.set_most(room.handles_max());
         self.fids.set_spare(room.spare);
         self.room = room;
+        self.quota = self.quota.min(room.messages.max(1));
     }
 
     /// Bytes held: asked for, unsent, parked, received of a large message, or of attributes.
@@ -298,6 +299,9 @@ impl Automaton for Session {
         if let Input::Received(_) = input {
             self.lent = 0;
         }
+        if let Input::Received(_) | Input::Tick = input {
+            self.quota = self.room.messages.max(1);
+        }
         self.state = match (self.state, input) {
             (State::New | State::Ready(_), Input::Received(bytes)) => {
                 self.gather(bytes);
@@ -390,7 +394,7 @@ impl Session {
 
     /// Takes what is parked and then whole messages off the input.
     fn take_messages(&mut self, out: &mut Vec<Output>) -> State {
-        (self.quota, self.goes_on) = (self.room.messages.max(1), false);
+        self.goes_on = false;
         let mut input = mem::take(&mut self.input);
         if let Err(reason) = self.take_input(&mut input, out) {
             return self.give_up(reason, out);

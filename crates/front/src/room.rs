@@ -24,7 +24,8 @@ pub struct Room {
     pub is_first: bool,
     /// Nodes and open files that nobody holds.
     pub handles: usize,
-    /// Messages that may be begun in one step: few while many connections have some.
+    /// Messages that may be begun in one turn, which begins with received bytes or a tick: few
+    /// while many connections have some.
     pub messages: usize,
 }
 

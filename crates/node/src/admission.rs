@@ -83,7 +83,7 @@ pub(crate) struct Admission {
     pub(crate) for_handles: Search,
     /// Connections ended for others since the start.
     ended: u64,
-    /// Messages that a connection may begin in a step of this turn.
+    /// Messages that a connection may begin in this turn.
     messages: usize,
 }
 
@@ -144,7 +144,7 @@ impl Admission {
         self.ended
     }
 
-    /// Begins a turn in which so many connections have messages. One may fill a turn if it is
+    /// Begins a turn in which so many connections wait to be served. One may fill a turn if it is
     /// alone; many have a few messages each, so that a newcomer waits for few.
     pub(crate) fn begin_turn(&mut self, connections: usize) {
         self.messages = (MESSAGES_MAX / connections.max(1)).max(MESSAGES_MIN);

@@ -3,7 +3,7 @@
 use super::letters::{self, Letter};
 use super::relay::{self, Relay};
 use super::{Config, Served};
-use base::op::File;
+use base::op::{File, OpId};
 use base::{Automaton, Instant, Name, Stat};
 use names::Mount;
 use services::Hosted;
@@ -13,7 +13,7 @@ use tree::remote::Remote;
 use tree::service::Service;
 use tree::skeleton::Skeleton;
 use tree::volume::Volume;
-use tree::{Input, NodeId, Output};
+use tree::{Input, NodeId, Output, RequestId};
 
 /// The upper bits of the device numbers of other servers' files; no host has them.
 const REMOTE_DEVICES: u64 = 0xfffe << 48;
@@ -132,6 +132,20 @@ impl Branch {
             Branch::Storelets(storelets) => storelets.root_stat(),
             Branch::Replica(replica) => replica.root_stat(),
             Branch::Relay(relay) => relay.root_stat().clone(),
+        }
+    }
+
+    /// Returns the request that an operation under way is for, if it is for one alone.
+    pub(crate) fn request_of(&self, op: OpId) -> Option<RequestId> {
+        match self {
+            Branch::Host(host, _) => Some(host.request_of(op)),
+            Branch::Volume(_)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Remote(_)
+            | Branch::Storelets(_)
+            | Branch::Replica(_)
+            | Branch::Relay(_) => None,
         }
     }
 

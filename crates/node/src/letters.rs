@@ -156,6 +156,12 @@ impl Node {
         self.answer_here(id, reply);
     }
 
+    /// Returns the connection of this node that made a request, unless another node did.
+    pub(crate) fn slot_of(id: RequestId) -> Option<usize> {
+        let (node, id) = asked_by(id);
+        (node == HOME).then_some(id.asker() as usize)
+    }
+
     fn answer_here(&mut self, id: RequestId, reply: Result<Reply, Error>) {
         let (slot, call) = ((id.0 >> 32) as usize, CallId(id.0 as u32));
         let input = connection::Input::Answered(call, reply);

@@ -21,6 +21,7 @@ mod branch;
 mod changes;
 mod config;
 pub mod connection;
+mod fairness;
 mod joins;
 mod letters;
 pub mod listener;
@@ -43,6 +44,7 @@ mod work;
 
 pub use changes::advice;
 pub use config::{Clients, Config, Join, Joined, Port, Served};
+pub use fairness::ticking;
 pub use front::{Export, Identity, Limits, Protocol};
 pub use letters::{HOME, NODES_MAX};
 pub use names::{Order, script};
@@ -112,6 +114,9 @@ const SERVICE: u16 = 1;
 /// How long closing a volume may take.
 pub const CLOSE_TIME: Duration = Duration::from_secs(30);
 
+/// Listeners of each port: connections that may be accepted in a turn while few wait to be served.
+pub(crate) const ACCEPTS: usize = 8;
+
 /// One server.
 #[derive(Debug)]
 pub struct Node {
@@ -130,6 +135,8 @@ pub struct Node {
     messages: VecDeque<Message>,
     /// Connections that have something to send or to ask of the reactor at the end of the turn.
     busy: Vec<usize>,
+    /// Connections that something came for, in the order in which they are served.
+    queue: fairness::Queue,
     /// When to look at which connection. A connection's true deadline may be later, never earlier.
     alarms: BTreeSet<(Instant, usize)>,
     /// Memory and places, shared out among the connections.
@@ -187,7 +194,8 @@ impl Node {
         let limits = limits(&config, &trees);
         let phase = if changes.is_empty() { Phase::Running } else { Phase::Joining };
         let listeners = config.ports.iter().map(|port| Listener::new(port.listener));
-        let listeners: Vec<Listener> = listeners.collect();
+        let listeners: Vec<Listener> =
+            listeners.flat_map(|listener| std::iter::repeat_n(listener, ACCEPTS)).collect();
         let export = Export {
             root: names.root(),
             device,
@@ -211,6 +219,7 @@ impl Node {
             trees,
             messages: VecDeque::new(),
             busy: Vec::new(),
+            queue: fairness::Queue::default(),
             alarms: BTreeSet::new(),
             admission,
             stages: Stages::default(),
@@ -325,7 +334,7 @@ impl Node {
             assert!(!connection.is_over(), "what is over is forgotten: connection {slot}");
             let wanted = connection.deadline();
             let early = wanted.is_none_or(|at| connection.alarm.is_some_and(|alarm| alarm <= at));
-            assert!(early, "connection {slot} is looked at too late");
+            assert!(early || self.queue.is_told(slot), "connection {slot} is looked at too late");
         }
     }
 
@@ -357,10 +366,13 @@ impl Automaton for Node {
     type Output = Op;
 
     fn step(&mut self, now: Instant, events: Vec<Event>, ops: &mut Vec<Op>) {
-        self.turn(now, &mut { events }, ops);
+        self.turn(now, &ticking(now), &mut { events }, ops);
     }
 
     fn deadline(&self) -> Option<Instant> {
+        if !self.queue.is_empty() {
+            return Some(Instant(0));
+        }
         let alarm = self.alarms.first().map(|(at, _)| *at);
         let drain = match self.phase {
             Phase::Draining(until) | Phase::Cutting(until) | Phase::Closing(until) => Some(until),
@@ -395,6 +407,7 @@ impl Automaton for Node {
         assert_eq!(held, self.admission.handles());
         assert_eq!(self.places.count(), self.connections.len(), "each is counted for its client");
         self.admission.check();
+        self.queue.check();
         let mut listeners = self.listeners.iter().enumerate();
         assert!(listeners.all(|(index, it)| it.is_waiting() == self.waiting.contains(&index)));
         self.names.check();
@@ -506,7 +519,7 @@ fn run_while(
         reactor.spans(&mut spans);
         spans.drain(..).for_each(|span| node.stages.record_span(now, span));
         node.bill.begin(events.len());
-        node.turn(now, &mut events, &mut ops);
+        node.turn(now, &|| reactor.now(), &mut events, &mut ops);
         ops.drain(..).for_each(|op| reactor.submit(op));
         if node.is_recording() {
             node.end_turn(reactor.now());

@@ -9,7 +9,10 @@ use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection, Origin};
 use super::letters::{self, HOME, Letter, Role};
-use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
+use super::{
+    ACCEPTS, CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Listener, Node, Phase, Port, listener,
+    places,
+};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
 use front::{CallId, HANDLES_MIN, Identity, Session};
@@ -28,8 +31,9 @@ const CONNECTION: u16 = 0xfff1;
 /// The upper bits of the ids of operations that open what is to be mounted.
 pub(crate) const OPENING: u16 = 0xfff2;
 
-/// Connections with messages left from the turn before that are counted; more change nothing.
-const LEFT_MAX: usize = 64;
+/// While more connections wait to be served, one of a port is accepted in a turn, so that they come
+/// no faster than they are served.
+const QUEUE_SHORT: usize = 8;
 
 /// Something on its way from one automaton to another.
 #[derive(Debug)]
@@ -41,18 +45,23 @@ pub(crate) enum Message {
 }
 
 impl Node {
-    /// Takes the events of one turn; leaves `events` empty.
-    pub fn turn(&mut self, now: Instant, events: &mut Vec<Event>, ops: &mut Vec<Op>) {
+    /// Takes the events of one turn; leaves `events` empty. The clock shows what the turn costs;
+    /// for everything else it is `now`.
+    pub fn turn(
+        &mut self,
+        now: Instant,
+        clock: &dyn Fn() -> Instant,
+        events: &mut Vec<Event>,
+        ops: &mut Vec<Op>,
+    ) {
         let before = self.phase;
-        let received = events.iter().filter(|event| matches!(event.done, Done::Received(_)));
-        let left = self.alarms.iter().take_while(|(at, _)| *at <= now).take(LEFT_MAX);
-        self.admission.begin_turn(received.count() + left.count());
         for event in events.drain(..) {
             self.event(now, event, ops);
             self.route(now, ops);
         }
         self.tick(now, ops);
         self.feed(now, ops);
+        self.serve(now, clock, ops);
         self.change(now, ops);
         self.settle(now, ops);
         self.make_places(now, ops);
@@ -62,6 +71,12 @@ impl Node {
         self.listen_all(now, ops);
         self.end(now, ops);
         self.take_leave(before, ops);
+    }
+
+    /// Takes the completion of a tree's operation.
+    pub(crate) fn complete(&mut self, Event { id, done }: Event) {
+        let (tree, _) = of(id);
+        self.messages.push_back(Message::Tree(tree, TreeInput::Done(id, done)));
     }
 
     /// Lets trees begin what has gathered in this turn.
@@ -101,7 +116,12 @@ impl Node {
             (_, Done::Parcel(parcel)) => self.receive(now, parcel, ops),
             (_, Done::Unresponsive(all)) => self.note_unresponsive(now, all, ops),
             (tree, done) if self.trees.contains(tree) => {
-                self.messages.push_back(Message::Tree(tree, TreeInput::Done(event.id, done)));
+                let request = self.trees[tree].request_of(event.id);
+                let event = Event { id: event.id, done };
+                match request.and_then(Node::slot_of) {
+                    Some(slot) => self.queue.complete(slot, event),
+                    None => self.complete(event),
+                }
             }
             (LISTENER, Done::Accepted(Ok((socket, peer)))) => {
                 self.admit(now, index, socket, peer, ops);
@@ -109,10 +129,7 @@ impl Node {
             (LISTENER, Done::Accepted(Err(error))) => {
                 self.listen(now, index, listener::Input::Failed(error), ops);
             }
-            (CONNECTION, Done::Received(result)) => {
-                let input = connection::Input::Received(result);
-                self.messages.push_back(Message::Connection(index, input));
-            }
+            (CONNECTION, Done::Received(result)) => self.queue.receive(index, result),
             (CONNECTION, Done::Sent(result)) => {
                 let input = connection::Input::Sent(result);
                 self.messages.push_back(Message::Connection(index, input));
@@ -256,7 +273,7 @@ impl Node {
         if self.phase != Phase::Running {
             return ops.push(Op::CloseSocket { socket });
         }
-        let port = &self.config.ports[index];
+        let port = &self.config.ports[index / ACCEPTS];
         let origin = Origin::of(&peer);
         let mut session = self.session(port, peer);
         session.set_number((self.number() as u64) << 56 | self.stages.accepted);
@@ -297,11 +314,19 @@ impl Node {
             false => self.waiting.remove(&index),
         };
         let id = op_id(LISTENER, index);
-        ops.extend(out.into_iter().map(|output| match output {
-            listener::Output::Accept(listener) => Op::Accept { id, listener },
-            listener::Output::Cancel => Op::Cancel { id },
-            listener::Output::Close(listener) => Op::CloseListener { listener },
-        }));
+        let of_port = &self.listeners[index / ACCEPTS * ACCEPTS..][..ACCEPTS];
+        for output in out {
+            ops.push(match output {
+                listener::Output::Accept(listener) => Op::Accept { id, listener },
+                listener::Output::Cancel => Op::Cancel { id },
+                listener::Output::Close(listener) => {
+                    if !of_port.iter().all(Listener::is_closed) {
+                        continue;
+                    }
+                    Op::CloseListener { listener }
+                }
+            });
+        }
     }
 
     /// Tells the listeners that wait for it whether there is room; at the end of a turn, because a
@@ -319,9 +344,12 @@ impl Node {
         let waiting: Vec<usize> = self.waiting.iter().copied().collect();
         for index in waiting {
             // Clients of this host get in when nobody else does.
-            let is_local = self.config.ports[index].is_told();
+            let is_local = self.config.ports[index / ACCEPTS].is_told();
             let kept = if is_local { admission::LOCAL_PLACES } else { 0 };
             let room = self.connections.len() < self.config.connections_max + kept;
+            if !index.is_multiple_of(ACCEPTS) && self.queue.len() > QUEUE_SHORT {
+                continue;
+            }
             let input = if room { listener::Input::Room } else { listener::Input::Full };
             self.listen(now, index, input, ops);
         }
@@ -333,7 +361,7 @@ impl Node {
             self.alarms.remove(&(at, slot));
             let alarm = self.connections[slot].alarm.take();
             assert_eq!(alarm, Some(at), "a connection knows its alarm");
-            self.messages.push_back(Message::Connection(slot, connection::Input::Tick));
+            self.queue.tick(slot);
         }
         self.phase = match self.phase {
             Phase::Draining(until) if until <= now => {
@@ -369,8 +397,7 @@ impl Node {
     /// Looks again at connections that waited for bytes.
     fn feed(&mut self, now: Instant, ops: &mut Vec<Op>) {
         for slot in self.admission.feed() {
-            self.messages.push_back(Message::Connection(slot, connection::Input::Tick));
-            self.route(now, ops);
+            self.queue.tick(slot);
         }
         if self.admission.is_time(now) {
             let overdue = self.connections.iter().filter(|(_, it)| it.is_overdue(now));
@@ -456,6 +483,9 @@ impl Node {
     fn alarm(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
         let Some(at) = connection.deadline() else { return };
+        if self.queue.is_told(slot) {
+            return;
+        }
         if connection.alarm.is_none_or(|alarm| at < alarm) {
             if let Some(old) = connection.alarm.replace(at) {
                 let known = self.alarms.remove(&(old, slot));
@@ -471,6 +501,7 @@ impl Node {
             self.alarms.remove(&(at, slot));
         }
         self.places.remove(connection.origin());
+        self.queue.forget(slot);
         self.admission.set_waiting(slot, false, 0);
         self.admission.count(slot, connection.bytes(), 0);
         self.admission.count_handles(connection.handles(), 0);
@@ -500,7 +531,7 @@ impl Node {
 
     /// When all connections have ended, closes the tree, and then ends.
     fn end(&mut self, now: Instant, ops: &mut Vec<Op>) {
-        let closed = self.listeners.iter().all(super::Listener::is_closed);
+        let closed = self.listeners.iter().all(Listener::is_closed);
         let idle = self.worker.as_ref().is_none_or(|worker| worker.is_idle());
         let alone = closed && idle && self.connections.is_empty() && self.is_last();
         self.phase = match self.phase {

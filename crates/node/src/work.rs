@@ -27,7 +27,7 @@ pub fn work(node: &mut Node, reactor: &mut impl Reactor, announce: &mut dyn FnMu
             // What followed the last slice is not for those that the events are about.
             meter.charge(node, reactor, now);
         }
-        node.turn(now, &mut events, &mut ops);
+        node.turn(now, &|| reactor.now(), &mut events, &mut ops);
         run_slice(node, reactor, &mut meter, announce, &mut ops);
         ops.drain(..).for_each(|op| reactor.submit(op));
         if node.is_over() {

@@ -13,7 +13,7 @@ use crate::sockets::{self, Address, Listening};
 use crate::spin::Spin;
 use crate::{Config, Statistics, descriptor};
 use base::op::{
-    Done, Event, File, Listener, OpId, Parcel, PathDone, PathOp, Peer, Socket, Span, Unresponsive,
+    Done, Event, File, Listener, OpId, Parcel, PathOp, Peer, Socket, Span, Unresponsive,
 };
 use base::{Buf, Error, Instant};
 use rustix::fd::{AsFd, OwnedFd};
@@ -434,11 +434,5 @@ impl Common {
 
 /// Whether a lot of work is behind a completion.
 fn is_bulky(done: &Done) -> bool {
-    use PathDone::{Contents, Entries, Listings};
-    matches!(
-        done,
-        Done::Blocks(_)
-            | Done::Stored(_)
-            | Done::Path(Ok(Entries(_) | Listings(..) | Contents(..)))
-    )
+    matches!(done, Done::Blocks(_) | Done::Stored(_))
 }

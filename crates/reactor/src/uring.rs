@@ -471,7 +471,7 @@ impl Uring {
         self.completions = completions;
         let returned = self.shelf.publish();
         // Without completions that hold one, all buffers are there.
-        let buffers = if self.ring.any_completion() { returned } else { EVENTS_MAX };
+        let buffers = if self.ring.any_completion() { returned } else { shelf::COUNT.into() };
         self.retry_receives(buffers);
     }
 

@@ -63,7 +63,7 @@ impl Host {
     ) {
         self.is_new = false;
         let mut ops = Vec::new();
-        self.node.turn(world.now(), &mut self.events, &mut ops);
+        self.node.turn(world.now(), &node::ticking(world.now()), &mut self.events, &mut ops);
         self.node.end_turn(world.now());
         self.node.hand_out(&mut |_| Kept::Taken);
         self.node.check();

@@ -158,7 +158,8 @@ fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_after:
     let (mut events, mut ops) = (Vec::new(), Vec::new());
     let mut turns = 0u64;
     while !node.is_over() {
-        node.turn(reactor.now(), &mut events, &mut ops);
+        let now = reactor.now();
+        node.turn(now, &node::ticking(now), &mut events, &mut ops);
         node.end_turn(reactor.now());
         node.hand_out(&mut |_| Kept::Taken);
         node.check();

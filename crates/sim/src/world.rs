@@ -123,7 +123,8 @@ pub struct Scene {
     is_stopped: bool,
     /// From the end of the last client to the request to stop.
     pub(crate) stop_delay: Duration,
-    /// How often in a row the node was called for a deadline that had passed before.
+    /// How often in a row the node was called for a deadline that had passed before, and asked for
+    /// nothing.
     spins: u32,
 }
 
@@ -551,6 +552,7 @@ impl Reactor for World {
 
     fn submit(&mut self, op: Op) {
         let scene = &mut self.scene;
+        scene.spins = 0;
         let sum = match &op {
             Op::Send { data, .. } => data.iter().fold(0, |sum, buf| hash(sum, buf)),
             Op::Write { data, .. } => hash(0, data),

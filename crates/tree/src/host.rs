@@ -323,6 +323,11 @@ impl Host {
         self.grant(out);
     }
 
+    /// Returns the request that an operation under way is for.
+    pub fn request_of(&self, op: OpId) -> RequestId {
+        self.errands[NodeId(op.0).local()].request
+    }
+
     fn done(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {
         let errand = self.errands.remove(NodeId(op.0).local());
         let slot = self.slots.remove(&errand.request);

@@ -11,6 +11,8 @@ impl Session {
     pub fn set_room(&mut self, room: Room) {
         let first = if room.is_first { FIRST_BYTES } else { 0 };
         self.set_allowance(room.spare.max(first).min(self.export.limits.bytes));
+        self.messages = room.messages.max(1);
+        self.quota = self.quota.min(self.messages);
     }
 
     /// Whether a request waits for memory alone: never, because a response goes on in small pieces

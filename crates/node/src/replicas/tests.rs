@@ -111,7 +111,7 @@ impl Lab {
     /// One turn of a node, and what it asks for.
     fn turn(&mut self, number: usize, mut events: Vec<Event>) {
         let mut ops = Vec::new();
-        self.nodes[number].turn(NOW, &mut events, &mut ops);
+        self.nodes[number].turn(NOW, &crate::ticking(NOW), &mut events, &mut ops);
         self.nodes[number].check();
         for op in ops {
             if let Op::Post { to, parcel } = op {

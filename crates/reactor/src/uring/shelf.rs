@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 use super::ring::Ring;
-use crate::common::EVENTS_MAX;
 use crate::memory::Memory;
 use base::Buf;
 use io_uring::types::BufRingEntry;
@@ -17,10 +16,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// The ring's only group of buffers.
 pub(super) const GROUP: u16 = 0;
 
-/// How many buffers there are; a power of two. With as many as a turn takes completions, requests
-/// are worked at while what they touch is in the processor's cache; more would only begin more.
-const COUNT: u16 = EVENTS_MAX as u16;
-const _: () = assert!(EVENTS_MAX.is_power_of_two() && EVENTS_MAX <= 1 << 15);
+/// How many buffers there are; a power of two. With few, requests are worked at while what
+/// they touch is in the processor's cache; more would only begin more.
+pub(super) const COUNT: u16 = 64;
 
 /// Size of each, bytes.
 const SIZE: usize = 16 << 10;

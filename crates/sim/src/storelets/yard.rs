@@ -254,7 +254,7 @@ impl Yard {
         let place = &mut self.places[index];
         let nothing_came = place.events.is_empty() && !place.is_new;
         place.is_new = false;
-        place.node.turn(now, &mut place.events, &mut ops);
+        place.node.turn(now, &node::ticking(now), &mut place.events, &mut ops);
         place.node.check();
         if place.number != HOME {
             let around = self.sky.rng.u64(0..=self.sky.params.around_ns);

@@ -63,7 +63,7 @@ struct Sending {
 #[derive(Debug, Default)]
 struct Port {
     waiting: VecDeque<Socket>,
-    accepting: Option<OpId>,
+    accepting: VecDeque<OpId>,
     closed: bool,
 }
 
@@ -99,8 +99,10 @@ impl Net {
     }
 
     pub(super) fn cancel_accept(&mut self, id: OpId) -> bool {
-        let port = self.ports.iter_mut().find(|port| port.accepting == Some(id));
-        port.map(|port| port.accepting = None).is_some()
+        self.ports.iter_mut().any(|port| {
+            let place = port.accepting.iter().position(|accepting| *accepting == id);
+            place.is_some_and(|place| port.accepting.remove(place).is_some())
+        })
     }
 
     fn link(&mut self, socket: Socket) -> &mut Link {
@@ -350,9 +352,9 @@ impl Scene {
 impl Scene {
     pub(super) fn accept(&mut self, id: OpId, listener: Listener) {
         let port = &mut self.net.ports[listener.0 as usize];
-        assert!(port.accepting.is_none(), "{listener:?} accepts already");
+        assert!(!port.accepting.contains(&id), "an operation is asked for once");
         assert!(!port.closed, "{listener:?} accepts, but it is closed");
-        port.accepting = Some(id);
+        port.accepting.push_back(id);
         let span = Duration::from_nanos(self.rng.u64(..3000));
         self.after(span, Happening::Accept(listener));
     }
@@ -416,8 +418,9 @@ impl Scene {
         let port = &mut self.net.ports[listener.0 as usize];
         assert!(!port.closed, "{listener:?} is closed twice");
         port.closed = true;
-        let (waiting, accepting) = (std::mem::take(&mut port.waiting), port.accepting.take());
-        if let Some(id) = accepting {
+        let (waiting, accepting) =
+            (std::mem::take(&mut port.waiting), std::mem::take(&mut port.accepting));
+        for id in accepting {
             self.complete_later(id, Done::Accepted(Err(Error::Cancelled)));
         }
         for socket in waiting {
@@ -430,10 +433,10 @@ impl Scene {
     pub(super) fn try_accept(&mut self, listener: Listener) {
         let fails = self.chance(self.params.faults.accept_error);
         let port = &mut self.net.ports[listener.0 as usize];
-        if port.accepting.is_none() || port.waiting.is_empty() {
+        if port.waiting.is_empty() {
             return;
         }
-        let id = port.accepting.take().expect("looked at above");
+        let Some(id) = port.accepting.pop_front() else { return };
         if fails {
             self.totals.faults += 1;
             return self.complete_later(id, Done::Accepted(Err(Error::TooManyOpen)));

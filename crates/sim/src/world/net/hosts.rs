@@ -109,7 +109,8 @@ impl Scene {
         }
         for listener in listeners {
             let port = &mut self.net.ports[listener.0 as usize];
-            (port.closed, port.accepting) = (true, None);
+            port.closed = true;
+            port.accepting.clear();
             for socket in std::mem::take(&mut port.waiting) {
                 self.sever(socket);
             }
