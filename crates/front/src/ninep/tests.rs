@@ -251,6 +251,33 @@ fn a_flushed_read_is_given_up_and_a_flushed_write_is_answered_first() {
 }
 
 #[test]
+fn answers_do_not_let_more_messages_begin_than_the_turn_allows() {
+    let mut lab = Lab::linux();
+    lab.attach();
+    lab.text.clear();
+    lab.session.set_room(Room { messages: 2, ..Room::ALL });
+    let mut all = Buf::default();
+    (2..7).for_each(|tag| all.extend(&message(tag, Tmessage::Getattr { fid: 1, mask: !0 })));
+    lab.step("five".into(), Input::Received(all));
+    lab.answer(0, Ok(Reply::Stat(stat(Kind::Directory))));
+    lab.answer(1, Ok(Reply::Stat(stat(Kind::Directory))));
+    assert_eq!(lab.session.deadline(), Some(Instant(0)), "they go on in the next turn");
+    lab.step("tick".into(), Input::Tick);
+    lab.answer(0, Ok(Reply::Stat(stat(Kind::Directory))));
+    lab.step("tick".into(), Input::Tick);
+    assert_eq!(lab.session.deadline(), None, "all have begun");
+    expect![[r#"
+        five: ask 0 Stat, ask 1 Stat
+        <- 0 Stat: RGetattr 2
+        <- 1 Stat: RGetattr 3
+        tick: ask 1 Stat, ask 0 Stat
+        <- 0 Stat: RGetattr 5
+        tick: ask 0 Stat
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
 fn who_flushes_a_tag_too_often_is_disconnected() {
     let mut lab = Lab::linux();
     lab.attach();
