@@ -536,9 +536,10 @@ impl Session {
     /// Whether requests have come that are still to be begun, when no more bytes come.
     fn has_more(&self, state: &State) -> bool {
         match state {
+            _any if self.last || self.input.is_empty() => false,
             State::Head { .. } => self.goes_on || self.unsent >= self.allowance,
             State::Fetching { .. } | State::Sending(_) | State::Listing(_) | State::Deleting(_) => {
-                !self.last && !self.input.is_empty()
+                true
             }
             State::Putting(_)
             | State::Running(_)
@@ -614,6 +615,9 @@ impl Session {
         if let Err(refusal) = guard::check(&request, self.local) {
             return self.refuse(now, refusal, out);
         }
+        if self.last_byte_came && self.needs_client(&request) {
+            return self.hang_up("the client left", out);
+        }
         match request.method {
             Method::Get | Method::Head | Method::Delete | Method::Options
                 if request.body != Body::None =>
@@ -646,6 +650,12 @@ impl Session {
                 None => self.run(now, request, out),
             },
         }
+    }
+
+    /// Whether a response takes as long as the client is there: an end of the stream ends it.
+    fn needs_client(&self, request: &Request) -> bool {
+        let is_events = self.is_about(request, listen::FILE).is_some();
+        is_events || names_storelet(request) || request.method == Method::Post
     }
 
     /// The service of which a request is about this file.

@@ -83,7 +83,7 @@ pub(crate) struct Admission {
     pub(crate) for_handles: Search,
     /// Connections ended for others since the start.
     ended: u64,
-    /// Messages that a connection may begin in this turn.
+    /// Messages that a connection may begin in its turn.
     messages: usize,
 }
 

@@ -29,6 +29,16 @@ impl Bill {
         self.bearers.clear();
     }
 
+    /// An event is not looked at in this turn.
+    pub(crate) fn defer(&mut self) {
+        self.happened = self.happened.saturating_sub(1);
+    }
+
+    /// So much more is looked at in this turn.
+    pub(crate) fn add(&mut self, count: usize) {
+        self.happened += count;
+    }
+
     /// A storelet asks.
     pub(crate) fn asked(&mut self, node: usize, id: RequestId) {
         self.bearers.push((node, id));

@@ -114,9 +114,6 @@ const SERVICE: u16 = 1;
 /// How long closing a volume may take.
 pub const CLOSE_TIME: Duration = Duration::from_secs(30);
 
-/// Listeners of each port: connections that may be accepted in a turn while few wait to be served.
-pub(crate) const ACCEPTS: usize = 8;
-
 /// One server.
 #[derive(Debug)]
 pub struct Node {
@@ -194,8 +191,7 @@ impl Node {
         let limits = limits(&config, &trees);
         let phase = if changes.is_empty() { Phase::Running } else { Phase::Joining };
         let listeners = config.ports.iter().map(|port| Listener::new(port.listener));
-        let listeners: Vec<Listener> =
-            listeners.flat_map(|listener| std::iter::repeat_n(listener, ACCEPTS)).collect();
+        let listeners: Vec<Listener> = listeners.collect();
         let export = Export {
             root: names.root(),
             device,

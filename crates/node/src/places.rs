@@ -152,7 +152,9 @@ impl Node {
             self.places.left -= 1;
             self.places.hand = (self.places.hand + 1) % slots;
             let connection = self.connections.get(self.places.hand);
-            if connection.is_some_and(|it| self.places.may_end(now, it)) {
+            let is_served =
+                |it| !self.queue.has_some(self.places.hand) && self.places.may_end(now, it);
+            if connection.is_some_and(is_served) {
                 chosen.push(self.places.hand);
                 if chosen.len() == ENDED_MAX {
                     break;

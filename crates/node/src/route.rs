@@ -9,10 +9,7 @@ use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection, Origin};
 use super::letters::{self, HOME, Letter, Role};
-use super::{
-    ACCEPTS, CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Listener, Node, Phase, Port, listener,
-    places,
-};
+use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
 use front::{CallId, HANDLES_MIN, Identity, Session};
@@ -30,10 +27,6 @@ const CONNECTION: u16 = 0xfff1;
 
 /// The upper bits of the ids of operations that open what is to be mounted.
 pub(crate) const OPENING: u16 = 0xfff2;
-
-/// While more connections wait to be served, one of a port is accepted in a turn, so that they come
-/// no faster than they are served.
-const QUEUE_SHORT: usize = 8;
 
 /// Something on its way from one automaton to another.
 #[derive(Debug)]
@@ -119,7 +112,10 @@ impl Node {
                 let request = self.trees[tree].request_of(event.id);
                 let event = Event { id: event.id, done };
                 match request.and_then(Node::slot_of) {
-                    Some(slot) => self.queue.complete(slot, event),
+                    Some(slot) => {
+                        self.bill.defer();
+                        self.queue.complete(slot, event);
+                    }
                     None => self.complete(event),
                 }
             }
@@ -129,7 +125,10 @@ impl Node {
             (LISTENER, Done::Accepted(Err(error))) => {
                 self.listen(now, index, listener::Input::Failed(error), ops);
             }
-            (CONNECTION, Done::Received(result)) => self.queue.receive(index, result),
+            (CONNECTION, Done::Received(result)) => {
+                self.bill.defer();
+                self.queue.receive(index, result);
+            }
             (CONNECTION, Done::Sent(result)) => {
                 let input = connection::Input::Sent(result);
                 self.messages.push_back(Message::Connection(index, input));
@@ -273,7 +272,7 @@ impl Node {
         if self.phase != Phase::Running {
             return ops.push(Op::CloseSocket { socket });
         }
-        let port = &self.config.ports[index / ACCEPTS];
+        let port = &self.config.ports[index];
         let origin = Origin::of(&peer);
         let mut session = self.session(port, peer);
         session.set_number((self.number() as u64) << 56 | self.stages.accepted);
@@ -314,19 +313,11 @@ impl Node {
             false => self.waiting.remove(&index),
         };
         let id = op_id(LISTENER, index);
-        let of_port = &self.listeners[index / ACCEPTS * ACCEPTS..][..ACCEPTS];
-        for output in out {
-            ops.push(match output {
-                listener::Output::Accept(listener) => Op::Accept { id, listener },
-                listener::Output::Cancel => Op::Cancel { id },
-                listener::Output::Close(listener) => {
-                    if !of_port.iter().all(Listener::is_closed) {
-                        continue;
-                    }
-                    Op::CloseListener { listener }
-                }
-            });
-        }
+        ops.extend(out.into_iter().map(|output| match output {
+            listener::Output::Accept(listener) => Op::Accept { id, listener },
+            listener::Output::Cancel => Op::Cancel { id },
+            listener::Output::Close(listener) => Op::CloseListener { listener },
+        }));
     }
 
     /// Tells the listeners that wait for it whether there is room; at the end of a turn, because a
@@ -344,12 +335,9 @@ impl Node {
         let waiting: Vec<usize> = self.waiting.iter().copied().collect();
         for index in waiting {
             // Clients of this host get in when nobody else does.
-            let is_local = self.config.ports[index / ACCEPTS].is_told();
+            let is_local = self.config.ports[index].is_told();
             let kept = if is_local { admission::LOCAL_PLACES } else { 0 };
             let room = self.connections.len() < self.config.connections_max + kept;
-            if !index.is_multiple_of(ACCEPTS) && self.queue.len() > QUEUE_SHORT {
-                continue;
-            }
             let input = if room { listener::Input::Room } else { listener::Input::Full };
             self.listen(now, index, input, ops);
         }
@@ -400,7 +388,9 @@ impl Node {
             self.queue.tick(slot);
         }
         if self.admission.is_time(now) {
-            let overdue = self.connections.iter().filter(|(_, it)| it.is_overdue(now));
+            let is_overdue =
+                |slot: usize, it: &Connection| it.is_overdue(now) && !self.queue.has_some(slot);
+            let overdue = self.connections.iter().filter(|(slot, it)| is_overdue(*slot, it));
             let owing = overdue.map(|(slot, connection)| (connection.bytes(), slot)).collect();
             let chosen = self.admission.choose(owing);
             self.cut(now, chosen, ops);
@@ -432,10 +422,11 @@ impl Node {
         let crowd = places::crowd(&held, share);
         let of_crowd =
             self.connections.iter().filter(|(_, it)| Some(it.origin()) == crowd.as_ref());
-        let is_busy = |it: &Connection| {
-            it.quiet_since().is_none_or(|since| since + admission::IDLE_TIME > now)
+        let is_busy = |slot: usize, it: &Connection| {
+            self.queue.has_some(slot)
+                || it.quiet_since().is_none_or(|since| since + admission::IDLE_TIME > now)
         };
-        let sized = of_crowd.map(|(slot, it)| (is_busy(it), Reverse(it.handles()), slot));
+        let sized = of_crowd.map(|(slot, it)| (is_busy(slot, it), Reverse(it.handles()), slot));
         let mut chosen: Vec<(bool, Reverse<usize>, usize)> = sized
             .filter(|(is_busy, held, _)| {
                 let few = if *is_busy { HANDLES_MIN } else { admission::HANDLES_FEW };
@@ -531,7 +522,7 @@ impl Node {
 
     /// When all connections have ended, closes the tree, and then ends.
     fn end(&mut self, now: Instant, ops: &mut Vec<Op>) {
-        let closed = self.listeners.iter().all(Listener::is_closed);
+        let closed = self.listeners.iter().all(super::Listener::is_closed);
         let idle = self.worker.as_ref().is_none_or(|worker| worker.is_idle());
         let alone = closed && idle && self.connections.is_empty() && self.is_last();
         self.phase = match self.phase {

@@ -2,7 +2,6 @@
 //!
 //! Home asks its fronts for a [`Report`] each, and adds them to its own.
 
-use super::ACCEPTS;
 use super::branch::{Branch, Counts};
 use super::letters::Role;
 use super::stages::Stages;
@@ -61,7 +60,7 @@ impl Report {
     }
 
     fn count_machines(&mut self, node: &Node) {
-        for listener in node.listeners.iter().step_by(ACCEPTS) {
+        for listener in &node.listeners {
             self.count("listener", listener.state_name(), 1);
         }
         for (_, connection) in &node.connections {

@@ -38,7 +38,7 @@ const SPANS_MAX: usize = 4096;
 const TURNS_WITHOUT_KERNEL: u32 = 2;
 
 /// Most completions with a lot of work behind them that one call of `wait` gives out: blocks of
-/// disks, whole directories, many files. They often come many at once. If all of them were one
+/// disks. They often come many at once. If all of them were one
 /// turn, the first client would wait until the last one's reply is made, and the disk would
 /// meanwhile have nothing to do.
 const BULKY_AT_ONCE: usize = 8;

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod delete;
+mod pipelined;
 mod post;
 mod service;
 
@@ -10,7 +11,6 @@ use service::begin_operation;
 
 use super::answer::etag;
 use super::*;
-use crate::Room;
 use base::drawing::{Drawing, variant};
 use base::rng::{Rng, seeded};
 use base::{Expected, Kind, Stat};
@@ -130,62 +130,6 @@ fn a_small_file_leaves_with_its_head_and_pipelined_requests_in_order() {
     "#]]
     .assert_eq(&lab.text);
     assert!(lab.session.is_over());
-}
-
-#[test]
-fn no_more_requests_are_begun_than_the_turn_allows() {
-    let mut lab = Lab::new();
-    lab.session.set_room(Room { messages: 2, ..Room::ALL });
-    lab.say(&"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3));
-    assert_eq!(lab.session.deadline(), Some(Instant(0)), "it goes on in the next turn");
-    lab.take();
-    lab.step("tick", Input::Tick);
-    assert_ne!(lab.session.deadline(), Some(Instant(0)), "all are answered");
-    lab.say(&"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3));
-    lab.answer(Err(Error::NotFound));
-    lab.answer(Err(Error::NotFound));
-    lab.step("tick", Input::Tick);
-    expect![[r#"
-        OPTIONS * HTTP/1.1: say "204 No Content" +0, say "204 No Content" +0
-        sent: 
-        tick: say "204 No Content" +0
-        GET /f HTTP/1.1: ask 0 Fetch
-        <- NotFound: say "404 Not Found" +22, ask 0 Fetch
-        <- NotFound: say "404 Not Found" +22
-        tick: ask 0 Fetch
-    "#]]
-    .assert_eq(&lab.text);
-}
-
-#[test]
-fn requests_that_came_before_the_end_of_the_stream_are_answered() {
-    let mut lab = Lab::new();
-    lab.session.set_room(Room { messages: 1, ..Room::ALL });
-    lab.say(&"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3));
-    lab.step("end", Input::Ended);
-    lab.answer(Err(Error::NotFound));
-    lab.step("tick", Input::Tick);
-    lab.answer(Err(Error::NotFound));
-    lab.step("tick", Input::Tick);
-    lab.answer(Err(Error::NotFound));
-    expect![[r#"
-        GET /f HTTP/1.1: ask 0 Fetch
-        end: 
-        <- NotFound: say "404 Not Found" +22
-        tick: ask 0 Fetch
-        <- NotFound: say "404 Not Found" +22
-        tick: ask 0 Fetch
-        <- NotFound: say "404 Not Found" +22, hang up: done
-    "#]]
-    .assert_eq(&lab.text);
-    assert!(lab.session.is_over());
-    let mut lab = Lab::new();
-    lab.session.set_room(Room { messages: 1, ..Room::ALL });
-    lab.say("GET /f HTTP/1.1\r\nHost: localhost\r\n\r\nGET /f HTT");
-    lab.step("end", Input::Ended);
-    lab.answer(Err(Error::NotFound));
-    lab.step("tick", Input::Tick);
-    assert!(lab.session.is_over(), "half a request is not waited for");
 }
 
 #[test]

@@ -63,7 +63,7 @@ struct Sending {
 #[derive(Debug, Default)]
 struct Port {
     waiting: VecDeque<Socket>,
-    accepting: VecDeque<OpId>,
+    accepting: Option<OpId>,
     closed: bool,
 }
 
@@ -99,10 +99,8 @@ impl Net {
     }
 
     pub(super) fn cancel_accept(&mut self, id: OpId) -> bool {
-        self.ports.iter_mut().any(|port| {
-            let place = port.accepting.iter().position(|accepting| *accepting == id);
-            place.is_some_and(|place| port.accepting.remove(place).is_some())
-        })
+        let port = self.ports.iter_mut().find(|port| port.accepting == Some(id));
+        port.map(|port| port.accepting = None).is_some()
     }
 
     fn link(&mut self, socket: Socket) -> &mut Link {
@@ -352,9 +350,9 @@ impl Scene {
 impl Scene {
     pub(super) fn accept(&mut self, id: OpId, listener: Listener) {
         let port = &mut self.net.ports[listener.0 as usize];
-        assert!(!port.accepting.contains(&id), "an operation is asked for once");
+        assert!(port.accepting.is_none(), "{listener:?} accepts already");
         assert!(!port.closed, "{listener:?} accepts, but it is closed");
-        port.accepting.push_back(id);
+        port.accepting = Some(id);
         let span = Duration::from_nanos(self.rng.u64(..3000));
         self.after(span, Happening::Accept(listener));
     }
@@ -418,9 +416,8 @@ impl Scene {
         let port = &mut self.net.ports[listener.0 as usize];
         assert!(!port.closed, "{listener:?} is closed twice");
         port.closed = true;
-        let (waiting, accepting) =
-            (std::mem::take(&mut port.waiting), std::mem::take(&mut port.accepting));
-        for id in accepting {
+        let (waiting, accepting) = (std::mem::take(&mut port.waiting), port.accepting.take());
+        if let Some(id) = accepting {
             self.complete_later(id, Done::Accepted(Err(Error::Cancelled)));
         }
         for socket in waiting {
@@ -433,10 +430,10 @@ impl Scene {
     pub(super) fn try_accept(&mut self, listener: Listener) {
         let fails = self.chance(self.params.faults.accept_error);
         let port = &mut self.net.ports[listener.0 as usize];
-        if port.waiting.is_empty() {
+        if port.accepting.is_none() || port.waiting.is_empty() {
             return;
         }
-        let Some(id) = port.accepting.pop_front() else { return };
+        let id = port.accepting.take().expect("looked at above");
         if fails {
             self.totals.faults += 1;
             return self.complete_later(id, Done::Accepted(Err(Error::TooManyOpen)));

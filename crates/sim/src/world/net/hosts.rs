@@ -109,8 +109,7 @@ impl Scene {
         }
         for listener in listeners {
             let port = &mut self.net.ports[listener.0 as usize];
-            port.closed = true;
-            port.accepting.clear();
+            (port.closed, port.accepting) = (true, None);
             for socket in std::mem::take(&mut port.waiting) {
                 self.sever(socket);
             }
