@@ -120,7 +120,7 @@ pub struct Session {
     kept: Option<Kept>,
     /// What the client has seen of each service.
     tokens: BTreeMap<Name, String>,
-    /// The next request may be there already, and is looked for when it is this session's turn.
+    /// Whether the input may hold another request, to be begun in the session's next turn.
     goes_on: bool,
     /// Requests that may be begun before the node gives the session its next turn.
     quota: usize,
@@ -493,7 +493,7 @@ impl Session {
     fn sent(&mut self, now: Instant, state: State, out: &mut Vec<Output>) -> State {
         match state {
             State::Head { until } => {
-                self.goes_on = true;
+                self.goes_on = !self.input.is_empty();
                 State::Head { until }
             }
             State::Sending(transfer) => self.go_on(now, transfer, out),
@@ -533,7 +533,7 @@ impl Session {
         }
     }
 
-    /// Whether requests have come that are still to be begun, when no more bytes come.
+    /// Whether pipelined requests are left to begin at the end of the stream.
     fn has_more(&self, state: &State) -> bool {
         match state {
             _any if self.last || self.input.is_empty() => false,
@@ -652,7 +652,7 @@ impl Session {
         }
     }
 
-    /// Whether a response takes as long as the client is there: an end of the stream ends it.
+    /// Whether the end of the stream ends the response to a request.
     fn needs_client(&self, request: &Request) -> bool {
         let is_events = self.is_about(request, listen::FILE).is_some();
         is_events || names_storelet(request) || request.method == Method::Post

@@ -29,12 +29,12 @@ impl Bill {
         self.bearers.clear();
     }
 
-    /// An event is not looked at in this turn.
+    /// Moves an event to a later turn.
     pub(crate) fn defer(&mut self) {
         self.happened = self.happened.saturating_sub(1);
     }
 
-    /// So much more is looked at in this turn.
+    /// Adds events of earlier turns to this one.
     pub(crate) fn add(&mut self, count: usize) {
         self.happened += count;
     }

@@ -135,18 +135,10 @@ impl Branch {
         }
     }
 
-    /// Returns the request that an operation under way is for, if it is for one alone.
+    /// Returns the request that an outstanding operation serves, for host trees.
     pub(crate) fn request_of(&self, op: OpId) -> Option<RequestId> {
-        match self {
-            Branch::Host(host, _) => Some(host.request_of(op)),
-            Branch::Volume(_)
-            | Branch::Service(_)
-            | Branch::Skeleton(_)
-            | Branch::Remote(_)
-            | Branch::Storelets(_)
-            | Branch::Replica(_)
-            | Branch::Relay(_) => None,
-        }
+        let Branch::Host(host, _) = self else { return None };
+        Some(host.request_of(op))
     }
 
     pub(crate) fn volume(&self) -> Option<&Volume> {

@@ -195,6 +195,14 @@ impl Connection {
         self.session.handles()
     }
 
+    /// Records that bytes have arrived, which are delivered in the connection's next turn.
+    pub(crate) fn arrive(&mut self, now: Instant, bytes: usize) {
+        if bytes > 0 {
+            self.received = now;
+            self.debt.pay(bytes);
+        }
+    }
+
     /// Sets the memory that the node has left.
     pub fn set_room(&mut self, room: Room) {
         self.session.set_room(room);
@@ -346,8 +354,6 @@ impl Automaton for Connection {
                 self.silent_until = None;
                 match (self.state, result) {
                     (State::Talking, Ok(bytes)) if !bytes.is_empty() => {
-                        self.received = now;
-                        self.debt.pay(bytes.len());
                         self.pass(now, SessionInput::Received(bytes), out);
                     }
                     (State::Talking, Ok(_end)) => self.pass(now, SessionInput::Ended, out),

@@ -18,29 +18,29 @@ use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::time::Duration;
 
-/// Cost after which the node goes on to what else there is: a connection that comes meanwhile, and
-/// has cost less than those that wait, waits no longer than this. It is more for each connection
-/// that waits, because what came for many is served for less while it is in the processor's cache.
+/// Cost after which the node ends its turn, so that newly arrived input of a connection that has
+/// cost little soon comes first. Each waiting connection adds to it: serving many in one turn costs
+/// less for each, while their input is in the processor's cache.
 const SERVING_TIME: Duration = Duration::from_micros(60);
 const SERVING_MORE: Duration = Duration::from_nanos(1500);
 
-/// Cost of an operation of the reactor, about: it is performed after the turn.
+/// Estimated cost of a reactor operation, which is performed after the turn.
 const OPERATION_COST: Duration = Duration::from_micros(10);
 
-/// Least cost of a turn.
+/// Minimum cost charged for a turn.
 const COST_MIN: Duration = Duration::from_micros(1);
 
-/// Most cost of a turn: longer ones were interrupted by the host, and nobody is to blame.
+/// Maximum cost charged for a turn: one that took longer was interrupted by the host.
 const COST_MAX: Duration = Duration::from_millis(5);
 
-/// Virtual time, ns, that a connection may save: with as much it comes before those that wait with
-/// the present virtual time, which are all others if their turns cost the same.
+/// Credit of a connection that has cost less than its share, ns of virtual time. It breaks ties:
+/// connections whose turns cost the same wait with the same tag.
 const CREDIT: u64 = 500_000;
 
-/// Most completions that a connection takes in one turn.
+/// Maximum number of completions delivered in one turn of a connection.
 const DONE_MAX: usize = 16;
 
-/// Room for completions that a connection keeps while it has none.
+/// Capacity for completions that an idle connection keeps.
 const DONE_KEPT: usize = 8;
 
 /// Connections that wait for their turns.
@@ -55,7 +55,7 @@ pub(crate) struct Queue {
     end: u64,
 }
 
-/// What a connection waits with.
+/// Queued input of a connection, with its tags.
 #[derive(Debug, Default)]
 struct Flow {
     /// Start tag, if it waits.
@@ -87,13 +87,13 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// Whether something has come for a connection that it has not been told of.
-    pub(crate) fn has_some(&self, slot: usize) -> bool {
+    /// Whether input is queued for a connection.
+    pub(crate) fn has_input(&self, slot: usize) -> bool {
         self.flows.get(slot).is_some_and(|flow| !flow.is_empty())
     }
 
-    /// Whether a connection is going to be told that a deadline has passed.
-    pub(crate) fn is_told(&self, slot: usize) -> bool {
+    /// Whether a tick is queued for a connection.
+    pub(crate) fn has_tick(&self, slot: usize) -> bool {
         self.flows.get(slot).is_some_and(|flow| flow.ticks)
     }
 
@@ -153,7 +153,7 @@ impl Queue {
         }
     }
 
-    /// A connection is gone: the next one in its slot owes nothing.
+    /// Clears the slot of a closed connection.
     pub(crate) fn forget(&mut self, slot: usize) {
         let Some(flow) = self.flows.get_mut(slot) else { return };
         let flow = mem::take(flow);
@@ -200,7 +200,7 @@ impl Node {
         }
     }
 
-    /// Tells a connection of what has come for it, completions first; of how much.
+    /// Delivers the input of a connection, completions first; returns the number of inputs.
     fn serve_one(&mut self, now: Instant, slot: usize, ops: &mut Vec<Op>) -> usize {
         let mut inputs = 0;
         while let Some(event) = self.queue.flows[slot].done.pop_front() {
@@ -223,8 +223,8 @@ impl Node {
     }
 }
 
-/// A clock for [`Node::turn`](crate::Node::turn) where computing takes no time: each look takes
-/// 20 us, so that turns end at a limit here too.
+/// Returns a simulated clock for [`Node::turn`](crate::Node::turn) that advances by 20 us each time
+/// it is read, so that turns reach their limit.
 pub fn ticking(now: Instant) -> impl Fn() -> Instant {
     let passed = Cell::new(Duration::ZERO);
     move || {
@@ -333,12 +333,12 @@ mod tests {
     fn a_connection_that_is_gone_leaves_nothing_behind() {
         let mut queue = Queue::default();
         queue.tick(0);
-        assert!(queue.is_told(0) && queue.len() == 1);
+        assert!(queue.has_tick(0) && queue.len() == 1);
         served(&mut queue, 1000);
         queue.tick(0);
         queue.forget(0);
         queue.check();
-        assert!(queue.is_empty() && !queue.is_told(0));
+        assert!(queue.is_empty() && !queue.has_tick(0));
         queue.tick(0);
         queue.tick(1);
         assert_eq!(served(&mut queue, 1), 0, "the next one in its slot owes nothing");

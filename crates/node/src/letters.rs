@@ -156,14 +156,14 @@ impl Node {
         self.answer_here(id, reply);
     }
 
-    /// Returns the connection of this node that made a request, unless another node did.
+    /// Returns the slot of the connection that made a request, if it is of this node.
     pub(crate) fn slot_of(id: RequestId) -> Option<usize> {
         let (node, id) = asked_by(id);
         (node == HOME).then_some(id.asker() as usize)
     }
 
     fn answer_here(&mut self, id: RequestId, reply: Result<Reply, Error>) {
-        let (slot, call) = ((id.0 >> 32) as usize, CallId(id.0 as u32));
+        let (slot, call) = (id.asker() as usize, CallId(id.0 as u32));
         let input = connection::Input::Answered(call, reply);
         self.messages.push_back(Message::Connection(slot, input));
     }

@@ -132,7 +132,7 @@ pub struct Node {
     messages: VecDeque<Message>,
     /// Connections that have something to send or to ask of the reactor at the end of the turn.
     busy: Vec<usize>,
-    /// Connections that something came for, in the order in which they are served.
+    /// Connections with input, in the order in which they are served.
     queue: fairness::Queue,
     /// When to look at which connection. A connection's true deadline may be later, never earlier.
     alarms: BTreeSet<(Instant, usize)>,
@@ -330,7 +330,7 @@ impl Node {
             assert!(!connection.is_over(), "what is over is forgotten: connection {slot}");
             let wanted = connection.deadline();
             let early = wanted.is_none_or(|at| connection.alarm.is_some_and(|alarm| alarm <= at));
-            assert!(early || self.queue.is_told(slot), "connection {slot} is looked at too late");
+            assert!(early || self.queue.has_tick(slot), "connection {slot} is looked at too late");
         }
     }
 

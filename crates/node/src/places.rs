@@ -152,9 +152,8 @@ impl Node {
             self.places.left -= 1;
             self.places.hand = (self.places.hand + 1) % slots;
             let connection = self.connections.get(self.places.hand);
-            let is_served =
-                |it| !self.queue.has_some(self.places.hand) && self.places.may_end(now, it);
-            if connection.is_some_and(is_served) {
+            let has_input = self.queue.has_input(self.places.hand);
+            if connection.is_some_and(|it| !has_input && self.places.may_end(now, it)) {
                 chosen.push(self.places.hand);
                 if chosen.len() == ENDED_MAX {
                     break;

@@ -127,6 +127,7 @@ impl Node {
             }
             (CONNECTION, Done::Received(result)) => {
                 self.bill.defer();
+                self.connections[index].arrive(now, result.as_ref().map_or(0, |buf| buf.len()));
                 self.queue.receive(index, result);
             }
             (CONNECTION, Done::Sent(result)) => {
@@ -388,9 +389,7 @@ impl Node {
             self.queue.tick(slot);
         }
         if self.admission.is_time(now) {
-            let is_overdue =
-                |slot: usize, it: &Connection| it.is_overdue(now) && !self.queue.has_some(slot);
-            let overdue = self.connections.iter().filter(|(slot, it)| is_overdue(*slot, it));
+            let overdue = self.connections.iter().filter(|(_, it)| it.is_overdue(now));
             let owing = overdue.map(|(slot, connection)| (connection.bytes(), slot)).collect();
             let chosen = self.admission.choose(owing);
             self.cut(now, chosen, ops);
@@ -423,7 +422,7 @@ impl Node {
         let of_crowd =
             self.connections.iter().filter(|(_, it)| Some(it.origin()) == crowd.as_ref());
         let is_busy = |slot: usize, it: &Connection| {
-            self.queue.has_some(slot)
+            self.queue.has_input(slot)
                 || it.quiet_since().is_none_or(|since| since + admission::IDLE_TIME > now)
         };
         let sized = of_crowd.map(|(slot, it)| (is_busy(slot, it), Reverse(it.handles()), slot));
@@ -474,7 +473,7 @@ impl Node {
     fn alarm(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
         let Some(at) = connection.deadline() else { return };
-        if self.queue.is_told(slot) {
+        if self.queue.has_tick(slot) {
             return;
         }
         if connection.alarm.is_none_or(|alarm| at < alarm) {

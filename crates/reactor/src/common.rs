@@ -37,10 +37,9 @@ const SPANS_MAX: usize = 4096;
 /// What a completion leads to (a reply) then goes to the kernel together with the next wait.
 const TURNS_WITHOUT_KERNEL: u32 = 2;
 
-/// Most completions with a lot of work behind them that one call of `wait` gives out: blocks of
-/// disks. They often come many at once. If all of them were one
-/// turn, the first client would wait until the last one's reply is made, and the disk would
-/// meanwhile have nothing to do.
+/// Maximum number of block completions in one call of `wait`. They cost much and often come many at
+/// once. If all of them were one turn, the first client would wait until the last one's reply is
+/// made, and the disk would meanwhile have nothing to do.
 const BULKY_AT_ONCE: usize = 8;
 
 /// Most letters of other nodes that one call of `wait` gives out. A node that has worked for a
@@ -57,7 +56,7 @@ pub(crate) struct Common {
     pub(crate) statistics: Statistics,
     pub(crate) spin: Spin,
     ready: VecDeque<Event>,
-    /// The same with a lot of work behind them: see [`BULKY_AT_ONCE`].
+    /// Completions of blocks: see [`BULKY_AT_ONCE`].
     bulky: VecDeque<Event>,
     /// Letters of other nodes: see [`LETTERS_AT_ONCE`].
     letters: VecDeque<Event>,
@@ -432,7 +431,7 @@ impl Common {
     }
 }
 
-/// Whether a lot of work is behind a completion.
+/// Whether a completion is one of blocks.
 fn is_bulky(done: &Done) -> bool {
     matches!(done, Done::Blocks(_) | Done::Stored(_))
 }

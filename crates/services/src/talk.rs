@@ -250,10 +250,10 @@ impl Talk {
         true
     }
 
-    /// What a line asks for, behind all that was answered.
+    /// Parses an operation request, ordered after all that the session has seen.
     ///
     /// # Errors
-    /// What is wrong with it, or with what came before it.
+    /// A rejection, if the line or the `after` line before it is malformed.
     pub(crate) fn question(&self, kind: Kind, line: &[u8]) -> Result<Question, Rejection> {
         if let Some(why) = &self.wrong {
             let detail = Some(Detail::Token(why.clone()));

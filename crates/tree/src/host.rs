@@ -323,7 +323,7 @@ impl Host {
         self.grant(out);
     }
 
-    /// Returns the request that an operation under way is for.
+    /// Returns the request that an outstanding operation serves.
     pub fn request_of(&self, op: OpId) -> RequestId {
         self.errands[NodeId(op.0).local()].request
     }

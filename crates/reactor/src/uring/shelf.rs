@@ -16,9 +16,10 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// The ring's only group of buffers.
 pub(super) const GROUP: u16 = 0;
 
-/// How many buffers there are; a power of two. With few, requests are worked at while what
-/// they touch is in the processor's cache; more would only begin more.
+/// Number of buffers, a power of two. With few, the memory that a request touches is still in the
+/// processor's cache when the request is handled.
 pub(super) const COUNT: u16 = 64;
+const _: () = assert!(COUNT.is_power_of_two() && COUNT <= 1 << 15);
 
 /// Size of each, bytes.
 const SIZE: usize = 16 << 10;

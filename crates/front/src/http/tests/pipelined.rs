@@ -1,4 +1,4 @@
-//! Requests that come before those ahead of them are answered.
+//! Pipelined requests.
 
 use super::*;
 use crate::Room;
