@@ -58,12 +58,14 @@ pub struct Parcel(pub Box<dyn Any + Send>);
 /// An operation.
 #[derive(Debug)]
 pub enum Op {
-    /// Accept one connection.
+    /// Accept connections: waits for one, and takes others that have come by then.
     Accept {
         /// Comes back with [`Done::Accepted`].
         id: OpId,
         /// Where.
         listener: Listener,
+        /// Maximum number of connections, at least one.
+        max: usize,
     },
     /// Listen no more: who tries to connect is refused. An accept under way is cancelled.
     CloseListener {
@@ -546,8 +548,8 @@ pub struct Event {
 /// How an operation ended.
 #[derive(Debug)]
 pub enum Done {
-    /// A connection came.
-    Accepted(Result<(Socket, Peer), Error>),
+    /// Connections came, at least one.
+    Accepted(Result<Vec<(Socket, Peer)>, Error>),
     /// There is a connection, or nobody listens there. Also after a cancel there may be one.
     Connected(Result<Socket, Error>),
     /// Another node of this process handed something over. Nobody asked for it.

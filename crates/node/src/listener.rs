@@ -1,4 +1,4 @@
-//! A listener: accepts connections one after the other while there is room for them.
+//! A listener: accepts connections, some at a time, while there is room for them.
 //!
 //! When the host has no file descriptor left, it waits a moment and tries again: connections
 //! that end make room.
@@ -15,14 +15,19 @@ mod tests;
 /// How long to wait when accepting failed.
 pub const PAUSE: Duration = Duration::from_millis(50);
 
+/// Maximum number of connections accepted at once. Others wait meanwhile: with eight, beside
+/// clients that connect again and again, connections that are kept waited longer.
+const ACCEPTED_MAX: usize = 2;
+
 /// What can happen to a listener.
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
-    /// There is room for more connections; said every turn to those that wait for it.
-    Room,
+    /// Number of connections that there is room for, at least one; said every turn to those that
+    /// wait for it.
+    Room(usize),
     /// There is no room.
     Full,
-    /// A connection came.
+    /// Connections came.
     Accepted,
     /// Accepting failed.
     Failed(Error),
@@ -33,8 +38,8 @@ pub enum Input {
 /// What a listener can ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Accept a connection.
-    Accept(Port),
+    /// Accept connections, with the maximum number.
+    Accept(Port, usize),
     /// Stop accepting.
     Cancel,
     /// Refuse who tries to connect.
@@ -97,8 +102,8 @@ impl Automaton for Listener {
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         self.state = match (self.state, input) {
-            (State::Idle, Input::Room) => {
-                out.push(Output::Accept(self.port));
+            (State::Idle, Input::Room(room)) => {
+                out.push(Output::Accept(self.port, room.min(ACCEPTED_MAX)));
                 State::Accepting
             }
             (State::Accepting, Input::Accepted) => State::Idle,
@@ -107,8 +112,8 @@ impl Automaton for Listener {
                 State::Idle
             }
             (State::Accepting, Input::Failed(_)) => State::Pausing(now + PAUSE),
-            (State::Pausing(until), Input::Room) if until <= now => {
-                out.push(Output::Accept(self.port));
+            (State::Pausing(until), Input::Room(room)) if until <= now => {
+                out.push(Output::Accept(self.port, room.min(ACCEPTED_MAX)));
                 State::Accepting
             }
             // There is nothing to wake up for: that there is room again will be said.
@@ -127,7 +132,7 @@ impl Automaton for Listener {
             }
             (
                 state @ (State::Accepting | State::Pausing(_) | State::Closing | State::Closed),
-                Input::Room,
+                Input::Room(_),
             )
             | (state, Input::Full)
             | (state @ (State::Closing | State::Closed), Input::Close) => state,

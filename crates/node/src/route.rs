@@ -119,8 +119,11 @@ impl Node {
                     None => self.complete(event),
                 }
             }
-            (LISTENER, Done::Accepted(Ok((socket, peer)))) => {
-                self.admit(now, index, socket, peer, ops);
+            (LISTENER, Done::Accepted(Ok(accepted))) => {
+                self.listen(now, index, listener::Input::Accepted, ops);
+                for (socket, peer) in accepted {
+                    self.admit(index, socket, peer, ops);
+                }
             }
             (LISTENER, Done::Accepted(Err(error))) => {
                 self.listen(now, index, listener::Input::Failed(error), ops);
@@ -268,8 +271,7 @@ impl Node {
     }
 
     /// Takes a new connection in, or turns it away while draining.
-    fn admit(&mut self, now: Instant, index: usize, socket: Socket, peer: Peer, ops: &mut Vec<Op>) {
-        self.listen(now, index, listener::Input::Accepted, ops);
+    fn admit(&mut self, index: usize, socket: Socket, peer: Peer, ops: &mut Vec<Op>) {
         if self.phase != Phase::Running {
             return ops.push(Op::CloseSocket { socket });
         }
@@ -315,7 +317,7 @@ impl Node {
         };
         let id = op_id(LISTENER, index);
         ops.extend(out.into_iter().map(|output| match output {
-            listener::Output::Accept(listener) => Op::Accept { id, listener },
+            listener::Output::Accept(listener, max) => Op::Accept { id, listener, max },
             listener::Output::Cancel => Op::Cancel { id },
             listener::Output::Close(listener) => Op::CloseListener { listener },
         }));
@@ -338,8 +340,11 @@ impl Node {
             // Clients of this host get in when nobody else does.
             let is_local = self.config.ports[index].is_told();
             let kept = if is_local { admission::LOCAL_PLACES } else { 0 };
-            let room = self.connections.len() < self.config.connections_max + kept;
-            let input = if room { listener::Input::Room } else { listener::Input::Full };
+            let max = self.config.connections_max + kept;
+            let input = match max.saturating_sub(self.connections.len()) {
+                0 => listener::Input::Full,
+                room => listener::Input::Room(room),
+            };
             self.listen(now, index, input, ops);
         }
     }

@@ -85,10 +85,11 @@ fn network(mut world: World, dir: &Path) {
     let any = Address::Tcp("127.0.0.1:0".parse().unwrap());
     let (listener, Address::Tcp(address)) = world.listen(&any).unwrap() else { return };
     let client = thread::spawn(move || client(TcpStream::connect(address).unwrap()));
-    world.submit(Op::Accept { id: OpId(0), listener });
+    world.submit(Op::Accept { id: OpId(0), listener, max: 1 });
     let mut events = Vec::new();
     world.wait(None, &mut events);
-    let Some(Event { done: Done::Accepted(Ok((socket, _))), .. }) = events.pop() else { return };
+    let Some(Event { done: Done::Accepted(Ok(accepted)), .. }) = events.pop() else { return };
+    let (socket, _) = accepted[0];
     let file = open(&mut world, dir, "data");
     let (partial, answers) = (Vec::new(), Vec::new());
     let mut server =

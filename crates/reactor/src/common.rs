@@ -11,13 +11,14 @@ use crate::pool::{Mailbox, Pool};
 use crate::signals::Signals;
 use crate::sockets::{self, Address, Listening};
 use crate::spin::Spin;
-use crate::{Config, Statistics, descriptor};
+use crate::{Config, Statistics, descriptor, errno};
 use base::op::{
     Done, Event, File, Listener, OpId, Parcel, PathOp, Peer, Socket, Span, Unresponsive,
 };
 use base::{Buf, Error, Instant};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -316,12 +317,8 @@ impl Common {
     // Connections.
 
     /// Listens at an address.
-    pub(crate) fn listen(
-        &mut self,
-        address: &Address,
-        flags: SocketFlags,
-    ) -> io::Result<(Listener, Address)> {
-        let (listening, bound) = sockets::listen(address, flags)?;
+    pub(crate) fn listen(&mut self, address: &Address) -> io::Result<(Listener, Address)> {
+        let (listening, bound) = sockets::listen(address)?;
         let index = u32::try_from(self.listeners.len()).expect("few listeners");
         self.listeners.push(Some(listening));
         Ok((Listener(index), bound))
@@ -358,8 +355,24 @@ impl Common {
         }
     }
 
-    /// A connection has been accepted.
-    pub(crate) fn accepted(&mut self, fd: OwnedFd) -> Result<(Socket, Peer), Error> {
+    /// Accepts a connection without waiting; `None` if no client waits.
+    pub(crate) fn accept(
+        &mut self,
+        listener: Listener,
+        flags: SocketFlags,
+    ) -> Result<Option<(Socket, Peer)>, Error> {
+        let listening = self.listening(listener).ok_or(Error::Cancelled)?;
+        let accepted = rustix::io::retry_on_intr(|| {
+            rustix::net::accept_with(listening, flags | SocketFlags::CLOEXEC)
+        });
+        match accepted {
+            Err(Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(errno::translate(errno)),
+            Ok(fd) => self.accepted(fd).map(Some),
+        }
+    }
+
+    fn accepted(&mut self, fd: OwnedFd) -> Result<(Socket, Peer), Error> {
         let peer = sockets::peer(fd.as_fd())?;
         let number = descriptor::release(fd);
         let new = self.sockets.insert(number);

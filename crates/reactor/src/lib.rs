@@ -160,10 +160,9 @@ impl World {
     pub fn listen(&mut self, address: &Address) -> io::Result<(Listener, Address)> {
         self.be_server()?;
         match &mut self.inner {
-            Inner::Uring(uring) => uring.common.listen(address, uring::Uring::listener_flags()),
+            Inner::Uring(uring) => uring.common.listen(address),
             Inner::Threads(threads) => {
-                let flags = threads::Threads::listener_flags();
-                let (listener, bound) = threads.common.listen(address, flags)?;
+                let (listener, bound) = threads.common.listen(address)?;
                 threads.watch_listener(listener)?;
                 Ok((listener, bound))
             }

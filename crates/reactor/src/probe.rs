@@ -24,7 +24,7 @@ pub fn probe() -> Result<(), String> {
         .register_probe(&mut operations)
         .map_err(|error| format!("io_uring does not say what it can do: {error}"))?;
     let needed = [
-        ("accept", opcode::Accept::CODE),
+        ("poll", opcode::PollAdd::CODE),
         ("receive", opcode::Recv::CODE),
         ("send", opcode::Send::CODE),
         ("sendmsg", opcode::SendMsg::CODE),

@@ -74,8 +74,9 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Listens; gives the address that it really became.
-pub(crate) fn listen(address: &Address, extra: SocketFlags) -> io::Result<(Listening, Address)> {
-    let flags = SocketFlags::CLOEXEC | extra;
+pub(crate) fn listen(address: &Address) -> io::Result<(Listening, Address)> {
+    // Accepting several connections at once ends with `EAGAIN`.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     match address {
         Address::Tcp(address) => listen_tcp(address, flags),
         Address::Unix(path) => listen_unix(path, flags),
@@ -130,6 +131,23 @@ fn remove_stale(path: &Path, probe: &OwnedFd, name: &SocketAddrUnix) -> io::Resu
         Err(rustix::io::Errno::NOENT) => Ok(()),
         _ => Err(in_use()),
     }
+}
+
+/// Accepts up to `max` connections; `None` if no client waits. An error after the first connection
+/// is dropped: the next accept returns it again unless it concerned that client only.
+pub(crate) fn accept_up_to<T>(
+    max: usize,
+    mut accept: impl FnMut() -> Result<Option<T>, Error>,
+) -> Option<Result<Vec<T>, Error>> {
+    let mut accepted = Vec::new();
+    while accepted.len() < max {
+        match accept() {
+            Ok(Some(connection)) => accepted.push(connection),
+            Err(error) if accepted.is_empty() => return Some(Err(error)),
+            Ok(None) | Err(_) => break,
+        }
+    }
+    (!accepted.is_empty()).then_some(Ok(accepted))
 }
 
 /// A socket with which to connect to `address`.

@@ -13,7 +13,7 @@ use crate::job::Work;
 use crate::path::Task;
 use crate::sending::Sending;
 use crate::{Config, descriptor, errno, sockets};
-use base::op::{Address, Done, Event, File, Listener, Op, OpId, Socket};
+use base::op::{Address, Done, Event, File, Listener, Op, OpId, Peer, Socket};
 use base::{Buf, Error, Instant};
 use connection::{Connection, Receiving};
 use rustix::event::{Timespec, epoll};
@@ -42,7 +42,7 @@ struct Accepting {
     /// Whether a connection may be waiting.
     ready: bool,
     /// Who waits for one.
-    waiting: VecDeque<OpId>,
+    waiting: VecDeque<(OpId, usize)>,
 }
 
 /// The reactor on epoll and threads.
@@ -79,13 +79,9 @@ impl Threads {
         })
     }
 
-    pub(crate) fn listener_flags() -> SocketFlags {
-        SocketFlags::NONBLOCK
-    }
-
     pub(crate) fn submit(&mut self, op: Op) {
         match op {
-            Op::Accept { id, listener } => self.accept(id, listener),
+            Op::Accept { id, listener, max } => self.accept(id, listener, max),
             Op::CloseListener { listener } => self.close_listener(listener),
             Op::Connect { id, to } => self.connect(id, &to),
             Op::Post { to, parcel } => self.common.post(to, parcel),
@@ -148,40 +144,35 @@ impl Threads {
 
     // Connections.
 
-    fn accept(&mut self, id: OpId, listener: Listener) {
+    fn accept(&mut self, id: OpId, listener: Listener, max: usize) {
         let index = listener.0 as usize;
         if self.common.listening(listener).is_none() || index >= self.accepting.len() {
             return self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
         }
-        assert!(!self.accepting[index].waiting.contains(&id), "an operation is asked for once");
-        self.accepting[index].waiting.push_back(id);
+        let waiting = &mut self.accepting[index].waiting;
+        assert!(waiting.iter().all(|(of, _)| *of != id), "an operation is asked for once");
+        waiting.push_back((id, max));
         self.try_accept(listener);
     }
 
     fn try_accept(&mut self, listener: Listener) {
         let index = listener.0 as usize;
-        while self.accepting[index].ready && !self.accepting[index].waiting.is_empty() {
-            let Some(fd) = self.common.listening(listener) else { return };
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let accepted = match rustix::net::accept_with(fd, flags) {
-                Err(Errno::AGAIN) => {
-                    self.accepting[index].ready = false;
-                    return;
-                }
-                Err(Errno::INTR) => continue,
-                Err(errno) => Err(errno::translate(errno)),
-                Ok(fd) => self.welcome(fd),
-            };
-            if let Some(id) = self.accepting[index].waiting.pop_front() {
-                self.common.ready(id, Done::Accepted(accepted));
+        while self.accepting[index].ready {
+            let Some((id, max)) = self.accepting[index].waiting.pop_front() else { return };
+            match sockets::accept_up_to(max, || self.accept_one(listener)) {
+                Some(accepted) => self.common.ready(id, Done::Accepted(accepted)),
+                None => self.accepting[index].waiting.push_front((id, max)),
             }
         }
     }
 
-    fn welcome(&mut self, fd: OwnedFd) -> Result<(Socket, base::op::Peer), Error> {
-        let (socket, peer) = self.common.accepted(fd)?;
+    fn accept_one(&mut self, listener: Listener) -> Result<Option<(Socket, Peer)>, Error> {
+        let Some((socket, peer)) = self.common.accept(listener, SocketFlags::NONBLOCK)? else {
+            self.accepting[listener.0 as usize].ready = false;
+            return Ok(None);
+        };
         self.watch_connection(socket, Connection::default())?;
-        Ok((socket, peer))
+        Ok(Some((socket, peer)))
     }
 
     /// Takes up a connection; closes the socket if that fails.
@@ -378,7 +369,7 @@ impl Threads {
             return;
         }
         for accepting in &mut self.accepting {
-            if let Some(index) = accepting.waiting.iter().position(|waiting| *waiting == id) {
+            if let Some(index) = accepting.waiting.iter().position(|(of, _)| *of == id) {
                 accepting.waiting.remove(index);
                 return self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
             }
@@ -401,7 +392,7 @@ impl Threads {
         self.common.close_listener(listener);
         let accepting = self.accepting.get_mut(listener.0 as usize);
         let waiting = accepting.map(|accepting| std::mem::take(&mut accepting.waiting));
-        for id in waiting.unwrap_or_default() {
+        for (id, _) in waiting.unwrap_or_default() {
             self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
         }
     }

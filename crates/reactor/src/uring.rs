@@ -22,7 +22,7 @@ use base::{Buf, Caller, Error, Instant};
 use io_uring::{cqueue, opcode, squeue, types};
 use personality::Personalities;
 use ring::Ring;
-use rustix::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::net::{SocketAddrAny, SocketFlags};
 use shelf::Shelf;
 use slab::Slab;
@@ -36,11 +36,16 @@ const COPY_MAX: usize = 2048;
 /// How long the end of the reactor waits for what is under way.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// The events of a poll for something to read.
+const READABLE: u32 = libc::POLLIN as u32;
+
 /// What an operation under way owns.
 enum Slot {
+    /// A poll of the listener; connections are accepted when it ends.
     Accept {
         id: OpId,
         listener: Listener,
+        max: usize,
     },
     /// The kernel reads the address.
     Connect {
@@ -163,7 +168,7 @@ impl Uring {
 
     pub(crate) fn submit(&mut self, op: Op) {
         match op {
-            Op::Accept { id, listener } => self.accept(id, listener),
+            Op::Accept { id, listener, max } => self.accept(id, listener, max),
             Op::CloseListener { listener } => self.close_listener(listener),
             Op::Connect { id, to } => self.connect(id, &to),
             Op::Post { to, parcel } => self.common.post(to, parcel),
@@ -226,15 +231,12 @@ impl Uring {
         self.move_blocks(id, file, passage, Vec::new());
     }
 
-    fn accept(&mut self, id: OpId, listener: Listener) {
+    fn accept(&mut self, id: OpId, listener: Listener, max: usize) {
         let Some(socket) = self.common.listening(listener) else {
             return self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
         };
-        let socket = types::Fd(socket.as_raw_fd());
-        let (no_address, no_length) = (std::ptr::null_mut(), std::ptr::null_mut());
-        let entry =
-            opcode::Accept::new(socket, no_address, no_length).flags(libc::SOCK_CLOEXEC).build();
-        self.start(Slot::Accept { id, listener }, entry);
+        let entry = opcode::PollAdd::new(types::Fd(socket.as_raw_fd()), READABLE).build();
+        self.start(Slot::Accept { id, listener, max }, entry);
     }
 
     fn connect(&mut self, id: OpId, to: &Address) {
@@ -348,8 +350,7 @@ impl Uring {
 
     fn listen_for_signals(&mut self) {
         let Some(signals) = &self.common.signals else { return };
-        let flags = u32::try_from(libc::POLLIN).expect("positive");
-        let entry = opcode::PollAdd::new(types::Fd(signals.fd().as_raw_fd()), flags).build();
+        let entry = opcode::PollAdd::new(types::Fd(signals.fd().as_raw_fd()), READABLE).build();
         self.start(Slot::Signal, entry);
     }
 
@@ -407,11 +408,6 @@ impl Uring {
         // The kernel must have seen all of them before the descriptor may mean something else.
         self.enter(false, Some(Duration::ZERO));
         self.common.close_listener(closed);
-    }
-
-    pub(crate) fn listener_flags() -> SocketFlags {
-        // The ring waits by itself; a descriptor that never waits would give up instead.
-        SocketFlags::empty()
     }
 
     // Waiting.
@@ -499,7 +495,9 @@ impl Uring {
             self.common.span(Span { submitted, started: submitted, finished });
         }
         match entry.slot {
-            Slot::Accept { id, .. } => self.complete_accept(id, result),
+            Slot::Accept { id, listener, max } => {
+                self.complete_accept(id, listener, max, result);
+            }
             Slot::Connect { id, fd, address } => {
                 drop(address);
                 let connected = match result {
@@ -539,14 +537,16 @@ impl Uring {
         }
     }
 
-    fn complete_accept(&mut self, id: OpId, result: i32) {
-        let accepted = if result < 0 {
-            Err(errno::from_raw(result))
-        } else {
-            // SAFETY: the kernel has just made this descriptor for us, nobody else knows it.
-            self.common.accepted(unsafe { OwnedFd::from_raw_fd(result) })
-        };
-        self.common.ready(id, Done::Accepted(accepted));
+    fn complete_accept(&mut self, id: OpId, listener: Listener, max: usize, result: i32) {
+        if result < 0 {
+            return self.common.ready(id, Done::Accepted(Err(errno::from_raw(result))));
+        }
+        let accept = || self.common.accept(listener, SocketFlags::empty());
+        match sockets::accept_up_to(max, accept) {
+            Some(accepted) => self.common.ready(id, Done::Accepted(accepted)),
+            // Another thread of this listener accepted it.
+            None => self.accept(id, listener, max),
+        }
     }
 
     fn complete_shelf_receive(&mut self, id: OpId, socket: Socket, completion: &cqueue::Entry) {

@@ -29,8 +29,11 @@ fn listen(rig: &mut Rig) -> (Listener, SocketAddr) {
 }
 
 fn accept(rig: &mut Rig, listener: Listener) -> (Socket, Peer) {
-    match rig.ask(|id| Op::Accept { id, listener }) {
-        Done::Accepted(Ok(accepted)) => accepted,
+    match rig.ask(|id| Op::Accept { id, listener, max: 1 }) {
+        Done::Accepted(Ok(mut accepted)) => {
+            assert_eq!(accepted.len(), 1);
+            accepted.remove(0)
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -51,6 +54,23 @@ fn received(done: Done) -> Result<Buf, Error> {
 
 fn receive(rig: &mut Rig, socket: Socket, into: Option<Buf>) -> Result<Buf, Error> {
     received(rig.ask(|id| Op::Receive { id, socket, into }))
+}
+
+#[test]
+fn one_accept_brings_all_that_wait_up_to_its_maximum() {
+    on_both(|rig| {
+        let (listener, address) = listen(rig);
+        let clients: Vec<_> = (0..5).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut peers = Vec::new();
+        for (max, expected) in [(3, 3), (8, 2)] {
+            let done = rig.ask(|id| Op::Accept { id, listener, max });
+            let Done::Accepted(Ok(accepted)) = done else { panic!("{done:?}") };
+            assert_eq!(accepted.len(), expected);
+            peers.extend(accepted.into_iter().map(|(_, peer)| peer));
+        }
+        let local = |c: &TcpStream| Peer::Network(c.local_addr().unwrap().to_string());
+        assert_eq!(peers, clients.iter().map(local).collect::<Vec<_>>());
+    });
 }
 
 #[test]
@@ -169,7 +189,7 @@ fn a_send_to_nobody_fails() {
 fn a_receive_and_an_accept_can_be_cancelled() {
     on_both(|rig| {
         let (listener, address) = listen(rig);
-        let accept = rig.start(|id| Op::Accept { id, listener });
+        let accept = rig.start(|id| Op::Accept { id, listener, max: 1 });
         assert!(rig.finish_within(accept, Duration::from_millis(10)).is_none());
         rig.world.submit(Op::Cancel { id: accept });
         assert!(matches!(rig.finish(accept), Done::Accepted(Err(Error::Cancelled))));
@@ -294,12 +314,12 @@ fn a_connect_that_takes_long_can_be_cancelled() {
 fn listeners_close_for_draining() {
     on_both(|rig| {
         let (listener, address) = listen(rig);
-        let id = rig.start(|id| Op::Accept { id, listener });
+        let id = rig.start(|id| Op::Accept { id, listener, max: 1 });
         assert!(rig.finish_within(id, Duration::from_millis(5)).is_none());
         rig.world.submit(Op::CloseListener { listener });
         assert!(matches!(rig.finish(id), Done::Accepted(Err(Error::Cancelled))));
         assert!(TcpStream::connect(address).is_err());
-        let done = rig.ask(|id| Op::Accept { id, listener });
+        let done = rig.ask(|id| Op::Accept { id, listener, max: 1 });
         assert!(matches!(done, Done::Accepted(Err(Error::Cancelled))));
     });
 }
@@ -413,12 +433,12 @@ fn dropping_a_world_ends_what_is_under_way() {
         let any = Address::Tcp("127.0.0.1:0".parse().unwrap());
         let (listener, Address::Tcp(address)) = world.listen(&any).unwrap() else { panic!() };
         let mut client = TcpStream::connect(address).unwrap();
-        world.submit(Op::Accept { id: OpId(1), listener });
+        world.submit(Op::Accept { id: OpId(1), listener, max: 1 });
         let mut events = Vec::new();
         world.wait(None, &mut events);
-        let Done::Accepted(Ok((socket, _))) = &events[0].done else { panic!() };
-        let socket = *socket;
-        world.submit(Op::Accept { id: OpId(2), listener });
+        let Done::Accepted(Ok(accepted)) = &events[0].done else { panic!() };
+        let (socket, _) = accepted[0];
+        world.submit(Op::Accept { id: OpId(2), listener, max: 1 });
         world.submit(Op::Receive { id: OpId(3), socket, into: Some(Buf::with_room(0, 100)) });
         world.submit(Op::Send { id: OpId(4), socket, data: vec![Buf::from(vec![1; 30 << 20])] });
         let soon = world.now() + Duration::from_millis(5);
@@ -453,7 +473,7 @@ fn too_many_open_files_is_told() {
         while let Ok(file) = std::fs::File::open("/dev/null") {
             hoard.push(file);
         }
-        let done = rig.ask(|id| Op::Accept { id, listener });
+        let done = rig.ask(|id| Op::Accept { id, listener, max: 1 });
         assert!(matches!(done, Done::Accepted(Err(Error::TooManyOpen))), "{done:?}");
         hoard.clear();
         rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();

@@ -561,7 +561,7 @@ impl Reactor for World {
         };
         scene.trace.line(format_args!("{} -> {op:?} {sum:x}", scene.now.0));
         match op {
-            Op::Accept { id, listener } => scene.accept(id, listener),
+            Op::Accept { id, listener, max } => scene.accept(id, listener, max),
             Op::CloseListener { listener } => scene.close_listener(listener),
             Op::Connect { id, to } => scene.connect_out(id, to),
             Op::Post { to, parcel } => unreachable!("one node of a process: {to} {parcel:?}"),

@@ -63,7 +63,7 @@ struct Sending {
 #[derive(Debug, Default)]
 struct Port {
     waiting: VecDeque<Socket>,
-    accepting: Option<OpId>,
+    accepting: Option<(OpId, usize)>,
     closed: bool,
 }
 
@@ -99,7 +99,8 @@ impl Net {
     }
 
     pub(super) fn cancel_accept(&mut self, id: OpId) -> bool {
-        let port = self.ports.iter_mut().find(|port| port.accepting == Some(id));
+        let port =
+            self.ports.iter_mut().find(|port| port.accepting.is_some_and(|(of, _)| of == id));
         port.map(|port| port.accepting = None).is_some()
     }
 
@@ -348,11 +349,11 @@ impl Scene {
 
 /// What the node does.
 impl Scene {
-    pub(super) fn accept(&mut self, id: OpId, listener: Listener) {
+    pub(super) fn accept(&mut self, id: OpId, listener: Listener, max: usize) {
         let port = &mut self.net.ports[listener.0 as usize];
         assert!(port.accepting.is_none(), "{listener:?} accepts already");
         assert!(!port.closed, "{listener:?} accepts, but it is closed");
-        port.accepting = Some(id);
+        port.accepting = Some((id, max));
         let span = Duration::from_nanos(self.rng.u64(..3000));
         self.after(span, Happening::Accept(listener));
     }
@@ -417,7 +418,7 @@ impl Scene {
         assert!(!port.closed, "{listener:?} is closed twice");
         port.closed = true;
         let (waiting, accepting) = (std::mem::take(&mut port.waiting), port.accepting.take());
-        if let Some(id) = accepting {
+        if let Some((id, _)) = accepting {
             self.complete_later(id, Done::Accepted(Err(Error::Cancelled)));
         }
         for socket in waiting {
@@ -433,16 +434,19 @@ impl Scene {
         if port.accepting.is_none() || port.waiting.is_empty() {
             return;
         }
-        let id = port.accepting.take().expect("looked at above");
+        let (id, max) = port.accepting.take().expect("looked at above");
         if fails {
             self.totals.faults += 1;
             return self.complete_later(id, Done::Accepted(Err(Error::TooManyOpen)));
         }
-        let socket = port.waiting.pop_front().expect("looked at above");
-        let link = self.net.links.get_mut(&socket).expect("what waits is there");
-        (link.accepted, link.host) = (true, host_of(id));
-        let peer = Peer::Network(format!("10.0.0.{}:{}", link.client, socket.0));
-        self.complete_later(id, Done::Accepted(Ok((socket, peer))));
+        let sockets = port.waiting.drain(..port.waiting.len().min(max));
+        let accepted = sockets.map(|socket| {
+            let link = self.net.links.get_mut(&socket).expect("what waits is there");
+            (link.accepted, link.host) = (true, host_of(id));
+            (socket, Peer::Network(format!("10.0.0.{}:{}", link.client, socket.0)))
+        });
+        let accepted = accepted.collect();
+        self.complete_later(id, Done::Accepted(Ok(accepted)));
     }
 
     pub(super) fn receive(&mut self, id: OpId, socket: Socket, into: Option<Buf>) {

@@ -168,7 +168,10 @@ impl Scene {
     pub fn drop_done(&mut self, done: Done) {
         match done {
             Done::Path(Ok(done)) => self.disk.close_all(&done),
-            Done::Connected(Ok(socket)) | Done::Accepted(Ok((socket, _))) => self.sever(socket),
+            Done::Connected(Ok(socket)) => self.sever(socket),
+            Done::Accepted(Ok(accepted)) => {
+                accepted.into_iter().for_each(|(socket, _)| self.sever(socket));
+            }
             _ => {}
         }
     }
