@@ -3,9 +3,10 @@
 //! Each is a thread that runs before all others, where that is allowed: its times are those of the
 //! server, not of its own wait for a processor that the server and the attackers keep busy.
 
-use super::{HANG, Target};
+use super::HANG;
 use crate::bench::{Client, Message};
 use crate::conformance::Raw;
+use crate::server::Server;
 use crate::sh;
 use anyhow::{Context, Result, bail, ensure};
 use std::io;
@@ -70,9 +71,9 @@ fn quantile(times: &[Duration], share: f64) -> Duration {
 
 /// Measures for so long; `look` is called now and then. The clients are a process of their own, so
 /// that they wait for no lock that attackers hold, like that of their memory.
-pub(super) fn measure(target: &Target, time: Duration, mut look: impl FnMut()) -> Result<Times> {
+pub(super) fn measure(server: &Server, time: Duration, mut look: impl FnMut()) -> Result<Times> {
     let mut command = Command::new(sh::own_path()?);
-    let words = [target.ninep.into(), target.http.into(), time.as_millis()].map(|n| n.to_string());
+    let words = [server.ninep.into(), server.http.into(), time.as_millis()].map(|n| n.to_string());
     command.arg(WORD).args(words).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
