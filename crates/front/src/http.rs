@@ -12,6 +12,7 @@
 //!
 #![doc = include_str!("http/states.md")]
 
+mod access;
 mod answer;
 mod delete;
 mod get;
@@ -28,6 +29,7 @@ mod transfer;
 mod tests;
 
 use crate::{CallId, Export, Input, Output};
+use access::Access;
 use base::{Automaton, Buf, Caller, Error, Instant, Name, Time};
 use delete::Delete;
 use listen::Listen;
@@ -39,7 +41,7 @@ use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 use transfer::Transfer;
-use tree::{Ask, Reply, Request as TreeRequest};
+use tree::{Ask, OpenId, Reply, Request as TreeRequest};
 use wire::http::{Body, HEAD_MAX, Method, Refusal, Request, parse, refusal};
 
 /// How long a request head may take from its first byte to its last.
@@ -71,8 +73,9 @@ const FEED: CallId = CallId(2);
 enum State {
     /// For a request head, until the given time.
     Head { until: Instant },
-    /// For the file that is asked for; whether its first bytes are.
-    Fetching { request: Box<Request>, reads: bool },
+    /// For the file that is asked for; whether its first bytes are; the open directory, if that
+    /// file is its index page.
+    Fetching { request: Box<Request>, reads: bool, directory: Option<OpenId> },
     /// For the next piece of a file, or for the client to take the last.
     Sending(Transfer),
     /// For the next entries of a directory, or for the client to take the last.
@@ -108,6 +111,8 @@ struct Manner {
 pub struct Session {
     state: State,
     manner: Manner,
+    /// The account of the request under way.
+    access: Access,
     export: Export,
     caller: Caller,
     /// Reached by way of loopback: guarded against web pages.
@@ -151,6 +156,7 @@ impl Session {
         Session {
             state,
             manner: Manner { head_only: false, is_1_1: true },
+            access: Access::default(),
             export,
             caller,
             local,
@@ -239,13 +245,13 @@ impl Session {
     pub fn handles(&self) -> usize {
         let of_request = match &self.state {
             State::Head { .. } | State::Discarding { .. } | State::Closing { .. } => 0,
-            State::Fetching { .. }
-            | State::Sending(_)
-            | State::Listing(_)
+            State::Sending(_)
             | State::Deleting(_)
             | State::Running(_)
             | State::Operating(_)
             | State::Listening(_) => 2,
+            // With the directory of an index page, or the target of a link.
+            State::Fetching { .. } | State::Listing(_) => 4,
             // The file with its handle, its directory, and that opened.
             State::Putting(_) => 4,
         };
@@ -358,6 +364,7 @@ impl Automaton for Session {
         self.goes_on &= matches!(state, State::Head { .. }) && !self.input.is_empty();
         self.state = state;
         if let State::Closing { .. } = self.state {
+            self.account(now, out);
             self.kept.take().into_iter().for_each(|kept| kept.close(out));
         }
     }
@@ -473,7 +480,12 @@ impl Session {
             State::Running(run) => self.run_answered(now, call, run, reply, out),
             State::Operating(it) => self.operate_answered(now, it, reply, out),
             State::Listening(it) => self.listen_answered(now, it, reply, out),
-            State::Fetching { request, reads } => self.fetched(now, *request, reads, reply, out),
+            State::Fetching { request, directory: Some(directory), .. } => {
+                self.index_fetched(now, *request, directory, reply, out)
+            }
+            State::Fetching { request, reads, directory: None } => {
+                self.fetched(now, *request, reads, reply, out)
+            }
             State::Sending(transfer) => self.piece(now, transfer, reply, out),
             State::Listing(listing) => self.listed(now, listing, reply, out),
             State::Putting(put) => self.put_answered(now, put, reply, out),
@@ -593,10 +605,22 @@ impl Session {
             Ok(None) if self.last_byte_came => self.hang_up("the client left", out),
             Ok(None) => self.await_head(now, until),
             Ok(Some((request, length))) => {
+                self.access.begin(request.method);
+                self.log(now);
                 self.input.consume(length);
                 self.begin(now, request, out)
             }
-            Err(refusal) => self.refuse(now, refusal, out),
+            Err(refusal) => {
+                self.log(now);
+                self.refuse(now, refusal, out)
+            }
+        }
+    }
+
+    /// Adds the request at the start of the input to the access log, if there is one.
+    fn log(&mut self, now: Instant) {
+        if self.export.web.logs {
+            self.access.log(now, wire::http::line(&self.input));
         }
     }
 
@@ -612,7 +636,7 @@ impl Session {
         assert!(!self.last, "no request is begun behind the last");
         self.last |= !request.keep_alive;
         self.manner.is_1_1 = request.is_1_1;
-        if let Err(refusal) = guard::check(&request, self.local) {
+        if let Err(refusal) = guard::check(&request, self.local, &self.export.web.hosts) {
             return self.refuse(now, refusal, out);
         }
         if self.last_byte_came && self.needs_client(&request) {
@@ -632,10 +656,10 @@ impl Session {
             }
             Method::Get | Method::Head => self.fetch(request, out),
             Method::Options => {
-                self.say_head(now, &answer::options(self.export.http_write), out);
+                self.say_head(now, &answer::options(self.export.web.write), out);
                 self.done(now, out)
             }
-            Method::Put | Method::Delete if !self.export.http_write => {
+            Method::Put | Method::Delete if !self.export.web.write => {
                 let reason = "this server does not write over HTTP: start it with --http-write";
                 self.refuse(now, refusal(405, reason), out)
             }
@@ -665,6 +689,7 @@ impl Session {
 
     /// The response is said: on to the next request, or the end.
     fn done(&mut self, now: Instant, out: &mut Vec<Output>) -> State {
+        self.account(now, out);
         let was_last = self.last_byte_came && self.input.is_empty();
         if self.last || was_last {
             return self.part(now, "done", out);
@@ -677,6 +702,7 @@ impl Session {
     fn refuse(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) -> State {
         self.last = true;
         self.say_error(now, refusal, out);
+        self.account(now, out);
         self.part(now, "refused", out)
     }
 
@@ -719,7 +745,10 @@ impl Session {
         let is_removing = matches!(&state, State::Putting(put) if put.is_removing());
         let cancels = !is_removing && !matches!(state, State::Running(_));
         let asked = match state {
-            State::Fetching { .. } => 1,
+            State::Fetching { directory, .. } => {
+                out.extend(directory.map(Output::Close));
+                1
+            }
             State::Sending(transfer) => usize::from(transfer.forget(out)),
             State::Listing(listing) => usize::from(listing.forget(out)),
             State::Putting(put) => put.forget(&self.caller, out),
@@ -767,6 +796,7 @@ impl Session {
     fn say(&mut self, bytes: Buf, out: &mut Vec<Output>) {
         assert!(!bytes.is_empty(), "who says something has words");
         self.unsent += bytes.len();
+        self.access.add_sent(bytes.len());
         out.push(Output::Send(bytes));
     }
 

@@ -16,7 +16,7 @@ mod session;
 pub use room::{HANDLES_MIN, Room, SMALL_MAX};
 pub use session::{Protocol, Session};
 
-use base::{Buf, Caller, Error};
+use base::{Buf, Caller, Error, Instant};
 use tree::{NodeId, OpenId, Reply, Request};
 
 /// Names one call of a session: a request of a client that is under way.
@@ -62,6 +62,32 @@ pub enum Output {
     Finish,
     /// End the connection when everything is said; for the log: why.
     Hangup(&'static str),
+    /// An HTTP request has been answered, or was given up.
+    Account(Account),
+}
+
+/// An HTTP request that has ended, for metrics and the access log.
+#[derive(Debug)]
+pub struct Account {
+    /// The method; `other` if the request could not be understood.
+    pub method: &'static str,
+    /// The status of the response; 499 if the client left before it.
+    pub status: u16,
+    /// Bytes of the response's content.
+    pub bytes: u64,
+    /// The entry of the access log, if there is one.
+    pub entry: Option<Box<Entry>>,
+}
+
+/// An entry of the access log.
+#[derive(Debug)]
+pub struct Entry {
+    /// Arrival of the request.
+    pub begun: Instant,
+    /// End of the response.
+    pub ended: Instant,
+    /// The request line with the fields that are logged, if it could be understood.
+    pub line: Option<wire::http::Line>,
 }
 
 /// As whom a client's requests are performed.
@@ -86,10 +112,24 @@ pub struct Export {
     pub wall: base::Time,
     /// Limits of one connection.
     pub limits: Limits,
-    /// HTTP may change files.
-    pub http_write: bool,
+    /// Settings of HTTP.
+    pub web: Web,
     /// The replicated services of this server, by the names of their directories.
     pub services: std::sync::Arc<[base::Name]>,
+}
+
+/// Settings of HTTP.
+#[derive(Clone, Debug, Default)]
+pub struct Web {
+    /// `PUT` and `DELETE` are allowed.
+    pub write: bool,
+    /// The file `index.html` of a directory is shown in its place.
+    pub index: bool,
+    /// Each request is written to an access log.
+    pub logs: bool,
+    /// Names of this server besides those of loopback: requests for them are answered on loopback
+    /// too, where a proxy passes them on.
+    pub hosts: std::sync::Arc<[String]>,
 }
 
 /// Limits of one connection. At a limit an HTTP socket is not read; of a 9P connection a bounded

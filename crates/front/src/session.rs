@@ -47,6 +47,14 @@ impl Session {
         }
     }
 
+    /// The protocol.
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Session::NineP(_) => Protocol::NineP,
+            Session::Http(_) => Protocol::Http,
+        }
+    }
+
     /// The kernel says who the client is: it may ask to command the server. HTTP has no way to
     /// ask, because what hands HTTP on to a unix socket does so for anybody.
     pub fn let_command(&mut self) {

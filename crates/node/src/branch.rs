@@ -1,6 +1,7 @@
 //! A tree of a node, of whatever kind.
 
 use super::letters::{self, Letter};
+use super::log::{Level, News};
 use super::relay::{self, Relay};
 use super::{Config, Served};
 use base::op::{File, OpId};
@@ -53,7 +54,7 @@ pub(crate) struct Counts {
     /// Of a server: what the link to it is doing.
     pub(crate) link: Option<&'static str>,
     /// Of a volume: its store, and its reaper with how many inodes wait for that.
-    pub(crate) volume: Option<(store::Counts, (&'static str, usize))>,
+    pub(crate) volume: Option<(store::Space, store::Counts, (&'static str, usize))>,
 }
 
 impl Branch {
@@ -282,18 +283,50 @@ impl Branch {
         }
     }
 
-    /// The next thing that the operator may want to know.
-    pub(crate) fn next_news(&mut self) -> Option<String> {
+    /// Counts of a replica.
+    pub(crate) fn replica_counts(&self) -> Option<services::Counts> {
         match self {
-            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Relay(_) => None,
-            Branch::Volume(volume) => volume.next_report(),
-            Branch::Storelets(storelets) => storelets.next_news(),
-            Branch::Replica(replica) => replica.next_news(),
+            Branch::Replica(replica) => Some(replica.counts()),
+            Branch::Host(..)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Volume(_)
+            | Branch::Remote(_)
+            | Branch::Storelets(_)
+            | Branch::Relay(_) => None,
+        }
+    }
+
+    /// Name of a mounted server, and whether it is connected.
+    pub(crate) fn server(&self) -> Option<(String, bool)> {
+        match self {
+            Branch::Remote(remote) => Some((remote.name().to_string(), remote.is_connected())),
+            Branch::Host(..)
+            | Branch::Service(_)
+            | Branch::Skeleton(_)
+            | Branch::Volume(_)
+            | Branch::Replica(_)
+            | Branch::Storelets(_)
+            | Branch::Relay(_) => None,
+        }
+    }
+
+    /// Takes the next message for the operator.
+    pub(crate) fn next_news(&mut self) -> Option<News> {
+        let (level, target, text) = match self {
+            Branch::Host(..) | Branch::Service(_) | Branch::Skeleton(_) | Branch::Relay(_) => {
+                return None;
+            }
+            Branch::Volume(volume) => (Level::Error, "volume", volume.next_report()?),
+            Branch::Storelets(storelets) => (Level::Warn, "storelet", storelets.next_news()?),
+            Branch::Replica(replica) => (Level::Warn, "replica", replica.next_news()?),
             Branch::Remote(remote) => {
                 let news = remote.next_news()?;
-                Some(format!("{}: {news}", remote.name()))
+                let level = if news.is_up() { Level::Info } else { Level::Warn };
+                (level, "mount", format!("{}: {news}", remote.name()))
             }
-        }
+        };
+        Some(News { level, target, text })
     }
 
     /// The server ends: nobody is to wait for what does not come.
@@ -352,7 +385,7 @@ impl Branch {
                     opens: counts.opens,
                     locks: counts.locks,
                     errands: counts.errands,
-                    volume: Some((volume.store().counts(), counts.reaper)),
+                    volume: Some((volume.store().space(), volume.store().counts(), counts.reaper)),
                     ..Counts::default()
                 }
             }

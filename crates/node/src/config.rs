@@ -2,7 +2,7 @@
 
 use base::op::{Address, File};
 use base::{Name, Stat, Time};
-use front::{Identity, Limits, Protocol};
+use front::{Identity, Limits, Protocol, Web};
 use names::Order;
 use std::sync::Arc;
 use store::Store;
@@ -14,8 +14,8 @@ pub struct Config {
     pub read_only: bool,
     /// The server's own state is shown under `/.upcall/`.
     pub service: bool,
-    /// HTTP may change files.
-    pub http_write: bool,
+    /// Settings of HTTP.
+    pub web: Web,
     /// The number of the server's own user.
     pub owner: u32,
     /// Where to listen, and for which protocol.

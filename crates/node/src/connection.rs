@@ -10,7 +10,8 @@ use crate::admission::Debt;
 use crate::stages::Stage;
 use base::op::{Op, OpId, Peer, Socket};
 use base::{Automaton, Buf, Error, Instant};
-use front::{CallId, Input as SessionInput, Output as SessionOutput, Room, Session};
+use front::{Account, CallId, Input as SessionInput, Output as SessionOutput};
+use front::{Protocol, Room, Session};
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -66,6 +67,10 @@ pub enum Output {
     Abandon(OpenId),
     /// A stage of a request took so long.
     Staged(Stage, Duration),
+    /// A 9P message of this type was answered.
+    Replied(u8),
+    /// An HTTP request has ended.
+    Account(Account),
 }
 
 /// How far the connection's life is.
@@ -133,6 +138,7 @@ pub struct Connection {
     finish: Finish,
     id: OpId,
     socket: Socket,
+    peer: Peer,
     origin: Origin,
     session: Session,
     receiving: bool,
@@ -154,12 +160,14 @@ pub struct Connection {
 
 impl Connection {
     /// A connection just accepted; its operations bear `id`.
-    pub(crate) fn new(id: OpId, socket: Socket, origin: Origin, session: Session) -> Connection {
+    pub(crate) fn new(id: OpId, socket: Socket, peer: Peer, session: Session) -> Connection {
+        let origin = Origin::of(&peer);
         Connection {
             state: State::Talking,
             finish: Finish::No,
             id,
             socket,
+            peer,
             origin,
             session,
             receiving: false,
@@ -180,9 +188,22 @@ impl Connection {
         self.socket
     }
 
+    /// The client, as the kernel tells.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
     /// Its session.
     pub fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// Number of bytes that are being sent.
+    pub(crate) fn sending(&self) -> usize {
+        match self.sending {
+            Sending::Yes { bytes, .. } => bytes,
+            Sending::No => 0,
+        }
     }
 
     /// Bytes that it holds.
@@ -301,7 +322,13 @@ impl Connection {
                 SessionOutput::Close(open) => out.push(Output::Close(open)),
                 SessionOutput::Abandon(open) => out.push(Output::Abandon(open)),
                 SessionOutput::Send(_) if self.state == State::Ending => {}
-                SessionOutput::Send(buf) => self.unsent.push(buf),
+                SessionOutput::Send(buf) => {
+                    if self.session.protocol() == Protocol::NineP {
+                        out.push(Output::Replied(buf[4]));
+                    }
+                    self.unsent.push(buf);
+                }
+                SessionOutput::Account(account) => out.push(Output::Account(account)),
                 SessionOutput::Finish => self.finish = Finish::Wanted,
                 SessionOutput::Hangup(_) if self.state == State::Ending => {}
                 SessionOutput::Hangup(_) => self.state = State::Parting,

@@ -10,6 +10,7 @@
 //! happens to it.
 
 use super::connection;
+use super::log::News;
 use super::relay;
 use super::status::Report;
 use super::{Node, Phase};
@@ -67,7 +68,7 @@ pub(crate) enum Letter {
     /// A replica is closed; nothing more comes from it.
     Closed(u16),
     /// News for the operator.
-    News(String),
+    News(News),
     /// All file systems of the host that do not respond to a node.
     Unresponsive(usize, Vec<Unresponsive>),
 }

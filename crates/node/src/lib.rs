@@ -25,6 +25,8 @@ mod fairness;
 mod joins;
 mod letters;
 pub mod listener;
+pub mod log;
+mod metrics;
 mod places;
 mod recorder;
 mod recording;
@@ -38,6 +40,7 @@ pub mod stages;
 mod status;
 mod storelets;
 mod surveys;
+mod traffic;
 mod trees;
 mod unresponsive;
 mod work;
@@ -45,7 +48,7 @@ mod work;
 pub use changes::advice;
 pub use config::{Clients, Config, Join, Joined, Port, Served};
 pub use fairness::ticking;
-pub use front::{Export, Identity, Limits, Protocol};
+pub use front::{Export, Identity, Limits, Protocol, Web};
 pub use letters::{HOME, NODES_MAX};
 pub use names::{Order, script};
 pub use recorder::{Act, BATCH, BATCH_TIME, Kept, Recorded, Tally};
@@ -62,6 +65,7 @@ use changes::Changes;
 use connection::Connection;
 use letters::Role;
 use listener::Listener;
+use log::{Access, Log, News};
 use names::{Mount, Names, Source, Wish};
 use places::Places;
 use recorder::Recorder;
@@ -73,6 +77,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use storelet::Worker;
 use surveys::Surveys;
+use traffic::Traffic;
 use tree::service::Service;
 use tree::volume::Volume;
 use trees::Trees;
@@ -139,6 +144,7 @@ pub struct Node {
     /// Memory and places, shared out among the connections.
     admission: Admission,
     stages: Stages,
+    traffic: Traffic,
     changes: Changes,
     surveys: Surveys,
     /// If what clients ask of files is to be written down.
@@ -151,8 +157,10 @@ pub struct Node {
     unresponsive: unresponsive::ByNode,
     /// Number of the node that has the replicas of services, if there are any: of home only.
     replicas: Option<usize>,
-    /// What the operator may want to know. At most [`NEWS_MAX`].
-    news: VecDeque<String>,
+    /// Messages for the operator. At most [`NEWS_MAX`].
+    news: VecDeque<News>,
+    /// Entries of the access log. Those of one turn.
+    accesses: Vec<Access>,
     scratch: Scratch,
 }
 
@@ -198,7 +206,7 @@ impl Node {
             path,
             wall: config.wall,
             limits,
-            http_write: config.http_write && !config.read_only,
+            web: Web { write: config.web.write && !config.read_only, ..config.web.clone() },
             services: [].into(),
         };
         let admission = Admission::new(config.bytes_max);
@@ -219,6 +227,7 @@ impl Node {
             alarms: BTreeSet::new(),
             admission,
             stages: Stages::default(),
+            traffic: Traffic::default(),
             changes,
             surveys: Surveys::new(),
             recorder: None,
@@ -227,6 +236,7 @@ impl Node {
             unresponsive: BTreeMap::new(),
             replicas: None,
             news: VecDeque::new(),
+            accesses: Vec::new(),
             scratch: Scratch::default(),
         }
     }
@@ -283,11 +293,6 @@ impl Node {
         trees.chain([self.names.counts()]).collect()
     }
 
-    /// The next thing that the operator may want to know: of servers that are lost, and come back.
-    pub fn next_news(&mut self) -> Option<String> {
-        self.news.pop_front()
-    }
-
     /// Why a volume could not be written to its end, if one could not.
     pub fn failure(&self) -> Option<String> {
         self.trees.iter().filter_map(Branch::volume).find_map(Volume::failure)
@@ -332,14 +337,6 @@ impl Node {
             let early = wanted.is_none_or(|at| connection.alarm.is_some_and(|alarm| alarm <= at));
             assert!(early || self.queue.has_tick(slot), "connection {slot} is looked at too late");
         }
-    }
-
-    /// Adds news for the operator.
-    pub(crate) fn add_news(&mut self, news: String) {
-        if self.news.len() == NEWS_MAX {
-            self.news.pop_front();
-        }
-        self.news.push_back(news);
     }
 
     /// How many files of the host clients may know. A part of the process's files is for
@@ -486,18 +483,16 @@ pub fn set_up(node: &mut Node, reactor: &mut impl Reactor) {
     run_while(node, reactor, |node| node.phase == Phase::Joining);
 }
 
-/// The whole event loop of a server. What the operator may want to know is told, line by line;
-/// what is recorded is given to `keep`. Neither may wait for anything.
+/// The whole event loop of a server. Messages for the operator go to `log`, what is recorded to
+/// `keep`. Neither may wait for anything.
 pub fn run(
     node: &mut Node,
     reactor: &mut impl Reactor,
-    tell: &mut dyn FnMut(&str),
+    log: &mut dyn Log,
     keep: &mut dyn FnMut(Vec<Recorded>) -> Kept,
 ) {
     let goes_on = |node: &mut Node| {
-        while let Some(news) = node.next_news() {
-            tell(&news);
-        }
+        node.write_log(log);
         node.hand_out(keep);
         !node.is_over()
     };

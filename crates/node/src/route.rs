@@ -7,7 +7,7 @@
 use super::admission;
 use super::branch::Branch;
 use super::changes;
-use super::connection::{self, Connection, Origin};
+use super::connection::{self, Connection};
 use super::letters::{self, HOME, Letter, Role};
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
@@ -130,10 +130,16 @@ impl Node {
             }
             (CONNECTION, Done::Received(result)) => {
                 self.bill.defer();
-                self.connections[index].arrive(now, result.as_ref().map_or(0, |buf| buf.len()));
+                let bytes = result.as_ref().map_or(0, |buf| buf.len());
+                let connection = &mut self.connections[index];
+                connection.arrive(now, bytes);
+                self.traffic.receive(connection.session().protocol(), bytes);
                 self.queue.receive(index, result);
             }
             (CONNECTION, Done::Sent(result)) => {
+                let connection = &self.connections[index];
+                let bytes = result.map_or(0, |()| connection.sending());
+                self.traffic.send(connection.session().protocol(), bytes);
                 let input = connection::Input::Sent(result);
                 self.messages.push_back(Message::Connection(index, input));
             }
@@ -260,6 +266,15 @@ impl Node {
                     self.stages.record(stage, span);
                     continue;
                 }
+                Output::Replied(kind) => {
+                    self.traffic.reply(kind);
+                    continue;
+                }
+                Output::Account(account) => {
+                    self.traffic.respond(&account);
+                    self.log_access(slot, account);
+                    continue;
+                }
                 Output::Ask(call, request) => names::Input::Ask(request_id(slot, call), request),
                 Output::Cancel(call) => names::Input::Cancel(request_id(slot, call)),
                 Output::Release(node) => names::Input::Release(node),
@@ -276,26 +291,26 @@ impl Node {
             return ops.push(Op::CloseSocket { socket });
         }
         let port = &self.config.ports[index];
-        let origin = Origin::of(&peer);
-        let mut session = self.session(port, peer);
+        let mut session = self.session(port, &peer);
         session.set_number((self.number() as u64) << 56 | self.stages.accepted);
         let slot = self.connections.vacant_key();
         let id = op_id(CONNECTION, slot);
-        self.places.add(&origin);
-        self.connections.insert(Connection::new(id, socket, origin, session));
+        let connection = Connection::new(id, socket, peer, session);
+        self.places.add(connection.origin());
+        self.connections.insert(connection);
         self.messages.push_back(Message::Connection(slot, connection::Input::Begin));
         self.stages.accepted += 1;
     }
 
-    fn session(&self, port: &Port, peer: Peer) -> Session {
+    fn session(&self, port: &Port, peer: &Peer) -> Session {
         let told = port.is_told();
         let identity = match (&port.clients, peer) {
             (Clients::All(identity), _) => identity.clone(),
             (Clients::Spokesmen(uids), Peer::Local(user)) if uids.contains(&user.uid) => {
-                Identity::Claimed(Some(Caller::User(Arc::new(user))))
+                Identity::Claimed(Some(Caller::User(Arc::new(user.clone()))))
             }
             (Clients::Themselves | Clients::Spokesmen(_), Peer::Local(user)) => {
-                Identity::Fixed(Caller::User(Arc::new(user)))
+                Identity::Fixed(Caller::User(Arc::new(user.clone())))
             }
             (clients @ (Clients::Themselves | Clients::Spokesmen(_)), Peer::Network(_)) => {
                 unreachable!("the kernel says nothing about the network: {clients:?}")

@@ -5,7 +5,8 @@
 use super::branch::{Branch, Counts};
 use super::letters::Role;
 use super::stages::Stages;
-use super::{Node, Phase};
+use super::traffic::Traffic;
+use super::{Node, metrics};
 use base::Instant;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,21 +16,26 @@ use tree::Topic;
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     /// Automata by kind and state.
-    machines: BTreeMap<(&'static str, &'static str), usize>,
+    pub(crate) machines: BTreeMap<(&'static str, &'static str), usize>,
     /// Every queue: its name, its length, its limit; those of several volumes are one.
-    queues: Vec<(&'static str, usize, usize)>,
-    stages: Stages,
-    /// Failures of the disks of volumes.
-    failures: u64,
+    pub(crate) queues: Vec<(&'static str, usize, usize)>,
+    pub(crate) stages: Stages,
+    pub(crate) traffic: Traffic,
+    /// Volumes, by the numbers of their trees.
+    pub(crate) volumes: Vec<(usize, store::Space, store::Counts)>,
+    pub(crate) replicas: Vec<services::Counts>,
+    /// Servers that are mounted, by name: whether they are connected.
+    pub(crate) servers: Vec<(String, bool)>,
     /// Connections ended to give memory or a place to others.
-    ended: u64,
+    pub(crate) ended: u64,
 }
 
 impl Report {
     /// What is so now.
     pub(crate) fn of(node: &Node) -> Report {
         let ended = node.admission.ended();
-        let mut report = Report { stages: node.stages.clone(), ended, ..Report::default() };
+        let (stages, traffic) = (node.stages.clone(), node.traffic.clone());
+        let mut report = Report { stages, traffic, ended, ..Report::default() };
         report.count_machines(node);
         report.count_queues(node);
         report
@@ -42,7 +48,10 @@ impl Report {
         }
         front.queues.into_iter().for_each(|queue| self.add_queue(queue));
         self.stages.add(&front.stages);
-        self.failures += front.failures;
+        self.traffic.add(&front.traffic);
+        self.volumes.extend(front.volumes);
+        self.replicas.extend(front.replicas);
+        self.servers.extend(front.servers);
         self.ended += front.ended;
     }
 
@@ -73,10 +82,12 @@ impl Report {
         for state in node.worker.iter().flat_map(|worker| worker.states()) {
             self.count("storelet", state, 1);
         }
+        self.replicas.extend(node.trees.iter().filter_map(Branch::replica_counts));
         if !node.is_home() {
             return;
         }
-        for tree in node.trees.iter().map(Branch::counts) {
+        self.servers.extend(node.trees.iter().filter_map(Branch::server));
+        for (number, tree) in node.trees.iter().map(Branch::counts).enumerate() {
             for (errand, n) in tree.errands {
                 self.count("errand", errand, n);
             }
@@ -86,10 +97,10 @@ impl Report {
             if let Some(link) = tree.link {
                 self.count("link", link, 1);
             }
-            if let Some((store, (reaper, _))) = tree.volume {
-                self.failures += store.failures;
+            if let Some((space, store, (reaper, _))) = tree.volume {
                 self.count("reaper", reaper, 1);
-                store.machines.into_iter().for_each(|(kind, state)| self.count(kind, state, 1));
+                store.machines.iter().for_each(|(kind, state)| self.count(kind, state, 1));
+                self.volumes.push((number, space, store));
             }
         }
         self.count("changes", node.changes.name(), 1);
@@ -128,7 +139,7 @@ impl Report {
         for (given, most) in counts.iter().filter_map(|tree| tree.memory) {
             self.add_queue(("storelet_memory", given as usize, most as usize));
         }
-        for (store, _) in counts.into_iter().filter_map(|tree| tree.volume) {
+        for (_, store, _) in counts.into_iter().filter_map(|tree| tree.volume) {
             let (journal, journal_max) = store.journal;
             self.add_queue(("cache", store.cache.0, store.cache.1));
             self.add_queue(("dirty", store.dirty.0, store.dirty.1));
@@ -143,7 +154,7 @@ pub(crate) fn render(node: &Node, report: &Report, now: Instant, topic: Topic) -
         Topic::Machines => machines_text(report),
         Topic::Queues => queues_text(report),
         Topic::Stages => stages_text(&report.stages),
-        Topic::Metrics => metrics_text(node, report, now),
+        Topic::Metrics => metrics::text(node, report, now),
         Topic::Names => node.names_text(),
     }
 }
@@ -175,62 +186,4 @@ fn stages_text(stages: &Stages) -> String {
             .expect("a string");
     }
     text
-}
-
-/// The Prometheus text format, version 0.0.4.
-fn metrics_text(node: &Node, report: &Report, now: Instant) -> String {
-    let mut text = String::new();
-    let mut family = |name: &str, kind: &str, help: &str, rows: &[(String, f64)]| {
-        writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string");
-        for (suffix, value) in rows {
-            writeln!(text, "{name}{suffix} {value}").expect("a string");
-        }
-    };
-    let one = |value: f64| vec![(String::new(), value)];
-    family("upcall_uptime_seconds", "gauge", "Time since the start.", &one(now.0 as f64 / 1e9));
-    let accepted = report.stages.accepted as f64;
-    family("upcall_accepted_total", "counter", "Connections accepted.", &one(accepted));
-    let draining = f64::from(u8::from(node.phase != Phase::Running));
-    family("upcall_draining", "gauge", "Whether the server is ending.", &one(draining));
-    let machine = |(kind, state)| format!("{{machine=\"{kind}\",state=\"{state}\"}}");
-    let rows: Vec<_> = report.machines.iter().map(|(of, n)| (machine(*of), *n as f64)).collect();
-    family("upcall_machines", "gauge", "Machines by kind and state.", &rows);
-    let label = |name: &str| format!("{{queue=\"{name}\"}}");
-    let lengths: Vec<_> = report.queues.iter().map(|(q, n, _)| (label(q), *n as f64)).collect();
-    family("upcall_queue_length", "gauge", "Length of each queue.", &lengths);
-    let limits: Vec<_> = report.queues.iter().map(|(q, _, n)| (label(q), *n as f64)).collect();
-    family("upcall_queue_limit", "gauge", "Limit of each queue.", &limits);
-    if let Some(tally) = node.tally() {
-        let help = "I/Os of files given to be written down.";
-        family("upcall_recorded_total", "counter", help, &one(tally.taken as f64));
-        let help = "I/Os of files not written down, for want of room.";
-        family("upcall_recording_lost_total", "counter", help, &one(tally.lost as f64));
-    }
-    let help = "Failures of the disks of volumes since they were opened.";
-    family("upcall_storage_failures_total", "counter", help, &one(report.failures as f64));
-    let help = "Connections ended to give memory or a place to others.";
-    family("upcall_connections_ended_total", "counter", help, &one(report.ended as f64));
-    let help = "Requests kept by each file system or service of the host that does not respond.";
-    family("upcall_unresponsive_requests", "gauge", help, &node.unresponsive_rows());
-    stage_metrics(&report.stages, &mut text);
-    text
-}
-
-fn stage_metrics(stages: &Stages, text: &mut String) {
-    let name = "upcall_stage_seconds";
-    writeln!(text, "# HELP {name} How long each stage of a request takes.").expect("a string");
-    writeln!(text, "# TYPE {name} histogram").expect("a string");
-    for (stage, histogram) in stages.all() {
-        let mut below = 0;
-        for (edge, count) in histogram.edges() {
-            below += count;
-            let edge = edge.as_secs_f64();
-            writeln!(text, "{name}_bucket{{stage=\"{stage}\",le=\"{edge}\"}} {below}")
-                .expect("a string");
-        }
-        let (count, sum) = (histogram.count(), histogram.sum().as_secs_f64());
-        writeln!(text, "{name}_bucket{{stage=\"{stage}\",le=\"+Inf\"}} {count}").expect("a string");
-        writeln!(text, "{name}_sum{{stage=\"{stage}\"}} {sum}").expect("a string");
-        writeln!(text, "{name}_count{{stage=\"{stage}\"}} {count}").expect("a string");
-    }
 }

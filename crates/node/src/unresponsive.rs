@@ -1,7 +1,8 @@
 //! File systems of the host that do not respond: reported by the reactor, told to the operator.
 
 use super::letters::{HOME, Letter, post};
-use super::{Node, Phase};
+use super::log::{Level, News};
+use super::{Node, Phase, metrics};
 use base::Instant;
 use base::op::{Op, Unresponsive};
 use std::collections::BTreeMap;
@@ -35,15 +36,17 @@ impl Node {
         self.unresponsive.insert(node, all);
         if matches!(self.phase, Phase::Joining | Phase::Running) {
             let lines = changes(now, &before, &merge(&self.unresponsive));
-            lines.into_iter().for_each(|line| self.add_news(line));
+            for (level, text) in lines {
+                self.add_news(News { level, target: "host", text });
+            }
         }
     }
 
     /// Requests in progress and waiting, by a label with the name of each of these file systems.
-    pub(crate) fn unresponsive_rows(&self) -> Vec<(String, f64)> {
+    pub(crate) fn unresponsive_rows(&self) -> Vec<(String, usize)> {
         let row = |one: &Unresponsive| {
-            let name = one.name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            (format!("{{name=\"{name}\"}}"), (one.running + one.waiting) as f64)
+            let name = metrics::quoted(&one.name);
+            (format!("{{name=\"{name}\"}}"), one.running + one.waiting)
         };
         merge(&self.unresponsive).iter().map(row).collect()
     }
@@ -66,17 +69,18 @@ fn merge(by_node: &ByNode) -> Vec<Unresponsive> {
 }
 
 /// A line for each file system that responds again, and for each that has stopped.
-fn changes(now: Instant, before: &[Unresponsive], after: &[Unresponsive]) -> Vec<String> {
+fn changes(now: Instant, before: &[Unresponsive], after: &[Unresponsive]) -> Vec<(Level, String)> {
     let is_in = |all: &[Unresponsive], one: &Unresponsive| all.iter().any(|o| o.name == one.name);
     let again = before.iter().filter(|one| !is_in(after, one));
-    let again = again.map(|one| format!("{} responds again", one.name));
+    let again = again.map(|one| (Level::Info, format!("{} responds again", one.name)));
     let stopped = after.iter().filter(|one| !is_in(before, one)).map(|one| {
         let Unresponsive { name, since, running, waiting } = one;
         let seconds = now.since(*since).as_secs();
-        format!(
+        let text = format!(
             "{name} has not responded for {seconds} s: {running} requests in progress, {waiting} \
              waiting; check its server, or unmount it with umount -f -l"
-        )
+        );
+        (Level::Warn, text)
     });
     again.chain(stopped).collect()
 }

@@ -38,6 +38,7 @@ pub use members::{ADMINISTRATOR, address, list};
 pub use proof::{CHALLENGE, Introduction, Seals, VERDICT, Verdict, Verdicts};
 pub use seal::{Forged, Seal};
 pub use settings::{Secret, Settings};
+pub use status::{Counts, MemberCounts};
 pub use turn::Limits;
 
 /// What is replicated: operations that are sent again are done once.

@@ -66,7 +66,50 @@ struct Member<'a> {
     lacks: u64,
 }
 
+/// Counts of a replica, for metrics.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    /// The service.
+    pub service: String,
+    /// The number of the replica.
+    pub replica: u16,
+    /// Operations done here and not final.
+    pub unfinal: usize,
+    /// Operations kept for members that lack them.
+    pub kept: usize,
+    /// The other members.
+    pub members: Vec<MemberCounts>,
+}
+
+/// Counts of another member.
+#[derive(Clone, Debug)]
+pub struct MemberCounts {
+    /// The number of the replica.
+    pub replica: u16,
+    /// Operations that it has not said that it has.
+    pub lacks: u64,
+    /// Whether it is connected.
+    pub is_connected: bool,
+}
+
 impl Hosted {
+    /// Counts for metrics.
+    pub fn counts(&self) -> Counts {
+        let status = self.status();
+        let others = status.members.iter().filter_map(|member| {
+            let is_connected = matches!(member.way?, "idle" | "writing");
+            let (replica, lacks) = (member.replica.0, member.lacks);
+            Some(MemberCounts { replica, lacks, is_connected })
+        });
+        Counts {
+            service: status.service.to_string(),
+            replica: status.replica.0,
+            unfinal: status.unfinal,
+            kept: status.held,
+            members: others.collect(),
+        }
+    }
+
     /// The contents of a file that can only be looked at, if the work that is left allows that.
     pub(crate) fn text(&mut self, file: usize) -> Option<Vec<u8>> {
         Some(match file {

@@ -124,6 +124,8 @@ pub struct Counts {
     pub operations: usize,
     /// Those who wait for pages, or for room.
     pub waiting: usize,
+    /// Checkpoints since the volume was created.
+    pub checkpoints: u64,
     /// Failures of the disk since the volume was opened.
     pub failures: u64,
     /// Each machine's kind and state.
@@ -291,6 +293,7 @@ impl Store {
             journal: self.journal.fill(),
             operations: self.jobs.len(),
             waiting: self.fetching.waiting(),
+            checkpoints: self.superblock().epoch,
             failures: self.failures.count(),
             machines,
         }

@@ -377,6 +377,11 @@ impl Remote {
         self.news.push_back(news);
     }
 
+    /// Whether there is a connection that requests can use.
+    pub fn is_connected(&self) -> bool {
+        self.link.is_up()
+    }
+
     /// What the server is called where its news are told.
     pub fn name(&self) -> String {
         let (to, aname) = (&self.to[0], String::from_utf8_lossy(&self.aname));

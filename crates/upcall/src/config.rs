@@ -61,6 +61,16 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) http_write: bool,
 
+    /// Answer requests for this name of the server on loopback and unix sockets too, where a reverse
+    /// proxy passes them on; can be given several times
+    #[arg(long, value_name = "NAME")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) allow_host: Vec<String>,
+
+    /// Show the file index.html of a directory over HTTP in its place
+    #[arg(long)]
+    pub(crate) index: bool,
+
     /// Act for clients on the network as this user, a name or a number (of a directory only as
     /// root) [default: the owner of the directory, without privileges, or of the volume's root]
     #[arg(long = "as", value_name = "USER")]
@@ -92,6 +102,22 @@ pub(crate) struct Serve {
     /// gone on with
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+
+    /// Log messages of this level and of more severe ones to standard error [default: info]
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+
+    /// How to write log messages [default: text]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+
+    /// Append an entry for each HTTP request to this file; -: to standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) access_log: Option<PathBuf>,
+
+    /// How to write entries of the access log [default: combined]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) access_log_format: Option<AccessFormat>,
 
     /// Do not show the server's own state under /.upcall/
     #[arg(long)]
@@ -172,6 +198,40 @@ pub(crate) enum Form {
     Threads,
 }
 
+/// Severity of log messages.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogLevel {
+    /// Something was lost, or does not work any more.
+    Error,
+    /// Something may have to be looked after.
+    Warn,
+    /// Something has changed.
+    Info,
+}
+
+/// Format of log messages.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// Time, level, target and message.
+    Text,
+    /// An object for each message.
+    Json,
+}
+
+/// Format of the access log.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AccessFormat {
+    /// The Common Log Format.
+    Common,
+    /// The Combined Log Format: with referer and user agent.
+    Combined,
+    /// An object for each request, with its duration.
+    Json,
+}
+
 fn one_or_many<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
 where
     T: Deserialize<'de>,
@@ -208,6 +268,8 @@ impl Serve {
             reach: either(self.reach, file.reach),
             read_only: self.read_only || file.read_only,
             http_write: self.http_write || file.http_write,
+            allow_host: either(self.allow_host, file.allow_host),
+            index: self.index || file.index,
             as_user: self.as_user.or(file.as_user),
             trust_clients: self.trust_clients || file.trust_clients,
             cache: self.cache.or(file.cache),
@@ -215,6 +277,10 @@ impl Serve {
             reactor: self.reactor.or(file.reactor),
             threads: self.threads.or(file.threads),
             record: self.record.or(file.record),
+            log_level: self.log_level.or(file.log_level),
+            log_format: self.log_format.or(file.log_format),
+            access_log: self.access_log.or(file.access_log),
+            access_log_format: self.access_log_format.or(file.access_log_format),
             no_status: self.no_status || file.no_status,
             connections_max: self.connections_max.or(file.connections_max),
             memory_max: self.memory_max.or(file.memory_max),

@@ -5,9 +5,9 @@ use crate::compiler::Compiler;
 use crate::compiler::keeper::Keeper;
 use crate::config::Serve;
 use crate::homes::{Home, Homes};
+use crate::log;
 use crate::ticker::Ticker;
 use reactor::Mailbox;
-use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 use storelet::compile::Hash;
@@ -151,9 +151,9 @@ fn compiler(
     })
 }
 
-/// Says something to the operator, who need not be there.
+/// Tells the operator.
 fn tell(text: &str) {
-    let _ = writeln!(io::stderr(), "upcall: {text}");
+    log::warn("storelet", text.to_string());
 }
 
 /// Who keeps what is installed, and what that is. Where the usual place for it cannot be used,

@@ -2,6 +2,7 @@
 //! threads that run storelets. Both send what is asked of them to the node that has the name space.
 
 use crate::hosting::Fuse;
+use crate::log::ToLog;
 use crate::ticker::Beat;
 use node::{Config, Export, HOME, Kept, Node, Port};
 use reactor::{Form, Mailbox, World};
@@ -124,8 +125,8 @@ fn front(
     let _fuse = Fuse;
     let mut node = Node::front(number, plan.config, plan.export);
     let _ = reactor::take_short_slices();
-    // A front has no servers to tell of, and what its clients ask is recorded at home.
-    node::run(&mut node, &mut world, &mut |_| {}, &mut |_| Kept::Ended);
+    // What its clients ask of files is recorded at home.
+    node::run(&mut node, &mut world, &mut ToLog, &mut |_| Kept::Ended);
     Ok(())
 }
 

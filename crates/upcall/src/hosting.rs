@@ -86,6 +86,6 @@ fn host(
     let _fuse = Fuse;
     let mut node = Node::replicas(config, replicas);
     // Its news are home's, and what clients ask is recorded there.
-    node::run(&mut node, &mut world, &mut |_| {}, &mut |_| Kept::Ended);
+    node::run(&mut node, &mut world, &mut (), &mut |_| Kept::Ended);
     Ok(())
 }

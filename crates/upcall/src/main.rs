@@ -11,6 +11,7 @@ mod greeting;
 mod homes;
 mod hosting;
 mod load;
+mod log;
 mod place;
 mod progress;
 mod record;

@@ -2,6 +2,7 @@
 //! it down. The node never waits for that: what the disk does not take in time is counted as lost,
 //! and when nothing can be written any more the recording ends, and serving goes on.
 
+use crate::log;
 use base::{Instant, Time};
 use load::trace::recording::{HEADER, SLOT, Writer, whole_len};
 use load::trace::{Traced, Write as _};
@@ -138,12 +139,11 @@ impl Recording {
         let shown = path.display().to_string();
         let write = move || {
             let end = sheet.fill(wall, taken);
-            let said = end.failed.as_ref().map(|why| {
-                format!("upcall: the recording into {shown} has ended: {why}; serving goes on\n")
-            });
+            if let Some(why) = &end.failed {
+                let text = format!("the recording into {shown} has ended: {why}; serving goes on");
+                log::error("record", text);
+            }
             let _ = told.send(end);
-            // Whoever reads that may be slow: nobody waits for this thread any more.
-            said.map(|line| io::stderr().write_all(line.as_bytes()));
         };
         let thread = std::thread::Builder::new().name("record".to_string()).spawn(write);
         thread.map_err(|error| format!("no thread: {error}"))?;

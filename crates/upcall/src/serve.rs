@@ -6,6 +6,7 @@ use crate::files;
 use crate::fronts::{Fronts, Plan};
 use crate::greeting::Greeting;
 use crate::hosting::{self, Hosting};
+use crate::log::{self, ToLog};
 use crate::place::{self, Bound, Place, What};
 use crate::record::{Recording, Sheet};
 use crate::replica::kept;
@@ -13,10 +14,11 @@ use crate::rule::{self, Rule};
 use crate::space::{self, Joint, Jointed, Space};
 use crate::volume::file::CACHE_MIB;
 use base::Reactor;
-use node::{Config, Join, Joined, Kept, Limits, Node, Port, Protocol, Served};
+use node::{Config, Join, Joined, Kept, Limits, Node, Port, Protocol, Served, Web};
 use reactor::{Address, World};
 use std::fmt::Display;
 use std::io::{self, Write as _};
+use std::net::Ipv6Addr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -26,8 +28,9 @@ const STORAGE_FAILED: u8 = 1;
 
 /// Serves until a signal ends it.
 pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
+    log::start(serve)?;
     let addresses = place::addresses(serve)?;
-    let limits = limits(serve)?;
+    let (limits, web) = (limits(serve)?, web(serve)?);
     let (form, form_reason) = choose_form(serve.reactor)?;
     let threads = threads(serve)?;
     let sheet = serve.record.as_deref().map(Sheet::open).transpose()?;
@@ -51,7 +54,7 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let joins = joins.collect::<Result<Vec<Join>, String>>()?;
     let crew = Crew::start(serve, file.as_deref().unwrap_or(&path), &rule.homes)?;
     let first = first_front(!replicas.is_empty(), threads, crew.as_ref())?;
-    let mut share = share(serve, threads, ports, &world, (limits, &files));
+    let mut share = share(serve, threads, ports, &world, (limits, &files, web));
     share.storelets =
         crew.as_ref().map(|it| it.settings(serve, first + threads - 1)).transpose()?;
     let mut node = Node::new(share.clone(), served, joins);
@@ -83,8 +86,9 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
         limit: files.limit.as_deref(),
         bound: &bound,
     });
-    run_node(&mut node, &mut world, recording)?;
+    run_node(&mut node, &mut world, recording);
     let code = exit_code(&node);
+    log::finish();
     if !node.is_quiet() {
         // Something hangs, or a second signal came: what is under way is not waited for.
         std::process::exit(code.into());
@@ -93,20 +97,15 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
 }
 
 /// Runs the node until it is over, and writes down what it records.
-fn run_node(
-    node: &mut Node,
-    world: &mut World,
-    recording: Option<Recording>,
-) -> Result<(), String> {
+fn run_node(node: &mut Node, world: &mut World, recording: Option<Recording>) {
     // Where the kernel refuses, clients wait a little longer.
     let _ = reactor::take_short_slices();
     let keep = |batch| recording.as_ref().map_or(Kept::Ended, |it| it.keep(batch));
-    node::run(node, world, &mut log()?, &mut { keep });
+    node::run(node, world, &mut ToLog, &mut { keep });
     if let Some(recording) = recording {
         say(&recording.end(node.tally().unwrap_or_default()));
     }
     say(&"upcall: ended\n");
-    Ok(())
 }
 
 /// Whether everything in the names file could be joined.
@@ -128,7 +127,7 @@ fn join_all(fronts: Fronts, hosting: Option<Hosting>, crew: Option<Crew>) -> Res
 /// How the server ends, and a line for the operator if a volume failed.
 fn exit_code(node: &Node) -> u8 {
     let Some(reason) = node.failure() else { return 0 };
-    eprintln!("upcall: {reason}");
+    log::error("volume", reason);
     STORAGE_FAILED
 }
 
@@ -216,12 +215,12 @@ fn share(
     threads: usize,
     ports: Vec<Port>,
     world: &World,
-    (limits, files): (Limits, &files::Budget),
+    (limits, files, web): (Limits, &files::Budget, Web),
 ) -> Config {
     Config {
         read_only: serve.read_only,
         service: !serve.no_status,
-        http_write: serve.http_write,
+        web,
         owner: reactor::own_user(),
         ports,
         wall: wall_at_zero(world),
@@ -291,25 +290,6 @@ fn say(text: &dyn Display) {
     let _ = write!(io::stdout(), "{text}");
 }
 
-/// Lines that wait for whoever reads standard error.
-const LOG_LINES: usize = 256;
-
-/// Tells the operator of what happens while serving. Whoever reads that may be slow, or not read at
-/// all: the server does not wait for them, and leaves out what they do not take.
-fn log() -> Result<impl FnMut(&str), String> {
-    let (lines, told) = std::sync::mpsc::sync_channel::<String>(LOG_LINES);
-    let tell = move || {
-        for line in told {
-            let _ = writeln!(io::stderr(), "upcall: {line}");
-        }
-    };
-    let thread = std::thread::Builder::new().name("log".to_string()).spawn(tell);
-    thread.map_err(|error| format!("no thread: {error}"))?;
-    Ok(move |line: &str| {
-        let _ = lines.try_send(line.to_string());
-    })
-}
-
 fn settings(serve: &Serve) -> reactor::Config {
     let defaults = reactor::Config::default();
     let spin = serve.spin.map_or(defaults.spin, Duration::from_micros);
@@ -335,6 +315,23 @@ fn limits(serve: &Serve) -> Result<Limits, String> {
         return Err("--connections-max, --memory-max and --cache must be at least 1".to_string());
     }
     Ok(Limits { msize, ..limits })
+}
+
+/// Settings of HTTP.
+fn web(serve: &Serve) -> Result<Web, String> {
+    for host in &serve.allow_host {
+        let is_bare = host.parse::<Ipv6Addr>().is_ok()
+            || !host.contains(':') && wire::http::host_name(host).is_some();
+        if !is_bare {
+            return Err(format!(
+                "--allow-host {host}: say a name as it stands in a URL, without scheme, port or \
+                 path, like files.example.com"
+            ));
+        }
+    }
+    let hosts = serve.allow_host.clone().into();
+    let logs = serve.access_log.is_some();
+    Ok(Web { write: serve.http_write, index: serve.index, logs, hosts })
 }
 
 /// The form of the reactor, and how it came to be chosen.

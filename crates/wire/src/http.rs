@@ -4,6 +4,7 @@
 //! [`Refusal`] with the status it deserves. What two parsers could understand differently (two
 //! lengths, a length beside chunks, an unknown coding) is refused, so nothing can be smuggled.
 
+mod accept;
 mod chunk;
 mod condition;
 mod range;
@@ -40,6 +41,20 @@ pub enum Method {
     Post,
     /// What can be asked.
     Options,
+}
+
+impl Method {
+    /// The name on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+            Method::Post => "POST",
+            Method::Options => "OPTIONS",
+        }
+    }
 }
 
 /// How the body of a request is delimited.
@@ -129,6 +144,33 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     }
 }
 
+/// A request line, and the fields that access logs have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The method.
+    pub method: String,
+    /// The target as it was sent.
+    pub target: String,
+    /// The minor version of HTTP/1.
+    pub minor: u8,
+    /// The `Referer` field.
+    pub referer: Option<String>,
+    /// The `User-Agent` field.
+    pub agent: Option<String>,
+}
+
+/// Parses a request head for the access log.
+pub fn line(bytes: &[u8]) -> Option<Line> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut head = httparse::Request::new(&mut fields);
+    head.parse(&bytes[..bytes.len().min(HEAD_MAX)]).ok()?;
+    let (method, target) = (head.method?.to_string(), head.path?.to_string());
+    let minor = head.version?;
+    let fields = Fields(head.headers);
+    let first = |name| fields.all(name).next().map(str::to_string);
+    Some(Line { method, target, minor, referer: first("referer"), agent: first("user-agent") })
+}
+
 fn has_bare_lf(head: &[u8]) -> bool {
     let bare = |(at, byte): (usize, &u8)| *byte == b'\n' && (at == 0 || head[at - 1] != b'\r');
     head.iter().enumerate().any(bare)
@@ -167,7 +209,6 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
         return Err(refusal(400, "the Host field names no host"));
     }
     let text = |value: &str| value.to_string();
-    let wants_json = fields.all("accept").any(|value| value.contains("application/json"));
     Ok(Request {
         method,
         target,
@@ -180,7 +221,7 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
         body: body(&fields, is_1_1)?,
         is_partial: fields.one("content-range")?.is_some(),
         expects_continue: expects_continue(&fields, is_1_1)?,
-        wants_json,
+        wants_json: accept::prefers_json(&fields),
         ranges: fields.one("range")?.and_then(Ranges::parse),
         conditions: Conditions::parse(&fields)?,
     })

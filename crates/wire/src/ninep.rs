@@ -46,6 +46,14 @@ macro_rules! messages {
                 match self { $($enum::$name { .. } => $code),* }
             }
 
+            /// The name of a type byte, as in this table.
+            pub fn name_of(code: u8) -> Option<&'static str> {
+                match code {
+                    $($code => Some(stringify!($name)),)*
+                    _unknown => None,
+                }
+            }
+
             /// Decodes one whole message, size field included.
             ///
             /// # Errors

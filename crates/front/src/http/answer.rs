@@ -9,6 +9,7 @@ use wire::http::{Refusal, date, refusal, status_text};
 /// A response head being written: status, then fields.
 #[derive(Debug)]
 pub(super) struct Head {
+    status: u16,
     text: String,
 }
 
@@ -17,7 +18,7 @@ impl Head {
         let mut text = String::with_capacity(400);
         let words = status_text(status);
         write!(text, "HTTP/1.1 {status} {words}\r\nServer: upcall\r\n").expect("a string");
-        Head { text }
+        Head { status, text }
     }
 
     pub(super) fn field(mut self, name: &str, value: impl std::fmt::Display) -> Head {
@@ -45,8 +46,18 @@ pub(super) fn etag(stat: &Stat) -> String {
     format!("\"{:x}-{:x}-{:x}\"", version.inode, version.size, version.change)
 }
 
-/// What a file's name says about its content.
-pub(super) fn content_type(name: Option<&base::Name>) -> String {
+/// The content type of a file: by the extension of its name; the server's own state is text.
+pub(super) fn content_type(path: &[base::Name]) -> String {
+    match path {
+        [first, second] if first.as_bytes() == b".upcall" => {
+            return match second.as_bytes() {
+                b"metrics" => "text/plain; version=0.0.4; charset=utf-8".to_string(),
+                _text => "text/plain; charset=utf-8".to_string(),
+            };
+        }
+        _elsewhere => {}
+    }
+    let name = path.last();
     let name = name.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
     let guess = mime_guess::from_path(name.unwrap_or_default()).first_or_octet_stream();
     let charset = if guess.type_() == "text" { "; charset=utf-8" } else { "" };
@@ -114,19 +125,30 @@ pub(super) fn not_opened(error: Error) -> Refusal {
 
 impl Session {
     /// Ends a head: the date, and whether the connection goes on where that is not understood.
-    pub(super) fn end(&self, now: Instant, head: Head) -> Vec<u8> {
+    pub(super) fn end(&mut self, now: Instant, head: Head) -> Vec<u8> {
+        let status = head.status;
         let head = match (self.last, self.manner.is_1_1) {
             (true, _) => head.field("Connection", "close"),
             (false, false) => head.field("Connection", "keep-alive"),
             (false, true) => head,
         };
-        head.end(self.wall(now))
+        let head = head.end(self.wall(now));
+        self.access.add_head(status, head.len());
+        head
+    }
+
+    /// Says an interim response: the client may send the content of its request.
+    pub(super) fn say_continue(&mut self, out: &mut Vec<Output>) {
+        let head = &b"HTTP/1.1 100 Continue\r\n\r\n"[..];
+        self.access.add_interim(head.len());
+        self.say(Buf::from(head), out);
     }
 
     /// Says a head alone: for answers without a body, where the reason is the `Allow` field.
     pub(super) fn say_head(&mut self, now: Instant, answer: &Refusal, out: &mut Vec<Output>) {
         let head = Head::new(answer.status).field("Allow", answer.reason);
-        self.say(Buf::from(self.end(now, head)), out);
+        let head = self.end(now, head);
+        self.say(Buf::from(head), out);
     }
 
     /// Says an error with its reason as the body; in answer to `HEAD`, without.
@@ -146,7 +168,7 @@ impl Session {
             .field("Content-Type", "text/plain; charset=utf-8")
             .field("Content-Length", reason.len() + 1);
         if status == 405 {
-            head = head.field("Allow", options(self.export.http_write).reason);
+            head = head.field("Allow", options(self.export.web.write).reason);
         }
         let mut bytes = self.end(now, head);
         if !self.manner.head_only {

@@ -5,7 +5,7 @@ use super::listing::Listing;
 use super::transfer::{Part, Transfer, frame};
 use super::{FETCH_MAX, HEADROOM, Session, State};
 use crate::Output;
-use base::{Buf, Error, Instant, Kind, Stat};
+use base::{Buf, Error, Instant, Kind, Name, Stat};
 use std::ops::Range as Span;
 use tree::{Ask, OpenId, Reply};
 use wire::http::{Method, Request, Resolved, Verdict, refusal};
@@ -13,6 +13,9 @@ use wire::http::{Method, Request, Resolved, Verdict, refusal};
 /// What stands between the parts of an answer with several ranges. No file's content matters to
 /// it: each part says how long it is.
 const BOUNDARY: &str = "upcall-part-7MA4YWxkTrZu0gW";
+
+/// The page that is shown for a directory.
+const INDEX: &[u8] = b"index.html";
 
 impl Session {
     /// Asks for the file; with its first bytes where all of it may be wanted.
@@ -25,7 +28,42 @@ impl Session {
         let path = request.target.path.clone();
         self.asked = read_max as usize;
         self.ask(Ask::Fetch { root: None, path, read_max, headroom: HEADROOM }, out);
-        State::Fetching { request: Box::new(request), reads: read_max > 0 }
+        State::Fetching { request: Box::new(request), reads: read_max > 0, directory: None }
+    }
+
+    /// Asks for the index page of a directory that stays open, to be listed if there is none.
+    fn fetch_index(
+        &mut self,
+        mut request: Request,
+        directory: OpenId,
+        out: &mut Vec<Output>,
+    ) -> State {
+        request.target.path.push(Name::new(INDEX).expect("a name"));
+        let path = request.target.path.clone();
+        self.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 }, out);
+        State::Fetching { request: Box::new(request), reads: false, directory: Some(directory) }
+    }
+
+    /// Continues with the index page if it is a file, and else lists its directory.
+    pub(super) fn index_fetched(
+        &mut self,
+        now: Instant,
+        mut request: Request,
+        directory: OpenId,
+        reply: Result<Reply, Error>,
+        out: &mut Vec<Output>,
+    ) -> State {
+        match reply {
+            Ok(Reply::Fetched(stat, data, open)) if stat.kind == Kind::File => {
+                out.push(Output::Close(directory));
+                self.fetched(now, request, false, Ok(Reply::Fetched(stat, data, open)), out)
+            }
+            other => {
+                crate::discard(other, out);
+                request.target.path.pop();
+                self.list_on(now, Listing::new(&request, directory), out)
+            }
+        }
     }
 
     pub(super) fn fetched(
@@ -43,7 +81,7 @@ impl Session {
         };
         let verdict = self.verdict(&request, &stat);
         match (stat.kind, open, verdict) {
-            (Kind::Directory, Some(open), _) => self.directory(now, &request, open, out),
+            (Kind::Directory, Some(open), _) => self.directory(now, request, open, out),
             // What calls itself empty is as long as it turns out to be.
             (Kind::File, open, Verdict::Go) if stat.size == 0 && !reads => {
                 out.extend(open.map(Output::Close));
@@ -53,7 +91,8 @@ impl Session {
             (_, open, Verdict::NotModified) => {
                 out.extend(open.map(Output::Close));
                 let head = Head::new(304).validators(&stat);
-                self.say(Buf::from(self.end(now, head)), out);
+                let head = self.end(now, head);
+                self.say(Buf::from(head), out);
                 self.done(now, out)
             }
             (_, open, Verdict::Failed) => {
@@ -77,7 +116,7 @@ impl Session {
     fn directory(
         &mut self,
         now: Instant,
-        request: &Request,
+        request: Request,
         open: OpenId,
         out: &mut Vec<Output>,
     ) -> State {
@@ -86,11 +125,14 @@ impl Session {
             let head = Head::new(301)
                 .field("Location", request.target.encoded() + "/")
                 .field("Content-Length", 0);
-            self.say(Buf::from(self.end(now, head)), out);
+            let head = self.end(now, head);
+            self.say(Buf::from(head), out);
             return self.done(now, out);
         }
-        let listing = Listing::new(request, open);
-        self.list_on(now, listing, out)
+        if self.export.web.index && !request.wants_json {
+            return self.fetch_index(request, open, out);
+        }
+        self.list_on(now, Listing::new(&request, open), out)
     }
 
     /// Sends a file. One that says it is empty is as long as what was read of it, or nobody knows.
@@ -125,7 +167,7 @@ impl Session {
     ) -> State {
         let chunked = request.is_1_1;
         self.last |= !chunked;
-        let name = content_type(request.target.path.last());
+        let name = content_type(&request.target.path);
         let mut head = self.safe(Head::new(200).field("Content-Type", name));
         if chunked {
             head = head.field("Transfer-Encoding", "chunked");
@@ -152,7 +194,7 @@ impl Session {
             request.method == Method::Get
                 && request.conditions.range_applies(&etag(stat), stat.modified)
         });
-        let name = content_type(request.target.path.last());
+        let name = content_type(&request.target.path);
         let resolved = ranges.map_or(Resolved::Whole, |ranges| ranges.resolve(stat.size));
         match &resolved {
             Resolved::Whole => {
@@ -176,7 +218,8 @@ impl Session {
                 let head = Head::new(416)
                     .field("Content-Range", format_args!("bytes */{}", stat.size))
                     .field("Content-Length", 0);
-                self.say(Buf::from(self.end(now, head)), out);
+                let head = self.end(now, head);
+                self.say(Buf::from(head), out);
                 self.done(now, out)
             }
         }
@@ -201,7 +244,7 @@ impl Session {
     /// a page that is served runs no scripts: they could write, too.
     pub(super) fn safe(&self, head: Head) -> Head {
         let head = safe(head);
-        if self.export.http_write { head.field("Content-Security-Policy", "sandbox") } else { head }
+        if self.export.web.write { head.field("Content-Security-Policy", "sandbox") } else { head }
     }
 }
 

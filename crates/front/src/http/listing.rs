@@ -1,14 +1,15 @@
 //! A directory as a page for people or as JSON for programs.
 //!
 //! Entries are gathered up to [`SORT_BYTES`] and sorted; of a larger directory the rest follows as
-//! it comes. Rows are made as the client takes them, so memory stays bounded.
+//! it comes. Rows are made as the client takes them, so memory stays bounded. Symbolic links are
+//! followed one after the other: the reference to one that leads to a directory ends in a slash.
 
 use super::answer::Head;
 use super::get::safe;
 use super::{Session, State};
 use crate::Output;
 use base::op::Entry;
-use base::{Buf, Error, Instant, Kind, Time};
+use base::{Buf, Error, Instant, Kind, Name, Time};
 use std::collections::VecDeque;
 use std::io::Write as _;
 use tree::{Ask, OpenId, Reply};
@@ -28,16 +29,17 @@ const ROWS: usize = 8 << 10;
 #[derive(Debug)]
 pub(super) struct Listing {
     open: OpenId,
-    /// The path, for the heading.
-    title: String,
+    path: Vec<Name>,
     json: bool,
     head_only: bool,
     /// HTTP/1.0 knows no chunks: the end of the connection is the end of the body.
     chunked: bool,
-    is_root: bool,
     cookie: u64,
-    /// Gathered and not yet said, the next one first; and about how many bytes of memory they take.
-    entries: VecDeque<Entry>,
+    /// Entries that were read; if the first is a symbolic link, its target is being looked up.
+    read: VecDeque<Entry>,
+    /// Gathered and not yet said, the next one first.
+    rows: VecDeque<Row>,
+    /// About how many bytes of memory entries and rows take.
     gathered: usize,
     /// The directory has no more.
     ended: bool,
@@ -46,18 +48,31 @@ pub(super) struct Listing {
     asking: bool,
 }
 
+/// An entry, and whether it is a directory or a link to one.
+#[derive(Debug)]
+struct Row {
+    entry: Entry,
+    is_directory: bool,
+}
+
+impl Row {
+    /// The end of its name.
+    fn slash(&self) -> &'static str {
+        if self.is_directory { "/" } else { "" }
+    }
+}
+
 impl Listing {
     pub(super) fn new(request: &Request, open: OpenId) -> Listing {
-        let names = request.target.path.iter().map(|name| name.to_string() + "/");
         Listing {
             open,
-            title: names.fold("/".to_string(), |path, name| path + &name),
+            path: request.target.path.clone(),
             json: request.wants_json,
             head_only: request.method == Method::Head,
             chunked: request.is_1_1,
-            is_root: request.target.path.is_empty(),
             cookie: 0,
-            entries: VecDeque::new(),
+            read: VecDeque::new(),
+            rows: VecDeque::new(),
             gathered: 0,
             ended: false,
             said: None,
@@ -79,18 +94,37 @@ impl Listing {
     fn gather(&mut self, entries: Vec<Entry>) {
         self.cookie = entries.last().map_or(self.cookie, |entry| entry.cookie);
         self.gathered += entries.iter().map(weight).sum::<usize>();
-        self.entries.extend(entries);
+        self.read.extend(entries);
+        self.make_rows();
+    }
+
+    /// Makes rows of the entries up to the next symbolic link.
+    fn make_rows(&mut self) {
+        while let Some(entry) = self.read.front().filter(|entry| entry.kind != Kind::Symlink) {
+            let entry = entry.clone();
+            self.read.pop_front();
+            let is_directory = entry.kind == Kind::Directory;
+            self.rows.push_back(Row { entry, is_directory });
+        }
+    }
+
+    /// Makes a row of the symbolic link that was looked up, and of those up to the next one.
+    fn follow(&mut self, is_directory: bool) {
+        let entry = self.read.pop_front().expect("its target was asked for");
+        self.rows.push_back(Row { entry, is_directory });
+        self.make_rows();
     }
 
     /// Whether rows can be said: the first are sorted before.
     fn is_ready(&self, gathered_max: usize) -> bool {
-        self.said.is_some() || self.ended || self.gathered >= gathered_max
+        let is_sortable = self.read.is_empty() && (self.ended || self.gathered >= gathered_max);
+        self.said.is_some() || is_sortable
     }
 
     fn sort(&mut self) {
-        let place = |entry: &Entry| entry.kind != Kind::Directory;
-        let entries = self.entries.make_contiguous();
-        entries.sort_unstable_by(|a, b| (place(a), &a.name).cmp(&(place(b), &b.name)));
+        let key = |row: &Row| !row.is_directory;
+        let rows = self.rows.make_contiguous();
+        rows.sort_unstable_by(|a, b| (key(a), &a.entry.name).cmp(&(key(b), &b.entry.name)));
     }
 
     /// Appends a part of the body.
@@ -107,19 +141,19 @@ impl Listing {
     fn take_rows(&mut self, text: &mut Vec<u8>) {
         let end = text.len() + ROWS;
         while text.len() < end
-            && let Some(entry) = self.entries.pop_front()
+            && let Some(row) = self.rows.pop_front()
         {
-            assert!(weight(&entry) <= self.gathered, "what is gathered is counted");
-            self.gathered -= weight(&entry);
+            assert!(weight(&row.entry) <= self.gathered, "what is gathered is counted");
+            self.gathered -= weight(&row.entry);
             let first = self.said == Some(0);
             self.said = self.said.map(|count| count + 1);
             match self.json {
-                true => json_row(&entry, first, text),
-                false => html_row(&entry, text),
+                true => json_row(&row, first, text),
+                false => html_row(&row, text),
             }
         }
-        if self.entries.is_empty() {
-            self.entries.shrink_to_fit();
+        if self.rows.is_empty() {
+            self.rows.shrink_to_fit();
         }
     }
 
@@ -127,9 +161,9 @@ impl Listing {
         if self.json {
             return b"[".to_vec();
         }
-        let mut title = Vec::new();
-        escape(&self.title, &mut title);
-        let parent: &[u8] = if self.is_root { b"" } else { b"<a href=\"../\">..</a>" };
+        let mut title = b"/".to_vec();
+        self.path.iter().for_each(|name| escape(&format!("{name}/"), &mut title));
+        let parent: &[u8] = if self.path.is_empty() { b"" } else { b"<a href=\"../\">..</a>" };
         let top = [PAGE_TOP.as_bytes(), b"<title>", &title, b"</title></head><body><h1>", &title];
         [&top.concat()[..], b"</h1><main>", parent, b"\n"].concat()
     }
@@ -152,9 +186,8 @@ a{display:grid;grid-template-columns:1fr auto;gap:0 1rem;padding:.5rem .25rem;\
 border-top:1px solid #8884;text-decoration:none;overflow-wrap:anywhere}\
 a:hover,a:focus{background:#8882}small{opacity:.7;white-space:nowrap}</style>";
 
-fn html_row(entry: &Entry, text: &mut Vec<u8>) {
-    let directory = entry.kind == Kind::Directory;
-    let slash = if directory { "/" } else { "" };
+fn html_row(row: &Row, text: &mut Vec<u8>) {
+    let (entry, slash) = (&row.entry, row.slash());
     text.extend_from_slice(b"<a href=\"");
     href(entry.name.as_bytes(), slash, text);
     text.extend_from_slice(b"\">");
@@ -172,7 +205,8 @@ fn html_row(entry: &Entry, text: &mut Vec<u8>) {
     text.extend_from_slice(b"</small></a>\n");
 }
 
-fn json_row(entry: &Entry, first: bool, text: &mut Vec<u8>) {
+fn json_row(row: &Row, first: bool, text: &mut Vec<u8>) {
+    let entry = &row.entry;
     let kind = match entry.kind {
         Kind::File => "file",
         Kind::Directory => "directory",
@@ -186,7 +220,7 @@ fn json_row(entry: &Entry, first: bool, text: &mut Vec<u8>) {
     let name = String::from_utf8_lossy(entry.name.as_bytes());
     serde_json::to_writer(&mut *text, &name).expect("a string is JSON");
     text.extend_from_slice(b",\"href\":\"");
-    href(entry.name.as_bytes(), if entry.kind == Kind::Directory { "/" } else { "" }, text);
+    href(entry.name.as_bytes(), row.slash(), text);
     write!(text, "\",\"type\":\"{kind}\"").expect("memory");
     if let Some(stat) = &entry.stat {
         write!(text, ",\"size\":{},\"modified\":\"", stat.size).expect("memory");
@@ -260,21 +294,30 @@ impl Session {
         }
         let (gathered_max, ahead) = (self.at_most(SORT_BYTES), self.at_most(AHEAD));
         // One piece a step: the next one follows when this one has been sent.
-        if listing.is_ready(gathered_max) && !listing.entries.is_empty() && self.unsent <= ahead {
+        if listing.is_ready(gathered_max) && !listing.rows.is_empty() && self.unsent <= ahead {
             self.say_entries(now, &mut listing, out);
         }
-        if listing.ended && listing.entries.is_empty() {
+        if listing.ended && listing.rows.is_empty() {
             return self.end_listing(now, listing, out);
         }
         let is_ready = listing.is_ready(gathered_max);
-        let wanted = !is_ready || (listing.entries.is_empty() && self.unsent <= ahead);
+        let wanted = !is_ready || (listing.rows.is_empty() && self.unsent <= ahead);
         if wanted && !listing.asking && !listing.ended {
             listing.asking = true;
-            let (open, cookie) = (listing.open, listing.cookie);
-            self.asked = PAGE as usize;
-            self.ask(Ask::List { open, cookie, bytes_max: PAGE, with_stat: true }, out);
+            self.ask_for_entries(&listing, out);
         }
         State::Listing(listing)
+    }
+
+    /// Asks for the target of the next symbolic link, or else for the next entries.
+    fn ask_for_entries(&mut self, listing: &Listing, out: &mut Vec<Output>) {
+        if let Some(link) = listing.read.front() {
+            let path = listing.path.iter().chain([&link.name]).cloned().collect();
+            return self.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 }, out);
+        }
+        let (open, cookie) = (listing.open, listing.cookie);
+        self.asked = PAGE as usize;
+        self.ask(Ask::List { open, cookie, bytes_max: PAGE, with_stat: true }, out);
     }
 
     fn end_listing(&mut self, now: Instant, mut listing: Listing, out: &mut Vec<Output>) -> State {
@@ -302,10 +345,16 @@ impl Session {
             Ok(Reply::Entries(entries)) => {
                 listing.ended = entries.is_empty();
                 listing.gather(entries);
-                if listing.said.is_none() && listing.is_ready(self.at_most(SORT_BYTES)) {
-                    listing.sort();
-                }
-                self.list_on(now, listing, out)
+                self.list_sorted(now, listing, out)
+            }
+            Ok(Reply::Fetched(stat, _, open)) if !listing.read.is_empty() => {
+                out.extend(open.map(Output::Close));
+                listing.follow(stat.kind == Kind::Directory);
+                self.list_sorted(now, listing, out)
+            }
+            Err(_) if !listing.read.is_empty() => {
+                listing.follow(false);
+                self.list_sorted(now, listing, out)
             }
             Err(error) if listing.said.is_none() => {
                 listing.forget(out);
@@ -316,6 +365,14 @@ impl Session {
                 self.hang_up("the directory could not be read to its end", out)
             }
         }
+    }
+
+    /// Sorts the rows when the first can be said, and goes on.
+    fn list_sorted(&mut self, now: Instant, mut listing: Listing, out: &mut Vec<Output>) -> State {
+        if listing.said.is_none() && listing.is_ready(self.at_most(SORT_BYTES)) {
+            listing.sort();
+        }
+        self.list_on(now, listing, out)
     }
 
     /// Says some rows; the head and the opening in front of the first.

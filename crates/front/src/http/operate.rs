@@ -178,7 +178,7 @@ impl Session {
             Body::Chunked => Left::Chunks(Chunks::default()),
         };
         if request.expects_continue && self.input.is_empty() {
-            self.say(Buf::from(&b"HTTP/1.1 100 Continue\r\n\r\n"[..]), out);
+            self.say_continue(out);
         }
         let token = request.cookie.as_deref().and_then(|cookies| token_in(cookies, &service));
         let operate = Operate {

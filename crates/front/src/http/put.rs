@@ -310,7 +310,7 @@ impl Session {
     /// The file is there: the body may come.
     fn put_begin(&mut self, now: Instant, put: Put, file: File, out: &mut Vec<Output>) -> State {
         if put.request.expects_continue && self.input.is_empty() {
-            self.say(Buf::from(&b"HTTP/1.1 100 Continue\r\n\r\n"[..]), out);
+            self.say_continue(out);
         }
         self.put_fill(now, put, file, out)
     }

@@ -134,14 +134,14 @@ impl Session {
             let reason = "send a program with its length, or name one: ?module=sha256:HASH";
             return self.refuse(now, refusal(411, reason), out);
         };
-        if query.writes && !self.export.http_write {
+        if query.writes && !self.export.web.write {
             let reason = "this server does not write over HTTP: start it with --http-write";
             return self.refuse(now, refusal(403, reason), out);
         }
         let file = if installs { INSTALL } else { NEW };
         self.find_file(file, out);
         if request.expects_continue && self.input.is_empty() {
-            self.say(Buf::from(&b"HTTP/1.1 100 Continue\r\n\r\n"[..]), out);
+            self.say_continue(out);
         }
         State::Running(Box::new(query.run(Step::Finding, file)))
     }

@@ -1,7 +1,9 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test names the variants it is about")]
 
+mod access;
 mod bounds;
 mod delete;
+mod directories;
 mod pipelined;
 mod post;
 mod service;
@@ -25,7 +27,7 @@ fn export() -> Export {
         path: Vec::new(),
         wall: Time::from_secs(0),
         limits: crate::Limits::default(),
-        http_write: true,
+        web: crate::Web { write: true, ..crate::Web::default() },
         services: [base::Name::new(b"hits").expect("a name")].into(),
     }
 }
@@ -55,7 +57,9 @@ impl Lab {
         self.session.step(Instant(0), input, &mut out);
         self.session.check();
         self.sent += out.iter().map(length).sum::<usize>();
-        let out: Vec<String> = out.iter().map(show).collect();
+        // Accounts have tests of their own.
+        let others = out.iter().filter(|output| !matches!(output, Output::Account(_)));
+        let out: Vec<String> = others.map(show).collect();
         self.text += &format!("{label}: {}\n", out.join(", "));
     }
 
@@ -100,6 +104,7 @@ fn show(output: &Output) -> String {
         Output::Abandon(open) => format!("abandon {}", open.0),
         Output::Cancel(call) => format!("cancel {}", call.0),
         Output::Finish => "finish".to_string(),
+        Output::Account(account) => format!("account {account:?}"),
         Output::Hangup(reason) => format!("hang up: {reason}"),
     }
 }
@@ -264,7 +269,7 @@ fn on_the_wire(
                 Output::Ask(_, TreeRequest { ask: Ask::Read { offset, count, .. }, .. }) => {
                     inputs.push(Input::Answered(CALL, Ok(read(offset, count as usize))));
                 }
-                Output::Close(_) | Output::Abandon(_) | Output::Finish => {}
+                Output::Close(_) | Output::Abandon(_) | Output::Finish | Output::Account(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -383,7 +388,7 @@ fn who_speaks_the_old_version_is_told_that_the_connection_goes_on() {
     let mut out = Vec::new();
     session.step(Instant(0), Input::Received(Buf::from(text.as_bytes())), &mut out);
     session.step(Instant(0), Input::Answered(CALL, fetched(3, 3, None)), &mut out);
-    let Some(Output::Send(bytes)) = out.last() else { panic!("{out:?}") };
+    let [.., Output::Send(bytes), Output::Account(_)] = &out[..] else { panic!("{out:?}") };
     assert!(String::from_utf8_lossy(bytes).contains("\r\nConnection: keep-alive\r\n"));
 }
 
@@ -582,6 +587,39 @@ fn pages_of_others_and_other_names_of_this_host_are_refused() {
     let mut lab = Lab::new();
     lab.say("GET / HTTP/1.1\r\nHost: [::1]:8080\r\nOrigin: http://[::1]:8080\r\n\r\n");
     assert!(lab.text.contains("ask 0 Fetch"), "{}", lab.text);
+}
+
+#[test]
+fn names_that_a_proxy_passes_on_can_be_allowed() {
+    let allowed = |fields: &str, hosts: &[&str]| {
+        let mut lab = Lab::new();
+        lab.session.export.web.hosts = hosts.iter().map(|host| host.to_string()).collect();
+        lab.say(&format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n"));
+        lab.text.contains("ask 0 Fetch")
+    };
+    let names = ["files.example", "::2"];
+    let good = [
+        "Host: files.example",
+        "Host: FILES.example:8443",
+        "Host: [::2]",
+        "Host: files.example\r\nOrigin: https://files.example:8443",
+        "Host: 127.0.0.1:8080\r\nOrigin: https://files.example",
+        "Host: localhost",
+    ];
+    for fields in good {
+        assert!(allowed(fields, &names), "{fields}");
+        let is_own = fields == "Host: localhost";
+        assert_eq!(allowed(fields, &[]), is_own, "{fields}");
+    }
+    let bad = [
+        "Host: other.example",
+        "Host: files.example.evil",
+        "Host: files.example\r\nOrigin: https://evil.example",
+        "Host: files.example\r\nOrigin: https://files.example.evil",
+        "Host: files.example\r\nOrigin: null",
+        "Host: localhost\r\nOrigin: https://localhost",
+    ];
+    assert!(bad.iter().all(|fields| !allowed(fields, &names)));
 }
 
 #[test]

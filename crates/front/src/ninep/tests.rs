@@ -19,7 +19,7 @@ fn export() -> Export {
         path: b"/srv".to_vec(),
         wall: base::Time::from_secs(0),
         limits: Limits { msize: 8192, fids: 8, handles: 100, calls: 8, bytes: 1 << 20 },
-        http_write: false,
+        web: crate::Web::default(),
         services: [].into(),
     }
 }
@@ -95,6 +95,7 @@ fn show(output: &Output) -> String {
         Output::Close(open) => format!("close {}", open.0),
         Output::Abandon(open) => format!("abandon {}", open.0),
         Output::Finish => "finish".to_string(),
+        Output::Account(account) => unreachable!("{account:?} of 9P"),
         Output::Hangup(reason) => format!("hang up: {reason}"),
         Output::Send(bytes) => match wire::ninep::Rmessage::decode(bytes) {
             Ok((tag, Rmessage::Lerror { ecode })) => format!("Rlerror {tag} ({ecode})"),
@@ -694,7 +695,7 @@ impl Books {
                     self.held.swap_remove(index.expect("given back once, and only what was given"));
                 }
                 Output::Cancel(call) => assert!(self.asked.contains_key(&call.0)),
-                Output::Send(_) | Output::Finish | Output::Hangup(_) => {}
+                Output::Send(_) | Output::Finish | Output::Hangup(_) | Output::Account(_) => {}
             }
         }
     }

@@ -2,7 +2,7 @@ use super::*;
 use base::Caller;
 use base::drawing::{Drawing, variant};
 use expect_test::expect;
-use front::{Export, Identity, Limits, Protocol};
+use front::{Export, Identity, Limits, Protocol, Web};
 use wire::ninep::{NO_TAG, Tmessage};
 
 fn connection() -> Connection {
@@ -12,12 +12,12 @@ fn connection() -> Connection {
         path: Vec::new(),
         wall: base::Time::from_secs(0),
         limits: Limits::default(),
-        http_write: false,
+        web: Web::default(),
         services: [].into(),
     };
     let identity = Identity::Fixed(Caller::Server);
     let session = Session::new(Protocol::NineP, export, identity, true);
-    Connection::new(OpId(1), Socket(4), Origin::User(0), session)
+    Connection::new(OpId(1), Socket(4), Peer::Network("127.0.0.1:5".into()), session)
 }
 
 fn version() -> Buf {
@@ -49,8 +49,8 @@ fn it_ends_when_everything_has_come_back() {
     text += &turn(&mut c, 4, Input::Sent(Ok(())));
     expect![[r#"
         Begin: Receive
-        Received: Send, Receive
-        Received: Receive
+        Received: Replied, Send, Receive
+        Received: Replied, Receive
         Sent: Send
         Received: 
         Sent: Hangup

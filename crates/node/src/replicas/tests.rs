@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Heard, Limits, Shadow};
+use crate::{Heard, Limits, Shadow, Web};
 use base::op::{Done, Event, OpId, Parcel};
 use base::{Access, Automaton, Buf, Caller, Time};
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ fn config() -> Config {
     Config {
         read_only: false,
         service: false,
-        http_write: false,
+        web: Web::default(),
         owner: 0,
         ports: Vec::new(),
         wall: Time::default(),

@@ -1,8 +1,19 @@
 //! Lines for the operator.
 
-use super::{ByNode, changes, merge};
+use super::{ByNode, Level, merge};
 use base::Instant;
 use base::op::Unresponsive;
+
+/// The messages alone.
+fn changes(now: Instant, before: &[Unresponsive], after: &[Unresponsive]) -> Vec<String> {
+    let lines = super::changes(now, before, after);
+    let is_level = |(level, text): &(Level, String)| {
+        let again = text.ends_with("responds again");
+        *level == if again { Level::Info } else { Level::Warn }
+    };
+    assert!(lines.iter().all(is_level), "{lines:?}");
+    lines.into_iter().map(|(_, text)| text).collect()
+}
 
 fn unresponsive(name: &str) -> Unresponsive {
     Unresponsive { name: name.into(), since: Instant(0), running: 4, waiting: 7 }

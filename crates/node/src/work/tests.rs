@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::letters::Letter;
-use crate::{Config, Export, Limits};
+use crate::{Config, Export, Limits, Web};
 use base::op::{Done, Event, OpId, Parcel};
 use base::{Caller, Time};
 use std::cell::Cell;
@@ -107,7 +107,7 @@ fn worker() -> Node {
         read_only: false,
         service: false,
         owner: 0,
-        http_write: false,
+        web: Web::default(),
         ports: Vec::new(),
         wall: Time::from_secs(0),
         limits: Limits::default(),
@@ -124,7 +124,7 @@ fn worker() -> Node {
         path: Vec::new(),
         wall: Time::from_secs(0),
         limits: Limits::default(),
-        http_write: false,
+        web: Web::default(),
         services: [].into(),
     };
     Node::worker(1, config, export)

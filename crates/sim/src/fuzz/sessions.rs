@@ -7,7 +7,7 @@ use super::streams;
 use super::stub::Stub;
 use base::rng::Rng;
 use base::{Automaton, Buf, Caller, Error, Instant, Time};
-use front::{CallId, Export, Identity, Input, Limits, Output, Protocol, Session};
+use front::{CallId, Export, Identity, Input, Limits, Output, Protocol, Session, Web};
 use std::collections::VecDeque;
 use std::time::Duration;
 use tree::{Ask, NodeId};
@@ -71,7 +71,7 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
         path: b"/srv".to_vec(),
         wall: Time::from_secs(1_800_000_000),
         limits,
-        http_write: true,
+        web: Web { write: true, ..Web::default() },
         services: [base::Name::new(b"hits").expect("a name")].into(),
     };
     let claimed = protocol == Protocol::NineP && rng.bool();
@@ -174,6 +174,7 @@ impl Rig<'_> {
                 Output::Close(open) | Output::Abandon(open) => self.stub.close(open),
                 Output::Send(buf) => self.unsent.push_back(buf.len()),
                 Output::Finish => {}
+                Output::Account(account) => assert!((200..600).contains(&account.status)),
                 Output::Hangup(_) => self.hung_up = true,
             }
         }

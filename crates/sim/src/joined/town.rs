@@ -16,7 +16,7 @@ use crate::world::{Host as Number, WALL, World, host_of};
 use base::op::{Done, Event, File, Listener, Op, OpId};
 use base::rng::Rng;
 use base::{Buf, Caller, Instant, Kind, Reactor};
-use node::{Clients, Config, Identity, Join, Limits, Node, Port, Protocol, Served};
+use node::{Clients, Config, Identity, Join, Limits, Node, Port, Protocol, Served, Web, log::News};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -139,7 +139,7 @@ fn config(params: &Params, listener: Listener, service: bool) -> Config {
         read_only: false,
         service,
         owner: 0,
-        http_write: false,
+        web: Web::default(),
         ports: vec![Port { listener, protocol: Protocol::NineP, local: true, clients }],
         wall: WALL,
         limits: Limits {
@@ -309,7 +309,7 @@ impl Town {
     /// What the mux says of its servers is true, and nothing is said again and again.
     fn hear_news(&mut self) {
         let now = self.world.now();
-        while let Some(news) = self.mux.node.next_news() {
+        while let Some(News { text: news, .. }) = self.mux.node.next_news() {
             self.world.scene.trace.line(format_args!("{} news: {news}", now.0));
             let again = self.mistake == Some(Mistake::SayTwice);
             for _ in 0..=usize::from(again) {
@@ -318,10 +318,14 @@ impl Town {
             // A server that is mounted at several places has a connection for each.
             let (name, _) = news.split_once(": ").expect("a name and what is the matter");
             let most = self.remotes.iter().filter(|it| *it == name).count();
-            let same = |(at, said): &&(Instant, String)| *said == news && *at + QUIET > now;
-            let times = self.news.iter().rev().filter(same).count();
-            assert!(times <= most, "{news}: this was said {times} times, of {most} connections");
             let is_complaint = news.contains(": not connected: ");
+            let of_it = self.news.iter().filter(|(_, said)| said.starts_with(&format!("{name}: ")));
+            let (downs, ups): (Vec<_>, Vec<_>) =
+                of_it.partition(|(_, said)| said.contains(": not connected: "));
+            let same = |(at, said): &&&(Instant, String)| *said == news && *at + QUIET > now;
+            let times = downs.iter().filter(same).count();
+            assert!(times <= most, "{news}: this was said {times} times, of {most} connections");
+            assert!(ups.len() <= downs.len() + most, "{news}: it was said before, and not undone");
             let away = self.chart.borrow().away(now);
             let server = |place: &&usize| {
                 news.starts_with(&address(self.servers[**place].listener).to_string())

@@ -6,7 +6,7 @@ use base::op::{Done, File, Op};
 use base::rng::Rng;
 use base::{Automaton, Buf, Caller, Instant, Kind, Stat, Time};
 use front::ninep::Session;
-use front::{CallId, Export, Identity, Limits};
+use front::{CallId, Export, Identity, Limits, Web};
 use std::collections::VecDeque;
 use tree::host::Host;
 use tree::{Request, RequestId};
@@ -125,7 +125,7 @@ impl Far {
             path: Vec::new(),
             wall: WALL,
             limits,
-            http_write: false,
+            web: Web::default(),
             services: [].into(),
         };
         let export = Export { device: self.device(), ..export };
@@ -189,7 +189,7 @@ impl Far {
                         inputs.push_back(front::Input::Sent(bytes.len()));
                         continue;
                     }
-                    front::Output::Finish => continue,
+                    front::Output::Finish | front::Output::Account(_) => continue,
                     front::Output::Hangup(why) => {
                         let expected = why == "the client left" || self.liar.is_some();
                         assert!(expected, "the server hangs up: {why}");

@@ -208,7 +208,7 @@ impl Cluster {
         let (from, worked) = (host.number, host.node.worked() - before);
         let mut news = Vec::new();
         while let Some(one) = host.node.next_news() {
-            news.push(one);
+            news.push(one.text);
         }
         let until = now + Duration::from_nanos(worked * self.params.unit_ns);
         match node {

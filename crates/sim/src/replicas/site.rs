@@ -7,7 +7,9 @@ use crate::stage;
 use crate::world::{WALL, World};
 use base::op::{Address, File, Listener};
 use base::{Caller, Instant, Reactor, Time, User};
-use node::{Clients, Config, HOME, Identity, Node, Port, Protocol, REPLICAS, Replicated, Served};
+use node::{
+    Clients, Config, HOME, Identity, Node, Port, Protocol, REPLICAS, Replicated, Served, Web,
+};
 use replica::service::ReplicaId;
 use services::{ADMINISTRATOR, Limits, Options, Settings, settings};
 use std::collections::{BTreeMap, BTreeSet};
@@ -205,7 +207,7 @@ impl Site {
             read_only: false,
             service: true,
             owner: 0,
-            http_write: false,
+            web: Web::default(),
             ports: self.listeners().into_iter().map(port).collect(),
             wall: WALL,
             limits: node::Limits { msize, fids: 64, handles: 100_000, calls, bytes },

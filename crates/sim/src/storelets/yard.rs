@@ -13,7 +13,7 @@ use crate::trace::{Show, Trace, hash};
 use crate::world::{Totals, WALL};
 use base::op::{Done, Event, Op, OpId};
 use base::{Automaton, Instant};
-use node::{Config, HOME, Limits, Node, Shadow};
+use node::{Config, HOME, Limits, Node, Shadow, Web};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use storelet::standing::Stock;
@@ -334,7 +334,7 @@ fn config(params: &Params) -> Config {
         read_only: false,
         service: true,
         owner: 0,
-        http_write: true,
+        web: Web { write: true, ..Web::default() },
         ports: Vec::new(),
         wall: WALL,
         limits: Limits {

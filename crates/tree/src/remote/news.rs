@@ -1,8 +1,9 @@
 //! What the operator hears of a server: whether it is there, and what is wrong with it.
 //!
 //! A server that comes and goes, or that is left for the same mistake again and again, is not
-//! worth a line each time: the same is not said twice within a minute. What is so when the minute
-//! is over is said then, if it was not what was said last.
+//! worth a line each time: that it is not connected is not said twice within a minute for the same
+//! reason. What is so when the minute is over is said then, if it was not what was said last. That
+//! it is connected again is said at once, if it was said that it was not.
 
 use super::Dialect;
 use base::Instant;
@@ -26,6 +27,11 @@ pub enum News {
 }
 
 impl News {
+    /// Whether there is a connection.
+    pub fn is_up(self) -> bool {
+        matches!(self, News::Up(..))
+    }
+
     /// What is the same news, whatever was agreed on.
     fn topic(self) -> Option<&'static str> {
         match self {
@@ -71,6 +77,9 @@ impl Told {
     /// When there is something to say.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let news = self.is.filter(|news| self.last != Some(*news))?;
+        if news.is_up() && self.last.is_some_and(|last| !last.is_up()) {
+            return Some(Instant(0));
+        }
         Some(self.said.get(&news.topic()).map_or(Instant(0), |at| *at + QUIET))
     }
 }

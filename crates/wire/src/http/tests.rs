@@ -148,3 +148,25 @@ fn nothing_makes_the_parsers_panic() {
         let _ = unchunk(&bytes);
     }
 }
+
+#[test]
+fn json_is_preferred_by_weight_and_then_by_the_more_specific_range() {
+    let cases = [
+        ("application/json", true),
+        ("*/*", false),
+        ("application/json, text/plain, */*", true),
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", false),
+        ("application/json;q=0.5, text/html", false),
+        ("text/html;q=0.5, application/json;q=0.6", true),
+        ("application/*, text/html;q=0.9", true),
+        ("application/json;q=0", false),
+        ("application/json; Q = 0.3, text/*;q=0.2", true),
+        ("application/json;q=x, */*;q=0.1", false),
+        ("", false),
+    ];
+    for (accept, wanted) in cases {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n");
+        let (request, _) = parse(head.as_bytes()).unwrap().unwrap();
+        assert_eq!(request.wants_json, wanted, "{accept}");
+    }
+}

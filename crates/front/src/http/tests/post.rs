@@ -125,7 +125,7 @@ fn what_cannot_be_posted_is_refused() {
     ];
     for (head, line) in cases {
         let mut lab = Lab::new();
-        lab.session.export.http_write = false;
+        lab.session.export.web.write = false;
         lab.say(&format!("{head}Host: localhost\r\n\r\n"));
         assert!(lab.text.contains(&format!("say \"{line}")), "{}", lab.text);
         assert!(lab.text.ends_with("finish\n"), "{}", lab.text);
@@ -160,7 +160,7 @@ impl Books {
                 Output::Cancel(call) => assert!(self.asked.contains_key(&call.0), "{call:?}"),
                 Output::Send(bytes) => self.unsent += bytes.len(),
                 Output::Abandon(_) => panic!("nothing is abandoned"),
-                Output::Finish | Output::Hangup(_) => {}
+                Output::Finish | Output::Hangup(_) | Output::Account(_) => {}
             }
         }
     }

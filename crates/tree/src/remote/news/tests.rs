@@ -37,10 +37,12 @@ fn a_server_that_is_left_for_the_same_mistake_every_second_is_named_once_a_minut
     expect![[r#"
         1 s: connected, 9P2000.L, 8192 bytes
         1 s: not connected: an answer of the wrong type
-        61 s: connected, 9P2000.L, 8192 bytes
+        2 s: connected, 9P2000.L, 8192 bytes
         61 s: not connected: an answer of the wrong type
-        121 s: connected, 9P2000.L, 8192 bytes
+        62 s: connected, 9P2000.L, 8192 bytes
         121 s: not connected: an answer of the wrong type
+        122 s: connected, 9P2000.L, 8192 bytes
+        181 s: not connected: an answer of the wrong type
     "#]]
     .assert_eq(&play(&flaps));
 }
@@ -50,7 +52,9 @@ fn what_is_so_in_the_end_is_said_and_every_mistake_is_named() {
     expect![[r#"
         1 s: connected, 9P2000.L, 8192 bytes
         2 s: not connected: the connection broke
+        2 s: connected, 9P2000.L, 8192 bytes
         3 s: not connected: an answer of the wrong type
+        4 s: connected, 9P2000.L, 8192 bytes
         62 s: not connected: the connection broke
     "#]]
     .assert_eq(&play(&[(1, UP), (2, LOST), (2, UP), (3, WRONG), (4, UP), (5, LOST)]));

@@ -1,0 +1,66 @@
+//! The account of the request under way: its method, status and bytes, for metrics and the access
+//! log.
+
+use super::Session;
+use crate::{Account, Entry, Output};
+use base::Instant;
+use wire::http::{Line, Method};
+
+/// Status of a request whose client left before the response, as nginx has it.
+const CLIENT_LEFT: u16 = 499;
+
+/// The account of the request under way.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    method: Option<Method>,
+    /// Status of the response head, if that was sent.
+    status: Option<u16>,
+    /// Bytes sent, and those of them that are heads.
+    sent: u64,
+    heads: u64,
+    entry: Option<Box<Entry>>,
+}
+
+impl Access {
+    /// Opens the account of a request.
+    pub(super) fn begin(&mut self, method: Method) {
+        self.method = Some(method);
+    }
+
+    /// Adds what the access log has of a request.
+    pub(super) fn log(&mut self, now: Instant, line: Option<Line>) {
+        self.entry = Some(Box::new(Entry { begun: now, ended: now, line }));
+    }
+
+    /// Counts a response head.
+    pub(super) fn add_head(&mut self, status: u16, bytes: usize) {
+        self.status = Some(status);
+        self.add_interim(bytes);
+    }
+
+    /// Counts an interim response (RFC 9110 §15.2).
+    pub(super) fn add_interim(&mut self, bytes: usize) {
+        self.heads += bytes as u64;
+    }
+
+    /// Counts bytes of heads and content.
+    pub(super) fn add_sent(&mut self, bytes: usize) {
+        self.sent += bytes as u64;
+    }
+}
+
+impl Session {
+    /// Closes the account of the request under way, if there is one.
+    pub(super) fn account(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let Access { method, status, sent, heads, entry } = std::mem::take(&mut self.access);
+        if method.is_none() && status.is_none() {
+            return;
+        }
+        out.push(Output::Account(Account {
+            method: method.map_or("other", Method::name),
+            status: status.unwrap_or(CLIENT_LEFT),
+            bytes: sent.saturating_sub(heads),
+            entry: entry.map(|entry| Box::new(Entry { ended: now, ..*entry })),
+        }));
+    }
+}

@@ -1,0 +1,59 @@
+//! Accounts of requests: what metrics and the access log are told.
+
+use super::*;
+use crate::Account;
+
+fn accounts(session: &mut Session, now: u64, input: Input) -> Vec<Account> {
+    let mut out = Vec::new();
+    session.step(Instant(now), input, &mut out);
+    session.check();
+    let account = |output| match output {
+        Output::Account(account) => Some(account),
+        _other => None,
+    };
+    out.into_iter().filter_map(account).collect()
+}
+
+fn request(text: &str) -> Input {
+    Input::Received(Buf::from(text.as_bytes()))
+}
+
+#[test]
+fn each_request_is_accounted_for_once_with_its_content() {
+    let mut session = session();
+    session.export.web.logs = true;
+    let get = "GET /f%20g HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\n\r\n";
+    assert!(accounts(&mut session, 1000, request(get)).is_empty());
+    let reply = fetched(3, 3, None);
+    let all = accounts(&mut session, 5000, Input::Answered(CALL, reply));
+    let [account] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((account.method, account.status, account.bytes), ("GET", 200, 3));
+    let entry = account.entry.as_ref().unwrap();
+    assert_eq!((entry.begun, entry.ended), (Instant(1000), Instant(5000)));
+    let line = entry.line.as_ref().unwrap();
+    assert_eq!((&*line.method, &*line.target, line.minor), ("GET", "/f%20g", 1));
+    assert_eq!((line.agent.as_deref(), line.referer.as_deref()), (Some("test"), None));
+
+    // A client that leaves before the response, and a request that cannot be understood.
+    assert!(accounts(&mut session, 6000, request(get)).is_empty());
+    let all = accounts(&mut session, 7000, Input::Lost);
+    assert_eq!(all.iter().map(|it| it.status).collect::<Vec<_>>(), [499]);
+    let mut session = super::session();
+    let all = accounts(&mut session, 0, request("nonsense\r\n\r\n"));
+    let [account] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((account.method, account.status), ("other", 400));
+    assert!(account.entry.is_none(), "no log is kept");
+    assert!(accounts(&mut session, 1, Input::Lost).is_empty(), "once");
+}
+
+#[test]
+fn interim_responses_are_no_content() {
+    let mut session = session();
+    let put = "PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\
+               Expect: 100-continue\r\nIf-Match: \"x\"\r\n\r\n";
+    assert!(accounts(&mut session, 0, request(put)).is_empty());
+    let all = accounts(&mut session, 0, Input::Answered(CALL, Err(Error::NotFound)));
+    let [account] = &all[..] else { panic!("{all:?}") };
+    assert_eq!(account.method, "PUT");
+    assert!(account.status >= 400 && account.bytes < 100, "{account:?}");
+}

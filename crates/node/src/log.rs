@@ -1,0 +1,81 @@
+//! Messages for the operator, and the access log.
+
+use super::{NEWS_MAX, Node};
+use base::op::Peer;
+pub use front::{Account, Entry};
+
+/// Severity of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Something was lost, or does not work any more.
+    Error,
+    /// Something may have to be looked after.
+    Warn,
+    /// Something has changed.
+    Info,
+}
+
+/// A message for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct News {
+    /// Severity.
+    pub level: Level,
+    /// Part of the server that it is about.
+    pub target: &'static str,
+    /// The message.
+    pub text: String,
+}
+
+/// An HTTP request that has ended, with its client.
+#[derive(Debug)]
+pub struct Access {
+    /// The client.
+    pub peer: Peer,
+    /// The request with its response.
+    pub account: Account,
+}
+
+/// Receiver of messages and of the access log. It does not wait for anything.
+pub trait Log {
+    /// Takes a message for the operator.
+    fn news(&mut self, news: News);
+    /// Takes an entry of the access log.
+    fn access(&mut self, access: Access);
+}
+
+/// Drops everything.
+impl Log for () {
+    fn news(&mut self, _: News) {}
+    fn access(&mut self, _: Access) {}
+}
+
+impl Node {
+    /// Takes the next message for the operator.
+    pub fn next_news(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// Adds a message for the operator.
+    pub(crate) fn add_news(&mut self, news: News) {
+        if self.news.len() == NEWS_MAX {
+            self.news.pop_front();
+        }
+        self.news.push_back(news);
+    }
+
+    /// Adds a request to the access log, if there is one.
+    pub(crate) fn log_access(&mut self, slot: usize, account: Account) {
+        if account.entry.is_some() {
+            let peer = self.connections[slot].peer().clone();
+            self.accesses.push(Access { peer, account });
+        }
+    }
+
+    /// Gives what has gathered to the log.
+    pub(crate) fn write_log(&mut self, log: &mut dyn Log) {
+        while let Some(news) = self.next_news() {
+            log.news(news);
+        }
+        self.accesses.drain(..).for_each(|access| log.access(access));
+    }
+}

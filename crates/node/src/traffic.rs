@@ -1,0 +1,92 @@
+//! Counters of what clients send and are answered, by protocol.
+
+use front::{Account, Protocol};
+use std::collections::BTreeMap;
+use wire::ninep::Rmessage;
+
+/// Counters since the start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Traffic {
+    ninep: Bytes,
+    http: Bytes,
+    /// Replies of 9P by type.
+    replies: BTreeMap<u8, u64>,
+    /// Responses of HTTP by method and status.
+    responses: BTreeMap<(&'static str, u16), u64>,
+    /// Bytes of the contents of HTTP responses.
+    contents: u64,
+}
+
+/// Bytes on the wire.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bytes {
+    received: u64,
+    sent: u64,
+}
+
+impl Traffic {
+    fn bytes(&mut self, protocol: Protocol) -> &mut Bytes {
+        match protocol {
+            Protocol::NineP => &mut self.ninep,
+            Protocol::Http => &mut self.http,
+        }
+    }
+
+    /// Counts received bytes.
+    pub(crate) fn receive(&mut self, protocol: Protocol, bytes: usize) {
+        self.bytes(protocol).received += bytes as u64;
+    }
+
+    /// Counts sent bytes.
+    pub(crate) fn send(&mut self, protocol: Protocol, bytes: usize) {
+        self.bytes(protocol).sent += bytes as u64;
+    }
+
+    /// Counts a 9P reply.
+    pub(crate) fn reply(&mut self, kind: u8) {
+        *self.replies.entry(kind).or_insert(0) += 1;
+    }
+
+    /// Counts an HTTP response.
+    pub(crate) fn respond(&mut self, account: &Account) {
+        *self.responses.entry((account.method, account.status)).or_insert(0) += 1;
+        self.contents += account.bytes;
+    }
+
+    /// Adds what another node has counted.
+    pub(crate) fn add(&mut self, other: &Traffic) {
+        let Traffic { ninep, http, replies, responses, contents } = other;
+        for (sum, of) in [(&mut self.ninep, ninep), (&mut self.http, http)] {
+            sum.received += of.received;
+            sum.sent += of.sent;
+        }
+        for (kind, count) in replies {
+            *self.replies.entry(*kind).or_insert(0) += count;
+        }
+        for (key, count) in responses {
+            *self.responses.entry(*key).or_insert(0) += count;
+        }
+        self.contents += contents;
+    }
+
+    /// Received and sent bytes of each protocol.
+    pub(crate) fn by_protocol(&self) -> [(&'static str, u64, u64); 2] {
+        let row = |name, bytes: Bytes| (name, bytes.received, bytes.sent);
+        [row("9p", self.ninep), row("http", self.http)]
+    }
+
+    /// 9P replies by type.
+    pub(crate) fn replies(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.replies.iter().filter_map(|(kind, count)| Some((Rmessage::name_of(*kind)?, *count)))
+    }
+
+    /// HTTP responses by method and status.
+    pub(crate) fn responses(&self) -> impl Iterator<Item = (&'static str, u16, u64)> {
+        self.responses.iter().map(|((method, status), count)| (*method, *status, *count))
+    }
+
+    /// Bytes of the contents of HTTP responses.
+    pub(crate) fn contents(&self) -> u64 {
+        self.contents
+    }
+}
