@@ -9,6 +9,7 @@ use super::branch::Branch;
 use super::changes;
 use super::connection::{self, Connection};
 use super::letters::{self, HOME, Letter, Role};
+use super::log::{Level, News};
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
 use base::op::{Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
@@ -532,6 +533,25 @@ impl Node {
         self.tell_all(&|| connection::Input::Drain);
         self.drain_trees(now, ops);
         self.route(now, ops);
+        self.log_draining();
+    }
+
+    /// Logs what the end of this node waits for.
+    fn log_draining(&mut self) {
+        if !matches!(self.phase, Phase::Draining(_)) {
+            return;
+        }
+        let busy = self.connections.iter().filter(|(_, it)| !it.session().is_over());
+        let count = busy.count();
+        if count > 0 {
+            let limit = DRAIN_TIME.as_secs();
+            let connections = if count == 1 { "connection" } else { "connections" };
+            let text = format!(
+                "ending: waiting for requests of {count} {connections}, at most {limit} s; another \
+                 signal ends it at once"
+            );
+            self.add_news(News { level: Level::Info, target: "server", text });
+        }
     }
 
     fn tell_all(&mut self, input: &dyn Fn() -> connection::Input) {

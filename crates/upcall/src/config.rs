@@ -4,7 +4,7 @@ use crate::bounded;
 use clap::{Args, ValueEnum};
 use reactor::Address;
 use serde::Deserialize;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 
 /// Where 9P is listened for unless said otherwise. 5640 is the port diod's clients expect near.
@@ -18,7 +18,7 @@ pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:8080";
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct Serve {
     /// The directory or volume to serve; a file named *.volume is made if it is not there
-    /// [default: ./upcall.volume]
+    /// [default: ./upcall.volume, if there is one]
     #[arg(value_name = "WHAT")]
     #[serde(alias = "volume")]
     pub(crate) dir: Option<PathBuf>,
@@ -323,10 +323,19 @@ fn address(text: &str) -> Result<Address, String> {
         return Ok(Address::Unix(path.into()));
     }
     let full = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_string() };
-    let found: Option<SocketAddr> = full.to_socket_addrs().ok().and_then(|mut all| all.next());
-    found.map(Address::Tcp).ok_or_else(|| {
-        format!("cannot understand the address '{text}': write HOST:PORT, unix:PATH or none")
-    })
+    let error = match full.to_socket_addrs().map(|mut all| all.next()) {
+        Ok(Some(address)) => return Ok(Address::Tcp(address)),
+        Ok(None) => "it has no address".to_string(),
+        Err(error) => error.to_string(),
+    };
+    match full.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() && !host.is_empty() => {
+            Err(format!("cannot find the host '{host}' of '{text}': {error}"))
+        }
+        _unclear => Err(format!(
+            "cannot understand the address '{text}': write HOST:PORT, unix:PATH or none"
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -343,8 +352,12 @@ mod tests {
             addresses(&["unix:/run/u".into()], HTTP_DEFAULT),
             Ok(vec![Address::Unix("/run/u".into())])
         );
-        let error = addresses(&["nonsense".into()], HTTP_DEFAULT).unwrap_err();
-        assert!(error.contains("write HOST:PORT"), "{error}");
+        for text in ["nonsense", "localhost:99999", "::1:"] {
+            let error = addresses(&[text.into()], HTTP_DEFAULT).unwrap_err();
+            assert!(error.contains("write HOST:PORT"), "{error}");
+        }
+        let error = addresses(&["no-such-host.invalid:80".into()], HTTP_DEFAULT).unwrap_err();
+        assert!(error.contains("cannot find the host 'no-such-host.invalid'"), "{error}");
     }
 
     #[test]

@@ -79,7 +79,10 @@ impl fmt::Display for Greeting<'_> {
                  metrics, names{snapshots}"
             )?;
         }
-        writeln!(f, "Ctrl-C ends it when what is under way is done; once more ends it at once.")
+        writeln!(
+            f,
+            "Ctrl-C ends it when what is under way is done, after 10 s at most; once more ends it at once."
+        )
     }
 }
 

@@ -15,8 +15,12 @@ use std::net::ToSocketAddrs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The volume that is served if nobody says what.
+/// The volume that is served if nothing is named.
 const VOLUME_DEFAULT: &str = "./upcall.volume";
+
+/// The error if there is none.
+const UNSAID: &str = "say what to serve: 'upcall serve DIR' serves a directory, 'upcall serve \
+    NAME.volume' a volume, which is made if it is not there; 'upcall serve --help' lists the options";
 
 /// What is served.
 pub(crate) struct Place {
@@ -46,10 +50,11 @@ pub(crate) type Bound = (Protocol, Address);
 pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Place, String> {
     let Some(asked) = serve.dir.as_deref() else {
         let path = Path::new(VOLUME_DEFAULT);
-        if !path.exists() {
-            make(path, serve.read_only, say)?;
-        }
-        return volume(path, serve);
+        return match path.exists() {
+            true => volume(path, serve),
+            false if !serve.replica.is_empty() => Ok(empty()),
+            false => Err(UNSAID.to_string()),
+        };
     };
     let named = asked.extension().is_some_and(|extension| extension == "volume");
     if named && !asked.exists() {
@@ -130,7 +135,13 @@ fn existing(asked: &Path, serve: &Serve) -> Result<Place, String> {
     Ok(Place { path, stat, what: What::Directory })
 }
 
-/// Makes the volume that is to be served: nobody said what, or it is named like one.
+/// An empty directory, at the root of a server that has replicas alone.
+fn empty() -> Place {
+    let stat = Stat { uid: reactor::own_user(), ..Stat::default() };
+    Place { path: PathBuf::from("/"), stat, what: What::Skeleton(Vec::new()) }
+}
+
+/// Makes the volume that is to be served: it is named like one.
 fn make(path: &Path, read_only: bool, say: &dyn Fn(&str)) -> Result<(), String> {
     if read_only {
         return Err(format!(

@@ -19,6 +19,7 @@ use reactor::{Address, World};
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::net::Ipv6Addr;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,7 +29,6 @@ const STORAGE_FAILED: u8 = 1;
 
 /// Serves until a signal ends it.
 pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
-    log::start(serve)?;
     let addresses = place::addresses(serve)?;
     let (limits, web) = (limits(serve)?, web(serve)?);
     let (form, form_reason) = choose_form(serve.reactor)?;
@@ -36,7 +36,9 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     let sheet = serve.record.as_deref().map(Sheet::open).transpose()?;
     let space = space::find(serve, &|text| say(&text))?;
     let replicas = replicas(serve)?;
+    // Before any thread: a signal goes to one that does not hold it, and would end the process.
     reactor::hold_signals();
+    log::start(serve)?;
     let files = files::budget(serve.connections_max)?;
     let rule = rule::choose(serve, &space, &addresses)?;
     rule.check(&space.root, &addresses)?;
@@ -375,12 +377,27 @@ fn refuse_port(protocol: Protocol, address: &Address, error: &io::Error) -> Stri
         Protocol::NineP => "--9p",
         Protocol::Http => "--http",
     };
-    let advices = [
-        (io::ErrorKind::AddrInUse, "somebody listens there; choose another address"),
-        (io::ErrorKind::PermissionDenied, "not permitted; ports below 1024 are for root"),
-        (io::ErrorKind::AddrNotAvailable, "no interface of this host has that address"),
-    ];
-    let known = advices.iter().find(|(kind, _)| *kind == error.kind());
-    let advice = known.map_or("choose another address", |(_, advice)| advice);
+    let is_other_file = |path: &Path| {
+        std::fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket())
+    };
+    let advice = match (address, error.kind()) {
+        (Address::Unix(path), io::ErrorKind::AddrInUse) if is_other_file(path) => {
+            "there is a file that is no socket; remove it, or choose another path"
+        }
+        (_, io::ErrorKind::AddrInUse) => "somebody listens there; choose another address",
+        (Address::Unix(_), io::ErrorKind::PermissionDenied) => {
+            "this user may not make files in that directory; choose another path"
+        }
+        (Address::Unix(_), io::ErrorKind::NotFound) => {
+            "there is no such directory; make it, or choose another path"
+        }
+        (Address::Tcp(_), io::ErrorKind::PermissionDenied) => {
+            "not permitted; ports below 1024 are for root"
+        }
+        (Address::Tcp(_), io::ErrorKind::AddrNotAvailable) => {
+            "no interface of this host has that address; choose another one"
+        }
+        _other => "choose another address",
+    };
     format!("cannot listen on {address} ({error}): {advice}, with {flag} ADDR")
 }

@@ -52,6 +52,11 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Space, String> {
     let text = bounded::read_text(file)
         .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let mut lines = script::parse(&text).map_err(|it| wrong(it.line, &it.what))?;
+    if let (Some(dir), Some(number)) = (&serve.dir, covered(&lines)) {
+        let dir = dir.display();
+        let what = format!("this covers all of {dir}: leave out the line, or 'serve {dir}'");
+        return Err(wrong(number, &what));
+    }
     let root = match (serve.dir.is_some(), lines.first()) {
         (true, _) => place::find(serve, say)?,
         (false, Some((_, Line::Mount { at, .. }))) if at.is_empty() => {
@@ -66,6 +71,17 @@ pub(crate) fn find(serve: &Serve, say: &dyn Fn(&str)) -> Result<Space, String> {
         joints.push(joint(number, line, serve, say).map_err(|what| wrong(number, &what))?);
     }
     Ok(Space { root, joints, file: Some(file.clone()) })
+}
+
+/// The number of the first line that puts something in the place of the root.
+fn covered(lines: &[(usize, Line)]) -> Option<usize> {
+    let covers = |(number, line): &(usize, Line)| match line {
+        Line::Mount { at, order, .. } | Line::Bind { old: at, order, .. } => {
+            (at.is_empty() && *order == Order::default()).then_some(*number)
+        }
+        Line::Unmount { .. } => None,
+    };
+    lines.iter().find_map(covers)
 }
 
 impl Space {

@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::Output;
-use base::{Buf, Error, Instant, Stat, Time};
+use base::{Buf, Caller, Error, Instant, Stat, Time};
 use std::fmt::Write as _;
 use wire::http::{Refusal, date, refusal, status_text};
 
@@ -64,6 +64,9 @@ pub(super) fn content_type(path: &[base::Name]) -> String {
     format!("{guess}{charset}")
 }
 
+/// The reason of a refusal by permissions; the user is added where it is said.
+const DENIED: &str = "the file's permissions refuse this";
+
 /// The answer to `OPTIONS`.
 pub(super) fn options(write: bool) -> Refusal {
     refusal(204, if write { "GET, HEAD, PUT, DELETE, OPTIONS" } else { "GET, HEAD, OPTIONS" })
@@ -73,7 +76,7 @@ pub(super) fn options(write: bool) -> Refusal {
 pub(super) fn status(error: Error) -> Refusal {
     match error {
         Error::NotFound | Error::NotDirectory => refusal(404, "there is no such file"),
-        Error::Denied | Error::NotPermitted => refusal(403, "the file's permissions refuse this"),
+        Error::Denied | Error::NotPermitted => refusal(403, DENIED),
         Error::CrossDevice => refusal(403, "the path leads out of the served directory"),
         Error::Loop => refusal(403, "the path goes through too many symbolic links"),
         Error::Unsupported => refusal(403, "this kind of file cannot be used over HTTP"),
@@ -91,7 +94,8 @@ pub(super) fn status(error: Error) -> Refusal {
         Error::QuotaExceeded => refusal(507, "the quota is used up"),
         Error::TooManyOpen => refusal(503, "too many files are open; try again"),
         Error::NoMemory | Error::WouldBlock => refusal(503, "the server is busy; try again"),
-        Error::Cancelled | Error::Disconnected => refusal(503, "interrupted; try again"),
+        Error::Cancelled => refusal(503, "interrupted; try again"),
+        Error::Disconnected => refusal(503, "a server that the path leads to is down; try again"),
         Error::TimedOut => refusal(503, "what is behind the path does not answer; try again"),
         Error::NoAttribute
         | Error::AttributeTooLarge
@@ -153,7 +157,14 @@ impl Session {
 
     /// Says an error with its reason as the body; in answer to `HEAD`, without.
     pub(super) fn say_error(&mut self, now: Instant, refusal: Refusal, out: &mut Vec<Output>) {
-        self.say_error_text(now, refusal.status, refusal.reason, out);
+        let Refusal { status, reason } = refusal;
+        match &self.caller {
+            Caller::User(user) if reason == DENIED => {
+                let text = format!("{reason} to user {}, as whom this client acts", user.uid);
+                self.say_error_text(now, status, &text, out);
+            }
+            Caller::User(_) | Caller::Server => self.say_error_text(now, status, reason, out),
+        }
     }
 
     /// The same, with a reason that was not known before.

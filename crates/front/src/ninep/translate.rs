@@ -36,7 +36,8 @@ pub(super) fn errno(error: Error) -> u32 {
         Error::Loop => 40,
         Error::NoAttribute => 61,
         Error::Unsupported => 95,
-        Error::Disconnected => 104,
+        // EHOSTDOWN, for a server that is mounted: ECONNRESET would seem to be of this connection.
+        Error::Disconnected => 112,
         Error::TimedOut => 110,
         Error::Stale => 116,
         Error::QuotaExceeded => 122,

@@ -148,7 +148,7 @@ pub(super) fn error_of(number: u32) -> Error {
         18 => Error::CrossDevice,
         20 => Error::NotDirectory,
         40 => Error::Loop,
-        104 => Error::Disconnected,
+        112 => Error::Disconnected,
         116 => Error::Stale,
         5 => Error::Io,
         22 => Error::Invalid,

@@ -89,18 +89,24 @@ fn what_is_put_into_a_volume_is_there_after_it_was_served() {
 }
 
 #[test]
-fn without_a_word_a_volume_is_made_and_served_and_found_again() {
+fn a_volume_is_made_where_it_is_named_and_found_without_a_word() {
     let dir = Scratch::new("default");
-    let start = || {
+    let command = |words: &[&str]| {
         let mut command = Command::new(BINARY);
-        Server::run(command.current_dir(dir.path()).arg("serve").args(PORTS))
+        command.current_dir(dir.path()).arg("serve").args(words).args(PORTS);
+        command
     };
-    let server = start();
+    let refused = command(&[]).output().unwrap();
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{text}");
+    assert!(text.contains("say what to serve: 'upcall serve DIR'"), "{text}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is made");
+    let server = Server::run(&mut command(&["upcall.volume"]));
     let text = server.greeting();
-    assert!(text.starts_with("created  ./upcall.volume, "), "{text}");
+    assert!(text.starts_with("created  upcall.volume, "), "{text}");
     assert!(text.contains("upcall.volume, read-write\n"), "{text}");
     assert_eq!(server.end(), Some(0));
-    let server = start();
+    let server = Server::run(&mut command(&[]));
     assert!(server.greeting().starts_with("serving  "), "{}", server.greeting());
     assert_eq!(server.end(), Some(0));
 }

@@ -57,3 +57,18 @@ fn interim_responses_are_no_content() {
     assert_eq!(account.method, "PUT");
     assert!(account.status >= 400 && account.bytes < 100, "{account:?}");
 }
+
+#[test]
+fn a_refusal_by_permissions_names_the_user() {
+    let user = base::User { uid: 1000, gid: 1000, groups: Vec::new(), commands: false };
+    let mut session = Session::new(export(), Caller::User(std::sync::Arc::new(user)), true);
+    let mut out = Vec::new();
+    session.step(Instant(0), request("GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n"), &mut out);
+    session.step(Instant(0), Input::Answered(CALL, Err(Error::Denied)), &mut out);
+    let said = out.iter().filter_map(|output| match output {
+        Output::Send(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _other => None,
+    });
+    let said: String = said.collect();
+    assert!(said.contains("403 Forbidden") && said.contains("user 1000"), "{said}");
+}
