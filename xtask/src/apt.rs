@@ -6,6 +6,7 @@
 use crate::sh;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
+use std::process::Command;
 
 /// A package, a program or file that shows it is there, and what it is for.
 pub(crate) struct Package {
@@ -80,6 +81,9 @@ pub(crate) const PYTHON: &[Package] = &[
 /// The HTTP client.
 pub(crate) const CURL: &[Package] = &[package("curl", "curl", "the HTTP client of the tests")];
 
+/// A reverse proxy; another one, and tools, are unpacked where they are needed.
+pub(crate) const PROXY: &[Package] = &[package("nginx-light", "nginx", "a reverse proxy")];
+
 /// The peers and tools of the benches.
 pub(crate) const BENCH: &[Package] = &[
     package("diod", "diod", "the 9P peer"),
@@ -143,6 +147,20 @@ pub(crate) fn download(name: &str) -> Result<PathBuf> {
     refresh_once()?;
     sh::read(sh::cmd("apt-get", &["download", "-q", name]).current_dir(&dir))?;
     downloaded(&dir, name)?.with_context(|| format!("apt-get download {name} left no file"))
+}
+
+/// A program of a package that is unpacked below `target/deb` and not installed: some begin to
+/// serve when they are.
+pub(crate) fn unpacked(name: &str, program: &str) -> Result<PathBuf> {
+    sh::exclusive(|| {
+        let to = sh::scratch("deb")?.join(name);
+        if !to.join(program).exists() {
+            let file = download(name)?;
+            std::fs::create_dir_all(&to)?;
+            sh::run(Command::new("dpkg-deb").arg("-x").arg(file).arg(&to))?;
+        }
+        Ok(to.join(program))
+    })
 }
 
 /// The package that a meta package depends on and whose name starts in the same way.

@@ -14,6 +14,7 @@
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `interop` | eight clients and ten servers, each with each | qemu, diod, go, python3 |
 //! | `http` | curl, and raw bytes for what curl will not send | curl |
+//! | `operators` | nginx and Caddy in front, promtool, rclone, the access log | curl |
 //! | `appends` | our own: appends, writes and truncations that meet in one file | |
 //! | `crowd` | 10,000 idle connections, 1,000 dropped a second, malformed streams | |
 //! | `hostile` | programs that want to do harm, once each, beside clients that only read | curl |
@@ -41,6 +42,7 @@ mod kernel;
 mod kill;
 mod names;
 mod oldest;
+mod operators;
 mod pjdfstest;
 mod plan9;
 mod power;
@@ -115,6 +117,7 @@ const SUITES: &[Suite] = &[
     suite("volume-9p2000", &[apt::GO], |report, kind| over_volume(report, kind, plan9::run)),
     suite("http", &[apt::CURL], |report, kind| http::run(report, kind, On::Directory)),
     suite("volume-http", &[apt::CURL], |report, kind| over_volume(report, kind, http::run)),
+    suite("operators", &[apt::CURL, apt::PROXY], operators::run),
     suite("diod", &[apt::DIOD], diod::run),
     suite("hostile", &[apt::CURL], crate::hostile::suite).alone(),
     suite("attack", &[], crate::attack::suite).alone(),
