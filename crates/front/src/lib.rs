@@ -62,6 +62,8 @@ pub enum Output {
     Finish,
     /// End the connection when everything is said; for the log: why.
     Hangup(&'static str),
+    /// A 9P message is answered by one of this type.
+    Replied(u8),
     /// An HTTP request has been answered, or was given up.
     Account(Account),
 }

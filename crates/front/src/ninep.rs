@@ -78,6 +78,9 @@ enum State {
     Closing,
 }
 
+/// Place of the type in a message.
+const TYPE: usize = 4;
+
 /// The session automaton.
 #[derive(Debug)]
 pub struct Session {
@@ -682,7 +685,9 @@ impl Session {
         message: impl IntoIterator<Item = Buf>,
         out: &mut Vec<Output>,
     ) {
-        message.into_iter().for_each(|part| self.say(part, out));
+        let mut parts = message.into_iter();
+        parts.next().into_iter().for_each(|head| self.say(head, out));
+        parts.for_each(|piece| self.say_piece(piece, out));
         if let Some(call) = call {
             self.answer_flushes(&call.flushes, out);
         }
@@ -708,10 +713,16 @@ impl Session {
         }
     }
 
+    /// Says a message, or its beginning.
     fn say(&mut self, message: Buf, out: &mut Vec<Output>) {
-        assert!(!message.is_empty(), "who says something has words");
-        self.unsent += message.len();
-        out.push(Output::Send(message));
+        out.push(Output::Replied(message[TYPE]));
+        self.say_piece(message, out);
+    }
+
+    fn say_piece(&mut self, piece: Buf, out: &mut Vec<Output>) {
+        assert!(!piece.is_empty(), "who says something has words");
+        self.unsent += piece.len();
+        out.push(Output::Send(piece));
     }
 
     /// The server ends: answers what is under way, then hangs up.

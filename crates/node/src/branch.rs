@@ -319,7 +319,13 @@ impl Branch {
             }
             Branch::Volume(volume) => (Level::Error, "volume", volume.next_report()?),
             Branch::Storelets(storelets) => (Level::Warn, "storelet", storelets.next_news()?),
-            Branch::Replica(replica) => (Level::Warn, "replica", replica.next_news()?),
+            Branch::Replica(replica) => match replica.next_news() {
+                Some(text) => (Level::Warn, "replica", text),
+                None => {
+                    let (is_up, text) = replica.next_connection_news()?;
+                    (if is_up { Level::Info } else { Level::Warn }, "replica", text)
+                }
+            },
             Branch::Remote(remote) => {
                 let news = remote.next_news()?;
                 let level = if news.is_up() { Level::Info } else { Level::Warn };

@@ -11,7 +11,7 @@ use crate::stages::Stage;
 use base::op::{Op, OpId, Peer, Socket};
 use base::{Automaton, Buf, Error, Instant};
 use front::{Account, CallId, Input as SessionInput, Output as SessionOutput};
-use front::{Protocol, Room, Session};
+use front::{Room, Session};
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub enum Output {
     Abandon(OpenId),
     /// A stage of a request took so long.
     Staged(Stage, Duration),
-    /// A 9P message of this type was answered.
+    /// A 9P message is answered by one of this type.
     Replied(u8),
     /// An HTTP request has ended.
     Account(Account),
@@ -322,12 +322,8 @@ impl Connection {
                 SessionOutput::Close(open) => out.push(Output::Close(open)),
                 SessionOutput::Abandon(open) => out.push(Output::Abandon(open)),
                 SessionOutput::Send(_) if self.state == State::Ending => {}
-                SessionOutput::Send(buf) => {
-                    if self.session.protocol() == Protocol::NineP {
-                        out.push(Output::Replied(buf[4]));
-                    }
-                    self.unsent.push(buf);
-                }
+                SessionOutput::Send(buf) => self.unsent.push(buf),
+                SessionOutput::Replied(kind) => out.push(Output::Replied(kind)),
                 SessionOutput::Account(account) => out.push(Output::Account(account)),
                 SessionOutput::Finish => self.finish = Finish::Wanted,
                 SessionOutput::Hangup(_) if self.state == State::Ending => {}

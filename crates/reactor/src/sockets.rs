@@ -161,10 +161,10 @@ pub(crate) fn dial(address: &op::Address, extra: SocketFlags) -> rustix::io::Res
     sockopt::set_tcp_nodelay(&fd, true)?;
     // A peer whose host died is found out: idle by probes, busy by what it does not acknowledge.
     sockopt::set_socket_keepalive(&fd, true)?;
-    sockopt::set_tcp_keepidle(&fd, Duration::from_secs(10))?;
-    sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(5))?;
-    sockopt::set_tcp_keepcnt(&fd, 4)?;
-    sockopt::set_tcp_user_timeout(&fd, 30_000)?;
+    sockopt::set_tcp_keepidle(&fd, Duration::from_secs(5))?;
+    sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(2))?;
+    sockopt::set_tcp_keepcnt(&fd, 5)?;
+    sockopt::set_tcp_user_timeout(&fd, 15_000)?;
     Ok(fd)
 }
 

@@ -151,6 +151,16 @@ pub(crate) struct Way {
     is_distrusted: bool,
 }
 
+impl Way {
+    /// State in one word: `down` also if the connection is lost and nothing was said since.
+    pub(crate) fn state_name(&self) -> &'static str {
+        match self.peer.is_up() && !self.remote.is_connected() {
+            true => "down",
+            false => self.peer.name(),
+        }
+    }
+}
+
 impl Hosted {
     /// Number `index` among the node's trees: what is kept in this store, whose blocks are in this
     /// file.
@@ -259,6 +269,16 @@ impl Hosted {
     /// The next thing that the operator may want to know.
     pub fn next_news(&mut self) -> Option<String> {
         self.news.pop_front()
+    }
+
+    /// Takes the next message about a connection to another replica, and whether there is one.
+    pub fn next_connection_news(&mut self) -> Option<(bool, String)> {
+        let service = &self.settings.service;
+        self.ways.iter_mut().find_map(|(id, way)| {
+            let news = way.remote.next_news()?;
+            let text = format!("{service}: replica {} ({}): {news}", id.0, way.remote.name());
+            Some((news.is_up(), text))
+        })
     }
 
     pub(crate) fn tell_news(&mut self, text: String) {

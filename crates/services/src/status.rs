@@ -1,7 +1,7 @@
 //! What a replica says of itself and of the others, for people and for programs.
 
 use crate::files::{STABLE, STATUS, STATUS_JSON, VALUE};
-use crate::hosted::{FULL, Hosted};
+use crate::hosted::{FULL, Hosted, Way};
 use crate::members::{aim, explain_clash, list};
 use crate::show::show;
 use crate::talk::show_vector;
@@ -164,7 +164,7 @@ impl Hosted {
         let members = self.replica.membership().members.iter().map(|(id, address)| {
             let knows = self.replica.knows_of(*id).unwrap_or(has);
             let lacks = has.iter().map(|(of, number)| number.saturating_sub(knows.get(of))).sum();
-            let way = self.ways.get(id).map(|way| way.peer.name());
+            let way = self.ways.get(id).map(Way::state_name);
             Member { replica: *id, address, way, has: show_vector(knows, " "), lacks }
         });
         Status {

@@ -155,7 +155,8 @@ fn check(proxy: Proxy, base: &Path, upstream: &str, is_allowed: bool) -> Result<
     let upload = file.to_str().context("a path of text")?;
     let (status, body) = curl(port, NAME, &["-H", &origin, "-T", upload], "/put")?;
     ensure!([201, 204].contains(&status), "PUT from its own page: {status} {body}");
-    let (status, _) = curl(port, NAME, &["-H", "Origin: https://evil.example", "-T", upload], "/put")?;
+    let (status, _) =
+        curl(port, NAME, &["-H", "Origin: https://evil.example", "-T", upload], "/put")?;
     ensure!(status == 403, "PUT from a page of another site: {status}");
     let (status, _) = curl(port, NAME, &["-r", "1-3"], "/hello")?;
     ensure!(status == 206, "a range: {status}");

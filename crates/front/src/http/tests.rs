@@ -105,6 +105,7 @@ fn show(output: &Output) -> String {
         Output::Cancel(call) => format!("cancel {}", call.0),
         Output::Finish => "finish".to_string(),
         Output::Account(account) => format!("account {account:?}"),
+        Output::Replied(kind) => unreachable!("a reply of HTTP: {kind}"),
         Output::Hangup(reason) => format!("hang up: {reason}"),
     }
 }
@@ -269,7 +270,8 @@ fn on_the_wire(
                 Output::Ask(_, TreeRequest { ask: Ask::Read { offset, count, .. }, .. }) => {
                     inputs.push(Input::Answered(CALL, Ok(read(offset, count as usize))));
                 }
-                Output::Close(_) | Output::Abandon(_) | Output::Finish | Output::Account(_) => {}
+                Output::Close(_) | Output::Abandon(_) | Output::Finish => {}
+                Output::Replied(_) | Output::Account(_) => {}
                 other => panic!("{other:?}"),
             }
         }

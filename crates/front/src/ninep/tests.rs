@@ -59,7 +59,9 @@ impl Lab {
         let mut out = Vec::new();
         self.session.step(Instant(0), input, &mut out);
         self.session.check();
-        let out: Vec<String> = out.iter().map(show).collect();
+        // Types stand in the messages as well.
+        let others = out.iter().filter(|output| !matches!(output, Output::Replied(_)));
+        let out: Vec<String> = others.map(show).collect();
         self.text += &format!("{label}: {}\n", out.join(", "));
     }
 
@@ -95,6 +97,7 @@ fn show(output: &Output) -> String {
         Output::Close(open) => format!("close {}", open.0),
         Output::Abandon(open) => format!("abandon {}", open.0),
         Output::Finish => "finish".to_string(),
+        Output::Replied(kind) => format!("replied {kind}"),
         Output::Account(account) => unreachable!("{account:?} of 9P"),
         Output::Hangup(reason) => format!("hang up: {reason}"),
         Output::Send(bytes) => match wire::ninep::Rmessage::decode(bytes) {
@@ -206,7 +209,9 @@ fn pieces_leave_behind_a_header_without_a_copy() {
     let mut out = Vec::new();
     let input = Input::Answered(CallId(0), Ok(Reply::Pieces(pieces)));
     lab.session.step(Instant(0), input, &mut out);
-    let [Output::Send(header), Output::Send(first), Output::Send(second)] = &out[..] else {
+    let [Output::Replied(_), Output::Send(header), Output::Send(first), Output::Send(second)] =
+        &out[..]
+    else {
         panic!("{out:?}");
     };
     assert_eq!(**header, wire::ninep::read_header(3, 6));
@@ -448,7 +453,7 @@ fn extensions_that_nobody_knows_are_left_out_of_the_agreement() {
         let mut out = Vec::new();
         let offer = message(NO_TAG, Tmessage::Version { msize: 8192, version: offered });
         session.step(Instant(0), Input::Received(offer), &mut out);
-        let [Output::Send(said)] = out.as_slice() else { panic!("{out:?}") };
+        let [Output::Replied(_), Output::Send(said)] = out.as_slice() else { panic!("{out:?}") };
         let version = Rmessage::Version { msize: 8192, version: agreed };
         assert_eq!(Rmessage::decode(said).unwrap(), (NO_TAG, version));
     }
@@ -695,7 +700,8 @@ impl Books {
                     self.held.swap_remove(index.expect("given back once, and only what was given"));
                 }
                 Output::Cancel(call) => assert!(self.asked.contains_key(&call.0)),
-                Output::Send(_) | Output::Finish | Output::Hangup(_) | Output::Account(_) => {}
+                Output::Send(_) | Output::Finish | Output::Hangup(_) => {}
+                Output::Replied(_) | Output::Account(_) => {}
             }
         }
     }

@@ -174,6 +174,9 @@ impl Rig<'_> {
                 Output::Close(open) | Output::Abandon(open) => self.stub.close(open),
                 Output::Send(buf) => self.unsent.push_back(buf.len()),
                 Output::Finish => {}
+                Output::Replied(kind) => {
+                    assert!(wire::ninep::Rmessage::name_of(kind).is_some(), "type {kind}");
+                }
                 Output::Account(account) => assert!((200..600).contains(&account.status)),
                 Output::Hangup(_) => self.hung_up = true,
             }

@@ -189,7 +189,9 @@ impl Far {
                         inputs.push_back(front::Input::Sent(bytes.len()));
                         continue;
                     }
-                    front::Output::Finish | front::Output::Account(_) => continue,
+                    front::Output::Finish
+                    | front::Output::Replied(_)
+                    | front::Output::Account(_) => continue,
                     front::Output::Hangup(why) => {
                         let expected = why == "the client left" || self.liar.is_some();
                         assert!(expected, "the server hangs up: {why}");

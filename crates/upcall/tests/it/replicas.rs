@@ -107,6 +107,28 @@ fn an_older_copy_of_a_replica_is_found_out() {
     assert!(op(&second, &["read"]).1.starts_with("2 "));
 }
 
+/// Nothing is said to the killed member: its connection tells.
+#[test]
+fn a_member_that_was_killed_is_not_taken_for_one_that_is_idle() {
+    let dir = Scratch::new("killed-member");
+    let place = dir.path().to_str().unwrap();
+    let addresses = ["1", "2"].map(|id| format!("unix:{place}/{id}.sock"));
+    let members: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let files = made(&dir, "counter", &members, "16M");
+    let second = serve_at(&dir, &files[1], members[1]);
+    let first = serve_at(&dir, &files[0], members[0]);
+    assert!(op(&first, &["add", "1", "--strict"]).0);
+    let status = || say(&["replica", "status", "--at", first.ninep(), "it"]).1;
+    assert!(status().contains("  idle, has ") || status().contains("  writing, has "));
+    second.kill();
+    while !status().contains(": not connected, lacks 0") {
+        thread::yield_now();
+    }
+    let metrics = crate::server::get(first.http(), "/.upcall/metrics");
+    let row = "upcall_replica_member_up{service=\"it\",replica=\"1\",member=\"2\"} 0\n";
+    assert!(metrics.contains(row), "{metrics}");
+}
+
 /// Asks a service for these lines, and waits for the answers.
 fn ask(client: &Client, lines: &str) -> Vec<String> {
     let flags = OpenOptions::new().read(true).write(true);
