@@ -188,13 +188,17 @@ fn tree(frame: &Frame, get: &Get, to: &Path, shared: &Shared) -> Outcome<()> {
     }
     trees::share(
         |hand_out: &mut dyn FnMut(Job)| {
-            let walked = trees::walk(&frame.client, &get.from, &mut |path, entry| {
+            let mut each = |path: &Path, entry: Entry| {
                 if shared.is_over() {
                     return Ok(false);
                 }
                 let below = path.strip_prefix(&get.from).unwrap_or(path);
                 Ok(place(frame, path, &entry, to.join(below), shared, hand_out))
-            });
+            };
+            let mut unread = |path: &Path, error: client::Error| {
+                shared.note(path, Err(error.into()));
+            };
+            let walked = trees::walk(&frame.client, &get.from, &mut each, &mut unread);
             frame.counts.listed.store(true, Ordering::Relaxed);
             shared.note(&get.from, walked);
             Ok(())

@@ -103,9 +103,9 @@ fn permissions(mode: u32) -> String {
 /// Lists.
 pub(crate) fn ls(ls: &Ls) -> ExitCode {
     frame::run(&ls.server, false, |frame| {
-        let mut shown = Vec::new();
-        let code = frame::each(&ls.paths, |path| {
-            let lines = lines(frame, ls, path)?;
+        let (mut shown, mut complete) = (Vec::new(), true);
+        let mut code = frame::each(&ls.paths, |path| {
+            let lines = lines(frame, ls, path, &mut complete)?;
             match ls.json {
                 true => lines.into_iter().try_for_each(|line| {
                     shown.push(described(frame, line)?);
@@ -117,12 +117,16 @@ pub(crate) fn ls(ls: &Ls) -> ExitCode {
         if ls.json {
             say_json(&shown)?;
         }
+        if !complete {
+            code = ExitCode::from(1);
+        }
         Ok(code)
     })
 }
 
-/// What is to be shown of a path, in order.
-fn lines(frame: &Frame, ls: &Ls, path: &Path) -> Outcome<Vec<Line>> {
+/// Lines for a path, in order. Directories and files that cannot be read are named on standard
+/// error, and `complete` becomes false.
+fn lines(frame: &Frame, ls: &Ls, path: &Path, complete: &mut bool) -> Outcome<Vec<Line>> {
     let wanted = ls.long || ls.json;
     let metadata = frame.client.metadata(path)?;
     if !metadata.is_dir() {
@@ -130,11 +134,16 @@ fn lines(frame: &Frame, ls: &Ls, path: &Path) -> Outcome<Vec<Line>> {
         return Ok(vec![Line { path, name, metadata: Some(metadata) }]);
     }
     let mut found: Vec<(PathBuf, Entry)> = Vec::new();
+    let mut unread = |_: &Path, error: Error| {
+        frame::note(&error.into());
+        *complete = false;
+    };
     if ls.recursive {
-        trees::walk(&frame.client, path, &mut |path, entry| {
+        let mut each = |path: &Path, entry| {
             found.push((path.to_path_buf(), entry));
             Ok(true)
-        })?;
+        };
+        trees::walk(&frame.client, path, &mut each, &mut unread)?;
     } else {
         for entry in frame.client.read_dir(path)? {
             let entry = entry?;
@@ -143,7 +152,7 @@ fn lines(frame: &Frame, ls: &Ls, path: &Path) -> Outcome<Vec<Line>> {
     }
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
     let known: Vec<Option<Metadata>> = match wanted {
-        true => trees::metadata(&frame.client, &found)?,
+        true => trees::metadata(&frame.client, &found, &mut unread)?,
         false => found.iter().map(|_| None).collect(),
     };
     let many = ls.paths.len() > 1;

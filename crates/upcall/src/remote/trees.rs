@@ -12,20 +12,27 @@ use std::thread;
 const WORKERS: usize = 8;
 
 /// Hands over everything below a directory, with its path; a directory before what is in it,
-/// which comes if `each` says so. Links are not followed.
+/// which comes if `each` says so. Links are not followed. `unread` receives each directory that
+/// cannot be read, or not to its end; the walk goes on with the others.
 ///
 /// # Errors
-/// Those of the server and of `each`.
+/// Those of the connection and of `each`.
 pub(crate) fn walk(
     client: &Client,
     top: &Path,
     each: &mut dyn FnMut(&Path, Entry) -> Outcome<bool>,
+    unread: &mut dyn FnMut(&Path, Error),
 ) -> Outcome<()> {
     let mut todo = vec![(top.to_path_buf(), 0)];
     while let Some((dir, depth)) = todo.pop() {
-        // Whoever walks a tree for an hour does not hold a directory open as long.
-        let entries: Result<Vec<Entry>, Error> = client.read_dir(&dir)?.collect();
-        for entry in entries? {
+        // No directory stays open while the tree below it is walked.
+        let (entries, error) = entries(client, &dir);
+        match error {
+            Some(error) if error.is_fatal() => return Err(error.into()),
+            Some(error) => unread(&dir, error),
+            None => {}
+        }
+        for entry in entries {
             let (path, kind) = (dir.join(&entry.name), entry.kind);
             let enter = each(&path, entry)?;
             if kind != Kind::Directory || !enter {
@@ -39,6 +46,22 @@ pub(crate) fn walk(
         }
     }
     Ok(())
+}
+
+/// Entries of a directory up to the first error, and that error.
+fn entries(client: &Client, dir: &Path) -> (Vec<Entry>, Option<Error>) {
+    let mut entries = Vec::new();
+    let found = match client.read_dir(dir) {
+        Ok(found) => found,
+        Err(error) => return (entries, Some(error)),
+    };
+    for entry in found {
+        match entry {
+            Ok(entry) => entries.push(entry),
+            Err(error) => return (entries, Some(error)),
+        }
+    }
+    (entries, None)
 }
 
 /// Does `work` with each job that `make` hands out, on a few threads at once.
@@ -67,13 +90,15 @@ pub(crate) fn share<J: Send>(
     })
 }
 
-/// What is known about each of these; `None` of what is gone meanwhile.
+/// Metadata of each of these; `None` of files that are gone meanwhile, or for which `unread`
+/// receives an error.
 ///
 /// # Errors
-/// The first that is another one.
+/// Those of the connection.
 pub(crate) fn metadata(
     client: &Client,
     found: &[(PathBuf, Entry)],
+    unread: &mut dyn FnMut(&Path, Error),
 ) -> Result<Vec<Option<Metadata>>, Error> {
     let part = found.len().div_ceil(WORKERS).max(1);
     let look = |(path, entry): &(PathBuf, Entry)| match &entry.metadata {
@@ -81,12 +106,19 @@ pub(crate) fn metadata(
         None => unless_gone(client.symlink_metadata(path)),
     };
     thread::scope(|scope| {
-        let ask = |part: &'_ [_]| part.iter().map(look).collect::<Result<Vec<_>, Error>>();
+        let ask = |part: &'_ [_]| part.iter().map(look).collect::<Vec<_>>();
         let parts: Vec<_> = found.chunks(part).map(|part| scope.spawn(move || ask(part))).collect();
         let mut all = Vec::new();
         for part in parts {
-            all.extend(part.join().expect("it does not panic")?);
+            all.extend(part.join().expect("it does not panic"));
         }
-        Ok(all)
+        let known = all.into_iter().zip(found).map(|(known, (path, _))| match known {
+            Err(error) if !error.is_fatal() => {
+                unread(path, error);
+                Ok(None)
+            }
+            known => known,
+        });
+        known.collect()
     })
 }

@@ -11,15 +11,15 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const DIALECTS: [&str; 2] = ["9P2000.L", "9P2000"];
+pub(crate) const DIALECTS: [&str; 2] = ["9P2000.L", "9P2000"];
 
 /// Runs `upcall COMMAND ADDR …`.
-fn run(server: &str, command: &str, words: &[&str]) -> Output {
+pub(crate) fn run(server: &str, command: &str, words: &[&str]) -> Output {
     Command::new(BINARY).arg(command).arg(server).args(words).stdin(Stdio::null()).output().unwrap()
 }
 
 /// Runs it, and it works: what it says.
-fn works(server: &str, command: &str, words: &[&str]) -> String {
+pub(crate) fn works(server: &str, command: &str, words: &[&str]) -> String {
     let output = run(server, command, words);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{command} {words:?}: {errors}");
@@ -27,14 +27,14 @@ fn works(server: &str, command: &str, words: &[&str]) -> String {
 }
 
 /// Runs it, and it fails as an error: what it complains of.
-fn fails(server: &str, command: &str, words: &[&str]) -> String {
+pub(crate) fn fails(server: &str, command: &str, words: &[&str]) -> String {
     let output = run(server, command, words);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{command} {words:?}: {errors}");
     errors
 }
 
-fn large() -> Vec<u8> {
+pub(crate) fn large() -> Vec<u8> {
     (0..5 << 20).map(|number: u32| (number / 11) as u8).collect()
 }
 
@@ -56,7 +56,7 @@ fn plant(top: &Path) {
 }
 
 /// Names and contents of everything below, in order.
-fn described(top: &Path) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn described(top: &Path) -> Vec<(String, Vec<u8>)> {
     fn visit(dir: &Path, top: &Path, all: &mut Vec<(String, Vec<u8>)>) {
         for entry in std::fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
@@ -81,7 +81,7 @@ fn described(top: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Serves a directory with a tree in it.
-fn serve(name: &str) -> (Scratch, Server) {
+pub(crate) fn serve(name: &str) -> (Scratch, Server) {
     let dir = Scratch::new(name);
     plant(dir.path());
     let server = Server::start(dir.path(), &[]);
@@ -356,4 +356,31 @@ fn a_fetch_that_is_interrupted_leaves_nothing_here() {
     interrupt(&get);
     assert_eq!(get.wait().unwrap().code(), Some(130));
     assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_recursive_list_goes_on_after_unreadable_directories() {
+    let (dir, server) = serve("unreadable");
+    for closed in ["closed", "sub/closed"] {
+        std::fs::create_dir(dir.path().join(closed)).unwrap();
+        std::fs::write(dir.path().join(closed).join("hidden"), "x").unwrap();
+        std::fs::set_permissions(dir.path().join(closed), PermissionsExt::from_mode(0)).unwrap();
+    }
+    for options in [&["-R"][..], &["-lR"], &["-R", "--json"]] {
+        let output = run(server.ninep(), "ls", &[options, &["/"]].concat());
+        let (said, errors) = (output.stdout, String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.contains("sub/deep/299") && said.contains("closed"), "{said}");
+        assert!(!said.contains("hidden"), "{said}");
+        for closed in ["/closed", "/sub/closed"] {
+            let line = format!("upcall: cannot list {closed}: Permission denied;");
+            assert!(errors.contains(&line), "{errors}");
+        }
+    }
+    let here = Scratch::new("unreadable-here");
+    let to = here.path().join("got");
+    let errors = fails(server.ninep(), "get", &["-r", "/sub", to.to_str().unwrap()]);
+    assert!(errors.contains("cannot list /sub/closed"), "{errors}");
+    assert!(to.join("deep/299").exists() && to.join("large").exists());
 }
