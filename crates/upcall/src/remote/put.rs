@@ -11,6 +11,7 @@ use clap::Args;
 use client::{Client, Dialect, File, OpenOptions};
 use std::fs::{self, FileType};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,8 +27,8 @@ pub(crate) struct Put {
     #[arg(value_name = "FROM")]
     from: PathBuf,
 
-    /// What the copy is called on the server; a file goes into a directory that is there
-    /// [default: its own name, in the root]
+    /// What the copy is called on the server; a file goes into a directory that is there, which
+    /// it must be if a slash ends the name [default: its own name, in the root]
     #[arg(value_name = "TO")]
     to: Option<PathBuf>,
 
@@ -59,6 +60,10 @@ pub(crate) fn run(put: &Put) -> ExitCode {
         let root = || Path::new("/").to_path_buf();
         let there = unless_gone(frame.client.metadata(&to))?;
         let is_dir = there.as_ref().is_some_and(client::Metadata::is_dir);
+        let is_tree = put.recursive && put.from.is_dir();
+        if !is_tree && ends_with_slash(&to) && !is_dir {
+            return Err(no_directory(&to, there.is_some()));
+        }
         if put.from == Path::new("-") {
             one(frame, put, (&mut frame::Input(frame), MODE), &to, &shared)?;
         } else if read_metadata(&put.from)?.is_dir() {
@@ -77,6 +82,22 @@ fn target(put: &Put) -> Outcome<PathBuf> {
         || put.from.file_name().filter(|name| *name != "-").map(|name| Path::new("/").join(name));
     put.to.clone().or_else(own).ok_or_else(|| {
         Trouble::Host("it has no name of its own; say what the copy is called".to_string())
+    })
+}
+
+/// Whether a path says by its last byte that it is a directory.
+fn ends_with_slash(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"/")
+}
+
+/// The error for a target with a slash at its end that is no directory.
+fn no_directory(to: &Path, exists: bool) -> Trouble {
+    let to = to.display();
+    Trouble::Host(match exists {
+        true => format!("cannot put a file into {to}: not a directory; leave the last slash out"),
+        false => {
+            format!("cannot put a file into {to}: no such directory; make it with 'upcall mkdir'")
+        }
     })
 }
 
@@ -136,7 +157,20 @@ fn replace(
     let file = frame.client.open_with(&path, options).map_err(|error| named(error, to))?;
     let done = pour(frame, put, source, file, shared);
     let done = done.and_then(|()| settle(&frame.client, &path, to));
-    let Err(trouble) = done else { return Ok(()) };
+    unless_kept(frame, path, to, done)
+}
+
+/// Removes a file under its temporary name if it did not get its own, for the cause returned.
+pub(super) fn unless_kept<T>(
+    frame: &Frame,
+    path: PathBuf,
+    to: &Path,
+    done: Outcome<T>,
+) -> Outcome<T> {
+    let trouble = match done {
+        Ok(value) => return Ok(value),
+        Err(trouble) => trouble,
+    };
     if trouble.is_fatal() {
         frame.leave(path);
     } else if let Err(error) = unless_gone(frame.client.remove(&path)) {
@@ -149,7 +183,7 @@ fn replace(
 }
 
 /// A refusal under the name that people know: nobody knows the temporary one.
-fn named(mut error: client::Error, to: &Path) -> client::Error {
+pub(super) fn named(mut error: client::Error, to: &Path) -> client::Error {
     if let client::Error::Refused { path, .. } = &mut error {
         *path = to.to_path_buf();
     }
@@ -157,7 +191,7 @@ fn named(mut error: client::Error, to: &Path) -> client::Error {
 }
 
 /// Gives a file its name, in place of another file. 9P2000 has no message that does both.
-fn settle(client: &Client, path: &Path, to: &Path) -> Outcome<()> {
+pub(super) fn settle(client: &Client, path: &Path, to: &Path) -> Outcome<()> {
     if client.dialect() == Dialect::Plan9
         && unless_gone(client.metadata(to))?.is_some_and(|there| there.is_file())
     {
@@ -287,15 +321,15 @@ fn place(
 }
 
 fn link(client: &Client, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
-    let target = fs::read_link(from).map_err(unread(from))?;
-    match client.symlink(&target, to) {
-        Err(error) if error.is_exists() => {
-            if client.read_link(to)? != target {
-                return Err(error.into());
-            }
-        }
-        done => done?,
-    }
+    link_to(client, &fs::read_link(from).map_err(unread(from))?, to)?;
     shared.count(|report| report.links += 1);
     Ok(())
+}
+
+/// Makes a symbolic link unless it exists.
+pub(super) fn link_to(client: &Client, target: &Path, to: &Path) -> Outcome<()> {
+    match client.symlink(target, to) {
+        Err(error) if error.is_exists() && client.read_link(to)? == target => Ok(()),
+        done => Ok(done?),
+    }
 }

@@ -31,7 +31,8 @@ pub(crate) struct Copy {
     from: PathBuf,
 
     /// What the copy is called: a path of this host, or FILE:/PATH in a volume. A directory's
-    /// contents go into it
+    /// contents go into it, and a file goes into a directory that is there, which it must be if
+    /// a slash ends the path
     #[arg(value_name = "TO")]
     to: PathBuf,
 
@@ -110,6 +111,20 @@ fn shown(file: &Path, names: &[Name]) -> String {
     format!("{}:{}", file.display(), if names.is_empty() { "/" } else { &path })
 }
 
+/// Whether a path says by its last byte that it is a directory.
+fn ends_with_slash(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"/")
+}
+
+/// The error for a target with a slash at its end that is no directory.
+fn no_directory(to: &Path, exists: bool) -> String {
+    let to = to.display();
+    match exists {
+        true => format!("cannot copy a file into {to}: not a directory; leave the last slash out"),
+        false => format!("cannot copy a file into {to}: no such directory; make it first"),
+    }
+}
+
 fn copy_in(copy: &Copy, from: &Path, file: &Path, to: &[Name]) -> Result<ExitCode, String> {
     let root = reactor::is_root();
     let missing = |error| format!("cannot copy {}: {error}; name what exists", from.display());
@@ -133,6 +148,18 @@ fn copy_in(copy: &Copy, from: &Path, file: &Path, to: &[Name]) -> Result<ExitCod
     let dir = inside.direct.resolve(above).map_err(|error| {
         format!("{}: {error}; copy to a directory that exists", shown(file, above))
     })?;
+    if stat.kind != Kind::Directory && ends_with_slash(&copy.to) {
+        let dir = inside.direct.resolve(to);
+        let found = dir.and_then(|dir| {
+            let found = inside.direct.stat(dir);
+            inside.release(dir);
+            found
+        });
+        match found {
+            Ok(found) if found.kind == Kind::Directory => {}
+            found => return Err(no_directory(&copy.to, found.is_ok())),
+        }
+    }
     let mut host = Host::new(root);
     let except = Some((volume.dev(), volume.ino()));
     let (from, to) = (From { node, stat, name }, To { dir, name: last });
@@ -151,6 +178,10 @@ fn copy_out(copy: &Copy, file: &Path, from: &[Name], to: &Path) -> Result<ExitCo
     let refuse = |error: rustix::io::Errno| {
         format!("cannot copy to {}: {error}; copy into a directory that exists", to.display())
     };
+    if stat.kind != Kind::Directory && ends_with_slash(to) && !to.is_dir() {
+        // Without its slash: the path of a file that has one is not found.
+        return Err(no_directory(to, to.components().as_path().symlink_metadata().is_ok()));
+    }
     let mut host = Host::new(root);
     let to = match Host::place(to) {
         Ok((dir, name)) => To { dir, name: Some(name) },

@@ -154,6 +154,34 @@ fn single_files_and_roots_are_copied_too() {
 }
 
 #[test]
+fn a_slash_at_the_end_of_a_target_means_a_directory() {
+    let dir = Scratch::new("slash");
+    let path = made(&dir, &[]);
+    let (file, sub) = (dir.path().join("one"), dir.path().join("sub"));
+    std::fs::write(&file, "one\n").unwrap();
+    std::fs::create_dir(&sub).unwrap();
+    let file = file.to_str().unwrap();
+    copy(sub.to_str().unwrap(), &format!("{path}:/dir"));
+    copy(file, &format!("{path}:/dir/"));
+    copy(&format!("{path}:/dir/one"), &format!("{}/", sub.display()));
+    assert_eq!(std::fs::read(sub.join("one")).unwrap(), b"one\n");
+    copy(&format!("{path}:/dir/"), &format!("{}/", dir.path().join("tree").display()));
+    assert!(dir.path().join("tree/one").exists());
+    let inside = format!("{path}:/dir/one");
+    for (from, to, cause) in [
+        (file, format!("{path}:/no/"), "no such directory"),
+        (file, format!("{path}:/dir/one/"), "not a directory"),
+        (&inside, format!("{}/no/", dir.path().display()), "no such directory"),
+        (&inside, format!("{file}/"), "not a directory"),
+    ] {
+        let (code, _, errors) = volume(&["copy", from, &to]);
+        assert_eq!(code, Some(2), "{errors}");
+        assert!(errors.contains(&format!("cannot copy a file into {to}: {cause}")), "{errors}");
+    }
+    assert_eq!(volume(&["check", &path]).0, Some(0));
+}
+
+#[test]
 fn a_volume_is_not_copied_into_itself() {
     let dir = Scratch::new("itself");
     let path = made(&dir, &[]);

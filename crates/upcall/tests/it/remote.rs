@@ -384,3 +384,22 @@ fn a_recursive_list_goes_on_after_unreadable_directories() {
     assert!(errors.contains("cannot list /sub/closed"), "{errors}");
     assert!(to.join("deep/299").exists() && to.join("large").exists());
 }
+
+#[test]
+fn a_slash_at_the_end_of_a_target_means_a_directory() {
+    for dialect in DIALECTS {
+        let (dir, server) = serve("slash");
+        let here = Scratch::new("slash-here");
+        std::fs::write(here.path().join("own"), "own\n").unwrap();
+        let own = here.path().join("own").to_str().unwrap().to_string();
+        let as_dialect = ["--protocol", dialect, &own];
+        works(server.ninep(), "put", &[&as_dialect[..], &["sub/"]].concat());
+        assert_eq!(std::fs::read(dir.path().join("sub/own")).unwrap(), b"own\n");
+        let error = fails(server.ninep(), "put", &[&as_dialect[..], &["/nowhere/"]].concat());
+        assert!(error.contains("cannot put a file into /nowhere/: no such directory"), "{error}");
+        let error = fails(server.ninep(), "put", &[&as_dialect[..], &["/notes/"]].concat());
+        assert!(error.contains("cannot put a file into /notes/: not a directory"), "{error}");
+        assert!(!dir.path().join("nowhere").exists());
+        assert_eq!(std::fs::read(dir.path().join("notes")).unwrap(), b"notes\n");
+    }
+}
