@@ -97,7 +97,12 @@ fn one(operation: &Operation, talk: &mut Talk, words: &[String], place: u64) -> 
     } else if let Some(error) = error {
         frame::note(&Trouble::Host(error.to_string()));
     } else {
-        frame::say(&show(&answer))?;
+        if let Some(value) = value(&answer) {
+            frame::say(&format!("{value}\n"))?;
+        }
+        if let Some(status) = status(&answer) {
+            eprintln!("{status}");
+        }
     }
     Ok(if error.is_some() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
@@ -125,16 +130,50 @@ fn question(operation: &Operation, words: &[String], place: u64) -> Outcome<Valu
     Ok(asked)
 }
 
-/// An answer for people: the value, and whether it may yet change.
-fn show(answer: &Value) -> String {
-    let value = match &answer["value"] {
-        Value::String(text) => text.clone(),
-        Value::Null => "(nothing)".to_string(),
-        Value::Object(object) if object.contains_key("done") => "done".to_string(),
+/// Value of an answer, for standard output; `None` if the operation has none.
+fn value(answer: &Value) -> Option<String> {
+    match &answer["value"] {
+        Value::String(text) => Some(text.clone()),
+        Value::Null => None,
+        Value::Object(object) if object.contains_key("done") => None,
         other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-            other.to_string()
+            Some(other.to_string())
         }
-    };
-    let note = if answer["final"] == true { "" } else { "  (not final yet)" };
-    format!("{value}{note}\n")
+    }
+}
+
+/// Status of an answer, for standard error; `None` of a final value.
+fn status(answer: &Value) -> Option<&'static str> {
+    let is_final = answer["final"] == true;
+    match (&answer["value"], is_final) {
+        (Value::Null, true) => Some("(nothing)"),
+        (Value::Null, false) => Some("(nothing, not final yet)"),
+        (Value::Object(object), true) if object.contains_key("done") => Some("done"),
+        (Value::Object(object), false) if object.contains_key("done") => {
+            Some("done (not final yet)")
+        }
+        (_, true) => None,
+        (_, false) => Some("(not final yet)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{status, value};
+    use serde_json::json;
+
+    #[test]
+    fn values_and_status_are_apart() {
+        for (answer, bare, note) in [
+            (json!({"value": 5, "final": true}), Some("5"), None),
+            (json!({"value": 5, "final": false}), Some("5"), Some("(not final yet)")),
+            (json!({"value": "a b", "final": true}), Some("a b"), None),
+            (json!({"value": null, "final": true}), None, Some("(nothing)")),
+            (json!({"value": {"done": true}, "final": true}), None, Some("done")),
+            (json!({"value": {"done": true}}), None, Some("done (not final yet)")),
+            (json!({"value": [1, 2], "final": true}), Some("[1,2]"), None),
+        ] {
+            assert_eq!((value(&answer).as_deref(), status(&answer)), (bare, note), "{answer}");
+        }
+    }
 }

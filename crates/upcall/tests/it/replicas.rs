@@ -5,7 +5,7 @@ use crate::server::{BINARY, Scratch, Server};
 use client::{Client, OpenOptions, Options};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 
 /// Runs a command; whether it was well, and all that it says.
@@ -104,7 +104,7 @@ fn an_older_copy_of_a_replica_is_found_out() {
     let (_, status) = say(&["replica", "status", "--at", first.ninep(), "it"]);
     assert!(status.contains("\nfailed   an older copy of itself\n"), "{status}");
     // The other one goes on.
-    assert!(op(&second, &["read"]).1.starts_with("2 "));
+    assert!(op(&second, &["read"]).1.starts_with("2\n"));
 }
 
 /// Nothing is said to the killed member: its connection tells.
@@ -172,4 +172,30 @@ fn a_replica_at_work_delays_no_file() {
     assert!(said[1].contains("#LIMIT!"), "{}", said[1]);
     assert!(count > 5 * formulas, "the file was read {count} times beside {formulas} formulas");
     assert_eq!(server.end(), Some(0));
+}
+
+/// Does operations of lines at a server: exit code, standard output, standard error.
+fn op_lines(server: &Server, options: &[&str], lines: &str) -> (Option<i32>, String, String) {
+    let mut command = Command::new(BINARY);
+    command.args(["op", "--at", server.ninep(), "it"]).args(options);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn values_go_to_standard_output_and_status_to_standard_error() {
+    let dir = Scratch::new("bare");
+    // Without its peer nothing becomes final.
+    let file = &made(&dir, "map", &["127.0.0.1:1", "127.0.0.1:2"], "16M")[0];
+    let server = serve(&dir, file);
+    let lines = "put a b\nget a\nget nothing\n";
+    let (code, said, errors) = op_lines(&server, &["--wait", "0.5"], lines);
+    assert_eq!((code, &said[..]), (Some(0), "b\n"), "{errors}");
+    let status = errors.lines().skip(1).collect::<Vec<_>>();
+    assert_eq!(status, ["(not final yet)", "(nothing, not final yet)"], "{errors}");
+    assert!(errors.starts_with("done"), "{errors}");
 }
