@@ -54,7 +54,7 @@ impl Default for Options {
 /// here, within the tree: nothing leads out of it.
 #[derive(Clone, Debug)]
 pub struct Client {
-    tree: Arc<Tree>,
+    pub(crate) tree: Arc<Tree>,
     gid: u32,
 }
 
@@ -375,7 +375,7 @@ impl Client {
         Ok(OsString::from_vec(target).into())
     }
 
-    fn linux_only(&self, doing: &'static str, path: &Path) -> Result<(), Error> {
+    pub(crate) fn linux_only(&self, doing: &'static str, path: &Path) -> Result<(), Error> {
         match self.dialect() {
             Dialect::Linux => Ok(()),
             Dialect::Plan9 => Err(Error::Unsupported { doing, path: path.to_path_buf() }),

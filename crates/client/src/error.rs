@@ -81,6 +81,7 @@ const EPERM: u32 = 1;
 const ENOENT: u32 = 2;
 const EACCES: u32 = 13;
 const EEXIST: u32 = 17;
+const EXDEV: u32 = 18;
 const ENOTDIR: u32 = 20;
 const EISDIR: u32 = 21;
 const ENOSPC: u32 = 28;
@@ -131,6 +132,7 @@ impl Refusal {
             ENOENT => "look for its name in the directory above",
             EPERM | EACCES => "attach as a user who may, or ask its owner",
             EEXIST => "remove it first, or choose another name",
+            EXDEV => "copy it there and remove it here, with 'upcall cp' and 'upcall rm'",
             ENOTDIR => "name a directory there",
             EISDIR => "name a file, or take the whole directory",
             ENOTEMPTY => "remove what is in it first",
@@ -226,6 +228,7 @@ impl Error {
             Error::Broken { .. } => "ask a server that speaks 9P2000.L or 9P2000",
             Error::Refused { refusal, .. } => refusal.step(),
             Error::BadPath { .. } => "name another one",
+            Error::Unsupported { doing, .. } if *doing != "move" => "use a server of 9P2000.L",
             Error::Unsupported { .. } => "copy and remove instead, or use a server of 9P2000.L",
             Error::Cancelled => "start again when you like",
             Error::TooMany => "ask for less at once",

@@ -51,6 +51,7 @@
 //! cancels what it has under way.
 
 mod address;
+mod attributes;
 mod client;
 mod dir;
 mod error;
@@ -66,6 +67,7 @@ mod stream;
 mod tree;
 
 pub use address::{Address, PORT};
+pub use attributes::FileSystem;
 pub use base::{Kind, Time};
 pub use client::{Client, DEPTH_MAX, Options};
 pub use dir::{Entry, ReadDir};

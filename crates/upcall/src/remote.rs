@@ -4,10 +4,14 @@
 //! that share the connection.
 
 mod cat;
+mod chmod;
+mod cp;
+mod df;
 pub(crate) mod frame;
 mod get;
 mod list;
 mod lists;
+mod mv;
 mod names;
 mod put;
 mod report;
@@ -40,6 +44,14 @@ pub(crate) enum Command {
     Rm(lists::Rm),
     /// Make directories on a 9P server.
     Mkdir(lists::Mkdir),
+    /// Move or rename files of a 9P server.
+    Mv(mv::Mv),
+    /// Copy files and trees on a 9P server.
+    Cp(cp::Cp),
+    /// Change permissions of files of a 9P server.
+    Chmod(chmod::Chmod),
+    /// Show free space of a 9P server.
+    Df(df::Df),
     /// Run a program beside the data of an Upcall server.
     Run(Box<run::Run>),
     /// Install programs on an Upcall server under names, and look after them.
@@ -59,6 +71,10 @@ pub(crate) fn run(command: &Command) -> ExitCode {
         Command::Stat(stat) => list::stat(stat),
         Command::Rm(rm) => lists::rm(rm),
         Command::Mkdir(mkdir) => lists::mkdir(mkdir),
+        Command::Mv(mv) => mv::run(mv),
+        Command::Cp(cp) => cp::run(cp),
+        Command::Chmod(chmod) => chmod::run(chmod),
+        Command::Df(df) => df::run(df),
         Command::Run(run) => run::run(run),
         Command::Storelet(command) => storelet::run(command),
         Command::Names(names) => names::run(names),

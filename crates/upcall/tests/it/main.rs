@@ -8,6 +8,7 @@ mod full;
 mod instrument;
 mod library;
 mod memory;
+mod moving;
 mod ninep;
 mod recording;
 mod remote;

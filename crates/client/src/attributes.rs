@@ -1,0 +1,143 @@
+//! Attributes of files that clients change, and the state of the file system that has them.
+
+use crate::line::Dialect;
+use crate::tree::{Fid, only};
+use crate::{Client, Error, Path, Time};
+use wire::ninep::{Rmessage, Stat, Tmessage};
+
+/// Bits of `Tsetattr`'s `valid`.
+const MODE: u32 = 0x1;
+const MTIME: u32 = 0x20;
+const MTIME_SET: u32 = 0x100;
+
+/// Space and files of a file system, as `statfs(2)` has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Type of the file system, `f_type` of `statfs(2)`.
+    pub kind: u32,
+    /// Size of a block, bytes.
+    pub block_size: u32,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Free blocks.
+    pub blocks_free: u64,
+    /// Free blocks for users other than root.
+    pub blocks_available: u64,
+    /// Files that there can be in all.
+    pub files: u64,
+    /// Files that can still be created.
+    pub files_free: u64,
+    /// Number of the file system.
+    pub id: u64,
+    /// Longest name of a file, bytes.
+    pub name_max: u32,
+}
+
+/// Attributes to be changed; the others stay.
+#[derive(Clone, Copy, Default)]
+struct Change {
+    mode: Option<u32>,
+    modified: Option<Time>,
+}
+
+impl Client {
+    /// Sets the permission bits of a file, in 9P2000.L also the set-id and sticky bits; links are
+    /// followed.
+    ///
+    /// # Errors
+    /// Those of the server and of the connection.
+    pub fn set_mode(&self, path: impl AsRef<Path>, mode: u32) -> Result<(), Error> {
+        let change = Change { mode: Some(mode), modified: None };
+        self.change(path.as_ref(), change, "change the mode of")
+    }
+
+    /// Sets the modification time of a file, in 9P2000 to the second; links are followed.
+    ///
+    /// # Errors
+    /// Those of the server and of the connection.
+    pub fn set_modified(&self, path: impl AsRef<Path>, modified: Time) -> Result<(), Error> {
+        let change = Change { mode: None, modified: Some(modified) };
+        self.change(path.as_ref(), change, "set the modification time of")
+    }
+
+    fn change(&self, path: &Path, change: Change, doing: &'static str) -> Result<(), Error> {
+        let found = self.tree.find(path, true);
+        let changed = found.and_then(|(fid, _)| match self.dialect() {
+            Dialect::Linux => change.linux(&fid),
+            Dialect::Plan9 => change.plan9(&fid),
+        });
+        changed.map_err(|error| error.of(doing, path))
+    }
+
+    /// Returns space and files of the file system that has a file.
+    ///
+    /// # Errors
+    /// Those of the server and of the connection; `Unsupported` with 9P2000.
+    pub fn file_system(&self, path: impl AsRef<Path>) -> Result<FileSystem, Error> {
+        const DOING: &str = "tell the free space of";
+        let path = path.as_ref();
+        self.linux_only(DOING, path)?;
+        let found = self.tree.find(path, true).and_then(|(fid, _)| file_system(&fid));
+        found.map_err(|error| error.of(DOING, path))
+    }
+}
+
+impl Change {
+    fn linux(self, fid: &Fid) -> Result<(), Error> {
+        let mode = self.mode.map_or(0, |_| MODE);
+        let modified = self.modified.map_or(0, |_| MTIME | MTIME_SET);
+        let time = self.modified.unwrap_or(Time { secs: 0, nanos: 0 });
+        let message = Tmessage::Setattr {
+            fid: fid.number,
+            valid: mode | modified,
+            mode: self.mode.unwrap_or(0) & 0o7777,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            atime_sec: 0,
+            atime_nsec: 0,
+            mtime_sec: time.secs.cast_unsigned(),
+            mtime_nsec: time.nanos.into(),
+        };
+        fid.line.call(&message, only!(Rmessage::Setattr {} => ()))
+    }
+
+    /// 9P2000 sets the mode with the bits of the file's kind, which stay as they are.
+    fn plan9(self, fid: &Fid) -> Result<(), Error> {
+        const KIND: u32 = !0o777;
+        let mut stat = Stat::unchanged();
+        if let Some(mode) = self.mode {
+            let message = Tmessage::Stat { fid: fid.number };
+            let before = fid.line.call(&message, only!(Rmessage::Stat { stat } => stat.mode))?;
+            stat.mode = before & KIND | mode & 0o777;
+        }
+        if let Some(modified) = self.modified {
+            let last = u32::MAX - 1;
+            stat.mtime = u32::try_from(modified.secs.max(0)).map_or(last, |secs| secs.min(last));
+        }
+        let message = Tmessage::Wstat { fid: fid.number, stat };
+        fid.line.call(&message, only!(Rmessage::Wstat {} => ()))
+    }
+}
+
+fn file_system(fid: &Fid) -> Result<FileSystem, Error> {
+    let message = Tmessage::Statfs { fid: fid.number };
+    let reply = fid.line.begin(&message, None)?.wait()?;
+    fid.line.read(&reply, |reply| {
+        let Rmessage::Statfs { kind, bsize, blocks, bfree, bavail, .. } = reply else {
+            return None;
+        };
+        let Rmessage::Statfs { files, ffree, fsid, namelen, .. } = reply else { return None };
+        Some(FileSystem {
+            kind,
+            block_size: bsize,
+            blocks,
+            blocks_free: bfree,
+            blocks_available: bavail,
+            files,
+            files_free: ffree,
+            id: fsid,
+            name_max: namelen,
+        })
+    })
+}

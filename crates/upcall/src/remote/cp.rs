@@ -1,0 +1,224 @@
+//! `upcall cp`: copies of files and trees of a server on that server, by reads and writes.
+//!
+//! As with `upcall put`, a file has a temporary name until it is complete.
+
+use super::frame::{self, Frame};
+use super::mv::Place;
+use super::report::Shared;
+use super::{Outcome, Server, Trouble, put, temporary, trees};
+use clap::Args;
+use client::{Client, Entry, File, Kind, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+/// Sources and target of a copy.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Cp {
+    #[command(flatten)]
+    server: Server,
+
+    /// Files to copy, or with -r directories
+    #[arg(value_name = "FROM", required = true)]
+    from: Vec<PathBuf>,
+
+    /// The name of the copy, which replaces a file of that name, or a directory that copies go
+    /// into. With several of them, or with a slash at its end, it must be a directory
+    #[arg(value_name = "TO")]
+    to: PathBuf,
+
+    /// Copy directories with everything in them: files, links and permissions, not dates and
+    /// owners
+    #[arg(short, long)]
+    recursive: bool,
+
+    /// Make each copy durable before it gets its name
+    #[arg(long)]
+    sync: bool,
+
+    /// Say what was done as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Copies files.
+pub(crate) fn run(cp: &Cp) -> ExitCode {
+    frame::run(&cp.server, true, |frame| {
+        let (place, shared) = (Place::find(frame, &cp.to, cp.from.len())?, Shared::default());
+        for from in &cp.from {
+            if !shared.is_over() {
+                let done = place.of(from).and_then(|to| one(frame, cp, from, &to, &shared));
+                shared.note(from, done);
+            }
+        }
+        shared.say("copied", frame.elapsed(), cp.json)
+    })
+}
+
+/// Copies a file or a directory.
+fn one(frame: &Frame, cp: &Cp, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
+    let source = frame.client.metadata(from)?;
+    if source.is_dir() {
+        return tree(frame, cp, from, to, shared);
+    }
+    let there = super::list::unless_gone(frame.client.metadata(to))?;
+    if there.is_some_and(|there| there.inode == source.inode && source.is_file()) {
+        let (from, to) = (from.display(), to.display());
+        let text = format!("cannot copy {from} to {to}: they are the same file; name another one");
+        return Err(Trouble::Host(text));
+    }
+    if cp.from.len() > 1 {
+        frame.counts.add(&frame.counts.files_all, 1);
+    }
+    let done = file(frame, cp, from, to, shared);
+    frame.counts.add(&frame.counts.files, 1);
+    done
+}
+
+/// Copies a file under a temporary name, and gives it its own.
+fn file(frame: &Frame, cp: &Cp, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
+    let source = frame.client.open(from)?;
+    let metadata = source.metadata()?;
+    if frame.counts.files_all.load(Ordering::Relaxed) == 0 {
+        frame.counts.bytes_all.store(metadata.size, Ordering::Relaxed);
+    }
+    let path = temporary(to);
+    let options = OpenOptions::new().write(true).create_new(true).mode(metadata.mode & 0o777);
+    let copy = frame.client.open_with(&path, options).map_err(|error| put::named(error, to))?;
+    let done = pour(frame, (&source, metadata.size), copy, cp.sync);
+    let done = done.and_then(|bytes| put::settle(&frame.client, &path, to).map(|()| bytes));
+    let bytes = put::unless_kept(frame, path, to, done)?;
+    shared.count(|report| {
+        report.files += 1;
+        report.bytes += bytes;
+    });
+    Ok(())
+}
+
+/// Copies all bytes, with many reads and many writes in flight; returns how many.
+fn pour(frame: &Frame, (source, size): (&File, u64), copy: File, sync: bool) -> Outcome<u64> {
+    let (mut stream, mut sink) = (source.stream_of(size), copy.sink(0));
+    while let Some(piece) = stream.next_piece()? {
+        sink.write_all(&piece).map_err(of_server)?;
+        frame.counts.add(&frame.counts.bytes, piece.len());
+    }
+    let bytes = sink.finish()?;
+    if sync {
+        copy.sync()?;
+    }
+    copy.close()?;
+    Ok(bytes)
+}
+
+/// The client's error inside of one of `std::io`.
+fn of_server(error: io::Error) -> Trouble {
+    match error.downcast::<client::Error>() {
+        Ok(error) => Trouble::Server(error),
+        Err(other) => Trouble::Host(format!("cannot write: {other}; try again")),
+    }
+}
+
+/// A file or link of a tree, and the path of its copy.
+struct Job {
+    link: bool,
+    from: PathBuf,
+    to: PathBuf,
+}
+
+/// Copies a tree.
+fn tree(frame: &Frame, cp: &Cp, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
+    if !cp.recursive {
+        let from = from.display();
+        return Err(Trouble::Host(format!("{from} is a directory; copy all of it with -r")));
+    }
+    let absolute = |path: &Path| Path::new("/").join(path);
+    if absolute(to).starts_with(absolute(from)) {
+        return Err(itself(from, to));
+    }
+    directory(&frame.client, to, shared)?;
+    let target = frame.client.metadata(to)?.inode;
+    trees::share(
+        |hand_out: &mut dyn FnMut(Job)| {
+            let mut each = |path: &Path, entry: Entry| {
+                if shared.is_over() {
+                    return Ok(false);
+                }
+                let copy = to.join(path.strip_prefix(from).unwrap_or(path));
+                match enter(frame, (path, &entry), (&copy, target), shared, hand_out) {
+                    Ok(enter) => Ok(enter),
+                    Err(trouble) => {
+                        shared.note(path, Err(trouble));
+                        Ok(false)
+                    }
+                }
+            };
+            let mut unread = |path: &Path, error: client::Error| {
+                shared.note(path, Err(error.into()));
+            };
+            let walked = trees::walk(&frame.client, from, &mut each, &mut unread);
+            frame.counts.listed.store(true, Ordering::Relaxed);
+            shared.note(from, walked);
+            Ok(())
+        },
+        |job| {
+            if !shared.is_over() {
+                let done = match job.link {
+                    true => link(&frame.client, &job.from, &job.to, shared),
+                    false => file(frame, cp, &job.from, &job.to, shared),
+                };
+                shared.note(&job.from, done);
+            }
+            frame.counts.add(&frame.counts.files, 1);
+        },
+    )
+}
+
+fn itself(from: &Path, to: &Path) -> Trouble {
+    let (from, to) = (from.display(), to.display());
+    Trouble::Host(format!("cannot copy {from} into itself, {to}; name a directory outside of it"))
+}
+
+/// Copies or hands out one entry of a tree; whether it is a directory whose entries follow.
+fn enter(
+    frame: &Frame,
+    (path, entry): (&Path, &Entry),
+    (copy, target): (&Path, u64),
+    shared: &Shared,
+    hand_out: &mut dyn FnMut(Job),
+) -> Outcome<bool> {
+    let link = match entry.kind {
+        Kind::Directory => {
+            // By a link the target may be in the tree itself.
+            if frame.client.symlink_metadata(path)?.inode == target {
+                return Err(itself(path, copy));
+            }
+            return directory(&frame.client, copy, shared).map(|()| true);
+        }
+        Kind::File => false,
+        Kind::Symlink => true,
+        Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
+            let text = format!("{} is neither file nor link; it is not copied", path.display());
+            return Err(Trouble::Host(text));
+        }
+    };
+    frame.counts.add(&frame.counts.files_all, 1);
+    hand_out(Job { link, from: path.to_path_buf(), to: copy.to_path_buf() });
+    Ok(false)
+}
+
+/// Makes a directory unless it exists.
+fn directory(client: &Client, path: &Path, shared: &Shared) -> Outcome<()> {
+    match client.create_dir(path) {
+        Ok(()) => shared.count(|report| report.directories += 1),
+        Err(error) if error.is_exists() && client.metadata(path)?.is_dir() => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}
+
+fn link(client: &Client, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
+    put::link_to(client, &client.read_link(from)?, to)?;
+    shared.count(|report| report.links += 1);
+    Ok(())
+}

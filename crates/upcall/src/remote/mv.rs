@@ -1,0 +1,75 @@
+//! `upcall mv`: files and directories of a server under other names.
+
+use super::frame::{self, Frame};
+use super::list::unless_gone;
+use super::{Outcome, Server, Trouble, put};
+use clap::Args;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Sources and target of a move.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Mv {
+    #[command(flatten)]
+    server: Server,
+
+    /// Files, links and directories to move
+    #[arg(value_name = "FROM", required = true)]
+    from: Vec<PathBuf>,
+
+    /// Their new name, which replaces a file of that name, or a directory that they go into. With
+    /// several of them, or with a slash at its end, it must be a directory. 9P2000 renames within
+    /// a directory only
+    #[arg(value_name = "TO")]
+    to: PathBuf,
+}
+
+/// Moves files.
+pub(crate) fn run(mv: &Mv) -> ExitCode {
+    frame::run(&mv.server, false, |frame| {
+        let place = Place::find(frame, &mv.to, mv.from.len())?;
+        frame::each(&mv.from, |from| {
+            let to = place.of(from)?;
+            put::settle(&frame.client, from, &to)
+        })
+    })
+}
+
+/// The target of `mv` and `cp`.
+pub(super) struct Place<'a> {
+    to: &'a Path,
+    is_dir: bool,
+}
+
+impl<'a> Place<'a> {
+    /// Finds out whether the target is a directory.
+    ///
+    /// # Errors
+    /// It must be one for so many sources, or by the slash at its end, and is none.
+    pub(super) fn find(frame: &Frame, to: &'a Path, sources: usize) -> Outcome<Place<'a>> {
+        let there = unless_gone(frame.client.metadata(to))?;
+        let is_dir = there.as_ref().is_some_and(client::Metadata::is_dir);
+        if is_dir || (sources == 1 && !to.as_os_str().as_bytes().ends_with(b"/")) {
+            return Ok(Place { to, is_dir });
+        }
+        let (to, cause) = (to.display(), there.map_or("no such directory", |_| "not a directory"));
+        let step = "make it with 'upcall mkdir', or name a directory";
+        Err(Trouble::Host(format!("cannot put files into {to}: {cause}; {step}")))
+    }
+
+    /// Returns the path that a source gets.
+    ///
+    /// # Errors
+    /// A source without a name of its own.
+    pub(super) fn of(&self, from: &Path) -> Outcome<PathBuf> {
+        if !self.is_dir {
+            return Ok(self.to.to_path_buf());
+        }
+        let nameless = || {
+            let from = from.display();
+            Trouble::Host(format!("{from} has no name of its own; name the target in full"))
+        };
+        Ok(self.to.join(from.file_name().ok_or_else(nameless)?))
+    }
+}
