@@ -11,8 +11,6 @@ mod say;
 mod trace;
 mod workload;
 
-pub(crate) use flags::span;
-
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 

@@ -22,6 +22,7 @@ mod serve;
 mod size;
 mod space;
 mod ticker;
+mod units;
 mod volume;
 
 use clap::{Parser, Subcommand};

@@ -104,10 +104,9 @@ pub(crate) struct Server {
     #[arg(long, value_enum, value_name = "VERSION", ignore_case = true)]
     protocol: Option<Protocol>,
 
-    /// How long the server may say nothing, seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
-    timeout: u64,
+    /// How long the server may say nothing: 5s, 500ms, 2m, or seconds
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = crate::units::some_time)]
+    timeout: Duration,
 
     /// What is said if there is no such tree.
     #[arg(skip)]
@@ -125,7 +124,7 @@ pub(crate) struct At {
 impl At {
     /// The server, which may say nothing for so long.
     pub(crate) fn server(&self, patience: Duration) -> Server {
-        let timeout = patience.as_secs() + 1;
+        let timeout = patience + Duration::from_secs(1);
         let (address, aname) = (self.at.clone(), String::new());
         Server { address, uid: None, user: None, aname, protocol: None, timeout, unfound: None }
     }
@@ -163,7 +162,7 @@ impl Server {
                 Protocol::Linux => Dialect::Linux,
                 Protocol::Plan9 => Dialect::Plan9,
             }),
-            deadline: Duration::from_secs(self.timeout),
+            deadline: self.timeout,
             ..Options::default()
         };
         Client::connect(&self.address, &options)

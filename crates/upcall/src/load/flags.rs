@@ -2,10 +2,10 @@
 
 use super::place::Place;
 use crate::size;
+use crate::units::{counts, time as span};
 use clap::{Args, ValueEnum};
 use load::core::{Choice, Late, Policy};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// What can be chosen about every run.
 #[derive(Args, Clone, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct Flags {
     /// Connections; for servers [default: 16 over HTTP, which has one request at a time on each;
     /// 2 over 9P]
     #[arg(long, value_name = "N", hide_default_value = true)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(value_parser = counts::<u32>(1, 100_000))]
     pub(crate) connections: Option<u32>,
 
     /// Which tree of the server (diod wants the exported directory); for 9P
@@ -48,6 +48,7 @@ pub(crate) struct Flags {
 
     /// Threads that issue I/Os [default: 2, or 16 with --engine threads --direct]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(value_parser = counts::<usize>(0, 1 << 20))]
     pub(crate) workers: usize,
 
     /// How to wait for a time: auto (measure, then choose), spin, nap (real-time priority), sleep
@@ -151,40 +152,9 @@ fn late(text: &str) -> Result<Late, String> {
     }
 }
 
-/// Reads a time: `10us`, `2.5ms`, `3s`, `1m`.
-///
-/// # Errors
-/// What to write instead.
-pub(crate) fn span(text: &str) -> Result<Duration, String> {
-    let wrong = || "write a time like 10us, 2.5ms, 3s or 1m".to_string();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let second = match &text[digits.len()..] {
-        "ns" => 1e-9,
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = digits.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number * second).map_err(|_| wrong())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_read_with_their_unit() {
-        assert_eq!(span("10us"), Ok(Duration::from_micros(10)));
-        assert_eq!(span("2.5ms"), Ok(Duration::from_micros(2500)));
-        assert_eq!(span("3"), Ok(Duration::from_secs(3)));
-        assert_eq!(span("1m"), Ok(Duration::from_secs(60)));
-        for text in ["", "us", "3d", "-1s", "1e999s"] {
-            assert!(span(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn what_happens_to_late_ones_is_said_with_its_limit() {

@@ -1,10 +1,11 @@
 //! `upcall load replay`: the I/Os of a trace on a target.
 
-use super::flags::{Engine, Flags, span};
+use super::flags::{Engine, Flags};
 use super::prepare::{Prepared, Wants, prepare};
 use super::run::{Job, perform, perform_naive};
 use super::trace::Source;
 use crate::size;
+use crate::units::{count, counts, time as span};
 use clap::{Args, ValueEnum};
 use load::baseline::Scheme;
 use load::replay;
@@ -28,7 +29,7 @@ pub(crate) struct Replay {
 
     /// I/Os under way with --way fast
     #[arg(long, value_name = "N", default_value_t = 32)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(value_parser = counts::<u32>(1, 65_536))]
     depth: u32,
 
     /// How many times as fast, like 4 or 0.5
@@ -40,11 +41,11 @@ pub(crate) struct Replay {
     block: u64,
 
     /// Leave out so many I/Os at the beginning
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count)]
     skip: u64,
 
     /// Take so many I/Os at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     take: Option<u64>,
 
     /// Begin at this time of the trace
@@ -57,7 +58,7 @@ pub(crate) struct Replay {
 
     /// Take one of so many I/Os at random
     #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_parser = counts::<u64>(1, u64::MAX))]
     one_in: Option<u64>,
 
     /// Read where the trace writes, so that nothing is changed

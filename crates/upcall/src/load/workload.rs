@@ -1,9 +1,10 @@
 //! `upcall load`: one workload, described on the command line.
 
-use super::flags::{Flags, span};
+use super::flags::Flags;
 use super::prepare::{Wants, prepare};
 use super::run::{Job, perform};
 use crate::size;
+use crate::units::{counts, rate, time as span};
 use clap::{Args, ValueEnum};
 use load::workload::stream::Stream;
 use load::workload::users::{Think, Users};
@@ -31,7 +32,7 @@ pub(crate) struct Asked {
 
     /// So many users instead, each with one I/O at a time (closed loop)
     #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(value_parser = counts::<u32>(1, 1_000_000))]
     users: Option<u32>,
 
     /// How long a user thinks between an answer and the next I/O, on average
@@ -60,7 +61,7 @@ pub(crate) struct Asked {
 
     /// How many files; `{}` in the target's path is the file's number
     #[arg(long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(value_parser = counts::<u32>(1, 10_000))]
     files: u32,
 }
 
@@ -82,11 +83,6 @@ struct Kinds(Vec<(Kind, f64)>);
 /// Sizes with their weights.
 #[derive(Clone, Debug)]
 struct Sizes(Size);
-
-fn rate(text: &str) -> Result<f64, String> {
-    let rate: Option<f64> = text.parse().ok().filter(|rate| (0.001..=1e9).contains(rate));
-    rate.ok_or_else(|| "write a number of I/Os a second, like 10000".to_string())
-}
 
 /// `a`, or `a=1,b=2`.
 fn weighted(text: &str) -> Result<Vec<(&str, f64)>, String> {

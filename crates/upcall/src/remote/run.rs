@@ -16,6 +16,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use storelet::compile::Hash;
 use storelet::order::MODULE_MAX;
 use wire::storelet::{FRAME_HEAD, Frame as Kind, encode_input};
@@ -23,8 +24,8 @@ use wire::storelet::{FRAME_HEAD, Frame as Kind, encode_input};
 /// Where a server takes programs.
 const NEW: &str = "/.upcall/storelets/new";
 
-/// How long a program may be silent, seconds: the server ends it when its time is over.
-const SILENCE: u64 = 7 * 24 * 3600;
+/// How long a program may be silent: the server ends it when its time is over.
+const SILENCE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// How much is read and written at once, bytes.
 pub(super) const PIECE: usize = 128 << 10;
@@ -379,8 +380,16 @@ impl Talk<'_> {
             "exit" => ExitCode::from(report["exit"].as_u64().unwrap_or(1) as u8),
             "trap" => complain(&format!("{who} made a mistake: {reason}"), TRAPPED),
             "killed" => complain(&format!("{who} was ended: {reason}"), KILLED),
-            _refused => complain(reason, 2),
+            _refused => complain(&self.refusal(reason), 2),
         }))
+    }
+
+    /// The cause of a refusal, with the path if it is about the root.
+    fn refusal(&self, reason: &str) -> String {
+        match reason.starts_with("cannot enter its root") {
+            true => format!("--root {}: {reason}", self.run.limits.root.display()),
+            false => reason.to_string(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::talk::{Talk, WAIT_MAX, place};
 use crate::remote::frame::{self, Frame, Input};
 use crate::remote::{At, Outcome, Trouble};
+use crate::units;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
@@ -31,8 +32,8 @@ pub(crate) struct Operation {
     #[arg(long, value_name = "TOKEN")]
     after: Option<String>,
 
-    /// How long to wait for an answer, seconds
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    /// How long to wait for an answer: 5s, 500ms, 2m, or seconds
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
     wait: f64,
 
     /// Do it once, however often and at whichever replica it is asked for with this session (up to
@@ -46,11 +47,13 @@ pub(crate) struct Operation {
     json: bool,
 }
 
-/// Seconds that a server may be given.
+/// Reads a time that a server may be given, s.
 fn seconds(text: &str) -> Result<f64, String> {
-    let wrong = || "write seconds, from 0 to 3600".to_string();
-    let seconds: f64 = text.parse().map_err(|_| wrong())?;
-    if (0.0..=WAIT_MAX.as_secs_f64()).contains(&seconds) { Ok(seconds) } else { Err(wrong()) }
+    let long = units::time(text)?;
+    match long <= WAIT_MAX {
+        true => Ok(long.as_secs_f64()),
+        false => Err(format!("write a time of at most {} seconds", WAIT_MAX.as_secs())),
+    }
 }
 
 /// Does it.
@@ -159,7 +162,7 @@ fn status(answer: &Value) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{status, value};
+    use super::{seconds, status, value};
     use serde_json::json;
 
     #[test]
@@ -175,5 +178,11 @@ mod tests {
         ] {
             assert_eq!((value(&answer).as_deref(), status(&answer)), (bare, note), "{answer}");
         }
+    }
+
+    #[test]
+    fn the_longest_wait_is_an_hour() {
+        assert_eq!((seconds("500ms"), seconds("2"), seconds("1h")), (Ok(0.5), Ok(2.0), Ok(3600.0)));
+        assert!(seconds("61m").is_err_and(|error| error.contains("3600 seconds")));
     }
 }

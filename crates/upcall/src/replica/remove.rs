@@ -4,9 +4,9 @@
 use super::report::{Change, Report};
 use super::talk::place;
 use super::{gate, key};
-use crate::load::span;
 use crate::remote::frame::{self, Frame};
 use crate::remote::{At, Outcome, Trouble};
+use crate::units;
 use clap::Args;
 use replica::service::{ReplicaId, Wish};
 use services::{Answer, Letter, Reader, Settings, VERDICT};
@@ -46,8 +46,8 @@ pub(crate) struct Remove {
     #[arg(long, requires = "lost")]
     force: bool,
 
-    /// How long to wait until all others have agreed, seconds
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = span)]
+    /// How long to wait until all others have agreed: 5s, 500ms, 2m, or seconds
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::time)]
     wait: Duration,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Create {
     journal: Option<u64>,
 
     /// Most files of every kind [default: as many as fit]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::units::count)]
     inodes_max: Option<u64>,
 
     /// Most bytes of contents, like 4G [default: as many as fit]

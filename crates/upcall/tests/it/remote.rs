@@ -364,7 +364,8 @@ fn a_recursive_list_goes_on_after_unreadable_directories() {
     for closed in ["closed", "sub/closed"] {
         std::fs::create_dir(dir.path().join(closed)).unwrap();
         std::fs::write(dir.path().join(closed).join("hidden"), "x").unwrap();
-        std::fs::set_permissions(dir.path().join(closed), PermissionsExt::from_mode(0)).unwrap();
+        std::fs::set_permissions(dir.path().join(closed), PermissionsExt::from_mode(0o000))
+            .unwrap();
     }
     for options in [&["-R"][..], &["-lR"], &["-R", "--json"]] {
         let output = run(server.ninep(), "ls", &[options, &["/"]].concat());
