@@ -51,6 +51,8 @@ pub enum Ended {
     Trap(String),
     /// By us.
     Killed(Reason),
+    /// Before its first instruction, for this cause.
+    Refused(String),
 }
 
 /// Why a guest does not run on.

@@ -9,7 +9,7 @@
 use crate::budget::Reason;
 use crate::door::{Got, Stream, Want};
 use crate::guest::{Ended, Pause};
-use base::{Automaton, Error, Instant, Name};
+use base::{Automaton, Error, Instant, Kind, Name};
 use std::mem;
 use tree::{Ask, NodeId, Reply};
 
@@ -63,7 +63,7 @@ pub(crate) enum Output {
     Drop,
     /// Give back what this answer hands out.
     Disclaim(Reply),
-    /// Give back this directory, which was on the way.
+    /// Give back this file, which was on the way or is no directory.
     Release(NodeId),
     /// It has ended, like this.
     Ended(Ended),
@@ -177,7 +177,11 @@ impl Life {
     /// The names were walked, or not.
     fn found(rest: Vec<Name>, reply: Result<Reply, Error>, out: &mut Vec<Output>) -> State {
         match reply {
-            Ok(Reply::Walked(_, Some(node))) if rest.is_empty() => {
+            Ok(Reply::Walked(way, Some(node))) if rest.is_empty() => {
+                if way.last().is_some_and(|stat| stat.kind != Kind::Directory) {
+                    out.push(Output::Release(node));
+                    return Life::rootless(Error::NotDirectory, out);
+                }
                 out.push(Output::Make(node));
                 State::Ready(None)
             }
@@ -188,7 +192,12 @@ impl Life {
     }
 
     fn rootless(error: Error, out: &mut Vec<Output>) -> State {
-        out.push(Output::Ended(Ended::Trap(format!("its root cannot be entered: {error}"))));
+        let cause = match [Error::NotFound, Error::NotDirectory].contains(&error) {
+            true => "no such directory".to_string(),
+            false => error.to_string(),
+        };
+        let text = format!("cannot enter its root: {cause}; name a directory of the server");
+        out.push(Output::Ended(Ended::Refused(text)));
         State::Over
     }
 

@@ -40,6 +40,7 @@ impl Report {
             Ended::Exit(code) => ("exit", Some(*code), None),
             Ended::Trap(what) => ("trap", None, Some(what.clone())),
             Ended::Killed(reason) => ("killed", None, Some(reason.to_string())),
+            Ended::Refused(cause) => ("refused", None, Some(cause.clone())),
         };
         let (module, waited_ns, compile_ns) = (None, 0, 0);
         let stage = None;

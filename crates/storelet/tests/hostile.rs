@@ -56,6 +56,7 @@ fn is_right(case: &Case, run: Option<&Run>) -> bool {
         Ended::Killed(reason) => End::Killed(format!("{reason:?}").to_lowercase()),
         Ended::Trap(why) => End::Trap(why.clone()),
         Ended::Exit(code) => End::Exit(*code),
+        Ended::Refused(_) => End::Refused,
     };
     end.is(&case.must, &run.text())
 }

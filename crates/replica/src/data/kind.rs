@@ -267,7 +267,11 @@ impl Kind {
             return Err(Refused::TooLarge);
         }
         let operator = self.json_unchecked(json);
-        let operator = operator.map_err(|error| Refused::Json(*self, error.to_string()))?;
+        let operator = operator.map_err(|error| {
+            let (text, place) = (error.to_string(), format!(" at line {} column ", error.line()));
+            let cause = text.rsplit_once(&place).map_or(&*text, |(cause, _)| cause);
+            Refused::Json(*self, format!("no operation in JSON: {cause}"))
+        })?;
         self.takes(operator)
     }
 

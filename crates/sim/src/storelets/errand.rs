@@ -184,7 +184,7 @@ impl Errand {
             let at = (end, reason.as_str());
             match end {
                 End::Exit => self.judge_exit(&heard, sky),
-                End::Trap => self.judge_trap(reason, sky),
+                End::Trap => self.judge_trap(reason),
                 End::Killed => self.judge_killed(reason, &heard, stopping),
                 End::Refused => self.judge_refused(reason, sky),
                 End::Unknown => assert!(self.plan.known, "it was sent: {at:?} {:?}", self.plan),
@@ -306,10 +306,9 @@ impl Errand {
         self.plan.kind != Kinds::Writer || (self.plan.writes && sky.params.writes)
     }
 
-    fn judge_trap(&self, reason: &str, sky: &Sky) {
-        let rootless = reason.starts_with("its root cannot be entered") && sky.faults > 0;
+    fn judge_trap(&self, reason: &str) {
         let mistake = reason.contains("unreachable") && self.plan.kind == Kinds::Trap;
-        assert!(rootless || mistake, "{reason}: {:?}", self.plan);
+        assert!(mistake, "{reason}: {:?}", self.plan);
     }
 
     /// The reason is one that its budget gives, or somebody who may.
@@ -351,6 +350,7 @@ impl Errand {
             }
             reason if reason.starts_with("the module is too expensive") => sky.params.refuse > 0,
             reason if reason.starts_with("the module cannot be run") => *garbage,
+            reason if reason.starts_with("cannot enter its root") => sky.faults > 0,
             _ => *wrong,
         };
         assert!(fits, "refused: {reason}: {:?}", self.plan);

@@ -40,18 +40,34 @@ pub(crate) fn run(names: &Names) -> ExitCode {
 /// Writes the lines; what was wrong with them the server says where they were written.
 fn change(frame: &Frame, lines: &[String]) -> Outcome<()> {
     let options = OpenOptions::new().read(true).write(true);
-    let file = frame.client.open_with(Path::new(FILE), options)?;
+    let file = frame.client.open_with(Path::new(FILE), options).map_err(refused)?;
     let text = lines.join("\n") + "\n";
     let so = "'upcall names' shows which lines were carried out";
     frame.if_interrupted(so.to_string());
     match write(&file, text.as_bytes()) {
         Err(error) if !error.is_fatal() => {
+            if error.is_denied() || error.is_not_permitted() {
+                return Err(refused(error));
+            }
             let said = complaint(&file)?;
             let said = if said.is_empty() { error.to_string() } else { said };
             Err(Trouble::Host(format!("the name space was not changed: {said}")))
         }
         done => Ok(done?),
     }
+}
+
+/// The cause of a refused change: a lack of permission has the same one on every server.
+fn refused(error: client::Error) -> Trouble {
+    if let client::Error::Refused { refusal, .. } = &error
+        && (error.is_denied() || error.is_not_permitted())
+    {
+        return Trouble::Host(format!(
+            "cannot change the name space: {refusal}; only root and the server's own user may, \
+             over the server's unix socket: serve with '--9p unix:PATH' and name that"
+        ));
+    }
+    Trouble::Server(error)
 }
 
 fn write(file: &File, text: &[u8]) -> Result<(), client::Error> {

@@ -64,14 +64,14 @@ pub(crate) fn run(operation: &Operation) -> ExitCode {
         if operation.words.is_empty() {
             return every_line(frame, operation, &mut talk);
         }
-        one(operation, &mut talk, &operation.words, 0)
+        one(operation, &mut talk, &operation.words, (0, None))
     })
 }
 
 /// Does what each line of standard input says.
 fn every_line(frame: &Frame, operation: &Operation, talk: &mut Talk) -> Outcome<ExitCode> {
     let (mut code, mut place) = (ExitCode::SUCCESS, 0);
-    for line in BufReader::new(Input(frame)).lines() {
+    for (number, line) in (1..).zip(BufReader::new(Input(frame)).lines()) {
         let text = line.map_err(|error| {
             Trouble::Host(format!("cannot read standard input: {error}; send lines of text"))
         })?;
@@ -82,7 +82,7 @@ fn every_line(frame: &Frame, operation: &Operation, talk: &mut Talk) -> Outcome<
         if words.is_empty() {
             continue;
         }
-        if one(operation, talk, &words, place)? != ExitCode::SUCCESS {
+        if one(operation, talk, &words, (place, Some(number)))? != ExitCode::SUCCESS {
             code = ExitCode::from(1);
         }
         place += 1;
@@ -90,15 +90,21 @@ fn every_line(frame: &Frame, operation: &Operation, talk: &mut Talk) -> Outcome<
     Ok(code)
 }
 
-/// Asks for one operation, the one at this place, and shows its answer; the exit code says whether
-/// there was one.
-fn one(operation: &Operation, talk: &mut Talk, words: &[String], place: u64) -> Outcome<ExitCode> {
+/// Asks for one operation, the one at this place, of this line of standard input, and shows its
+/// answer; the exit code says whether there was one.
+fn one(
+    operation: &Operation,
+    talk: &mut Talk,
+    words: &[String],
+    (place, line_number): (u64, Option<u64>),
+) -> Outcome<ExitCode> {
     let (line, answer) = talk.ask(&question(operation, words, place)?)?;
     let error = answer.get("error").and_then(Value::as_str);
     if operation.json {
         frame::say(&line)?;
     } else if let Some(error) = error {
-        frame::note(&Trouble::Host(error.to_string()));
+        let at = line_number.map_or(String::new(), |number| format!("line {number}: "));
+        frame::note(&Trouble::Host(format!("{at}{error}")));
     } else {
         if let Some(value) = value(&answer) {
             frame::say(&format!("{value}\n"))?;

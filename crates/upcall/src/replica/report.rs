@@ -2,6 +2,7 @@
 
 use crate::remote::frame::Frame;
 use crate::remote::{Outcome, Trouble};
+use replica::data::Kind;
 use replica::service::ReplicaId;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 /// Of `status.json`, what is needed here.
 #[derive(Debug, Deserialize)]
 pub(super) struct Report {
+    pub(super) kind: Kind,
     pub(super) replica: ReplicaId,
     pub(super) epoch: u64,
     pub(super) settled: bool,

@@ -1,15 +1,16 @@
 //! `upcall replica import` and `export`: sheets from files and into files, CSV and XLSX.
 
+use super::report::Report;
 use super::talk::{Talk, place};
 use crate::bounded;
 use crate::remote::frame::{self, Frame};
 use crate::remote::{At, Outcome, Trouble};
 use clap::Args;
-use replica::data::Value as Answer;
 use replica::data::sheet::{
     CELLS_MAX, Cell, Import as Cells, Region, Scalar, csv_bytes, loads, read_csv, read_xlsx,
     xlsx_bytes,
 };
+use replica::data::{Kind, Value as Answer};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -67,6 +68,7 @@ pub(crate) fn import(import: &Import) -> ExitCode {
             Form::Xlsx => read_xlsx(&bytes, import.sheet.as_deref()),
         }
         .map_err(|error| trouble("read", path, &error))?;
+        require_sheet(frame, &import.service)?;
         let (count, mut typed) = (cells.len(), 0);
         let mut talk = Talk::open(frame)?;
         let loads = loads(cells);
@@ -92,6 +94,7 @@ pub(crate) fn import(import: &Import) -> ExitCode {
 pub(crate) fn export(export: &Export) -> ExitCode {
     frame::run(&place(&export.at, &export.service, WAIT), false, |frame| {
         let (path, form) = (&export.file, extension(&export.file)?);
+        require_sheet(frame, &export.service)?;
         let (bytes, count) = whole(frame, &form).map_err(|error| match error {
             Trouble::Host(why) => Trouble::Host(format!("cannot export: {why}")),
             other @ (Trouble::Server(_) | Trouble::Unheard) => other,
@@ -100,6 +103,20 @@ pub(crate) fn export(export: &Export) -> ExitCode {
         frame::say(&format!("{count} cells are in {}\n", path.display()))?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Refuses services of other types, with a line that they take.
+fn require_sheet(frame: &Frame, service: &str) -> Outcome<()> {
+    let kind = Report::read(frame)?.kind;
+    if kind == Kind::Sheet {
+        return Ok(());
+    }
+    let words = kind.words();
+    let line = words.trim_start().split("  ").next().unwrap_or_default();
+    Err(Trouble::Host(format!(
+        "'{service}' is a {kind}, and CSV and XLSX files are for sheets; send operations, each in \
+         a line like '{line}', with 'upcall op {service} < FILE'"
+    )))
 }
 
 /// The file that everything in a sheet makes, and how many cells it has.

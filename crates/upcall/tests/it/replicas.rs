@@ -193,9 +193,35 @@ fn values_go_to_standard_output_and_status_to_standard_error() {
     let file = &made(&dir, "map", &["127.0.0.1:1", "127.0.0.1:2"], "16M")[0];
     let server = serve(&dir, file);
     let lines = "put a b\nget a\nget nothing\n";
-    let (code, said, errors) = op_lines(&server, &["--wait", "0.5"], lines);
+    let (code, said, errors) = op_lines(&server, &["--wait", "500ms"], lines);
     assert_eq!((code, &said[..]), (Some(0), "b\n"), "{errors}");
     let status = errors.lines().skip(1).collect::<Vec<_>>();
     assert_eq!(status, ["(not final yet)", "(nothing, not final yet)"], "{errors}");
     assert!(errors.starts_with("done"), "{errors}");
+    let (code, _, errors) = op_lines(&server, &[], "put a b\n\n{\"puts\": 1}\nc,d\n");
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("upcall: line 3: no operation in JSON: "), "{errors}");
+    assert!(errors.contains("upcall: line 4: there is no operation \"c,d\""), "{errors}");
+    assert!(errors.contains("  put KEY VALUE "), "{errors}");
+    let csv = dir.path().join("in.csv");
+    std::fs::write(&csv, "a,b\n").unwrap();
+    let (well, said) =
+        say(&["replica", "import", "--at", server.ninep(), "it", csv.to_str().unwrap()]);
+    assert!(!well && said.contains("'it' is a map, and CSV and XLSX files are for"), "{said}");
+    assert!(said.contains("each in a line like 'put KEY VALUE'"), "{said}");
+}
+
+/// The cell of a formula that cannot be evaluated is named once.
+#[test]
+fn what_an_import_replaces_is_said_with_its_cell() {
+    let dir = Scratch::new("notes");
+    let file = &made(&dir, "sheet", &["127.0.0.1:1"], "16M")[0];
+    let server = serve(&dir, file);
+    let csv = dir.path().join("in.csv");
+    std::fs::write(&csv, "1,2,3,4,=NOW()\n").unwrap();
+    let (well, said) =
+        say(&["replica", "import", "--at", server.ninep(), "it", csv.to_str().unwrap()]);
+    assert!(well && said.contains("E1: NOW depends on more") && !said.contains("E1: E1"), "{said}");
+    let (well, said) = op(&server, &["set", "E1", "=NOW()"]);
+    assert!(!well && said.contains("E1: NOW depends") && !said.contains("E1: E1"), "{said}");
 }

@@ -152,6 +152,7 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
     // Over TCP nobody knows who asks.
     let (code, said) = client(&["names", server.ninep(), &line]);
     assert!(code == Some(1) && said.contains("ermission denied"), "{said}");
+    assert!(said.contains("over the server's unix socket"), "{said}");
     assert_eq!(server.end(), Some(0));
 }
 

@@ -252,7 +252,10 @@ fn a_program_sees_its_root_and_changes_nothing_without_leave() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(lab.served.path().join("new").exists());
     let ran = lab.run(&["--root", "/nowhere"], &open_x);
-    assert!(ran.code != Some(0) && !ran.err.is_empty(), "{ran:?}");
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("--root /nowhere: cannot enter its root: no such dir"), "{ran:?}");
+    let ran = lab.run(&["--root", "/x"], &open_x);
+    assert!(ran.code == Some(2) && ran.err.contains("no such directory"), "{ran:?}");
 
     let lab = Lab::new(&["--read-only"]);
     assert_eq!(lab.run(&["--write"], &guests::create("new")).code, Some(guests::ROFS));

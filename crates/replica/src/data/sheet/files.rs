@@ -7,7 +7,7 @@ use super::formula;
 use super::scalar::Scalar;
 use super::{Operator, TEXT_MAX};
 use calamine::{
-    DataRef, Reader, Xlsx, XlsxCellFormulaMetadataRecord, XlsxFormulaMetadata,
+    DataRef, ExcelDateTime, Reader, Xlsx, XlsxCellFormulaMetadataRecord, XlsxFormulaMetadata,
     expand_shared_formula,
 };
 use rust_xlsxwriter::{Formula, Workbook, XlsxError};
@@ -49,6 +49,8 @@ impl Import {
             self.cells.insert(cell, input);
             return;
         };
+        // The note has the cell beside its cause.
+        let why = why.strip_prefix(&format!("{cell}: ")).map_or(why.clone(), str::to_owned);
         self.notes.push((cell, why));
         self.cells.extend(shown.map(|mut shown| {
             // Cut between letters.
@@ -192,20 +194,40 @@ impl Shared {
     }
 }
 
-/// What one types to see what a cell of a file shows. Dates are the numbers that they are.
+/// What one types to see what a cell of a file shows.
 fn shown(data: &DataRef<'_>) -> Option<String> {
     match data {
         DataRef::Empty => None,
         DataRef::Int(n) => Some(n.to_string()),
         DataRef::Float(x) => Some(x.to_string()),
         DataRef::Bool(is) => Some(Scalar::Bool(*is).input()),
-        DataRef::DateTime(date) => Some(date.as_f64().to_string()),
+        DataRef::DateTime(date) => Some(date_text(date).unwrap_or(date.as_f64().to_string())),
         DataRef::String(text) | DataRef::DateTimeIso(text) | DataRef::DurationIso(text) => {
             Some(Scalar::from(text.as_str()).input())
         }
         DataRef::SharedString(text) => Some(Scalar::from(*text).input()),
         DataRef::Error(error) => Some(Scalar::from(error.to_string().as_str()).input()),
     }
+}
+
+/// A date or time of a file in the form of ISO 8601: `2026-01-02`, `2026-01-02T03:04:05`,
+/// `03:04:05`. `None` for durations and serial numbers without a date, which stay numbers.
+fn date_text(date: &ExcelDateTime) -> Option<String> {
+    /// The first serial number after 9999-12-31.
+    const END: f64 = 2_958_466.0;
+    let serial = date.as_f64();
+    if !date.is_datetime() || !(0.0..END).contains(&serial) {
+        return None;
+    }
+    let (year, month, day, hour, minute, second, milli) = date.to_ymd_hms_milli();
+    let days = format!("{year:04}-{month:02}-{day:02}");
+    let milli = if milli == 0 { String::new() } else { format!(".{milli:03}") };
+    let time = format!("{hour:02}:{minute:02}:{second:02}{milli}");
+    Some(match (serial < 1.0, serial.fract() == 0.0) {
+        (true, _) => time,
+        (false, true) => days,
+        (false, false) => format!("{days}T{time}"),
+    })
 }
 
 /// An XLSX file of a region: what was typed into its cells, and what they show.

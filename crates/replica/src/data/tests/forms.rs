@@ -258,7 +258,7 @@ fn errors_say_what_can_be_done() {
           add NUMBER        adds; answers the sum
           add-blind NUMBER  adds, and answers nothing: final at once
           read              answers the sum
-        unknown variant `subtract`, expected one of `add`, `add-blind`, `read` at line 1 column 11
+        no operation in JSON: unknown variant `subtract`, expected one of `add`, `add-blind`, `read`
         operations on a counter:
           {"add": 5}        adds; answers the sum
           {"add-blind": 5}  adds, and answers nothing: final at once
@@ -289,11 +289,11 @@ fn what_json_means() {
             {"list": {}}
                 Map(List { after: None, most: 1000 })
             {"list": {"after": "k", "most": 4294967296}}
-                invalid value: integer `4294967296`, expected u32 at line 1 column 42
+                no operation in JSON: invalid value: integer `4294967296`, expected u32
             {"list": {"afterwards": "k"}}
-                unknown field `afterwards`, expected `after` or `most` at line 1 column 22
+                no operation in JSON: unknown field `afterwards`, expected `after` or `most`
             {"get": {"base64": "?"}}
-                not base64: Invalid symbol 63, offset 0. at line 1 column 23
+                no operation in JSON: not base64: Invalid symbol 63, offset 0.
             "size"
                 Map(Size)
         "#]],
@@ -303,11 +303,11 @@ fn what_json_means() {
         Kind::Counter,
         &said,
         &expect![[r#"
-        {"add": 9223372036854775807}
-            Counter(Add(9223372036854775807))
-        {"add": 9223372036854775808}
-            invalid value: integer `9223372036854775808`, expected i64 at line 1 column 27
-    "#]],
+            {"add": 9223372036854775807}
+                Counter(Add(9223372036854775807))
+            {"add": 9223372036854775808}
+                no operation in JSON: invalid value: integer `9223372036854775808`, expected i64
+        "#]],
     );
 }
 

@@ -492,12 +492,38 @@ fn files_return() {
 }
 
 #[test]
+fn dates_of_files_are_iso_dates() {
+    let mut book = rust_xlsxwriter::Workbook::new();
+    let sheet = book.add_worksheet();
+    let forms = [
+        (46_024.0, "yyyy-mm-dd", "2026-01-02"),
+        (46_024.0, "dd/mm/yy", "2026-01-02"),
+        (46_024.127_835_648_15, "dd/mm/yyyy hh:mm:ss", "2026-01-02T03:04:05"),
+        (0.75, "hh:mm", "18:00:00"),
+        (1.5, "[hh]:mm", "1.5"),
+        (46_024.0, "0.00", "46024"),
+        (-1.0, "yyyy-mm-dd", "-1"),
+    ];
+    for (row, (number, form, _)) in (0..).zip(forms) {
+        let form = rust_xlsxwriter::Format::new().set_num_format(form);
+        sheet.write_number_with_format(row, 0, number, &form).expect("a cell");
+    }
+    let file = book.save_to_buffer().expect("a file");
+    let import = read_xlsx(&file, None).expect("can be read");
+    let expected = (1..).zip(forms).map(|(row, (_, _, text))| (at(row, 1), text.to_owned()));
+    assert_eq!(import.cells, expected.collect());
+    let mut state = with(import.cells);
+    let shown = rows(&mut state, &Operator::Range(region("A1:A1")));
+    assert_eq!(shown, [["2026-01-02".into()]]);
+}
+
+#[test]
 fn files_of_others() {
     let import = read_csv(b"a,=NOW(),3\n\n=1+,=A1\r\n\r\n\"x\n\",\n\n\ny").expect("can be read");
     let notes: Vec<_> = import.notes.iter().map(|(cell, why)| format!("{cell:?} {why}")).collect();
     expect![[r#"
-        B1 B1: NOW depends on more than cells: replicas would differ
-        A3 A3: Unexpected end of tokens"#]]
+        B1 NOW depends on more than cells: replicas would differ
+        A3 Unexpected end of tokens"#]]
     .assert_eq(&notes.join("\n"));
     let typed = import.cells.iter().map(|(cell, input)| format!("{cell} {input}"));
     expect![[r#"

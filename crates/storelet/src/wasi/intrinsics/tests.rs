@@ -39,7 +39,9 @@ fn words(data: &str, pages: u32, body: &str) -> Result<Vec<u32>, String> {
             .chunks_exact(4)
             .map(|word| u32::from_le_bytes(word.try_into().expect("it has four")))
             .collect()),
-        other @ (Ended::Exit(_) | Ended::Trap(_) | Ended::Killed(_)) => Err(format!("{other:?}")),
+        other @ (Ended::Exit(_) | Ended::Trap(_) | Ended::Killed(_) | Ended::Refused(_)) => {
+            Err(format!("{other:?}"))
+        }
     }
 }
 
