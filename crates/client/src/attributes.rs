@@ -2,7 +2,7 @@
 
 use crate::line::Dialect;
 use crate::tree::{Fid, only};
-use crate::{Client, Error, Path, Time};
+use crate::{Client, Error, File, Path, Time};
 use wire::ninep::{Rmessage, Stat, Tmessage};
 
 /// Bits of `Tsetattr`'s `valid`.
@@ -51,15 +51,6 @@ impl Client {
         self.change(path.as_ref(), change, "change the mode of")
     }
 
-    /// Sets the modification time of a file, in 9P2000 to the second; links are followed.
-    ///
-    /// # Errors
-    /// Those of the server and of the connection.
-    pub fn set_modified(&self, path: impl AsRef<Path>, modified: Time) -> Result<(), Error> {
-        let change = Change { mode: None, modified: Some(modified) };
-        self.change(path.as_ref(), change, "set the modification time of")
-    }
-
     fn change(&self, path: &Path, change: Change, doing: &'static str) -> Result<(), Error> {
         let found = self.tree.find(path, true);
         let changed = found.and_then(|(fid, _)| match self.dialect() {
@@ -79,6 +70,22 @@ impl Client {
         self.linux_only(DOING, path)?;
         let found = self.tree.find(path, true).and_then(|(fid, _)| file_system(&fid));
         found.map_err(|error| error.of(DOING, path))
+    }
+}
+
+impl File {
+    /// Sets the modification time, in 9P2000 to the second.
+    ///
+    /// # Errors
+    /// Those of the server and of the connection.
+    pub fn set_modified(&self, modified: Time) -> Result<(), Error> {
+        let change = Change { mode: None, modified: Some(modified) };
+        let fid = self.fid();
+        let changed = match fid.line.dialect {
+            Dialect::Linux => change.linux(fid),
+            Dialect::Plan9 => change.plan9(fid),
+        };
+        changed.map_err(|error| error.of("set the modification time of", &self.path))
     }
 }
 

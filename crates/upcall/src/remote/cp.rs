@@ -85,7 +85,7 @@ fn file(frame: &Frame, cp: &Cp, from: &Path, to: &Path, shared: &Shared) -> Outc
     }
     let path = temporary(to);
     let options = OpenOptions::new().write(true).create_new(true).mode(metadata.mode & 0o777);
-    let copy = frame.client.open_with(&path, options).map_err(|error| put::named(error, to))?;
+    let copy = put::create(frame, &path, options, to)?;
     let done = pour(frame, (&source, metadata.size), copy, cp.sync);
     let done = done.and_then(|bytes| put::settle(&frame.client, &path, to).map(|()| bytes));
     let bytes = put::unless_kept(frame, path, to, done)?;

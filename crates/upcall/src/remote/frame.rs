@@ -31,6 +31,8 @@ pub(crate) struct Counts {
     pub(crate) bytes: AtomicU64,
     /// How many there are; zero: not known.
     pub(crate) bytes_all: AtomicU64,
+    /// Bytes of files that were there already.
+    pub(crate) bytes_skipped: AtomicU64,
     pub(crate) files: AtomicU64,
     /// How many there are as far as is known; zero: it is about one only.
     pub(crate) files_all: AtomicU64,
@@ -52,9 +54,15 @@ impl Counts {
             let left = progress::left(bytes, bytes_all, elapsed);
             return format!("{} of {}, {rate}{left}", show(bytes), show(bytes_all.max(bytes)));
         }
-        let left = match self.listed.load(Ordering::Relaxed) {
-            true => progress::left(files, files_all, elapsed),
-            false => " so far".to_string(),
+        // A small file takes as long as one that has 16 KiB more takes for these.
+        let weight = |files: u64, bytes: u64| bytes.saturating_add(files.saturating_mul(16 << 10));
+        let left = match (self.listed.load(Ordering::Relaxed), bytes_all) {
+            (false, _) => " so far".to_string(),
+            (true, 0) => progress::left(files, files_all, elapsed),
+            (true, _) => {
+                let passed = weight(files, bytes + get(&self.bytes_skipped));
+                progress::left(passed, weight(files_all, bytes_all), elapsed)
+            }
         };
         format!("{} of {} files, {}, {rate}{left}", count(files), count(files_all), show(bytes))
     }
@@ -234,4 +242,25 @@ pub(crate) fn each(
         }
     }
     Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_estimated_by_bytes_if_they_are_known() {
+        let counts = Counts::default();
+        counts.files_all.store(4, Ordering::Relaxed);
+        counts.files.store(1, Ordering::Relaxed);
+        counts.bytes.store(1 << 20, Ordering::Relaxed);
+        let line = |counts: &Counts| counts.line(Duration::from_secs(10));
+        assert_eq!(line(&counts), "1 of 4 files, 1 MiB, 102 KiB/s so far");
+        counts.listed.store(true, Ordering::Relaxed);
+        assert_eq!(line(&counts), "1 of 4 files, 1 MiB, 102 KiB/s, 31 s left");
+        counts.bytes_all.store(11 << 20, Ordering::Relaxed);
+        assert_eq!(line(&counts), "1 of 4 files, 1 MiB, 102 KiB/s, 1 min 39 s left");
+        counts.bytes_skipped.store(5 << 20, Ordering::Relaxed);
+        assert_eq!(line(&counts), "1 of 4 files, 1 MiB, 102 KiB/s, 9 s left");
+    }
 }

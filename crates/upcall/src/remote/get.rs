@@ -7,10 +7,11 @@ use super::frame::{self, Counts, Frame};
 use super::report::Shared;
 use super::{Outcome, Server, Trouble, temporary, trees};
 use clap::Args;
-use client::{Client, Entry, Kind, Stream};
+use client::{Client, Entry, Kind, Metadata, Stream, Time};
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal as _, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -30,7 +31,8 @@ pub(crate) struct Get {
     #[arg(value_name = "TO")]
     to: Option<PathBuf>,
 
-    /// Fetch a directory with everything in it: files, links and permissions, not dates and owners
+    /// Fetch a directory with everything in it: files with permissions and modification times, and
+    /// links, not owners. Files that are here with the same size and time are not fetched again
     #[arg(short, long)]
     recursive: bool,
 
@@ -82,17 +84,38 @@ fn file(frame: &Frame, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {
     if alone {
         frame.counts.bytes_all.store(metadata.size, Ordering::Relaxed);
     }
+    if !alone && is_here(to, &metadata) {
+        shared.count(|report| report.skipped += 1);
+        return Ok(());
+    }
     let land = if alone { Landing::named } else { Landing::within };
     let mut landing = land(to, metadata.mode)?;
     let failed = |error: io::Error| Trouble::host("write", to, &error, "look at the disk");
     let stream = file.stream_of(metadata.size);
     let bytes = pour(stream, &frame.counts, &mut landing.file, failed)?;
+    if !alone && set_modified(&landing.file, metadata.modified).is_err() {
+        shared.count(|report| report.undated += 1);
+    }
     landing.settle()?;
     shared.count(|report| {
         report.files += 1;
         report.bytes += bytes;
     });
     Ok(())
+}
+
+/// Whether a plain file of this host has the size and modification time of a server's.
+fn is_here(to: &Path, there: &Metadata) -> bool {
+    let Ok(own) = to.symlink_metadata() else { return false };
+    let nanos = u32::try_from(own.mtime_nsec()).unwrap_or(0);
+    let modified = Time { secs: own.mtime(), nanos };
+    own.is_file() && own.len() == there.size && trees::same_time(modified, there.modified)
+}
+
+fn set_modified(file: &File, modified: Time) -> rustix::io::Result<()> {
+    let omit = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let time = Timespec { tv_sec: modified.secs, tv_nsec: modified.nanos.into() };
+    rustix::fs::futimens(file, &Timestamps { last_access: omit, last_modification: time })
 }
 
 /// Writes everything: how much that was.

@@ -8,11 +8,11 @@ use super::list::unless_gone;
 use super::report::Shared;
 use super::{Outcome, Server, Trouble, temporary, trees};
 use clap::Args;
-use client::{Client, Dialect, File, OpenOptions};
-use std::fs::{self, FileType};
+use client::{Client, Dialect, File, OpenOptions, Time};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -32,7 +32,8 @@ pub(crate) struct Put {
     #[arg(value_name = "TO")]
     to: Option<PathBuf>,
 
-    /// Send a directory with everything in it: files, links and permissions, not dates and owners
+    /// Send a directory with everything in it: files with permissions and modification times, and
+    /// links, not owners. Files that are there with the same size and time are not sent again
     #[arg(short, long)]
     recursive: bool,
 
@@ -65,7 +66,7 @@ pub(crate) fn run(put: &Put) -> ExitCode {
             return Err(no_directory(&to, there.is_some()));
         }
         if put.from == Path::new("-") {
-            one(frame, put, (&mut frame::Input(frame), MODE), &to, &shared)?;
+            one(frame, put, (&mut frame::Input(frame), MODE, None), &to, &shared)?;
         } else if read_metadata(&put.from)?.is_dir() {
             tree(frame, put, if is_dir { None } else { Some(&to) }, &to, &shared)?;
         } else {
@@ -109,8 +110,8 @@ fn read_metadata(path: &Path) -> Outcome<fs::Metadata> {
     fs::metadata(path).map_err(unread(path))
 }
 
-/// What is sent, and its permission bits.
-type Source<'a> = (&'a mut dyn Read, u32);
+/// What is sent, its permission bits, and the modification time that the copy gets.
+type Source<'a> = (&'a mut dyn Read, u32, Option<Time>);
 
 /// How a file is sent.
 type Send = fn(&Frame, &Put, Source<'_>, &Path, &Shared) -> Outcome<()>;
@@ -129,7 +130,32 @@ fn file(
     if frame.counts.files_all.load(Ordering::Relaxed) == 0 {
         frame.counts.bytes_all.store(metadata.len(), Ordering::Relaxed);
     }
-    send(frame, put, (&mut source, metadata.permissions().mode() & 0o777), to, shared)
+    let mode = metadata.permissions().mode() & 0o777;
+    let modified = Some(modified(&metadata)).filter(|_| put.recursive);
+    send(frame, put, (&mut source, mode, modified), to, shared)
+}
+
+fn modified(metadata: &fs::Metadata) -> Time {
+    Time { secs: metadata.mtime(), nanos: u32::try_from(metadata.mtime_nsec()).unwrap_or(0) }
+}
+
+/// Sends a file of a tree, unless it is there with the same size and modification time.
+fn file_of_tree(frame: &Frame, put: &Put, job: &Job, shared: &Shared) -> Outcome<()> {
+    if !job.fresh {
+        let own = fs::metadata(&job.from).map_err(unread(&job.from))?;
+        let there = unless_gone(frame.client.symlink_metadata(&job.to))?;
+        let is_there = there.is_some_and(|there| {
+            there.is_file()
+                && there.size == own.len()
+                && trees::same_time(there.modified, modified(&own))
+        });
+        if is_there {
+            frame.counts.bytes_skipped.fetch_add(own.len(), Ordering::Relaxed);
+            shared.count(|report| report.skipped += 1);
+            return Ok(());
+        }
+    }
+    file(frame, put, &job.from, &job.to, shared, replace)
 }
 
 /// Sends what is the only one: what is there may be no plain file.
@@ -139,7 +165,8 @@ fn one(frame: &Frame, put: &Put, source: Source<'_>, to: &Path, shared: &Shared)
         let options = OpenOptions::new().write(true).truncate(true);
         let so = format!("what was written of {} so far is left there", to.display());
         frame.if_interrupted(so);
-        return pour(frame, put, source.0, frame.client.open_with(to, options)?, shared);
+        let source = (source.0, None);
+        return pour(frame, put, source, frame.client.open_with(to, options)?, shared);
     }
     replace(frame, put, source, to, shared)
 }
@@ -148,16 +175,26 @@ fn one(frame: &Frame, put: &Put, source: Source<'_>, to: &Path, shared: &Shared)
 fn replace(
     frame: &Frame,
     put: &Put,
-    (source, mode): Source<'_>,
+    (source, mode, modified): Source<'_>,
     to: &Path,
     shared: &Shared,
 ) -> Outcome<()> {
     let path = temporary(to);
     let options = OpenOptions::new().write(true).create_new(true).mode(mode);
-    let file = frame.client.open_with(&path, options).map_err(|error| named(error, to))?;
-    let done = pour(frame, put, source, file, shared);
+    let file = create(frame, &path, options, to)?;
+    let done = pour(frame, put, (source, modified), file, shared);
     let done = done.and_then(|()| settle(&frame.client, &path, to));
     unless_kept(frame, path, to, done)
+}
+
+/// Creates a file under a temporary name. An interrupted request may have created it.
+pub(super) fn create(frame: &Frame, path: &Path, options: OpenOptions, to: &Path) -> Outcome<File> {
+    frame.client.open_with(path, options).map_err(|error| {
+        if error.is_fatal() {
+            frame.leave(path.to_path_buf());
+        }
+        named(error, to).into()
+    })
 }
 
 /// Removes a file under its temporary name if it did not get its own, for the cause returned.
@@ -183,7 +220,7 @@ pub(super) fn unless_kept<T>(
 }
 
 /// A refusal under the name that people know: nobody knows the temporary one.
-pub(super) fn named(mut error: client::Error, to: &Path) -> client::Error {
+fn named(mut error: client::Error, to: &Path) -> client::Error {
     if let client::Error::Refused { path, .. } = &mut error {
         *path = to.to_path_buf();
     }
@@ -200,11 +237,11 @@ pub(super) fn settle(client: &Client, path: &Path, to: &Path) -> Outcome<()> {
     Ok(client.rename(path, to)?)
 }
 
-/// Sends what there is to read.
+/// Sends what there is to read; the file gets this modification time, if its server lets it.
 fn pour(
     frame: &Frame,
     put: &Put,
-    mut source: &mut dyn Read,
+    (mut source, modified): (&mut dyn Read, Option<Time>),
     file: File,
     shared: &Shared,
 ) -> Outcome<()> {
@@ -217,6 +254,11 @@ fn pour(
         frame.counts.add(&frame.counts.bytes, taken);
     }
     let bytes = sink.finish()?;
+    match modified.map_or(Ok(()), |modified| file.set_modified(modified)) {
+        Err(error) if error.is_fatal() => return Err(error.into()),
+        Err(_) => shared.count(|report| report.undated += 1),
+        Ok(()) => {}
+    }
     if put.sync {
         file.sync()?;
     }
@@ -231,6 +273,8 @@ fn pour(
 /// A file or link of a tree, and where it goes.
 struct Job {
     link: bool,
+    /// Whether its directory is new.
+    fresh: bool,
     from: PathBuf,
     to: PathBuf,
 }
@@ -247,7 +291,7 @@ fn tree(frame: &Frame, put: &Put, make: Option<&Path>, to: &Path, shared: &Share
     }
     trees::share(
         |hand_out| {
-            walk(frame, &put.from, to, shared, hand_out);
+            walk(frame, (&put.from, to, make.is_some()), shared, hand_out);
             frame.counts.listed.store(true, Ordering::Relaxed);
             Ok(())
         },
@@ -255,7 +299,7 @@ fn tree(frame: &Frame, put: &Put, make: Option<&Path>, to: &Path, shared: &Share
             if !shared.is_over() {
                 let done = match job.link {
                     true => link(&frame.client, &job.from, &job.to, shared),
-                    false => file(frame, put, &job.from, &job.to, shared, replace),
+                    false => file_of_tree(frame, put, &job, shared),
                 };
                 shared.note(&job.from, done);
             }
@@ -264,10 +308,15 @@ fn tree(frame: &Frame, put: &Put, make: Option<&Path>, to: &Path, shared: &Share
     )
 }
 
-/// Makes directories and hands out what is in them.
-fn walk(frame: &Frame, from: &Path, to: &Path, shared: &Shared, hand_out: &mut dyn FnMut(Job)) {
-    let mut todo = vec![(from.to_path_buf(), to.to_path_buf())];
-    while let Some((from, to)) = todo.pop() {
+/// Makes directories and hands out what is in them. `fresh`: the target is new.
+fn walk(
+    frame: &Frame,
+    (from, to, fresh): (&Path, &Path, bool),
+    shared: &Shared,
+    hand_out: &mut dyn FnMut(Job),
+) {
+    let mut todo = vec![(from.to_path_buf(), to.to_path_buf(), fresh)];
+    while let Some((from, to, fresh)) = todo.pop() {
         let entries = match fs::read_dir(&from) {
             Ok(entries) => entries,
             Err(error) => {
@@ -279,14 +328,20 @@ fn walk(frame: &Frame, from: &Path, to: &Path, shared: &Shared, hand_out: &mut d
             if shared.is_over() {
                 return;
             }
-            let found = entry.and_then(|entry| Ok((entry.file_name(), entry.file_type()?)));
+            let found = entry.and_then(|entry| Ok((entry.file_name(), entry.metadata()?)));
             match found.map_err(unread(&from)) {
                 Err(trouble) => shared.note(&from, Err(trouble)),
-                Ok((name, kind)) => {
-                    let (from, to) = (from.join(&name), to.join(&name));
-                    match place(frame, kind, (&from, &to), shared, hand_out) {
-                        Ok(true) => todo.push((from, to)),
-                        Ok(false) => {}
+                Ok((name, found)) => {
+                    let job = Job {
+                        link: found.is_symlink(),
+                        fresh,
+                        from: from.join(&name),
+                        to: to.join(&name),
+                    };
+                    let (from, to) = (job.from.clone(), job.to.clone());
+                    match place(frame, &found, job, shared, hand_out) {
+                        Ok(Enter::Directory { fresh }) => todo.push((from, to, fresh)),
+                        Ok(Enter::Nothing) => {}
                         Err(trouble) => shared.note(&from, Err(trouble)),
                     }
                 }
@@ -295,29 +350,40 @@ fn walk(frame: &Frame, from: &Path, to: &Path, shared: &Shared, hand_out: &mut d
     }
 }
 
-/// Sees to one entry; whether it is a directory whose contents are to follow.
+/// Whether an entry is a directory whose contents follow.
+enum Enter {
+    Directory { fresh: bool },
+    Nothing,
+}
+
+/// Makes a directory, or hands out a file or link.
 fn place(
     frame: &Frame,
-    kind: FileType,
-    (from, to): (&Path, &Path),
+    found: &fs::Metadata,
+    job: Job,
     shared: &Shared,
     hand_out: &mut dyn FnMut(Job),
-) -> Outcome<bool> {
-    if kind.is_dir() {
-        match frame.client.create_dir(to) {
-            Ok(()) => shared.count(|report| report.directories += 1),
-            Err(error) if error.is_exists() => {}
+) -> Outcome<Enter> {
+    if found.is_dir() {
+        let fresh = match frame.client.create_dir(&job.to) {
+            Ok(()) => true,
+            Err(error) if error.is_exists() => false,
             Err(error) => return Err(error.into()),
-        }
-        return Ok(true);
+        };
+        shared.count(|report| report.directories += u64::from(fresh));
+        return Ok(Enter::Directory { fresh });
     }
-    if !kind.is_file() && !kind.is_symlink() {
-        let text = format!("{} is neither file nor link; send it by itself", from.display());
+    if !found.is_file() && !found.is_symlink() {
+        let from = job.from.display();
+        let text = format!("{from} is neither file nor link; send it by itself");
         return Err(Trouble::Host(text));
     }
+    if found.is_file() {
+        frame.counts.bytes_all.fetch_add(found.len(), Ordering::Relaxed);
+    }
     frame.counts.add(&frame.counts.files_all, 1);
-    hand_out(Job { link: kind.is_symlink(), from: from.to_path_buf(), to: to.to_path_buf() });
-    Ok(false)
+    hand_out(job);
+    Ok(Enter::Nothing)
 }
 
 fn link(client: &Client, from: &Path, to: &Path, shared: &Shared) -> Outcome<()> {

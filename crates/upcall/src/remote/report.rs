@@ -20,6 +20,10 @@ pub(crate) struct Report {
     /// Symbolic links.
     pub(crate) links: u64,
     pub(crate) bytes: u64,
+    /// Files that were there already, of the same size and modification time.
+    pub(crate) skipped: u64,
+    /// Files whose modification time the target did not take.
+    pub(crate) undated: u64,
     seconds: f64,
     interrupted: bool,
     errors: Vec<Failed>,
@@ -100,7 +104,12 @@ impl Report {
             self.seconds,
             progress::rate(self.bytes, elapsed)
         );
-        for (number, what) in [(self.links, "links"), (self.errors.len() as u64, "failed")] {
+        for (number, what) in [
+            (self.links, "links"),
+            (self.skipped, "there already"),
+            (self.undated, "without their modification times"),
+            (self.errors.len() as u64, "failed"),
+        ] {
             if number > 0 {
                 line += &format!("; {} {what}", count(number));
             }

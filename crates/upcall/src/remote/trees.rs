@@ -2,7 +2,7 @@
 
 use super::list::unless_gone;
 use super::{Outcome, Trouble};
-use client::{Client, DEPTH_MAX, Entry, Error, Kind, Metadata};
+use client::{Client, DEPTH_MAX, Entry, Error, Kind, Metadata, Time};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -64,6 +64,13 @@ fn entries(client: &Client, dir: &Path) -> (Vec<Entry>, Option<Error>) {
     (entries, None)
 }
 
+/// Whether a file has a modification time, as far as servers and file systems keep it: some drop
+/// the nanoseconds.
+pub(crate) fn same_time(one: Time, other: Time) -> bool {
+    let whole = one.nanos == 0 || other.nanos == 0;
+    one.secs == other.secs && (whole || one.nanos == other.nanos)
+}
+
 /// Does `work` with each job that `make` hands out, on a few threads at once.
 ///
 /// # Errors
@@ -121,4 +128,17 @@ pub(crate) fn metadata(
         });
         known.collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same_time;
+    use client::Time;
+
+    #[test]
+    fn times_are_the_same_without_nanoseconds() {
+        let time = |secs, nanos| Time { secs, nanos };
+        assert!(same_time(time(5, 7), time(5, 7)) && same_time(time(5, 7), time(5, 0)));
+        assert!(!same_time(time(5, 7), time(5, 8)) && !same_time(time(5, 0), time(6, 0)));
+    }
 }

@@ -146,3 +146,53 @@ fn free_space_is_shown() {
     let error = fails(server.ninep(), "df", &["--protocol", "9P2000"]);
     assert!(error.contains("9P2000 has no message for it; use a server of 9P2000.L"), "{error}");
 }
+
+/// Sets the modification time of a file.
+fn touch(path: &std::path::Path, date: &str) {
+    let done = std::process::Command::new("touch").args(["-d", date]).arg(path).status().unwrap();
+    assert!(done.success());
+}
+
+#[test]
+fn trees_keep_their_times_and_are_not_transferred_again() {
+    for dialect in DIALECTS {
+        let (dir, server) = serve("again");
+        let here = Scratch::new("again-here");
+        let time = |path: &std::path::Path| path.metadata().unwrap().modified().unwrap();
+        touch(&dir.path().join("sub/tool"), "2001-02-03 04:05:06.123456789");
+        let got = here.path().join("got");
+        let got_text = got.to_str().unwrap();
+        let report = |command: &str, words: &[&str]| -> Value {
+            let words = [&["--protocol", dialect, "-r", "--json"], words].concat();
+            serde_json::from_str(&works(server.ninep(), command, &words)).unwrap()
+        };
+        let counts = |report: &Value| [&report["files"], &report["skipped"]].map(|it| it.as_u64());
+        let fetch = || counts(&report("get", &["/sub", got_text]));
+        let send = || {
+            let report = report("put", &[got_text, "/sent"]);
+            assert_eq!(report["undated"], 0, "{report}");
+            counts(&report)
+        };
+        assert_eq!(fetch(), [Some(303), Some(0)]);
+        assert_eq!(send(), [Some(303), Some(0)]);
+        let (there, copy) = (time(&dir.path().join("sub/tool")), time(&got.join("tool")));
+        match dialect {
+            "9P2000.L" => assert_eq!(copy, there),
+            _plan9 => assert!(there.duration_since(copy).unwrap().as_secs() == 0),
+        }
+        assert_eq!(time(&dir.path().join("sent/tool")), copy);
+        assert_eq!((fetch(), send()), ([Some(0), Some(303)], [Some(0), Some(303)]));
+        // Another size, another time, and one that is missing.
+        std::fs::write(got.join("deep/5"), "other").unwrap();
+        touch(&got.join("tool"), "2002-02-03");
+        std::fs::remove_file(dir.path().join("sent/large")).unwrap();
+        assert_eq!(send(), [Some(3), Some(300)]);
+        assert!(described(&dir.path().join("sent")) == described(&got));
+        std::fs::remove_file(got.join("large")).unwrap();
+        assert_eq!(fetch(), [Some(3), Some(300)]);
+        assert!(described(&dir.path().join("sub")) == described(&got));
+        let words = ["--protocol", dialect, "-r", "/sub", got_text];
+        let said = works(server.ninep(), "get", &words);
+        assert!(said.contains("; 303 there already\n"), "{said}");
+    }
+}
