@@ -617,13 +617,6 @@ impl Session {
         }
     }
 
-    /// Adds the request at the start of the input to the access log, if there is one.
-    fn log(&mut self, now: Instant) {
-        if self.export.web.logs {
-            self.access.log(now, wire::http::line(&self.input));
-        }
-    }
-
     /// Waits for the rest of a head, whose time runs from its first byte; or for a first byte.
     fn await_head(&mut self, now: Instant, until: Instant) -> State {
         let begun = !self.input.is_empty();

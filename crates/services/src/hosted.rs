@@ -140,7 +140,7 @@ pub struct Hosted {
 #[derive(Debug)]
 pub(crate) struct Way {
     pub(crate) peer: Peer,
-    remote: Remote,
+    pub(crate) remote: Remote,
     /// The last request; answers of others come too late.
     request: u64,
     /// It leads to nobody any more.
@@ -269,16 +269,6 @@ impl Hosted {
     /// The next thing that the operator may want to know.
     pub fn next_news(&mut self) -> Option<String> {
         self.news.pop_front()
-    }
-
-    /// Takes the next message about a connection to another replica, and whether there is one.
-    pub fn next_connection_news(&mut self) -> Option<(bool, String)> {
-        let service = &self.settings.service;
-        self.ways.iter_mut().find_map(|(id, way)| {
-            let news = way.remote.next_news()?;
-            let text = format!("{service}: replica {} ({}): {news}", id.0, way.remote.name());
-            Some((news.is_up(), text))
-        })
     }
 
     pub(crate) fn tell_news(&mut self, text: String) {

@@ -93,6 +93,16 @@ pub struct MemberCounts {
 }
 
 impl Hosted {
+    /// Takes the next message about a connection to another replica, and whether there is one.
+    pub fn next_connection_news(&mut self) -> Option<(bool, String)> {
+        let service = &self.settings.service;
+        self.ways.iter_mut().find_map(|(id, way)| {
+            let news = way.remote.next_news()?;
+            let text = format!("{service}: replica {} ({}): {news}", id.0, way.remote.name());
+            Some((news.is_up(), text))
+        })
+    }
+
     /// Counts for metrics.
     pub fn counts(&self) -> Counts {
         let status = self.status();

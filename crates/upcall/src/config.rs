@@ -61,8 +61,8 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) http_write: bool,
 
-    /// Answer requests for this name of the server on loopback and unix sockets too, where a reverse
-    /// proxy passes them on; can be given several times
+    /// Answer requests for this name of the server on loopback and unix sockets too, where a
+    /// reverse proxy passes them on; can be given several times
     #[arg(long, value_name = "NAME")]
     #[serde(deserialize_with = "one_or_many")]
     pub(crate) allow_host: Vec<String>,

@@ -81,7 +81,8 @@ impl fmt::Display for Greeting<'_> {
         }
         writeln!(
             f,
-            "Ctrl-C ends it when what is under way is done, after 10 s at most; once more ends it at once."
+            "Ctrl-C ends it when what is under way is done, after 10 s at most; once more ends \
+             it at once."
         )
     }
 }

@@ -20,7 +20,8 @@ const VOLUME_DEFAULT: &str = "./upcall.volume";
 
 /// The error if there is none.
 const UNSAID: &str = "say what to serve: 'upcall serve DIR' serves a directory, 'upcall serve \
-    NAME.volume' a volume, which is made if it is not there; 'upcall serve --help' lists the options";
+    NAME.volume' a volume, which is made if it is not there; 'upcall serve --help' lists the \
+    options";
 
 /// What is served.
 pub(crate) struct Place {

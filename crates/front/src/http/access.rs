@@ -50,6 +50,13 @@ impl Access {
 }
 
 impl Session {
+    /// Adds the request at the start of the input to the access log, if there is one.
+    pub(super) fn log(&mut self, now: Instant) {
+        if self.export.web.logs {
+            self.access.log(now, wire::http::line(&self.input));
+        }
+    }
+
     /// Closes the account of the request under way, if there is one.
     pub(super) fn account(&mut self, now: Instant, out: &mut Vec<Output>) {
         let Access { method, status, sent, heads, entry } = std::mem::take(&mut self.access);

@@ -460,41 +460,6 @@ fn extensions_that_nobody_knows_are_left_out_of_the_agreement() {
 }
 
 #[test]
-fn the_attributes_that_fids_hold_are_bounded() {
-    let mut lab = Lab::linux();
-    lab.session = Session::new(
-        Export { limits: Limits { fids: 100, ..export().limits }, ..export() },
-        Identity::Fixed(Caller::Server),
-    );
-    lab.say(NO_TAG, Tmessage::Version { msize: 8192, version: b"9P2000.L" });
-    lab.attach();
-    for fid in 2..19 {
-        lab.say(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
-        lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(fid.into())))));
-        lab.text.clear();
-        lab.say(3, Tmessage::Xattrcreate { fid, name: b"n", size: 65_536, flags: 0 });
-        assert_eq!(lab.text.contains("Rlerror 3 (12)"), fid >= 17, "{fid}: {}", lab.text);
-    }
-    lab.say(4, Tmessage::Clunk { fid: 2 });
-    lab.text.clear();
-    lab.say(5, Tmessage::Xattrwalk { fid: 1, newfid: 40, name: b"n" });
-    lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(40)))));
-    lab.answer(0, Ok(Reply::Bytes(vec![0; 65_536])));
-    lab.say(6, Tmessage::Xattrwalk { fid: 1, newfid: 41, name: b"n" });
-    lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(41)))));
-    lab.answer(0, Ok(Reply::Bytes(vec![0; 65_536])));
-    expect![[r#"
-        TXattrwalk 5: ask 0 Walk
-        <- 0 Walked: ask 0 GetAttr
-        <- 0 Bytes: RXattrwalk 5
-        TXattrwalk 6: ask 0 Walk
-        <- 0 Walked: ask 0 GetAttr
-        <- 0 Bytes: release 41, Rlerror 6 (12)
-    "#]]
-    .assert_eq(&lab.text);
-}
-
-#[test]
 fn a_walk_that_ends_early_binds_nothing() {
     let mut lab = Lab::linux();
     lab.attach();
